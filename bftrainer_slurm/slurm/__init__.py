@@ -1,0 +1,1 @@
+"""All that talks to Slurm: the gateway and its two implementations, and submission."""

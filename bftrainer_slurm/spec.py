@@ -1,0 +1,185 @@
+"""The text of ``--bftrainer[=KEY=VALUE,...]`` and of the comment that a trainer's elements carry.
+
+The grammar lives here; the C parser in ``slurm_plugin`` is held to the same table of cases
+(``tests/data/spec_cases.json``). Nothing here talks to Slurm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+KEYS = ("weight", "grace")
+EXAMPLE = "--bftrainer=weight=2,grace=5"
+MAX_TEXT = 256
+MAX_WEIGHT = 1000.0
+DEFAULT_WEIGHT = 1.0
+DEFAULT_GRACE_S = 0.5
+DEFAULT_MAX_GRACE_S = 30.0
+MAX_NODES = 1_000_000
+
+_COMMENT_PREFIX = "bftrainer:"
+_NUMBER = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?\Z")
+_WHOLE = re.compile(r"[0-9]{1,7}\Z")
+# What the plugin receives for an option given without a value, see PLUGIN.md.
+_BARE = ("", "(null)")
+
+
+class SpecError(ValueError):
+    """A spec or a comment that is not what it should be; the message says what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a user asks for: weight in the plan, and seconds to end in when reclaimed."""
+
+    weight: float = DEFAULT_WEIGHT
+    grace_s: float = DEFAULT_GRACE_S
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerRecord:
+    """What Slurm has no field for, kept in the comment of every element of a trainer.
+
+    ``minutes`` is the time limit the user asked for (None: the partition's); backfill shortens
+    the limit of an element that starts, and this is what it is lengthened to again.
+    ``personal`` marks trainers that only their owner's own controller runs.
+    """
+
+    min_nodes: int
+    max_nodes: int
+    spec: Spec = Spec()
+    minutes: int | None = None
+    personal: bool = False
+
+
+def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Spec:
+    """Read the option's value; ``None``, the empty text and ``(null)`` mean the defaults.
+
+    Raises:
+        SpecError: in one line, naming the key and what to write instead.
+    """
+    if text is None or text in _BARE:
+        return Spec()
+    values = _pairs(text)
+    weight, grace_s = DEFAULT_WEIGHT, DEFAULT_GRACE_S
+    for key, value in values.items():
+        if key == "weight":
+            weight = _weight(value)
+        elif key == "grace":
+            grace_s = _grace(value, max_grace_s)
+        else:
+            raise SpecError(f"unknown key '{_shown(key)}'; known keys: {', '.join(KEYS)}")
+    return Spec(weight, grace_s)
+
+
+def format_comment(record: TrainerRecord) -> str:
+    """Return the comment for a trainer's elements: ``bftrainer:min=2,max=16,weight=1,...``."""
+    fields = [
+        f"min={record.min_nodes}",
+        f"max={record.max_nodes}",
+        f"weight={_plain(record.spec.weight)}",
+        f"grace={_plain(record.spec.grace_s)}",
+    ]
+    if record.minutes is not None:
+        fields.append(f"minutes={record.minutes}")
+    if record.personal:
+        fields.append("personal=1")
+    return _COMMENT_PREFIX + ",".join(fields)
+
+
+def is_trainer_comment(comment: str) -> bool:
+    """Whether this comment claims to be a trainer's; it may still be malformed."""
+    return comment.startswith(_COMMENT_PREFIX)
+
+
+def parse_comment(comment: str) -> TrainerRecord:
+    """Read a comment back. Users can write comments too, so nothing in it is trusted.
+
+    Raises:
+        SpecError: not a comment that ``format_comment`` could have written.
+    """
+    if not is_trainer_comment(comment):
+        raise SpecError("not a trainer's comment")
+    values = _pairs(comment.removeprefix(_COMMENT_PREFIX))
+    readers: dict[str, Callable[[str], int | float]] = {
+        "min": _count,
+        "max": _count,
+        "weight": _weight,
+        "grace": lambda value: _grace(value, float("inf")),
+        "minutes": _count,
+        "personal": _flag,
+    }
+    read: dict[str, int | float] = {}
+    for key, value in values.items():
+        if key not in readers:
+            raise SpecError(f"unknown key '{_shown(key)}' in a trainer's comment")
+        read[key] = readers[key](value)
+    if "min" not in read or "max" not in read or read["min"] > read["max"]:
+        raise SpecError("a trainer's comment needs min and max, min not above max")
+    return TrainerRecord(
+        min_nodes=int(read["min"]),
+        max_nodes=int(read["max"]),
+        spec=Spec(read.get("weight", DEFAULT_WEIGHT), read.get("grace", DEFAULT_GRACE_S)),
+        minutes=int(read["minutes"]) if "minutes" in read else None,
+        personal=bool(read.get("personal", 0)),
+    )
+
+
+def _pairs(text: str) -> dict[str, str]:
+    if len(text) > MAX_TEXT:
+        raise SpecError(f"longer than {MAX_TEXT} characters; write for example {EXAMPLE}")
+    values: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = part.partition("=")
+        if not key or not equals or not value:
+            raise SpecError(f"'{_shown(part)}' is not KEY=VALUE; write for example {EXAMPLE}")
+        if key in values:
+            raise SpecError(f"key '{_shown(key)}' is given twice")
+        values[key] = value
+    return values
+
+
+def _weight(value: str) -> float:
+    if not _NUMBER.match(value) or not 0 < float(value) <= MAX_WEIGHT:
+        raise SpecError(
+            f"weight={_shown(value)} is not a positive number up to 1000; "
+            "write for example weight=2"
+        )
+    return float(value)
+
+
+def _grace(value: str, max_grace_s: float) -> float:
+    if not _NUMBER.match(value):
+        raise SpecError(
+            f"grace={_shown(value)} is not a number of seconds; write for example grace=5"
+        )
+    if float(value) > max_grace_s:
+        raise SpecError(
+            f"grace={_shown(value)} is more than this site allows; "
+            f"write grace={_plain(max_grace_s)} or less"
+        )
+    return float(value)
+
+
+def _count(value: str) -> int:
+    if not _WHOLE.match(value) or not 1 <= int(value) <= MAX_NODES:
+        raise SpecError(f"'{_shown(value)}' is not a count")
+    return int(value)
+
+
+def _flag(value: str) -> int:
+    if value != "1":
+        raise SpecError(f"'{_shown(value)}' is not a flag")
+    return 1
+
+
+def _plain(number: float) -> str:
+    return f"{number:.6f}".rstrip("0").rstrip(".")
+
+
+def _shown(text: str) -> str:
+    """Printable ASCII, other bytes as ``?``, at most 40 characters: safe for a terminal."""
+    raw = text.encode("utf-8", "surrogateescape")[:40]
+    return "".join(chr(byte) if 32 <= byte < 127 else "?" for byte in raw)
