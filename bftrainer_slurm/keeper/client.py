@@ -1,0 +1,126 @@
+"""Asking the keeper: one call, one connection, an answer within a time limit.
+
+Used by the controller, the command line, and by elements in personal mode. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedRWPair
+from typing import Any
+
+from bftrainer_slurm.keeper.protocol import (
+    MAX_DOCUMENT,
+    MAX_LINE,
+    Note,
+    NoteKind,
+    NumberedNote,
+    ProtocolError,
+    format_note,
+    parse_address,
+    parse_numbered,
+)
+
+DEFAULT_TIMEOUT_S = 2.0
+
+
+class KeeperError(Exception):
+    """The keeper did not answer, or said no."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunAddress:
+    """What an element needs to join its trainer's rendezvous."""
+
+    run_id: str
+    endpoint: str  # HOST:PORT of the store
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperClient:
+    """The keeper at ``address`` (HOST:PORT); ``token`` is needed for what only a controller may."""
+
+    address: str
+    token: str = ""
+    timeout_s: float = DEFAULT_TIMEOUT_S
+
+    def tell(self, note: Note) -> None:
+        """Send a note.
+
+        Raises:
+            KeeperError: it did not arrive.
+        """
+        self._ask(format_note(note))
+
+    def join(self, array: int, task: int, node: str) -> RunAddress:
+        """Say that an element is up; return where its rendezvous is."""
+        answer = self._ask(format_note(Note(NoteKind.UP, array, task, node))).split()
+        if len(answer) != 3 or answer[0] != "run":
+            raise KeeperError("the keeper's answer is not a run")
+        return RunAddress(run_id=answer[1], endpoint=answer[2])
+
+    def end_run(self, array: int) -> None:
+        """Let the trainer's next element begin a new run (controller only)."""
+        self._ask(f"endrun {self.token} {array}")
+
+    def publish(self, status: dict[str, Any]) -> None:
+        """Leave the status that users are shown (controller only)."""
+        body = json.dumps(status, separators=(",", ":")).encode()
+        with self._connect(self.timeout_s) as stream:
+            stream.write(f"publish {self.token} {len(body)}\n".encode() + body)
+            stream.flush()
+            _expect_good(stream)
+
+    def status(self) -> tuple[float, dict[str, Any] | None]:
+        """Return the age (seconds) of the last published status, and the status or None."""
+        with self._connect(self.timeout_s) as stream:
+            stream.write(b"status\n")
+            stream.flush()
+            words = _expect_good(stream).split()
+            if len(words) != 3 or words[0] != "document" or int(words[2]) > MAX_DOCUMENT:
+                raise KeeperError("the keeper's answer is not a status")
+            body = stream.read(int(words[2]))
+        return float(words[1]), json.loads(body) if body else None
+
+    def watch(self, identity: str, after: int) -> Iterator[tuple[str, NumberedNote | None]]:
+        """Yield (identity of the keeper, note) for ever (controller only); first without a note.
+
+        ``identity`` and ``after`` say up to which note the caller has read.
+        """
+        with self._connect(None) as stream:
+            stream.write(f"watch {self.token} {identity or '-'} {after}\n".encode())
+            stream.flush()
+            words = _expect_good(stream).split()
+            yield words[1], None
+            while line := stream.readline(MAX_LINE):
+                yield words[1], parse_numbered(line.decode("ascii"))
+
+    def _ask(self, line: str) -> str:
+        with self._connect(self.timeout_s) as stream:
+            stream.write(line.encode("ascii") + b"\n")
+            stream.flush()
+            return _expect_good(stream)
+
+    @contextmanager
+    def _connect(self, timeout_s: float | None) -> Iterator[BufferedRWPair]:
+        try:
+            address = parse_address(self.address)
+            with socket.create_connection(address, timeout=self.timeout_s) as connection:
+                connection.settimeout(timeout_s)
+                with connection.makefile("rwb") as stream:
+                    yield stream
+        except (OSError, ProtocolError, ValueError) as error:
+            raise KeeperError(f"the keeper at {self.address} does not answer: {error}") from error
+
+
+def _expect_good(stream: BufferedRWPair) -> str:
+    line = stream.readline(MAX_LINE).decode("ascii", "replace").strip()
+    if not line:
+        raise KeeperError("the keeper hung up")
+    if line.startswith("error "):
+        raise KeeperError(f"the keeper says: {line.removeprefix('error ')}")
+    return line
