@@ -1,0 +1,146 @@
+"""The batch script's first process where no SPANK plugin does its work (personal mode).
+
+Says to the keeper that the element is up, sets torchrun's environment, runs the user's script,
+and when the element is reclaimed ends everything of it within the grace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bftrainer_slurm.elastic.environment import element_environment
+from bftrainer_slurm.elastic.processes import kill_job
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError, RunAddress
+from bftrainer_slurm.keeper.home import read_address
+from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from bftrainer_slurm.model import ElementId
+from bftrainer_slurm.spec import SpecError, TrainerRecord, parse_comment
+
+MARKER = "#### bftrainer: the user's script follows ####"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where this element is: its id, its Slurm job id, and its node."""
+
+    element: ElementId
+    job_id: str
+    node: str
+
+
+class _Reclaimed(BaseException):
+    """SIGTERM has come. Not an Exception, so that no handler on the way takes it for an error."""
+
+
+def main() -> int:
+    """Run the element; return the user script's exit code."""
+    arguments = _parse_arguments()
+    place = read_place(os.environ)
+    signal.signal(signal.SIGTERM, _raise_reclaimed)
+    script = None
+    client = None
+    try:
+        client, run = _join(arguments.state, place)
+        variables = element_environment(
+            place.element,
+            arguments.record,
+            run,
+            client.address,
+            os.environ,
+            os.environ.get("BFTRAINER_LOCAL_ADDRESS"),
+        )
+        with _user_script(arguments.script) as path:
+            script = subprocess.Popen([path, *arguments.arguments], env=os.environ | variables)
+            code = script.wait()
+        _tell(client, NoteKind.GONE, place)
+    except _Reclaimed:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _tell(client, NoteKind.LEAVING, place)
+        _end(script, place, arguments.record.spec.grace_s)
+        _tell(client, NoteKind.GONE, place)
+        return 128 + signal.SIGTERM
+    return code if code >= 0 else 128 - code
+
+
+def read_place(environment: Mapping[str, str]) -> Place:
+    """Return where this element is, from the variables that slurmstepd sets."""
+    element = ElementId(
+        int(environment["SLURM_ARRAY_JOB_ID"]), int(environment["SLURM_ARRAY_TASK_ID"])
+    )
+    return Place(element, environment["SLURM_JOB_ID"], environment["SLURMD_NODENAME"])
+
+
+def _join(state: Path, place: Place) -> tuple[KeeperClient, RunAddress]:
+    """Say that the element is up, again and again until the keeper answers."""
+    complained = False
+    while True:
+        client = KeeperClient(read_address(state) or "the-keeper:0")
+        try:
+            return client, client.join(place.element.array, place.element.task, place.node)
+        except KeeperError as error:
+            if not complained:
+                print(f"bftrainer: waiting for the controller's side: {error}", file=sys.stderr)
+                complained = True
+            time.sleep(1.0)
+
+
+def _end(script: subprocess.Popen[bytes] | None, place: Place, grace_s: float) -> None:
+    if script is not None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            script.wait(grace_s)
+    if not kill_job(place.job_id, spare=(os.getpid(),)):
+        print("bftrainer: some processes of this job cannot be ended", file=sys.stderr)
+
+
+def _tell(client: KeeperClient | None, kind: NoteKind, place: Place) -> None:
+    if client is None:
+        return
+    with contextlib.suppress(KeeperError):  # the controller sees it at its next look
+        client.tell(Note(kind, place.element.array, place.element.task, place.node))
+
+
+@contextlib.contextmanager
+def _user_script(submitted: Path) -> Iterator[str]:
+    """Give the path of the user's own script, cut out of the submitted one, for a while."""
+    _, marker, own = submitted.read_bytes().partition(MARKER.encode() + b"\n")
+    if not marker:
+        raise SystemExit(f"bftrainer: {submitted} was not made by 'bftrainer submit'")
+    with tempfile.TemporaryDirectory(prefix="bftrainer-") as folder:
+        path = Path(folder) / "script"
+        path.write_bytes(own)
+        path.chmod(0o700)
+        yield str(path)
+
+
+def _raise_reclaimed(number: int, frame: object) -> None:
+    raise _Reclaimed
+
+
+def _record(text: str) -> TrainerRecord:
+    try:
+        return parse_comment(text)
+    except SpecError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Runs one element of a trainer.")
+    parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument("--record", type=_record, required=True)
+    parser.add_argument("script", type=Path)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Ending everything of a job on this node, whatever it does with signals. Linux only."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+_ROUND_S = 0.02
+
+
+def job_processes(job_id: str, spare: Collection[int] = ()) -> list[int]:
+    """Return the processes of this user whose environment has this SLURM_JOB_ID.
+
+    ``spare`` are left out. Processes of other users cannot be read and are left out too.
+    """
+    marker = f"SLURM_JOB_ID={job_id}".encode()
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal() or int(folder.name) in spare:
+            continue
+        try:
+            variables = (folder / "environ").read_bytes().split(b"\0")
+        except OSError:  # ended in between, or somebody else's
+            continue
+        if marker in variables:
+            found.append(int(folder.name))
+    return found
+
+
+def kill_job(
+    job_id: str,
+    spare: Collection[int],
+    within_s: float = 5.0,
+    wait: Callable[[float], None] = time.sleep,
+) -> bool:
+    """Send SIGKILL to the job's processes until none is left; return whether that was reached."""
+    for _ in range(int(within_s / _ROUND_S)):
+        left = job_processes(job_id, spare)
+        if not left:
+            return True
+        for process in left:
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        wait(_ROUND_S)
+    return False
