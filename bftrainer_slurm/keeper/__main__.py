@@ -28,8 +28,26 @@ async def _serve(state: Path, host: str, port: int) -> None:
         await stop.wait()
 
 
+def serve(state: Path, listen: str) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        host, port = parse_address(listen)
+        state.mkdir(parents=True, exist_ok=True)
+        with (state / "keeper.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            asyncio.run(_serve(state, host, port))
+    except BlockingIOError:
+        print(f"keeper: another one serves {state}", file=sys.stderr)
+        return 2
+    except (OSError, ProtocolError) as error:
+        print(f"keeper: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
 def main() -> int:
-    """Serve until SIGTERM or SIGINT."""
+    """Read the command line, and serve."""
     parser = argparse.ArgumentParser(
         prog="python -m bftrainer_slurm.keeper",
         description="Hosts torchrun's rendezvous stores and takes the elements' notes.",
@@ -39,20 +57,7 @@ def main() -> int:
         "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="a name the nodes reach it by"
     )
     arguments = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    try:
-        host, port = parse_address(arguments.listen)
-        arguments.state.mkdir(parents=True, exist_ok=True)
-        with (arguments.state / "keeper.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            asyncio.run(_serve(arguments.state, host, port))
-    except BlockingIOError:
-        print(f"keeper: another one serves {arguments.state}", file=sys.stderr)
-        return 2
-    except (OSError, ProtocolError) as error:
-        print(f"keeper: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return serve(arguments.state, arguments.listen)
 
 
 if __name__ == "__main__":

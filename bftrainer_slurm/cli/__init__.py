@@ -1,0 +1,41 @@
+"""The ``bftrainer`` command: one module for each of its commands."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from bftrainer_slurm import __version__
+
+# Loaded when asked for: `bftrainer status` must not wait for what only the controller imports.
+_COMMANDS = {
+    "submit": "Submit an elastic training job.",
+    "status": "Show the pool and every trainer.",
+    "show": "Show one trainer.",
+    "plan": "Solve one planning problem from a file.",
+    "controller": "Run the controller.",
+    "keeper": "Run the keeper by itself.",
+}
+
+
+class _Group(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"bftrainer_slurm.cli.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="bftrainer")
+def main() -> None:
+    """Train neural networks on the nodes that a Slurm cluster cannot fill."""

@@ -1,0 +1,83 @@
+"""What the commands share: finding the controller's side, and how errors end a command."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from bftrainer_slurm.controller.settings import SettingsError, read_settings
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.home import read_address
+
+BAD_INPUT = 2
+NOT_THERE = 3  # the controller's side, or Slurm, does not answer
+
+state_option = click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="BFTRAINER_STATE",
+    help="The controller's state folder. [default: $BFTRAINER_STATE, else your own]",
+)
+keeper_option = click.option(
+    "--keeper",
+    "address",
+    metavar="HOST:PORT",
+    envvar="BFTRAINER_KEEPER",
+    help="Where the controller's keeper listens. [default: from --state or the site's file]",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
+    """End the command with one line on stderr."""
+    click.echo(f"bftrainer: {' '.join(message.split())}", err=True)
+    raise SystemExit(code)
+
+
+def site_file() -> Path:
+    """Return the site's settings file: ``bftrainer.toml`` beside slurm.conf."""
+    conf = Path(os.environ.get("SLURM_CONF") or "/etc/slurm/slurm.conf")
+    return conf.parent / "bftrainer.toml"
+
+
+def personal_state() -> Path:
+    """Return the state folder of one's own controller."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "bftrainer"
+
+
+def find_keeper(state: Path | None, address: str | None) -> str | None:
+    """Return HOST:PORT of the keeper to ask: as said, else one's own, else the site's."""
+    if address:
+        return address
+    found = read_address(state or personal_state())
+    if found is None and state is None and site_file().is_file():
+        try:
+            return read_settings(site_file()).listen
+        except SettingsError as error:
+            fail(str(error))
+    return found
+
+
+def published_status(address: str | None) -> tuple[float, dict[str, Any] | None]:
+    """Return age (seconds) and content of the last published status, None where there is none."""
+    if address is None:
+        return 0.0, None
+    try:
+        return KeeperClient(address).status()
+    except (KeeperError, ValueError):
+        return 0.0, None
+
+
+def print_json(document: object) -> None:
+    """Print a document as JSON."""
+    click.echo(json.dumps(document, indent=2))
+
+
+def shown(text: object) -> str:
+    """Make text from outside safe for a terminal: no control characters, at most 60."""
+    return "".join(char if char.isprintable() else "?" for char in str(text))[:60]

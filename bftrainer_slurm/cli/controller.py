@@ -1,0 +1,92 @@
+"""``bftrainer controller``: the daemon, in the foreground."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+from pathlib import Path
+
+import click
+
+from bftrainer_slurm.cli.common import (
+    NOT_THERE,
+    fail,
+    personal_state,
+    site_file,
+    state_option,
+)
+
+_SITE_STATE = Path("/var/lib/bftrainer")
+
+
+@click.command()
+@state_option
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A TOML file of settings. [default in site mode: bftrainer.toml beside slurm.conf]",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["site", "personal"]),
+    help="For everybody's trainers, or for your own. [default: site for SlurmUser]",
+)
+@click.option("--partition", help="The preemptible partition of the trainers.")
+@click.option("--listen", metavar="HOST:PORT", help="The keeper's address, as nodes reach it.")
+@click.option("--gateway", type=click.Choice(["auto", "commands", "pyslurm"]))
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def controller(
+    state: Path | None,
+    config: Path | None,
+    mode: str | None,
+    partition: str | None,
+    listen: str | None,
+    gateway: str | None,
+    verbose: bool,
+) -> None:
+    """Run the controller in the foreground, until SIGTERM or Ctrl-C. Trainers go on without it.
+
+    As SlurmUser it runs everybody's trainers; as an ordinary user it runs the trainers that this
+    user submitted with 'bftrainer submit', and needs nothing installed on the cluster.
+
+    \b
+    Examples:
+      bftrainer controller --listen ctl.example.org:6820     (as SlurmUser)
+      bftrainer controller --partition preempt               (as yourself)
+    """
+    from bftrainer_slurm.controller.daemon import AlreadyRunningError, Role, run
+    from bftrainer_slurm.controller.history import HistoryError
+    from bftrainer_slurm.controller.settings import SettingsError, read_settings
+    from bftrainer_slurm.keeper.client import KeeperError
+    from bftrainer_slurm.slurm import open_gateway, slurm_user
+    from bftrainer_slurm.slurm.gateway import GatewayError
+
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname)-7s %(message)s",
+    )
+    me = getpass.getuser()
+    try:
+        owner = slurm_user()
+        mode = mode or ("site" if me == owner else "personal")
+        if mode == "site" and os.getuid() == 0 and owner != "root":
+            fail(f"not as root: run the site's controller as SlurmUser ({owner})")
+        if config is None and mode == "site" and site_file().is_file():
+            config = site_file()
+        settings = read_settings(
+            config,
+            partition=partition,
+            listen=listen,
+            gateway=gateway,
+            operator=None if mode == "site" else False,
+        )
+        state = state or (_SITE_STATE if mode == "site" else personal_state())
+        role = Role(user=None if mode == "site" else me)
+        run(state, role, settings, open_gateway(settings.gateway))
+    except (SettingsError, AlreadyRunningError, HistoryError) as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or state}: {error.strerror}; choose another folder with --state")
+    except (GatewayError, KeeperError) as error:
+        fail(str(error), NOT_THERE)

@@ -1,0 +1,27 @@
+"""``bftrainer keeper``: the keeper by itself, as a service of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bftrainer_slurm.cli.common import personal_state, state_option
+
+
+@click.command()
+@state_option
+@click.option("--listen", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT")
+def keeper(state: Path | None, listen: str) -> None:
+    """Run the keeper by itself: the process that holds the rendezvous stores.
+
+    'bftrainer controller' starts one where none answers; run it as a service of its own where a
+    service manager would end it together with the controller.
+
+    \b
+    Example:
+      bftrainer keeper --state /var/lib/bftrainer --listen ctl.example.org:6820
+    """
+    from bftrainer_slurm.keeper.__main__ import serve
+
+    raise SystemExit(serve(state or personal_state(), listen))

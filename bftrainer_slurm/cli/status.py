@@ -1,0 +1,138 @@
+"""``bftrainer status``: the pool and every trainer, for any user."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bftrainer_slurm.cli.common import (
+    NOT_THERE,
+    fail,
+    find_keeper,
+    json_option,
+    keeper_option,
+    print_json,
+    published_status,
+    shown,
+    state_option,
+)
+from bftrainer_slurm.model import ElementState, Trainer
+
+_OLD_S = 15.0  # a working controller publishes every two seconds
+
+
+@click.command()
+@state_option
+@keeper_option
+@json_option
+def status(state: Path | None, address: str | None, as_json: bool) -> None:
+    """Show the pool, how much of it is used, and every trainer.
+
+    Works for any user. While the controller is down it says so, and shows what Slurm knows.
+
+    \b
+    Example:
+      bftrainer status --json
+    """
+    document = current_status(state, address)
+    if as_json:
+        print_json(document)
+    else:
+        click.echo(render(document))
+
+
+def current_status(state: Path | None, address: str | None) -> dict[str, Any]:
+    """Return the controller's status; what Slurm knows where it is down (``down`` says why)."""
+    age_s, document = published_status(find_keeper(state, address))
+    if document is not None and age_s < _OLD_S and document["controller"]["error"] != "stopped":
+        return document | {"down": None}
+    if document is None:
+        down = "the controller is not running, or not where this command looks for it"
+    else:
+        down = f"the controller is down; its last word is {age_s:.0f} s old"
+    return _from_slurm() | {"down": down}
+
+
+def render(document: dict[str, Any]) -> str:
+    """Return the table."""
+    lines = []
+    if document["down"]:
+        lines.append(f"{document['down']}; this is what Slurm knows:")
+    elif document["controller"]["error"]:
+        lines.append(f"trouble: {shown(document['controller']['error'])}")
+    pool = document["pool"]
+    if pool is not None:
+        lines.append(f"pool: {pool['nodes']} nodes in holes, {pool['used']} used by trainers")
+    heading = ("TRAINER", "NAME", "USER", "STATE", "NODES", "MIN-MAX", "SAMPLES", "SAMPLES/S")
+    rows = [heading + ("GREW", "SHRANK", "RECLAIMED")]
+    rows += [_row(trainer) for trainer in document["trainers"]]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    if not document["trainers"]:
+        lines.append("no trainers; submit one with: sbatch --bftrainer -N 2-16 train.sh")
+    if document["malformed"]:
+        lines.append(f"{document['malformed']} jobs whose trainer's comment cannot be read")
+    return "\n".join(lines)
+
+
+def _row(trainer: dict[str, Any]) -> tuple[str, ...]:
+    starting = len(trainer["starting"])
+    return (
+        str(trainer["array"]),
+        shown(trainer["name"]),
+        shown(trainer["user"]),
+        trainer["state"],
+        f"{len(trainer['nodes'])}" + (f"+{starting}" if starting else ""),
+        f"{trainer['min_nodes']}-{trainer['max_nodes']}",
+        _number(trainer.get("samples"), ",.0f"),
+        _number(trainer.get("samples_per_s"), ",.0f"),
+        _number(trainer.get("grew"), "d"),
+        _number(trainer.get("shrank"), "d"),
+        _number(trainer.get("reclaimed"), "d"),
+    )
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _from_slurm() -> dict[str, Any]:
+    from bftrainer_slurm.slurm import open_gateway
+    from bftrainer_slurm.slurm.gateway import GatewayError
+
+    try:
+        queue = open_gateway("commands").queue()
+    except GatewayError as error:
+        fail(f"neither the controller nor Slurm answers: {error}", NOT_THERE)
+    return {
+        "time_s": time.time(),
+        "controller": None,
+        "pool": None,
+        "plan": None,
+        "malformed": queue.malformed,
+        "trainers": [_known_to_slurm(trainer) for trainer in queue.trainers],
+    }
+
+
+def _known_to_slurm(trainer: Trainer) -> dict[str, Any]:
+    nodes = [
+        element.node
+        for element in trainer.elements
+        if element.state is ElementState.RUNNING and element.node
+    ]
+    return {
+        "array": trainer.array,
+        "name": trainer.name,
+        "user": trainer.user,
+        "state": "running" if nodes else "waiting",
+        "min_nodes": trainer.record.min_nodes,
+        "max_nodes": trainer.record.max_nodes,
+        "weight": trainer.record.spec.weight,
+        "grace_s": trainer.record.spec.grace_s,
+        "submit_s": trainer.submit_s,
+        "nodes": sorted(nodes),
+        "starting": [],
+    }

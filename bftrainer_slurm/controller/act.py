@@ -1,0 +1,97 @@
+"""Carrying out a turn's actions, paced, each refusal logged and survived."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from bftrainer_slurm.controller.actions import Action, Cancel, Grow, Hold, Lengthen, Shrink
+from bftrainer_slurm.slurm.gateway import Gateway, RefusedError
+
+logger = logging.getLogger(__name__)
+
+BURST = 20  # slurmctld's own rate limit (rl_enable) allows a user 30 RPCs at once
+
+
+@dataclass(slots=True)
+class Pacer:
+    """Lets ``BURST`` commands go at once, and ``per_s`` a second after that."""
+
+    per_s: float
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    _credit: float = BURST
+    _last_s: float | None = None
+
+    def wait(self) -> None:
+        """Return when the next command may be sent."""
+        now_s = self.clock()
+        earned = 0.0 if self._last_s is None else (now_s - self._last_s) * self.per_s
+        self._credit = min(BURST, self._credit + earned) - 1
+        self._last_s = now_s
+        if self._credit < 0:
+            self.sleep(-self._credit / self.per_s)
+
+
+def carry_out(
+    actions: Iterable[Action],
+    gateway: Gateway,
+    pacer: Pacer,
+    end_run: Callable[[int], None],
+) -> list[Action]:
+    """Do what was decided, those that take nodes away first; return what Slurm refused.
+
+    ``end_run`` is called with the array id before the first element of a trainer that has nothing
+    alive is let go: it begins a new rendezvous.
+
+    Raises:
+        SlurmUnavailableError: slurmctld does not answer; what is left was not tried.
+    """
+    refused: list[Action] = []
+    begun: set[int] = set()
+    for action in sorted(actions, key=lambda action: isinstance(action, Grow)):
+        if isinstance(action, Grow) and action.first and action.element.array not in begun:
+            begun.add(action.element.array)
+            end_run(action.element.array)
+        pacer.wait()
+        try:
+            _do(action, gateway)
+            logger.info("%s", describe(action))
+        except RefusedError as error:
+            logger.warning("%s: %s", describe(action), error)
+            refused.append(action)
+    return refused
+
+
+def describe(action: Action) -> str:
+    """Say an action in a few words, for the log."""
+    match action:
+        case Grow(element, node):
+            return f"grow {element} on {node}"
+        case Shrink(elements, why):
+            return f"shrink {_names(elements)}: {why}"
+        case Hold(elements):
+            return f"hold {_names(elements)} again"
+        case Lengthen(elements, minutes):
+            return f"lengthen {_names(elements)} to {minutes} minutes"
+        case Cancel(array, why):
+            return f"cancel the rest of {array}: {why}"
+
+
+def _do(action: Action, gateway: Gateway) -> None:
+    match action:
+        case Grow(element, node):
+            gateway.grow(element, node)
+        case Shrink(elements):
+            gateway.shrink(elements)
+        case Hold(elements):
+            gateway.hold(elements)
+        case Lengthen(elements, minutes):
+            gateway.lengthen(elements, minutes)
+        case Cancel(array):
+            gateway.cancel(array)
+
+
+def _names(elements: Iterable[object]) -> str:
+    return ", ".join(str(element) for element in elements)

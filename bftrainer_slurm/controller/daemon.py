@@ -1,0 +1,154 @@
+"""The controller as a process: its state folder, its keeper, its signals, and the waiting."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bftrainer_slurm.controller.act import Pacer
+from bftrainer_slurm.controller.feed import Feed
+from bftrainer_slurm.controller.history import History
+from bftrainer_slurm.controller.loop import Controller, World
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.home import find_or_start
+from bftrainer_slurm.model import Trainer
+from bftrainer_slurm.planner.solver import Planner
+from bftrainer_slurm.slurm.gateway import Gateway, SlurmUnavailableError
+
+logger = logging.getLogger(__name__)
+
+_PUBLISH_EVERY_S = 2.0
+_COALESCE_S = 0.05  # elements of one reclaim speak at once
+
+
+class AlreadyRunningError(Exception):
+    """Another controller works on this state folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """For whom this controller works: ``user`` None means everybody's trainers (site mode)."""
+
+    user: str | None
+
+    def mine(self, trainer: Trainer, partition: str) -> bool:
+        """Whether a trainer is this controller's to run."""
+        if trainer.partition != partition:
+            return False
+        if self.user is None:
+            return not trainer.record.personal
+        return trainer.user == self.user and trainer.record.personal
+
+    @property
+    def mode(self) -> str:
+        """The name of the mode."""
+        return "site" if self.user is None else "personal"
+
+
+def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
+    """Work until SIGTERM or SIGINT; the trainers go on without us.
+
+    Raises:
+        AlreadyRunningError: the state folder is in use.
+        KeeperError: the keeper could not be started.
+        HistoryError: the history file cannot be used.
+    """
+    with _sole_user_of(state), Planner(time_limit_s=settings.plan_limit_s) as planner:
+        keeper = find_or_start(state, settings.listen)
+        feed = Feed(keeper, revive=lambda: find_or_start(state, settings.listen))
+        world = World(
+            gateway=gateway,
+            planner=planner,
+            history=History(state / "history.sqlite"),
+            end_run=_end_run(keeper),
+            clock=time.time,
+            pacer=Pacer(settings.commands_per_s, time.time, time.sleep),
+            mine=lambda trainer: role.mine(trainer, settings.partition),
+        )
+        logger.info(
+            "controller in %s mode, gateway %s, keeper at %s, state in %s",
+            *(role.mode, gateway.name, keeper.address, state),
+        )
+        feed.start()
+        _work(Controller(world, settings), feed, keeper, role, gateway)
+        world.history.close()
+
+
+def _work(
+    controller: Controller, feed: Feed, keeper: KeeperClient, role: Role, gateway: Gateway
+) -> None:
+    stop = _stop_signal()
+    about: dict[str, Any] = {
+        "mode": role.mode,
+        "user": role.user,
+        "pid": os.getpid(),
+        "gateway": gateway.name,
+        "since_s": time.time(),
+    }
+    publish_s = 0.0
+    while not stop.is_set():
+        now_s = time.time()
+        controller.take(feed.wait(min(controller.schedule.due_s(), publish_s) - now_s))
+        if time.time() >= controller.schedule.due_s():
+            controller.take(feed.wait(_COALESCE_S))
+            about["error"] = _turn(controller)
+            publish_s = 0.0
+        if time.time() >= publish_s:
+            publish_s = time.time() + _PUBLISH_EVERY_S
+            _publish(keeper, controller.status(about))
+    _publish(keeper, controller.status(about | {"error": "stopped"}))
+    logger.info("stopped; running trainers go on")
+
+
+def _turn(controller: Controller) -> str | None:
+    try:
+        controller.turn()
+    except SlurmUnavailableError as error:
+        logger.error("%s", error)
+        return str(error)
+    return None
+
+
+def _publish(keeper: KeeperClient, status: dict[str, Any]) -> None:
+    try:
+        keeper.publish(status)
+    except KeeperError as error:
+        logger.warning("status not published: %s", error)
+
+
+def _end_run(keeper: KeeperClient) -> Callable[[int], None]:
+    def end_run(array: int) -> None:
+        try:
+            keeper.end_run(array)
+        except KeeperError as error:
+            logger.warning("run of %s not ended: %s", array, error)
+
+    return end_run
+
+
+def _stop_signal() -> threading.Event:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+@contextmanager
+def _sole_user_of(state: Path) -> Iterator[None]:
+    state.mkdir(parents=True, exist_ok=True)
+    with (state / "controller.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyRunningError(f"another controller works in {state}") from None
+        yield

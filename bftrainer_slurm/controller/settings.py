@@ -1,0 +1,68 @@
+"""What an admin (or a user in personal mode) sets: a TOML file, checked, with defaults."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+
+class SettingsError(ValueError):
+    """A setting that is not known or not possible; the message names it and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the controller works. Times in seconds.
+
+    At rest slurmctld gets one RPC each ``queue_interval_s``, two each ``nodes_interval_s`` and one
+    each ``reservations_interval_s``: the defaults make 11 a minute.
+    """
+
+    partition: str = "bftrainer"
+    listen: str = "127.0.0.1:0"  # the keeper's HOST:PORT, HOST as the nodes reach it
+    gateway: str = "auto"  # "auto", "commands" or "pyslurm"
+    operator: bool = True  # may lengthen the time limit of a running element
+    forward_time_s: float = 120.0
+    queue_interval_s: float = 10.0
+    nodes_interval_s: float = 30.0
+    reservations_interval_s: float = 60.0
+    plan_limit_s: float = 5.0  # then the greedy plan is taken
+    start_timeout_s: float = 90.0  # a released element that has not started is held again
+    min_hole_s: float = 60.0  # a node that is needed sooner is left alone
+    limit_margin_s: float = 30.0  # an element this near its time limit is dealt with
+    max_failures: int = 5  # in a row without progress, then a trainer is given up
+    commands_per_s: float = 1.5  # RPCs that change something, after a burst of 20
+
+
+def read_settings(path: Path | None, **overrides: object) -> Settings:
+    """Read a TOML file (None: the defaults); ``overrides`` that are not None win.
+
+    Raises:
+        SettingsError: in one line, naming the file and the key.
+    """
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            values = tomllib.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"{path}: {error}") from error
+    source = str(path)
+    known = {field.name: type(field.default) for field in fields(Settings)}
+    for key, value in values.items():
+        if key not in known:
+            raise SettingsError(f"{source}: unknown key '{key}'; known keys: {', '.join(known)}")
+        values[key] = _checked(source, key, value, known[key])
+    given = {key: value for key, value in overrides.items() if value is not None}
+    return replace(Settings(), **(values | given))
+
+
+def _checked(source: str, key: str, value: object, wanted: type) -> object:
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+        raise SettingsError(f"{source}: {key} must be a {wanted.__name__}")
+    if isinstance(value, int | float) and not isinstance(value, bool) and not 0 < value < 1e6:
+        raise SettingsError(f"{source}: {key} must be above 0 and below a million")
+    return value

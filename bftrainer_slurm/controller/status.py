@@ -1,0 +1,79 @@
+"""The status that users see: one JSON document, made after every turn. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bftrainer_slurm.controller.history import Tally
+from bftrainer_slurm.controller.progress import ProgressBook
+from bftrainer_slurm.controller.view import TrainerView
+from bftrainer_slurm.model import ElementState
+from bftrainer_slurm.planner.problem import Plan
+
+
+def trainer_status(
+    view: TrainerView, tally: Tally, progress: ProgressBook, given_up: str | None, now_s: float
+) -> dict[str, Any]:
+    """Return what users are shown of one trainer."""
+    trainer = view.trainer
+    running = {element.node: element.start_s for element in view.with_state(ElementState.RUNNING)}
+    report = progress.last(view.array)
+    return {
+        "array": view.array,
+        "name": trainer.name,
+        "user": trainer.user,
+        "state": _state(view, given_up),
+        "why": given_up,
+        "min_nodes": trainer.record.min_nodes,
+        "max_nodes": trainer.record.max_nodes,
+        "weight": trainer.record.spec.weight,
+        "grace_s": trainer.record.spec.grace_s,
+        "submit_s": trainer.submit_s,
+        "nodes": sorted(node for node in running if node),
+        "starting": sorted(node for node in view.placed if node not in running),
+        "grew": tally.grew,
+        "shrank": tally.shrank,
+        "reclaimed": tally.reclaimed,
+        "node_s": tally.node_s
+        + sum(max(0.0, now_s - start_s) for start_s in running.values() if start_s is not None),
+        "samples": report.samples if report else None,
+        "measures": report.measures if report else {},
+        "samples_per_s": progress.samples_per_s(view.array, now_s),
+    }
+
+
+def cluster_status(
+    *,
+    now_s: float,
+    controller: dict[str, Any],
+    views: tuple[TrainerView, ...],
+    free: frozenset[str],
+    trainers: list[dict[str, Any]],
+    plan: Plan | None,
+    malformed: int,
+) -> dict[str, Any]:
+    """Return the whole status; ``free`` are the nodes of the pool that no trainer has."""
+    used = {node for view in views for node in view.placed}
+    return {
+        "time_s": now_s,
+        "controller": controller,
+        "pool": {"nodes": len(used | free), "used": len(used), "free": sorted(free)},
+        "plan": None
+        if plan is None
+        else {"objective": plan.objective, "status": plan.status, "solve_s": plan.solve_s}
+        | ({"reason": plan.reason} if plan.reason else {}),
+        "malformed": malformed,
+        "trainers": trainers,
+    }
+
+
+def _state(view: TrainerView, given_up: str | None) -> str:
+    if given_up is not None:
+        return "given up"
+    if view.finishing:
+        return "finishing" if view.live else "finished"
+    if any(view.with_state(ElementState.RUNNING)):
+        return "running"
+    if view.placed:
+        return "starting"
+    return "waiting" if view.spare or view.live else "cancelled"

@@ -1,0 +1,114 @@
+"""What elements need whatever the plan says: held again, brought back, lengthened, cleared away.
+
+Pure: an observation and the memory in, actions and the next memory out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from bftrainer_slurm.controller.actions import Action, Cancel, Hold, Lengthen, Shrink
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.view import Memory, Release, TrainerView
+from bftrainer_slurm.model import Element, ElementId, ElementState
+
+_AVOID_S = 60.0
+_FINISH_TIMEOUT_S = 300.0  # an elastic agent waits this long at its exit barrier
+_LENGTHEN_MINUTES = 60
+_PATIENCE_S = 5.0  # after a failure, doubled by each further one
+
+
+def remember_starts(views: tuple[TrainerView, ...], memory: Memory, now_s: float) -> Memory:
+    """Forget releases that are no longer pending; adopt pending elements nobody remembers."""
+    pending = [element.id for view in views for element in view.with_state(ElementState.PENDING)]
+    releases = {element: memory.releases.get(element, Release(None, now_s)) for element in pending}
+    avoid = {node: until_s for node, until_s in memory.avoid.items() if until_s > now_s}
+    return replace(memory, releases=releases, avoid=avoid)
+
+
+def overdue(
+    views: tuple[TrainerView, ...], memory: Memory, now_s: float, settings: Settings
+) -> tuple[list[Action], Memory]:
+    """Hold elements that did not start in time, and leave their nodes alone for a minute."""
+    late = {
+        element: release
+        for element, release in memory.releases.items()
+        if now_s - release.time_s > settings.start_timeout_s
+    }
+    actions: list[Action] = [
+        Hold(mine)
+        for view in views
+        if (mine := tuple(element for element in late if element.array == view.array))
+    ]
+    nodes = {release.node: now_s + _AVOID_S for release in late.values() if release.node}
+    kept = {element: rest for element, rest in memory.releases.items() if element not in late}
+    return actions, replace(memory, releases=kept, avoid={**memory.avoid, **nodes})
+
+
+def near_limit(view: TrainerView, now_s: float, settings: Settings) -> list[Action]:
+    """Lengthen, or requeue and hold, the elements that Slurm would end soon."""
+    lengthened: dict[int, list[ElementId]] = {}
+    requeued: list[ElementId] = []
+    for element in view.with_state(ElementState.RUNNING):
+        if element.limit_end_s is None or element.limit_end_s - now_s > settings.limit_margin_s:
+            continue
+        minutes = _longer_limit(element, view.trainer.record.minutes, now_s, settings)
+        if settings.operator and minutes is not None:
+            lengthened.setdefault(minutes, []).append(element.id)
+        else:
+            requeued.append(element.id)
+    actions: list[Action] = [
+        Lengthen(tuple(elements), minutes) for minutes, elements in lengthened.items()
+    ]
+    if requeued:
+        actions.append(Shrink(tuple(requeued), "near its time limit"))
+    return actions
+
+
+def clear_finished(view: TrainerView, memory: Memory, now_s: float) -> tuple[list[Action], Memory]:
+    """Cancel the rest of a trainer once its elements that still run had time to end."""
+    since_s = memory.finishing_since.get(view.array, now_s)
+    memory = replace(memory, finishing_since={**memory.finishing_since, view.array: since_s})
+    unfinished = view.live and now_s - since_s < _FINISH_TIMEOUT_S
+    if unfinished:
+        delayed = tuple(element.id for element in view.with_state(ElementState.DELAYED))
+        return ([Hold(delayed)] if delayed else []), memory
+    return ([Cancel(view.array, "finished")] if view.spare else []), memory
+
+
+def bring_back_failed(
+    view: TrainerView, memory: Memory, now_s: float, settings: Settings
+) -> tuple[list[Action], Memory]:
+    """Requeue and hold failed elements; give a trainer up that fails again and again.
+
+    Elements that fail together count once: when one fails, its peers often do.
+    """
+    failed = tuple(element.id for element in view.with_state(ElementState.FAILED))
+    cancelled = any(view.with_state(ElementState.CANCELLED))
+    if not failed or (cancelled and not view.live and not view.spare):
+        return [], memory
+    count = memory.failures.get(view.array, 0) + 1
+    memory = replace(
+        memory,
+        failures={**memory.failures, view.array: count},
+        patient_until={
+            **memory.patient_until,
+            view.array: now_s + _PATIENCE_S * 2 ** min(count - 1, 6),
+        },
+    )
+    if count >= settings.max_failures:
+        return [Cancel(view.array, f"failed {count} times without progress")], memory
+    return [Shrink(failed, "failed, brought back")], memory
+
+
+def _longer_limit(
+    element: Element, wanted_minutes: int | None, now_s: float, settings: Settings
+) -> int | None:
+    """Minutes since its start to lengthen to, or None where the user's own limit is reached."""
+    started_s = element.start_s if element.start_s is not None else now_s
+    minutes = math.ceil((now_s - started_s) / 60) + _LENGTHEN_MINUTES
+    if wanted_minutes is None:
+        return minutes
+    still_s = started_s + 60 * wanted_minutes - now_s
+    return min(minutes, wanted_minutes) if still_s > settings.limit_margin_s else None

@@ -1,0 +1,127 @@
+"""What the last reading of Slurm means: which trainer sits where, which nodes are to be had.
+
+Pure functions of an observation and of the little that the controller remembers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.model import (
+    Element,
+    ElementId,
+    ElementState,
+    Node,
+    NodeState,
+    Queue,
+    Reservation,
+    Trainer,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One reading of Slurm. ``nodes`` and ``reservations`` may be older than ``queue``."""
+
+    time_s: float
+    nodes: tuple[Node, ...]
+    queue: Queue
+    reservations: tuple[Reservation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """An element that was let go on ``node`` and has not been seen running there yet."""
+
+    node: str | None
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What Slurm does not tell, and what may be lost with the controller without harm.
+
+    ``avoid`` holds nodes that an element could not start on, and until when they are left alone.
+    """
+
+    releases: Mapping[ElementId, Release] = field(default_factory=dict)
+    avoid: Mapping[str, float] = field(default_factory=dict)
+    finishing_since: Mapping[int, float] = field(default_factory=dict)
+    failures: Mapping[int, int] = field(default_factory=dict)
+    patient_until: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerView:
+    """A trainer as the controller sees it now."""
+
+    trainer: Trainer
+    placed: Mapping[str, ElementId]  # by node: running, or let go and about to run there
+    spare: tuple[ElementId, ...]  # can be let go: reclaimed ones first, they cost one RPC less
+    finishing: bool  # an element has ended well, the others are about to
+
+    @property
+    def array(self) -> int:
+        """The id of its job array."""
+        return self.trainer.array
+
+    def with_state(self, *states: ElementState) -> Iterator[Element]:
+        """Yield its elements in these states."""
+        return (element for element in self.trainer.elements if element.state in states)
+
+    @property
+    def live(self) -> bool:
+        """Whether anything of it runs, ends, or is about to start."""
+        return bool(self.placed) or any(self.with_state(ElementState.RUNNING, ElementState.ENDING))
+
+
+def view_trainer(trainer: Trainer, memory: Memory) -> TrainerView:
+    """Sort a trainer's elements."""
+    placed: dict[str, ElementId] = {}
+    delayed, held = [], []
+    for element in sorted(trainer.elements, key=lambda element: element.id):
+        if element.state is ElementState.RUNNING and element.node is not None:
+            placed[element.node] = element.id
+        elif element.state is ElementState.PENDING:
+            release = memory.releases.get(element.id)
+            if release is not None and release.node is not None:
+                placed.setdefault(release.node, element.id)
+        elif element.state is ElementState.DELAYED:
+            delayed.append(element.id)
+        elif element.state is ElementState.HELD:
+            held.append(element.id)
+    finishing = any(element.state is ElementState.COMPLETED for element in trainer.elements)
+    return TrainerView(trainer, placed, (*delayed, *held), finishing)
+
+
+def free_nodes(
+    observation: Observation, views: tuple[TrainerView, ...], memory: Memory, settings: Settings
+) -> frozenset[str]:
+    """Return the nodes that are idle, nobody's, and in a hole that is long enough.
+
+    A node that was busy when nodes were last read counts as idle once no job is on it.
+    """
+    now_s = observation.time_s
+    taken = set(observation.queue.ordinary_nodes)
+    for view in views:
+        taken.update(view.placed)
+        taken.update(
+            element.node for element in view.with_state(ElementState.ENDING) if element.node
+        )
+    soon_s = now_s + settings.min_hole_s
+    for job in observation.queue.waiting:
+        if job.expected_start_s is not None and job.expected_start_s < soon_s:
+            taken.update(job.expected_nodes)
+    for reservation in observation.reservations:
+        if reservation.start_s < soon_s and reservation.end_s > now_s:
+            taken.update(reservation.nodes)
+    return frozenset(
+        node.name
+        for node in observation.nodes
+        if node.state is not NodeState.UNAVAILABLE
+        and settings.partition in node.partitions
+        and node.name not in taken
+        and memory.avoid.get(node.name, 0.0) <= now_s
+    )
