@@ -21,6 +21,10 @@ from bftrainer_slurm.cli.common import (
 )
 from bftrainer_slurm.model import ElementState, Trainer
 
+_HEADING = (
+    *("TRAINER", "NAME", "USER", "STATE", "NODES", "MIN-MAX", "SAMPLES", "SAMPLES/S"),
+    *("GREW", "SHRANK", "RECLAIMED"),
+)
 _OLD_S = 15.0  # a working controller publishes every two seconds
 
 
@@ -47,7 +51,7 @@ def status(state: Path | None, address: str | None, as_json: bool) -> None:
 def current_status(state: Path | None, address: str | None) -> dict[str, Any]:
     """Return the controller's status; what Slurm knows where it is down (``down`` says why)."""
     age_s, document = published_status(find_keeper(state, address))
-    if document is not None and age_s < _OLD_S and document["controller"]["error"] != "stopped":
+    if document is not None and age_s < _OLD_S and document["controller"].get("error") != "stopped":
         return document | {"down": None}
     if document is None:
         down = "the controller is not running, or not where this command looks for it"
@@ -61,14 +65,12 @@ def render(document: dict[str, Any]) -> str:
     lines = []
     if document["down"]:
         lines.append(f"{document['down']}; this is what Slurm knows:")
-    elif document["controller"]["error"]:
+    elif document["controller"].get("error"):
         lines.append(f"trouble: {shown(document['controller']['error'])}")
     pool = document["pool"]
     if pool is not None:
         lines.append(f"pool: {pool['nodes']} nodes in holes, {pool['used']} used by trainers")
-    heading = ("TRAINER", "NAME", "USER", "STATE", "NODES", "MIN-MAX", "SAMPLES", "SAMPLES/S")
-    rows = [heading + ("GREW", "SHRANK", "RECLAIMED")]
-    rows += [_row(trainer) for trainer in document["trainers"]]
+    rows = [_HEADING, *(_row(trainer) for trainer in document["trainers"])]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     if not document["trainers"]:

@@ -1,0 +1,100 @@
+"""Trains a small network on scikit-learn's handwritten digits with DDP under torchrun.
+
+It survives any change of its nodes: rank 0 writes a checkpoint beside the old one and renames it,
+and every (re)start goes on from there, at the sample where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from bftrainer_slurm.elastic.progress import Progress
+
+BATCH = 32  # samples a step and rank
+
+
+def load_digits(cache: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return training images and labels, test images and labels; kept in a file for restarts."""
+    if not cache.exists():
+        from sklearn import datasets
+
+        images, labels = datasets.load_digits(return_X_y=True)
+        order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+        images = torch.tensor(images, dtype=torch.float32)[order] / 16
+        labels = torch.tensor(labels)[order]
+        save(cache, (images[360:], labels[360:], images[:360], labels[:360]))
+    return torch.load(cache)
+
+
+def save(path: Path, value: object) -> None:
+    """Write a file at once or not at all: a reclaim may come in the middle."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    torch.save(value, beside)
+    beside.replace(path)
+
+
+def batches(seen: int, size: int, rank: int, world: int) -> Tensor:
+    """Return this rank's part of the step that begins at sample ``seen`` of the whole training."""
+    epoch, begin = divmod(seen, size)
+    order = torch.randperm(size, generator=torch.Generator().manual_seed(epoch))
+    return order[begin : begin + BATCH * world][rank::world]
+
+
+def main() -> None:
+    """Train until --samples are seen, whatever nodes come and go."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, required=True, help="for checkpoint and data")
+    parser.add_argument("--samples", type=int, default=2_000_000, help="samples to train in all")
+    arguments = parser.parse_args()
+
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    checkpoint = arguments.folder / "checkpoint.pt"
+    images, labels, test_images, test_labels = load_digits(arguments.folder / "digits.pt")
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    seen = 0
+    if checkpoint.exists():
+        state = torch.load(checkpoint)
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        seen = state["seen"]
+    # Ranks may have read two different checkpoints; rank 0's counts.
+    agreed = torch.tensor([seen])
+    dist.broadcast(agreed, src=0)
+    seen = int(agreed)
+    parallel = DistributedDataParallel(model)  # sends rank 0's weights to all
+    progress = Progress()
+    saved_s = time.monotonic()
+
+    while seen < arguments.samples:
+        mine = batches(seen, len(labels), rank, world)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(parallel(images[mine]), labels[mine], reduction="sum")
+        (loss / BATCH).backward()
+        optimizer.step()
+        seen += min(BATCH * world, len(labels) - seen % len(labels))
+        if rank == 0 and (time.monotonic() - saved_s > 1 or seen >= arguments.samples):
+            saved_s = time.monotonic()
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            save(checkpoint, state | {"seen": seen})
+            with torch.no_grad():
+                right = (model(test_images).argmax(1) == test_labels).float().mean().item()
+            progress.report(seen, loss=loss.item() / max(1, len(mine)), accuracy=right)
+            print(f"seen={seen} world={world} test accuracy={right:.3f}", flush=True)
+    dist.barrier()  # nobody leaves while another rank still needs it
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
