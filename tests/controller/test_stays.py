@@ -1,0 +1,49 @@
+from bftrainer_slurm.controller.history import History, Tally
+from bftrainer_slurm.controller.stays import Stays
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
+from bftrainer_slurm.model import ElementId, ElementState
+from tests.controller.worlds import ARRAY, NOW_S, element, trainer
+
+FIRST = ElementId(ARRAY, 0)
+RUNNING = element(0, ElementState.RUNNING, "n1", start_s=NOW_S)
+
+
+def tally_after(*readings: object, shrunk: bool = False) -> Tally:
+    history = History(":memory:")
+    stays = Stays(history)
+    for number, reading in enumerate(readings):
+        if shrunk and number == len(readings) - 1:
+            stays.shrunk((FIRST,))
+        stays.update((trainer(reading),), NOW_S + 10 * number)  # type: ignore[arg-type]
+    return history.tally(ARRAY)
+
+
+def test_an_element_taken_back_by_slurm_was_reclaimed() -> None:
+    assert tally_after(RUNNING, element(0, ElementState.DELAYED)) == Tally(1, 0, 1, 10.0)
+
+
+def test_an_element_that_we_ended_shrank() -> None:
+    assert tally_after(RUNNING, element(0, ElementState.HELD), shrunk=True) == Tally(1, 1, 0, 10.0)
+
+
+def test_an_element_that_completed_is_neither() -> None:
+    assert tally_after(RUNNING, element(0, ElementState.COMPLETED)) == Tally(1, 0, 0, 10.0)
+
+
+def test_an_element_that_runs_elsewhere_was_reclaimed_and_grew_in_between() -> None:
+    elsewhere = element(0, ElementState.RUNNING, "n2", start_s=NOW_S + 10)
+    assert tally_after(RUNNING, elsewhere) == Tally(2, 0, 1, 10.0)
+
+
+def test_an_element_that_is_ending_has_not_left_yet() -> None:
+    assert tally_after(RUNNING, element(0, ElementState.ENDING, "n1")) == Tally(1, 0, 0, 0.0)
+
+
+def test_the_elements_own_notes_give_the_times_more_exactly() -> None:
+    history = History(":memory:")
+    stays = Stays(history)
+    stays.take(NumberedNote(1, NOW_S + 0.25, Note(NoteKind.UP, ARRAY, 0, "n1")))
+    stays.update((trainer(RUNNING),), NOW_S + 5)
+    stays.take(NumberedNote(2, NOW_S + 7.5, Note(NoteKind.GONE, ARRAY, 0, "n1")))
+    stays.update((trainer(element(0, ElementState.DELAYED)),), NOW_S + 10)
+    assert history.tally(ARRAY).node_s == 7.25

@@ -1,0 +1,99 @@
+from bftrainer_slurm.controller.actions import Cancel, Hold, Lengthen, Shrink
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.upkeep import (
+    bring_back_failed,
+    clear_finished,
+    near_limit,
+    overdue,
+    remember_starts,
+)
+from bftrainer_slurm.controller.view import Memory, Release, view_trainer
+from bftrainer_slurm.model import ElementId, ElementState
+from tests.controller.worlds import ARRAY, NOW_S, element, trainer, view
+
+SETTINGS = Settings(start_timeout_s=90, limit_margin_s=30, max_failures=3)
+FIRST = ElementId(ARRAY, 0)
+
+
+def test_a_pending_element_nobody_remembers_gets_the_full_time_to_start() -> None:
+    mine = view(element(0, ElementState.PENDING))
+    memory = remember_starts((mine,), Memory(), NOW_S)
+    assert overdue((mine,), memory, NOW_S + 80, SETTINGS)[0] == []
+
+
+def test_a_release_is_forgotten_once_the_element_runs() -> None:
+    memory = Memory(releases={FIRST: Release("n1", NOW_S)})
+    mine = view(element(0, ElementState.RUNNING, "n1"))
+    assert remember_starts((mine,), memory, NOW_S).releases == {}
+
+
+def test_an_element_that_does_not_start_is_held_again_and_its_node_avoided() -> None:
+    mine = view(element(0, ElementState.PENDING))
+    memory = Memory(releases={FIRST: Release("n1", NOW_S - 100)})
+    actions, after = overdue((mine,), memory, NOW_S, SETTINGS)
+    assert actions == [Hold((FIRST,))]
+    assert after.avoid["n1"] > NOW_S
+    assert after.releases == {}
+
+
+def test_an_operator_lengthens_an_element_near_its_limit() -> None:
+    mine = view(element(0, ElementState.RUNNING, "n1", start_s=NOW_S - 40, limit_end_s=NOW_S + 20))
+    assert near_limit(mine, NOW_S, SETTINGS) == [Lengthen((FIRST,), 61)]
+
+
+def test_an_element_far_from_its_limit_is_left_alone() -> None:
+    mine = view(element(0, ElementState.RUNNING, "n1", start_s=NOW_S, limit_end_s=NOW_S + 3600))
+    assert near_limit(mine, NOW_S, SETTINGS) == []
+
+
+def test_an_ordinary_user_requeues_an_element_near_its_limit() -> None:
+    mine = view(element(0, ElementState.RUNNING, "n1", start_s=NOW_S - 40, limit_end_s=NOW_S + 20))
+    (action,) = near_limit(mine, NOW_S, Settings(operator=False))
+    assert isinstance(action, Shrink)
+
+
+def test_the_users_own_limit_is_never_passed() -> None:
+    running = element(0, ElementState.RUNNING, "n1", start_s=NOW_S - 40, limit_end_s=NOW_S + 20)
+    short = view_trainer(trainer(running, minutes=1), Memory())
+    longer = view_trainer(trainer(running, minutes=5), Memory())
+    (requeued,) = near_limit(short, NOW_S, SETTINGS)
+    assert isinstance(requeued, Shrink)
+    assert near_limit(longer, NOW_S, SETTINGS) == [Lengthen((FIRST,), 5)]
+
+
+def test_a_finished_trainer_is_cancelled_when_its_last_element_has_ended() -> None:
+    mine = view(element(0, ElementState.COMPLETED), element(1, ElementState.HELD))
+    assert clear_finished(mine, Memory(), NOW_S)[0] == [Cancel(ARRAY, "finished")]
+
+
+def test_the_others_have_time_to_end_before() -> None:
+    mine = view(
+        element(0, ElementState.COMPLETED),
+        element(1, ElementState.RUNNING, "n1"),
+        element(2, ElementState.HELD),
+    )
+    actions, memory = clear_finished(mine, Memory(), NOW_S)
+    assert actions == []
+    assert clear_finished(mine, memory, NOW_S + 400)[0] == [Cancel(ARRAY, "finished")]
+
+
+def test_a_finished_trainer_with_nothing_left_is_left_alone() -> None:
+    assert clear_finished(view(element(0, ElementState.COMPLETED)), Memory(), NOW_S)[0] == []
+
+
+def test_a_failed_element_is_brought_back_and_the_trainer_rests_a_while() -> None:
+    mine = view(element(0, ElementState.FAILED), element(1, ElementState.HELD))
+    actions, memory = bring_back_failed(mine, Memory(), NOW_S, SETTINGS)
+    assert actions == [Shrink((FIRST,), "failed, brought back")]
+    assert memory.patient_until[ARRAY] > NOW_S
+
+
+def test_a_trainer_that_fails_again_and_again_is_given_up() -> None:
+    mine = view(element(0, ElementState.FAILED), element(1, ElementState.HELD))
+    actions, _ = bring_back_failed(mine, Memory(failures={ARRAY: 2}), NOW_S, SETTINGS)
+    assert actions == [Cancel(ARRAY, "failed 3 times without progress")]
+
+
+def test_failed_elements_of_a_cancelled_trainer_stay_where_they_are() -> None:
+    mine = view(element(0, ElementState.FAILED), element(1, ElementState.CANCELLED))
+    assert bring_back_failed(mine, Memory(), NOW_S, SETTINGS)[0] == []

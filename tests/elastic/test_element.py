@@ -1,0 +1,97 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.elastic.element import MARKER
+from bftrainer_slurm.elastic.processes import job_processes
+from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from tests.keeper.process import KeeperProcess, started_keeper
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.torch
+JOB_ID = f"9{os.getpid()}"
+
+
+@pytest.fixture
+def keeper(tmp_path: Path):  # type: ignore[no-untyped-def]
+    with started_keeper(tmp_path) as running:
+        yield running
+
+
+def start(keeper: KeeperProcess, body: str, record: str) -> subprocess.Popen[str]:
+    """Start an element as slurmstepd would, on the machine itself."""
+    script = keeper.state / "submitted.sh"
+    script.write_text(f"#!/bin/sh\nexec false\n{MARKER}\n{body}")
+    slurm = {
+        "SLURM_ARRAY_JOB_ID": "12",
+        "SLURM_ARRAY_TASK_ID": "3",
+        "SLURM_JOB_ID": JOB_ID,
+        "SLURMD_NODENAME": "n1",
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "bftrainer_slurm.elastic.element"]
+        + ["--state", str(keeper.state), "--record", record, str(script), "one", "two words"],
+        env=os.environ | slurm,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def told(keeper: KeeperProcess, count: int) -> list[Note]:
+    stream = keeper.client.watch("", 0)
+    next(stream)
+    return [note.note for _, note in (next(stream) for _ in range(count)) if note]
+
+
+def kinds(keeper: KeeperProcess, count: int) -> list[NoteKind]:
+    return [note.kind for note in told(keeper, count)]
+
+
+def test_the_users_script_runs_with_its_arguments_and_torchruns_environment(
+    keeper: KeeperProcess,
+) -> None:
+    element = start(
+        keeper, '#!/bin/bash\necho "$1|$2|$PET_RDZV_ID|$BFTRAINER_ELEMENT"', "bftrainer:min=1,max=4"
+    )
+    output, _ = element.communicate(timeout=60)
+    assert output == "one|two words|12.1|12_3\n"
+
+
+def test_the_element_ends_as_its_script_does(keeper: KeeperProcess) -> None:
+    element = start(keeper, "#!/bin/sh\nexit 7\n", "bftrainer:min=1,max=4")
+    assert element.wait(timeout=60) == 7
+    assert kinds(keeper, 2) == [NoteKind.UP, NoteKind.GONE]
+
+
+def test_a_script_that_ends_on_sigterm_gets_its_grace(keeper: KeeperProcess) -> None:
+    body = "#!/bin/bash\ntrap 'sleep 0.5; echo saved; exit' TERM\necho ready\nsleep 100 & wait"
+    element = start(keeper, body, "bftrainer:min=1,max=4,grace=20")
+    assert element.stdout is not None
+    assert element.stdout.readline() == "ready\n"
+    for process in job_processes(JOB_ID):
+        os.kill(process, signal.SIGTERM)
+    assert element.stdout.readline() == "saved\n"
+    assert element.wait(timeout=60) == 128 + signal.SIGTERM
+    assert kinds(keeper, 3) == [NoteKind.UP, NoteKind.LEAVING, NoteKind.GONE]
+
+
+def test_a_script_that_ignores_sigterm_is_ended_after_its_grace(keeper: KeeperProcess) -> None:
+    body = "#!/bin/bash\ntrap '' TERM\nsetsid sleep 1000 &\necho ready\nwhile :; do sleep 1; done"
+    element = start(keeper, body, "bftrainer:min=1,max=4,grace=0.5")
+    assert element.stdout is not None
+    assert element.stdout.readline() == "ready\n"
+    os.kill(element.pid, signal.SIGTERM)
+    assert element.wait(timeout=20) == 128 + signal.SIGTERM
+    wait_until(lambda: not job_processes(JOB_ID), timeout_s=5)
+
+
+def test_an_element_waits_for_a_keeper_that_is_not_there_yet(keeper: KeeperProcess) -> None:
+    address = (keeper.state / "keeper.json").read_text()
+    (keeper.state / "keeper.json").unlink()
+    element = start(keeper, "#!/bin/sh\necho ran", "bftrainer:min=1,max=4")
+    (keeper.state / "keeper.json").write_text(address)
+    assert element.communicate(timeout=60)[0] == "ran\n"

@@ -1,0 +1,34 @@
+import pytest
+
+from bftrainer_slurm.elastic.environment import element_environment
+from bftrainer_slurm.keeper.client import RunAddress
+from bftrainer_slurm.model import ElementId
+from bftrainer_slurm.spec import TrainerRecord
+
+
+def environment(slurm: dict[str, str], local_address: str | None = None) -> dict[str, str]:
+    return element_environment(
+        ElementId(12, 3),
+        TrainerRecord(2, 16),
+        RunAddress("12.1", "ctl:4000"),
+        "ctl:6820",
+        slurm,
+        local_address,
+    )
+
+
+def test_torchrun_finds_its_rendezvous_there() -> None:
+    variables = environment({})
+    assert variables["PET_RDZV_ENDPOINT"] == "ctl:4000"
+    assert variables["PET_RDZV_ID"] == "12.1"
+    assert variables["PET_NNODES"] == "1:16"
+
+
+@pytest.mark.parametrize(("gpus", "processes"), [("4", "4"), ("0", "1"), ("", "1"), ("x;y", "1")])
+def test_there_is_one_process_a_gpu_or_one(gpus: str, processes: str) -> None:
+    assert environment({"SLURM_GPUS_ON_NODE": gpus})["PET_NPROC_PER_NODE"] == processes
+
+
+def test_a_local_address_is_set_only_where_one_is_needed() -> None:
+    assert "PET_LOCAL_ADDR" not in environment({})
+    assert environment({}, "127.0.0.1")["PET_LOCAL_ADDR"] == "127.0.0.1"
