@@ -1,0 +1,23 @@
+/*
+ * The SPANK hooks by the program they run in; spank_plugin.c only dispatches to these.
+ */
+#ifndef BFTRAINER_CONTEXTS_H
+#define BFTRAINER_CONTEXTS_H
+
+#include "site.h"
+
+#include <slurm/spank.h>
+
+/* sbatch, salloc and srun: spank_submit.c */
+void submit_init(void);
+int submit_take_option(const struct site *site, const char *text);
+void submit_check_or_exit(spank_t spank, const struct site *site);
+void submit_exit(const struct site *site);
+
+/* slurmstepd, and the task that it has forked: spank_element.c */
+void element_recognise(spank_t spank, const struct site *site);
+void element_start_task(spank_t spank, const struct site *site);
+void element_end_task(spank_t spank);
+void element_exit(const struct site *site);
+
+#endif

@@ -1,0 +1,22 @@
+/*
+ * The names of the environment variables that the plugin sets, in elements and in sbatch.
+ */
+#ifndef BFTRAINER_ENVIRONMENT_H
+#define BFTRAINER_ENVIRONMENT_H
+
+/* In an element: ARRAY_TASK. Also how an sbatch or srun knows that it runs inside one. */
+#define ENV_ELEMENT "BFTRAINER_ELEMENT"
+#define ENV_KEEPER "BFTRAINER_KEEPER"
+
+/* The trainer's record; Slurm carries it from sbatch to the element under the second name. */
+#define JOB_CONTROL_RECORD "BFTRAINER"
+#define ENV_RECORD "SLURM_SPANK_BFTRAINER"
+
+/* How Slurm hands a SPANK option on to whatever starts inside the job. */
+#define ENV_OPTION "SLURM_SPANK__SLURM_SPANK_OPTION_bftrainer_bftrainer"
+
+/* From the SPANK plugin to a cli_filter in the same sbatch: this submission is tagged. */
+#define ENV_FILTER_SPEC "BFTRAINER_FILTER_SPEC"
+#define ENV_FILTER_PARTITION "BFTRAINER_FILTER_PARTITION"
+
+#endif

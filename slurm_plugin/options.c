@@ -1,0 +1,60 @@
+#include "options.h"
+
+#include <dlfcn.h>
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Weak, so that a Slurm without them still loads the plugin and gets a message instead. */
+#pragma weak slurm_option_get
+#pragma weak slurm_option_set
+#pragma weak slurm_option_isset
+#pragma weak slurm_xfree_ptr
+extern char *slurm_option_get(slurm_opt_t *options, const char *name);
+extern int slurm_option_set(slurm_opt_t *options, const char *name, const char *value, bool early);
+extern bool slurm_option_isset(slurm_opt_t *options, const char *name);
+extern void slurm_xfree_ptr(void *pointer);
+
+slurm_opt_t *options_of_process(void)
+{
+    if (&slurm_option_get == NULL || &slurm_option_set == NULL || &slurm_option_isset == NULL ||
+        &slurm_xfree_ptr == NULL)
+        return NULL;
+    return dlsym(RTLD_DEFAULT, "opt");
+}
+
+bool options_are_of_sbatch(slurm_opt_t *options)
+{
+    char value[32];
+
+    options_get(options, "array", value, sizeof(value));
+    return strcmp(value, "invalid-context") != 0;
+}
+
+bool options_given(slurm_opt_t *options, const char *name)
+{
+    return slurm_option_isset(options, name);
+}
+
+void options_get(slurm_opt_t *options, const char *name, char *value, size_t size)
+{
+    char *got = slurm_option_get(options, name);
+
+    value[0] = '\0';
+    if (got != NULL && strlen(got) < size)
+        memcpy(value, got, strlen(got) + 1);
+    slurm_xfree_ptr(got);
+}
+
+bool options_set(slurm_opt_t *options, const char *name, const char *value)
+{
+    return slurm_option_set(options, name, value, false) == 0;
+}
+
+/* Every client has read slurm.conf by now: no request to slurmctld is needed. */
+unsigned options_max_array_size(void)
+{
+    const slurm_conf_t *conf = dlsym(RTLD_DEFAULT, "slurm_conf");
+
+    return conf != NULL ? conf->max_array_sz : 0;
+}

@@ -1,0 +1,38 @@
+#include "process.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+/* What an open folder's listing uses itself is closed last, by closedir. */
+static void close_all_but(int kept)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    struct dirent *entry;
+
+    if (folder == NULL)
+        return;
+    while ((entry = readdir(folder)) != NULL) {
+        int file = atoi(entry->d_name);
+
+        if (entry->d_name[0] != '.' && file > STDERR_FILENO && file != kept &&
+            file != dirfd(folder))
+            close(file);
+    }
+    closedir(folder);
+}
+
+void process_become_helper(const char *name, int kept)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    prctl(PR_SET_NAME, name);
+    for (int number = 1; number < NSIG; number++)
+        signal(number, SIG_DFL);
+    for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
+        dup2(null, file);
+    close_all_but(kept);
+}

@@ -1,0 +1,148 @@
+#include "rewrite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FAIL(...) (snprintf(error, REWRITE_ERROR_SIZE, __VA_ARGS__), false)
+
+/* Options that contradict a trainer, and what to do instead. */
+static const struct {
+    const char *name;
+    const char *instead;
+} REFUSED[] = {
+    {"array", "a trainer is a job array itself; leave --array out (and SBATCH_ARRAY_INX unset)"},
+    {"ntasks", "the number of tasks changes with the nodes; leave --ntasks out"},
+    {"gpus", "the number of nodes changes; write --gpus-per-node instead of --gpus"},
+    {"nodelist", "the nodes change; write --constraint or --exclude instead of --nodelist"},
+    {"nodefile", "the nodes change; write --constraint or --exclude instead of --nodefile"},
+    {"comment", "the comment holds the trainer's record; leave --comment out"},
+    {"begin", "a trainer starts when nodes are idle; leave --begin out"},
+    {"hold", "a trainer is held until nodes are idle; leave --hold out"},
+    {"time-min", "Slurm may cut a run short anyway; leave --time-min out"},
+};
+
+static bool check_refused(slurm_opt_t *options, char error[REWRITE_ERROR_SIZE])
+{
+    char tasks_per_node[32];
+
+    for (size_t i = 0; i < sizeof(REFUSED) / sizeof(REFUSED[0]); i++)
+        if (options_given(options, REFUSED[i].name))
+            return FAIL("%s", REFUSED[i].instead);
+    options_get(options, "ntasks-per-node", tasks_per_node, sizeof(tasks_per_node));
+    if (options_given(options, "ntasks-per-node") && strcmp(tasks_per_node, "1") != 0)
+        return FAIL("torchrun starts a node's processes; write --ntasks-per-node=1 or leave it out");
+    return true;
+}
+
+static bool check_partition(slurm_opt_t *options, const char *partition,
+                            char error[REWRITE_ERROR_SIZE])
+{
+    char given[256];
+
+    if (!options_given(options, "partition"))
+        return true;
+    options_get(options, "partition", given, sizeof(given));
+    if (strcmp(given, partition) != 0)
+        return FAIL("trainers run in partition %s; leave --partition out (and SBATCH_PARTITION "
+                    "unset) or write --partition=%s",
+                    partition, partition);
+    return true;
+}
+
+static bool read_nodes(slurm_opt_t *options, struct record *record,
+                       char error[REWRITE_ERROR_SIZE])
+{
+    char nodes[32];
+    char rest;
+
+    if (!options_given(options, "nodes"))
+        return FAIL("how many nodes? write -N MIN-MAX, for example -N 2-16");
+    options_get(options, "nodes", nodes, sizeof(nodes));
+    if (sscanf(nodes, "%7u-%7u%c", &record->min_nodes, &record->max_nodes, &rest) != 2) {
+        /* Slurm shows MIN-MAX as one number where they are the same. */
+        if (sscanf(nodes, "%7u%c", &record->min_nodes, &rest) != 1)
+            return FAIL("-N %s is not a range; write -N MIN-MAX, for example -N 2-16", nodes);
+        record->max_nodes = record->min_nodes;
+    }
+    if (record->min_nodes < 1 || record->max_nodes < record->min_nodes)
+        return FAIL("-N %s: MIN is at least 1 and not above MAX; write for example -N 2-16", nodes);
+    return true;
+}
+
+/* Slurm shows a time limit as [DAYS-]HOURS:MINUTES:SECONDS, rounded up to minutes, or a word. */
+static unsigned read_minutes(slurm_opt_t *options)
+{
+    char limit[64];
+    unsigned days = 0;
+    unsigned hours;
+    unsigned minutes;
+
+    if (!options_given(options, "time"))
+        return 0;
+    options_get(options, "time", limit, sizeof(limit));
+    if (sscanf(limit, "%4u-%2u:%2u:", &days, &hours, &minutes) == 3)
+        return (days * 24 + hours) * 60 + minutes;
+    if (sscanf(limit, "%2u:%2u:", &hours, &minutes) == 2)
+        return hours * 60 + minutes;
+    return 0; /* UNLIMITED: as long as the partition allows */
+}
+
+static bool set_all(slurm_opt_t *options, const struct record *record, const char *partition,
+                    char error[REWRITE_ERROR_SIZE])
+{
+    char array[32];
+    char comment[RECORD_SIZE];
+    const struct {
+        const char *name;
+        const char *value;
+    } settings[] = {
+        {"nodes", "1"},           {"ntasks", "1"},
+        {"array", array},         {"hold", NULL},
+        {"partition", partition}, {"requeue", NULL},
+        {"open-mode", "append"},  {"exclusive", "exclusive"},
+        {"time-min", "1"},        {"comment", comment},
+    };
+
+    snprintf(array, sizeof(array), "0-%u", record->max_nodes - 1);
+    record_format(record, comment, sizeof(comment));
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+        if (!options_set(options, settings[i].name, settings[i].value))
+            return FAIL("this Slurm does not let --%s be set; tell your admin", settings[i].name);
+    return true;
+}
+
+bool rewrite_submission(slurm_opt_t *options, const struct spec *spec, const char *partition,
+                        char error[REWRITE_ERROR_SIZE])
+{
+    struct record record = {.spec = *spec};
+
+    if (!check_refused(options, error) || !check_partition(options, partition, error) ||
+        !read_nodes(options, &record, error))
+        return false;
+    record.minutes = read_minutes(options);
+    return set_all(options, &record, partition, error);
+}
+
+static bool option_is(slurm_opt_t *options, const char *name, const char *wanted)
+{
+    char value[256];
+
+    options_get(options, name, value, sizeof(value));
+    return strcmp(value, wanted) == 0;
+}
+
+bool rewrite_read_back(slurm_opt_t *options, const char *partition, struct record *record,
+                       char error[REWRITE_ERROR_SIZE])
+{
+    char comment[RECORD_SIZE];
+    char array[32];
+
+    options_get(options, "comment", comment, sizeof(comment));
+    if (!record_parse(comment, record, error))
+        return false;
+    snprintf(array, sizeof(array), "0-%u", record->max_nodes - 1);
+    return (option_is(options, "array", array) && option_is(options, "nodes", "1") &&
+            option_is(options, "partition", partition) && options_given(options, "hold")) ||
+           FAIL("array, nodes, partition or hold are not what they should be");
+}

@@ -1,0 +1,21 @@
+/*
+ * Turns a tagged submission into a held job array of one-node elements: the one rewriting, linked
+ * by the SPANK plugin and by the cli_filter.
+ */
+#ifndef BFTRAINER_REWRITE_H
+#define BFTRAINER_REWRITE_H
+
+#include "options.h"
+#include "spec.h"
+
+#define REWRITE_ERROR_SIZE 320
+
+/* False: nothing may be submitted, and `error` says what to write instead, in one line. */
+bool rewrite_submission(slurm_opt_t *options, const struct spec *spec, const char *partition,
+                        char error[REWRITE_ERROR_SIZE]);
+
+/* Reads back what a rewriting has left; false when this submission has not been rewritten. */
+bool rewrite_read_back(slurm_opt_t *options, const char *partition, struct record *record,
+                       char error[REWRITE_ERROR_SIZE]);
+
+#endif

@@ -1,0 +1,49 @@
+#include "site.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool copy(char target[SITE_TEXT], const char *value)
+{
+    if (value[0] == '\0' || strlen(value) >= SITE_TEXT)
+        return false;
+    memcpy(target, value, strlen(value) + 1);
+    return true;
+}
+
+static bool take_rewrite(const char *value, bool *by_filter)
+{
+    *by_filter = strcmp(value, "cli_filter") == 0;
+    return *by_filter || strcmp(value, "spank") == 0;
+}
+
+static bool take_word(const char *word, struct site *site)
+{
+    const char *equals = strchr(word, '=');
+    size_t key = equals != NULL ? (size_t)(equals - word) : 0;
+    const char *value = equals != NULL ? equals + 1 : "";
+
+#define KEY_IS(name) (key == strlen(name) && strncmp(word, name, key) == 0)
+    if (KEY_IS("keeper"))
+        return strrchr(value, ':') != NULL && copy(site->keeper, value);
+    if (KEY_IS("partition"))
+        return copy(site->partition, value);
+    if (KEY_IS("local_addr"))
+        return copy(site->local_addr, value);
+    if (KEY_IS("max_grace"))
+        return micros_parse(value, &site->max_grace);
+    if (KEY_IS("rewrite"))
+        return take_rewrite(value, &site->rewritten_by_filter);
+#undef KEY_IS
+    return false;
+}
+
+void site_parse(int count, char **words, struct site *site)
+{
+    *site = (struct site){.partition = "bftrainer", .max_grace = 30 * MICROS};
+    for (int i = 0; i < count; i++)
+        if (!take_word(words[i], site))
+            snprintf(site->mistake, sizeof(site->mistake), "'%.100s' is not a setting", words[i]);
+    if (site->keeper[0] == '\0' && site->mistake[0] == '\0')
+        snprintf(site->mistake, sizeof(site->mistake), "keeper=HOST:PORT is missing");
+}

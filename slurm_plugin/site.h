@@ -1,0 +1,23 @@
+/*
+ * What the site says in the plugin's plugstack line: KEY=VALUE words, see the README.
+ * A mistake there must not touch ordinary jobs: it is kept and told to who uses --bftrainer.
+ */
+#ifndef BFTRAINER_SITE_H
+#define BFTRAINER_SITE_H
+
+#include "spec.h"
+
+#define SITE_TEXT 256
+
+struct site {
+    char keeper[SITE_TEXT]; /* HOST:PORT */
+    char partition[SITE_TEXT];
+    char local_addr[SITE_TEXT]; /* empty: torchrun finds its own address */
+    micros_t max_grace;
+    bool rewritten_by_filter; /* a cli_filter does the rewriting, not the SPANK plugin */
+    char mistake[SITE_TEXT];  /* empty when the line is right */
+};
+
+void site_parse(int count, char **words, struct site *site);
+
+#endif

@@ -1,0 +1,196 @@
+/*
+ * The plugin in slurmstepd, for the batch script and the steps of a trainer's elements only:
+ * torchrun's environment, the guard, and the note that an element has ended.
+ */
+#include "contexts.h"
+#include "environment.h"
+#include "guard.h"
+#include "keeper_note.h"
+#include "sweep.h"
+
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RENDEZVOUS "is_host=0,last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"
+
+/* What user_init finds out once, for the task that it forks and for the end of the step. */
+static struct {
+    bool is_element;
+    bool is_batch;
+    struct record record;
+    uid_t user;
+    uint32_t job;
+    uint32_t array;
+    uint32_t task;
+    uint32_t step;
+    uint32_t tasks_left;
+    char node[128];
+} element;
+
+static void note(char line[KEEPER_LINE], const char *kind)
+{
+    snprintf(line, KEEPER_LINE, "%s %u %u %s", kind, element.array, element.task, element.node);
+}
+
+void element_recognise(spank_t spank, const struct site *site)
+{
+    char text[RECORD_SIZE];
+    char error[SPEC_ERROR_SIZE];
+
+    if (spank_getenv(spank, ENV_RECORD, text, sizeof(text)) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_ARRAY_ID, &element.array) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_ARRAY_TASK_ID, &element.task) != ESPANK_SUCCESS ||
+        element.array == 0 || element.task == NO_VAL)
+        return;
+    if (!record_parse(text, &element.record, error) || site->mistake[0] != '\0') {
+        slurm_error("bftrainer: not an element: %s%s", error, site->mistake);
+        return;
+    }
+    if (element.record.spec.grace > site->max_grace)
+        element.record.spec.grace = site->max_grace;
+    element.is_element =
+        spank_get_item(spank, S_JOB_UID, &element.user) == ESPANK_SUCCESS &&
+        spank_get_item(spank, S_JOB_ID, &element.job) == ESPANK_SUCCESS &&
+        spank_get_item(spank, S_JOB_STEPID, &element.step) == ESPANK_SUCCESS &&
+        spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &element.tasks_left) == ESPANK_SUCCESS &&
+        spank_getenv(spank, "SLURMD_NODENAME", element.node, sizeof(element.node)) ==
+            ESPANK_SUCCESS;
+    element.is_batch = element.step == SLURM_BATCH_SCRIPT;
+}
+
+static struct scope scope_of_step(void)
+{
+    return (struct scope){
+        .user = element.user,
+        .job = element.job,
+        .step = element.is_batch ? NO_STEP : (int64_t)element.step,
+    };
+}
+
+/* Only Slurm's own allocation says how many processes a node should run. */
+static void processes_per_node(spank_t spank, char *text, int size)
+{
+    if (spank_getenv(spank, "SLURM_GPUS_ON_NODE", text, size) != ESPANK_SUCCESS || atoi(text) < 1)
+        snprintf(text, size, "1");
+}
+
+/* Without a store nothing could train, so there is nothing better to do than to ask again. */
+static void ask_for_run(const struct site *site, char *run, char *endpoint)
+{
+    char line[KEEPER_LINE];
+    char answer[KEEPER_LINE];
+    bool told = false;
+    char rest;
+
+    note(line, "up");
+    while (!keeper_ask(site->keeper, line, answer, sizeof(answer)) ||
+           sscanf(answer, "run %64[A-Za-z0-9._-] %255[]A-Za-z0-9.:_[-]%c", run, endpoint, &rest) !=
+               2) {
+        if (!told)
+            dprintf(STDERR_FILENO,
+                    "bftrainer: the keeper at %s does not answer; waiting for it\n", site->keeper);
+        told = true;
+        sleep(1);
+    }
+}
+
+static void set_rendezvous(spank_t spank, const struct site *site, const char *id)
+{
+    char run[65];
+    char endpoint[256];
+    char nodes[32];
+    char processes[32];
+
+    ask_for_run(site, run, endpoint);
+    snprintf(nodes, sizeof(nodes), "1:%u", element.record.max_nodes);
+    processes_per_node(spank, processes, sizeof(processes));
+    spank_setenv(spank, "PET_NNODES", nodes, 1);
+    spank_setenv(spank, "PET_NPROC_PER_NODE", processes, 1);
+    spank_setenv(spank, "PET_RDZV_BACKEND", "c10d", 1);
+    spank_setenv(spank, "PET_RDZV_ENDPOINT", endpoint, 1);
+    spank_setenv(spank, "PET_RDZV_ID", run, 1);
+    spank_setenv(spank, "PET_RDZV_CONF", RENDEZVOUS, 1);
+    spank_setenv(spank, "PET_MAX_RESTARTS", "1000000", 1);
+    spank_setenv(spank, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1", 1);
+    spank_setenv(spank, ENV_KEEPER, site->keeper, 1);
+    if (site->local_addr[0] != '\0')
+        spank_setenv(spank, "PET_LOCAL_ADDR", site->local_addr, 1);
+    spank_setenv(spank, ENV_ELEMENT, id, 1);
+}
+
+/* What sbatch, or the step it was called in, has left behind and is not true of an element. */
+static void correct_batch_environment(spank_t spank)
+{
+    char tasks[32];
+
+    spank_unsetenv(spank, "SLURM_STEP_ID");
+    spank_unsetenv(spank, "SLURM_STEPID");
+    if (spank_getenv(spank, "SLURM_NTASKS", tasks, sizeof(tasks)) == ESPANK_SUCCESS) {
+        spank_setenv(spank, "SLURM_NTASKS", "1", 1);
+        spank_setenv(spank, "SLURM_NPROCS", "1", 1);
+    }
+}
+
+static void start_guard(const struct site *site)
+{
+    char leaving[KEEPER_LINE];
+    struct guard guard = {
+        .scope = scope_of_step(),
+        .grace = element.record.spec.grace,
+        .keeper = site->keeper,
+        .leaving = element.is_batch ? leaving : NULL,
+    };
+
+    if (element.is_batch)
+        guard.scope.step = ANY_STEP;
+    note(leaving, "leaving");
+    if (!guard_start(&guard))
+        slurm_error("bftrainer: no guard: %m");
+}
+
+/* In the task's own process, as the user, just before it becomes the user's program. */
+void element_start_task(spank_t spank, const struct site *site)
+{
+    char id[32];
+    char inherited[32];
+    int local_task = 0;
+
+    if (!element.is_element)
+        return;
+    if (spank_get_item(spank, S_TASK_ID, &local_task) == ESPANK_SUCCESS && local_task == 0)
+        start_guard(site);
+    if (element.is_batch)
+        correct_batch_environment(spank);
+    snprintf(id, sizeof(id), "%u_%u", element.array, element.task);
+    if (!element.is_batch &&
+        spank_getenv(spank, ENV_ELEMENT, inherited, sizeof(inherited)) == ESPANK_SUCCESS &&
+        strcmp(inherited, id) == 0)
+        return;
+    set_rendezvous(spank, site, id);
+}
+
+/*
+ * In slurmstepd, which will now SIGKILL what it still knows of the step. What it has lost sight of
+ * would go on running on a node that the next job believes is its own.
+ */
+void element_end_task(spank_t spank)
+{
+    struct scope scope = scope_of_step();
+
+    (void)spank;
+    if (element.is_element && --element.tasks_left == 0 && !sweep(&scope))
+        slurm_error("bftrainer: processes of job %u cannot be killed", element.job);
+}
+
+void element_exit(const struct site *site)
+{
+    char line[KEEPER_LINE];
+
+    if (!element.is_element || !element.is_batch)
+        return;
+    note(line, "gone");
+    keeper_tell(site->keeper, line);
+}

@@ -1,0 +1,90 @@
+/*
+ * The SPANK plugin's entry points. They do nothing but choose by spank_context(): sbatch, salloc
+ * and srun are served by spank_submit.c, slurmstepd by spank_element.c.
+ */
+#include "contexts.h"
+
+#include <slurm/spank.h>
+#include <stddef.h>
+
+SPANK_PLUGIN(bftrainer, 1);
+
+static struct site site;
+
+static int take_option(int value, const char *text, int remote)
+{
+    (void)value;
+    /* Inside the job the record in its environment says more than the option does. */
+    return remote ? 0 : submit_take_option(&site, text);
+}
+
+static struct spank_option OPTION = {
+    .name = "bftrainer",
+    .arginfo = "KEY=VAL,...",
+    .usage = "train on nodes that are idle, as many of -N MIN-MAX as there are; "
+             "keys: weight=NUMBER, grace=SECONDS",
+    .has_arg = 2, /* optional, as getopt counts */
+    .cb = take_option,
+};
+
+static bool is_client(void)
+{
+    spank_context_t context = spank_context();
+
+    return context == S_CTX_ALLOCATOR || context == S_CTX_LOCAL;
+}
+
+int slurm_spank_init(spank_t spank, int count, char **words)
+{
+    if (!is_client() && spank_context() != S_CTX_REMOTE)
+        return 0;
+    site_parse(count, words, &site);
+    if (is_client())
+        submit_init();
+    return spank_option_register(spank, &OPTION);
+}
+
+int slurm_spank_init_post_opt(spank_t spank, int count, char **words)
+{
+    (void)count;
+    (void)words;
+    if (is_client())
+        submit_check_or_exit(spank, &site);
+    return 0;
+}
+
+int slurm_spank_user_init(spank_t spank, int count, char **words)
+{
+    (void)count;
+    (void)words;
+    element_recognise(spank, &site);
+    return 0;
+}
+
+int slurm_spank_task_init(spank_t spank, int count, char **words)
+{
+    (void)count;
+    (void)words;
+    element_start_task(spank, &site);
+    return 0;
+}
+
+int slurm_spank_task_exit(spank_t spank, int count, char **words)
+{
+    (void)count;
+    (void)words;
+    element_end_task(spank);
+    return 0;
+}
+
+int slurm_spank_exit(spank_t spank, int count, char **words)
+{
+    (void)spank;
+    (void)count;
+    (void)words;
+    if (is_client())
+        submit_exit(&site);
+    else if (spank_context() == S_CTX_REMOTE)
+        element_exit(&site);
+    return 0;
+}

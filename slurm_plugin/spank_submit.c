@@ -1,0 +1,150 @@
+/*
+ * The plugin in sbatch, salloc and srun: takes the option, and in sbatch rewrites the submission.
+ * Whatever is wrong ends the command: a tagged job is never submitted as anything else.
+ */
+#include "contexts.h"
+#include "environment.h"
+#include "keeper_note.h"
+#include "node_range.h"
+#include "rewrite.h"
+
+#include <slurm/slurm.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct spec spec;
+static bool tagged;
+static bool rewritten;
+
+/* What sbatch inherits when it is called inside an element, besides the option itself. */
+static const char *const INHERITED[] = {
+    ENV_OPTION,
+    ENV_ELEMENT,
+    ENV_KEEPER,
+    "PET_NNODES",
+    "PET_NPROC_PER_NODE",
+    "PET_RDZV_BACKEND",
+    "PET_RDZV_ENDPOINT",
+    "PET_RDZV_ID",
+    "PET_RDZV_CONF",
+    "PET_MAX_RESTARTS",
+    "PET_LOCAL_ADDR",
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
+};
+
+static void refuse(const char *why)
+{
+    slurm_error("bftrainer: %s", why);
+    exit(1);
+}
+
+/* A job that is submitted inside an element is an ordinary one, and a step there just a step. */
+void submit_init(void)
+{
+    bool in_element = getenv(ENV_ELEMENT) != NULL;
+
+    unsetenv(ENV_FILTER_SPEC);
+    unsetenv(ENV_FILTER_PARTITION);
+    if (spank_context() == S_CTX_LOCAL) {
+        if (in_element)
+            unsetenv(ENV_OPTION);
+        return;
+    }
+    unsetenv(ENV_RECORD);
+    for (size_t i = 0; in_element && i < sizeof(INHERITED) / sizeof(INHERITED[0]); i++)
+        unsetenv(INHERITED[i]);
+}
+
+int submit_take_option(const struct site *site, const char *text)
+{
+    char error[SPEC_ERROR_SIZE] = "";
+    char canonical[80];
+
+    if (spank_context() == S_CTX_LOCAL)
+        slurm_error("bftrainer: srun cannot start a trainer; write sbatch --bftrainer -N MIN-MAX");
+    else if (site->mistake[0] != '\0')
+        slurm_error("bftrainer: the plugstack line is wrong, %s; tell your admin", site->mistake);
+    else if (!spec_parse(text, site->max_grace, &spec, error))
+        slurm_error("--bftrainer: %s", error);
+    else
+        tagged = true;
+    if (!tagged)
+        return -1;
+    if (site->rewritten_by_filter) {
+        spec_format(&spec, canonical, sizeof(canonical));
+        setenv(ENV_FILTER_SPEC, canonical, 1);
+        setenv(ENV_FILTER_PARTITION, site->partition, 1);
+    }
+    return 0;
+}
+
+/* Slurm would take a list of node counts, or one count, and show it as if it were a range. */
+static void check_written_range(const struct record *record)
+{
+    char range[64];
+    bool known = node_range_written(range, sizeof(range));
+
+    if (known && strpbrk(range, ",:") != NULL)
+        refuse("-N takes one range here, not a list; write -N MIN-MAX, for example -N 2-16");
+    if (record->min_nodes == record->max_nodes && (!known || strchr(range, '-') == NULL))
+        refuse("-N takes a range here; write -N MIN-MAX, for example -N 2-16, or -N 4-4 for always "
+               "four");
+}
+
+static void check_array_size(const struct record *record)
+{
+    unsigned limit = options_max_array_size();
+
+    if (limit > 0 && record->max_nodes > limit) {
+        slurm_error("bftrainer: -N %u-%u is more than this cluster's job arrays allow "
+                    "(MaxArraySize); write at most -N %u-%u",
+                    record->min_nodes, record->max_nodes,
+                    record->min_nodes < limit ? record->min_nodes : limit, limit);
+        exit(1);
+    }
+}
+
+static void rewrite_or_exit(slurm_opt_t *options, const struct site *site, struct record *record)
+{
+    char error[REWRITE_ERROR_SIZE];
+
+    if (!site->rewritten_by_filter && !rewrite_submission(options, &spec, site->partition, error))
+        refuse(error);
+    if (!rewrite_read_back(options, site->partition, record, error)) {
+        slurm_error("bftrainer: the submission was not rewritten (%s); tell your admin", error);
+        exit(1);
+    }
+}
+
+void submit_check_or_exit(spank_t spank, const struct site *site)
+{
+    struct record record;
+    char text[RECORD_SIZE];
+    slurm_opt_t *options;
+
+    if (!tagged)
+        return;
+    options = options_of_process();
+    if (options == NULL)
+        refuse("this Slurm does not let the submission be rewritten; tell your admin");
+    if (!options_are_of_sbatch(options))
+        refuse("salloc cannot start a trainer; write sbatch --bftrainer -N MIN-MAX");
+    if (rewritten)
+        refuse("a trainer cannot be part of a heterogeneous job; leave the ':' out");
+    rewrite_or_exit(options, site, &record);
+    check_written_range(&record);
+    check_array_size(&record);
+    record_format(&record, text, sizeof(text));
+    if (spank_job_control_setenv(spank, JOB_CONTROL_RECORD, text, 1) != ESPANK_SUCCESS)
+        refuse("the trainer's record cannot be passed on; tell your admin");
+    unsetenv(ENV_FILTER_SPEC);
+    unsetenv(ENV_FILTER_PARTITION);
+    rewritten = true;
+}
+
+/* A controller that hears of a submission at once need not wait for its next look at the queue. */
+void submit_exit(const struct site *site)
+{
+    if (rewritten)
+        keeper_tell(site->keeper, "submitted");
+}

@@ -1,0 +1,44 @@
+/*
+ * The text of --bftrainer[=KEY=VAL,...] and the record that a trainer's elements carry.
+ * Grammar and messages are those of bftrainer_slurm/spec.py; knows nothing of Slurm.
+ */
+#ifndef BFTRAINER_SPEC_H
+#define BFTRAINER_SPEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SPEC_ERROR_SIZE 256
+#define RECORD_SIZE 160
+#define RECORD_PREFIX "bftrainer:"
+
+/* Numbers have at most six decimals, so millionths hold them exactly. */
+typedef int64_t micros_t;
+#define MICROS INT64_C(1000000)
+#define NO_MAX_GRACE INT64_MAX
+
+struct spec {
+    micros_t weight;
+    micros_t grace; /* seconds */
+};
+
+struct record {
+    struct spec spec;
+    unsigned min_nodes;
+    unsigned max_nodes;
+    unsigned minutes; /* 0: the partition's limit */
+    bool personal;
+};
+
+/* All of these return false and leave one line in `error` when the text is not as it should be. */
+bool spec_parse(const char *text, micros_t max_grace, struct spec *spec,
+                char error[SPEC_ERROR_SIZE]);
+bool record_parse(const char *text, struct record *record, char error[SPEC_ERROR_SIZE]);
+bool micros_parse(const char *text, micros_t *number);
+
+void spec_format(const struct spec *spec, char *text, size_t size);
+void record_format(const struct record *record, char *text, size_t size);
+void micros_format(micros_t number, char *text, size_t size);
+
+#endif

@@ -1,0 +1,72 @@
+/*
+ * For tests: reads a text on stdin and prints what spec.c makes of it, as one line of JSON.
+ * Usage: spec_check spec [MAX_GRACE] | spec_check record
+ */
+#include "spec.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void print_error(const char *error)
+{
+    printf("{\"error\": \"");
+    for (; *error != '\0'; error++)
+        printf(*error == '"' || *error == '\\' ? "\\%c" : "%c", *error);
+    printf("\"}\n");
+}
+
+static void print_spec(const struct spec *spec)
+{
+    char weight[32];
+    char grace[32];
+
+    micros_format(spec->weight, weight, sizeof(weight));
+    micros_format(spec->grace, grace, sizeof(grace));
+    printf("\"weight\": %s, \"grace_s\": %s", weight, grace);
+}
+
+static void print_record(const struct record *record)
+{
+    char text[RECORD_SIZE];
+
+    printf("{");
+    print_spec(&record->spec);
+    printf(", \"min_nodes\": %u, \"max_nodes\": %u", record->min_nodes, record->max_nodes);
+    if (record->minutes > 0)
+        printf(", \"minutes\": %u", record->minutes);
+    else
+        printf(", \"minutes\": null");
+    record_format(record, text, sizeof(text));
+    printf(", \"personal\": %s, \"text\": \"%s\"}\n", record->personal ? "true" : "false", text);
+}
+
+int main(int argc, char **argv)
+{
+    char text[4096];
+    char error[SPEC_ERROR_SIZE];
+    struct spec spec;
+    struct record record;
+    micros_t max_grace = 30 * MICROS;
+
+    text[fread(text, 1, sizeof(text) - 1, stdin)] = '\0';
+    if (argc == 3 && !micros_parse(argv[2], &max_grace))
+        return 2;
+    if (argc >= 2 && strcmp(argv[1], "spec") == 0) {
+        if (!spec_parse(text, max_grace, &spec, error)) {
+            print_error(error);
+        } else {
+            printf("{");
+            print_spec(&spec);
+            printf("}\n");
+        }
+    } else if (argc == 2 && strcmp(argv[1], "record") == 0) {
+        if (!record_parse(text, &record, error))
+            print_error(error);
+        else
+            print_record(&record);
+    } else {
+        fprintf(stderr, "usage: spec_check spec [MAX_GRACE] | spec_check record\n");
+        return 2;
+    }
+    return 0;
+}

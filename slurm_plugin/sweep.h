@@ -1,0 +1,24 @@
+/*
+ * Ending what is left of an element. Its processes are found by their environment, because Slurm
+ * itself loses sight of daemons under proctrack/linuxproc.
+ */
+#ifndef BFTRAINER_SWEEP_H
+#define BFTRAINER_SWEEP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define ANY_STEP (-1)  /* whatever belongs to the job */
+#define NO_STEP (-2)   /* what the batch script started, but not its steps */
+
+struct scope {
+    uid_t user;
+    uint32_t job;
+    int64_t step; /* the number of a step, ANY_STEP or NO_STEP */
+};
+
+/* SIGKILLs every process in `scope` but the caller until none is left; false: some would not go. */
+bool sweep(const struct scope *scope);
+
+#endif
