@@ -1,0 +1,1 @@
+"""The parts of ``make demo``; ``scripts/demo`` puts them together."""

@@ -1,0 +1,132 @@
+"""The demo's private cluster, its controller and its users: started, used and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from scripts.demonstration.stage import Stage, staged
+
+_STOP_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running private cluster. ``user`` and ``slurm_user`` are None where one user is all."""
+
+    folder: Path
+    environment: dict[str, str]
+    stage: Stage
+    keeper: str
+    user: str | None
+    slurm_user: str | None
+
+    def run(self, *command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a command as the user whose jobs these are; raise where it fails."""
+        variables = self.environment | options.pop("env", {})
+        path = f"{self.stage.bin}:{variables['PATH']}"
+        settings: dict[str, Any] = {"cwd": "/", "env": variables | {"PATH": path}}
+        settings |= self._as(self.user) | options
+        return subprocess.run(command, text=True, check=True, capture_output=True, **settings)
+
+    def busy_nodes(self) -> tuple[set[str], int]:
+        """Return the nodes on which something runs, and how many ordinary jobs wait."""
+        nodes = self.run("sinfo", "-N", "-h", "-p", "main", "-o", "%N %t").stdout.split()
+        busy = {
+            name for name, state in zip(nodes[::2], nodes[1::2], strict=True) if state != "idle"
+        }
+        waiting = self.run("squeue", "-h", "-p", "main", "-t", "PD").stdout.splitlines()
+        return busy, len(waiting)
+
+    def status(self) -> dict[str, Any]:
+        """Return what the controller last said."""
+        try:
+            return KeeperClient(self.keeper).status()[1] or {}
+        except KeeperError:
+            return {}
+
+    @property
+    def state(self) -> Path:
+        """The controller's state folder."""
+        return self.folder / "state"
+
+    @contextmanager
+    def controller(self) -> Iterator[None]:
+        """Run the controller, and end it and its keeper."""
+        self.state.mkdir()
+        if self.slurm_user is not None:
+            subprocess.run(["chown", self.slurm_user, self.state], check=True)
+        with (self.folder / "controller.log").open("wb") as log:
+            command = [str(self.stage.bin / "bftrainer"), "controller", "--mode", "site"]
+            command += ["--state", str(self.state), "--listen", self.keeper]
+            settings: dict[str, Any] = {"env": self.environment, "cwd": "/"}
+            settings |= self._as(self.slurm_user)
+            process = subprocess.Popen(command, stdout=log, stderr=log, **settings)
+            try:
+                yield
+            finally:
+                process.terminate()
+                process.wait(_STOP_TIMEOUT_S)
+                self._end_keeper()
+
+    def _end_keeper(self) -> None:
+        with contextlib.suppress(OSError, ProcessLookupError):
+            os.kill(json.loads((self.state / "keeper.json").read_text())["pid"], signal.SIGTERM)
+
+    @staticmethod
+    def _as(user: str | None) -> dict[str, Any]:
+        return {} if user is None else {"user": user, "group": user, "extra_groups": []}
+
+
+@contextmanager
+def started_cluster(repo: Path, folder: Path, nodes: int) -> Iterator[Cluster]:
+    """Start a private cluster with the plugin in it; end it whatever happens."""
+    lab = (str(repo / "scripts" / "lab"), "--dir", str(folder))
+    keeper = f"127.0.0.1:{_free_port()}"
+    plugin = repo / "build" / "plugin" / "bftrainer.so"
+    line = f"optional {folder}/bftrainer.so keeper={keeper} local_addr=127.0.0.1"
+    try:
+        _lab(lab, "up", "--nodes", str(nodes), "--bf-interval", "2", "--plugstack", line)
+        # Inside the cluster's folder every user can load it.
+        subprocess.run(["install", "-m", "644", plugin, folder / "bftrainer.so"], check=True)
+        root = os.getuid() == 0
+        user = "alice" if root else None
+        stage = staged(repo, folder / "stage", user)
+        environment = os.environ | _exports(_lab(lab, "env"))
+        yield Cluster(folder, environment, stage, keeper, user, "slurm" if root else None)
+    finally:
+        _lab(lab, "down")
+
+
+def _lab(lab: tuple[str, ...], command: str, *arguments: str) -> str:
+    script, *where = lab
+    # Not reached by the Ctrl-C that ends the demo: the cluster must still be taken down.
+    return subprocess.run(
+        [script, command, *where, *arguments],
+        check=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ).stdout
+
+
+def _exports(text: str) -> dict[str, str]:
+    words = [word for line in text.splitlines() for word in shlex.split(line) if "=" in word]
+    return dict(word.split("=", 1) for word in words)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port

@@ -1,0 +1,93 @@
+"""The stream of ordinary jobs: what is submitted when, and when each really started and ended."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class OrdinaryJob:
+    """A job of ``nodes`` nodes that sleeps ``runs_s`` seconds, submitted at ``at_s``."""
+
+    at_s: float
+    nodes: int
+    runs_s: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an ordinary job; Unix seconds, start and end told by the job itself."""
+
+    job: OrdinaryJob
+    submit_s: float
+    start_s: float
+    end_s: float
+
+    @property
+    def delay_s(self) -> float:
+        """Seconds from its submission to its first line running."""
+        return self.start_s - self.submit_s
+
+
+# For eight nodes. The large job makes nodes drain from second 16 on, until the job of second 6
+# has ended.
+STREAM = (
+    OrdinaryJob(0, 3, 22),
+    OrdinaryJob(3, 2, 12),
+    OrdinaryJob(6, 1, 36),
+    OrdinaryJob(16, 8, 8),
+    OrdinaryJob(54, 2, 12),
+    OrdinaryJob(56, 1, 9),
+    OrdinaryJob(58, 4, 10),
+    OrdinaryJob(64, 1, 6),
+    OrdinaryJob(66, 3, 8),
+)
+
+_SCRIPT = """#!/bin/sh
+#SBATCH --time=5 --output=/dev/null
+date +%s.%N > {name}.start
+sleep {runs_s}
+date +%s.%N > {name}.end
+"""
+_SBATCH = ("sbatch", "--parsable", "--exclusive")
+
+
+def run_stream(
+    stream: Sequence[OrdinaryJob],
+    folder: Path,
+    run: Callable[..., subprocess.CompletedProcess[str]],
+    tick: Callable[[float], None],
+) -> list[Outcome]:
+    """Submit the stream and wait until all of it has ended; ``tick`` is called twice a second.
+
+    ``run`` runs a command as the user whose jobs these are; ``folder`` is that user's.
+    """
+    begin_s = time.time()
+    submitted: list[tuple[OrdinaryJob, float, Path]] = []
+    while len(submitted) < len(stream) or not all(_ended(name) for _, _, name in submitted):
+        now_s = time.time() - begin_s
+        while len(submitted) < len(stream) and stream[len(submitted)].at_s <= now_s:
+            job, name = stream[len(submitted)], folder / f"job-{len(submitted)}"
+            script = _SCRIPT.format(name=name, runs_s=job.runs_s)
+            submit_s = time.time()
+            run(*_SBATCH, f"--nodes={job.nodes}", input=script)
+            submitted.append((job, submit_s, name))
+        tick(now_s)
+        time.sleep(0.5 - min(0.5, (time.time() - begin_s) % 0.5))
+    return [
+        Outcome(job, submit_s, _time_in(name, "start"), _time_in(name, "end"))
+        for job, submit_s, name in submitted
+    ]
+
+
+def _ended(name: Path) -> bool:
+    end = name.with_suffix(".end")
+    return end.exists() and end.stat().st_size > 0
+
+
+def _time_in(name: Path, suffix: str) -> float:
+    return float(name.with_suffix(f".{suffix}").read_text())
