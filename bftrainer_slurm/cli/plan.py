@@ -1,0 +1,92 @@
+"""``bftrainer plan``: one planning problem from a file, solved and explained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bftrainer_slurm.cli.common import fail, json_option, print_json
+from bftrainer_slurm.planner.instance import InstanceError, read_instance
+from bftrainer_slurm.planner.problem import Contender, Plan, Problem
+from bftrainer_slurm.planner.solver import Planner
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0.1, max=86400),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Then take the best plan found so far.",
+)
+@json_option
+def plan(file: Path, time_limit: float, as_json: bool) -> None:
+    """Solve the planning problem in FILE: how many nodes each trainer should have, and why.
+
+    \b
+    Example:
+      bftrainer plan problem.json --json
+    """
+    try:
+        problem = read_instance(file)
+    except InstanceError as error:
+        fail(str(error))
+    with Planner(time_limit_s=time_limit) as planner:
+        found = planner.plan(problem)
+    if as_json:
+        print_json(_document(problem, found))
+    else:
+        click.echo(_table(problem, found))
+
+
+def _document(problem: Problem, found: Plan) -> dict[str, Any]:
+    nodes = [found.assignment[contender.key] for contender in problem.contenders]
+    return {
+        "objective": found.objective,
+        "nodes": [len(names) for names in nodes],
+        "solve_s": found.solve_s,
+        "status": found.status,
+        "reason": found.reason,
+        "placement": [sorted(names) for names in nodes],
+    }
+
+
+def _table(problem: Problem, found: Plan) -> str:
+    used = sum(len(nodes) for nodes in found.assignment.values())
+    lines = [
+        f"objective {found.objective:.6g} ({found.status}, {found.solve_s:.3f} s), "
+        f"{used} of {len(problem.pool)} nodes used",
+    ]
+    if found.reason:
+        lines.append(f"because: {found.reason}")
+    lines.append("TRAINER  NODES       CHANGE     WHY")
+    lines += [
+        _row(contender, len(found.assignment[contender.key]), problem.forward_time_s)
+        for contender in problem.contenders
+    ]
+    return "\n".join(lines)
+
+
+def _row(contender: Contender, count: int, forward_s: float) -> str:
+    now = len(contender.current)
+    gain = forward_s * (contender.curve.at(count) - contender.curve.at(now))
+    cost = contender.rescale_cost(count)
+    why = "" if count == now else f"{gain:+.6g} over {forward_s:g} s, rescaling costs {cost:.6g}"
+    change = _change(now, count)
+    if change in ("shrank", "stopped"):
+        why += "; its nodes bring more elsewhere"
+    return f"{contender.key:<9}{f'{now} -> {count}':<12}{change:<11}{why}".rstrip()
+
+
+def _change(now: int, count: int) -> str:
+    if now == count:
+        return "unchanged"
+    if now == 0:
+        return "started"
+    if count == 0:
+        return "stopped"
+    return "grew" if count > now else "shrank"

@@ -1,0 +1,142 @@
+"""Reads one planning problem from a JSON file, as ``bftrainer plan`` takes it.
+
+The format is that of the recorded planner instances; every value in it is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner.problem import Contender, Problem
+
+MAX_BYTES = 64 * 1024 * 1024
+MAX_NODES = 1_000_000
+MAX_TRAINERS = 10_000
+_MAX_NUMBER = 1e15
+
+
+class InstanceError(ValueError):
+    """A file that is not a planning problem; the message names file and key."""
+
+
+def read_instance(path: Path) -> Problem:
+    """Read the file; node k of the cluster is called ``nK``.
+
+    ``current_map`` has a text of 0 and 1 per trainer, a character per node; where it is absent,
+    trainers hold the first nodes, as many as their ``current_nodes``.
+
+    Raises:
+        InstanceError: in one line.
+    """
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InstanceError(f"{path}: larger than {MAX_BYTES // 2**20} MiB")
+        document = json.loads(path.read_text())
+    except OSError as error:
+        raise InstanceError(f"{path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise InstanceError(f"{path}: not JSON: {error}") from error
+    try:
+        return _problem(document)
+    except ValueError as error:
+        raise InstanceError(f"{path}: {error}") from error
+
+
+def _problem(document: Any) -> Problem:
+    nodes = _whole(document, "nodes", 0, MAX_NODES)
+    names = [f"n{number}" for number in range(nodes)]
+    trainers = _list(document, "trainers")
+    if len(trainers) > MAX_TRAINERS:
+        raise ValueError(f"trainers: more than {MAX_TRAINERS}")
+    held = _held(document, names, trainers)
+    contenders = tuple(
+        _in_trainer(index, trainer, held[index]) for index, trainer in enumerate(trainers)
+    )
+    forward_time_s = _number(document, "forward_time_s")
+    return Problem(frozenset(names), forward_time_s, contenders)
+
+
+def _in_trainer(index: int, trainer: Any, held: frozenset[str]) -> Contender:
+    try:
+        return Contender(
+            key=str(index),
+            min_nodes=_whole(trainer, "min_nodes", 1, MAX_NODES),
+            max_nodes=_whole(trainer, "max_nodes", 1, MAX_NODES),
+            current=held,
+            curve=_curve(trainer),
+            rescale_up_s=_number(trainer, "rescale_up_s"),
+            rescale_down_s=_number(trainer, "rescale_down_s"),
+        )
+    except ValueError as error:
+        raise ValueError(f"trainers[{index}]: {error}") from error
+
+
+def _curve(trainer: Any) -> ThroughputCurve:
+    nodes, values = _list(trainer, "curve_nodes"), _list(trainer, "curve_objective")
+    if not all(type(count) is int and 0 <= count <= MAX_NODES for count in nodes):
+        raise ValueError("curve_nodes must be whole numbers")
+    if not all(_is_number(one) for one in values):
+        raise ValueError("curve_objective must be numbers")
+    try:
+        return ThroughputCurve(tuple(nodes), tuple(float(one) for one in values))
+    except ValueError as error:
+        raise ValueError(f"curve_nodes, curve_objective: {error}") from error
+
+
+def _held(document: Any, names: list[str], trainers: list[Any]) -> list[frozenset[str]]:
+    if "current_map" not in document:
+        free = iter(names)
+        counts = [_whole(trainer, "current_nodes", 0, len(names)) for trainer in trainers]
+        if sum(counts) > len(names):
+            raise ValueError("current_nodes: more than there are nodes")
+        return [frozenset(next(free) for _ in range(count)) for count in counts]
+    rows = _list(document, "current_map")
+    if len(rows) != len(trainers) or not all(_is_row(row, len(names)) for row in rows):
+        raise ValueError(
+            f"current_map needs a row for each trainer: {len(names)} characters, 0 or 1 for a node"
+        )
+    return [
+        frozenset(name for name, here in zip(names, row, strict=True) if here == "1")
+        for row in rows
+    ]
+
+
+def _is_row(row: object, length: int) -> bool:
+    return isinstance(row, str) and len(row) == length and set(row) <= {"0", "1"}
+
+
+def _get(holder: Any, key: str) -> Any:
+    if not isinstance(holder, dict):
+        raise ValueError("not an object")
+    if key not in holder:
+        raise ValueError(f"'{key}' is missing")
+    return holder[key]
+
+
+def _whole(holder: Any, key: str, least: int, most: int) -> int:
+    number = _get(holder, key)
+    if type(number) is not int or not least <= number <= most:
+        raise ValueError(f"{key} must be a whole number from {least} to {most}")
+    return number
+
+
+def _number(holder: Any, key: str) -> float:
+    number = _get(holder, key)
+    if not _is_number(number) or number < 0:
+        raise ValueError(f"{key} must be a number that is not negative")
+    return float(number)
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and math.isfinite(value) and abs(value) < _MAX_NUMBER  # type: ignore[arg-type]
+
+
+def _list(holder: Any, key: str) -> list[Any]:
+    found = _get(holder, key)
+    if not isinstance(found, list):
+        raise ValueError(f"{key} must be a list")
+    return found
