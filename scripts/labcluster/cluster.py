@@ -1,0 +1,304 @@
+"""Starting, finding and ending a private cluster: what runs is written down in its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scripts.labcluster import users
+from scripts.labcluster.configuration import (
+    Options,
+    cgroup_conf,
+    exports,
+    plugstack_conf,
+    slurm_conf,
+)
+from scripts.labcluster.processes import Daemon, end, launch, processes_with, send
+
+_NOTE = "lab.json"
+_START_TIMEOUT_S = 60.0
+_PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo")
+
+
+class LabError(Exception):
+    """The cluster cannot do that; the message says what to do."""
+
+
+@dataclass
+class Lab:
+    """A private cluster that runs in ``folder``."""
+
+    folder: Path
+    nodes: int
+    daemons: dict[str, Daemon] = field(default_factory=dict)
+
+    @property
+    def note(self) -> Path:
+        """The file that says which processes are ours."""
+        return self.folder / _NOTE
+
+    def save(self) -> None:
+        """Write down what runs."""
+        daemons = {name: [one.pid, one.start] for name, one in self.daemons.items()}
+        self.note.write_text(json.dumps({"nodes": self.nodes, "daemons": daemons}))
+
+    def start_daemon(self, name: str, *command: str) -> None:
+        """Start a daemon and write it down at once."""
+        log = self.folder / "log" / f"{name}.out"
+        self.daemons[name] = launch(command, log, {"SLURM_CONF": f"{self.folder}/slurm.conf"})
+        self.save()
+
+    def start_slurmd(self, node: str) -> None:
+        """Start the slurmd of one node."""
+        conf = f"{self.folder}/slurm.conf"
+        self.start_daemon(node, _program("slurmd"), "-D", "-N", node, "-f", conf)
+
+    def ask(self, *command: str) -> str:
+        """Run one of Slurm's commands."""
+        environment = os.environ | {"SLURM_CONF": f"{self.folder}/slurm.conf"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+        if done.returncode != 0:
+            raise LabError(f"{command[0]}: {done.stderr.strip()}")
+        return done.stdout
+
+
+def find(folder: Path) -> Lab | None:
+    """Return the cluster in this folder, None where there is none."""
+    try:
+        note = json.loads((folder / _NOTE).read_text())
+    except OSError:
+        return None
+    daemons = {name: Daemon(*values) for name, values in note["daemons"].items()}
+    return Lab(folder, note["nodes"], daemons)
+
+
+def up(folder: Path, options: Options) -> Lab:
+    """Start a cluster and wait until all its nodes are idle; end it again where that fails."""
+    for name in _PROGRAMS:
+        _program(name)
+    if folder.exists() and any(folder.iterdir()):
+        raise LabError(f"{folder} is not empty; choose another folder with --dir")
+    folder.mkdir(parents=True, exist_ok=True)
+    folder = folder.resolve()
+    lab = Lab(folder, options.nodes)
+    try:
+        _lay_out(lab, options)
+        lab.save()
+        _start(lab)
+        _wait_for_nodes(lab)
+    except (OSError, LabError, subprocess.SubprocessError) as error:
+        log = _last_words(folder)
+        down(lab)
+        raise LabError(f"the cluster did not start: {error}\n{log}") from error
+    except KeyboardInterrupt:
+        down(lab)
+        raise
+    return lab
+
+
+def down(lab: Lab) -> None:
+    """End everything that runs in and for the cluster, and remove its folder."""
+    _cancel_jobs(lab)
+    slurmds = [daemon for name, daemon in lab.daemons.items() if name != "munged"]
+    end(slurmds)
+    # Jobs, and the slurmstepds that keep them, outlive their slurmd.
+    end(processes_with(f"SLURM_CONF={lab.folder}/slurm.conf"), within_s=3.0)
+    end(list(lab.daemons.values()))
+    shutil.rmtree(lab.folder, ignore_errors=True)
+    if os.getuid() == 0:
+        users.release(lab.folder)
+
+
+def _cancel_jobs(lab: Lab) -> None:
+    """Let Slurm end the jobs, as long as it can; what is left is ended with the daemons."""
+    if not all(daemon.alive for daemon in lab.daemons.values()) or "n1" not in lab.daemons:
+        return
+    try:
+        for state in ("PENDING", "RUNNING"):
+            lab.ask("scancel", f"--state={state}")
+        _wait(lambda: not lab.ask("squeue", "-h", "-t", "R,CG").strip(), "jobs go on", 5.0)
+    except (LabError, subprocess.TimeoutExpired):
+        return
+
+
+def node(lab: Lab, name: str, what: str) -> None:
+    """Do something to one node's slurmd: stop, start, hang, slow, cut, mend."""
+    if name not in lab.daemons or not re.fullmatch(r"n[0-9]+", name):
+        raise LabError(f"no node '{name}'; there are n1 to n{lab.nodes}")
+    daemon = lab.daemons[name]
+    if what == "stop":
+        end([daemon])
+    elif what == "start":
+        if not daemon.alive:
+            lab.start_slurmd(name)
+    elif what == "hang":
+        send(daemon, signal.SIGSTOP)
+    elif what == "slow":
+        lab.start_daemon(f"slow-{name}", sys.executable, "-c", _SLOW, str(daemon.pid))
+    elif what == "cut":
+        _firewall("add", lab, name)
+    elif what == "mend":
+        if f"slow-{name}" in lab.daemons:
+            end([lab.daemons.pop(f"slow-{name}")])
+            lab.save()
+        if _is_cut(lab, name):
+            _firewall("delete", lab, name)
+        send(daemon, signal.SIGCONT)
+
+
+# Lets a process run 20 ms in each 200 ms, until it ends.
+_SLOW = """
+import os, signal, sys, time
+pid = int(sys.argv[1])
+while True:
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(0.18)
+    os.kill(pid, signal.SIGCONT)
+    time.sleep(0.02)
+"""
+
+
+def _lay_out(lab: Lab, options: Options) -> None:
+    folder, me = lab.folder, pwd.getpwuid(os.getuid()).pw_name
+    root = os.getuid() == 0
+    slurm = "slurm" if root else me
+    folder.chmod(0o755)
+    for name in ("munge", "state", "spool", "run", "log", "home"):
+        (folder / name).mkdir()
+    for number in range(1, options.nodes + 1):
+        (folder / "spool" / f"n{number}").mkdir()
+    key = folder / "munge" / "key"
+    key.touch(mode=0o600)
+    key.write_bytes(os.urandom(128))
+    if root:
+        users.acquire(folder)
+        for name in users.NAMES:
+            users.home_of(folder, name)
+        for name in ("state", "run", "log"):
+            shutil.chown(folder / name, slurm)
+    ports = _free_ports(options.nodes + 1)
+    host = socket.gethostname().partition(".")[0]
+    (folder / "slurm.conf").write_text(slurm_conf(folder, options, host, slurm, me, ports))
+    (folder / "cgroup.conf").write_text(cgroup_conf(_version()))
+    (folder / "plugstack.conf").write_text(plugstack_conf(options.plugstack))
+    (folder / "env").write_text(exports(folder))
+
+
+def _start(lab: Lab) -> None:
+    munge = lab.folder / "munge"
+    lab.start_daemon(
+        "munged",
+        _program("munged"),
+        *("--foreground", f"--socket={munge}/socket", f"--key-file={munge}/key"),
+        *(f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed"),
+    )
+    _wait(lambda: (munge / "socket").exists(), "munged makes no socket")
+    lab.start_daemon(
+        "slurmctld", _program("slurmctld"), "-D", "-c", "-f", f"{lab.folder}/slurm.conf"
+    )
+    for number in range(1, lab.nodes + 1):
+        lab.start_slurmd(f"n{number}")
+
+
+def _wait_for_nodes(lab: Lab) -> None:
+    def idle() -> bool:
+        for name, daemon in lab.daemons.items():
+            if not daemon.alive:
+                raise LabError(f"{name} ended at once")
+        try:
+            states = lab.ask("sinfo", "-h", "-N", "-p", "main", "-o", "%t").split()
+        except LabError:
+            return False  # slurmctld does not answer yet
+        return states.count("idle") == lab.nodes
+
+    _wait(idle, "the nodes do not become idle")
+
+
+def _wait(until: Callable[[], bool], otherwise: str, timeout_s: float = _START_TIMEOUT_S) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not until():
+        if time.monotonic() > deadline_s:
+            raise LabError(otherwise)
+        time.sleep(0.1)
+
+
+def _version() -> tuple[int, int]:
+    text = subprocess.run([_program("slurmctld"), "-V"], capture_output=True, text=True).stdout
+    match = re.search(r"(\d+)\.(\d+)", text)
+    if match is None:
+        raise LabError(f"slurmctld does not tell its version: {text!r}")
+    return int(match[1]), int(match[2])
+
+
+def _program(name: str) -> str:
+    path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if path is None:
+        raise LabError(f"{name} is not installed: apt-get install slurmctld slurmd munge")
+    return path
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that are free now, below the range that the kernel gives to outgoing connections."""
+    found: list[int] = []
+    candidates = random.sample(range(10_000, 32_000), 20 * count)
+    for port in candidates:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("0.0.0.0", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise LabError("not enough free ports")
+
+
+def _port_of(lab: Lab, name: str) -> str:
+    match = re.search(
+        rf"^NodeName={name} .* Port=(\d+)", (lab.folder / "slurm.conf").read_text(), re.MULTILINE
+    )
+    assert match is not None
+    return match[1]
+
+
+def _is_cut(lab: Lab, name: str) -> bool:
+    nft = shutil.which("nft", path="/usr/sbin:/sbin")
+    if nft is None:
+        return False
+    table = f"bftrainer_lab_{_port_of(lab, name)}"
+    return (
+        subprocess.run([nft, "list", "table", "inet", table], capture_output=True).returncode == 0
+    )
+
+
+def _firewall(verb: str, lab: Lab, name: str) -> None:
+    nft = shutil.which("nft", path="/usr/sbin:/sbin")
+    if nft is None or os.getuid() != 0:
+        raise LabError("cutting a node off needs root and nft: apt-get install nftables")
+    port = _port_of(lab, name)
+    table = f"table inet bftrainer_lab_{port}"
+    chain = f"chain input {{ type filter hook input priority 0; tcp dport {port} drop; }}"
+    rules = f"{table} {{ {chain} }}" if verb == "add" else f"delete {table}"
+    done = subprocess.run([nft, "-f", "-"], input=rules, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise LabError(f"nft: {done.stderr.strip()}")
+
+
+def _last_words(folder: Path) -> str:
+    words = []
+    for log in sorted((folder / "log").glob("*")):
+        lines = log.read_text(errors="replace").splitlines()[-5:]
+        words += [f"{log.name}: {line}" for line in lines if "error" in line or "fatal" in line]
+    return "\n".join(words[-20:])

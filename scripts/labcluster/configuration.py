@@ -1,0 +1,100 @@
+"""The configuration files of a private cluster, as text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``lab up`` was asked for. ``kill_wait_s`` and ``bf_interval_s`` are Slurm's own."""
+
+    nodes: int
+    kill_wait_s: int = 30
+    bf_interval_s: int = 5
+    conf: tuple[str, ...] = ()
+    plugstack: tuple[str, ...] = ()
+
+
+def slurm_conf(
+    folder: Path, options: Options, host: str, user: str, slurmd_user: str, ports: Sequence[int]
+) -> str:
+    """Return slurm.conf; ``ports`` has the controller's and one for each node.
+
+    Lines of ``options.conf`` take the place of lines with the same key, or are added.
+    """
+    lines = {
+        "ClusterName": "lab",
+        "SlurmctldHost": f"{host}(127.0.0.1)",
+        "SlurmUser": user,
+        "SlurmdUser": slurmd_user,
+        "SlurmctldPort": str(ports[0]),
+        "AuthType": "auth/munge",
+        "AuthInfo": f"socket={folder}/munge/socket",
+        "StateSaveLocation": f"{folder}/state",
+        "SlurmdSpoolDir": f"{folder}/spool/%n",
+        "SlurmctldPidFile": f"{folder}/run/slurmctld.pid",
+        "SlurmdPidFile": f"{folder}/run/%n.pid",
+        "SlurmctldLogFile": f"{folder}/log/slurmctld.log",
+        "SlurmdLogFile": f"{folder}/log/%n.log",
+        "PlugStackConfig": f"{folder}/plugstack.conf",
+        "ProctrackType": "proctrack/linuxproc",  # cgroups may not be ours to use
+        "TaskPlugin": "task/none",
+        "JobAcctGatherType": "jobacct_gather/none",
+        "SwitchType": "switch/none",
+        "MpiDefault": "none",
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": "CR_CPU",
+        "SchedulerType": "sched/backfill",
+        "SchedulerParameters": f"bf_interval={options.bf_interval_s}",
+        "PreemptType": "preempt/partition_prio",
+        "PreemptMode": "REQUEUE",
+        "KillWait": str(options.kill_wait_s),
+        "MinJobAge": "300",
+        "SlurmdTimeout": "30",
+        "ReturnToService": "2",
+        "SlurmdParameters": "config_overrides",  # the nodes are smaller than they say
+        "SlurmctldParameters": "",
+    }
+    for line in options.conf:
+        key, _, value = line.partition("=")
+        lines[key] = value
+    text = [f"{key}={value}" for key, value in lines.items() if value]
+    text += [
+        f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2"
+        for number, port in enumerate(ports[1:], start=1)
+    ]
+    text += [
+        "PartitionName=main Nodes=ALL Default=YES PriorityTier=10 PreemptMode=OFF "
+        "DefaultTime=10 MaxTime=INFINITE State=UP",
+        "PartitionName=bftrainer Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=0 "
+        "DefaultTime=1440 MaxTime=INFINITE State=UP",
+    ]
+    return "\n".join(text) + "\n"
+
+
+def cgroup_conf(version: tuple[int, int]) -> str:
+    """Return cgroup.conf: from 23.11 on slurmd does without cgroups only when told to."""
+    return "CgroupPlugin=disabled\n" if version >= (23, 11) else ""
+
+
+def plugstack_conf(lines: Sequence[str]) -> str:
+    """Return plugstack.conf."""
+    return "".join(f"{line}\n" for line in lines)
+
+
+def exports(folder: Path) -> str:
+    """Return the lines that a shell evaluates to use the cluster.
+
+    All nodes are one host: gloo is told the loopback interface.
+    """
+    variables = {
+        "SLURM_CONF": f"{folder}/slurm.conf",
+        "BFTRAINER_LAB": str(folder),
+        "GLOO_SOCKET_IFNAME": "lo",
+        # What personal mode's elements tell torchrun; the plugin is told in plugstack.conf.
+        "BFTRAINER_LOCAL_ADDRESS": "127.0.0.1",
+    }
+    return "".join(f"export {key}='{value}'\n" for key, value in variables.items())

@@ -1,0 +1,93 @@
+"""Daemons that are started, remembered and ended by process id, never by name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """A process of ours; its start time (clock ticks since boot) tells it from a later one."""
+
+    pid: int
+    start: int
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return start_of(self.pid) == self.start
+
+
+def start_of(pid: int) -> int | None:
+    """Return when a process started, None where there is none (or only its remains)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def launch(command: Sequence[str], log: Path, environment: dict[str, str] | None = None) -> Daemon:
+    """Start a daemon in the foreground of a session of its own."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            env=os.environ | (environment or {}),
+            start_new_session=True,
+        )
+    start = start_of(process.pid)
+    return Daemon(process.pid, -1 if start is None else start)
+
+
+def send(daemon: Daemon, number: signal.Signals) -> None:
+    """Send a signal, if it is still the same process."""
+    if daemon.alive:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(daemon.pid, number)
+
+
+def end(daemons: Sequence[Daemon], within_s: float = 10.0) -> None:
+    """End daemons: SIGTERM, and SIGKILL for those that are still there after ``within_s``."""
+    for daemon in daemons:
+        send(daemon, signal.SIGCONT)
+        send(daemon, signal.SIGTERM)
+    deadline_s = time.monotonic() + within_s
+    while any(daemon.alive for daemon in daemons):
+        if time.monotonic() > deadline_s:
+            for daemon in daemons:
+                send(daemon, signal.SIGKILL)
+        time.sleep(0.05)
+        _reap(daemons)
+
+
+def processes_with(variable: str) -> list[Daemon]:
+    """Return the processes that have this ``NAME=value`` in their environment."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal() or int(folder.name) == os.getpid():
+            continue
+        try:
+            variables = (folder / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        start = start_of(int(folder.name))
+        if variable.encode() in variables and start is not None:
+            found.append(Daemon(int(folder.name), start))
+    return found
+
+
+def _reap(daemons: Sequence[Daemon]) -> None:
+    for daemon in daemons:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(daemon.pid, os.WNOHANG)

@@ -1,0 +1,68 @@
+"""The Unix users of private clusters on this machine, for root only.
+
+They are made when first needed, and removed with the last cluster that uses them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import pwd
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+NAMES = ("alice", "bob", "carol")
+_REGISTER = Path("/run/bftrainer-lab")
+
+
+def acquire(folder: Path) -> None:
+    """Make the users that are missing, and note that the cluster in ``folder`` uses them."""
+    with _register() as register:
+        (register / _mark(folder)).write_text(str(folder))
+        for name in NAMES:
+            if not _exists(name):
+                command = ("useradd", "--no-create-home", "--user-group", "--shell", "/bin/bash")
+                subprocess.run([*command, name], check=True, capture_output=True, text=True)
+                (register / f"made-{name}").touch()
+
+
+def release(folder: Path) -> None:
+    """Note that the cluster is gone; remove the users that we made and nobody uses any more."""
+    with _register() as register:
+        (register / _mark(folder)).unlink(missing_ok=True)
+        if any(Path(mark.read_text()).is_dir() for mark in register.glob("used-*")):
+            return
+        for made in register.glob("made-*"):
+            subprocess.run(["userdel", made.name.removeprefix("made-")], capture_output=True)
+            made.unlink()
+
+
+def home_of(folder: Path, name: str) -> Path:
+    """Return a user's home in this cluster, made now if it is missing."""
+    home = folder / "home" / name
+    home.mkdir(parents=True, exist_ok=True)
+    shutil.chown(home, name, name)
+    return home
+
+
+def _exists(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _mark(folder: Path) -> str:
+    return f"used-{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}"
+
+
+@contextmanager
+def _register() -> Iterator[Path]:
+    _REGISTER.mkdir(exist_ok=True)
+    with (_REGISTER / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield _REGISTER

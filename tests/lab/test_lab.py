@@ -1,0 +1,143 @@
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab_fixture import REPO, Lab, started_lab
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slurm
+LAB = str(REPO / "scripts" / "lab")
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root: it acts for several users")
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Lab]:
+    with started_lab(nodes=2, conf=["SlurmdTimeout=5", "SlurmctldDebug=info"]) as running:
+        yield running
+
+
+def states(lab: Lab) -> list[str]:
+    return lab.run("sinfo", "-h", "-N", "-p", "main", "-o", "%t").stdout.split()
+
+
+def lab(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([LAB, *arguments], capture_output=True, text=True, **options)  # type: ignore[call-overload, no-any-return]
+
+
+def test_jobs_run_on_its_nodes(small: Lab) -> None:
+    done = small.run("srun", "-N2", "sh", "-c", "echo $SLURMD_NODENAME")
+    assert sorted(done.stdout.split()) == ["n1", "n2"]
+
+
+def test_an_ordinary_job_takes_the_nodes_of_a_preemptible_one(small: Lab) -> None:
+    harvest = ("-N1", "-p", "bftrainer", "--exclusive", "--requeue", "-a", "0-1", "-o", "/dev/null")
+    job = small.sbatch(*harvest, script="#!/bin/sh\nsleep 600")
+    wait_until(lambda: small.squeue(job, "%t") == ["R", "R"])
+    small.run("srun", "-N2", "true")
+    assert set(small.squeue(job, "%t %r")) == {"PD BeginTime"}
+    small.run("scancel", str(job))
+    wait_until(lambda: states(small) == ["idle", "idle"])
+
+
+@as_root
+def test_there_are_several_unix_users(small: Lab) -> None:
+    for user in ("alice", "bob", "carol"):
+        assert small.run("srun", "id", "-un", user=user).stdout.strip() == user
+
+
+def test_a_second_up_finds_it_running(small: Lab) -> None:
+    again = lab("up", "--nodes", "2", "--dir", str(small.dir))
+    assert (again.returncode, again.stdout) == (0, f"already up in {small.dir}\n")
+
+
+def test_clusters_do_not_disturb_each_other(small: Lab) -> None:
+    with started_lab(nodes=1) as other:
+        assert states(other) == ["idle"]
+        assert states(small) == ["idle", "idle"]
+    assert states(small) == ["idle", "idle"]
+    assert small.run("id", "alice", check=False).returncode == 0 or os.getuid() != 0
+
+
+def test_a_stopped_slurmd_takes_its_node_down_and_comes_back(small: Lab) -> None:
+    small.node("n2", "stop")
+    wait_until(lambda: states(small)[1].startswith("down"), timeout_s=60)
+    small.node("n2", "start")
+    wait_until(lambda: states(small) == ["idle", "idle"], timeout_s=60)
+
+
+@pytest.mark.parametrize("what", ["hang", "cut"])
+def test_a_node_can_be_lost_and_mended(small: Lab, what: str) -> None:
+    if what == "cut" and (os.getuid() != 0 or not shutil.which("nft", path="/usr/sbin:/sbin")):
+        pytest.skip("cutting a node off needs root and nftables")
+    small.node("n2", what)
+    wait_until(lambda: not states(small)[1].startswith("idle") or "*" in states(small)[1], 90)
+    small.node("n2", "mend")
+    wait_until(lambda: states(small) == ["idle", "idle"], timeout_s=90)
+
+
+def test_a_slow_node_still_works(small: Lab) -> None:
+    small.node("n2", "slow")
+    assert small.run("srun", "-w", "n2", "echo", "slowly").stdout == "slowly\n"
+    small.node("n2", "mend")
+
+
+def test_down_leaves_nothing_and_can_be_said_twice(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with started_lab(nodes=1) as running:
+        job = running.sbatch("-o", "/dev/null", script="#!/bin/sh\nsleep 600 & setsid sleep 600")
+        wait_until(lambda: running.squeue(job, "%t") == ["R"])
+        where, folder = ("--dir", str(running.dir)), running.dir
+        assert lab("down", *where).returncode == 0
+        assert not folder.exists()
+        left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _names(path, folder)]
+        assert left == []
+        assert lab("down", *where).returncode == 0
+
+
+def _names(cmdline: Path, folder: Path) -> bool:
+    try:
+        return str(folder).encode() in cmdline.read_bytes()
+    except OSError:
+        return False
+
+
+@as_root
+def test_an_ordinary_user_has_one_of_their_own(small: Lab) -> None:
+    folder = small.home("bob") / "own"
+    environment = {"PATH": os.environ["PATH"]}
+    options = {"env": environment, "user": "bob", "group": "bob", "extra_groups": [], "cwd": "/"}
+    script = Path(LAB)
+    if subprocess.run(["test", "-r", script], user="bob", cwd="/").returncode != 0:
+        # The clone is in a folder that is closed to bob: give him a copy of the script.
+        shutil.copytree(REPO / "scripts", small.home("bob") / "scripts")
+        script = small.home("bob") / "scripts" / "lab"
+    started = subprocess.run(
+        ["/usr/bin/env", "python3", script, "up", "--nodes", "1", "--dir", folder],
+        capture_output=True,
+        text=True,
+        **options,
+    )
+    assert started.returncode == 0, started.stderr
+    try:
+        ran = subprocess.run(
+            ["srun", "id", "-un"],
+            capture_output=True,
+            text=True,
+            **(options | {"env": environment | {"SLURM_CONF": f"{folder}/slurm.conf"}}),
+        )
+        assert ran.stdout == "bob\n"
+    finally:
+        subprocess.run(["/usr/bin/env", "python3", script, "down", "--dir", folder], **options)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["up"], ["up", "--nodes", "0"], ["up", "--nodes", "2", "--conf", "x"], ["nonsense"], []],
+)
+def test_a_bad_call_is_refused(arguments: list[str]) -> None:
+    assert lab(*arguments).returncode == 2

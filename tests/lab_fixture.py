@@ -1,0 +1,106 @@
+"""A real private Slurm cluster for tests: ``scripts/lab``, and commands run in it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+REPO = Path(__file__).resolve().parent.parent
+_SCRIPT = str(REPO / "scripts" / "lab")
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A running cluster. Without root there is but one user, and ``user`` is ignored."""
+
+    dir: Path
+    env: dict[str, str]
+
+    def run(
+        self, *command: str | Path, user: str = "alice", check: bool = True, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command as one of the cluster's users (or as slurm, or root)."""
+        if os.getuid() == 0 and user != "root":
+            options |= {"user": user, "group": user, "extra_groups": []}
+        settings: dict[str, Any] = {"env": self.env | options.pop("env", {})}
+        settings |= {"cwd": self.home(user), "timeout": 120} | options
+        done = subprocess.run(
+            [str(word) for word in command], capture_output=True, text=True, **settings
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"{command}: {done.returncode}: {done.stdout}{done.stderr}")
+        return done
+
+    def sbatch(self, *options: str, script: str, user: str = "alice") -> int:
+        """Submit a script; return the job id."""
+        submitted = self.run("sbatch", "--parsable", *options, user=user, input=script)
+        return int(submitted.stdout.strip())
+
+    def squeue(self, job: int, form: str) -> list[str]:
+        """Return a line per element or job, formatted as squeue does."""
+        listed = self.run(
+            "squeue", "-h", "-r", "-t", "all", "-j", str(job), "-o", form, check=False
+        )
+        return listed.stdout.split("\n")[:-1]
+
+    def node(self, name: str, what: str) -> None:
+        """Disturb a node: stop, start, hang, slow, cut, mend."""
+        subprocess.run([_SCRIPT, "node", name, what, "--dir", str(self.dir)], check=True)
+
+    def home(self, user: str) -> Path:
+        """Return a folder that the user may write to."""
+        home = self.dir / "home" / user
+        return home if home.is_dir() else self.dir
+
+
+@contextmanager
+def started_lab(
+    nodes: int = 4,
+    plugstack: Sequence[str] = (),
+    conf: Sequence[str] = (),
+    kill_wait: int = 5,
+    bf_interval: int = 2,
+) -> Iterator[Lab]:
+    """Start a cluster in a folder of its own; end it whatever happens."""
+    folder = Path(tempfile.mkdtemp(prefix="bftrainer-test-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    where = ["--dir", str(folder / "lab")]
+    options = ["--nodes", str(nodes), "--kill-wait", str(kill_wait)]
+    options += ["--bf-interval", str(bf_interval)]
+    for line in plugstack:
+        options += ["--plugstack", line]
+    for line in conf:
+        options += ["--conf", line]
+    try:
+        subprocess.run([_SCRIPT, "up", *where, *options], check=True, stdout=subprocess.DEVNULL)
+        printed = subprocess.run(
+            [_SCRIPT, "env", *where], check=True, capture_output=True, text=True
+        ).stdout
+        yield Lab(folder / "lab", {**os.environ, **_exports(printed)})
+    finally:
+        subprocess.run([_SCRIPT, "down", *where], check=True)
+        shutil.rmtree(folder)
+
+
+def slurm_is_missing() -> str | None:
+    """Say why tests that need Slurm cannot run here, None where they can."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    missing = [
+        name
+        for name in ("munged", "slurmctld", "slurmd", "sbatch")
+        if not shutil.which(name, path=path)
+    ]
+    return f"not installed: {', '.join(missing)} ('make setup' does it)" if missing else None
+
+
+def _exports(text: str) -> dict[str, str]:
+    words = [word for line in text.splitlines() for word in shlex.split(line) if "=" in word]
+    return dict(word.split("=", 1) for word in words)
