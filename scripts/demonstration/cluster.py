@@ -94,7 +94,7 @@ def started_cluster(repo: Path, folder: Path, nodes: int) -> Iterator[Cluster]:
     """Start a private cluster with the plugin in it; end it whatever happens."""
     lab = (str(repo / "scripts" / "lab"), "--dir", str(folder))
     keeper = f"127.0.0.1:{_free_port()}"
-    plugin = repo / "build" / "plugin" / "bftrainer.so"
+    plugin = repo / "build" / "slurm_plugin" / "bftrainer.so"
     line = f"optional {folder}/bftrainer.so keeper={keeper} local_addr=127.0.0.1"
     try:
         _lab(lab, "up", "--nodes", str(nodes), "--bf-interval", "2", "--plugstack", line)
