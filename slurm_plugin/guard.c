@@ -47,10 +47,11 @@ static int guard_main(void *argument)
     sigemptyset(&all);
     sigaddset(&all, SIGTERM);
     if (wait_for_slurm(slurmstepd, &all)) {
+        *guard->signaled = true;
         if (guard->leaving != NULL)
             keeper_tell(guard->keeper, guard->leaving);
         sleep_grace(guard->grace);
-        sweep(&guard->scope);
+        sweep(&guard->scope, GUARD_SRUN_MS);
     }
     _exit(0);
 }

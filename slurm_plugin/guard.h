@@ -10,11 +10,15 @@
 
 #include <stdbool.h>
 
+/* How long, after the grace, the sruns of a killed step have to end by themselves. */
+#define GUARD_SRUN_MS 1000
+
 struct guard {
     struct scope scope;
     micros_t grace;
     const char *keeper;
-    const char *leaving; /* the line for the keeper; NULL: tell nothing */
+    const char *leaving;    /* the line for the keeper; NULL: tell nothing */
+    volatile bool *signaled; /* in shared memory: set when Slurm's SIGTERM has come */
 };
 
 /* To be called in a task before it becomes the user's program. */

@@ -9,9 +9,12 @@
 #include "sweep.h"
 
 #include <slurm/slurm.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define RENDEZVOUS "is_host=0,last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"
@@ -28,6 +31,7 @@ static struct {
     uint32_t step;
     uint32_t tasks_left;
     char node[128];
+    volatile bool *signaled; /* shared with the guard */
 } element;
 
 static void note(char line[KEEPER_LINE], const char *kind)
@@ -38,7 +42,8 @@ static void note(char line[KEEPER_LINE], const char *kind)
 void element_recognise(spank_t spank, const struct site *site)
 {
     char text[RECORD_SIZE];
-    char error[SPEC_ERROR_SIZE];
+    char error[SPEC_ERROR_SIZE] = "";
+    const char *node = getenv("SLURMD_NODENAME"); /* slurmstepd's own environment has it */
 
     if (spank_getenv(spank, ENV_RECORD, text, sizeof(text)) != ESPANK_SUCCESS ||
         spank_get_item(spank, S_JOB_ARRAY_ID, &element.array) != ESPANK_SUCCESS ||
@@ -56,9 +61,11 @@ void element_recognise(spank_t spank, const struct site *site)
         spank_get_item(spank, S_JOB_ID, &element.job) == ESPANK_SUCCESS &&
         spank_get_item(spank, S_JOB_STEPID, &element.step) == ESPANK_SUCCESS &&
         spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &element.tasks_left) == ESPANK_SUCCESS &&
-        spank_getenv(spank, "SLURMD_NODENAME", element.node, sizeof(element.node)) ==
-            ESPANK_SUCCESS;
+        node != NULL && snprintf(element.node, sizeof(element.node), "%s", node) > 0;
     element.is_batch = element.step == SLURM_BATCH_SCRIPT;
+    element.signaled = mmap(NULL, sizeof(*element.signaled), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    element.is_element &= element.signaled != MAP_FAILED;
 }
 
 static struct scope scope_of_step(void)
@@ -142,6 +149,7 @@ static void start_guard(const struct site *site)
         .grace = element.record.spec.grace,
         .keeper = site->keeper,
         .leaving = element.is_batch ? leaving : NULL,
+        .signaled = element.signaled,
     };
 
     if (element.is_batch)
@@ -172,16 +180,33 @@ void element_start_task(spank_t spank, const struct site *site)
     set_rendezvous(spank, site, id);
 }
 
+/* Whether Slurm wants the node back; the script may have died of it before the guard could note. */
+static bool was_signaled(spank_t spank)
+{
+    int status = 0;
+
+    if (*element.signaled)
+        return true;
+    return spank_get_item(spank, S_TASK_EXIT_STATUS, &status) == ESPANK_SUCCESS &&
+           WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM;
+}
+
 /*
  * In slurmstepd, which will now SIGKILL what it still knows of the step. What it has lost sight of
- * would go on running on a node that the next job believes is its own.
+ * would go on running on a node that the next job believes is its own. A batch script that has
+ * died of SIGTERM leaves sruns whose steps still use their grace.
  */
 void element_end_task(spank_t spank)
 {
-    struct scope scope = scope_of_step();
+    struct scope scope;
+    int srun_ms = 0;
 
-    (void)spank;
-    if (element.is_element && --element.tasks_left == 0 && !sweep(&scope))
+    if (!element.is_element || --element.tasks_left > 0)
+        return;
+    scope = scope_of_step();
+    if (element.is_batch && was_signaled(spank))
+        srun_ms = (int)(element.record.spec.grace / 1000) + GUARD_SRUN_MS;
+    if (!sweep(&scope, srun_ms))
         slurm_error("bftrainer: processes of job %u cannot be killed", element.job);
 }
 

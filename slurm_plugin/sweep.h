@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define ANY_STEP (-1)  /* whatever belongs to the job */
-#define NO_STEP (-2)   /* what the batch script started, but not its steps */
+#define ANY_STEP (-1) /* whatever belongs to the job */
+#define NO_STEP (-2)  /* what the batch script started, but not its steps */
 
 struct scope {
     uid_t user;
@@ -18,7 +18,11 @@ struct scope {
     int64_t step; /* the number of a step, ANY_STEP or NO_STEP */
 };
 
-/* SIGKILLs every process in `scope` but the caller until none is left; false: some would not go. */
-bool sweep(const struct scope *scope);
+/*
+ * SIGKILLs every process in `scope` but the caller until none is left; false: some would not go.
+ * An srun gets up to `srun_ms` milliseconds to end by itself once its step is gone: a step's
+ * slurmstepd tries for 2.3 s to reach a dead one, and the node is not free before.
+ */
+bool sweep(const struct scope *scope, int srun_ms);
 
 #endif

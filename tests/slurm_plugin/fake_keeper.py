@@ -1,0 +1,74 @@
+"""A keeper for tests of the plugin: answers the line protocol and records what it was told.
+
+As a program it prints each note with the seconds since it started: ``fake_keeper.py PORT``.
+"""
+
+from __future__ import annotations
+
+import socketserver
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from types import TracebackType
+
+
+@dataclass
+class FakeKeeper:
+    """Listens on a free port of the loopback address while the context is open."""
+
+    port: int = 0
+    notes: list[tuple[float, str]] = field(default_factory=list)
+    verbose: bool = False
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> FakeKeeper:
+        keeper = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                line = self.rfile.readline(512).decode("ascii", "replace").strip()
+                keeper.take(line)
+                self.wfile.write(keeper.answer(line).encode() + b"\n")
+
+        class Server(socketserver.ThreadingTCPServer):
+            allow_reuse_address = True
+            daemon_threads = True
+
+        self._server = Server(("127.0.0.1", self.port), Handler)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def take(self, line: str) -> None:
+        self.notes.append((time.time(), line))
+        if self.verbose:
+            print(f"{time.time():.3f} {line}", flush=True)
+
+    def answer(self, line: str) -> str:
+        words = line.split()
+        if words[:1] == ["up"] and len(words) == 4:
+            return f"run run-{words[1]} 127.0.0.1:29999"
+        if words == ["submitted"] or (words[:1] in (["leaving"], ["gone"]) and len(words) == 4):
+            return "ok"
+        return "error not a request"
+
+    def lines(self) -> list[str]:
+        return [line for _, line in self.notes]
+
+
+if __name__ == "__main__":
+    with FakeKeeper(port=int(sys.argv[1]), verbose=True):
+        threading.Event().wait()
