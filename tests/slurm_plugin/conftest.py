@@ -1,0 +1,62 @@
+"""The plugins built for the installed Slurm, and a cluster for each way to rewrite."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab_fixture import REPO, Lab
+from tests.slurm_plugin.fake_keeper import FakeKeeper
+
+WAYS = ("spank", "cli_filter", "lua")
+
+
+@pytest.fixture(scope="session")
+def plugins() -> Iterator[Path]:
+    """A folder with the compiled plugins that every user can read."""
+    folder = Path(tempfile.mkdtemp(prefix="bftrainer-plugin-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    make = ["make", "-s", "-C", REPO / "slurm_plugin", f"BUILD={folder}"]
+    subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def keeper() -> Iterator[FakeKeeper]:
+    with FakeKeeper() as running:
+        yield running
+
+
+@pytest.fixture(scope="session", params=WAYS)
+def plugin_lab(
+    request: pytest.FixtureRequest,
+    make_lab: Callable[..., Lab],
+    plugins: Path,
+    keeper: FakeKeeper,
+) -> Lab:
+    """A cluster where submissions are rewritten in one of the three ways."""
+    way = str(request.param)
+    line = f"optional {plugins}/bftrainer.so keeper={keeper.address} local_addr=127.0.0.1"
+    if way == "spank":
+        return make_lab(nodes=3, plugstack=[line], kill_wait=30)
+    conf = ["CliFilterPlugins=cli_filter/lua"]
+    if way == "cli_filter":
+        conf = ["CliFilterPlugins=cli_filter/bftrainer", f"PluginDir={slurm_plugins()}:{plugins}"]
+    lab = make_lab(nodes=1, plugstack=[f"{line} rewrite=cli_filter"], conf=conf)
+    if way == "lua":
+        shutil.copy(REPO / "slurm_plugin/cli_filter.lua", lab.dir / "cli_filter.lua")
+    return lab
+
+
+def slurm_plugins() -> Path:
+    """Where the installed Slurm has its own plugins."""
+    for root in (Path("/usr/lib"), Path("/usr/lib64"), Path("/usr/local/lib")):
+        for found in root.rglob("cli_filter_none.so"):
+            return found.parent
+    raise AssertionError("no cli_filter_none.so: where are Slurm's plugins?")

@@ -1,0 +1,75 @@
+"""One table of submissions, submission_cases.json, for each of the three ways to rewrite them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab_fixture import Lab
+from tests.slurm_plugin.fake_keeper import FakeKeeper
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slurm
+
+Case = dict[str, Any]
+CASES: list[Case] = json.loads((Path(__file__).parent / "submission_cases.json").read_text())
+PLAIN = "#!/bin/sh\ntrue\n"
+
+
+def name(case: Case) -> str:
+    return str(case["name"])
+
+
+def submit(lab: Lab, case: Case) -> subprocess.CompletedProcess[str]:
+    """Run the case's command as a user would: with a script file, unless it goes by a pipe."""
+    options: dict[str, Any] = {"check": False, "env": case.get("environment", {})}
+    if "command" in case:
+        return lab.run(case["command"], *case["arguments"], "true", **options)
+    command = ["sbatch", "--parsable", *case["arguments"]]
+    script = case.get("script", PLAIN)
+    if case.get("through") == "pipe":
+        return lab.run(*command, input=script, **options)
+    path = lab.dir / "case.sh"
+    path.write_text(script)
+    path.chmod(0o755)
+    return lab.run(*command, path, *case.get("script_arguments", []), **options)
+
+
+def fields(lab: Lab, job: str) -> dict[str, str]:
+    shown = lab.run("scontrol", "show", "job", "-o", job, user="root").stdout.splitlines()[0]
+    return dict(word.split("=", 1) for word in shown.split() if "=" in word)
+
+
+def jobs(lab: Lab) -> list[str]:
+    return lab.run("squeue", "-h", "-t", "all", "-o", "%A", user="root").stdout.split()
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "job" in case], ids=name)
+def test_submitted_as_the_table_says(plugin_lab: Lab, case: Case) -> None:
+    done = submit(plugin_lab, case)
+    assert done.returncode == 0, done.stderr
+    job = done.stdout.strip()
+    shown = fields(plugin_lab, job)
+    plugin_lab.run("scancel", job, user="root")
+    wanted = case["job"]
+    assert {key: shown.get(key) for key in wanted} == wanted
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "refused" in case], ids=name)
+def test_refused_as_the_table_says(plugin_lab: Lab, case: Case) -> None:
+    before = jobs(plugin_lab)
+    done = submit(plugin_lab, case)
+    assert done.returncode != 0
+    assert any(text in done.stderr for text in case["refused"]), done.stderr
+    assert jobs(plugin_lab) == before
+
+
+def test_a_submission_is_told_to_the_keeper(plugin_lab: Lab, keeper: FakeKeeper) -> None:
+    before = keeper.lines().count("submitted")
+    job = plugin_lab.sbatch("--bftrainer", "-N1-2", script=PLAIN)
+    wait_until(lambda: keeper.lines().count("submitted") == before + 1)
+    plugin_lab.run("scancel", str(job))

@@ -1,0 +1,100 @@
+"""Holds spec.py and the C parser of the plugin to one table, tests/data/spec_cases.json."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bftrainer_slurm.spec import (
+    Spec,
+    SpecError,
+    TrainerRecord,
+    format_comment,
+    parse_comment,
+    parse_spec,
+)
+
+ROOT = Path(__file__).parent.parent
+CASES = json.loads((ROOT / "tests/data/spec_cases.json").read_text())
+Case = dict[str, Any]
+
+
+def name(case: Case) -> str:
+    return ascii(case["text"])[:60]
+
+
+@pytest.fixture(scope="session", params=["spec_check", "spec_check_sanitized"])
+def spec_check(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp(request.param)
+    target = "check" if request.param == "spec_check" else "sanitize"
+    make = ["make", "-s", "-C", str(ROOT / "slurm_plugin"), f"BUILD={folder}", target]
+    subprocess.run(make, check=True)
+    return folder / str(request.param)
+
+
+def ask(spec_check: Path, *arguments: str, text: str) -> Case:
+    answer = subprocess.run(
+        [spec_check, *arguments], input=text.encode(), capture_output=True, check=True
+    )
+    return dict(json.loads(answer.stdout))
+
+
+@pytest.mark.parametrize("case", CASES["specs"], ids=name)
+def test_python_reads_a_spec_as_the_table_says(case: Case) -> None:
+    max_grace_s = float(case.get("max_grace", "30"))
+    if "error" in case:
+        with pytest.raises(SpecError) as refused:
+            parse_spec(case["text"], max_grace_s)
+        assert str(refused.value) == case["error"]
+    else:
+        assert parse_spec(case["text"], max_grace_s) == Spec(case["weight"], case["grace_s"])
+
+
+def test_the_plugin_reads_a_spec_as_the_table_says(spec_check: Path) -> None:
+    for case in CASES["specs"]:
+        answer = ask(spec_check, "spec", case.get("max_grace", "30"), text=case["text"])
+        wanted = {key: case[key] for key in ("error", "weight", "grace_s") if key in case}
+        assert answer == wanted, name(case)
+
+
+@pytest.mark.parametrize("case", CASES["comments"], ids=name)
+def test_python_reads_a_comment_as_the_table_says(case: Case) -> None:
+    if "error" in case:
+        with pytest.raises(SpecError) as refused:
+            parse_comment(case["text"])
+        assert str(refused.value) == case["error"]
+        return
+    record = parse_comment(case["text"])
+    assert record == TrainerRecord(
+        min_nodes=case["min_nodes"],
+        max_nodes=case["max_nodes"],
+        spec=Spec(case["weight"], case["grace_s"]),
+        minutes=case["minutes"],
+        personal=case["personal"],
+    )
+    assert format_comment(record) == case["canonical"]
+
+
+def test_the_plugin_reads_a_comment_as_the_table_says(spec_check: Path) -> None:
+    for case in CASES["comments"]:
+        answer = ask(spec_check, "record", text=case["text"])
+        wanted = {key: value for key, value in case.items() if key != "text"}
+        if "error" not in case:
+            wanted["text"] = wanted.pop("canonical")
+        assert answer == wanted, name(case)
+
+
+def test_no_value_means_the_defaults() -> None:
+    assert parse_spec(None) == Spec()
+
+
+def test_the_plugin_survives_bytes_that_are_no_text(spec_check: Path) -> None:
+    for noise in (bytes(range(1, 256)), b"\xff" * 256, b"weight=\x80\xc3", b"\0weight=2"):
+        run = subprocess.run(
+            [spec_check, "spec"], input=noise, capture_output=True, check=True, timeout=20
+        )
+        assert len(run.stdout.splitlines()) == 1
