@@ -1,0 +1,49 @@
+"""Slurm's notation for the tasks of a job array, read and written: ``0-4,7,9-20:2%3``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_PART = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z")
+
+
+def parse_tasks(text: str, below: int) -> tuple[int, ...]:
+    """Return the tasks of an array expression that are smaller than ``below``, in its order.
+
+    A limit on how many run at once (``%N`` at the end) says nothing about which tasks there are.
+    The bound keeps an array with millions of tasks from costing memory here.
+
+    Raises:
+        ValueError: not an array expression.
+    """
+    tasks: list[int] = []
+    for part in text.partition("%")[0].split(","):
+        match = _PART.match(part)
+        if not match:
+            raise ValueError(f"'{text[:80]}' is not an array expression")
+        first, last, step = (int(group) if group else None for group in match.groups())
+        assert first is not None
+        last = first if last is None else last
+        tasks.extend(range(first, min(last + 1, below), step or 1))
+    return tuple(tasks)
+
+
+def format_tasks(tasks: Iterable[int]) -> str:
+    """Return the shortest expression for these tasks: ``0-4,7``."""
+    parts: list[str] = []
+    first = last = None
+    for task in sorted(set(tasks)):
+        if last is not None and task == last + 1:
+            last = task
+            continue
+        if first is not None:
+            parts.append(_range(first, last))
+        first = last = task
+    if first is not None:
+        parts.append(_range(first, last))
+    return ",".join(parts)
+
+
+def _range(first: int, last: int | None) -> str:
+    return str(first) if first == last else f"{first}-{last}"

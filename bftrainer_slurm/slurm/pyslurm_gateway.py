@@ -1,0 +1,141 @@
+"""The gateway that reads through pyslurm, where a build for the installed Slurm can be imported.
+
+This is the only module that imports pyslurm, which is GPL-2.0 and no part of this package;
+``scripts/build-pyslurm`` builds it. Changes go through Slurm's commands: pyslurm takes integer
+job ids, and a task of an array that has no record of its own yet has none.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from bftrainer_slurm.model import Node, Queue, Reservation
+from bftrainer_slurm.slurm.commands import CommandGateway
+from bftrainer_slurm.slurm.gateway import GatewayError
+from bftrainer_slurm.slurm.nodelists import expand, node_state
+from bftrainer_slurm.slurm.records import JobRow, queue_of
+from bftrainer_slurm.slurm.run import SlurmRunner, error_for
+
+_PROBE_S = 60.0
+
+
+class PyslurmGateway(CommandGateway):
+    """Reads through pyslurm, changes through Slurm's commands."""
+
+    name = "pyslurm"
+
+    def __init__(self, runner: SlurmRunner | None = None) -> None:
+        """Import pyslurm.
+
+        Raises:
+            GatewayError: it cannot be imported here; the message says why.
+        """
+        super().__init__(runner)
+        self._pyslurm = _import_pyslurm()
+
+    def nodes(self) -> tuple[Node, ...]:
+        """See Gateway."""
+        return tuple(
+            Node(
+                name=node.name,
+                state=node_state(node.state),
+                partitions=frozenset(node.partitions),
+                features=frozenset(node.active_features),
+            )
+            for node in self._load(self._pyslurm.Nodes.load)
+        )
+
+    def queue(self) -> Queue:
+        """See Gateway."""
+        return queue_of(_job_row(job) for job in self._load(self._pyslurm.Jobs.load))
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """See Gateway."""
+        return tuple(
+            Reservation(item.name, float(item.start_time), float(item.end_time), expand(item.nodes))
+            for item in self._load(self._pyslurm.Reservations.load)
+        )
+
+    def _load(self, load: Callable[[], Any]) -> Iterable[Any]:
+        try:
+            records: Iterable[Any] = load().values()
+        except self._pyslurm.RPCError as error:
+            raise error_for(f"pyslurm: {error}", GatewayError) from error
+        return records
+
+
+def _import_pyslurm() -> Any:
+    """Import pyslurm where that is safe.
+
+    Without a slurm.conf, or built for another Slurm, importing it ends the process: so a child
+    process tries first.
+    """
+    if importlib.util.find_spec("pyslurm") is None:
+        raise GatewayError("pyslurm is not installed")
+    try:
+        probe = subprocess.run(
+            [sys.executable, "-c", "import pyslurm"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            timeout=_PROBE_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise GatewayError(f"importing pyslurm takes more than {_PROBE_S:g} s") from error
+    if probe.returncode != 0:
+        last_words = probe.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        words = last_words[0] if last_words else f"it ends the process ({probe.returncode})"
+        raise GatewayError(f"pyslurm cannot be imported: {words}")
+    # libslurm reads this once, when it first writes an array expression; its default is to cut
+    # them off after 64 characters.
+    os.environ["SLURM_BITSTR_LEN"] = "0"
+    flags = sys.getdlopenflags()
+    try:
+        import pyslurm
+    finally:
+        # pyslurm makes every later import of a C library bind globally; that is not for others.
+        sys.setdlopenflags(flags)
+    return pyslurm
+
+
+def _job_row(job: Any) -> JobRow:
+    return JobRow(
+        job_id=job.id,
+        array=job.array_id or job.id,
+        tasks=_tasks(job),
+        state=job.state,
+        reason=job.state_reason or "None",  # pyslurm makes Slurm's word "None" a None
+        priority=int(job.priority or 0),
+        submit_s=job.submit_time,
+        start_s=job.start_time,
+        # Without a limit Slurm still says an end, a year ahead.
+        end_s=job.end_time if job.time_limit else None,
+        nodes=job.allocated_nodes or "",
+        required_nodes=job.required_nodes or "",
+        scheduled_nodes=job.scheduled_nodes or "",
+        node_count=job.num_nodes or 0,
+        partition=job.partition or "",
+        user=job.user_name or "",
+        name=_users_text(job, "name"),
+        comment=_users_text(job, "comment"),
+    )
+
+
+def _tasks(job: Any) -> str | None:
+    if job.array_id is None:
+        return None
+    # pyslurm 25.11 makes task 0 a None.
+    return job.array_tasks_waiting or str(job.array_task_id or 0)
+
+
+def _users_text(job: Any, field: str) -> str:
+    """Names and comments are bytes to Slurm; pyslurm reads them as UTF-8 and fails otherwise."""
+    try:
+        return getattr(job, field) or ""
+    except UnicodeDecodeError:
+        return "?"

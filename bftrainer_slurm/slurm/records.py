@@ -1,0 +1,174 @@
+"""From job records, however they were read, to the queue that the controller sees.
+
+Names, comments and everything else that users can write are data here and nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bftrainer_slurm.model import Element, ElementId, ElementState, Queue, Trainer, WaitingJob
+from bftrainer_slurm.slurm.arrays import parse_tasks
+from bftrainer_slurm.slurm.nodelists import expand
+from bftrainer_slurm.spec import SpecError, TrainerRecord, is_trainer_comment, parse_comment
+
+# Slurm's job states (squeue's %T); PENDING and what else waits is told apart by _waiting_state.
+_STATES = {
+    "RUNNING": ElementState.RUNNING,
+    "CONFIGURING": ElementState.RUNNING,  # its node boots or its prolog runs
+    "RESIZING": ElementState.RUNNING,
+    "SIGNALING": ElementState.RUNNING,
+    "SUSPENDED": ElementState.RUNNING,  # by an operator; it has its node
+    "STOPPED": ElementState.RUNNING,
+    "COMPLETING": ElementState.ENDING,
+    "STAGE_OUT": ElementState.ENDING,
+    "REQUEUED": ElementState.ENDING,  # on its way back to the queue
+    "REQUEUE_HOLD": ElementState.ENDING,
+    "REQUEUE_FED": ElementState.ENDING,
+    "COMPLETED": ElementState.COMPLETED,
+    "CANCELLED": ElementState.CANCELLED,
+    "REVOKED": ElementState.CANCELLED,
+    "FAILED": ElementState.FAILED,
+    "TIMEOUT": ElementState.FAILED,
+    "NODE_FAIL": ElementState.FAILED,
+    "BOOT_FAIL": ElementState.FAILED,
+    "OUT_OF_MEMORY": ElementState.FAILED,
+    "DEADLINE": ElementState.FAILED,
+    "PREEMPTED": ElementState.FAILED,  # where a site cancels instead of requeueing
+}
+_WAITING = {"PENDING", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
+_HAS_NODES = {ElementState.RUNNING, ElementState.ENDING}
+# A job that waits for another job does not wait for nodes.
+_DEPENDS = {"Dependency", "DependencyNeverSatisfied"}
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One record of slurmctld's job table. ``tasks`` is an array expression, of one task or more.
+
+    ``start_s`` of a pending job is when Slurm expects it to start, if it does; ``end_s`` of a
+    running one is when its time limit ends it.
+    """
+
+    job_id: int
+    array: int
+    tasks: str | None  # None: not a job array
+    state: str
+    reason: str
+    priority: int  # 0: held
+    submit_s: float | None
+    start_s: float | None
+    end_s: float | None
+    nodes: str
+    required_nodes: str
+    scheduled_nodes: str
+    node_count: int
+    partition: str
+    user: str
+    name: str
+    comment: str
+
+
+def queue_of(rows: Iterable[JobRow]) -> Queue:
+    """Sort records into trainers, waiting ordinary jobs and the nodes of ordinary jobs."""
+    ours: dict[int, list[tuple[JobRow, TrainerRecord]]] = {}
+    waiting: dict[int, WaitingJob] = {}  # the pending rest of an array is one job
+    ordinary_nodes: set[str] = set()
+    malformed = 0
+    for row in rows:
+        if is_trainer_comment(row.comment):
+            try:
+                record = _record(row)
+            except ValueError:
+                malformed += 1
+                # Whatever it is, its nodes are not ours.
+            else:
+                ours.setdefault(row.array, []).append((row, record))
+                continue
+        elif _waits_for_nodes(row):
+            waiting[row.job_id] = _waiting_job(row)
+        if element_state(row) in _HAS_NODES:
+            ordinary_nodes.update(expand(row.nodes))
+    return Queue(
+        trainers=tuple(_trainer(array, ours[array]) for array in sorted(ours)),
+        waiting=tuple(waiting[job_id] for job_id in sorted(waiting)),
+        ordinary_nodes=frozenset(ordinary_nodes),
+        malformed=malformed,
+    )
+
+
+def element_state(row: JobRow) -> ElementState:
+    """Return where a job stands. A state that this version does not know: leave it alone."""
+    if row.state in _WAITING:
+        return _waiting_state(row)
+    return _STATES.get(row.state, ElementState.ENDING)
+
+
+def _waiting_state(row: JobRow) -> ElementState:
+    if row.priority == 0:
+        return ElementState.HELD
+    # A begin time shows as the reason, and until the scheduler has looked at the job (a release
+    # clears the reason) as a start time without the nodes that a forecast would name.
+    undecided = row.reason == "None" and row.start_s is not None and not expand(row.scheduled_nodes)
+    if row.reason == "BeginTime" or undecided:
+        return ElementState.DELAYED
+    return ElementState.PENDING
+
+
+def _record(row: JobRow) -> TrainerRecord:
+    record = parse_comment(row.comment)
+    if row.tasks is None:
+        raise SpecError("a trainer is a job array")
+    parse_tasks(row.tasks, below=1)
+    return record
+
+
+def _trainer(array: int, members: list[tuple[JobRow, TrainerRecord]]) -> Trainer:
+    """Put an array's records together; what should be the same in all is the first task's."""
+    elements = {
+        element.id: (element, row, record)
+        for row, record in members
+        for element in _elements(row, record.max_nodes)
+    }
+    in_order = [elements[element] for element in sorted(elements)]
+    _, row, record = in_order[0] if in_order else (None, *members[0])
+    return Trainer(
+        array=array,
+        name=row.name,
+        user=row.user,
+        partition=row.partition,
+        record=record,
+        # A requeue makes the submit time of an element the time of the requeue.
+        submit_s=min(row.submit_s or 0.0 for row, _ in members),
+        elements=tuple(element for element, _, _ in in_order),
+    )
+
+
+def _elements(row: JobRow, max_nodes: int) -> Iterable[Element]:
+    state = element_state(row)
+    # A pending element's node is the one that it may start on: that of its last grow.
+    nodes = expand(row.nodes) or expand(row.required_nodes)
+    has_run = state not in (ElementState.HELD, ElementState.PENDING, ElementState.DELAYED)
+    for task in parse_tasks(row.tasks or "", below=max_nodes):
+        yield Element(
+            id=ElementId(row.array, task),
+            state=state,
+            node=nodes[0] if len(nodes) == 1 else None,
+            start_s=row.start_s if has_run else None,
+            limit_end_s=row.end_s if state is ElementState.RUNNING else None,
+        )
+
+
+def _waits_for_nodes(row: JobRow) -> bool:
+    return row.state == "PENDING" and row.priority != 0 and row.reason not in _DEPENDS
+
+
+def _waiting_job(row: JobRow) -> WaitingJob:
+    return WaitingJob(
+        job_id=row.job_id,
+        partition=row.partition,
+        nodes=row.node_count,
+        expected_start_s=row.start_s,
+        expected_nodes=expand(row.scheduled_nodes),
+    )

@@ -1,0 +1,127 @@
+"""The one place that runs Slurm's commands, and turns their failures into errors of this package.
+
+No shell, no standard input, a time limit, and an environment in which the output is the same
+everywhere; for a submission the caller's own environment, because the job inherits it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError
+
+# Slurm's commands try again by themselves for MessageTimeout (10 s unless configured) or longer.
+DEFAULT_TIMEOUT_S = 60.0
+
+# What slurm_strerror() says (22.05 to 26.05) when it is not the request that is wrong.
+_UNAVAILABLE = (
+    "Unable to contact slurm controller",
+    "Socket timed out",
+    "Connection timed out",
+    "Connection refused",
+    "Connection reset by peer",
+    "Zero Bytes were transmitted or received",
+    "Slurm backup controller in standby mode",
+    "Slurmctld is shutting down",
+    "Transport endpoint is not connected",
+    "Unable to connect",
+    "munged",
+    "Munge decode failed",
+    "Protocol authentication error",
+)
+# Filters and formats that a user may have set for these commands, and that would change answers.
+_OUR_OUTPUT = ("SQUEUE_", "SINFO_", "SCONTROL_", "SCANCEL_", "SDIAG_")
+_OUR_SETTINGS = {
+    "LC_ALL": "C",
+    "SLURM_TIME_FORMAT": "%s",  # Unix seconds
+    "SLURM_BITSTR_LEN": "0",  # array expressions of any length
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmRunner:
+    """Runs Slurm's commands; ``environment`` replaces this process's own (for tests)."""
+
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    environment: Mapping[str, str] | None = None
+
+    def read(self, *command: str) -> str:
+        """Return what a command that changes nothing prints.
+
+        Raises:
+            SlurmUnavailableError: slurmctld does not answer.
+            GatewayError: the command cannot be run, or failed for another reason.
+        """
+        return self._run(command, self._plain_environment(), GatewayError)
+
+    def change(self, *command: str) -> str:
+        """Run a command that changes jobs.
+
+        Raises:
+            SlurmUnavailableError: slurmctld does not answer.
+            RefusedError: Slurm says no; of a request for several elements the others are done.
+        """
+        return self._run(command, self._plain_environment(), RefusedError)
+
+    def submit(self, *command: str, script: str) -> str:
+        """Run sbatch in the caller's own environment, with ``script`` on its standard input.
+
+        Raises: as for ``change``.
+        """
+        return self._run(command, self._own_environment(), RefusedError, script)
+
+    def _own_environment(self) -> dict[str, str]:
+        return dict(os.environ if self.environment is None else self.environment)
+
+    def _plain_environment(self) -> dict[str, str]:
+        own = self._own_environment()
+        kept = {name: value for name, value in own.items() if not name.startswith(_OUR_OUTPUT)}
+        kept.pop("SLURM_CLUSTERS", None)
+        return kept | _OUR_SETTINGS
+
+    def _run(
+        self,
+        command: Sequence[str],
+        environment: dict[str, str],
+        failure: type[GatewayError],
+        script: str | None = None,
+    ) -> str:
+        shown = " ".join(command[:3])
+        try:
+            # Without a script the input is empty: no command may wait for a terminal.
+            done = subprocess.run(
+                command,
+                input=(script or "").encode("utf-8", "surrogateescape"),
+                capture_output=True,
+                env=environment,
+                timeout=self.timeout_s,
+            )
+        except subprocess.TimeoutExpired as error:
+            message = f"{shown}: no answer within {self.timeout_s:g} s"
+            raise SlurmUnavailableError(message) from error
+        except OSError as error:
+            reason = f"cannot be run ({error.strerror}); are Slurm's commands on PATH?"
+            raise GatewayError(f"{command[0]}: {reason}") from error
+        if done.returncode == 0:
+            return _text(done.stdout)
+        words = _slurms_words(_text(done.stderr)) or f"exit status {done.returncode}"
+        raise error_for(f"{shown}: {words}", failure)
+
+
+def error_for(message: str, otherwise: type[GatewayError]) -> GatewayError:
+    """Return the error for what Slurm said: unavailable, or ``otherwise``."""
+    unavailable = any(sign in message for sign in _UNAVAILABLE)
+    return SlurmUnavailableError(message) if unavailable else otherwise(message)
+
+
+def _text(output: bytes) -> str:
+    return output.decode("utf-8", "replace")
+
+
+def _slurms_words(stderr: str) -> str:
+    """One line for a log: blank lines, and the elements for which all went well, left out."""
+    lines = (line.strip() for line in stderr.splitlines())
+    return "; ".join(line for line in lines if line and not line.endswith(": No error"))
