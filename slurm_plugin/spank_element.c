@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -168,6 +169,8 @@ void element_start_task(spank_t spank, const struct site *site)
 
     if (!element.is_element)
         return;
+    /* proctrack/linuxproc signals no "slurmstepd": it could not be ended while it waits here. */
+    prctl(PR_SET_NAME, "bftrainer-start");
     if (spank_get_item(spank, S_TASK_ID, &local_task) == ESPANK_SUCCESS && local_task == 0)
         start_guard(site);
     if (element.is_batch)

@@ -21,7 +21,7 @@ def plugins() -> Iterator[Path]:
     """A folder with the compiled plugins that every user can read."""
     folder = Path(tempfile.mkdtemp(prefix="bftrainer-plugin-", dir="/var/tmp"))
     folder.chmod(0o755)
-    make = ["make", "-s", "-C", REPO / "slurm_plugin", f"BUILD={folder}"]
+    make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), f"BUILD={folder}"]
     subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
     yield folder
     shutil.rmtree(folder)
@@ -44,7 +44,7 @@ def plugin_lab(
     way = str(request.param)
     line = f"optional {plugins}/bftrainer.so keeper={keeper.address} local_addr=127.0.0.1"
     if way == "spank":
-        return make_lab(nodes=3, plugstack=[line], kill_wait=30)
+        return make_lab(nodes=1, plugstack=[line])
     conf = ["CliFilterPlugins=cli_filter/lua"]
     if way == "cli_filter":
         conf = ["CliFilterPlugins=cli_filter/bftrainer", f"PluginDir={slurm_plugins()}:{plugins}"]
@@ -52,6 +52,13 @@ def plugin_lab(
     if way == "lua":
         shutil.copy(REPO / "slurm_plugin/cli_filter.lua", lab.dir / "cli_filter.lua")
     return lab
+
+
+@pytest.fixture(scope="session")
+def element_lab(make_lab: Callable[..., Lab], plugins: Path, keeper: FakeKeeper) -> Lab:
+    """A cluster to run elements on. Its KillWait is long: nothing may need it."""
+    line = f"optional {plugins}/bftrainer.so keeper={keeper.address} local_addr=127.0.0.1"
+    return make_lab(nodes=2, plugstack=[line], kill_wait=300)
 
 
 def slurm_plugins() -> Path:

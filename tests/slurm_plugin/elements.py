@@ -1,0 +1,70 @@
+"""Starting single elements on a cluster, as the controller would."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.lab_fixture import Lab
+from tests.waiting import wait_until
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class RunningElement:
+    """Element 0 of a trainer, released on n1; ``output`` is where its script writes."""
+
+    lab: Lab
+    array: int
+    output: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.array}_0"
+
+    def text(self) -> str:
+        return self.output.read_text() if self.output.exists() else ""
+
+    def lines(self) -> dict[str, str]:
+        """Return the NAME=VALUE lines of the output."""
+        return dict(line.split("=", 1) for line in self.text().splitlines() if "=" in line)
+
+    def wait_for(self, text: str) -> None:
+        wait_until(lambda: text in self.text())
+
+    def state(self) -> str:
+        return self.lab.squeue(self.array, "%K %T")[0].split()[1]
+
+    def requeue(self) -> None:
+        """Do to it what a reclaim does: SIGTERM, and back to the queue."""
+        self.lab.run("scontrol", "requeuehold", self.name, user="root")
+
+    def wait_until_node_is_free(self) -> None:
+        wait_until(lambda: node_state(self.lab) == "idle")
+
+
+def node_state(lab: Lab) -> str:
+    return lab.run("sinfo", "-h", "-n", "n1", "-p", "main", "-o", "%t", user="root").stdout.strip()
+
+
+def start_element(lab: Lab, script: str, *options: str) -> RunningElement:
+    output = lab.home("alice") / f"element-{next(_numbers)}.out"
+    array = lab.sbatch("--bftrainer", "-N1-2", f"--output={output}", *options, script=script)
+    element = f"{array}_0"
+    lab.run("scontrol", "update", f"JobId={element}", "ReqNodeList=n1", user="root")
+    lab.run("scontrol", "release", element, user="root")
+    return RunningElement(lab, array, output)
+
+
+def processes_of(user: str, mark: str) -> list[int]:
+    """Return the ids of the user's processes (alive) with this text on their command line."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if folder.owner() == user and mark in (folder / "cmdline").read_text():
+                found.append(int(folder.name))
+        except OSError:
+            continue  # it has ended meanwhile
+    return found

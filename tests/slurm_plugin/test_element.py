@@ -1,0 +1,207 @@
+"""What the plugin does inside elements, and that it leaves all other jobs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab_fixture import Lab
+from tests.slurm_plugin.elements import RunningElement, node_state, processes_of, start_element
+from tests.slurm_plugin.fake_keeper import FakeKeeper
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slurm
+
+OURS = ("PET_", "BFTRAINER_ELEMENT", "BFTRAINER_KEEPER", "TORCH_", "SLURM_SPANK")
+SHOW = '/usr/bin/env | /usr/bin/grep -E "^(PET_|BFTRAINER_|TORCH_DISABLE)"'
+
+
+@pytest.fixture
+def lab(element_lab: Lab) -> Iterator[Lab]:
+    yield element_lab
+    element_lab.run("scancel", "--user=alice", user="root")
+    wait_until(lambda: node_state(element_lab) == "idle")
+
+
+def environment_in(element: RunningElement, keeper: FakeKeeper) -> dict[str, str]:
+    element.wait_for("end")
+    wanted = {
+        "PET_NNODES": "1:2",
+        "PET_NPROC_PER_NODE": "1",
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": "127.0.0.1:29999",
+        "PET_RDZV_ID": f"run-{element.array}",
+        "PET_RDZV_CONF": "is_host=0,last_call_timeout=1,keep_alive_interval=1,"
+        "keep_alive_max_attempt=3",
+        "PET_MAX_RESTARTS": "1000000",
+        "PET_LOCAL_ADDR": "127.0.0.1",
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        "BFTRAINER_ELEMENT": element.name,
+        "BFTRAINER_KEEPER": keeper.address,
+    }
+    found = element.lines()
+    assert {name: found.get(name) for name in wanted} == wanted
+    return found
+
+
+@pytest.mark.parametrize("command", ["env", "srun"], ids=["script", "step"])
+@pytest.mark.parametrize("export", ["--export=ALL", "--export=NONE"])
+def test_torchrun_finds_its_environment(
+    lab: Lab, keeper: FakeKeeper, command: str, export: str
+) -> None:
+    script = f"#!/bin/sh\n/usr/bin/{command} /bin/sh -c '{SHOW}'\necho end\n"
+    environment_in(start_element(lab, script, export), keeper)
+
+
+def test_a_step_without_the_scripts_environment_has_torchruns(lab: Lab, keeper: FakeKeeper) -> None:
+    script = f"#!/bin/sh\nsrun --export=NONE /bin/sh -c '{SHOW}'\necho end\n"
+    environment_in(start_element(lab, script), keeper)
+
+
+def test_what_the_script_sets_reaches_its_steps(lab: Lab) -> None:
+    script = "#!/bin/sh\nexport PET_NPROC_PER_NODE=3\nsrun env | grep PET_NPROC\necho end\n"
+    element = start_element(lab, script)
+    element.wait_for("end")
+    assert element.lines()["PET_NPROC_PER_NODE"] == "3"
+
+
+def test_a_step_is_one_task_however_the_job_was_submitted(lab: Lab) -> None:
+    script = "#!/bin/sh\nsrun sh -c 'echo task=$SLURM_PROCID of=$SLURM_NTASKS'\necho end\n"
+    element = start_element(lab, script, "-N2-2", "--ntasks-per-node=1")
+    element.wait_for("end")
+    assert element.text().splitlines() == ["task=0 of=1", "end"]
+
+
+def test_a_job_submitted_in_an_element_is_an_ordinary_one(lab: Lab) -> None:
+    inner = lab.home("alice") / "inner.out"
+    inner.unlink(missing_ok=True)
+    script = (
+        "#!/bin/sh\necho job=$(sbatch --parsable --output=inner.out --wrap='env; echo end')\n"
+        "echo end\n"
+    )
+    element = start_element(lab, script)
+    element.wait_for("end")
+    job = int(element.lines()["job"])
+    wait_until(lambda: inner.exists() and "\nend\n" in inner.read_text())
+    assert lab.squeue(job, "%P %K %k") in ([], ["main N/A (null)"])
+    assert not [line for line in inner.read_text().splitlines() if line.startswith(OURS)]
+
+
+def test_srun_cannot_be_tagged_inside_an_element_either(lab: Lab) -> None:
+    element = start_element(lab, "#!/bin/sh\nsrun --bftrainer true\necho code=$?\necho end\n")
+    element.wait_for("end")
+    assert "write sbatch --bftrainer -N MIN-MAX" in element.text()
+    assert element.lines()["code"] != "0"
+
+
+def test_an_ordinary_job_has_nothing_of_ours(lab: Lab) -> None:
+    output = lab.home("alice") / "ordinary.out"
+    script = "#!/bin/sh\nenv\nps --ppid $PPID -o comm=\nsrun env\necho end\n"
+    lab.sbatch(f"--output={output}", "--array=0", script=script)
+    wait_until(lambda: output.exists() and "\nend\n" in output.read_text())
+    lines = output.read_text().splitlines()
+    assert not [line for line in lines if line.startswith(OURS) or "guard" in line]
+
+
+def test_the_script_has_no_file_and_no_child_that_it_does_not_know(lab: Lab) -> None:
+    script = """#!/usr/bin/python3
+import os
+print("files", sorted(os.listdir("/proc/self/fd"), key=int)[:-1])
+try:
+    os.wait()
+except ChildProcessError:
+    print("no child")
+print("end", flush=True)
+"""
+    element = start_element(lab, script)
+    element.wait_for("end")
+    assert element.text().splitlines() == ["files ['0', '1', '2']", "no child", "end"]
+
+
+def test_the_keeper_is_told_of_an_elements_life(lab: Lab, keeper: FakeKeeper) -> None:
+    element = start_element(lab, "#!/bin/sh\necho end\n")
+    life = [f"up {element.array} 0 n1", f"gone {element.array} 0 n1"]
+    wait_until(lambda: [line for line in keeper.lines() if f" {element.array} " in line] == life)
+
+
+def test_the_keeper_is_told_of_a_reclaim_at_once(lab: Lab, keeper: FakeKeeper) -> None:
+    element = start_element(lab, "#!/bin/bash\ntrap '' TERM\necho end\nwhile :; do sleep 1; done\n")
+    element.wait_for("end")
+    element.requeue()
+    wait_until(lambda: f"leaving {element.array} 0 n1" in keeper.lines())
+    wait_until(lambda: f"gone {element.array} 0 n1" in keeper.lines())
+
+
+STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.5; : MARK; done"
+HOSTILE = {
+    "the script": f"{STUBBORN}\n",
+    "a child in its own session": f'setsid bash -c "{STUBBORN}" & wait\n',
+    "a daemon": f'( setsid bash -c "{STUBBORN}" & )\nsleep 1000\n',
+    "a daemon of a script that has ended": f'( setsid bash -c "{STUBBORN}" & )\nsleep 1\n',
+    "a step": f'srun bash -c "{STUBBORN}"\n',
+    "a step in the background": f'srun bash -c "{STUBBORN}" & wait\n',
+    "a daemon of a step": f'srun bash -c "(setsid bash -c \\"{STUBBORN}\\" &) ; sleep 1000"\n',
+    "all of them": f'( setsid bash -c "{STUBBORN}" & )\nsrun bash -c "{STUBBORN}" &\n{STUBBORN}\n',
+}
+
+
+@pytest.mark.parametrize("script", HOSTILE.values(), ids=HOSTILE)
+def test_nothing_of_an_element_outlives_its_grace(lab: Lab, script: str) -> None:
+    mark = f"hostile-{abs(hash(script))}"
+    element = start_element(lab, "#!/bin/bash\n" + script.replace("MARK", mark))
+    element.wait_for("ready")
+    element.requeue()
+    element.wait_until_node_is_free()
+    assert not processes_of("alice", mark)
+    assert not processes_of("alice", f"[{element.array}")
+
+
+def test_a_polite_script_has_its_grace(lab: Lab) -> None:
+    script = "#!/bin/bash\ntrap 'sleep 1; echo saved; exit' TERM\necho ready\nwhile :; do sleep 0.1; done\n"
+    element = start_element(lab, script, "--bftrainer=grace=20")
+    element.wait_for("ready")
+    element.requeue()
+    element.wait_for("saved")
+    element.wait_until_node_is_free()
+
+
+def test_a_step_has_its_grace_though_the_script_has_died(lab: Lab) -> None:
+    step = "trap 'sleep 1; echo saved; exit' TERM; echo ready; while :; do sleep 0.1; done"
+    element = start_element(lab, f'#!/bin/bash\nsrun bash -c "{step}"\n', "--bftrainer=grace=20")
+    element.wait_for("ready")
+    element.requeue()
+    element.wait_for("saved")
+    element.wait_until_node_is_free()
+
+
+def test_a_script_that_signals_its_own_group_goes_on(lab: Lab) -> None:
+    script = "#!/bin/bash\ntrap '' TERM\nkill 0\nsleep 3\necho end\n"
+    element = start_element(lab, script)
+    element.wait_for("end")
+
+
+def test_without_a_keeper_an_element_waits_and_says_so(lab: Lab, keeper: FakeKeeper) -> None:
+    keeper.__exit__(None, None, None)
+    try:
+        element = start_element(lab, "#!/bin/sh\necho run=$PET_RDZV_ID\necho end\n")
+        element.wait_for("does not answer")
+    finally:
+        keeper.__enter__()
+    element.wait_for("end")
+    assert element.text().count("does not answer") == 1
+    assert element.lines()["run"] == f"run-{element.array}"
+
+
+def test_an_element_that_waits_for_the_keeper_can_be_reclaimed(
+    lab: Lab, keeper: FakeKeeper
+) -> None:
+    keeper.__exit__(None, None, None)
+    try:
+        element = start_element(lab, "#!/bin/sh\necho end\n")
+        element.wait_for("does not answer")
+        element.requeue()
+        element.wait_until_node_is_free()
+    finally:
+        keeper.__enter__()
+    assert "end" not in element.text()
