@@ -59,8 +59,9 @@ def controller(
     from bftrainer_slurm.controller.history import HistoryError
     from bftrainer_slurm.controller.settings import SettingsError, read_settings
     from bftrainer_slurm.keeper.client import KeeperError
-    from bftrainer_slurm.slurm import open_gateway, slurm_user
     from bftrainer_slurm.slurm.gateway import GatewayError
+    from bftrainer_slurm.slurm.open import open_gateway
+    from bftrainer_slurm.slurm.owner import slurm_user
 
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,

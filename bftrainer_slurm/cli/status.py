@@ -102,8 +102,8 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _from_slurm() -> dict[str, Any]:
-    from bftrainer_slurm.slurm import open_gateway
     from bftrainer_slurm.slurm.gateway import GatewayError
+    from bftrainer_slurm.slurm.open import open_gateway
 
     try:
         queue = open_gateway("commands").queue()

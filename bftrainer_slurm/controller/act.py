@@ -81,8 +81,8 @@ def describe(action: Action) -> str:
 
 def _do(action: Action, gateway: Gateway) -> None:
     match action:
-        case Grow(element, node):
-            gateway.grow(element, node)
+        case Grow(element, node, _, minutes):
+            gateway.grow(element, node, minutes)
         case Shrink(elements):
             gateway.shrink(elements)
         case Hold(elements):

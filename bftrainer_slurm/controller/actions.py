@@ -14,6 +14,7 @@ class Grow:
     element: ElementId
     node: str
     first: bool  # nothing of the trainer is alive: it begins a new rendezvous
+    minutes: int | None = None  # the time limit that its user asked for
 
 
 @dataclass(frozen=True, slots=True)

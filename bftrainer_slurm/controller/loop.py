@@ -90,6 +90,7 @@ class Controller:
         self._stays = Stays(world.history)
         self._progress = ProgressBook()
         self._progress_saved_s: dict[int, float] = {}
+        self._came: dict[ElementId, tuple[str, float]] = {}  # let go by us, and up since
         world.history.forget_old(now_s)
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
@@ -102,7 +103,9 @@ class Controller:
             self._stays.take(numbered)
             release = self._memory.releases.get(ElementId(note.array, note.task))
             expected = release is not None and release.node == note.node
-            if not (note.kind is NoteKind.UP and expected):
+            if note.kind is NoteKind.UP and expected:
+                self._came[ElementId(note.array, note.task)] = (note.node, numbered.time_s)
+            else:
                 self.schedule.heard(note.kind, self._world.clock())
 
     def turn(self) -> None:
@@ -128,6 +131,11 @@ class Controller:
         trainers = [
             trainer_status(
                 view,
+                {
+                    node: time_s
+                    for element, (node, time_s) in self._came.items()
+                    if view.placed.get(node) == element
+                },
                 self._world.history.tally(view.array),
                 self._progress,
                 known.given_up.get(view.array),
@@ -163,6 +171,7 @@ class Controller:
         )
         self.schedule.looked(self._world.clock(), nodes_due, reservations_due, ending)
         self._stays.update(mine, now_s)
+        self._came.clear()
         arrays = {trainer.array for trainer in mine}
         self._progress.forget(arrays)
         for view in self._known.views:

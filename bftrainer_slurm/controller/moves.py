@@ -71,7 +71,7 @@ def moves_of(
             element = next(spare, None)
             if element is None:
                 break
-            actions.append(Grow(element, node, first=not view.live))
+            actions.append(Grow(element, node, not view.live, view.trainer.record.minutes))
             releases[element] = Release(node, now_s)
     return actions, replace(memory, releases=releases)
 

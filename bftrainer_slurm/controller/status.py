@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from bftrainer_slurm.controller.history import Tally
@@ -12,24 +13,38 @@ from bftrainer_slurm.planner.problem import Plan
 
 
 def trainer_status(
-    view: TrainerView, tally: Tally, progress: ProgressBook, given_up: str | None, now_s: float
+    view: TrainerView,
+    came: Mapping[str, float],
+    tally: Tally,
+    progress: ProgressBook,
+    given_up: str | None,
+    now_s: float,
 ) -> dict[str, Any]:
-    """Return what users are shown of one trainer."""
+    """Return what users are shown of one trainer.
+
+    ``came`` says since when (Unix seconds) an element runs on a node, for those that have said so
+    since the last look at Slurm.
+    """
     trainer = view.trainer
-    running = {element.node: element.start_s for element in view.with_state(ElementState.RUNNING)}
+    running: dict[str, float | None] = {
+        element.node: element.start_s
+        for element in view.with_state(ElementState.RUNNING)
+        if element.node is not None
+    }
+    running |= came
     report = progress.last(view.array)
     return {
         "array": view.array,
         "name": trainer.name,
         "user": trainer.user,
-        "state": _state(view, given_up),
+        "state": "running" if running else _state(view, given_up),
         "why": given_up,
         "min_nodes": trainer.record.min_nodes,
         "max_nodes": trainer.record.max_nodes,
         "weight": trainer.record.spec.weight,
         "grace_s": trainer.record.spec.grace_s,
         "submit_s": trainer.submit_s,
-        "nodes": sorted(node for node in running if node),
+        "nodes": sorted(running),
         "starting": sorted(node for node in view.placed if node not in running),
         "grew": tally.grew,
         "shrank": tally.shrank,
@@ -72,8 +87,6 @@ def _state(view: TrainerView, given_up: str | None) -> str:
         return "given up"
     if view.finishing:
         return "finishing" if view.live else "finished"
-    if any(view.with_state(ElementState.RUNNING)):
-        return "running"
     if view.placed:
         return "starting"
     return "waiting" if view.spare or view.live else "cancelled"

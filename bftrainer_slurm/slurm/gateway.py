@@ -41,8 +41,12 @@ class Gateway(Protocol):
     def reservations(self) -> tuple[Reservation, ...]:
         """Return the reservations that are active or to come."""
 
-    def grow(self, element: ElementId, node: str) -> None:
-        """Let a held or delayed element start on ``node`` now, and only there."""
+    def grow(self, element: ElementId, node: str, minutes: int | None = None) -> None:
+        """Let a held or delayed element start on ``node`` now, and only there.
+
+        ``minutes`` is the time limit to ask for: a backfill start shortens an element's limit,
+        and a requeue keeps it short.
+        """
 
     def shrink(self, elements: Sequence[ElementId]) -> None:
         """End running (or ended) elements and hold them again, all of one trainer."""

@@ -43,8 +43,9 @@ class Cluster:
     def busy_nodes(self) -> tuple[set[str], int]:
         """Return the nodes on which something runs, and how many ordinary jobs wait."""
         nodes = self.run("sinfo", "-N", "-h", "-p", "main", "-o", "%N %t").stdout.split()
+        free = ("idle", "plnd")  # planned: idle, and Slurm saves it for a waiting job
         busy = {
-            name for name, state in zip(nodes[::2], nodes[1::2], strict=True) if state != "idle"
+            name for name, state in zip(nodes[::2], nodes[1::2], strict=True) if state not in free
         }
         waiting = self.run("squeue", "-h", "-p", "main", "-t", "PD").stdout.splitlines()
         return busy, len(waiting)
@@ -59,7 +60,7 @@ class Cluster:
     @property
     def state(self) -> Path:
         """The controller's state folder."""
-        return self.folder / "state"
+        return self.folder / "bftrainer"
 
     @contextmanager
     def controller(self) -> Iterator[None]:

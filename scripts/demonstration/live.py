@@ -12,7 +12,7 @@ _EVERY_S = 3.0
 
 @dataclass
 class LiveView:
-    """One character a node: a letter for a trainer, # for an ordinary job, . for idle."""
+    """One character a node: # for an ordinary job, a trainer's letter (small: starting), . idle."""
 
     nodes: Sequence[str]
     letters: dict[int, str]
@@ -26,11 +26,11 @@ class LiveView:
     def show(self, now_s: float, busy: set[str], waiting: int, status: dict[str, Any]) -> None:
         """Draw the state at second ``now_s`` of the stream."""
         self._last_s = now_s
-        places = {
-            node: self.letters.get(trainer["array"], "?")
-            for trainer in status.get("trainers", ())
-            for node in trainer["nodes"]
-        }
+        places: dict[str, str] = {}
+        for trainer in status.get("trainers", ()):
+            letter = self.letters.get(trainer["array"], "?")
+            places |= dict.fromkeys(trainer["starting"], letter.lower())
+            places |= dict.fromkeys(trainer["nodes"], letter)
         cells = "".join(places.get(node, "#" if node in busy else ".") for node in self.nodes)
         line = f"{now_s:5.0f} s  [{cells}]  {waiting} waiting  {self._trainers(status)}"
         self.out.write(f"\r\x1b[K{line}" if self.out.isatty() else f"{line}\n")

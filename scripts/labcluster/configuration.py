@@ -56,12 +56,12 @@ def slurm_conf(
         "SlurmdTimeout": "30",
         "ReturnToService": "2",
         "SlurmdParameters": "config_overrides",  # the nodes are smaller than they say
-        "SlurmctldParameters": "",
+        "PropagatePrioProcess": "1",  # jobs do not inherit the daemons' priority
     }
     for line in options.conf:
         key, _, value = line.partition("=")
         lines[key] = value
-    text = [f"{key}={value}" for key, value in lines.items() if value]
+    text = [f"{key}={value}" for key, value in lines.items()]
     text += [
         f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2"
         for number, port in enumerate(ports[1:], start=1)

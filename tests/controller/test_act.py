@@ -17,7 +17,7 @@ class Recorder:
         self.asked: list[str] = []
         self._refused = refused
 
-    def grow(self, element: ElementId, node: str) -> None:
+    def grow(self, element: ElementId, node: str, minutes: int | None = None) -> None:
         self.asked.append(f"grow {element} {node}")
         if node in self._refused:
             raise RefusedError("no")

@@ -1,0 +1,23 @@
+"""Who Slurm itself runs as, which tells a site's controller from a user's own."""
+
+from __future__ import annotations
+
+import re
+
+from bftrainer_slurm.slurm.gateway import GatewayError
+from bftrainer_slurm.slurm.run import SlurmRunner
+
+_SLURM_USER = re.compile(r"^SlurmUser\s*=\s*(?P<name>[^(\s]+)", re.MULTILINE)
+
+
+def slurm_user(runner: SlurmRunner | None = None) -> str:
+    """Return the name of SlurmUser; one RPC.
+
+    Raises:
+        GatewayError: slurmctld does not answer, or not with that.
+    """
+    text = (runner or SlurmRunner()).read("scontrol", "show", "config")
+    match = _SLURM_USER.search(text)
+    if match is None:
+        raise GatewayError("'scontrol show config' does not name SlurmUser")
+    return match["name"]
