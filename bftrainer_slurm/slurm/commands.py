@@ -30,8 +30,10 @@ class CommandGateway:
 
     name = "commands"
 
-    def __init__(self, runner: SlurmRunner | None = None) -> None:
+    def __init__(self, runner: SlurmRunner | None = None, grow_program: str | None = None) -> None:
+        """Take what runs the commands, and the path of bftrainer-grow where there is one."""
         self._runner = runner or SlurmRunner()
+        self._grow_program = grow_program
 
     def nodes(self) -> tuple[Node, ...]:
         """See Gateway."""
@@ -76,10 +78,17 @@ class CommandGateway:
     def grow(self, element: ElementId, node: str, minutes: int | None = None) -> None:
         """See Gateway. ``minutes`` is the time limit to ask for.
 
-        A backfill start shortens an element's limit (``--time-min``), and a requeue keeps it
-        short; its owner may raise it again while it is pending. scontrol cannot release and
-        update in one request: its Priority= takes no INFINITE, which is what release sends.
+        A backfill start shortens an element's limit (``--time-min``), and before 26.05 a requeue
+        keeps it short; its owner may raise it again while it is pending.
+
+        bftrainer-grow asks for all of it in one request. scontrol needs four: it looks at the
+        job before it changes ReqNodeList, and its Priority= takes no INFINITE, which is what
+        release sends.
         """
+        if self._grow_program is not None:
+            limit = () if minutes is None else (str(minutes),)
+            self._runner.change(self._grow_program, str(element), node, *limit)
+            return
         limit = () if minutes is None else (f"TimeLimit={minutes}",)
         target = (f"JobId={element}", f"ReqNodeList={node}", "StartTime=now")
         self._runner.change("scontrol", "update", *target, *limit)

@@ -29,13 +29,13 @@ class PyslurmGateway(CommandGateway):
 
     name = "pyslurm"
 
-    def __init__(self, runner: SlurmRunner | None = None) -> None:
+    def __init__(self, runner: SlurmRunner | None = None, grow_program: str | None = None) -> None:
         """Import pyslurm.
 
         Raises:
             GatewayError: it cannot be imported here; the message says why.
         """
-        super().__init__(runner)
+        super().__init__(runner, grow_program)
         self._pyslurm = _import_pyslurm()
 
     def nodes(self) -> tuple[Node, ...]:

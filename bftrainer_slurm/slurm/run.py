@@ -28,6 +28,7 @@ _UNAVAILABLE = (
     "Slurmctld is shutting down",
     "Transport endpoint is not connected",
     "Unable to connect",
+    "Unexpected message received",  # what scontrol update says when nobody answers
     "munged",
     "Munge decode failed",
     "Protocol authentication error",

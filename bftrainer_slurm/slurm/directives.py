@@ -1,0 +1,164 @@
+"""The ``#SBATCH`` lines at the head of a batch script: what they say, and a copy without some.
+
+Only the options that concern a trainer are understood; all others pass through as they are.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+_MAGIC = "#SBATCH"
+# Long name: short name, for options with a value.
+_VALUED = {
+    "array": "a",
+    "begin": "b",
+    "comment": "",
+    "gpus": "G",
+    "job-name": "J",
+    "nodefile": "F",
+    "nodelist": "w",
+    "nodes": "N",
+    "ntasks": "n",
+    "ntasks-per-node": "",
+    "open-mode": "",
+    "partition": "p",
+    "time": "t",
+    "time-min": "",
+}
+_FLAGS = {"exclusive", "hold", "no-requeue", "requeue", "bftrainer"}  # a value only after "="
+_SHORT = {short: name for name, short in _VALUED.items() if short}
+# sbatch's short options without a value, which may stand before another one, as in -QN2-4.
+_SHORT_FLAGS = "HOQWhksuv"
+# What the rewriting decides, and what sbatch does not know.
+_DECIDED = {
+    "array",
+    "bftrainer",
+    "comment",
+    "exclusive",
+    "hold",
+    "no-requeue",
+    "nodes",
+    "ntasks",
+    "open-mode",
+    "partition",
+    "requeue",
+    "time-min",
+}
+
+
+class SubmissionError(ValueError):
+    """A submission that cannot become a trainer; one line that says what to write instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directives:
+    """Options by their long names, the last one of each; a flag without a value has ``""``."""
+
+    values: dict[str, str] = field(default_factory=dict)
+
+    def get(self, name: str) -> str | None:
+        """Return an option's value, None where it is not given."""
+        return self.values.get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """One or two words of a command line, and what they mean (empty: not ours to know)."""
+
+    words: tuple[str, ...]
+    values: dict[str, str] = field(default_factory=dict)
+
+
+def read_directives(script: str) -> Directives:
+    """Read the ``#SBATCH`` lines of a script.
+
+    Raises:
+        SubmissionError: no batch script, or quotes that do not match.
+    """
+    if not script.startswith("#!"):
+        raise SubmissionError("not a batch script: its first line must be like #!/bin/bash")
+    words = [word for line in _head(script) for word in _words(line)]
+    return read_options(words)
+
+
+def read_options(words: Sequence[str]) -> Directives:
+    """Read options as sbatch would, from a command line or a directive."""
+    values: dict[str, str] = {}
+    for option in _options(words):
+        values |= option.values
+    return Directives(values)
+
+
+def without(words: Sequence[str], names: AbstractSet[str]) -> list[str]:
+    """Return the words of a command line, less these options and their values."""
+    kept = (option for option in _options(words) if not names & option.values.keys())
+    return [word for option in kept for word in option.words]
+
+
+def header_without_ours(script: str) -> list[str]:
+    """Return the ``#SBATCH`` lines of a script, less the options that the rewriting decides."""
+    lines = []
+    for line in _head(script):
+        words = _words(line)
+        kept = without(words, _DECIDED)
+        if kept == words:
+            lines.append(line)
+        elif kept:
+            lines.append(f"{_MAGIC} {shlex.join(kept)}")
+    return lines
+
+
+def _head(script: str) -> Iterator[str]:
+    """Give the directives: sbatch looks no further than the first line that is a command."""
+    for line in script.splitlines():
+        if line.startswith(_MAGIC):
+            yield line
+        elif line.strip() and not line.lstrip().startswith("#"):
+            return
+
+
+def _words(line: str) -> list[str]:
+    text = line.removeprefix(_MAGIC)
+    for attempt in (text, re.sub(r"(^|\s)#.*", "", text)):  # a remark may have a lone quote
+        try:
+            words = shlex.split(attempt)
+        except ValueError:
+            continue
+        remark = next((at for at, word in enumerate(words) if word.startswith("#")), len(words))
+        return words[:remark]
+    raise SubmissionError(f"quotes do not match in '{line[:80]}'")
+
+
+def _options(words: Sequence[str]) -> Iterator[_Option]:
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, flags, value = _read(word)
+        if name and value is None:
+            if not rest:
+                raise SubmissionError(f"{word} needs a value")
+            value = rest.pop(0)
+            yield _Option((word, value), flags | {name: value})
+        else:
+            yield _Option((word,), flags | ({name: value or ""} if name else {}))
+
+
+def _read(word: str) -> tuple[str, dict[str, str], str | None]:
+    """Return an option's name, the flags before it, and its value if that is in the same word."""
+    if word.startswith("--"):
+        name, equals, value = word[2:].partition("=")
+        if name.startswith("bf") and "bftrainer".startswith(name):
+            name = "bftrainer"  # no option of sbatch begins so; the plugin knows --bft too
+        if name in _FLAGS:
+            return name, {}, value
+        return (name, {}, value if equals else None) if name in _VALUED else ("", {}, None)
+    if not word.startswith("-") or len(word) < 2:
+        return "", {}, None
+    tail = word[1:].lstrip(_SHORT_FLAGS)
+    flags = {"hold": ""} if "H" in word[1 : len(word) - len(tail)] else {}
+    name = _SHORT.get(tail[:1], "")
+    return name, flags, (tail[1:] or None) if name else None

@@ -1,0 +1,196 @@
+"""Makes a trainer of a batch script without any plugin: what ``bftrainer submit`` does.
+
+The same rewriting and the same refusals as ``slurm_plugin/rewrite.c``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bftrainer_slurm.elastic.element import MARKER
+from bftrainer_slurm.slurm.directives import (
+    Directives,
+    SubmissionError,
+    header_without_ours,
+    read_options,
+    without,
+)
+from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
+from bftrainer_slurm.slurm.run import SlurmRunner
+from bftrainer_slurm.spec import (
+    MAX_NODES,
+    SpecError,
+    TrainerRecord,
+    format_comment,
+    parse_spec,
+)
+
+_RANGE = re.compile(r"(\d{1,7})-(\d{1,7})\Z")
+_NO_ARRAY = "Invalid job array specification"
+# Options that contradict a trainer, and what to do instead.
+_REFUSED = {
+    "array": "a trainer is a job array itself; leave --array out",
+    "ntasks": "the number of tasks changes with the nodes; leave --ntasks out",
+    "gpus": "the number of nodes changes; write --gpus-per-node instead of --gpus",
+    "nodelist": "the nodes change; write --constraint or --exclude instead of --nodelist",
+    "nodefile": "the nodes change; write --constraint or --exclude instead of --nodefile",
+    "comment": "the comment holds the trainer's record; leave --comment out",
+    "begin": "a trainer starts when nodes are idle; leave --begin out",
+    "hold": "a trainer is held until nodes are idle; leave --hold out",
+    "time-min": "Slurm may cut a run short anyway; leave --time-min out",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What sbatch is to be told, and the record that the elements carry."""
+
+    record: TrainerRecord
+    partition: str
+    options: tuple[str, ...]
+
+
+def compose(
+    script_name: str,
+    directives: Directives,
+    options: Sequence[str] = (),
+    *,
+    nodes: str | None = None,
+    spec: str | None = None,
+    partition: str | None = None,
+    time: str | None = None,
+    personal: bool = True,
+) -> Submission:
+    """Rewrite a submission. What is given by name wins over ``options``, those over the script's.
+
+    Args:
+        script_name: the job's name, unless one is given.
+        directives: what the script's head says.
+        options: further options for sbatch, as the user wrote them.
+        nodes: ``MIN-MAX``.
+        spec: the value of ``--bftrainer``.
+        partition: where preemptible jobs run.
+        time: a time limit as sbatch takes it.
+        personal: only the owner's own controller is to run this trainer.
+
+    Raises:
+        SubmissionError: in one line, with the remedy.
+    """
+    given = directives.values | read_options(options).values
+    for name, instead in _REFUSED.items():
+        if name in given:
+            raise SubmissionError(instead)
+    if given.get("ntasks-per-node", "1") != "1":
+        raise SubmissionError(
+            "torchrun starts a node's processes; write --ntasks-per-node=1 or leave it out"
+        )
+    partition = partition or given.get("partition")
+    if not partition:
+        raise SubmissionError(
+            "in which partition? write -p PARTITION, one with PreemptMode=REQUEUE"
+        )
+    time = time or given.get("time")
+    least, most = _node_range(nodes or given.get("nodes"))
+    try:
+        wanted = parse_spec(spec if spec is not None else given.get("bftrainer"))
+    except SpecError as error:
+        raise SubmissionError(str(error)) from error
+    record = TrainerRecord(least, most, wanted, minutes_of(time) if time else None, personal)
+    job_name = [] if "job-name" in given else [f"--job-name={script_name}"]
+    limit = [f"--time={time}"] if time else []
+    return Submission(
+        record=record,
+        partition=partition,
+        # Ours come last: for sbatch the last one of an option counts.
+        options=(
+            *job_name,
+            *without(options, {"bftrainer"}),  # sbatch does not know it without the plugin
+            *limit,
+            "--nodes=1",
+            "--ntasks=1",
+            f"--array=0-{most - 1}",
+            "--hold",
+            f"--partition={partition}",
+            "--requeue",
+            "--open-mode=append",
+            "--exclusive",
+            "--time-min=1",
+            f"--comment={format_comment(record)}",
+        ),
+    )
+
+
+def wrap_script(user_script: str, element_command: str) -> str:
+    """Return the script to submit: the user's directives, our command, then the user's script.
+
+    ``element_command`` (a line of sh) gets the submitted script's path and the user's arguments;
+    it finds the user's script, verbatim, after the marker.
+    """
+    directives = header_without_ours(user_script)
+    head = ["#!/bin/sh", *directives, f'exec {element_command} "$0" "$@"', MARKER]
+    return "\n".join(head) + "\n" + user_script
+
+
+def submit(
+    runner: SlurmRunner, submission: Submission, script: str, arguments: Sequence[str] = ()
+) -> int:
+    """Submit a wrapped script; return the array's job id.
+
+    Raises:
+        SlurmUnavailableError: slurmctld does not answer.
+        RefusedError: Slurm says no.
+    """
+    # sbatch takes arguments for the script only after a file's name.
+    file = ("/dev/stdin", *arguments) if arguments else ()
+    try:
+        printed = runner.submit("sbatch", "--parsable", *submission.options, *file, script=script)
+    except RefusedError as error:
+        if _NO_ARRAY not in str(error):
+            raise
+        remedy = "-N MAX is above what this cluster allows an array (MaxArraySize); ask for less"
+        raise RefusedError(remedy) from error
+    job = printed.strip().partition(";")[0]  # JOB[;CLUSTER]
+    if not job.isdigit():
+        raise GatewayError(f"sbatch answered '{printed.strip()[:80]}', not a job id")
+    return int(job)
+
+
+def minutes_of(time: str) -> int | None:
+    """Return a time limit in minutes, rounded up; None for no limit.
+
+    Raises:
+        SubmissionError: not a time limit as sbatch takes it.
+    """
+    if time.lower() in ("unlimited", "infinite"):
+        return None
+    days, dash, clock = time.rpartition("-")
+    parts = clock.split(":")
+    if not all(part.isascii() and part.isdigit() for part in (*parts, *([days] if dash else []))):
+        raise SubmissionError(f"'{time[:40]}' is not a time limit; write for example -t 2-12:00:00")
+    numbers = [int(part) for part in parts]
+    # DAYS-HOURS[:MINUTES[:SECONDS]], or MINUTES[:SECONDS], or HOURS:MINUTES:SECONDS
+    units = (3600, 60, 1) if dash or len(numbers) == 3 else (60, 1)
+    if len(numbers) > len(units):
+        raise SubmissionError(f"'{time[:40]}' is not a time limit; write for example -t 2-12:00:00")
+    seconds = sum(number * unit for number, unit in zip(numbers, units, strict=False))
+    seconds += int(days) * 86400 if dash else 0
+    return -(-seconds // 60) or None  # 0 asks for no limit
+
+
+def _node_range(nodes: str | None) -> tuple[int, int]:
+    if nodes is None:
+        raise SubmissionError("how many nodes? write -N MIN-MAX, for example -N 2-16")
+    match = _RANGE.match(nodes)
+    if not match:
+        what = "a range, not a list," if re.search("[,:]", nodes) else "a range"
+        raise SubmissionError(
+            f"-N {nodes[:40]}: {what} is needed; write -N MIN-MAX, for example -N 2-16"
+        )
+    least, most = int(match[1]), int(match[2])
+    if not 1 <= least <= most <= MAX_NODES:
+        raise SubmissionError(
+            f"-N {nodes}: MIN is at least 1 and not above MAX; write for example -N 2-16"
+        )
+    return least, most
