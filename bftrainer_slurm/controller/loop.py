@@ -26,6 +26,7 @@ from bftrainer_slurm.controller.upkeep import (
     near_limit,
     overdue,
     remember_starts,
+    spare_reclaimed,
 )
 from bftrainer_slurm.controller.view import (
     Memory,
@@ -183,7 +184,9 @@ class Controller:
         now_s, settings = observation.time_s, self._settings
         views = self._views(observation)
         memory = remember_starts(views, self._memory, now_s)
-        actions, memory = overdue(views, memory, now_s, settings)
+        memory = spare_reclaimed(self._known.views, views, memory, now_s)
+        taken = observation.queue.ordinary_nodes
+        actions, memory = overdue(views, taken, memory, now_s, settings)
         for view in views:
             if view.finishing:
                 more, memory = clear_finished(view, memory, now_s)

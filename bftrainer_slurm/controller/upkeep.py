@@ -14,6 +14,7 @@ from bftrainer_slurm.controller.view import Memory, Release, TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState
 
 _AVOID_S = 60.0
+_RECLAIM_S = 5.0
 _FINISH_TIMEOUT_S = 300.0  # an elastic agent waits this long at its exit barrier
 _LENGTHEN_MINUTES = 60
 _PATIENCE_S = 5.0  # after a failure, doubled by each further one
@@ -28,22 +29,52 @@ def remember_starts(views: tuple[TrainerView, ...], memory: Memory, now_s: float
 
 
 def overdue(
-    views: tuple[TrainerView, ...], memory: Memory, now_s: float, settings: Settings
+    views: tuple[TrainerView, ...],
+    taken: frozenset[str],
+    memory: Memory,
+    now_s: float,
+    settings: Settings,
 ) -> tuple[list[Action], Memory]:
-    """Hold elements that did not start in time, and leave their nodes alone for a minute."""
+    """Hold elements that did not start: in time, or before an ordinary job took their node.
+
+    ``taken`` are the nodes of ordinary jobs. A node that an element could not start on though
+    nobody has it is left alone for a minute.
+    """
     late = {
         element: release
         for element, release in memory.releases.items()
-        if now_s - release.time_s > settings.start_timeout_s
+        if now_s - release.time_s > settings.start_timeout_s or release.node in taken
     }
     actions: list[Action] = [
         Hold(mine)
         for view in views
         if (mine := tuple(element for element in late if element.array == view.array))
     ]
-    nodes = {release.node: now_s + _AVOID_S for release in late.values() if release.node}
+    nodes = {
+        release.node: now_s + _AVOID_S
+        for release in late.values()
+        if release.node and release.node not in taken
+    }
     kept = {element: rest for element, rest in memory.releases.items() if element not in late}
     return actions, replace(memory, releases=kept, avoid={**memory.avoid, **nodes})
+
+
+def spare_reclaimed(
+    before: tuple[TrainerView, ...], views: tuple[TrainerView, ...], memory: Memory, now_s: float
+) -> Memory:
+    """Leave the nodes alone for a moment that were reclaimed since the last look.
+
+    Slurm ends our element first, and only then gives the node to the job that needs it; until
+    then the node looks idle.
+    """
+    had = {element: node for view in before for node, element in view.placed.items()}
+    nodes = [
+        had[element.id]
+        for view in views
+        for element in view.with_state(ElementState.DELAYED)
+        if element.id in had
+    ]
+    return replace(memory, avoid={**memory.avoid, **dict.fromkeys(nodes, now_s + _RECLAIM_S)})
 
 
 def near_limit(view: TrainerView, now_s: float, settings: Settings) -> list[Action]:

@@ -48,7 +48,8 @@ def slurm_conf(
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_CPU",
         "SchedulerType": "sched/backfill",
-        "SchedulerParameters": f"bf_interval={options.bf_interval_s}",
+        # Slurm may let a batch job wait 3 s before it looks at it: too coarse to measure with.
+        "SchedulerParameters": f"bf_interval={options.bf_interval_s},batch_sched_delay=0",
         "PreemptType": "preempt/partition_prio",
         "PreemptMode": "REQUEUE",
         "KillWait": str(options.kill_wait_s),

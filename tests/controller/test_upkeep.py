@@ -6,6 +6,7 @@ from bftrainer_slurm.controller.upkeep import (
     near_limit,
     overdue,
     remember_starts,
+    spare_reclaimed,
 )
 from bftrainer_slurm.controller.view import Memory, Release, view_trainer
 from bftrainer_slurm.model import ElementId, ElementState
@@ -13,12 +14,13 @@ from tests.controller.worlds import ARRAY, NOW_S, element, trainer, view
 
 SETTINGS = Settings(start_timeout_s=90, limit_margin_s=30, max_failures=3)
 FIRST = ElementId(ARRAY, 0)
+NOBODY: frozenset[str] = frozenset()
 
 
 def test_a_pending_element_nobody_remembers_gets_the_full_time_to_start() -> None:
     mine = view(element(0, ElementState.PENDING))
     memory = remember_starts((mine,), Memory(), NOW_S)
-    assert overdue((mine,), memory, NOW_S + 80, SETTINGS)[0] == []
+    assert overdue((mine,), NOBODY, memory, NOW_S + 80, SETTINGS)[0] == []
 
 
 def test_a_release_is_forgotten_once_the_element_runs() -> None:
@@ -30,10 +32,26 @@ def test_a_release_is_forgotten_once_the_element_runs() -> None:
 def test_an_element_that_does_not_start_is_held_again_and_its_node_avoided() -> None:
     mine = view(element(0, ElementState.PENDING))
     memory = Memory(releases={FIRST: Release("n1", NOW_S - 100)})
-    actions, after = overdue((mine,), memory, NOW_S, SETTINGS)
+    actions, after = overdue((mine,), NOBODY, memory, NOW_S, SETTINGS)
     assert actions == [Hold((FIRST,))]
     assert after.avoid["n1"] > NOW_S
     assert after.releases == {}
+
+
+def test_an_element_whose_node_went_to_an_ordinary_job_is_held_again_at_once() -> None:
+    mine = view(element(0, ElementState.PENDING))
+    memory = Memory(releases={FIRST: Release("n1", NOW_S)})
+    actions, after = overdue((mine,), frozenset({"n1"}), memory, NOW_S, SETTINGS)
+    assert actions == [Hold((FIRST,))]
+    assert "n1" not in after.avoid
+
+
+def test_a_node_just_reclaimed_is_left_to_the_job_that_needs_it() -> None:
+    before = view(element(0, ElementState.RUNNING, "n1"))
+    after = view(element(0, ElementState.DELAYED))
+    memory = spare_reclaimed((before,), (after,), Memory(), NOW_S)
+    assert memory.avoid["n1"] > NOW_S
+    assert spare_reclaimed((after,), (after,), Memory(), NOW_S).avoid == {}
 
 
 def test_an_operator_lengthens_an_element_near_its_limit() -> None:
