@@ -50,7 +50,7 @@ def main() -> int:
     script = None
     client = None
     try:
-        client, run = _join(arguments.state, place)
+        client, run = _join(arguments.state, arguments.keeper, place)
         variables = element_environment(
             place.element,
             arguments.record,
@@ -80,11 +80,15 @@ def read_place(environment: Mapping[str, str]) -> Place:
     return Place(element, environment["SLURM_JOB_ID"], environment["SLURMD_NODENAME"])
 
 
-def _join(state: Path, place: Place) -> tuple[KeeperClient, RunAddress]:
-    """Say that the element is up, again and again until the keeper answers."""
+def _join(state: Path | None, keeper: str | None, place: Place) -> tuple[KeeperClient, RunAddress]:
+    """Say that the element is up, again and again until the keeper answers.
+
+    A keeper in a state folder may come later, or come again elsewhere.
+    """
     complained = False
     while True:
-        client = KeeperClient(read_address(state) or "the-keeper:0")
+        address = keeper if state is None else read_address(state)
+        client = KeeperClient(address or f"(none in {state})")
         try:
             return client, client.join(place.element.array, place.element.task, place.node)
         except KeeperError as error:
@@ -135,7 +139,9 @@ def _record(text: str) -> TrainerRecord:
 
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Runs one element of a trainer.")
-    parser.add_argument("--state", type=Path, required=True)
+    keeper = parser.add_mutually_exclusive_group(required=True)
+    keeper.add_argument("--state", type=Path, help="the folder of one's own controller")
+    keeper.add_argument("--keeper", help="HOST:PORT of the site's")
     parser.add_argument("--record", type=_record, required=True)
     parser.add_argument("script", type=Path)
     parser.add_argument("arguments", nargs=argparse.REMAINDER)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from scripts.demonstration.stage import Stage, staged
+from scripts.labcluster.stage import Stage, staged
 
 _STOP_TIMEOUT_S = 20.0
 
@@ -70,7 +70,7 @@ class Cluster:
             subprocess.run(["chown", self.slurm_user, self.state], check=True)
         with (self.folder / "controller.log").open("wb") as log:
             command = [str(self.stage.bin / "bftrainer"), "controller", "--mode", "site"]
-            command += ["--state", str(self.state), "--listen", self.keeper]
+            command += ["--state", str(self.state), "--config", str(self._settings())]
             settings: dict[str, Any] = {"env": self.environment, "cwd": "/"}
             settings |= self._as(self.slurm_user)
             process = subprocess.Popen(command, stdout=log, stderr=log, **settings)
@@ -80,6 +80,12 @@ class Cluster:
                 process.terminate()
                 process.wait(_STOP_TIMEOUT_S)
                 self._end_keeper()
+
+    def _settings(self) -> Path:
+        path = self.folder / "bftrainer.toml"
+        # Holes last seconds here, not minutes: look less far ahead than on a real cluster.
+        path.write_text(f'listen = "{self.keeper}"\nforward_time_s = 30\n')
+        return path
 
     def _end_keeper(self) -> None:
         with contextlib.suppress(OSError, ProcessLookupError):

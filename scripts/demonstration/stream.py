@@ -66,7 +66,7 @@ def run_stream(
 
     ``run`` runs a command as the user whose jobs these are; ``folder`` is that user's.
     """
-    begin_s = time.time()
+    begin_s = _next_second()
     submitted: list[tuple[OrdinaryJob, float, Path]] = []
     while len(submitted) < len(stream) or not all(_ended(name) for _, _, name in submitted):
         now_s = time.time() - begin_s
@@ -82,6 +82,14 @@ def run_stream(
         Outcome(job, submit_s, _time_in(name, "start"), _time_in(name, "end"))
         for job, submit_s, name in submitted
     ]
+
+
+def _next_second() -> float:
+    """Wait for a whole second: slurmctld looks at new batch jobs once a second, and the two runs
+    of a stream should meet it at the same moment.
+    """
+    time.sleep(1 - time.time() % 1)
+    return time.time()
 
 
 def _ended(name: Path) -> bool:

@@ -42,22 +42,17 @@ def staged(repo: Path, folder: Path, user: str | None) -> Stage:
 
 
 def _can_read(repo: Path, user: str) -> bool:
+    if subprocess.run(["test", "-x", repo], user=user, cwd="/").returncode != 0:
+        return False
     python = repo / ".venv" / "bin" / "python"
-    probe = (
-        subprocess.run(
-            [python, "-c", "import bftrainer_slurm"], user=user, cwd="/", capture_output=True
-        )
-        if _may_enter(repo, user)
-        else None
+    probe = subprocess.run(
+        [python, "-c", "import bftrainer_slurm"], user=user, cwd="/", capture_output=True
     )
-    return probe is not None and probe.returncode == 0
-
-
-def _may_enter(repo: Path, user: str) -> bool:
-    return subprocess.run(["test", "-x", repo], user=user, cwd="/").returncode == 0
+    return probe.returncode == 0
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
-    same_file_system = source.stat().st_dev == target.parent.stat().st_dev
-    flags = "-al" if same_file_system else "-a"
-    subprocess.run(["cp", flags, "--", source, target], check=True)
+    linked = subprocess.run(["cp", "-al", "--", source, target], capture_output=True)
+    if linked.returncode != 0:  # another file system
+        subprocess.run(["rm", "-rf", "--", target], check=True)
+        subprocess.run(["cp", "-a", "--", source, target], check=True)

@@ -1,0 +1,138 @@
+"""``bftrainer submit``: the rewriting of ``sbatch --bftrainer``, where no plugin does it."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from bftrainer_slurm.cli.common import (
+    NOT_THERE,
+    fail,
+    find_keeper,
+    json_option,
+    personal_state,
+    print_json,
+    published_status,
+    site_file,
+    state_option,
+)
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from bftrainer_slurm.slurm.directives import SubmissionError, read_directives
+from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
+from bftrainer_slurm.slurm.run import SlurmRunner
+from bftrainer_slurm.slurm.submission import Submission, compose, wrap_script
+from bftrainer_slurm.slurm.submission import submit as submit_script
+from bftrainer_slurm.spec import format_comment
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("-N", "--nodes", metavar="MIN-MAX", help="Fewest and most nodes it can use.")
+@click.option("-p", "--partition", help="A partition with PreemptMode=REQUEUE.")
+@click.option("-t", "--time", help="Time limit of a run on a node, as sbatch takes it.")
+@click.option("--bftrainer", "spec", metavar="KEY=VALUE,...", help="For example weight=2,grace=5.")
+@click.option(
+    "--site/--personal",
+    default=None,
+    help="For the site's controller, or for your own. [default: the site's if it has one]",
+)
+@state_option
+@json_option
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SBATCH OPTIONS] SCRIPT [ARGS]")
+def submit(
+    nodes: str | None,
+    partition: str | None,
+    time: str | None,
+    spec: str | None,
+    site: bool | None,
+    state: Path | None,
+    as_json: bool,
+    words: tuple[str, ...],
+) -> None:
+    """Submit SCRIPT as an elastic trainer; nothing needs to be installed on the cluster.
+
+    SCRIPT is an ordinary batch script that says 'srun torchrun ...'; its #SBATCH lines count, also
+    '#SBATCH --bftrainer' and '#SBATCH -N MIN-MAX'. Further options of sbatch may stand before
+    SCRIPT, with their values after '=' (--gpus-per-node=4). Your own controller runs it: start
+    one with 'bftrainer controller --partition PARTITION'.
+
+    \b
+    Example:
+      bftrainer submit -N 2-16 -p preempt --gpus-per-node=4 train.sh
+    """
+    options, script, arguments = _split(words)
+    site = site_file().is_file() and state is None if site is None else site
+    try:
+        text = _read(script)
+        submission = compose(
+            script.name,
+            read_directives(text),
+            options,
+            nodes=nodes,
+            spec=spec,
+            partition=partition,
+            time=time,
+            personal=not site,
+        )
+        wrapped = wrap_script(text, _element_command(submission, site, state))
+        array = submit_script(SlurmRunner(), submission, wrapped, arguments)
+    except (SubmissionError, RefusedError) as error:
+        fail(str(error))
+    except GatewayError as error:
+        fail(str(error), NOT_THERE)
+    keeper = None if site else find_keeper(state, None)
+    _announce(keeper)
+    if as_json:
+        print_json({"array": array, "comment": format_comment(submission.record)})
+        return
+    click.echo(f"Submitted trainer {array}")
+    if not site and published_status(keeper)[1] is None:
+        click.echo(
+            "it is held until your controller runs; start it with: "
+            f"bftrainer controller --partition {submission.partition}",
+            err=True,
+        )
+
+
+def _split(words: tuple[str, ...]) -> tuple[list[str], Path, list[str]]:
+    """Take sbatch's options, the script and the script's arguments apart."""
+    at = next((index for index, word in enumerate(words) if not word.startswith("-")), None)
+    if at is None:
+        fail("which script? write for example: bftrainer submit -N 2-16 train.sh")
+    return list(words[:at]), Path(words[at]), list(words[at + 1 :])
+
+
+def _read(script: Path) -> str:
+    try:
+        return script.read_text()
+    except OSError as error:
+        fail(
+            f"{script}: {error.strerror}; a value of an sbatch option is written after '=', "
+            "as in --gpus-per-node=4"
+        )
+    except UnicodeDecodeError:
+        fail(f"{script}: not a text file")
+
+
+def _element_command(submission: Submission, site: bool, state: Path | None) -> str:
+    """Return what each element runs first: our Python, which then runs the user's script."""
+    if site:
+        where = [
+            "--keeper",
+            find_keeper(None, None) or fail(f"no keeper's address in {site_file()}"),
+        ]
+    else:
+        where = ["--state", str((state or personal_state()).absolute())]
+    record = format_comment(submission.record)
+    module = ["-P", "-m", "bftrainer_slurm.elastic.element"]
+    return shlex.join([sys.executable, *module, *where, "--record", record])
+
+
+def _announce(keeper: str | None) -> None:
+    if keeper is not None:
+        with contextlib.suppress(KeeperError):  # the controller finds it at its next look
+            KeeperClient(keeper).tell(Note(NoteKind.SUBMITTED))
