@@ -29,6 +29,7 @@ class CommandGateway:
     """Slurm through squeue, sinfo, scontrol and scancel."""
 
     name = "commands"
+    queue_rpcs = 2  # squeue asks for the partitions too, to sort by them
 
     def __init__(self, runner: SlurmRunner | None = None, grow_program: str | None = None) -> None:
         """Take what runs the commands, and the path of bftrainer-grow where there is one."""

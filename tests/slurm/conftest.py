@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.model import Element, ElementId, ElementState, Node, Trainer
+from bftrainer_slurm.slurm.commands import CommandGateway
+from bftrainer_slurm.slurm.gateway import GatewayError
+from bftrainer_slurm.slurm.pyslurm_gateway import PyslurmGateway
+from bftrainer_slurm.slurm.run import SlurmRunner
+from tests.lab_fixture import REPO, Lab
+from tests.waiting import wait_until
+
+# What daemons say among themselves, and sdiag's own question.
+_NOT_OURS = re.compile(r"MESSAGE_|REQUEST_COMPLETE_|REQUEST_STEP_COMPLETE|REQUEST_STATS_INFO")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A cluster, and one of the gateways to it."""
+
+    lab: Lab
+    gateway: CommandGateway
+
+    def submit(
+        self, tasks: int = 4, script: str = "sleep 600", user: str = "alice", **options: str
+    ) -> int:
+        """Submit a trainer as the plugin would; return its array's job id."""
+        settings = {
+            "array": f"0-{tasks - 1}",
+            "nodes": "1",
+            "ntasks": "1",
+            "partition": "bftrainer",
+            "time-min": "1",
+            "time": "60",
+            "output": "/dev/null",
+            "comment": f"bftrainer:min=1,max={tasks}",
+        } | {name.replace("_", "-"): value for name, value in options.items()}
+        words = [f"--{name}={value}" for name, value in settings.items()]
+        words += ["--hold", "--exclusive", "--requeue"]
+        return self.lab.sbatch(*words, script=f"#!/bin/sh\n{script}\n", user=user)
+
+    def trainer(self, array: int) -> Trainer:
+        (found,) = [item for item in self.gateway.queue().trainers if item.array == array]
+        return found
+
+    def element(self, array: int, task: int) -> Element:
+        wanted = ElementId(array, task)
+        (found,) = [item for item in self.trainer(array).elements if item.id == wanted]
+        return found
+
+    def state(self, array: int, task: int) -> ElementState:
+        return self.element(array, task).state
+
+    def node(self, name: str) -> Node:
+        (found,) = [item for item in self.gateway.nodes() if item.name == name]
+        return found
+
+    def run_on(self, array: int, task: int, node: str) -> None:
+        """Grow an element and wait until it runs there."""
+        self.gateway.grow(ElementId(array, task), node)
+        wait_until(lambda: self.state(array, task) is ElementState.RUNNING)
+        assert self.element(array, task).node == node
+
+    def asked(self, request: Callable[[], object]) -> dict[str, int]:
+        """Return what slurmctld was asked while this request was made."""
+        before = self._counts()
+        request()
+        after = self._counts()
+        return {name: n - before.get(name, 0) for name, n in after.items() if n != before.get(name)}
+
+    def _counts(self) -> Mapping[str, int]:
+        text = self.lab.run("sdiag", user="root").stdout
+        by_type = text.partition("statistics by message type")[2].partition("by user")[0]
+        found = re.findall(r"^\s+(\S+)\s+\(\s*\d+\)\s+count:(\d+)", by_type, re.MULTILINE)
+        return {name: int(count) for name, count in found if not _NOT_OURS.match(name)}
+
+
+@pytest.fixture(scope="session")
+def grow_program(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """bftrainer-grow, built for the Slurm that runs here."""
+    folder = tmp_path_factory.mktemp("grow")
+    folder.parent.chmod(0o755)
+    folder.chmod(0o755)
+    make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), f"BUILD={folder}"]
+    subprocess.run([*make, f"{folder}/bftrainer-grow"], check=True)
+    return f"{folder}/bftrainer-grow"
+
+
+@pytest.fixture(scope="session", params=["commands", "pyslurm"])
+def gateway(request: pytest.FixtureRequest, lab: Lab, grow_program: str) -> CommandGateway:
+    runner = SlurmRunner(environment=lab.env)
+    if request.param == "commands":
+        return CommandGateway(runner, grow_program)
+    # libslurm reads this process's environment, once.
+    os.environ["SLURM_CONF"] = lab.env["SLURM_CONF"]
+    try:
+        return PyslurmGateway(runner, grow_program)
+    except GatewayError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def bench(lab: Lab, gateway: CommandGateway) -> Iterator[Bench]:
+    """The shared cluster; afterwards nothing runs on it any more."""
+    yield Bench(lab, gateway)
+    clear(lab)
+
+
+def clear(lab: Lab) -> None:
+    """Cancel everything and wait until all nodes are idle."""
+    users = ("alice", "bob", "carol") if os.getuid() == 0 else (os.environ.get("USER", "root"),)
+    for user in users:
+        lab.run("scancel", f"--user={user}", user="root", check=False)
+    wait_until(
+        lambda: set(lab.run("sinfo", "-h", "-o", "%T", user="root").stdout.split()) == {"idle"}
+    )
+
+
+@pytest.fixture
+def as_bob(lab: Lab, tmp_path: Path) -> SlurmRunner:
+    """Runs Slurm's commands as another user, for which a command of the same name sees to it."""
+    for name in ("scontrol", "scancel"):
+        command = tmp_path / name
+        drop = "setpriv --reuid=bob --regid=bob --clear-groups"
+        command.write_text(f'#!/bin/sh\nexec {drop} /usr/bin/{name} "$@"\n')
+        command.chmod(0o755)
+    return SlurmRunner(environment=lab.env | {"PATH": f"{tmp_path}:{lab.env['PATH']}"})

@@ -1,0 +1,289 @@
+"""What both gateways promise, on a real cluster."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from bftrainer_slurm.model import ElementId, ElementState, NodeState
+from bftrainer_slurm.slurm.commands import CommandGateway
+from bftrainer_slurm.slurm.gateway import RefusedError
+from bftrainer_slurm.slurm.run import SlurmRunner
+from tests.slurm.conftest import Bench
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slurm
+needs_users = pytest.mark.skipif(os.getuid() != 0, reason="needs root, for several users")
+
+
+def ordinary(bench: Bench, *options: str, script: str = "sleep 600", user: str = "bob") -> int:
+    words = ("--partition=main", "--exclusive", "--time=5", "--output=/dev/null", *options)
+    return bench.lab.sbatch(*words, script=f"#!/bin/sh\n{script}\n", user=user)
+
+
+def test_reads_every_node_with_its_partitions(bench: Bench) -> None:
+    nodes = bench.gateway.nodes()
+    assert sorted(node.name for node in nodes) == [f"n{number}" for number in range(1, 9)]
+    assert {node.state for node in nodes} == {NodeState.IDLE}
+    assert {node.partitions for node in nodes} == {frozenset({"main", "bftrainer"})}
+
+
+def test_a_drained_node_is_unavailable(bench: Bench) -> None:
+    admin = ("scontrol", "update", "NodeName=n8")
+    bench.lab.run(*admin, "State=DRAIN", "Reason=test", user="root")
+    try:
+        assert bench.node("n8").state is NodeState.UNAVAILABLE
+    finally:
+        bench.lab.run(*admin, "State=RESUME", user="root")
+    wait_until(lambda: bench.node("n8").state is NodeState.IDLE)
+
+
+def test_a_reservation_is_read_and_its_idle_nodes_are_unavailable(bench: Bench) -> None:
+    start = time.time() + 3600
+    make = ("scontrol", "create", "reservation", "Users=root", "Duration=10")
+    later = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(start))
+    bench.lab.run(*make, "Reservation=later", f"Start={later}", "Nodes=n[2-3]", user="root")
+    bench.lab.run(*make, "Reservation=now", "Start=now", "Nodes=n8", user="root")
+    try:
+        found = {item.name: item for item in bench.gateway.reservations()}
+        assert found["later"].nodes == ("n2", "n3")
+        assert found["later"].start_s == int(start)
+        assert found["later"].end_s == int(start) + 600
+        assert found["now"].nodes == ("n8",)
+        wait_until(lambda: bench.node("n8").state is NodeState.UNAVAILABLE)
+        assert bench.node("n2").state is NodeState.IDLE
+    finally:
+        for name in ("later", "now"):
+            bench.lab.run("scontrol", "delete", f"Reservation={name}", user="root")
+    assert bench.gateway.reservations() == ()
+
+
+def test_a_submitted_trainer_has_its_record_and_held_elements(bench: Bench) -> None:
+    array = bench.submit(4, comment="bftrainer:min=2,max=4,weight=3,grace=5,minutes=60")
+    trainer = bench.trainer(array)
+    assert {element.state for element in trainer.elements} == {ElementState.HELD}
+    assert [element.id.task for element in trainer.elements] == [0, 1, 2, 3]
+    assert (trainer.record.min_nodes, trainer.record.minutes) == (2, 60)
+    assert (trainer.name, trainer.partition) == ("sbatch", "bftrainer")
+    assert trainer.user == bench.lab.run("id", "-un").stdout.strip()
+    assert abs(trainer.submit_s - time.time()) < 60
+
+
+def test_grow_starts_an_element_on_the_node_it_is_told(bench: Bench) -> None:
+    array = bench.submit()
+    bench.gateway.grow(ElementId(array, 2), "n5")
+    wait_until(lambda: bench.state(array, 2) is ElementState.RUNNING)
+    element = bench.element(array, 2)
+    assert element.node == "n5"
+    assert element.start_s is not None and element.limit_end_s is not None
+    assert bench.node("n5").state is NodeState.BUSY
+    assert bench.state(array, 1) is ElementState.HELD
+
+
+def test_grow_can_ask_for_a_time_limit(bench: Bench) -> None:
+    array = bench.submit(time="5")
+    bench.gateway.grow(ElementId(array, 0), "n1", minutes=90)
+    limits = bench.lab.squeue(array, "%K %l")
+    assert "0 1:30:00" in limits
+    assert "1 5:00" in limits
+
+
+def test_a_released_element_waits_for_its_node_as_pending(bench: Bench) -> None:
+    job = ordinary(bench, "--nodelist=n4")
+    wait_until(lambda: bench.gateway.queue().ordinary_nodes == {"n4"})
+    array = bench.submit()
+    bench.gateway.grow(ElementId(array, 0), "n4")
+    assert bench.state(array, 0) is ElementState.PENDING
+    assert bench.element(array, 0).node == "n4"
+    bench.lab.run("scancel", str(job), user="root")
+    wait_until(lambda: bench.state(array, 0) is ElementState.RUNNING)
+
+
+def test_shrink_ends_elements_and_holds_them_and_they_can_grow_elsewhere(bench: Bench) -> None:
+    array = bench.submit()
+    for task, node in ((0, "n1"), (1, "n2"), (2, "n3")):
+        bench.run_on(array, task, node)
+    bench.gateway.shrink([ElementId(array, 0), ElementId(array, 2)])
+    wait_until(lambda: bench.state(array, 0) is bench.state(array, 2) is ElementState.HELD)
+    assert bench.state(array, 1) is ElementState.RUNNING
+    bench.run_on(array, 2, "n7")
+
+
+@pytest.mark.parametrize(
+    ("script", "state"), [("exit 0", ElementState.COMPLETED), ("exit 3", ElementState.FAILED)]
+)
+def test_shrink_brings_back_an_element_that_has_ended(
+    bench: Bench, script: str, state: ElementState
+) -> None:
+    array = bench.submit(script=script)
+    bench.gateway.grow(ElementId(array, 0), "n1")
+    wait_until(lambda: bench.state(array, 0) is state)
+    bench.gateway.shrink([ElementId(array, 0)])
+    wait_until(lambda: bench.state(array, 0) is ElementState.HELD)
+
+
+def test_a_reclaimed_element_is_delayed_and_can_be_held_or_grow_again(bench: Bench) -> None:
+    array = bench.submit()
+    bench.run_on(array, 0, "n1")
+    bench.run_on(array, 1, "n2")
+    ordinary(bench, "--nodelist=n[1-2]", "--nodes=2")
+    both = lambda state: bench.state(array, 0) is bench.state(array, 1) is state  # noqa: E731
+    wait_until(lambda: both(ElementState.DELAYED))
+    wait_until(lambda: bench.gateway.queue().ordinary_nodes == {"n1", "n2"})
+    bench.gateway.hold([ElementId(array, 0), ElementId(array, 1)])
+    assert both(ElementState.HELD)
+    bench.run_on(array, 0, "n3")
+    bench.run_on(array, 1, "n4")
+
+
+def test_a_delayed_element_can_grow_at_once(bench: Bench) -> None:
+    array = bench.submit()
+    bench.run_on(array, 0, "n1")
+    ordinary(bench, "--nodelist=n1")
+    wait_until(lambda: bench.state(array, 0) is ElementState.DELAYED)
+    bench.run_on(array, 0, "n2")
+
+
+@needs_users
+def test_an_owner_can_release_what_the_controller_has_held(bench: Bench) -> None:
+    array = bench.submit(user="alice")
+    bench.run_on(array, 0, "n1")
+    bench.gateway.shrink([ElementId(array, 0)])
+    wait_until(lambda: bench.state(array, 0) is ElementState.HELD)
+    ordinary(bench, "--nodelist=n2")
+    wait_until(lambda: bench.gateway.queue().ordinary_nodes == {"n2"})
+    bench.gateway.grow(ElementId(array, 1), "n2")
+    bench.gateway.hold([ElementId(array, 1)])
+    assert bench.state(array, 1) is ElementState.HELD
+    bench.lab.run("scontrol", "release", f"{array}_0", user="alice")
+    bench.lab.run("scontrol", "release", f"{array}_1", user="alice")
+    assert bench.state(array, 0) is not ElementState.HELD
+    assert bench.state(array, 1) is not ElementState.HELD
+
+
+def test_lengthen_moves_the_end_of_running_elements(bench: Bench) -> None:
+    array = bench.submit()
+    bench.run_on(array, 0, "n1")
+    bench.run_on(array, 1, "n2")
+    bench.gateway.lengthen([ElementId(array, 0), ElementId(array, 1)], 600)
+    for task in (0, 1):
+        element = bench.element(array, task)
+        assert element.start_s is not None
+        assert element.limit_end_s == element.start_s + 600 * 60
+
+
+def test_cancel_ends_a_trainer_and_is_no_error_twice(bench: Bench) -> None:
+    array = bench.submit()
+    bench.run_on(array, 0, "n1")
+    bench.gateway.cancel(array)
+    ended = {ElementState.CANCELLED}
+    wait_until(lambda: {item.state for item in bench.trainer(array).elements} == ended)
+    bench.gateway.cancel(array)
+
+
+def test_nothing_to_do_asks_nothing(bench: Bench) -> None:
+    assert bench.asked(lambda: bench.gateway.shrink([])) == {}
+    assert bench.asked(lambda: bench.gateway.hold([])) == {}
+    assert bench.asked(lambda: bench.gateway.lengthen([], 5)) == {}
+
+
+def test_a_waiting_job_comes_with_slurms_forecast(bench: Bench) -> None:
+    ordinary(bench, "--nodelist=n1")
+    waiting = ordinary(bench, "--nodelist=n[1-2]", "--nodes=2")
+    bench.lab.sbatch("--hold", "--partition=main", script="#!/bin/sh\ntrue\n")  # no, it is held
+
+    def forecast() -> bool:
+        return bench.gateway.queue().waiting[0].expected_start_s is not None
+
+    wait_until(lambda: bench.gateway.queue().waiting)
+    wait_until(forecast)
+    (job,) = bench.gateway.queue().waiting
+    assert (job.job_id, job.partition, job.nodes) == (waiting, "main", 2)
+    assert sorted(job.expected_nodes) == ["n1", "n2"]
+    assert job.expected_start_s is not None
+    assert 0 < job.expected_start_s - time.time() < 3600
+
+
+HOSTILE = [
+    "two\nlines",
+    "x\nJobId=1 ArrayJobId=1 ArrayTaskId=0 JobName=forged",
+    "bar|tab\tnull(null) N/A %i %k %all",
+    "\x1b[31mred \x07 \u202e \u00fc",
+    "'; scancel -u $USER; '",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_user_writes_forges_nothing(bench: Bench, text: str) -> None:
+    array = bench.submit(job_name=text)
+    ordinary(bench, "--hold", f"--comment={text}", f"--job-name={text}")
+    bad = bench.submit(comment=f"bftrainer:min=1,max=4,{text}", job_name=text)
+    queue = bench.gateway.queue()
+    ours = [trainer for trainer in queue.trainers if trainer.submit_s > 0]
+    live = [trainer for trainer in ours if trainer.elements[0].state is ElementState.HELD]
+    assert [trainer.array for trainer in live] == [array]
+    assert live[0].name == text
+    assert bad not in [trainer.array for trainer in queue.trainers]
+    assert queue.malformed >= 1
+
+
+def test_bytes_that_are_no_text_forge_nothing(bench: Bench) -> None:
+    array = bench.submit(job_name=os.fsdecode(b"\xff\xfe\n"))
+    assert len(bench.trainer(array).elements) == 4
+
+
+@needs_users
+def test_another_users_elements_are_refused(bench: Bench, as_bob: SlurmRunner) -> None:
+    array = bench.submit(user="alice")
+    theirs = CommandGateway(as_bob)
+    element = ElementId(array, 0)
+    for request in (
+        lambda: theirs.grow(element, "n1"),
+        lambda: theirs.shrink([element]),
+        lambda: theirs.hold([element]),
+        lambda: theirs.lengthen([element], 5),
+        lambda: theirs.cancel(array),
+    ):
+        with pytest.raises(RefusedError, match=r"Invalid user id|[Pp]ermission denied"):
+            request()
+    assert bench.state(array, 0) is ElementState.HELD
+
+
+def test_what_is_not_there_is_refused(bench: Bench) -> None:
+    array = bench.submit()
+    with pytest.raises(RefusedError):
+        bench.gateway.grow(ElementId(array, 99), "n1")
+    with pytest.raises(RefusedError, match="Invalid node name"):
+        bench.gateway.grow(ElementId(array, 0), "nowhere")
+    with pytest.raises(RefusedError, match="pending"):
+        bench.gateway.shrink([ElementId(array, 0)])
+
+
+def test_of_several_elements_the_good_ones_are_done_and_the_bad_ones_named(bench: Bench) -> None:
+    array = bench.submit()
+    bench.run_on(array, 0, "n1")
+    with pytest.raises(RefusedError, match="pending"):
+        bench.gateway.shrink([ElementId(array, 0), ElementId(array, 1)])
+    wait_until(lambda: bench.state(array, 0) is ElementState.HELD)
+
+
+def test_elements_of_two_trainers_are_a_mistake_of_the_caller(bench: Bench) -> None:
+    with pytest.raises(ValueError, match="more than one trainer"):
+        bench.gateway.shrink([ElementId(1, 0), ElementId(2, 0)])
+
+
+def test_both_gateways_say_the_same(bench: Bench) -> None:
+    other = CommandGateway(SlurmRunner(environment=bench.lab.env))
+    array = bench.submit(script="case $SLURM_ARRAY_TASK_ID in 3) exit 3;; *) sleep 600;; esac")
+    bench.run_on(array, 0, "n1")
+    bench.run_on(array, 1, "n2")
+    bench.gateway.grow(ElementId(array, 3), "n3")
+    ordinary(bench, "--nodelist=n1")
+    ordinary(bench, "--nodelist=n1")
+    wait_until(lambda: bench.state(array, 0) is ElementState.DELAYED)
+    wait_until(lambda: bench.state(array, 3) is ElementState.FAILED)
+    wait_until(lambda: bench.gateway.queue() == other.queue())
+    assert set(bench.gateway.nodes()) == set(other.nodes())
+    assert bench.gateway.reservations() == other.reservations()

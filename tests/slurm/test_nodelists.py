@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from bftrainer_slurm.model import NodeState
+from bftrainer_slurm.slurm.nodelists import expand, node_state
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("n1", ("n1",)),
+        ("n[1-3,7]", ("n1", "n2", "n3", "n7")),
+        ("n[008-010]", ("n008", "n009", "n010")),
+        ("a1,b[1-2]", ("a1", "b1", "b2")),
+        ("r[1-2]n[1-2]", ("r1n1", "r1n2", "r2n1", "r2n2")),
+        ("login-a.example", ("login-a.example",)),
+        ("", ()),
+        ("(null)", ()),
+        ("n/a", ()),
+        (None, ()),
+        ("n[1-", ()),
+    ],
+)
+def test_expands_node_lists(text: str | None, names: tuple[str, ...]) -> None:
+    assert expand(text) == names
+
+
+@pytest.mark.parametrize(
+    "text", ["idle", "IDLE", "planned", "idle-", "IDLE+PLANNED", "IDLE+CLOUD", "IDLE+DYNAMIC_NORM"]
+)
+def test_a_plainly_idle_node_is_idle(text: str) -> None:
+    assert node_state(text) is NodeState.IDLE
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["allocated", "mixed", "completing", "mixed-", "ALLOCATED", "IDLE+COMPLETING", "MIXED+PLANNED"],
+)
+def test_a_node_with_jobs_is_busy(text: str) -> None:
+    assert node_state(text) is NodeState.BUSY
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("idle*", "idle~", "idle#", "idle!", "idle%", "idle@", "idle^", "idle$"),
+        *("allocated*", "down", "down*", "drained", "draining", "draining*", "drained~", "fail"),
+        *("failing", "reserved", "maint", "reboot^", "inval", "unknown", "future", "blocked", ""),
+        *("IDLE+DRAIN", "IDLE+RESERVED", "IDLE+MAINTENANCE", "IDLE+NOT_RESPONDING", "DOWN+DRAIN"),
+        *("IDLE+POWERED_DOWN", "MIXED+DRAIN", "IDLE+CLOUD+POWERING_UP", "IDLE+REBOOT_REQUESTED"),
+    ],
+)
+def test_any_other_node_is_unavailable(text: str) -> None:
+    assert node_state(text) is NodeState.UNAVAILABLE

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.slurm import open as opening
+from tests.lab_fixture import REPO, Lab
+
+OPEN = """
+import sys
+from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
+from bftrainer_slurm.slurm.open import open_gateway
+try:
+    gateway = open_gateway(sys.argv[1])
+    print(gateway.name)
+    gateway.queue()
+except SlurmUnavailableError:
+    print("unavailable")
+except GatewayError as error:
+    print("no gateway:", error)
+"""
+
+
+def opened(prefer: str, **environment: str) -> list[str]:
+    """What a process prints that opens a gateway and looks at the queue."""
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN, prefer],
+        cwd=REPO,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def fake_pyslurm(folder: Path, text: str) -> str:
+    package = folder / "pyslurm"
+    package.mkdir()
+    (package / "__init__.py").write_text(text)
+    return str(folder)
+
+
+def test_an_unknown_name_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="auto, commands, pyslurm"):
+        opening.open_gateway("rest")
+
+
+def test_a_pyslurm_that_ends_the_process_is_survived(tmp_path: Path) -> None:
+    path = fake_pyslurm(tmp_path, "import os\nos._exit(1)\n")
+    assert opened("auto", PYTHONPATH=path)[0] == "commands"
+    (said,) = opened("pyslurm", PYTHONPATH=path)
+    assert said.startswith("no gateway: pyslurm cannot be imported")
+
+
+def test_a_pyslurm_for_another_slurm_is_survived(tmp_path: Path) -> None:
+    path = fake_pyslurm(tmp_path, "raise ImportError('libslurmfull.so: no such symbol')\n")
+    (said,) = opened("pyslurm", PYTHONPATH=path)
+    assert said.endswith("ImportError: libslurmfull.so: no such symbol")
+
+
+def test_commands_do_not_touch_pyslurm(tmp_path: Path) -> None:
+    path = fake_pyslurm(tmp_path, "import os\nos._exit(1)\n")
+    assert opened("commands", PYTHONPATH=path)[0] == "commands"
+
+
+def test_a_grow_program_for_another_slurm_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bftrainer-grow"
+    program.write_text("#!/bin/sh\nexit 127\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(opening, "_BUILT_HERE", tmp_path / "none")
+    assert opening.find_grow_program() is None
+    program.write_text("#!/bin/sh\nexit 0\n")
+    assert opening.find_grow_program() == str(program)
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("prefer", ["commands", "pyslurm"])
+def test_a_slurmctld_that_does_not_answer_is_unavailable(
+    lab: Lab, tmp_path: Path, prefer: str
+) -> None:
+    real = Path(lab.env["SLURM_CONF"])
+    for file in real.parent.glob("*.conf"):
+        (tmp_path / file.name).write_text(file.read_text())
+    conf = tmp_path / "slurm.conf"
+    lines = [line for line in real.read_text().splitlines() if "SlurmctldPort" not in line]
+    conf.write_text("\n".join([*lines, "SlurmctldPort=1", "MessageTimeout=2", ""]))
+    said = opened(prefer, **lab.env | {"SLURM_CONF": str(conf)})
+    if said[0].startswith("no gateway"):
+        pytest.skip(said[0])
+    assert said == [prefer, "unavailable"]
+
+
+@pytest.mark.slurm
+def test_without_a_slurm_conf_the_process_lives(tmp_path: Path) -> None:
+    nowhere = str(tmp_path / "slurm.conf")
+    assert opened("auto", SLURM_CONF=nowhere)[0] == "commands"
+    (said,) = opened("pyslurm", SLURM_CONF=nowhere)
+    assert said.startswith("no gateway: pyslurm")

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bftrainer_slurm.model import ElementId, ElementState
+from bftrainer_slurm.slurm.records import JobRow, element_state, queue_of
+
+TRAINER = JobRow(
+    job_id=10,
+    array=10,
+    tasks="0-3",
+    state="PENDING",
+    reason="JobHeldUser",
+    priority=0,
+    submit_s=1000.0,
+    start_s=None,
+    end_s=None,
+    nodes="",
+    required_nodes="",
+    scheduled_nodes="(null)",
+    node_count=1,
+    partition="bftrainer",
+    user="alice",
+    name="train.sh",
+    comment="bftrainer:min=1,max=4",
+)
+ORDINARY = replace(
+    TRAINER,
+    job_id=20,
+    array=20,
+    tasks=None,
+    reason="Priority",
+    priority=5,
+    node_count=2,
+    partition="main",
+    comment="",
+)
+
+
+def trainer_row(**changes: Any) -> JobRow:
+    return replace(TRAINER, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({}, ElementState.HELD),
+        ({"reason": "JobHeldAdmin"}, ElementState.HELD),
+        ({"reason": "launch failed requeued held"}, ElementState.HELD),
+        ({"state": "SPECIAL_EXIT", "reason": "None"}, ElementState.HELD),
+        ({"priority": 7, "reason": "None"}, ElementState.PENDING),
+        ({"priority": 7, "reason": "Resources"}, ElementState.PENDING),
+        ({"priority": 7, "reason": "BeginTime", "start_s": 9.0}, ElementState.DELAYED),
+        ({"priority": 7, "reason": "None", "start_s": 9.0}, ElementState.DELAYED),
+        (
+            {"priority": 7, "reason": "None", "start_s": 9.0, "scheduled_nodes": "n1"},
+            ElementState.PENDING,
+        ),
+        ({"state": "RUNNING", "priority": 7}, ElementState.RUNNING),
+        ({"state": "CONFIGURING", "priority": 7}, ElementState.RUNNING),
+        ({"state": "COMPLETING", "priority": 0}, ElementState.ENDING),
+        ({"state": "COMPLETED"}, ElementState.COMPLETED),
+        ({"state": "FAILED"}, ElementState.FAILED),
+        ({"state": "TIMEOUT"}, ElementState.FAILED),
+        ({"state": "NODE_FAIL"}, ElementState.FAILED),
+        ({"state": "CANCELLED"}, ElementState.CANCELLED),
+        ({"state": "A_STATE_OF_NEXT_YEAR"}, ElementState.ENDING),
+    ],
+)
+def test_says_where_an_element_stands(changes: dict[str, Any], state: ElementState) -> None:
+    assert element_state(trainer_row(**changes)) is state
+
+
+def test_puts_the_records_of_an_array_together() -> None:
+    running = trainer_row(
+        job_id=11,
+        tasks="0",
+        state="RUNNING",
+        nodes="n3",
+        start_s=50.0,
+        end_s=110.0,
+        submit_s=2000.0,  # a requeue has made it younger
+    )
+    (trainer,) = queue_of([trainer_row(tasks="1-3"), running]).trainers
+    assert [element.id.task for element in trainer.elements] == [0, 1, 2, 3]
+    first, second, *_ = trainer.elements
+    assert (first.node, first.start_s, first.limit_end_s) == ("n3", 50.0, 110.0)
+    assert (second.id, second.state) == (ElementId(10, 1), ElementState.HELD)
+    assert (trainer.submit_s, trainer.user, trainer.record.max_nodes) == (1000.0, "alice", 4)
+
+
+def test_a_pending_element_names_the_node_it_may_start_on() -> None:
+    row = trainer_row(tasks="0", priority=7, reason="Resources", required_nodes="n2", start_s=9.0)
+    (trainer,) = queue_of([row]).trainers
+    assert (trainer.elements[0].node, trainer.elements[0].start_s) == ("n2", None)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"comment": "bftrainer:"},
+        {"comment": "bftrainer:min=4,max=2"},
+        {"comment": "bftrainer:min=1,max=4\nbftrainer:min=1,max=4"},
+        {"tasks": None},
+        {"tasks": "0-3..."},
+    ],
+)
+def test_counts_what_claims_to_be_a_trainer_and_is_not(changes: dict[str, Any]) -> None:
+    queue = queue_of([trainer_row(state="RUNNING", nodes="n1", **changes)])
+    assert (queue.trainers, queue.malformed) == ((), 1)
+    assert queue.ordinary_nodes == {"n1"}
+
+
+def test_an_array_with_more_tasks_than_its_record_says_has_no_more_elements() -> None:
+    (trainer,) = queue_of([trainer_row(tasks="0-999999")]).trainers
+    assert len(trainer.elements) == 4
+
+
+def test_an_ordinary_job_waits_with_its_forecast() -> None:
+    row = replace(ORDINARY, start_s=77.0, scheduled_nodes="n[1-2]")
+    (waiting,) = queue_of([row]).waiting
+    assert (waiting.job_id, waiting.nodes, waiting.partition) == (20, 2, "main")
+    assert (waiting.expected_start_s, waiting.expected_nodes) == (77.0, ("n1", "n2"))
+
+
+@pytest.mark.parametrize("changes", [{"priority": 0}, {"reason": "Dependency"}])
+def test_a_job_that_does_not_wait_for_nodes_is_left_out(changes: dict[str, Any]) -> None:
+    assert queue_of([replace(ORDINARY, **changes)]).waiting == ()
+
+
+def test_the_pending_rest_of_an_ordinary_array_waits_once() -> None:
+    rows = [replace(ORDINARY, tasks=str(task)) for task in range(5)]
+    assert len(queue_of(rows).waiting) == 1
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"])
+def test_ordinary_nodes_are_those_that_ordinary_jobs_have(state: str) -> None:
+    ours = trainer_row(tasks="0", state="RUNNING", nodes="n5")
+    queue = queue_of([ours, replace(ORDINARY, state=state, nodes="n[1-2]")])
+    assert queue.ordinary_nodes == {"n1", "n2"}

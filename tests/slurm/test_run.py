@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError
+from bftrainer_slurm.slurm.run import SlurmRunner
+
+
+def runner(folder: Path, script: str, timeout_s: float = 60.0, **environment: str) -> SlurmRunner:
+    """A runner for which ``tool`` is this script."""
+    tool = folder / "tool"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    path = f"{folder}:{os.environ['PATH']}"
+    return SlurmRunner(timeout_s=timeout_s, environment={"PATH": path} | environment)
+
+
+def test_returns_what_a_command_prints(tmp_path: Path) -> None:
+    assert runner(tmp_path, 'echo "$1"').read("tool", "a b") == "a b\n"
+
+
+def test_output_is_the_same_whatever_the_users_settings(tmp_path: Path) -> None:
+    tool = runner(
+        tmp_path,
+        'echo "$SQUEUE_USERS|$SINFO_FORMAT|$SLURM_CLUSTERS|$SLURM_TIME_FORMAT|$LC_ALL|$SLURM_CONF"',
+        SQUEUE_USERS="alice",
+        SINFO_FORMAT="%N",
+        SLURM_CLUSTERS="other",
+        SLURM_TIME_FORMAT="relative",
+        SLURM_CONF="/here",
+    )
+    assert tool.read("tool") == "|||%s|C|/here\n"
+
+
+def test_a_submission_gets_the_users_own_settings_and_the_script(tmp_path: Path) -> None:
+    tool = runner(tmp_path, 'echo "$SBATCH_ACCOUNT|$LC_ALL|$(cat)"', SBATCH_ACCOUNT="physics")
+    assert tool.submit("tool", script="#!/bin/sh") == "physics||#!/bin/sh\n"
+
+
+def test_no_command_can_wait_for_a_terminal(tmp_path: Path) -> None:
+    assert runner(tmp_path, "cat; echo end").read("tool") == "end\n"
+
+
+def test_a_command_that_hangs_means_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(SlurmUnavailableError, match="no answer within"):
+        runner(tmp_path, "exec sleep 60", timeout_s=0.1).read("tool")
+
+
+def test_a_missing_command_is_named(tmp_path: Path) -> None:
+    with pytest.raises(GatewayError, match=r"no-such-tool: cannot be run .* PATH"):
+        runner(tmp_path, "").read("no-such-tool")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+        "slurm_load_node: Socket timed out on send/recv operation",
+        "Unexpected message received for job 1_0",
+    ],
+)
+def test_slurms_words_for_unavailable_are_known(tmp_path: Path, words: str) -> None:
+    tool = runner(tmp_path, f"echo '{words}' >&2; exit 1")
+    for ask in (tool.read, tool.change):
+        with pytest.raises(SlurmUnavailableError):
+            ask("tool")
+
+
+def test_a_refusal_has_slurms_words_in_one_line(tmp_path: Path) -> None:
+    tool = runner(tmp_path, "printf '1_0: No error\\n\\n1_9: Invalid job id\\n' >&2; exit 1")
+    with pytest.raises(RefusedError) as refusal:
+        tool.change("tool", "requeuehold", "1_[0,9]")
+    assert str(refusal.value) == "tool requeuehold 1_[0,9]: 1_9: Invalid job id"
+
+
+def test_a_failed_reading_is_no_refusal(tmp_path: Path) -> None:
+    with pytest.raises(GatewayError) as failure:
+        runner(tmp_path, "exit 7").read("tool")
+    assert type(failure.value) is GatewayError
+    assert "exit status 7" in str(failure.value)

@@ -1,0 +1,87 @@
+"""Submissions without a plugin, on a real cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.model import ElementId, ElementState
+from bftrainer_slurm.slurm.commands import CommandGateway
+from bftrainer_slurm.slurm.directives import read_directives
+from bftrainer_slurm.slurm.gateway import RefusedError
+from bftrainer_slurm.slurm.run import SlurmRunner
+from bftrainer_slurm.slurm.submission import Submission, compose, submit, wrap_script
+from tests.lab_fixture import Lab
+from tests.slurm.conftest import Bench, clear
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slurm
+
+SCRIPT = """#!/bin/bash
+#SBATCH --bftrainer=weight=2 -N 2-3 --time=30
+#SBATCH --job-name="it's mine" --output={folder}/out-%a
+srun torchrun train.py
+"""
+# Stands in for the element's command: says what it was given.
+ELEMENT = f"{sys.executable} -c 'import sys; print(open(sys.argv[1]).read(), sys.argv[2:])'"
+
+
+@pytest.fixture
+def bench(lab: Lab, grow_program: str) -> Iterator[Bench]:
+    yield Bench(lab, CommandGateway(SlurmRunner(environment=lab.env), grow_program))
+    clear(lab)
+
+
+def submission(script: str, *options: str) -> Submission:
+    return compose("train.sh", read_directives(script), options, partition="bftrainer")
+
+
+def test_a_submitted_script_becomes_a_trainer_that_runs_our_command(
+    bench: Bench, tmp_path: Path
+) -> None:
+    script = SCRIPT.format(folder=tmp_path)
+    runner = SlurmRunner(environment=bench.lab.env)
+    wrapped = wrap_script(script, ELEMENT)
+    array = submit(runner, submission(script), wrapped, ["two words", "-N"])
+    trainer = bench.trainer(array)
+    assert (trainer.name, trainer.record.minutes, trainer.record.personal) == (
+        "it's mine",
+        30,
+        True,
+    )
+    assert [element.state for element in trainer.elements] == [ElementState.HELD] * 3
+    bench.gateway.grow(ElementId(array, 1), "n1")
+    wait_until(lambda: bench.state(array, 1) is ElementState.COMPLETED)
+    printed = (tmp_path / "out-1").read_text()
+    assert script in printed
+    assert "['two words', '-N']" in printed
+
+
+def test_more_nodes_than_an_array_can_have_are_refused_with_the_remedy(bench: Bench) -> None:
+    script = "#!/bin/sh\ntrue\n"
+    runner = SlurmRunner(environment=bench.lab.env)
+    with pytest.raises(RefusedError, match="MaxArraySize"):
+        submit(runner, submission(script, "-N", "2-1002"), script)
+
+
+def test_what_sbatch_refuses_is_said_in_its_words(bench: Bench) -> None:
+    script = "#!/bin/sh\ntrue\n"
+    runner = SlurmRunner(environment=bench.lab.env)
+    with pytest.raises(RefusedError, match="invalid partition"):
+        submit(runner, compose("x", read_directives(script), ["-N1-2"], partition="none"), script)
+
+
+def test_the_jobs_environment_is_the_users(bench: Bench, tmp_path: Path) -> None:
+    script = f"#!/bin/sh\n#SBATCH --output={tmp_path}/out\ntrue\n"
+    own = bench.lab.env | {"LC_ALL": "C.UTF-8", "MINE": "1"}
+    runner = SlurmRunner(environment=own)
+    array = submit(runner, submission(script, "-N1-1"), wrap_script(script, "env #"))
+    bench.gateway.grow(ElementId(array, 0), "n1")
+    wait_until(lambda: bench.state(array, 0) is ElementState.COMPLETED)
+    printed = (tmp_path / "out").read_text().split(os.linesep)
+    assert {"LC_ALL=C.UTF-8", "MINE=1"} <= set(printed)
+    assert not any(line.startswith("SLURM_BITSTR_LEN") for line in printed)
