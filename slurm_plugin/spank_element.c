@@ -169,8 +169,12 @@ void element_start_task(spank_t spank, const struct site *site)
 
     if (!element.is_element)
         return;
-    /* proctrack/linuxproc signals no "slurmstepd": it could not be ended while it waits here. */
+    /*
+     * So that it can be ended while it waits here: proctrack/linuxproc signals no "slurmstepd",
+     * and slurmstepd's handlers, which 24.11 has for SIGTERM, are gone only with the exec.
+     */
     prctl(PR_SET_NAME, "bftrainer-start");
+    signal(SIGTERM, SIG_DFL);
     if (spank_get_item(spank, S_TASK_ID, &local_task) == ESPANK_SUCCESS && local_task == 0)
         start_guard(site);
     if (element.is_batch)

@@ -64,6 +64,6 @@ def element_lab(make_lab: Callable[..., Lab], plugins: Path, keeper: FakeKeeper)
 def slurm_plugins() -> Path:
     """Where the installed Slurm has its own plugins."""
     for root in (Path("/usr/lib"), Path("/usr/lib64"), Path("/usr/local/lib")):
-        for found in root.rglob("cli_filter_none.so"):
+        for found in root.rglob("cli_filter_lua.so"):
             return found.parent
-    raise AssertionError("no cli_filter_none.so: where are Slurm's plugins?")
+    raise AssertionError("no cli_filter_lua.so: where are Slurm's plugins?")

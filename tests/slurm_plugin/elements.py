@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pwd
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,10 +61,11 @@ def start_element(lab: Lab, script: str, *options: str) -> RunningElement:
 
 def processes_of(user: str, mark: str) -> list[int]:
     """Return the ids of the user's processes (alive) with this text on their command line."""
+    uid = pwd.getpwnam(user).pw_uid
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if folder.owner() == user and mark in (folder / "cmdline").read_text():
+            if folder.stat().st_uid == uid and mark in (folder / "cmdline").read_text():
                 found.append(int(folder.name))
         except OSError:
             continue  # it has ended meanwhile
