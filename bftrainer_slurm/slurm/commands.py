@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from bftrainer_slurm.model import ElementId, Node, Queue, Reservation
 from bftrainer_slurm.slurm.arrays import format_tasks
 from bftrainer_slurm.slurm.nodelists import expand, node_state
-from bftrainer_slurm.slurm.records import JobRow, queue_of
+from bftrainer_slurm.slurm.records import JobRow, queue_of, readable
 from bftrainer_slurm.slurm.run import SlurmRunner
 
 # squeue's format letters in the order of JobRow; what users can write comes last.
@@ -158,8 +158,8 @@ def _job_row(values: Sequence[str]) -> JobRow:
         node_count=int(count) if count.isdigit() else 0,
         partition=partition,
         user=user,
-        name=name,
-        comment=comment,
+        name=readable(name),
+        comment=readable(comment),
     )
 
 

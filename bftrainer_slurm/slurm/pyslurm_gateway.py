@@ -12,16 +12,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.model import Node, Queue, Reservation
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.nodelists import expand, node_state
-from bftrainer_slurm.slurm.records import JobRow, queue_of
+from bftrainer_slurm.slurm.records import UNREADABLE, JobRow, queue_of, readable
 from bftrainer_slurm.slurm.run import SlurmRunner, error_for
 
-_PROBE_S = 60.0
+_PROBE_S = 20.0
 
 
 class PyslurmGateway(CommandGateway):
@@ -78,6 +79,10 @@ def _import_pyslurm() -> Any:
     """
     if importlib.util.find_spec("pyslurm") is None:
         raise GatewayError("pyslurm is not installed")
+    conf = os.environ.get("SLURM_CONF")
+    if conf is not None and not Path(conf).is_file():
+        # The probe would find out too, but libslurm first looks for another one for a minute.
+        raise GatewayError(f"pyslurm cannot be imported: SLURM_CONF={conf} is no file")
     try:
         probe = subprocess.run(
             [sys.executable, "-c", "import pyslurm"],
@@ -130,13 +135,16 @@ def _job_row(job: Any) -> JobRow:
 def _tasks(job: Any) -> str | None:
     if job.array_id is None:
         return None
-    # pyslurm 25.11 makes task 0 a None.
-    return job.array_tasks_waiting or str(job.array_task_id or 0)
+    if job.array_tasks_waiting is not None or job.array_task_id is not None:
+        return job.array_tasks_waiting or str(job.array_task_id)
+    # pyslurm 25.11 makes task 0 a None. So is the task of a pending rest that was cancelled.
+    rest = job.state == "CANCELLED" and job.id == job.array_id and not job.allocated_nodes
+    return None if rest else "0"
 
 
 def _users_text(job: Any, field: str) -> str:
     """Names and comments are bytes to Slurm; pyslurm reads them as UTF-8 and fails otherwise."""
     try:
-        return getattr(job, field) or ""
+        return readable(getattr(job, field) or "")
     except UnicodeDecodeError:
-        return "?"
+        return UNREADABLE

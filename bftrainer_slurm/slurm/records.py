@@ -39,6 +39,8 @@ _STATES = {
 }
 _WAITING = {"PENDING", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 _HAS_NODES = {ElementState.RUNNING, ElementState.ENDING}
+UNREADABLE = "?"
+
 # A job that waits for another job does not wait for nodes.
 _DEPENDS = {"Dependency", "DependencyNeverSatisfied"}
 
@@ -70,31 +72,39 @@ class JobRow:
     comment: str
 
 
+def readable(text: str) -> str:
+    """Return a name or comment; ``?`` for one whose bytes were no text (pyslurm says no more)."""
+    return UNREADABLE if "\ufffd" in text else text
+
+
 def queue_of(rows: Iterable[JobRow]) -> Queue:
     """Sort records into trainers, waiting ordinary jobs and the nodes of ordinary jobs."""
     ours: dict[int, list[tuple[JobRow, TrainerRecord]]] = {}
     waiting: dict[int, WaitingJob] = {}  # the pending rest of an array is one job
     ordinary_nodes: set[str] = set()
-    malformed = 0
+    malformed: set[int] = set()  # job arrays; both gateways count them alike
     for row in rows:
+        state = element_state(row)
         if is_trainer_comment(row.comment):
+            if row.tasks is None and state is ElementState.CANCELLED:
+                continue  # what was still pending of a cancelled array (24.11 and later)
             try:
                 record = _record(row)
             except ValueError:
-                malformed += 1
+                malformed.add(row.array)
                 # Whatever it is, its nodes are not ours.
             else:
                 ours.setdefault(row.array, []).append((row, record))
                 continue
         elif _waits_for_nodes(row):
             waiting[row.job_id] = _waiting_job(row)
-        if element_state(row) in _HAS_NODES:
+        if state in _HAS_NODES:
             ordinary_nodes.update(expand(row.nodes))
     return Queue(
         trainers=tuple(_trainer(array, ours[array]) for array in sorted(ours)),
         waiting=tuple(waiting[job_id] for job_id in sorted(waiting)),
         ordinary_nodes=frozenset(ordinary_nodes),
-        malformed=malformed,
+        malformed=len(malformed),
     )
 
 

@@ -17,7 +17,8 @@ from bftrainer_slurm.slurm.open import open_gateway
 try:
     gateway = open_gateway(sys.argv[1])
     print(gateway.name)
-    gateway.queue()
+    if sys.argv[2:]:
+        gateway.queue()
 except SlurmUnavailableError:
     print("unavailable")
 except GatewayError as error:
@@ -25,10 +26,10 @@ except GatewayError as error:
 """
 
 
-def opened(prefer: str, **environment: str) -> list[str]:
-    """What a process prints that opens a gateway and looks at the queue."""
+def opened(*arguments: str, **environment: str) -> list[str]:
+    """What a process prints that opens a gateway, and with "queue" looks at the queue."""
     done = subprocess.run(
-        [sys.executable, "-c", OPEN, prefer],
+        [sys.executable, "-c", OPEN, *arguments],
         cwd=REPO,
         env={**os.environ, **environment},
         capture_output=True,
@@ -53,7 +54,7 @@ def test_an_unknown_name_is_a_mistake() -> None:
 
 def test_a_pyslurm_that_ends_the_process_is_survived(tmp_path: Path) -> None:
     path = fake_pyslurm(tmp_path, "import os\nos._exit(1)\n")
-    assert opened("auto", PYTHONPATH=path)[0] == "commands"
+    assert opened("auto", PYTHONPATH=path) == ["commands"]
     (said,) = opened("pyslurm", PYTHONPATH=path)
     assert said.startswith("no gateway: pyslurm cannot be imported")
 
@@ -66,7 +67,7 @@ def test_a_pyslurm_for_another_slurm_is_survived(tmp_path: Path) -> None:
 
 def test_commands_do_not_touch_pyslurm(tmp_path: Path) -> None:
     path = fake_pyslurm(tmp_path, "import os\nos._exit(1)\n")
-    assert opened("commands", PYTHONPATH=path)[0] == "commands"
+    assert opened("commands", PYTHONPATH=path) == ["commands"]
 
 
 def test_a_grow_program_for_another_slurm_is_not_taken(
@@ -93,15 +94,14 @@ def test_a_slurmctld_that_does_not_answer_is_unavailable(
     conf = tmp_path / "slurm.conf"
     lines = [line for line in real.read_text().splitlines() if "SlurmctldPort" not in line]
     conf.write_text("\n".join([*lines, "SlurmctldPort=1", "MessageTimeout=2", ""]))
-    said = opened(prefer, **lab.env | {"SLURM_CONF": str(conf)})
+    said = opened(prefer, "queue", **lab.env | {"SLURM_CONF": str(conf)})
     if said[0].startswith("no gateway"):
         pytest.skip(said[0])
     assert said == [prefer, "unavailable"]
 
 
-@pytest.mark.slurm
 def test_without_a_slurm_conf_the_process_lives(tmp_path: Path) -> None:
     nowhere = str(tmp_path / "slurm.conf")
-    assert opened("auto", SLURM_CONF=nowhere)[0] == "commands"
+    assert opened("auto", SLURM_CONF=nowhere) == ["commands"]
     (said,) = opened("pyslurm", SLURM_CONF=nowhere)
     assert said.startswith("no gateway: pyslurm")

@@ -114,6 +114,11 @@ def test_counts_what_claims_to_be_a_trainer_and_is_not(changes: dict[str, Any]) 
     assert queue.ordinary_nodes == {"n1"}
 
 
+def test_the_cancelled_rest_of_an_array_is_no_malformed_trainer() -> None:
+    queue = queue_of([trainer_row(tasks=None, state="CANCELLED")])
+    assert (queue.trainers, queue.malformed) == ((), 0)
+
+
 def test_an_array_with_more_tasks_than_its_record_says_has_no_more_elements() -> None:
     (trainer,) = queue_of([trainer_row(tasks="0-999999")]).trainers
     assert len(trainer.elements) == 4
