@@ -36,6 +36,7 @@ def plan(file: Path, time_limit: float, as_json: bool) -> None:
     except InstanceError as error:
         fail(str(error))
     with Planner(time_limit_s=time_limit) as planner:
+        planner.warm_up()
         found = planner.plan(problem)
     if as_json:
         print_json(_document(problem, found))
@@ -73,13 +74,21 @@ def _table(problem: Problem, found: Plan) -> str:
 
 def _row(contender: Contender, count: int, forward_s: float) -> str:
     now = len(contender.current)
+    steps = f"{now} -> {count}"
+    why = _why(contender, count, forward_s)
+    return f"{contender.key:<9}{steps:<12}{_change(now, count):<11}{why}".rstrip()
+
+
+def _why(contender: Contender, count: int, forward_s: float) -> str:
+    now = len(contender.current)
+    if count == now:
+        return ""
     gain = forward_s * (contender.curve.at(count) - contender.curve.at(now))
     cost = contender.rescale_cost(count)
-    why = "" if count == now else f"{gain:+.6g} over {forward_s:g} s, rescaling costs {cost:.6g}"
-    change = _change(now, count)
-    if change in ("shrank", "stopped"):
-        why += "; its nodes bring more elsewhere"
-    return f"{contender.key:<9}{f'{now} -> {count}':<12}{change:<11}{why}".rstrip()
+    why = f"{gain:+.6g} over {forward_s:g} s, rescaling costs {cost:.6g}"
+    if not contender.allows(now):
+        return f"{why}; it may have {contender.min_nodes} to {contender.max_nodes} nodes"
+    return why if gain >= cost else f"{why}; its nodes bring more elsewhere"
 
 
 def _change(now: int, count: int) -> str:

@@ -1,6 +1,6 @@
 """The child process that solves: one problem a line on stdin, one answer a line on stdout.
 
-It ends when stdin does, so it never outlives the planner that started it.
+It ends when stdin does, so it outlives the planner that started it by one problem at most.
 """
 
 from __future__ import annotations
@@ -8,21 +8,36 @@ from __future__ import annotations
 import json
 import os
 import sys
-
-from bftrainer_slurm.planner.milp import solve
-from bftrainer_slurm.planner.wire import from_wire
+from typing import Any, TextIO
 
 
 def main() -> None:
-    """Answer until stdin ends."""
+    """Answer until stdin ends; an answer that is an error says what was wrong."""
     # CBC writes to the process's stdout whatever it is told: keep the answers' channel for us.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    answers.write("ready\n")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        from bftrainer_slurm.planner import milp  # here, so that its absence can be told
+    except Exception as error:
+        _write(answers, {"error": f"{error}; pip install 'bftrainer-slurm[controller]'"})
+        return
+    from bftrainer_slurm.planner.wire import from_wire
+
+    _write(answers, {"ready": True})
     for line in sys.stdin:
-        document = json.loads(line)
-        answer = solve(from_wire(document), document["time_limit_s"])
-        answers.write(json.dumps({"counts": answer.counts, "optimal": answer.optimal}) + "\n")
+        try:
+            request = json.loads(line)
+            found = milp.solve(from_wire(request), request["time_limit_s"])
+            _write(answers, {"counts": found.counts, "optimal": found.optimal})
+        except BrokenPipeError:
+            return  # the planner has gone
+        except Exception as error:
+            _write(answers, {"error": f"{type(error).__name__}: {error}"})
+
+
+def _write(answers: TextIO, answer: dict[str, Any]) -> None:
+    answers.write(json.dumps(answer) + "\n")
 
 
 if __name__ == "__main__":

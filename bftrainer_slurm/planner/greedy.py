@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import heapq
+
 from bftrainer_slurm.planner.problem import Contender, Problem
+
+_Step = tuple[float, int]  # (gain per node, size after it)
 
 
 def greedy_counts(problem: Problem) -> list[int]:
     """Start from what is, and give free nodes to whoever gains most by each, while anyone does."""
-    counts = [_standing(contender) for contender in problem.contenders]
+    contenders, forward_s = problem.contenders, problem.forward_time_s
+    counts = [_standing(contender) for contender in contenders]
     free = len(problem.pool) - sum(counts)
-    while True:
-        best = max(
-            (
-                (gain / (size - counts[index]), index, size)
-                for index, contender in enumerate(problem.contenders)
-                for size in _larger_sizes(contender, counts[index], free)
-                if (gain := _gain(problem, contender, counts[index], size)) > 0
-            ),
-            default=None,
-        )
-        if best is None:
-            return counts
-        _, index, size = best
-        free -= size - counts[index]
-        counts[index] = size
+    climbs = [
+        _climb(contender, count, free, forward_s)
+        for contender, count in zip(contenders, counts, strict=True)
+    ]
+    queue = [(-climb[-1][0], index) for index, climb in enumerate(climbs) if climb]
+    heapq.heapify(queue)
+    while queue and free:
+        _, index = heapq.heappop(queue)
+        _, size = climbs[index][-1]
+        if size - counts[index] <= free:
+            free -= size - counts[index]
+            counts[index] = size
+            climbs[index].pop()
+        else:  # others were faster: what is the best of what is left?
+            climbs[index] = _climb(contenders[index], counts[index], free, forward_s)
+        if climbs[index]:
+            heapq.heappush(queue, (-climbs[index][-1][0], index))
+    return counts
 
 
 def _standing(contender: Contender) -> int:
@@ -32,12 +40,25 @@ def _standing(contender: Contender) -> int:
     return 0 if now < contender.min_nodes else min(now, contender.max_nodes)
 
 
-def _larger_sizes(contender: Contender, count: int, free: int) -> set[int]:
+def _climb(contender: Contender, count: int, free: int, forward_s: float) -> list[_Step]:
+    """The steps up from ``count`` by falling gain per node, the first one last in the list.
+
+    They lead along the upper hull of what each size is worth; on a curve that is linear between
+    its points, only those points, the least and the most can be on it.
+    """
     most = min(contender.max_nodes, count + free)
-    sizes = {contender.min_nodes, count + 1, most, *contender.curve.nodes}
-    return {size for size in sizes if count < size <= most and contender.allows(size)}
+    sizes = {contender.min_nodes, most, *contender.curve.nodes}
+    hull = [(count, contender.worth(count, forward_s))]
+    steps: list[_Step] = []
+    for size in sorted(size for size in sizes if count < size <= most and contender.allows(size)):
+        worth = contender.worth(size, forward_s)
+        while steps and _slope(hull[-1], (size, worth)) >= steps[-1][0]:
+            hull.pop()
+            steps.pop()
+        steps.append((_slope(hull[-1], (size, worth)), size))
+        hull.append((size, worth))
+    return [step for step in reversed(steps) if step[0] > 0]
 
 
-def _gain(problem: Problem, contender: Contender, count: int, size: int) -> float:
-    forward_s = problem.forward_time_s
-    return contender.worth(size, forward_s) - contender.worth(count, forward_s)
+def _slope(left: tuple[int, float], right: tuple[int, float]) -> float:
+    return (right[1] - left[1]) / (right[0] - left[0])

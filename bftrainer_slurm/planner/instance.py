@@ -5,8 +5,8 @@ The format is that of the recorded planner instances; every value in it is check
 
 from __future__ import annotations
 
+import itertools
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ from bftrainer_slurm.planner.problem import Contender, Problem
 MAX_BYTES = 64 * 1024 * 1024
 MAX_NODES = 1_000_000
 MAX_TRAINERS = 10_000
-_MAX_NUMBER = 1e15
+MAX_POINTS = 1_000  # of a curve
+MAX_NUMBER = 1e15
+_AMOUNTS = f"from 0 to {MAX_NUMBER:g}"
 
 
 class InstanceError(ValueError):
@@ -33,11 +35,14 @@ def read_instance(path: Path) -> Problem:
         InstanceError: in one line.
     """
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InstanceError(f"{path}: larger than {MAX_BYTES // 2**20} MiB")
-        document = json.loads(path.read_text())
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1)  # no more of it, whatever its size claims to be
     except OSError as error:
         raise InstanceError(f"{path}: {error.strerror}") from error
+    if len(text) > MAX_BYTES:
+        raise InstanceError(f"{path}: larger than {MAX_BYTES // 2**20} MiB")
+    try:
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InstanceError(f"{path}: not JSON: {error}") from error
     try:
@@ -51,7 +56,7 @@ def _problem(document: Any) -> Problem:
     names = [f"n{number}" for number in range(nodes)]
     trainers = _list(document, "trainers")
     if len(trainers) > MAX_TRAINERS:
-        raise ValueError(f"trainers: more than {MAX_TRAINERS}")
+        raise ValueError(f"trainers must be at most {MAX_TRAINERS}, not {len(trainers)}")
     held = _held(document, names, trainers)
     contenders = tuple(
         _in_trainer(index, trainer, held[index]) for index, trainer in enumerate(trainers)
@@ -62,10 +67,11 @@ def _problem(document: Any) -> Problem:
 
 def _in_trainer(index: int, trainer: Any, held: frozenset[str]) -> Contender:
     try:
+        least = _whole(trainer, "min_nodes", 1, MAX_NODES)
         return Contender(
             key=str(index),
-            min_nodes=_whole(trainer, "min_nodes", 1, MAX_NODES),
-            max_nodes=_whole(trainer, "max_nodes", 1, MAX_NODES),
+            min_nodes=least,
+            max_nodes=_whole(trainer, "max_nodes", least, MAX_NODES),
             current=held,
             curve=_curve(trainer),
             rescale_up_s=_number(trainer, "rescale_up_s"),
@@ -77,14 +83,19 @@ def _in_trainer(index: int, trainer: Any, held: frozenset[str]) -> Contender:
 
 def _curve(trainer: Any) -> ThroughputCurve:
     nodes, values = _list(trainer, "curve_nodes"), _list(trainer, "curve_objective")
+    if len(nodes) > MAX_POINTS:
+        raise ValueError(f"curve_nodes must have at most {MAX_POINTS} points")
+    if len(nodes) != len(values):
+        raise ValueError("curve_objective must have as many values as curve_nodes")
     if not all(type(count) is int and 0 <= count <= MAX_NODES for count in nodes):
-        raise ValueError("curve_nodes must be whole numbers")
-    if not all(_is_number(one) for one in values):
-        raise ValueError("curve_objective must be numbers")
-    try:
-        return ThroughputCurve(tuple(nodes), tuple(float(one) for one in values))
-    except ValueError as error:
-        raise ValueError(f"curve_nodes, curve_objective: {error}") from error
+        raise ValueError(f"curve_nodes must be whole numbers from 0 to {MAX_NODES}")
+    if nodes[:1] != [0] or any(a >= b for a, b in itertools.pairwise(nodes)):
+        raise ValueError("curve_nodes must start with 0 and ascend")
+    if not all(_is_amount(one) for one in values):
+        raise ValueError(f"curve_objective must be numbers {_AMOUNTS}")
+    if values[0] != 0:
+        raise ValueError("curve_objective must start with 0, which is what no node brings")
+    return ThroughputCurve(tuple(nodes), tuple(float(one) for one in values))
 
 
 def _held(document: Any, names: list[str], trainers: list[Any]) -> list[frozenset[str]]:
@@ -92,17 +103,23 @@ def _held(document: Any, names: list[str], trainers: list[Any]) -> list[frozense
         free = iter(names)
         counts = [_whole(trainer, "current_nodes", 0, len(names)) for trainer in trainers]
         if sum(counts) > len(names):
-            raise ValueError("current_nodes: more than there are nodes")
+            raise ValueError(
+                f"current_nodes of all trainers must be at most nodes, {len(names)}, together"
+            )
         return [frozenset(next(free) for _ in range(count)) for count in counts]
     rows = _list(document, "current_map")
     if len(rows) != len(trainers) or not all(_is_row(row, len(names)) for row in rows):
         raise ValueError(
-            f"current_map needs a row for each trainer: {len(names)} characters, 0 or 1 for a node"
+            f"current_map must have a row for each of the {len(trainers)} trainers: "
+            f"a text with a 0 or 1 for each of the {len(names)} nodes"
         )
-    return [
+    held = [
         frozenset(name for name, here in zip(names, row, strict=True) if here == "1")
         for row in rows
     ]
+    if sum(map(len, held)) != len(frozenset().union(*held)):
+        raise ValueError("current_map must give a node to one trainer at most")
+    return held
 
 
 def _is_row(row: object, length: int) -> bool:
@@ -111,9 +128,9 @@ def _is_row(row: object, length: int) -> bool:
 
 def _get(holder: Any, key: str) -> Any:
     if not isinstance(holder, dict):
-        raise ValueError("not an object")
+        raise ValueError(f"must be an object with the key {key}")
     if key not in holder:
-        raise ValueError(f"'{key}' is missing")
+        raise ValueError(f"{key} is missing")
     return holder[key]
 
 
@@ -126,13 +143,13 @@ def _whole(holder: Any, key: str, least: int, most: int) -> int:
 
 def _number(holder: Any, key: str) -> float:
     number = _get(holder, key)
-    if not _is_number(number) or number < 0:
-        raise ValueError(f"{key} must be a number that is not negative")
+    if not _is_amount(number):
+        raise ValueError(f"{key} must be a number {_AMOUNTS}")
     return float(number)
 
 
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and abs(value) < _MAX_NUMBER  # type: ignore[arg-type]
+def _is_amount(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= MAX_NUMBER
 
 
 def _list(holder: Any, key: str) -> list[Any]:

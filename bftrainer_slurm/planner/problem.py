@@ -5,6 +5,8 @@ The objective is equation (16) of the paper by counts, see DESIGN.md, "The plann
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,8 +32,12 @@ class Contender:
     def __post_init__(self) -> None:
         if not 1 <= self.min_nodes <= self.max_nodes:
             raise ValueError(f"trainer {self.key}: needs 1 <= min_nodes <= max_nodes")
-        if self.rescale_up_s < 0 or self.rescale_down_s < 0:
-            raise ValueError(f"trainer {self.key}: rescale costs cannot be negative")
+        if not (_is_amount(self.rescale_up_s) and _is_amount(self.rescale_down_s)):
+            raise ValueError(
+                f"trainer {self.key}: rescale_up_s and rescale_down_s must be 0 s or more"
+            )
+        if not all(map(_is_amount, self.curve.values)):
+            raise ValueError(f"trainer {self.key}: its curve must have finite values")
 
     def allows(self, count: int) -> bool:
         """Whether it can have this many nodes."""
@@ -61,11 +67,12 @@ class Problem:
     def __post_init__(self) -> None:
         held = [node for contender in self.contenders for node in contender.current]
         if len(held) != len(set(held)):
-            raise ValueError("a node has two trainers")
+            twice = next(node for node, times in Counter(held).items() if times > 1)
+            raise ValueError(f"node {twice} has two trainers")
         if not self.pool.issuperset(held):
             raise ValueError("a trainer's node is not in the pool")
-        if not self.forward_time_s > 0:
-            raise ValueError("the forward time must be above 0 s")
+        if not 0 < self.forward_time_s < math.inf:
+            raise ValueError("forward_time_s must be above 0 s")
         if len({contender.key for contender in self.contenders}) != len(self.contenders):
             raise ValueError("two trainers have the same key")
 
@@ -103,3 +110,7 @@ def feasible(problem: Problem, counts: Sequence[int]) -> bool:
             for contender, count in zip(problem.contenders, counts, strict=True)
         )
     )
+
+
+def _is_amount(number: float) -> bool:
+    return 0 <= number < math.inf

@@ -5,24 +5,25 @@ from __future__ import annotations
 import json
 import logging
 import math
-import select
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from bftrainer_slurm.planner.greedy import greedy_counts
 from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import Plan, Problem, feasible, value
 from bftrainer_slurm.planner.wire import to_wire
+from bftrainer_slurm.planner.worker import SlowWorkerError, Worker, WorkerError
 
 logger = logging.getLogger(__name__)
 
-CHILD = (sys.executable, "-m", "bftrainer_slurm.planner.child")
+# -P: what lies in the folder that we were started in is not to be imported.
+CHILD = (sys.executable, "-P", "-m", "bftrainer_slurm.planner.child")
 _START_LIMIT_S = 30.0  # python-mip's import, from a cold disk
 _OVERTIME_S = 1.0  # CBC looks at its clock only now and then
+_TOLERANCE = 1e-6  # relative, of objectives
 
 
 class _NoAnswerError(Exception):
@@ -41,8 +42,10 @@ class Planner:
         self._time_limit_s = time_limit_s
         self._command = command
         self._clock = clock
-        self._child: subprocess.Popen[str] | None = None
+        self._worker: Worker | None = None
+        self._started_s = 0.0
         self._ready = False
+        self._why_not_started = ""
         self._start()
 
     def plan(self, problem: Problem) -> Plan:
@@ -52,11 +55,10 @@ class Planner:
         """
         begin_s = self._clock()
         fallback = greedy_counts(problem)
-        reason = ""
         try:
-            counts, optimal = self._ask(problem)
-            _check(problem, counts, fallback)
-            status = "optimal" if optimal else "feasible"
+            answer, optimal = self._ask(problem, begin_s + self._time_limit_s)
+            counts = _checked(problem, answer, fallback)
+            status, reason = "optimal" if optimal else "feasible", ""
         except _NoAnswerError as error:
             counts, status, reason = fallback, "greedy", str(error)
             logger.warning("greedy plan: %s", reason)
@@ -68,12 +70,21 @@ class Planner:
             reason=reason,
         )
 
+    def warm_up(self, limit_s: float = _START_LIMIT_S) -> None:
+        """Wait until the child can solve, so that the next plan has its time for itself.
+
+        Not needed for a plan: a child that takes longer than the time limit costs that plan only.
+        """
+        try:
+            self._get_ready(limit_s)
+        except (_NoAnswerError, WorkerError) as error:
+            logger.warning("no solver: %s", error)
+
     def close(self) -> None:
         """End the child."""
-        if self._child is not None:
-            self._child.kill()
-            self._child.communicate()
-            self._child = None
+        if self._worker is not None:
+            self._worker.end()
+            self._worker = None
 
     def __enter__(self) -> Self:
         return self
@@ -86,64 +97,80 @@ class Planner:
     ) -> None:
         self.close()
 
-    def _ask(self, problem: Problem) -> tuple[list[int], bool]:
+    def _ask(self, problem: Problem, deadline_s: float) -> tuple[list[int], bool]:
+        """Return the child's counts, which are integers but not checked, and whether proven."""
         if not problem.contenders:
             return [], True
-        request = to_wire(problem) | {"time_limit_s": self._time_limit_s}
         try:
-            if self._child is None:
-                self._start()
-            if not self._ready:
-                self._read(_START_LIMIT_S)
-                self._ready = True
-            self._write(json.dumps(request))
-            answer = json.loads(self._read(self._time_limit_s + _OVERTIME_S))
-            counts, optimal = answer["counts"], answer["optimal"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            self._give_up(f"the solver's answer cannot be read: {error}")
-        if counts is None:
+            worker = self._get_ready(self._left(deadline_s))
+            request = to_wire(problem) | {"time_limit_s": self._left(deadline_s)}
+            worker.send(json.dumps(request), self._left(deadline_s) + _OVERTIME_S)
+            answer = _read(worker.receive(self._left(deadline_s) + _OVERTIME_S))
+        except WorkerError as error:
+            self._restart()
+            raise _NoAnswerError(f"the solver {error}") from error
+        if "error" in answer:
+            raise _NoAnswerError(f"the solver failed: {answer['error']}")
+        counts = answer.get("counts")
+        if counts is None and "counts" in answer:
             raise _NoAnswerError("the solver found nothing within its time")
         if not isinstance(counts, list) or not all(type(count) is int for count in counts):
-            self._give_up("the solver's answer is not a list of counts")
-        return counts, optimal is True
+            self._restart()
+            raise _NoAnswerError("the solver's answer is not a list of counts")
+        return counts, answer.get("optimal") is True
+
+    def _left(self, deadline_s: float) -> float:
+        return max(0.0, deadline_s - self._clock())
+
+    def _get_ready(self, limit_s: float) -> Worker:
+        if self._worker is None or (self._ready and self._worker.has_ended()):
+            self._restart()
+        if self._worker is None:
+            raise _NoAnswerError(f"the solver {self._why_not_started}")
+        if not self._ready:
+            try:
+                greeting = _read(self._worker.receive(limit_s))
+            except SlowWorkerError:
+                if self._clock() - self._started_s > _START_LIMIT_S:
+                    raise
+                raise _NoAnswerError("the solver has not started yet") from None
+            if "ready" not in greeting:
+                raise WorkerError(f"cannot start: {greeting.get('error', 'it gives no reason')}")
+            self._ready = True
+        return self._worker
+
+    def _restart(self) -> None:
+        """End a child that cannot be trusted any more and start another one."""
+        self.close()
+        self._start()
 
     def _start(self) -> None:
         self._ready = False
+        self._started_s = self._clock()
         try:
-            self._child = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-        except OSError as error:
-            self._child = None
-            logger.warning("the solver cannot be started: %s", error)
-
-    def _write(self, line: str) -> None:
-        if self._child is None or self._child.stdin is None:
-            raise _NoAnswerError("the solver cannot be started")
-        self._child.stdin.write(line + "\n")
-        self._child.stdin.flush()
-
-    def _read(self, limit_s: float) -> str:
-        if self._child is None or self._child.stdout is None:
-            raise _NoAnswerError("the solver cannot be started")
-        readable, _, _ = select.select([self._child.stdout], [], [], limit_s)
-        if not readable:
-            self._give_up(f"the solver did not answer within {limit_s:g} s")
-        line = self._child.stdout.readline()
-        if not line:
-            self._give_up(f"the solver ended ({self._child.wait()})")
-        return line
-
-    def _give_up(self, why: str) -> None:
-        """End a child that cannot be trusted any more; the next plan starts another."""
-        self.close()
-        raise _NoAnswerError(why)
+            self._worker = Worker(self._command)
+        except WorkerError as error:
+            self._why_not_started = str(error)
 
 
-def _check(problem: Problem, counts: list[int], fallback: list[int]) -> None:
-    """Hold the answer to the problem itself: the solver is not believed."""
+def _read(line: str) -> dict[str, Any]:
+    try:
+        answer = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise WorkerError("talks nonsense") from error
+    if not isinstance(answer, dict):
+        raise WorkerError("talks nonsense")
+    return answer
+
+
+def _checked(problem: Problem, counts: list[int], fallback: list[int]) -> list[int]:
+    """Hold the answer to the problem itself: the solver is not believed.
+
+    Returns the fallback where it is as good: it changes less.
+    """
     if not feasible(problem, counts):
         raise _NoAnswerError("the solver's answer breaks a bound")
     reached, least = value(problem, counts), value(problem, fallback)
-    if reached < least - 1e-6 * max(1.0, math.fabs(least)):
+    if reached < least and not math.isclose(reached, least, rel_tol=_TOLERANCE):
         raise _NoAnswerError("the solver's answer is worse than the greedy plan")
+    return counts if reached > least else fallback
