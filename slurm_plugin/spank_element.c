@@ -69,11 +69,12 @@ void element_recognise(spank_t spank, const struct site *site)
     element.is_element &= element.signaled != MAP_FAILED;
 }
 
-static struct scope scope_of_step(void)
+static struct scope scope_of_step(const struct site *site)
 {
     return (struct scope){
         .user = element.user,
         .job = element.job,
+        .keeper = site->keeper,
         .step = element.is_batch ? NO_STEP : (int64_t)element.step,
     };
 }
@@ -146,7 +147,7 @@ static void start_guard(const struct site *site)
 {
     char leaving[KEEPER_LINE];
     struct guard guard = {
-        .scope = scope_of_step(),
+        .scope = scope_of_step(site),
         .grace = element.record.spec.grace,
         .keeper = site->keeper,
         .leaving = element.is_batch ? leaving : NULL,
@@ -203,14 +204,14 @@ static bool was_signaled(spank_t spank)
  * would go on running on a node that the next job believes is its own. A batch script that has
  * died of SIGTERM leaves sruns whose steps still use their grace.
  */
-void element_end_task(spank_t spank)
+void element_end_task(spank_t spank, const struct site *site)
 {
     struct scope scope;
     int srun_ms = 0;
 
     if (!element.is_element || --element.tasks_left > 0)
         return;
-    scope = scope_of_step();
+    scope = scope_of_step(site);
     if (element.is_batch && was_signaled(spank))
         srun_ms = (int)(element.record.spec.grace / 1000) + GUARD_SRUN_MS;
     if (!sweep(&scope, srun_ms))

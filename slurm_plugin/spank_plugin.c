@@ -73,7 +73,7 @@ int slurm_spank_task_exit(spank_t spank, int count, char **words)
 {
     (void)count;
     (void)words;
-    element_end_task(spank);
+    element_end_task(spank, &site);
     return 0;
 }
 

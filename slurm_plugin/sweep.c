@@ -1,5 +1,7 @@
 #include "sweep.h"
 
+#include "environment.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <signal.h>
@@ -38,10 +40,12 @@ static FILE *open_process_file(pid_t pid, const char *name)
 static bool in_scope(pid_t pid, const struct scope *scope)
 {
     char job[32];
+    char keeper[512];
     char step[32];
     char *variable = NULL;
     size_t capacity = 0;
     bool job_matches = false;
+    bool keeper_matches = false;
     bool step_matches = false;
     bool has_step = false;
     struct stat status;
@@ -51,17 +55,20 @@ static bool in_scope(pid_t pid, const struct scope *scope)
         return false;
     if (fstat(fileno(environment), &status) == 0 && status.st_uid == scope->user) {
         snprintf(job, sizeof(job), "SLURM_JOB_ID=%u", scope->job);
+        snprintf(keeper, sizeof(keeper), ENV_KEEPER "=%s", scope->keeper);
         snprintf(step, sizeof(step), "SLURM_STEP_ID=%lld", (long long)scope->step);
         while (getdelim(&variable, &capacity, '\0', environment) > 0) {
             job_matches |= strcmp(variable, job) == 0;
+            keeper_matches |= strcmp(variable, keeper) == 0;
             step_matches |= strcmp(variable, step) == 0;
             has_step |= strncmp(variable, "SLURM_STEP_ID=", 14) == 0;
         }
     }
     free(variable);
     fclose(environment);
-    return job_matches && (scope->step == ANY_STEP || step_matches ||
-                           (scope->step == NO_STEP && !has_step));
+    return job_matches && keeper_matches &&
+           (scope->step == ANY_STEP || step_matches ||
+            (scope->step == NO_STEP && !has_step));
 }
 
 static bool is_srun(pid_t pid)

@@ -15,7 +15,8 @@
 struct scope {
     uid_t user;
     uint32_t job;
-    int64_t step; /* the number of a step, ANY_STEP or NO_STEP */
+    const char *keeper; /* a host may run nodes of several clusters, which all have a job 7 */
+    int64_t step;       /* the number of a step, ANY_STEP or NO_STEP */
 };
 
 /*

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -154,6 +155,17 @@ def test_nothing_of_an_element_outlives_its_grace(lab: Lab, script: str) -> None
     element.requeue()
     element.wait_until_node_is_free()
     assert not processes_of("alice", mark)
+
+
+def test_another_clusters_job_of_the_same_number_is_left_alone(lab: Lab) -> None:
+    element = start_element(lab, "#!/bin/sh\necho job=$SLURM_JOB_ID\nsleep 1\necho end\n")
+    element.wait_for("job=")
+    other = {"SLURM_JOB_ID": element.lines()["job"], "BFTRAINER_KEEPER": "elsewhere:1"}
+    with subprocess.Popen(["sleep", "60"], env=lab.env | other, user="alice") as stranger:
+        element.wait_for("end")
+        element.wait_until_node_is_free()
+        assert stranger.poll() is None
+        stranger.kill()
 
 
 def test_a_polite_script_has_its_grace(lab: Lab) -> None:
