@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,12 @@ from bftrainer_slurm.planner.problem import Contender, Plan, Problem
 from bftrainer_slurm.planner.solver import Planner
 
 
+def _number(_: click.Context, parameter: click.Parameter, value: float) -> float:
+    if math.isnan(value):  # within every FloatRange
+        raise click.BadParameter("nan is not a number of seconds.", param=parameter)
+    return value
+
+
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
@@ -21,6 +28,7 @@ from bftrainer_slurm.planner.solver import Planner
     default=60.0,
     show_default=True,
     metavar="SECONDS",
+    callback=_number,
     help="Then take the best plan found so far.",
 )
 @json_option

@@ -115,8 +115,13 @@ def _from_slurm() -> dict[str, Any]:
         "pool": None,
         "plan": None,
         "malformed": queue.malformed,
-        "trainers": [_known_to_slurm(trainer) for trainer in queue.trainers],
+        "trainers": [_known_to_slurm(one) for one in queue.trainers if _is_alive(one)],
     }
+
+
+def _is_alive(trainer: Trainer) -> bool:
+    ended = (ElementState.COMPLETED, ElementState.FAILED, ElementState.CANCELLED)
+    return any(element.state not in ended for element in trainer.elements)
 
 
 def _known_to_slurm(trainer: Trainer) -> dict[str, Any]:

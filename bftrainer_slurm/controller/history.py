@@ -30,6 +30,7 @@ CREATE TABLE progress (
     array INTEGER NOT NULL, time_s REAL NOT NULL, samples REAL NOT NULL, measures TEXT NOT NULL
 );
 CREATE INDEX progress_by_array ON progress (array, time_s);
+CREATE TABLE given_up (array INTEGER PRIMARY KEY, time_s REAL NOT NULL, why TEXT NOT NULL);
 """
 
 
@@ -110,6 +111,16 @@ class History:
             "INSERT INTO progress VALUES (?, ?, ?, ?)", (array, time_s, samples, measures)
         )
 
+    def give_up(self, array: int, time_s: float, why: str) -> None:
+        """Note that a trainer is not tried again."""
+        self._database.execute(
+            "INSERT OR REPLACE INTO given_up VALUES (?, ?, ?)", (array, time_s, why)
+        )
+
+    def given_up(self) -> dict[int, str]:
+        """Return why trainers are not tried again, by array id."""
+        return dict(self._database.execute("SELECT array, why FROM given_up"))
+
     def forget_old(self, now_s: float) -> None:
         """Drop what is older than 90 days."""
         with self._transaction():
@@ -117,6 +128,7 @@ class History:
             self._database.execute("DELETE FROM stays WHERE end_s < ?", (old_s,))
             self._database.execute("DELETE FROM plans WHERE time_s < ?", (old_s,))
             self._database.execute("DELETE FROM progress WHERE time_s < ?", (old_s,))
+            self._database.execute("DELETE FROM given_up WHERE time_s < ?", (old_s,))
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from bftrainer_slurm.controller.act import Pacer, carry_out
@@ -75,7 +75,6 @@ class _Known:
     free: frozenset[str] = frozenset()
     problem: Problem | None = None
     plan: Plan | None = None
-    given_up: dict[int, str] = field(default_factory=dict)
 
 
 class Controller:
@@ -87,7 +86,7 @@ class Controller:
         now_s = world.clock()
         self.schedule = Schedule(settings, now_s)
         self._known = _Known(Observation(now_s, (), Queue((), (), frozenset())))
-        self._memory = Memory()
+        self._memory = Memory(given_up=world.history.given_up())
         self._stays = Stays(world.history)
         self._progress = ProgressBook()
         self._progress_saved_s: dict[int, float] = {}
@@ -139,7 +138,7 @@ class Controller:
                 },
                 self._world.history.tally(view.array),
                 self._progress,
-                known.given_up.get(view.array),
+                self._memory.given_up.get(view.array),
                 now_s,
             )
             for view in known.views
@@ -232,7 +231,7 @@ class Controller:
             if isinstance(action, Shrink) and action not in refused:
                 self._stays.shrunk(action.elements)
             if isinstance(action, Cancel) and action.why != "finished":
-                self._known.given_up[action.array] = action.why
+                self._world.history.give_up(action.array, now_s, action.why)
             if isinstance(action, Grow) and action in refused:
                 releases.pop(action.element, None)
                 avoid[action.node] = now_s + _AVOID_AFTER_REFUSAL_S

@@ -86,8 +86,10 @@ def hold_unplaced(view: TrainerView, actions: list[Action]) -> list[Action]:
 
 
 def _can_use_nodes(view: TrainerView, memory: Memory, now_s: float) -> bool:
-    if view.finishing or memory.patient_until.get(view.array, 0.0) > now_s:
+    if view.finishing or view.array in memory.given_up:
         return False
+    if memory.patient_until.get(view.array, 0.0) > now_s:
+        return False  # it has just failed
     return len(view.placed) + len(view.spare) >= view.trainer.record.min_nodes
 
 

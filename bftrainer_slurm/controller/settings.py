@@ -16,8 +16,8 @@ class SettingsError(ValueError):
 class Settings:
     """How the controller works. Times in seconds.
 
-    At rest slurmctld gets one RPC each ``queue_interval_s``, two each ``nodes_interval_s`` and one
-    each ``reservations_interval_s``: the defaults make 11 a minute.
+    At rest slurmctld gets two RPCs each ``queue_interval_s`` (one through pyslurm), two each
+    ``nodes_interval_s`` and one each ``reservations_interval_s``: the defaults make 11 a minute.
     """
 
     partition: str = "bftrainer"
@@ -25,8 +25,8 @@ class Settings:
     gateway: str = "auto"  # "auto", "commands" or "pyslurm"
     operator: bool = True  # may lengthen the time limit of a running element
     forward_time_s: float = 120.0
-    queue_interval_s: float = 10.0
-    nodes_interval_s: float = 30.0
+    queue_interval_s: float = 15.0
+    nodes_interval_s: float = 60.0
     reservations_interval_s: float = 60.0
     plan_limit_s: float = 5.0  # then the greedy plan is taken
     start_timeout_s: float = 90.0  # a released element that has not started is held again

@@ -117,7 +117,8 @@ def bring_back_failed(
     """
     failed = tuple(element.id for element in view.with_state(ElementState.FAILED))
     cancelled = any(view.with_state(ElementState.CANCELLED))
-    if not failed or (cancelled and not view.live and not view.spare):
+    over = view.array in memory.given_up or (cancelled and not view.live and not view.spare)
+    if not failed or over:
         return [], memory
     count = memory.failures.get(view.array, 0) + 1
     memory = replace(
@@ -129,7 +130,9 @@ def bring_back_failed(
         },
     )
     if count >= settings.max_failures:
-        return [Cancel(view.array, f"failed {count} times without progress")], memory
+        why = f"failed {count} times without progress"
+        memory = replace(memory, given_up={**memory.given_up, view.array: why})
+        return [Cancel(view.array, why)], memory
     return [Shrink(failed, "failed, brought back")], memory
 
 

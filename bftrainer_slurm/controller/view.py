@@ -51,6 +51,7 @@ class Memory:
     finishing_since: Mapping[int, float] = field(default_factory=dict)
     failures: Mapping[int, int] = field(default_factory=dict)
     patient_until: Mapping[int, float] = field(default_factory=dict)
+    given_up: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,9 @@ def staged(repo: Path, folder: Path, user: str | None) -> Stage:
         return Stage(repo, repo / ".venv" / "bin")
     copy = folder / "project"
     copy.mkdir(parents=True)
-    for name in (".venv", "bftrainer_slurm", "examples", "pyproject.toml"):
-        _link_or_copy(repo / name, copy / name)
+    for name in (".venv", "bftrainer_slurm", "examples", "build"):
+        if (repo / name).exists():
+            _link_or_copy(repo / name, copy / name)
     binaries = folder / "bin"
     binaries.mkdir()
     # The copied commands name the closed folder in their first line; these do not.

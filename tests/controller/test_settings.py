@@ -41,7 +41,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_at_rest_slurmctld_is_asked_no_more_than_twelve_times_a_minute() -> None:
     settings = Settings()
     rpcs = (
-        60 / settings.queue_interval_s
+        2 * 60 / settings.queue_interval_s
         + 2 * 60 / settings.nodes_interval_s
         + 60 / settings.reservations_interval_s
     )

@@ -108,8 +108,9 @@ def test_a_failed_element_is_brought_back_and_the_trainer_rests_a_while() -> Non
 
 def test_a_trainer_that_fails_again_and_again_is_given_up() -> None:
     mine = view(element(0, ElementState.FAILED), element(1, ElementState.HELD))
-    actions, _ = bring_back_failed(mine, Memory(failures={ARRAY: 2}), NOW_S, SETTINGS)
+    actions, memory = bring_back_failed(mine, Memory(failures={ARRAY: 2}), NOW_S, SETTINGS)
     assert actions == [Cancel(ARRAY, "failed 3 times without progress")]
+    assert bring_back_failed(mine, memory, NOW_S, SETTINGS)[0] == []
 
 
 def test_failed_elements_of_a_cancelled_trainer_stay_where_they_are() -> None:

@@ -1,0 +1,53 @@
+"""How often the controller asks slurmctld, counted by slurmctld itself (sdiag)."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.site_fixture import Site, started_site
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with started_site(nodes=4, settings="") as running:
+        yield running
+
+
+def rpcs(site: Site) -> int:
+    """RPCs that the controller's account has sent."""
+    text = site.lab.run("sdiag", user="alice").stdout.partition("statistics by user")[2]
+    match = re.search(rf"^\s*{site.controller.user}\s.*count:(\d+)", text, re.MULTILINE)
+    return int(match[1]) if match else 0
+
+
+def test_at_rest_slurmctld_gets_at_most_twelve_rpcs_a_minute(site: Site) -> None:
+    arrays = [site.submit("#!/bin/bash\nsrun sleep 1000\n", "1-2") for _ in range(2)]
+    running = [lambda array=array: len(site.controller.trainer(array)["nodes"]) == 2
+               for array in arrays]  # fmt: skip
+    for runs in running:
+        wait_until(runs, 60)
+    time.sleep(5)  # what followed from the joins is over
+    before = rpcs(site)
+    time.sleep(60)
+    assert 0 < rpcs(site) - before <= 12
+    site.end(*arrays)
+
+
+def test_a_join_and_a_leave_cost_at_most_two_rpcs_a_node_beside_that(site: Site) -> None:
+    begin_s, before = time.time(), rpcs(site)
+    array = site.submit("#!/bin/bash\nsrun sleep 1000\n", "1-4")
+    wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 4, 60)
+    site.lab.run("srun", "-N4", "--exclusive", "true")
+    wait_until(lambda: site.controller.trainer(array)["reclaimed"] == 4, 60)
+    wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 4, 60)
+    joins, leaves = 8, 4
+    at_rest = 12 * ((time.time() - begin_s) / 60 + 1)
+    assert rpcs(site) - before <= at_rest + 2 * (joins + leaves)
+    site.end(array)

@@ -1,0 +1,215 @@
+"""The whole path on a real cluster: a tagged job trains in holes, whatever is lost on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.site_fixture import QUICK, Site, end_controller, made_controller, started_site
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
+IDLE = "#!/bin/bash\nsrun sleep 1000\n"
+ENDLESS = 10**9
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with started_site(nodes=4) as running:
+        yield running
+
+
+@contextmanager
+def trainer(site: Site, nodes: str, *options: str) -> Iterator[int]:
+    """A trainer that holds its nodes and does nothing."""
+    array = site.submit(IDLE, nodes, *options)
+    try:
+        yield array
+    finally:
+        site.end(array)
+
+
+def nodes_of(site: Site, array: int) -> int:
+    return len(site.controller.trainer(array)["nodes"])
+
+
+def samples_of(site: Site, array: int) -> float:
+    return float(site.controller.trainer(array)["samples"] or 0)
+
+
+def wait_for_more_samples(site: Site, array: int) -> None:
+    before = samples_of(site, array)
+    wait_until(lambda: samples_of(site, array) > before, 120)
+
+
+def running(site: Site, array: int) -> dict[str, str]:
+    """Since when each running element runs, as Slurm says."""
+    lines = site.lab.squeue(array, "%i %t %S")
+    return {i: since for i, state, since in (line.split() for line in lines) if state == "R"}
+
+
+def test_a_trainer_takes_the_idle_nodes_up_to_its_most(site: Site) -> None:
+    with trainer(site, "1-3") as array:
+        wait_until(lambda: nodes_of(site, array) == 3)
+        assert site.states().count("idle") == 1
+
+
+def test_a_trainer_below_its_least_gets_none(site: Site) -> None:
+    site.lab.sbatch("-N1", "--exclusive", "-o", "/dev/null", script="#!/bin/sh\nsleep 20")
+    with trainer(site, "4-4") as array:
+        wait_until(lambda: site.controller.trainer(array)["state"] == "waiting")
+        assert nodes_of(site, array) == 0
+        wait_until(lambda: nodes_of(site, array) == 4, 60)
+
+
+def test_two_trainers_share_by_weight(site: Site) -> None:
+    with trainer(site, "1-3", "--bftrainer=weight=5") as heavy, trainer(site, "1-3") as light:
+        wait_until(lambda: (nodes_of(site, heavy), nodes_of(site, light)) == (3, 1), 60)
+
+
+def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site) -> None:
+    with trainer(site, "1-4") as array:
+        wait_until(lambda: nodes_of(site, array) == 4)
+        site.lab.run("srun", "-N3", "--exclusive", "sleep", "3")
+        wait_until(lambda: site.controller.trainer(array)["reclaimed"] == 3)
+        wait_until(lambda: nodes_of(site, array) == 4, 60)
+
+
+def test_no_element_waits_unheld_for_slurm_to_start_it(site: Site) -> None:
+    with trainer(site, "1-4") as array:
+        wait_until(lambda: nodes_of(site, array) == 4)
+        site.lab.sbatch("-N4", "--exclusive", "-o", "/dev/null", script="#!/bin/sh\nsleep 8")
+        wait_until(
+            lambda: all("Held" in line or "held" in line for line in site.lab.squeue(array, "%r"))
+        )
+        wait_until(lambda: nodes_of(site, array) == 4, 60)
+
+
+def test_a_trainer_that_its_user_cancels_is_gone(site: Site) -> None:
+    with trainer(site, "1-2") as array:
+        wait_until(lambda: nodes_of(site, array) == 2)
+        site.lab.run("scancel", str(array))
+        wait_until(lambda: site.controller.trainer(array)["state"] == "cancelled")
+
+
+def test_a_trainer_that_fails_at_once_is_given_up_with_a_reason(site: Site) -> None:
+    array = site.submit("#!/bin/sh\nexit 3\n", "1-2")
+    wait_until(lambda: site.controller.trainer(array)["state"] == "given up", 240)
+    assert "failed" in site.controller.trainer(array)["why"]
+    assert not running(site, array)
+
+
+def test_a_comment_that_only_looks_like_a_trainers_is_left_alone_and_counted(site: Site) -> None:
+    options = ("-a", "0-1", "--hold", "-N1", "-p", "bftrainer", "-o", "/dev/null")
+    job = site.lab.sbatch(*options, "--comment=bftrainer:min=0,max=x", script=IDLE)
+    wait_until(lambda: site.controller.status()["malformed"] > 0)
+    site.lab.run("scancel", str(job))
+
+
+def test_a_second_controller_is_refused(site: Site) -> None:
+    second = ("bftrainer", "controller", "--mode", "site", "--state", site.controller.state)
+    refused = site.run(*second, user=site.controller.user, check=False)
+    assert refused.returncode == 2
+    assert "another controller works in" in refused.stderr.splitlines()[-1]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to be somebody else")
+def test_anybody_sees_the_status(site: Site) -> None:
+    with trainer(site, "1-2") as array:
+        wait_until(lambda: nodes_of(site, array) == 2)
+        shown = site.run("bftrainer", "status", user="carol").stdout
+        assert "pool: 4 nodes in holes, 2 used by trainers" in shown
+        document = json.loads(site.run("bftrainer", "status", "--json", user="carol").stdout)
+        assert array in [one["array"] for one in document["trainers"]]
+        assert "1 to 2 nodes" in site.run("bftrainer", "show", str(array), user="bob").stdout
+
+
+def test_without_the_controller_status_shows_what_slurm_knows(site: Site) -> None:
+    with trainer(site, "1-2") as array:
+        wait_until(lambda: nodes_of(site, array) == 2)
+        site.controller.stop()
+        document = json.loads(site.run("bftrainer", "status", "--json").stdout)
+        assert "down" in document["down"]
+        (mine,) = [one for one in document["trainers"] if one["array"] == array]
+        assert len(mine["nodes"]) == 2
+        assert "what Slurm knows" in site.run("bftrainer", "status").stdout
+        site.controller.start()
+
+
+def test_an_unknown_trainer_is_a_one_line_error(site: Site) -> None:
+    refused = site.run("bftrainer", "show", "no\nsuch", check=False)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+
+
+def test_digits_train_to_the_end_and_nothing_is_left(site: Site) -> None:
+    array, folder = site.digits("1-2", 150_000)
+    wait_until(lambda: site.controller.trainer(array)["state"] == "finished", 240)
+    assert site.controller.trainer(array)["measures"]["accuracy"] > 0.95
+    assert (folder / "checkpoint.pt").exists()
+    wait_until(lambda: set(site.states()) == {"idle"}, 60)
+    assert not [line for line in site.lab.squeue(array, "%t") if line in ("R", "PD")]
+
+
+def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(site: Site) -> None:
+    array, _ = site.digits("1-3", ENDLESS)
+    try:
+        wait_for_more_samples(site, array)
+
+        site.lab.run("srun", "-N3", "--exclusive", "sleep", "2")  # takes two of three
+        wait_for_more_samples(site, array)
+        wait_until(lambda: nodes_of(site, array) == 3, 90)
+
+        before = running(site, array)
+        site.controller.kill()
+        site.controller.start()
+        wait_for_more_samples(site, array)
+        assert running(site, array) == before
+
+        site.controller.kill_keeper()
+        wait_for_more_samples(site, array)
+    finally:
+        site.end(array)
+
+
+def test_training_goes_on_while_the_controller_is_away(site: Site) -> None:
+    array, folder = site.digits("1-2", ENDLESS)
+    try:
+        wait_for_more_samples(site, array)
+        site.controller.kill()
+        checkpoint = Path(folder / "checkpoint.pt")
+        before = checkpoint.stat().st_mtime
+        wait_until(lambda: checkpoint.stat().st_mtime > before + 3, 60)
+        site.controller.start()
+    finally:
+        site.end(array)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to be two users")
+def test_a_user_runs_trainers_alone_without_any_plugin(site: Site) -> None:
+    plugstack = site.lab.dir / "plugstack.conf"
+    line = plugstack.read_text()
+    plugstack.write_text("")
+    settings = site.folder("bob") / "bftrainer.toml"
+    settings.write_text(QUICK)
+    own = made_controller(site.lab, site.stage, "bob", "--config", settings)
+    try:
+        own.start()
+        script = site.folder("bob") / "train.sh"
+        script.write_text("#!/bin/bash\n#SBATCH --bftrainer -N1-2 -o /dev/null\nsrun sleep 1000\n")
+        submit = ("bftrainer", "submit", "--personal", "--state", own.state, "-p", "bftrainer")
+        printed = site.run(*submit, "--json", script, user="bob").stdout
+        array = json.loads(printed)["array"]
+        wait_until(lambda: len(own.trainer(array)["nodes"]) == 2)
+        assert nodes_of(site, array) == 0  # the site's controller leaves it alone
+        site.lab.run("srun", "-N4", "--exclusive", "true")
+        wait_until(lambda: own.trainer(array)["reclaimed"] == 2)
+        wait_until(lambda: len(own.trainer(array)["nodes"]) == 2, 60)
+        site.end(array)
+    finally:
+        end_controller(own)
+        plugstack.write_text(line)
