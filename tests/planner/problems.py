@@ -1,0 +1,67 @@
+"""Planning problems for the tests: the recorded ones, small ones by hand, random ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner.problem import Contender, Problem
+
+INSTANCES = Path(__file__).parents[3] / "shared" / "data" / "planner-instances"
+LINEAR = ThroughputCurve((0, 1, 8), (0.0, 1.0, 8.0))
+
+
+def contender(
+    key: str = "a",
+    current: str = "",
+    bounds: tuple[int, int] = (1, 8),
+    curve: ThroughputCurve = LINEAR,
+    costs: tuple[float, float] = (10.0, 5.0),
+) -> Contender:
+    """A trainer that scales linearly; ``current`` names its nodes, separated by spaces."""
+    return Contender(key, *bounds, frozenset(current.split()), curve, *costs)
+
+
+def problem(nodes: int, *contenders: Contender, forward_time_s: float = 120.0) -> Problem:
+    """A pool of nodes n0, n1, ..."""
+    return Problem(frozenset(f"n{k}" for k in range(nodes)), forward_time_s, contenders)
+
+
+@st.composite
+def curves(draw: st.DrawFn) -> ThroughputCurve:
+    """Concave, linear, flat and arbitrary curves, in large and small units."""
+    nodes = sorted(draw(st.sets(st.integers(1, 24), min_size=1, max_size=6)))
+    unit = draw(st.sampled_from([1e-3, 1.0, 1e6]))
+    exponent = draw(st.sampled_from([0.0, 0.5, 0.9, 1.0, None]))
+    if exponent is None:
+        values = [draw(st.integers(0, 100)) * unit for _ in nodes]
+    else:
+        values = [unit * count**exponent for count in nodes]
+    return ThroughputCurve((0, *nodes), (0.0, *values))
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Up to 6 trainers on up to 20 nodes, some of which they have; not all within their bounds."""
+    names = draw(st.permutations([f"n{k}" for k in range(draw(st.integers(0, 20)))]))
+    costs = st.sampled_from([0.0, 0.2, 17.0, 300.0])
+    contenders = []
+    for index in range(draw(st.integers(0, 6))):
+        least = draw(st.integers(1, 4))
+        held = draw(st.integers(0, min(len(names), 6)))
+        current, names = frozenset(names[:held]), names[held:]
+        contenders.append(
+            Contender(
+                key=f"t{index}",
+                min_nodes=least,
+                max_nodes=draw(st.integers(least, 24)),
+                current=current,
+                curve=draw(curves()),
+                rescale_up_s=draw(costs),
+                rescale_down_s=draw(costs),
+            )
+        )
+    pool = frozenset(names).union(*(one.current for one in contenders))
+    return Problem(pool, draw(st.sampled_from([1.0, 120.0, 600.0])), tuple(contenders))

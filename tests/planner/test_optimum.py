@@ -1,0 +1,106 @@
+"""What every plan promises, whatever the problem; and that the optimum is the optimum."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from bftrainer_slurm.planner.equal_share import equal_share_counts
+from bftrainer_slurm.planner.greedy import greedy_counts
+from bftrainer_slurm.planner.instance import read_instance
+from bftrainer_slurm.planner.problem import Plan, Problem, feasible, value
+from bftrainer_slurm.planner.solver import Planner
+from tests.planner.exact import exact_counts
+from tests.planner.problems import INSTANCES, problems
+
+any_problem = settings(max_examples=150, deadline=None)
+
+
+def counts_of(problem: Problem, plan: Plan) -> list[int]:
+    return [len(plan.assignment[contender.key]) for contender in problem.contenders]
+
+
+def slack(problem: Problem) -> float:
+    """1e-6 of the most that is at stake: differences of large numbers have no better digits."""
+    most = max((max(one.curve.values) for one in problem.contenders), default=0.0)
+    return 1e-6 * problem.forward_time_s * most
+
+
+@pytest.mark.skipif(not INSTANCES.is_dir(), reason=f"no recorded instances in {INSTANCES}")
+@pytest.mark.parametrize("path", sorted(INSTANCES.glob("*.json")), ids=lambda path: path.stem)
+def test_reaches_the_recorded_optimum(planner: Planner, path: Path) -> None:
+    problem = read_instance(path)
+    plan = planner.plan(problem)
+    assert plan.status == "optimal"
+    assert plan.objective == pytest.approx(json.loads(path.read_text())["optimum"], rel=1e-6)
+    assert value(problem, exact_counts(problem)) == pytest.approx(plan.objective, rel=1e-6)
+
+
+@any_problem
+@given(problems())
+def test_equals_the_dynamic_programme(planner: Planner, problem: Problem) -> None:
+    plan = planner.plan(problem)
+    best = value(problem, exact_counts(problem))
+    assert plan.status == "optimal"
+    assert math.isclose(plan.objective, best, rel_tol=1e-6, abs_tol=slack(problem))
+
+
+@any_problem
+@given(problems())
+def test_keeps_bounds_pool_and_one_trainer_a_node(planner: Planner, problem: Problem) -> None:
+    plan = planner.plan(problem)
+    given = [node for nodes in plan.assignment.values() for node in nodes]
+    assert feasible(problem, counts_of(problem, plan))
+    assert len(given) == len(set(given))
+    assert problem.pool.issuperset(given)
+
+
+@any_problem
+@given(problems())
+def test_states_the_objective_of_its_own_counts(planner: Planner, problem: Problem) -> None:
+    plan = planner.plan(problem)
+    assert plan.objective == value(problem, counts_of(problem, plan))
+
+
+@any_problem
+@given(problems())
+def test_never_migrates(planner: Planner, problem: Problem) -> None:
+    plan = planner.plan(problem)
+    for contender in problem.contenders:
+        nodes = plan.assignment[contender.key]
+        assert nodes <= contender.current or nodes >= contender.current
+
+
+@any_problem
+@given(problems())
+def test_is_no_worse_than_the_current_allocation(planner: Planner, problem: Problem) -> None:
+    now = [len(contender.current) for contender in problem.contenders]
+    if feasible(problem, now):
+        assert planner.plan(problem).objective >= value(problem, now)
+
+
+@any_problem
+@given(problems())
+def test_is_no_worse_than_the_equal_share(planner: Planner, problem: Problem) -> None:
+    share = value(problem, equal_share_counts(problem))
+    assert planner.plan(problem).objective >= share - slack(problem)
+
+
+@any_problem
+@given(problems())
+def test_the_greedy_plan_is_feasible_and_no_worse_than_now(problem: Problem) -> None:
+    counts = greedy_counts(problem)
+    now = [len(contender.current) for contender in problem.contenders]
+    assert feasible(problem, counts)
+    if feasible(problem, now):
+        assert value(problem, counts) >= value(problem, now)
+
+
+@any_problem
+@given(problems())
+def test_the_equal_share_is_feasible(problem: Problem) -> None:
+    assert feasible(problem, equal_share_counts(problem))

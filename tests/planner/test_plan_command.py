@@ -1,0 +1,207 @@
+"""``bftrainer plan``: what a user sees, for good and for bad files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bftrainer_slurm.cli.plan import plan
+
+NAN, INFINITY = float("nan"), float("inf")
+
+
+def trainer(**changes: Any) -> dict[str, Any]:
+    return {
+        "min_nodes": 1,
+        "max_nodes": 4,
+        "current_nodes": 0,
+        "rescale_up_s": 10,
+        "rescale_down_s": 5.0,
+        "curve_nodes": [0, 1, 4],
+        "curve_objective": [0, 1.0, 3.0],
+        **changes,
+    }
+
+
+def document(*trainers: Any, **changes: Any) -> dict[str, Any]:
+    return {"forward_time_s": 100, "nodes": 5, "trainers": list(trainers), **changes}
+
+
+def run(path: Path, *options: str) -> Result:
+    return CliRunner().invoke(plan, [str(path), *options])
+
+
+def written(folder: Path, content: Any) -> Path:
+    path = folder / "problem.json"
+    text = content if isinstance(content, str | bytes) else json.dumps(content)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def without(key: str, whole: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in whole.items() if name != key}
+
+
+MOVES = document(
+    trainer(current_nodes=1),
+    trainer(current_nodes=3, curve_objective=[0, 0.01, 0.01]),
+    trainer(max_nodes=1),
+    trainer(current_nodes=1, max_nodes=1),
+    nodes=6,
+)
+
+
+def test_shows_what_moved_and_why(tmp_path: Path) -> None:
+    lines = run(written(tmp_path, MOVES)).stdout.splitlines()
+    assert lines[0].startswith("objective 489.95 (optimal, ")
+    assert lines[0].endswith("6 of 6 nodes used")
+    assert [line.split()[:5] for line in lines[2:]] == [
+        ["0", "1", "->", "4", "grew"],
+        ["1", "3", "->", "0", "stopped"],
+        ["2", "0", "->", "1", "started"],
+        ["3", "1", "->", "1", "unchanged"],
+    ]
+    assert lines[2].endswith("+200 over 100 s, rescaling costs 10")
+    assert lines[3].endswith("its nodes bring more elsewhere")
+
+
+def test_says_when_bounds_are_why_a_trainer_shrank(tmp_path: Path) -> None:
+    shown = run(written(tmp_path, document(trainer(current_nodes=5)))).stdout
+    assert "5 -> 4" in shown
+    assert "it may have 1 to 4 nodes" in shown
+
+
+def test_json_has_counts_in_the_files_order_and_their_placement(tmp_path: Path) -> None:
+    found = json.loads(run(written(tmp_path, MOVES), "--json").stdout)
+    assert found["objective"] == pytest.approx(489.95)
+    assert found["nodes"] == [4, 0, 1, 1]
+    assert found["status"] == "optimal"
+    assert 0 < found["solve_s"] < 60
+    assert [len(nodes) for nodes in found["placement"]] == found["nodes"]
+
+
+def test_the_map_says_who_has_which_node(tmp_path: Path) -> None:
+    rows = ["00110", "01000"]
+    mapped = document(trainer(), trainer(max_nodes=1), current_map=rows)
+    placement = json.loads(run(written(tmp_path, mapped), "--json").stdout)["placement"]
+    assert placement == [["n0", "n2", "n3", "n4"], ["n1"]]
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [document(), document(trainer(), nodes=0), document(trainer(), nodes=0, current_map=[""])],
+)
+def test_nothing_to_plan_is_a_plan(tmp_path: Path, empty: dict[str, Any]) -> None:
+    found = json.loads(run(written(tmp_path, empty), "--json").stdout)
+    assert (found["objective"], sum(found["nodes"]), found["status"]) == (0, 0, "optimal")
+
+
+def test_help_shows_an_example() -> None:
+    assert "bftrainer plan problem.json --json" in CliRunner().invoke(plan, ["--help"]).stdout
+
+
+BAD_FILES = {
+    "nothing": (b"", "not JSON"),
+    "no JSON": (b"{nodes: 3}", "not JSON"),
+    "bytes": (b"\x00\xff\xfe\x80", "not JSON"),
+    "deep nesting": (b"[" * 1_000_000, "not JSON"),
+    "endless digits": (b'{"nodes": ' + b"9" * 10_000 + b"}", "not JSON"),
+    "a list": ([], "must be an object with the key nodes"),
+    "a text": ('"nodes"', "must be an object with the key nodes"),
+    "no nodes": (without("nodes", document()), "nodes is missing"),
+    "negative nodes": (document(nodes=-1), "nodes must be a whole number from 0 to"),
+    "huge nodes": (document(nodes=10**12), "nodes must be a whole number from 0 to"),
+    "fractional nodes": (document(nodes=2.5), "nodes must be a whole number from 0 to"),
+    "true nodes": (document(nodes=True), "nodes must be a whole number from 0 to"),
+    "no trainers": (without("trainers", document()), "trainers is missing"),
+    "trainers of another type": (document(trainers={}), "trainers must be a list"),
+    "too many trainers": (document(trainers=[0] * 10_001), "trainers must be at most 10000"),
+    "a trainer of another type": (document(3, current_map=["00000"]), "trainers[0]: must be an"),
+    "no forward time": (without("forward_time_s", document()), "forward_time_s is missing"),
+    "forward time 0": (document(forward_time_s=0), "forward_time_s must be above 0"),
+    "forward time NaN": (document(forward_time_s=NAN), "forward_time_s must be a number from 0"),
+    "forward time huge": (document(forward_time_s=10**400), "forward_time_s must be a number"),
+    "map of another type": (document(current_map=3), "current_map must be a list"),
+    "map without rows": (document(trainer(), current_map=[]), "current_map must have a row"),
+    "map with short rows": (document(trainer(), current_map=["01"]), "for each of the 5 nodes"),
+    "map with letters": (document(trainer(), current_map=["01x00"]), "a 0 or 1"),
+    "map with one node twice": (
+        document(trainer(), trainer(), current_map=["00001", "00001"]),
+        "current_map must give a node to one trainer at most",
+    ),
+    "more current nodes than nodes": (
+        document(trainer(current_nodes=3), trainer(current_nodes=3)),
+        "current_nodes of all trainers must be at most nodes, 5",
+    ),
+}
+BAD_TRAINERS = {
+    "negative current nodes": ({"current_nodes": -1}, "current_nodes must be a whole number"),
+    "minimum 0": ({"min_nodes": 0}, "min_nodes must be a whole number from 1"),
+    "maximum below minimum": ({"min_nodes": 5}, "max_nodes must be a whole number from 5"),
+    "text": ({"max_nodes": "4"}, "max_nodes must be a whole number"),
+    "none": ({"rescale_up_s": None}, "rescale_up_s must be a number from 0"),
+    "negative cost": ({"rescale_down_s": -1}, "rescale_down_s must be a number from 0"),
+    "infinite cost": ({"rescale_up_s": INFINITY}, "rescale_up_s must be a number from 0"),
+    "curve NaN": ({"curve_objective": [0, NAN, 1]}, "curve_objective must be numbers from 0"),
+    "curve negative": ({"curve_objective": [0, -1, 1]}, "curve_objective must be numbers from 0"),
+    "curve not from 0": ({"curve_objective": [1, 2, 3]}, "curve_objective must start with 0"),
+    "curve too short": ({"curve_objective": [0, 1]}, "as many values as curve_nodes"),
+    "curve of text": ({"curve_nodes": "014"}, "curve_nodes must be a list"),
+    "curve unordered": ({"curve_nodes": [0, 4, 1]}, "curve_nodes must start with 0 and ascend"),
+    "curve empty": ({"curve_nodes": [], "curve_objective": []}, "curve_nodes must start with 0"),
+    "curve fractional": ({"curve_nodes": [0, 1.5, 4]}, "curve_nodes must be whole numbers"),
+    "curve endless": (
+        {"curve_nodes": list(range(1001)), "curve_objective": [0] * 1001},
+        "curve_nodes must have at most 1000 points",
+    ),
+}
+
+
+def assert_refused(result: Result, path: Path, message: str) -> None:
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert str(path) in result.stderr
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(("content", "message"), BAD_FILES.values(), ids=BAD_FILES)
+def test_refuses_a_file_with(tmp_path: Path, content: Any, message: str) -> None:
+    path = written(tmp_path, content)
+    assert_refused(run(path), path, message)
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_TRAINERS.values(), ids=BAD_TRAINERS)
+def test_refuses_a_trainer_with(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    path = written(tmp_path, document(trainer(), trainer(**changes)))
+    assert_refused(run(path), path, message)
+
+
+@pytest.mark.parametrize("key", without("current_nodes", trainer()))
+def test_refuses_a_trainer_without(tmp_path: Path, key: str) -> None:
+    path = written(tmp_path, document(trainer(), without(key, trainer())))
+    assert_refused(run(path), path, f"trainers[1]: {key} is missing")
+
+
+def test_refuses_a_missing_file(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere.json"
+    assert_refused(run(path), path, "No such file")
+
+
+def test_refuses_a_folder(tmp_path: Path) -> None:
+    assert_refused(run(tmp_path), tmp_path, "Is a directory")
+
+
+def test_refuses_a_file_without_an_end() -> None:
+    assert_refused(run(Path("/dev/zero")), Path("/dev/zero"), "larger than 64 MiB")
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "nan", "soon"])
+def test_refuses_a_time_limit(tmp_path: Path, limit: str) -> None:
+    result = run(written(tmp_path, MOVES), "--time-limit", limit)
+    assert result.exit_code == 2
+    assert "--time-limit" in result.stderr

@@ -1,0 +1,90 @@
+"""What a planning problem may be, and what its plan is worth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner.problem import feasible, value
+from tests.planner.problems import contender, problem
+
+
+def test_a_plan_is_worth_its_throughput_over_the_forward_time() -> None:
+    assert value(problem(4, contender("a"), contender("b")), [3, 1]) == 120 * 4
+
+
+def test_growing_costs_throughput_on_the_current_nodes() -> None:
+    assert value(problem(4, contender(current="n0 n1")), [3]) == 120 * 3 - 10 * 2
+
+
+def test_shrinking_costs_throughput_on_the_current_nodes() -> None:
+    assert value(problem(4, contender(current="n0 n1")), [1]) == 120 * 1 - 5 * 2
+
+
+def test_stopping_costs_as_much_as_shrinking() -> None:
+    assert value(problem(4, contender(current="n0 n1")), [0]) == -5 * 2
+
+
+def test_starting_is_free() -> None:
+    assert value(problem(4, contender()), [2]) == 120 * 2
+
+
+def test_staying_is_free() -> None:
+    assert value(problem(4, contender(current="n0 n1")), [2]) == 120 * 2
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_feasible"),
+    [
+        ([0, 0], True),
+        ([2, 3], True),
+        ([1, 0], False),  # below the minimum
+        ([4, 0], False),  # above the maximum
+        ([3, 3], False),  # more than there are
+        ([-2, 2], False),
+        ([2], False),
+    ],
+)
+def test_counts_keep_bounds_and_pool(counts: list[int], is_feasible: bool) -> None:
+    bounded = [contender(key, bounds=(2, 3)) for key in "ab"]
+    assert feasible(problem(5, *bounded), counts) is is_feasible
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"min_nodes": 0}, "min_nodes"),
+        ({"min_nodes": 9}, "min_nodes <= max_nodes"),
+        ({"rescale_up_s": -1.0}, "rescale_up_s"),
+        ({"rescale_up_s": float("nan")}, "rescale_up_s"),
+        ({"rescale_down_s": float("inf")}, "rescale_down_s"),
+        ({"curve": ThroughputCurve((0, 1), (0.0, float("nan")))}, "finite"),
+        ({"curve": ThroughputCurve((0, 1), (0.0, float("inf")))}, "finite"),
+    ],
+)
+def test_refuses_a_trainer_that_cannot_be(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(contender(), **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
+def test_refuses_a_forward_time_that_cannot_be(seconds: float) -> None:
+    with pytest.raises(ValueError, match="forward_time_s"):
+        problem(1, forward_time_s=seconds)
+
+
+def test_refuses_a_node_with_two_trainers() -> None:
+    with pytest.raises(ValueError, match="n1 has two trainers"):
+        problem(4, contender("a", "n0 n1"), contender("b", "n1"))
+
+
+def test_refuses_a_node_outside_the_pool() -> None:
+    with pytest.raises(ValueError, match="not in the pool"):
+        problem(1, contender("a", "n7"))
+
+
+def test_refuses_two_trainers_of_one_name() -> None:
+    with pytest.raises(ValueError, match="same key"):
+        problem(1, contender("a"), contender("a"))

@@ -1,0 +1,181 @@
+"""The planner has a plan in any case: children that crash, hang, lie or are not there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.planner.greedy import greedy_counts
+from bftrainer_slurm.planner.problem import Plan, Problem
+from bftrainer_slurm.planner.solver import Planner
+from tests.planner.problems import contender, problem
+from tests.waiting import wait_until
+
+CASE = problem(4, contender("a", "n0"), contender("b"))
+READY = "print('{\"ready\": true}', flush=True); "
+HANG_BOUND_S = 60.0  # generous: for a hang, not for slowness
+
+
+def saying(text: str) -> str:
+    """A child that answers every problem with this line."""
+    return READY + f"import sys\nfor _ in sys.stdin: print({text!r}, flush=True)"
+
+
+def plan_with(code: str, case: Problem = CASE, time_limit_s: float = 2.0) -> Plan:
+    with Planner(time_limit_s=time_limit_s, command=(sys.executable, "-c", code)) as planner:
+        begin_s = time.monotonic()
+        plan = planner.plan(case)
+    assert time.monotonic() - begin_s < HANG_BOUND_S
+    return plan
+
+
+UNUSABLE = {
+    "crashes at the start": ("import os; os.abort()", "died of signal 6"),
+    "crashes over a problem": (READY + "input(); import os; os.abort()", "died of signal 6"),
+    "ends at once": ("", "ended with exit code 0"),
+    "never starts": ("import time; time.sleep(600)", "not started yet"),
+    "never answers": (READY + "import time; time.sleep(600)", "did not answer in time"),
+    "stops half way through a line": (
+        READY + "import time; print('{\"coun', end='', flush=True); time.sleep(600)",
+        "did not answer in time",
+    ),
+    "never stops talking": (READY + "\nwhile True: print('0' * 10**6, end='')", "too much"),
+    "greets with something else": ("print('hello')", "nonsense"),
+    "cannot start and says so": ('print(\'{"error": "no CBC"}\')', "cannot start: no CBC"),
+    "answers no JSON": (saying("hello"), "nonsense"),
+    "answers no object": (saying("[1, 2]"), "nonsense"),
+    "answers deep nesting": (saying("[" * 100_000), "nonsense"),
+    "answers an error": (saying('{"error": "no"}'), "failed: no"),
+    "found nothing": (saying('{"counts": null}'), "found nothing"),
+    "answers without counts": (saying("{}"), "not a list of counts"),
+    "answers texts": (saying('{"counts": ["1", "1"]}'), "not a list of counts"),
+    "answers fractions": (saying('{"counts": [1.5, 1.5]}'), "not a list of counts"),
+    "answers NaN": (saying('{"counts": [NaN, 1]}'), "not a list of counts"),
+    "answers too few": (saying('{"counts": [1]}'), "breaks a bound"),
+    "answers too large": (saying('{"counts": [4, 4]}'), "breaks a bound"),
+    "answers a negative": (saying('{"counts": [-1, 1]}'), "breaks a bound"),
+    "answers worse than greedy": (saying('{"counts": [0, 0]}'), "worse than the greedy plan"),
+}
+
+
+@pytest.mark.parametrize(("code", "reason"), UNUSABLE.values(), ids=UNUSABLE)
+def test_falls_back_to_greedy_when_the_child(code: str, reason: str) -> None:
+    plan = plan_with(code)
+    assert plan.status == "greedy"
+    assert reason in plan.reason
+    assert [len(plan.assignment[key]) for key in "ab"] == greedy_counts(CASE)
+
+
+def test_falls_back_to_greedy_when_the_program_is_missing() -> None:
+    with Planner(command=("/nowhere/python",)) as planner:
+        plan = planner.plan(CASE)
+    assert (plan.status, plan.reason) == (
+        "greedy",
+        "the solver cannot be started: No such file or directory",
+    )
+
+
+def test_falls_back_to_greedy_when_a_large_problem_is_not_even_read() -> None:
+    wide = problem(2000, *(contender(f"t{index}") for index in range(2000)))
+    assert plan_with(READY + "import time; time.sleep(600)", wide).status == "greedy"
+
+
+def test_says_how_to_install_a_missing_solver() -> None:
+    without = "import sys; sys.modules['mip'] = None; "
+    plan = plan_with(without + "from bftrainer_slurm.planner.child import main; main()")
+    assert plan.status == "greedy"
+    assert "pip install 'bftrainer-slurm[controller]'" in plan.reason
+
+
+def test_logs_why_a_plan_is_greedy(caplog: pytest.LogCaptureFixture) -> None:
+    plan_with(saying('{"counts": null}'))
+    assert "greedy plan: the solver found nothing" in caplog.text
+
+
+def test_takes_a_plan_that_is_not_proven() -> None:
+    assert plan_with(saying('{"counts": [1, 3], "optimal": false}')).status == "feasible"
+
+
+def test_starts_another_child_after_one_that_was_killed() -> None:
+    with Planner(time_limit_s=20.0) as planner:
+        planner.warm_up()
+        os.kill(child_of(planner), signal.SIGKILL)
+        wait_until(lambda: planner._worker is not None and planner._worker.has_ended())
+        assert planner.plan(CASE).status == "optimal"
+
+
+def test_starts_another_child_after_one_that_hung() -> None:
+    with Planner(time_limit_s=20.0) as planner:
+        planner.warm_up()
+        hung = child_of(planner)
+        os.kill(hung, signal.SIGSTOP)
+        planner._time_limit_s = 0.2
+        assert planner.plan(CASE).status == "greedy"
+        planner._time_limit_s = 20.0
+        assert planner.plan(CASE).status == "optimal"
+        assert child_of(planner) != hung
+
+
+def test_keeps_one_child_warm_over_plans() -> None:
+    with Planner(time_limit_s=20.0) as planner:
+        planner.warm_up()
+        first = child_of(planner)
+        assert [planner.plan(CASE).status for _ in range(3)] == ["optimal"] * 3
+        assert child_of(planner) == first
+
+
+def test_close_ends_the_child() -> None:
+    planner = Planner()
+    child = child_of(planner)
+    planner.close()
+    assert not Path(f"/proc/{child}").exists()
+
+
+def test_the_child_ends_when_its_planner_is_killed() -> None:
+    code = (
+        "import time; from bftrainer_slurm.planner.solver import Planner\n"
+        "planner = Planner(); planner.warm_up()\n"
+        "print(planner._worker.pid, flush=True); time.sleep(600)"
+    )
+    parent = subprocess.Popen((sys.executable, "-c", code), stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.communicate()
+    wait_until(lambda: not is_running(child))
+
+
+def test_nothing_in_the_current_folder_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mip.py").write_text("raise SystemExit('taken from the current folder')")
+    monkeypatch.chdir(tmp_path)
+    with Planner(time_limit_s=20.0) as planner:
+        assert planner.plan(CASE).status == "optimal"
+
+
+def test_nothing_that_the_solver_prints_can_be_taken_for_an_answer() -> None:
+    chatty = (
+        "from bftrainer_slurm.planner import child, milp; import os; solve = milp.solve\n"
+        "def loud(*args): os.write(1, b'{}\\n'); return solve(*args)\n"
+        "milp.solve = loud; child.main()"
+    )
+    assert plan_with(chatty, time_limit_s=20.0).status == "optimal"
+
+
+def child_of(planner: Planner) -> int:
+    assert planner._worker is not None
+    return planner._worker.pid
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
