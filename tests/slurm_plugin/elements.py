@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pwd
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,9 +60,14 @@ def start_element(lab: Lab, script: str, *options: str) -> RunningElement:
     return RunningElement(lab, array, output)
 
 
-def processes_of(user: str, mark: str) -> list[int]:
-    """Return the ids of the user's processes (alive) with this text on their command line."""
-    uid = pwd.getpwnam(user).pw_uid
+def job_user() -> str:
+    """Who the elements' processes belong to: a cluster without root has but one user."""
+    return "alice" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
+
+
+def processes_with(mark: str) -> list[int]:
+    """Return the ids of the elements' processes (alive) with this text on their command line."""
+    uid = pwd.getpwnam(job_user()).pw_uid
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

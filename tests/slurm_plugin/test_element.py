@@ -8,7 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab_fixture import Lab
-from tests.slurm_plugin.elements import RunningElement, node_state, processes_of, start_element
+from tests.slurm_plugin.elements import (
+    RunningElement,
+    job_user,
+    node_state,
+    processes_with,
+    start_element,
+)
 from tests.slurm_plugin.fake_keeper import FakeKeeper
 from tests.waiting import wait_until
 
@@ -21,7 +27,7 @@ SHOW = '/usr/bin/env | /usr/bin/grep -E "^(PET_|BFTRAINER_|TORCH_DISABLE)"'
 @pytest.fixture
 def lab(element_lab: Lab) -> Iterator[Lab]:
     yield element_lab
-    element_lab.run("scancel", "--user=alice", user="root")
+    element_lab.run("scancel", f"--user={job_user()}", user="root")
     wait_until(lambda: node_state(element_lab) == "idle")
 
 
@@ -154,14 +160,14 @@ def test_nothing_of_an_element_outlives_its_grace(lab: Lab, script: str) -> None
     element.wait_for("ready")
     element.requeue()
     element.wait_until_node_is_free()
-    assert not processes_of("alice", mark)
+    assert not processes_with(mark)
 
 
 def test_another_clusters_job_of_the_same_number_is_left_alone(lab: Lab) -> None:
     element = start_element(lab, "#!/bin/sh\necho job=$SLURM_JOB_ID\nsleep 1\necho end\n")
     element.wait_for("job=")
     other = {"SLURM_JOB_ID": element.lines()["job"], "BFTRAINER_KEEPER": "elsewhere:1"}
-    with subprocess.Popen(["sleep", "60"], env=lab.env | other, user="alice") as stranger:
+    with subprocess.Popen(["sleep", "60"], env=lab.env | other, user=job_user()) as stranger:
         element.wait_for("end")
         element.wait_until_node_is_free()
         assert stranger.poll() is None
