@@ -128,7 +128,7 @@ def parse_comment(comment: str) -> TrainerRecord:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    if len(text) > MAX_TEXT:
+    if len(text.encode("utf-8", "surrogateescape")) > MAX_TEXT:
         raise SpecError(f"longer than {MAX_TEXT} characters; write for example {EXAMPLE}")
     values: dict[str, str] = {}
     for part in text.split(","):

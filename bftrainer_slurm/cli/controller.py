@@ -69,6 +69,7 @@ def controller(
     )
     me = getpass.getuser()
     try:
+        read_settings(config)  # a bad file is said before Slurm is asked
         owner = slurm_user()
         mode = mode or ("site" if me == owner else "personal")
         if mode == "site" and os.getuid() == 0 and owner != "root":

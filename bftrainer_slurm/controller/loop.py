@@ -212,11 +212,10 @@ class Controller:
         return tuple(view_trainer(trainer, self._memory) for trainer in observation.queue.trainers)
 
     def _plan(self, problem: Problem, now_s: float) -> Plan:
-        if problem == self._known.problem and self._known.plan is not None:
-            return self._known.plan
+        last = self._known.plan
+        if problem == self._known.problem and last is not None and last.status == "optimal":
+            return last
         plan = self._world.planner.plan(problem)
-        if plan.reason:
-            logger.warning("plan is %s: %s", plan.status, plan.reason)
         used = sum(len(nodes) for nodes in plan.assignment.values())
         self._world.history.add_plan(
             now_s, len(problem.pool), used, plan.objective, plan.status, plan.solve_s

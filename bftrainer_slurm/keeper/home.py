@@ -68,7 +68,7 @@ def find_or_start(
         return KeeperClient(before, token)
     if before is not None and listen.endswith(":0"):
         listen = before
-    command = (sys.executable, "-m", "bftrainer_slurm.keeper")
+    command = (sys.executable, "-P", "-m", "bftrainer_slurm.keeper")
     log_path = state / "keeper.log"
     with log_path.open("ab") as log:
         process = subprocess.Popen(

@@ -83,8 +83,10 @@ class Cluster:
 
     def _settings(self) -> Path:
         path = self.folder / "bftrainer.toml"
-        # Holes last seconds here, not minutes: look less far ahead than on a real cluster.
-        path.write_text(f'listen = "{self.keeper}"\nforward_time_s = 30\n')
+        # Holes last seconds here, not minutes: look more often, and less far ahead.
+        settings = {"listen": self.keeper, "forward_time_s": 30, "queue_interval_s": 5}
+        lines = [f"{key} = {json.dumps(value)}\n" for key, value in settings.items()]
+        path.write_text("".join(lines))
         return path
 
     def _end_keeper(self) -> None:

@@ -33,18 +33,17 @@ class Outcome:
         return self.start_s - self.submit_s
 
 
-# For eight nodes. The large job makes nodes drain from second 16 on, until the job of second 6
-# has ended.
+# For eight nodes. The large job makes nodes drain from second 24 on, until the job of second 6 has
+# ended.
 STREAM = (
-    OrdinaryJob(0, 3, 22),
-    OrdinaryJob(3, 2, 12),
-    OrdinaryJob(6, 1, 36),
-    OrdinaryJob(16, 8, 8),
-    OrdinaryJob(54, 2, 12),
-    OrdinaryJob(56, 1, 9),
-    OrdinaryJob(58, 4, 10),
-    OrdinaryJob(64, 1, 6),
-    OrdinaryJob(66, 3, 8),
+    OrdinaryJob(0, 2, 20),
+    OrdinaryJob(6, 1, 44),
+    OrdinaryJob(24, 8, 8),
+    OrdinaryJob(60, 2, 14),
+    OrdinaryJob(63, 1, 9),
+    OrdinaryJob(70, 3, 8),
+    OrdinaryJob(78, 1, 6),
+    OrdinaryJob(80, 2, 6),
 )
 
 _SCRIPT = """#!/bin/sh
