@@ -58,7 +58,8 @@ class ElementId:
 class Element:
     """One node's worth of a trainer: one task of its job array.
 
-    ``node`` is where it runs or ran last; times are Unix seconds.
+    ``node`` is where it runs or ran last, and for a waiting one where it may start; times are
+    Unix seconds.
     """
 
     id: ElementId

@@ -23,7 +23,7 @@ from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.model import Trainer
 from bftrainer_slurm.planner.solver import Planner
-from bftrainer_slurm.slurm.gateway import Gateway, SlurmUnavailableError
+from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ def _work(
 def _turn(controller: Controller) -> str | None:
     try:
         controller.turn()
-    except SlurmUnavailableError as error:
+    except GatewayError as error:
         logger.error("%s", error)
         return str(error)
     return None

@@ -38,7 +38,7 @@ from bftrainer_slurm.controller.view import (
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, ElementState, Queue, Trainer
 from bftrainer_slurm.planner.problem import Plan, Problem
-from bftrainer_slurm.slurm.gateway import Gateway, SlurmUnavailableError
+from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +112,8 @@ class Controller:
         """Look at Slurm, plan, and act.
 
         Raises:
-            SlurmUnavailableError: slurmctld did not answer; the schedule says when to try again.
+            GatewayError: Slurm did not answer, or not as it should; the schedule says when to try
+                again.
         """
         try:
             observation = self._observe()
@@ -120,7 +121,7 @@ class Controller:
             refused = carry_out(
                 actions, self._world.gateway, self._world.pacer, self._world.end_run
             )
-        except SlurmUnavailableError:
+        except GatewayError:
             self.schedule.failed(self._world.clock())
             raise
         self._remember(actions, refused)

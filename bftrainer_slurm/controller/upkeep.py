@@ -22,8 +22,11 @@ _PATIENCE_S = 5.0  # after a failure, doubled by each further one
 
 def remember_starts(views: tuple[TrainerView, ...], memory: Memory, now_s: float) -> Memory:
     """Forget releases that are no longer pending; adopt pending elements nobody remembers."""
-    pending = [element.id for view in views for element in view.with_state(ElementState.PENDING)]
-    releases = {element: memory.releases.get(element, Release(None, now_s)) for element in pending}
+    releases = {
+        element.id: memory.releases.get(element.id, Release(element.node, now_s))
+        for view in views
+        for element in view.with_state(ElementState.PENDING)
+    }
     avoid = {node: until_s for node, until_s in memory.avoid.items() if until_s > now_s}
     return replace(memory, releases=releases, avoid=avoid)
 

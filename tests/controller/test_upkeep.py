@@ -23,6 +23,12 @@ def test_a_pending_element_nobody_remembers_gets_the_full_time_to_start() -> Non
     assert overdue((mine,), NOBODY, memory, NOW_S + 80, SETTINGS)[0] == []
 
 
+def test_such_an_element_counts_where_slurm_may_start_it() -> None:
+    mine = view(element(0, ElementState.PENDING, "n1"))
+    memory = remember_starts((mine,), Memory(), NOW_S)
+    assert view_trainer(mine.trainer, memory).placed == {"n1": FIRST}
+
+
 def test_a_release_is_forgotten_once_the_element_runs() -> None:
     memory = Memory(releases={FIRST: Release("n1", NOW_S)})
     mine = view(element(0, ElementState.RUNNING, "n1"))
