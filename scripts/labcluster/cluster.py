@@ -180,6 +180,8 @@ def _lay_out(lab: Lab, options: Options) -> None:
     folder.chmod(0o755)
     for name in ("munge", "state", "spool", "run", "log", "home"):
         (folder / name).mkdir()
+    (folder / "tmp").mkdir()
+    (folder / "tmp").chmod(0o1777)
     for number in range(1, options.nodes + 1):
         (folder / "spool" / f"n{number}").mkdir()
     key = folder / "munge" / "key"

@@ -95,6 +95,7 @@ def exports(folder: Path) -> str:
         "SLURM_CONF": f"{folder}/slurm.conf",
         "BFTRAINER_LAB": str(folder),
         "GLOO_SOCKET_IFNAME": "lo",
+        "TMPDIR": f"{folder}/tmp",  # what jobs leave there goes with the cluster
         # What personal mode's elements tell torchrun; the plugin is told in plugstack.conf.
         "BFTRAINER_LOCAL_ADDRESS": "127.0.0.1",
     }

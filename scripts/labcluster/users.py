@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import pwd
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 NAMES = ("alice", "bob", "carol")
 _REGISTER = Path("/run/bftrainer-lab")
@@ -37,7 +39,7 @@ def release(folder: Path) -> None:
             return
         for made in register.glob("made-*"):
             subprocess.run(["userdel", made.name.removeprefix("made-")], capture_output=True)
-            made.unlink()
+        shutil.rmtree(register)
 
 
 def home_of(folder: Path, name: str) -> Path:
@@ -62,7 +64,20 @@ def _mark(folder: Path) -> str:
 
 @contextmanager
 def _register() -> Iterator[Path]:
-    _REGISTER.mkdir(exist_ok=True)
-    with (_REGISTER / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield _REGISTER
+    with _locked() as lock:
+        yield Path(lock.name).parent
+
+
+def _locked() -> IO[str]:
+    """Open and lock the register's lock file; the last cluster may remove it under our hands."""
+    path = _REGISTER / "lock"
+    while True:
+        _REGISTER.mkdir(exist_ok=True)
+        try:
+            lock = path.open("w")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if path.stat().st_ino == os.fstat(lock.fileno()).st_ino:
+                return lock
+        except FileNotFoundError:
+            continue
+        lock.close()
