@@ -16,6 +16,8 @@ from bftrainer_slurm.cli.common import (
     site_file,
     state_option,
 )
+from bftrainer_slurm.controller.settings import SettingsError, read_settings
+from bftrainer_slurm.slurm.open import CHOICES
 
 _SITE_STATE = Path("/var/lib/bftrainer")
 
@@ -34,7 +36,7 @@ _SITE_STATE = Path("/var/lib/bftrainer")
 )
 @click.option("--partition", help="The preemptible partition of the trainers.")
 @click.option("--listen", metavar="HOST:PORT", help="The keeper's address, as nodes reach it.")
-@click.option("--gateway", type=click.Choice(["auto", "commands", "pyslurm"]))
+@click.option("--gateway", type=click.Choice(CHOICES))
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def controller(
     state: Path | None,
@@ -57,7 +59,6 @@ def controller(
     """
     from bftrainer_slurm.controller.daemon import AlreadyRunningError, Role, run
     from bftrainer_slurm.controller.history import HistoryError
-    from bftrainer_slurm.controller.settings import SettingsError, read_settings
     from bftrainer_slurm.keeper.client import KeeperError
     from bftrainer_slurm.slurm.gateway import GatewayError
     from bftrainer_slurm.slurm.open import open_gateway

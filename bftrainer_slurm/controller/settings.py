@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from bftrainer_slurm.slurm.open import CHOICES as GATEWAYS
+
 
 class SettingsError(ValueError):
     """A setting that is not known or not possible; the message names it and the remedy."""
@@ -22,7 +24,7 @@ class Settings:
 
     partition: str = "bftrainer"
     listen: str = "127.0.0.1:0"  # the keeper's HOST:PORT, HOST as the nodes reach it
-    gateway: str = "auto"  # "auto", "commands" or "pyslurm"
+    gateway: str = "auto"  # one of GATEWAYS
     operator: bool = True  # may lengthen the time limit of a running element
     forward_time_s: float = 120.0
     queue_interval_s: float = 15.0
@@ -54,6 +56,8 @@ def read_settings(path: Path | None, **overrides: object) -> Settings:
         if key not in known:
             raise SettingsError(f"{source}: unknown key '{key}'; known keys: {', '.join(known)}")
         values[key] = _checked(source, key, value, known[key])
+    if values.get("gateway", "auto") not in GATEWAYS:
+        raise SettingsError(f"{source}: gateway must be one of: {', '.join(GATEWAYS)}")
     given = {key: value for key, value in overrides.items() if value is not None}
     return replace(Settings(), **(values | given))
 

@@ -24,6 +24,7 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("forward_time_s = -1", "forward_time_s must be above 0"),
         ("max_failures = true", "max_failures must be a int"),
         ("partition = [", "bftrainer.toml"),
+        ('gateway = "smoke signals"', "gateway must be one of"),
     ],
 )
 def test_a_bad_setting_is_named(tmp_path: Path, text: str, named: str) -> None:
