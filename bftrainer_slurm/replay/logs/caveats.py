@@ -1,0 +1,47 @@
+"""What a log cannot say, in sentences for the report's reader."""
+
+DOWN = (
+    "The log knows jobs, not the state of nodes: a node that was down, drained or reserved "
+    "counts as idle."
+)
+UNSEEN = (
+    "A node that no job in the log ever used does not appear; the machine is taken to be the "
+    "nodes that appear, or those of --node-list."
+)
+ANONYMOUS = (
+    "The log does not say which nodes a job had. How many nodes were idle at any time is right; "
+    "the length of each hole assumes that the node freed last is taken first, so that the longest "
+    "holes are longer, and the shortest shorter, than those of real nodes."
+)
+WHOLE = (
+    "Each job is counted with whole nodes: where small jobs share nodes, more nodes were idle "
+    "than it says here (--cpus-per-node counts CPUs instead)."
+)
+PACKED = (
+    "Jobs are counted by CPUs, packed as tightly as can be: where idle CPUs were scattered over "
+    "half-used nodes, fewer whole nodes were idle than it says here."
+)
+PEAK = (
+    "The size of the machine is not in the log; it is taken to be the most nodes ever busy at "
+    "once (--nodes says it better)."
+)
+OVERFULL = (
+    "At its peak the log has {peak:,} nodes busy, more than the {nodes:,} of the machine: nodes "
+    "were shared by several jobs, or --nodes is too small."
+)
+EDGES = (
+    "Jobs that began before the log, or were still running when it was taken, may be missing "
+    "from it; its edges were cut off by how long its jobs run (--from and --to say it better)."
+)
+RUNNING = (
+    "{jobs:,} jobs have no end in the log and hold their nodes to its last moment; ends that the "
+    "accounting lost look the same (sacctmgr show runawayjobs)."
+)
+CONTROLLER = (
+    "The holes are those that the controller saw while it ran; while it was away it saw none. "
+    "Nodes that were down, drained or reserved are not among them."
+)
+MACHINE = (
+    "The size of the machine is not in the file; it is taken to be the nodes that ever had a "
+    "hole (--nodes says it better)."
+)

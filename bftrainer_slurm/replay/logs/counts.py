@@ -1,0 +1,76 @@
+"""How many nodes were busy when, from jobs without node lists; and holes of nodes without names.
+
+The idle nodes are a stack: the node freed last is taken first. That keeps how many nodes are idle
+at any time and how many holes begin, but not how long the hole of a real node was.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bftrainer_slurm.replay.logs.edges import Edges
+from bftrainer_slurm.replay.logs.holes import HoleTable
+
+
+class Counts:
+    """Collects how many nodes (or, with ``cpus_per_node``, CPUs) each job held."""
+
+    def __init__(self, cpus_per_node: int | None, edges: Edges) -> None:
+        self._edges = edges
+        self._cpus_per_node = cpus_per_node
+        self._key, self._size = array("q"), array("d")
+        self._start_s, self._end_s = array("d"), array("d")
+
+    def add(self, key: int, start_s: float, end_s: float, nodes: int, cpus: int) -> None:
+        """Note that a job held so many nodes or CPUs (times: Unix seconds)."""
+        self._key.append(key)
+        self._start_s.append(start_s)
+        self._end_s.append(end_s)
+        self._size.append(cpus / self._cpus_per_node if self._cpus_per_node else nodes)
+
+    def finish(self) -> None:
+        """Drop what the log shows twice; from here on nothing can be added."""
+        _, once = np.unique(np.array(self._key), return_index=True)
+        start_s, end_s = np.array(self._start_s)[once], np.array(self._end_s)[once]
+        size = np.array(self._size)[once]
+        self._edges.add(start_s, end_s, size)
+        time_s = np.concatenate([start_s, end_s])
+        self._time_s, where = np.unique(time_s, return_inverse=True)
+        change = np.bincount(where, np.concatenate([size, -size]), len(self._time_s))
+        # A sum of fractions of nodes must not make a node busy by its rounding error.
+        self._busy = np.ceil(np.cumsum(change) - 1e-6).astype(np.int64)
+
+    def peak(self, from_s: float, to_s: float) -> int:
+        """Return the most nodes that were busy at once in this time."""
+        _, busy = self._between(from_s, to_s)
+        return max(0, int(busy.max()))
+
+    def holes(self, nodes: int, min_hole_s: float, from_s: float, to_s: float) -> HoleTable:
+        """Return holes of nodes that have only numbers, between two times and cut there."""
+        time_s, busy = self._between(from_s, to_s)
+        idle = np.append(np.clip(nodes - busy, 0, nodes), 0)  # at the end all holes are cut
+        time_s = np.append(time_s, to_s)
+        before = np.insert(idle[:-1], 0, 0)
+        change = np.abs(idle - before)
+        row = np.repeat(np.arange(len(time_s)), change)
+        within = np.arange(len(row)) - np.repeat(np.cumsum(change) - change, change)
+        level = np.minimum(idle, before)[row] + within
+        # Per level, beginnings and ends alternate: a level is idle, then it is not.
+        order = np.argsort(level, kind="stable")
+        level, when_s = level[order], time_s[row[order]]
+        start_s, end_s = when_s[0::2], when_s[1::2]
+        kept = end_s - start_s >= min_hole_s
+        digits = len(str(max(nodes - 1, 0)))
+        names = tuple(f"node{number:0{digits}}" for number in range(nodes))
+        return HoleTable(names, level[0::2][kept].astype(np.int32), start_s[kept], end_s[kept])
+
+    def _between(self, from_s: float, to_s: float) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return times and the number of busy nodes from each on; the first time is ``from_s``."""
+        first = int(np.searchsorted(self._time_s, from_s, side="right"))
+        last = int(np.searchsorted(self._time_s, to_s, side="left"))
+        already = self._busy[first - 1] if first else 0
+        time_s = np.insert(self._time_s[first:last], 0, from_s)
+        return time_s, np.insert(self._busy[first:last], 0, already)

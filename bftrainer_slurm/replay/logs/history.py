@@ -1,0 +1,50 @@
+"""Reads the holes that our own controller saw, from its history file (SQLite).
+
+The file is opened read-only; the controller may go on writing it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+
+from bftrainer_slurm.replay.logs.holes import HoleTable
+from bftrainer_slurm.replay.logs.jobs import LogError
+
+MAGIC = b"SQLite format 3\x00"
+_MOST_HOLES = 50_000_000
+_QUERY = """
+SELECT node, CAST(start_s AS REAL), CAST(end_s AS REAL) FROM holes
+WHERE typeof(node) = 'text' AND CAST(start_s AS REAL) BETWEEN 0 AND 4102444800
+AND (end_s IS NULL OR CAST(end_s AS REAL) BETWEEN CAST(start_s AS REAL) AND 4102444800)
+ORDER BY node, start_s LIMIT ?
+"""
+
+
+def read_history(path: Path, min_hole_s: float) -> tuple[HoleTable, float, float]:
+    """Return the holes, and between which times (Unix seconds) they were watched.
+
+    A hole that is still open lasts until the last moment that the file knows. Raises LogError.
+    """
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
+            rows = database.execute(_QUERY, (_MOST_HOLES,)).fetchall()
+    except sqlite3.Error as error:
+        raise LogError(f"{path}: {error}; give the controller's history.sqlite") from error
+    if not rows:
+        raise LogError(f"{path}: the controller has seen no hole yet")
+    names = tuple(dict.fromkeys(name for name, _, _ in rows))
+    numbers = {name: number for number, name in enumerate(names)}
+    node = np.fromiter((numbers[name] for name, _, _ in rows), np.int32, len(rows))
+    start_s = np.fromiter((start for _, start, _ in rows), np.float64, len(rows))
+    ends = (np.nan if end is None else end for _, _, end in rows)
+    end_s = np.fromiter(ends, np.float64, len(rows))
+    last_s = max(float(start_s.max()), float(np.nanmax(end_s, initial=0.0)))
+    end_s = np.where(np.isnan(end_s), last_s, end_s)
+    kept = end_s - start_s >= min_hole_s
+    holes = HoleTable(names, node[kept], start_s[kept], end_s[kept])
+    return holes, float(start_s.min()), last_s

@@ -1,0 +1,44 @@
+"""Text lines of a log, plain or gzipped, streamed and bounded.
+
+A hostile or binary file costs no more memory than one line may have.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO
+
+LONGEST_LINE = 1 << 20
+_TOLD_EVERY = 1 << 20
+
+Lines = Iterator[tuple[int, str]]
+
+
+def read_lines(path: Path, advance: Callable[[int], None] = lambda _: None) -> Lines:
+    """Yield line number (from 1) and text of every line that is not empty.
+
+    ``advance`` is told, now and then, how many more bytes of the file have been read. A longer
+    line than ``LONGEST_LINE`` arrives in pieces, under one number. Raises OSError.
+    """
+    with path.open("rb") as raw:
+        told = 0
+        number, whole = 1, True
+        for piece in _pieces(raw):
+            if text := piece.decode("utf-8", "replace").strip():
+                yield number, text
+            whole = piece.endswith(b"\n")
+            number += whole
+            if (now := raw.tell()) - told >= _TOLD_EVERY:
+                advance(now - told)
+                told = now
+        advance(raw.tell() - told)
+
+
+def _pieces(raw: BufferedReader) -> Iterator[bytes]:
+    zipped = raw.peek(2)[:2] == b"\x1f\x8b"
+    stream: BinaryIO = gzip.GzipFile(fileobj=raw) if zipped else raw  # type: ignore[assignment]
+    while piece := stream.readline(LONGEST_LINE):
+        yield piece

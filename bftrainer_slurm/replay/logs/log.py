@@ -1,0 +1,231 @@
+"""From a log file of any kind to a trace of holes, with what must be said about it.
+
+Tells the kind by the file's first bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
+from itertools import chain
+from pathlib import Path
+
+from bftrainer_slurm.replay.logs import caveats as caveats_of
+from bftrainer_slurm.replay.logs import history, sacct, swf
+from bftrainer_slurm.replay.logs.counts import Counts
+from bftrainer_slurm.replay.logs.edges import Edges
+from bftrainer_slurm.replay.logs.holes import HoleTable, between, holes_in, trace_of_holes
+from bftrainer_slurm.replay.logs.jobs import Job, LogError, Notes
+from bftrainer_slurm.replay.logs.lines import Lines, read_lines
+from bftrainer_slurm.replay.logs.nodes import NodeNumbers, expand
+from bftrainer_slurm.replay.logs.occupancy import Occupancy
+from bftrainer_slurm.replay.trace import Trace, TraceError, read_events
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What the one who asks knows better than the log; times are Unix seconds."""
+
+    nodes: int | None = None  # of the machine, where the log has no node lists
+    node_list: str = ""  # these nodes only, in Slurm's syntax
+    cpus_per_node: int | None = None  # jobs share nodes: count CPUs
+    min_hole_s: float = 10.0
+    from_s: float | None = None
+    to_s: float | None = None
+    zone: tzinfo = UTC
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Log:
+    """The holes of a log between two times (Unix seconds), and what was noted on the way."""
+
+    kind: str
+    trace: Trace
+    nodes: int  # of the machine
+    from_s: float
+    to_s: float
+    notes: Notes | None = None
+    caveats: tuple[str, ...] = field(default=())  # what the log cannot say, a sentence each
+
+
+def read_log(
+    path: Path, options: LogOptions, advance: Callable[[int], None] = lambda _: None
+) -> Log:
+    """Read a log; ``advance`` is told how many more bytes of it have been read.
+
+    Raises LogError where the file holds no usable log, OSError where it cannot be read.
+    """
+    with path.open("rb") as file:
+        head = file.read(len(history.MAGIC))
+    if head == history.MAGIC:
+        return _from_history(path, options)
+    if head.startswith(b"PAR1"):
+        return _from_events(path, options)
+    try:
+        lines = read_lines(path, advance)
+        first = next(lines, None)
+        if first is None:
+            raise LogError("the log is empty")
+        if first[1].replace(" ", "").lower() == "time,node,idle":
+            return _from_events(path, options)
+        return _from_jobs(chain((first,), lines), first[1], options)
+    except LogError as error:
+        raise LogError(f"{path}: {error}") from error
+    except (gzip.BadGzipFile, EOFError) as error:
+        raise LogError(f"{path}: {error}; the file is damaged, copy it again") from error
+
+
+def _from_jobs(lines: Lines, first: str, options: LogOptions) -> Log:
+    notes = Notes()
+    if swf.is_swf(first):
+        machine = swf.Machine()
+        jobs = swf.read_swf(lines, notes, machine)
+        return _by_counts("SWF log", jobs, lambda: machine.nodes, notes, options)
+    if not sacct.is_header(first):
+        raise LogError(
+            "neither sacct output with a header line, nor SWF, nor a history or event file; "
+            f"use: {sacct.COMMAND}"
+        )
+    jobs = sacct.read_sacct(lines, notes, options.zone)
+    if sacct.has_node_lists(first):
+        return _by_nodes("sacct log", jobs, notes, options)
+    return _by_counts("sacct log without node lists", jobs, lambda: 0, notes, options)
+
+
+def _by_nodes(kind: str, jobs: Iterator[Job], notes: Notes, options: LogOptions) -> Log:
+    if options.nodes or options.cpus_per_node:
+        raise LogError("the log has node lists: --nodes and --cpus-per-node do not go with it")
+    numbers = NodeNumbers(_named(options.node_list))
+    edges = Edges()
+    occupancy = Occupancy(options.min_hole_s, edges)
+    for job in jobs:
+        try:
+            held = numbers.of(job.node_list)
+        except ValueError as error:
+            notes.skip(job.line, job.node_list, str(error))
+            continue
+        notes.take(job)
+        if len(held):
+            occupancy.add(held, job.start_s, job.end_s)
+    occupancy.finish()
+    _need_jobs(notes, numbers.names)
+    from_s, to_s = _window(edges, notes, options)
+    holes = occupancy.holes(numbers.names, from_s, to_s)
+    caveats = (caveats_of.DOWN, caveats_of.UNSEEN, *_edges(options), *_runaway(notes))
+    return _log(kind, holes, len(numbers.names), from_s, to_s, notes, caveats)
+
+
+def _by_counts(
+    kind: str,
+    jobs: Iterator[Job],
+    machine_nodes: Callable[[], int],
+    notes: Notes,
+    options: LogOptions,
+) -> Log:
+    if options.node_list:
+        raise LogError("the log has no node lists: --node-list does not go with it, use --nodes")
+    edges = Edges()
+    counts = Counts(options.cpus_per_node, edges)
+    for job in jobs:
+        if options.cpus_per_node and not job.cpus:
+            notes.skip(job.line, "", "it has no number of CPUs, which --cpus-per-node needs")
+            continue
+        notes.take(job)
+        counts.add(job.key, job.start_s, job.end_s, job.nodes, job.cpus)
+    _need_jobs(notes, ("nodes",))
+    counts.finish()
+    from_s, to_s = _window(edges, notes, options)
+    peak = counts.peak(from_s, to_s)
+    nodes = options.nodes or machine_nodes() or peak
+    holes = counts.holes(nodes, options.min_hole_s, from_s, to_s)
+    caveats = [caveats_of.ANONYMOUS, caveats_of.DOWN]
+    caveats.append(caveats_of.PACKED if options.cpus_per_node else caveats_of.WHOLE)
+    if nodes == peak and not options.nodes:
+        caveats.append(caveats_of.PEAK)
+    if peak > nodes:
+        caveats.append(caveats_of.OVERFULL.format(peak=peak, nodes=nodes))
+    caveats += [*_edges(options), *_runaway(notes)]
+    return _log(kind, holes, nodes, from_s, to_s, notes, tuple(caveats))
+
+
+def _from_history(path: Path, options: LogOptions) -> Log:
+    holes, first_s, last_s = history.read_history(path, options.min_hole_s)
+    from_s = max(first_s, options.from_s or first_s)
+    to_s = min(last_s, options.to_s or last_s)
+    nodes = options.nodes or len(holes.nodes)
+    caveats = (
+        (caveats_of.CONTROLLER,) if options.nodes else (caveats_of.CONTROLLER, caveats_of.MACHINE)
+    )
+    return _log("history of our own controller", holes, nodes, from_s, to_s, None, caveats)
+
+
+def _from_events(path: Path, options: LogOptions) -> Log:
+    try:
+        trace = read_events(path)
+    except TraceError as error:
+        raise LogError(str(error)) from error
+    first_s = float(trace.time_s[0]) if len(trace.time_s) else trace.end_s
+    from_s = max(first_s, options.from_s or first_s)
+    to_s = min(trace.end_s, options.to_s or trace.end_s)
+    holes = holes_in(trace)
+    nodes = options.nodes or len(trace.nodes)
+    caveats = () if options.nodes else (caveats_of.MACHINE,)
+    return _log("list of holes", holes, nodes, from_s, to_s, None, caveats)
+
+
+def _log(
+    kind: str,
+    holes: HoleTable,
+    nodes: int,
+    from_s: float,
+    to_s: float,
+    notes: Notes | None,
+    caveats: tuple[str, ...],
+) -> Log:
+    if not from_s < to_s:
+        raise LogError("nothing is left between --from and --to")
+    trace = trace_of_holes(between(holes, from_s, to_s), to_s)
+    return Log(kind, trace, nodes, from_s, to_s, notes, caveats)
+
+
+def _named(node_list: str) -> tuple[str, ...]:
+    try:
+        return tuple(expand(node_list)) if node_list else ()
+    except ValueError as error:
+        raise LogError(f"--node-list: {error}") from error
+
+
+def _need_jobs(notes: Notes, nodes: tuple[str, ...]) -> None:
+    if notes.jobs and nodes:
+        return
+    why = ""
+    if notes.bad_lines:
+        first = notes.bad_lines[0]
+        why = (
+            f"; {notes.malformed:,} malformed lines, the first is line {first.number}: {first.why}"
+        )
+    raise LogError(f"no job in it ever held a node{why}")
+
+
+def _window(edges: Edges, notes: Notes, options: LogOptions) -> tuple[float, float]:
+    from_s, to_s = options.from_s, options.to_s
+    if from_s is None or to_s is None:
+        try:
+            trusted_from_s, trusted_to_s = edges.trusted(notes.last_submit_s)
+        except ValueError as error:
+            raise LogError(f"{error}; say --from and --to") from error
+        from_s = trusted_from_s if from_s is None else from_s
+        to_s = trusted_to_s if to_s is None else to_s
+    if not from_s < to_s:
+        raise LogError("nothing is left between --from and --to")
+    return from_s, to_s
+
+
+def _edges(options: LogOptions) -> tuple[str, ...]:
+    return () if options.from_s is not None and options.to_s is not None else (caveats_of.EDGES,)
+
+
+def _runaway(notes: Notes) -> tuple[str, ...]:
+    return (caveats_of.RUNNING.format(jobs=notes.running),) if notes.running else ()

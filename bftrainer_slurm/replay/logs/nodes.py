@@ -1,0 +1,76 @@
+"""Node lists in Slurm's syntax (``n[1-3,7]``) to numbers of nodes, cached and bounded."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+from numpy.typing import NDArray
+
+MOST_NODES = 200_000
+_ALLOWED = re.compile(r"[A-Za-z0-9_.,\[\]-]+\Z")
+_ELEMENT = re.compile(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)+")
+_RANGES = re.compile(r"\[([^\]]*)\]")
+_CACHED = 1 << 14
+
+
+class NodeNumbers:
+    """Numbers the nodes of a log in the order in which they are first seen.
+
+    With ``only``, those names alone exist, in that order, and any other is passed over.
+    """
+
+    def __init__(self, only: tuple[str, ...] = ()) -> None:
+        self._numbers = {name: number for number, name in enumerate(only)}
+        self._fixed = bool(only)
+        self.of = lru_cache(_CACHED)(self._of)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names, by number."""
+        return tuple(self._numbers)
+
+    def _of(self, node_list: str) -> NDArray[np.int32]:
+        names = expand(node_list)
+        if self._fixed:
+            known = [self._numbers[name] for name in names if name in self._numbers]
+            return np.array(known, dtype=np.int32)
+        if len(self._numbers) + len(names) > MOST_NODES:
+            fresh = sum(name not in self._numbers for name in names)
+            if len(self._numbers) + fresh > MOST_NODES:
+                raise ValueError(f"the log names more than {MOST_NODES:,} nodes")
+        numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in names]
+        return np.array(numbers, dtype=np.int32)
+
+
+def expand(node_list: str) -> list[str]:
+    """Return the names in a node list; raise ValueError where it is none, or too long."""
+    if not _ALLOWED.match(node_list):
+        raise ValueError(f"{node_list[:30]!r} is no node list")
+    if "[" not in node_list and "," not in node_list:
+        return [node_list]
+    if _size(node_list) > MOST_NODES:
+        raise ValueError(f"a node list has more than {MOST_NODES:,} nodes")
+    try:
+        return list(NodeSet(node_list, resolver=RESOLVER_NOGROUP))
+    except NodeSetException:
+        raise ValueError(f"{node_list[:30]!r} is no node list") from None
+
+
+def _size(node_list: str) -> int:
+    """At most how many names the brackets of a list expand to, without expanding them."""
+    elements = _ELEMENT.findall(node_list)
+    return sum(prod(map(_range_size, _RANGES.findall(element))) for element in elements)
+
+
+def _range_size(ranges: str) -> int:
+    size = 0
+    for part in ranges.split(","):
+        first, dash, last = part.partition("-")
+        if len(part) > 24 or not (first.isdecimal() and (last.isdecimal() or not dash)):
+            raise ValueError(f"{part[:24]!r} is no range of nodes")
+        size += int(last) - int(first) + 1 if dash else 1
+    return size

@@ -1,0 +1,128 @@
+"""Reads what Slurm's ``sacct`` prints with ``--parsable2``, or the same as CSV.
+
+The header line names the columns, in any order; docs/assess.md has the command.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Iterator
+from datetime import datetime, tzinfo
+
+from bftrainer_slurm.replay.logs.jobs import Job, LogError, Notes, checked
+from bftrainer_slurm.replay.logs.lines import Lines
+
+COMMAND = (
+    "SLURM_TIME_FORMAT=%s sacct --allusers --allocations --duplicates --parsable2 "
+    "--starttime=2024-01-01 --endtime=2025-01-01 "
+    "--format=JobID,NNodes,NCPUS,Submit,Start,End,State,NodeList"
+)
+_NEVER = {"", "Unknown", "None", "N/A"}
+_NO_NODES = {"", "None", "None assigned", "N/A", "(null)"}
+_OTHER_NAMES = {"allocnodes": "nnodes", "alloccpus": "ncpus"}
+
+
+def is_header(line: str) -> bool:
+    """Whether a line names columns of ``sacct``, those that are needed among them."""
+    names = _columns(line)
+    return {"jobid", "start", "end"} <= names.keys()
+
+
+def has_node_lists(header: str) -> bool:
+    """Whether the log says which nodes a job had."""
+    return "nodelist" in _columns(header)
+
+
+def read_sacct(lines: Lines, notes: Notes, zone: tzinfo) -> Iterator[Job]:
+    """Yield every stretch in which a job had nodes.
+
+    Times are Unix seconds (``SLURM_TIME_FORMAT=%s``) or ISO without a zone, taken to be in
+    ``zone``. Raises LogError where the header lacks a column.
+    """
+    first = next(lines, None)
+    if first is None:
+        raise LogError("the log is empty")
+    _, header = first
+    row = _Row(header, zone)
+    split = _splitter(header)
+    for number, line in lines:
+        if line == header:  # several outputs, one after the other
+            continue
+        try:
+            job = row.job(number, split(line), notes)
+        except (ValueError, IndexError, OverflowError, csv.Error) as error:
+            notes.skip(number, line, str(error) or "it has too few columns")
+            continue
+        if job is not None:
+            yield job
+
+
+class _Row:
+    """Where a row has what, and what it says."""
+
+    def __init__(self, header: str, zone: tzinfo) -> None:
+        columns = _columns(header)
+        missing = [name for name in ("JobID", "Start", "End") if name.lower() not in columns]
+        if not {"nnodes", "nodelist"} & columns.keys():
+            missing.append("NNodes or NodeList")
+        if missing:
+            raise LogError(f"the header has no column {', '.join(missing)}; use: {COMMAND}")
+        self._columns = len(columns)
+        self._id, self._start, self._end = (columns[name] for name in ("jobid", "start", "end"))
+        self._submit = columns.get("submit")
+        self._nodes = columns.get("nnodes")
+        self._cpus = columns.get("ncpus")
+        self._list = columns.get("nodelist")
+        self._zone = zone
+
+    def job(self, line: int, fields: list[str], notes: Notes) -> Job | None:
+        """Read one row; None where no node was used."""
+        if len(fields) != self._columns:
+            raise ValueError(f"it has {len(fields)} columns, the header {self._columns}")
+        name = fields[self._id]
+        if "." in name:
+            notes.steps += 1
+            return None
+        if self._submit is not None:
+            submit_s = _time(fields[self._submit], self._zone)
+            notes.last_submit_s = max(notes.last_submit_s, submit_s or -math.inf)
+        start_s = _time(fields[self._start], self._zone)
+        end_s = _time(fields[self._end], self._zone)
+        listed = "" if self._list is None else fields[self._list]
+        if start_s is None or start_s == end_s or (self._list is not None and listed in _NO_NODES):
+            notes.never_ran += 1
+            return None
+        return checked(
+            Job(
+                line=line,
+                key=hash((name, start_s)),
+                start_s=start_s,
+                end_s=math.inf if end_s is None else end_s,
+                nodes=1 if self._nodes is None else int(fields[self._nodes]),
+                cpus=0 if self._cpus is None else int(fields[self._cpus]),
+                node_list=listed,
+            )
+        )
+
+
+def _columns(header: str) -> dict[str, int]:
+    names = [name.strip().lower() for name in _splitter(header)(header)]
+    return {_OTHER_NAMES.get(name, name): place for place, name in enumerate(names)}
+
+
+def _splitter(header: str) -> Callable[[str], list[str]]:
+    if "|" in header:
+        return lambda line: line.split("|")
+    return lambda line: next(csv.reader((line,)))
+
+
+def _time(text: str, zone: tzinfo) -> float | None:
+    if text.isdecimal():
+        return float(text)
+    if text in _NEVER:
+        return None
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=zone).timestamp()
+    except ValueError:
+        raise ValueError(f"{text[:30]!r} is no time") from None

@@ -1,0 +1,145 @@
+"""The scheduler of the made cluster: first come first served, with EASY backfill.
+
+EASY (Lifka, "The ANL/IBM SP scheduling system", 1995): the first waiting job gets a reservation,
+and any later one may start now if that does not put it off.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from bisect import insort
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bftrainer_slurm.replay.synthetic.workload import Jobs
+
+_DEPTH = 500  # waiting jobs that are looked at, as Slurm's bf_max_job_test
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """From ``time_s`` on, the first waiting job was expected to start at ``start_s``."""
+
+    time_s: float
+    start_s: float  # infinite: no job waits
+    job: int = -1
+    nodes: int = 0
+
+
+@dataclass(slots=True)
+class Timetable:
+    """What became of the jobs: start times (NaN: not started), nodes, and who was expected when."""
+
+    start_s: NDArray[np.float64]
+    held: list[NDArray[np.int32]]
+    reservations: list[Reservation] = field(default_factory=list)
+
+
+def schedule(jobs: Jobs, nodes: int, until_s: float) -> Timetable:
+    """Run the jobs on a cluster of so many nodes until a time; return who ran when and where.
+
+    The scheduler knows limits, not run times. Nodes are taken by lowest number first.
+    """
+    cluster = _Cluster(jobs, nodes)
+    submit_s = jobs.submit_s.tolist()
+    arriving, count = 0, len(submit_s)
+    while True:
+        next_end_s = cluster.next_end_s()
+        next_submit_s = submit_s[arriving] if arriving < count else math.inf
+        now_s = min(next_end_s, next_submit_s)
+        if now_s >= until_s:
+            return cluster.timetable
+        cluster.release(now_s)
+        while arriving < count and submit_s[arriving] == now_s:
+            cluster.waiting.append(arriving)
+            arriving += 1
+        cluster.start_jobs(now_s)
+
+
+class _Cluster:
+    """Who runs, who waits, which nodes are free."""
+
+    def __init__(self, jobs: Jobs, nodes: int) -> None:
+        self._size: list[int] = jobs.nodes.tolist()
+        self._run_s: list[float] = jobs.run_s.tolist()
+        self._limit_s: list[float] = jobs.limit_s.tolist()
+        self._is_free = np.ones(nodes, bool)
+        self._free = nodes
+        self._ends: list[tuple[float, int]] = []  # heap of running jobs by their true end
+        self._limits: list[tuple[float, int]] = []  # the same, sorted by their latest end
+        self.waiting: list[int] = []
+        none = np.empty(0, np.int32)
+        self.timetable = Timetable(np.full(len(self._size), np.nan), [none] * len(self._size))
+
+    def next_end_s(self) -> float:
+        """When the next running job ends."""
+        return self._ends[0][0] if self._ends else math.inf
+
+    def release(self, now_s: float) -> None:
+        """Free the nodes of the jobs that end now."""
+        while self._ends and self._ends[0][0] <= now_s:
+            _, job = heapq.heappop(self._ends)
+            self._is_free[self.timetable.held[job]] = True
+            self._free += self._size[job]
+            latest_s = float(self.timetable.start_s[job]) + self._limit_s[job]
+            self._limits.remove((latest_s, job))
+
+    def start_jobs(self, now_s: float) -> None:
+        """Start whoever may start now, and note the reservation of the first who may not."""
+        fitting = 0
+        while fitting < len(self.waiting) and self._size[self.waiting[fitting]] <= self._free:
+            self._start(self.waiting[fitting], now_s)
+            fitting += 1
+        del self.waiting[:fitting]
+        if not self.waiting:
+            self._note(Reservation(now_s, math.inf))
+            return
+        first = self.waiting[0]
+        expected_s, spare = self._reserve(first)
+        self._note(Reservation(now_s, expected_s, first, self._size[first]))
+        self._backfill(now_s, expected_s, spare)
+
+    def _reserve(self, job: int) -> tuple[float, int]:
+        """Return when the job can start at the latest, and how many nodes it leaves free then."""
+        free = self._free
+        for latest_s, running in self._limits:
+            free += self._size[running]
+            if free >= self._size[job]:
+                return latest_s, free - self._size[job]
+        raise AssertionError("a job larger than the cluster was let in")
+
+    def _backfill(self, now_s: float, expected_s: float, spare: int) -> None:
+        started = set()
+        for job in self.waiting[1:_DEPTH]:
+            if not self._free:
+                break
+            if self._size[job] > self._free:
+                continue
+            if now_s + self._limit_s[job] > expected_s:
+                if self._size[job] > spare:
+                    continue
+                spare -= self._size[job]
+            self._start(job, now_s)
+            started.add(job)
+        if started:
+            self.waiting = [job for job in self.waiting if job not in started]
+
+    def _start(self, job: int, now_s: float) -> None:
+        held = np.flatnonzero(self._is_free)[: self._size[job]].astype(np.int32)
+        self._is_free[held] = False
+        self._free -= self._size[job]
+        self.timetable.start_s[job] = now_s
+        self.timetable.held[job] = held
+        heapq.heappush(self._ends, (now_s + self._run_s[job], job))
+        insort(self._limits, (now_s + self._limit_s[job], job))
+
+    def _note(self, reservation: Reservation) -> None:
+        noted = self.timetable.reservations
+        if not noted or (noted[-1].start_s, noted[-1].job) != (
+            reservation.start_s,
+            reservation.job,
+        ):
+            noted.append(reservation)

@@ -1,0 +1,87 @@
+"""What the made cluster did: the job schedule, its holes, and what its scheduler knew of them."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bftrainer_slurm.replay.logs.edges import Edges
+from bftrainer_slurm.replay.logs.holes import trace_of_holes
+from bftrainer_slurm.replay.logs.occupancy import Occupancy
+from bftrainer_slurm.replay.synthetic.backfill import Reservation
+from bftrainer_slurm.replay.synthetic.backfill import schedule as run
+from bftrainer_slurm.replay.synthetic.workload import DAY_S, Jobs, Workload, draw
+from bftrainer_slurm.replay.trace import Trace
+
+EPOCH_S = 1_704_067_200.0  # Monday, 1 January 2024, 00:00 UTC
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """Who ran when and where. Times are Unix seconds; the warm-up is part of it.
+
+    ``start_s`` is NaN for a job that still waited at the end; ``held`` are its nodes' numbers.
+    ``reservations`` are what the scheduler expected of the first waiting job, at each change.
+    """
+
+    workload: Workload
+    jobs: Jobs
+    submit_s: NDArray[np.float64]
+    start_s: NDArray[np.float64]
+    held: tuple[NDArray[np.int32], ...]
+    reservations: tuple[Reservation, ...]
+
+    @property
+    def end_s(self) -> NDArray[np.float64]:
+        """When each job ends, also past the schedule's end."""
+        return self.start_s + self.jobs.run_s
+
+    @property
+    def from_s(self) -> float:
+        """When the warm-up is over."""
+        return EPOCH_S + self.workload.warm_up_days * DAY_S
+
+    @property
+    def to_s(self) -> float:
+        """When the schedule ends."""
+        return self.from_s + self.workload.days * DAY_S
+
+    def expected_end_s(self, time_s: float) -> float:
+        """Return when, as known at a time, the nodes idle then are needed at the latest.
+
+        That is the expected start of the first waiting job; infinite where none waits.
+        """
+        place = bisect.bisect_right(self.reservations, time_s, key=lambda known: known.time_s)
+        return self.reservations[place - 1].start_s if place else math.inf
+
+    def trace(self, min_hole_s: float = 10.0) -> Trace:
+        """Return the holes after the warm-up, those of ``min_hole_s`` or more."""
+        occupancy = Occupancy(min_hole_s, Edges())
+        for job in np.flatnonzero(~np.isnan(self.start_s)):
+            occupancy.add(self.held[job], float(self.start_s[job]), float(self.end_s[job]))
+        occupancy.finish()
+        digits = len(str(self.workload.nodes - 1))
+        names = tuple(f"n{number:0{digits}}" for number in range(self.workload.nodes))
+        return trace_of_holes(occupancy.holes(names, self.from_s, self.to_s), self.to_s)
+
+
+def simulate(workload: Workload) -> Schedule:
+    """Draw a workload and run it; the same workload always gives the same schedule."""
+    jobs = draw(workload)
+    span_s = (workload.warm_up_days + workload.days) * DAY_S
+    timetable = run(jobs, workload.nodes, span_s)
+    return Schedule(
+        workload,
+        jobs,
+        jobs.submit_s + EPOCH_S,
+        timetable.start_s + EPOCH_S,
+        tuple(timetable.held),
+        tuple(
+            Reservation(one.time_s + EPOCH_S, one.start_s + EPOCH_S, one.job, one.nodes)
+            for one in timetable.reservations
+        ),
+    )

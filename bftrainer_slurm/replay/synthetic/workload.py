@@ -1,0 +1,125 @@
+"""A made workload: which jobs users submit when, drawn from a seed.
+
+Sizes, run times and arrivals follow what is common to the logs of the Parallel Workloads Archive
+(Lublin and Feitelson, "The workload on parallel supercomputers", JPDC 63, 2003).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+DAY_S = 86400.0
+_HOUR_S = 3600.0
+_SAMPLE = 20_000
+_MOST_JOBS = 5_000_000
+
+
+class WorkloadError(ValueError):
+    """A workload cannot be made; one line says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What to draw. ``load`` is the node time asked for, over what the cluster has."""
+
+    nodes: int
+    load: float = 0.95
+    seed: int = 1
+    days: float = 7.0
+    warm_up_days: float = 2.0  # simulated first, and left out: the cluster starts empty
+    largest: float = 0.25  # job, as a share of the cluster
+    median_run_s: float = 2700.0
+    spread: float = 1.6  # of the run times: sigma of the lognormal
+    longest_run_s: float = DAY_S
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.nodes <= 100_000:
+            raise WorkloadError("a made cluster has 1 to 100,000 nodes")
+        if not 0 < self.load <= 1.5:
+            raise WorkloadError("the load of a made cluster is above 0 and at most 1.5")
+        if not 0 <= self.seed < 1 << 63:
+            raise WorkloadError("the seed of a made cluster is 0 or more")
+        if not (0 < self.days <= 400 and 0 <= self.warm_up_days <= 30):
+            raise WorkloadError("a made cluster runs for more than 0 and at most 400 days")
+        if not (0 < self.largest <= 1 and self.spread >= 0):
+            raise WorkloadError("the largest job is a share of the cluster, at most 1")
+        if not 1 <= self.median_run_s <= self.longest_run_s < math.inf:
+            raise WorkloadError("run times need 1 s <= median <= longest")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Jobs:
+    """What users submit, a job a row, by submit time (seconds from the start)."""
+
+    submit_s: NDArray[np.float64]
+    nodes: NDArray[np.int32]
+    run_s: NDArray[np.float64]  # how long it runs
+    limit_s: NDArray[np.float64]  # how long it asked for; run_s or more
+
+
+def parse_synthetic(text: str, days: float = 7.0) -> Workload:
+    """Read ``NODES[:LOAD[:SEED]]``, such as ``1000:0.9:42``; raise WorkloadError."""
+    parts = text.split(":")
+    try:
+        nodes = int(parts[0])
+        load = float(parts[1]) if len(parts) > 1 else 0.95
+        seed = int(parts[2]) if len(parts) > 2 else 1
+    except ValueError:
+        parts = []
+    if not 1 <= len(parts) <= 3:
+        raise WorkloadError(f"{text[:40]!r} is not NODES[:LOAD[:SEED]], such as 1000:0.9:42")
+    return Workload(nodes, load, seed, days)
+
+
+def draw(workload: Workload) -> Jobs:
+    """Draw the jobs of a workload; the same workload always gives the same jobs.
+
+    Run times are lognormal; sizes are uniform in their logarithm and three times of four a power
+    of two; limits are what the job runs, times 1 to 10 (log-uniform), in whole quarters of an
+    hour and at most the longest; arrivals are Poisson, more by day than by night, fewer at
+    weekends (the first day is a Monday). Raises WorkloadError where there would be too many.
+    """
+    random = np.random.default_rng(workload.seed)
+    span_s = (workload.warm_up_days + workload.days) * DAY_S
+    # Jobs a second, from the mean node time of jobs like these: a sample of them, drawn first.
+    node_s = float(np.mean(_sizes(workload, _SAMPLE, random) * _runs(workload, _SAMPLE, random)))
+    expected = workload.load * workload.nodes * span_s / node_s
+    if expected > _MOST_JOBS:
+        raise WorkloadError(f"this makes more than {_MOST_JOBS:,} jobs: take fewer nodes or days")
+    count = int(random.poisson(expected))
+    run_s = _runs(workload, count, random)
+    asked_s = run_s * np.exp(random.uniform(0, math.log(10), count))
+    quarters_s = np.ceil(asked_s / 900) * 900
+    return Jobs(
+        submit_s=_arrivals(span_s, count, random),
+        nodes=_sizes(workload, count, random),
+        run_s=run_s,
+        limit_s=np.maximum(np.minimum(quarters_s, workload.longest_run_s), run_s),
+    )
+
+
+def _sizes(workload: Workload, count: int, random: np.random.Generator) -> NDArray[np.int32]:
+    largest = max(1, int(workload.nodes * workload.largest))
+    powers = random.uniform(0, math.log2(largest + 1), count)
+    rounded = random.random(count) < 0.75
+    sizes = np.exp2(np.where(rounded, np.floor(powers), powers)).astype(np.int32)
+    return np.minimum(sizes, largest)
+
+
+def _runs(workload: Workload, count: int, random: np.random.Generator) -> NDArray[np.float64]:
+    runs = random.lognormal(math.log(workload.median_run_s), workload.spread, count)
+    return np.clip(np.round(runs), 1.0, workload.longest_run_s)
+
+
+def _arrivals(span_s: float, count: int, random: np.random.Generator) -> NDArray[np.float64]:
+    hours = np.arange(math.ceil(span_s / _HOUR_S))
+    by_day = 1 + 0.6 * np.cos((hours % 24 - 14) / 24 * 2 * math.pi)  # most at 14:00
+    weight = by_day * np.where(hours // 24 % 7 >= 5, 0.6, 1.0)
+    edges_s = np.minimum(np.append(hours, len(hours)) * _HOUR_S, span_s)
+    weight *= np.diff(edges_s)
+    chance = np.insert(np.cumsum(weight), 0, 0.0) / weight.sum()
+    return np.floor(np.interp(np.sort(random.random(count)), chance, edges_s))
