@@ -1,0 +1,25 @@
+"""Speed-up: throughput over that on the least nodes, so that big and small models compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner.objectives.base import Facts, scaled
+
+
+def speedup(trainers: Sequence[Facts]) -> list[ThroughputCurve]:
+    """Return weight * X(n) / X(min_nodes), without unit; 0 for a trainer without progress."""
+    return [relative(one.curve, one.min_nodes, one.weight) for one in trainers]
+
+
+def relative(curve: ThroughputCurve, least: int, factor: float = 1.0) -> ThroughputCurve:
+    """Return the curve in units of its value at ``least``, times a factor.
+
+    The unit is the first positive value beyond where nothing is reached there.
+    """
+    unit = curve.at(least)
+    if unit <= 0:
+        beyond = zip(curve.nodes, curve.values, strict=True)
+        unit = next((value for size, value in beyond if size > least and value > 0), 0.0)
+    return scaled(curve, factor / unit if unit > 0 else 0.0)
