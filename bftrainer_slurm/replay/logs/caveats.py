@@ -45,3 +45,7 @@ MACHINE = (
     "The size of the machine is not in the file; it is taken to be the nodes that ever had a "
     "hole (--nodes says it better)."
 )
+SYNTHETIC = (
+    "The cluster is made: its jobs are drawn by chance and scheduled first come first served "
+    "with EASY backfill. It shows what the figures mean, not what a real cluster has."
+)

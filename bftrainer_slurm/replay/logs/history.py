@@ -19,7 +19,7 @@ MAGIC = b"SQLite format 3\x00"
 _MOST_HOLES = 50_000_000
 _QUERY = """
 SELECT node, CAST(start_s AS REAL), CAST(end_s AS REAL) FROM holes
-WHERE typeof(node) = 'text' AND CAST(start_s AS REAL) BETWEEN 0 AND 4102444800
+WHERE typeof(node) = 'text' AND CAST(start_s AS REAL) BETWEEN 1 AND 4102444800
 AND (end_s IS NULL OR CAST(end_s AS REAL) BETWEEN CAST(start_s AS REAL) AND 4102444800)
 ORDER BY node, start_s LIMIT ?
 """

@@ -1,0 +1,251 @@
+"""``bftrainer assess``: what a cluster's holes are worth, from its own log."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, tzinfo
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import click
+
+from bftrainer_slurm.cli.common import fail, json_option, print_json, shown
+from bftrainer_slurm.replay.assessment.assess import Assessment, Replays
+from bftrainer_slurm.replay.assessment.assess import assess as assess_log
+from bftrainer_slurm.replay.assessment.document import document, table
+from bftrainer_slurm.replay.assessment.harvest import planned_replays
+from bftrainer_slurm.replay.assessment.report import write_report
+from bftrainer_slurm.replay.assessment.typical import DESCRIPTION, typical_trainers
+from bftrainer_slurm.replay.logs.caveats import SYNTHETIC
+from bftrainer_slurm.replay.logs.jobs import LogError, Notes
+from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
+from bftrainer_slurm.replay.synthetic.schedule import simulate
+from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
+from bftrainer_slurm.replay.trace import TraceError
+from bftrainer_slurm.replay.trainers import read_trainers
+
+
+def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
+    try:
+        return ZoneInfo(value)
+    except (KeyError, ValueError, OSError):
+        name = shown(value)
+        raise click.BadParameter(
+            f"{name} is no time zone such as Europe/Berlin.", param=parameter
+        ) from None
+
+
+def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):  # within every FloatRange
+        raise click.BadParameter(f"{value} is no number to count with.", param=parameter)
+    return value
+
+
+@click.command()
+@click.argument("log", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@click.option(
+    "--synthetic", metavar="NODES[:LOAD[:SEED]]", help="A made cluster in place of a log."
+)
+@click.option(
+    "--days",
+    type=click.FloatRange(min=0, max=400, min_open=True),
+    default=7.0,
+    show_default=True,
+    callback=_finite,
+    help="How long the made cluster runs.",
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, 200_000),
+    help="Nodes of the machine, if the log has no names.",
+)
+@click.option("--node-list", default="", metavar="LIST", help="These nodes only, as n[1-300].")
+@click.option(
+    "--cpus-per-node",
+    type=click.IntRange(1, 100_000),
+    help="Jobs share nodes: count CPUs, so many a node. For logs without node lists.",
+)
+@click.option(
+    "--min-hole",
+    type=click.FloatRange(0, 86400),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    callback=_finite,
+    help="Leave shorter holes out.",
+)
+@click.option(
+    "--from", "begin", metavar="TIME", help="Leave out what is earlier: 2024-03-01T12:00."
+)
+@click.option("--to", "end", metavar="TIME", help="Leave out what is later.")
+@click.option(
+    "--time-zone",
+    "zone",
+    metavar="ZONE",
+    callback=_zone,
+    default="UTC",
+    show_default=True,
+    help="Of the log's times without one, and of weekdays and hours.",
+)
+@click.option(
+    "--trainers", type=click.Path(path_type=Path, dir_okay=False), help="Replay these. [JSON file]"
+)
+@click.option(
+    "--at-once",
+    type=click.IntRange(1, 1000),
+    multiple=True,
+    default=(10, 35),
+    show_default=True,
+    help="Trainers at once; may be given several times.",
+)
+@click.option(
+    "--sample-hours",
+    type=click.FloatRange(min=0, max=24 * 400, min_open=True),
+    callback=_finite,
+    help="Replay so long a part. [default: a typical week, or less where much happens]",
+)
+@click.option("--no-replay", is_flag=True, help="Only the holes.")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write assessment.html and assessment.json into DIR.",
+)
+@json_option
+def assess(
+    log: Path | None,
+    synthetic: str | None,
+    days: float,
+    nodes: int | None,
+    node_list: str,
+    cpus_per_node: int | None,
+    min_hole: float,
+    begin: str | None,
+    end: str | None,
+    zone: tzinfo,
+    trainers: Path | None,
+    at_once: tuple[int, ...],
+    sample_hours: float | None,
+    no_replay: bool,
+    report: Path | None,
+    as_json: bool,
+) -> None:
+    """Say what a cluster's idle nodes are worth, from LOG or a made cluster.
+
+    LOG is the output of sacct (docs/assess.md has the command), a log in the Standard Workload
+    Format, the controller's history.sqlite, or a list of holes; plain or gzipped.
+
+    \b
+    Examples:
+      bftrainer assess jobs.txt --report report
+      bftrainer assess --synthetic 1000:0.9 --days 2
+    """
+    options = LogOptions(
+        nodes=nodes,
+        node_list=node_list,
+        cpus_per_node=cpus_per_node,
+        min_hole_s=min_hole,
+        from_s=_time("--from", begin, zone),
+        to_s=_time("--to", end, zone),
+        zone=zone,
+    )
+    if (log is None) == (synthetic is None):
+        fail("give either a LOG or --synthetic NODES")
+    replays = None if no_replay else _replays(trainers, at_once, sample_hours)
+    if log is None:
+        source, holes = "a made cluster", _made(str(synthetic), days, min_hole)
+    else:
+        source, holes = log.name, _read(log, options)
+    _tell(holes.notes)
+    with _progress("replaying", len(replays.planned) if replays else 0) as advance:
+        found = assess_log(source, holes, zone, replays, advance)
+    _hand_over(found, report, as_json)
+
+
+def _hand_over(found: Assessment, report: Path | None, as_json: bool) -> None:
+    page = None
+    if report is not None:
+        try:
+            page = write_report(found, report)
+        except OSError as error:
+            fail(f"--report {report}: {error.strerror}; name a folder that you may write")
+    if as_json:
+        print_json(document(found))
+        return
+    click.echo(table(found))
+    for caveat in found.log.caveats:
+        click.echo(f"note: {caveat}", err=True)
+    if page is not None:
+        click.echo(f"report: {page}")
+
+
+def _replays(trainers: Path | None, at_once: tuple[int, ...], hours: float | None) -> Replays:
+    from bftrainer_slurm.cli.replay import harvest
+
+    planned = planned_replays(at_once)
+    if trainers is None:
+        return Replays(harvest, typical_trainers(max(at_once)), DESCRIPTION, planned, hours)
+    try:
+        wanted = read_trainers(trainers)
+    except (TraceError, ValueError) as error:
+        fail(f"--trainers {error}")
+    except OSError as error:
+        fail(f"--trainers {trainers}: {error.strerror}")
+    return Replays(harvest, wanted, f"the {len(wanted):,} of {trainers.name}", planned, hours)
+
+
+def _read(log: Path, options: LogOptions) -> Log:
+    try:
+        with _progress("reading", log.stat().st_size) as advance:
+            return read_log(log, options, advance)
+    except LogError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{log}: {error.strerror or error}")
+
+
+def _made(text: str, days: float, min_hole_s: float) -> Log:
+    try:
+        schedule = simulate(parse_synthetic(text, days))
+    except WorkloadError as error:
+        fail(f"--synthetic {error}")
+    return Log(
+        kind="made cluster, EASY backfill",
+        trace=schedule.trace(min_hole_s),
+        nodes=schedule.workload.nodes,
+        from_s=schedule.from_s,
+        to_s=schedule.to_s,
+        caveats=(SYNTHETIC,),
+    )
+
+
+def _tell(notes: Notes | None) -> None:
+    if notes is None or not notes.malformed:
+        return
+    click.echo(f"{notes.malformed:,} lines could not be read and were skipped:", err=True)
+    for line in notes.bad_lines:
+        click.echo(f"  line {line.number}: {shown(line.why)}: {shown(line.text)}", err=True)
+    if notes.malformed > len(notes.bad_lines):
+        click.echo(f"  and {notes.malformed - len(notes.bad_lines):,} more", err=True)
+
+
+def _time(option: str, text: str | None, zone: tzinfo) -> float | None:
+    if text is None:
+        return None
+    try:
+        if text.isdecimal():
+            return float(text)
+        time = datetime.fromisoformat(text)
+        return (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()
+    except (ValueError, OverflowError):
+        fail(f"{option} {shown(text)}: write 2024-03-01, 2024-03-01T12:00 or Unix seconds")
+
+
+@contextmanager
+def _progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
+    hidden = not (length and sys.stderr.isatty())
+    with click.progressbar(length=length, label=label, file=sys.stderr, hidden=hidden) as bar:
+        yield bar.update

@@ -1,0 +1,1 @@
+"""What a cluster's holes are worth: figures, pictures and a report."""

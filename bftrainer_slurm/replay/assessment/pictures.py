@@ -1,0 +1,124 @@
+"""Pictures of holes, as SVG without any text from the log."""
+
+from __future__ import annotations
+
+import re
+from datetime import tzinfo
+from io import StringIO
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from bftrainer_slurm.replay.assessment.coverage import Columns, idle_seconds
+from bftrainer_slurm.replay.assessment.statistics import Statistics
+from bftrainer_slurm.replay.assessment.words import WEEKDAYS, between
+from bftrainer_slurm.replay.logs.holes import HoleTable, holes_in
+from bftrainer_slurm.replay.logs.log import Log
+
+_INK, _FILL, _COLOURS = "#22303c", "#2a78b5", "Blues"
+_ROWS, _COLUMNS = 240, 900  # of the picture of holes; more cannot be told apart
+_DAY_S = 86400.0  # matplotlib's dates are days since 1970
+_STYLE: Any = {
+    "font.size": 9,
+    "svg.hashsalt": "bftrainer",  # the same log gives the same file
+    "axes.edgecolor": _INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+def pictures(log: Log, statistics: Statistics, zone: tzinfo) -> dict[str, str]:
+    """Return the pictures by name (``over_time``, ``holes``, ``lengths``, ``by_hour``) as SVG."""
+    holes = holes_in(log.trace)
+    with mpl.rc_context(_STYLE):
+        return {
+            "over_time": _over_time(holes, log, zone),
+            "holes": _holes(holes, log, zone),
+            "lengths": _lengths(statistics),
+            "by_hour": _by_hour(statistics.by_hour),
+        }
+
+
+def _over_time(holes: HoleTable, log: Log, zone: tzinfo) -> str:
+    columns = Columns(log.from_s, (log.to_s - log.from_s) / _COLUMNS, _COLUMNS)
+    idle = idle_seconds(holes, columns)[0] / columns.width_s
+    figure, axes = _figure(2.2)
+    edges = columns.from_s + columns.width_s * np.arange(_COLUMNS + 1)
+    axes.stairs(idle, edges / _DAY_S, fill=True, color=_FILL)
+    axes.set(ylabel="idle nodes", ylim=(0, None))
+    _time_axis(axes, log, zone)
+    return _svg(figure)
+
+
+def _holes(holes: HoleTable, log: Log, zone: tzinfo) -> str:
+    rows = min(_ROWS, len(log.trace.nodes))
+    row = np.empty(len(log.trace.nodes), np.int64)
+    row[_by_name(log.trace.nodes)] = np.arange(len(row)) * rows // len(row)
+    columns = Columns(log.from_s, (log.to_s - log.from_s) / _COLUMNS, _COLUMNS)
+    full_s = np.bincount(row, minlength=rows)[:, None] * columns.width_s
+    figure, axes = _figure(3.6)
+    image = axes.imshow(
+        idle_seconds(holes, columns, row, rows) / full_s,
+        cmap=_COLOURS,
+        vmin=0,
+        vmax=1,
+        aspect="auto",
+        interpolation="nearest",
+        extent=(log.from_s / _DAY_S, log.to_s / _DAY_S, len(row), 0),
+    )
+    axes.set(ylabel="nodes, by name")
+    _time_axis(axes, log, zone)
+    figure.colorbar(image, label="share of the time idle", pad=0.01)
+    return _svg(figure)
+
+
+def _lengths(statistics: Statistics) -> str:
+    classes = statistics.lengths
+    figure, axes = _figure(2.6)
+    place = np.arange(len(classes))
+    for offset, colour, label, amounts in (
+        (-0.2, "#9cc4e4", "of the holes", [one.holes for one in classes]),
+        (0.2, _FILL, "of the idle node-hours", [one.node_hours for one in classes]),
+    ):
+        share = 100 * np.array(amounts, float) / max(sum(amounts), 1e-12)
+        axes.bar(place + offset, share, 0.4, color=colour, label=label)
+    axes.set_xticks(place, [between(one.from_s, one.to_s) for one in classes], rotation=20)
+    axes.set(ylabel="per cent", xlabel="length of the hole")
+    axes.legend(frameon=False)
+    return _svg(figure)
+
+
+def _by_hour(mean: NDArray[np.float64]) -> str:
+    figure, axes = _figure(2.4)
+    image = axes.imshow(mean, cmap=_COLOURS, vmin=0, aspect="auto")
+    axes.set_yticks(range(7), WEEKDAYS)
+    axes.set_xticks(range(0, 24, 3))
+    axes.set(xlabel="hour of the day")
+    figure.colorbar(image, label="idle nodes, mean", pad=0.01)
+    return _svg(figure)
+
+
+def _figure(height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(9, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _svg(figure: Figure) -> str:
+    text = StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
+
+
+def _time_axis(axes: Axes, log: Log, zone: tzinfo) -> None:
+    axes.set_xlim(log.from_s / _DAY_S, log.to_s / _DAY_S)
+    axes.xaxis_date(zone)
+
+
+def _by_name(names: tuple[str, ...]) -> list[int]:
+    """Return the nodes' numbers in the order of their names, n2 before n10."""
+    parts = [[part.zfill(20) for part in re.split(r"(\d+)", name)] for name in names]
+    return sorted(range(len(names)), key=parts.__getitem__)
