@@ -1,0 +1,83 @@
+"""The problems that are planned: the recorded ones, made ones like them, and streams of events.
+
+The made ones have seven curves, as the recorded ones have seven ImageNet models: not concave, from
+half to nearly all of linear speed-up at the largest size; a rescale costs about 18 s up, 12 s down.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner.instance import read_instance
+from bftrainer_slurm.planner.problem import Contender, Plan, Problem
+
+RECORDED = Path(__file__).parents[3] / "shared" / "data" / "planner-instances"
+FORWARD_TIME_S = 120.0
+_MODELS = 7
+_MOST_AT_ONCE = 50  # nodes that come or go in one event
+
+
+def recorded(trainers: int, nodes: int) -> list[Problem]:
+    """The recorded problems of this size; none where the data is absent."""
+    return [read_instance(path) for path in sorted(RECORDED.glob(f"{trainers}x{nodes}-*.json"))]
+
+
+def made(trainers: int, nodes: int, seed: int, measured: bool = True) -> Problem:
+    """A problem with a map in use: three fifths to nine tenths of the nodes, scattered.
+
+    ``measured``: curves with the bends of a measurement; otherwise they are smooth and concave.
+    """
+    dice = random.Random(f"{trainers}x{nodes}-{seed}")
+    names = [f"n{number}" for number in range(nodes)]
+    held: list[set[str]] = [set() for _ in range(trainers)]
+    for name in dice.sample(names, int(nodes * dice.uniform(0.6, 0.9))):
+        dice.choice(held).add(name)
+    largest = 64 if nodes <= 64 * trainers // 2 else 256
+    curves = [_curve(dice, largest, measured) for _ in range(_MODELS)]
+    contenders = tuple(
+        Contender(
+            key=str(key),
+            min_nodes=1,
+            max_nodes=largest,
+            current=frozenset(held[key]),
+            curve=curves[key % _MODELS],
+            rescale_up_s=dice.uniform(17, 19),
+            rescale_down_s=dice.uniform(11, 13),
+        )
+        for key in range(trainers)
+    )
+    return Problem(frozenset(names), FORWARD_TIME_S, contenders)
+
+
+def after_event(
+    problem: Problem, plan: Plan, dice: random.Random, serial: Iterator[int]
+) -> Problem:
+    """What is to be planned next: the plan is carried out, and 1 to 50 nodes have come or gone.
+
+    ``serial`` numbers the nodes that come, over the whole stream.
+    """
+    most = min(_MOST_AT_ONCE, len(problem.pool) // 4)
+    size = dice.randint(1, max(1, most))
+    if dice.random() < 0.5:
+        pool = problem.pool | {f"new{next(serial)}" for _ in range(size)}
+    else:
+        pool = problem.pool - set(dice.sample(sorted(problem.pool), size))
+    contenders = tuple(
+        replace(contender, current=plan.assignment[contender.key] & pool)
+        for contender in problem.contenders
+    )
+    return replace(problem, pool=pool, contenders=contenders)
+
+
+def _curve(dice: random.Random, largest: int, measured: bool) -> ThroughputCurve:
+    """Speed-up at 1, 2, 4, ... nodes; a measured point is some per cent off."""
+    sizes = list(itertools.takewhile(lambda n: n <= largest, (2**power for power in range(12))))
+    exponent = dice.uniform(0.85, 0.99)
+    off = [dice.uniform(0.95, 1.02) if measured else 1.0 for _ in sizes[1:]]
+    values = [1.0, *(n**exponent * factor for n, factor in zip(sizes[1:], off, strict=True))]
+    return ThroughputCurve((0, *sizes), (0.0, *values))
