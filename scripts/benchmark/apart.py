@@ -14,7 +14,6 @@ from bftrainer_slurm.planner.problem import Problem
 from scripts.benchmark import nodelevel
 
 _START_LIMIT_S = 60.0
-_OVERTIME_S = 5.0  # CBC looks at its clock only now and then
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +29,30 @@ class Run:
 
 
 class NodeLevel:
-    """The child; it is started ahead, so that importing python-mip is in nobody's time."""
+    """The child; it is started ahead, so that importing python-mip is in nobody's time.
 
-    def __init__(self) -> None:
+    ``overtime_s``: how long after the limit it is ended. CBC looks at its clock only now and then.
+    """
+
+    def __init__(self, overtime_s: float = 5.0) -> None:
+        self._overtime_s = overtime_s
         self._start()
 
+    @property
+    def pid(self) -> int | None:
+        """The child's process id."""
+        return self._process.pid
+
     def solve(self, problem: Problem, limit_s: float) -> Run:
-        """Solve one problem; what takes longer than the limit is ended."""
+        """Solve one problem; a child that takes longer than the limit is ended."""
         begin_s = time.monotonic()
-        self._pipe.send((problem, limit_s))
-        if not self._pipe.poll(limit_s + _OVERTIME_S):
-            self._restart()
-            return Run(limit_s, "limit", None)
         try:
+            self._pipe.send((problem, limit_s))
+            if not self._pipe.poll(limit_s + self._overtime_s):
+                self._restart()
+                return Run(limit_s, "limit", None)
             answer: nodelevel.Answer = self._pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):
             self._restart()
             return Run(time.monotonic() - begin_s, "crashed", None)
         seconds = time.monotonic() - begin_s

@@ -1,0 +1,38 @@
+"""``scripts/bench-planner`` as it is called."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "bench-planner"
+
+
+def run(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPT), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_quick_prints_the_tables() -> None:
+    done = run("--quick", "--problems", "1", "--plans", "2")
+    assert done.returncode == 0, done.stderr
+    words = [line.split() for line in done.stdout.splitlines()]
+    assert any(row[:2] == ["5x16", "1"] and row[-4:] == ["1", "of", "1", "equal"] for row in words)
+    assert any(row[:3] == ["10x64", "fresh", "2"] for row in words)
+    assert any(row[:3] == ["10x64", "stream", "2"] for row in words)
+
+
+def test_json_has_every_single_time() -> None:
+    done = run("--quick", "--problems", "2", "--plans", "1", "--json")
+    document = json.loads(done.stdout)
+    assert [len(one["node_level_s"]) for one in document["side_by_side"]] == [2]
+    assert [len(one["seconds"]) for one in document["alone"]] == [1, 1]
+    assert document["machine"]["cores"] >= 1
+
+
+def test_a_limit_of_nothing_is_refused() -> None:
+    done = run("--limit", "0")
+    assert done.returncode == 2
+    assert "--limit" in done.stderr
