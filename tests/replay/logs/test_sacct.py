@@ -1,0 +1,132 @@
+"""What of sacct's output is a stretch of a job on nodes, and what is not."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from bftrainer_slurm.replay.logs.jobs import Job, LogError, Notes
+from bftrainer_slurm.replay.logs.sacct import has_node_lists, is_header, read_sacct
+
+HEADER = "JobID|NNodes|NCPUS|Submit|Start|End|State|NodeList"
+
+
+def read(*lines: str, zone: str = "UTC") -> tuple[list[Job], Notes]:
+    notes = Notes()
+    return list(read_sacct(iter(enumerate(lines, 1)), notes, ZoneInfo(zone))), notes
+
+
+def test_a_row_is_a_stretch_on_its_nodes() -> None:
+    (job,), _ = read(HEADER, "7|2|72|100|200|300|COMPLETED|n[1-2]")
+    assert (job.start_s, job.end_s, job.nodes, job.cpus) == (200, 300, 2, 72)
+    assert (job.node_list, job.line) == ("n[1-2]", 2)
+
+
+def test_columns_come_in_any_order_and_any_case() -> None:
+    (job,), _ = read("end|START|nodelist|jobid", "300|200|n1|7")
+    assert (job.start_s, job.end_s, job.node_list) == (200, 300, "n1")
+
+
+def test_csv_is_read_too() -> None:
+    (job,), _ = read("JobID,Start,End,NodeList", '7,200,300,"n1,n2"')
+    assert job.node_list == "n1,n2"
+
+
+def test_iso_times_are_local_times_of_the_zone() -> None:
+    row = "7|1|1|2024-01-01T00:00:00|2024-07-01T12:00:00|2024-07-01T13:00:00|COMPLETED|n1"
+    (utc,), _ = read(HEADER, row)
+    (berlin,), _ = read(HEADER, row, zone="Europe/Berlin")
+    assert utc.start_s == 1719835200
+    assert utc.start_s - berlin.start_s == 7200
+
+
+def test_a_running_job_has_no_end() -> None:
+    (job,), _ = read(HEADER, "7|1|1|100|200|Unknown|RUNNING|n1")
+    assert job.end_s == math.inf
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "7|1|1|100|Unknown|Unknown|PENDING|None assigned",
+        "7|1|1|100|None|300|CANCELLED by 123|None assigned",
+        "7|1|1|100|300|300|CANCELLED by 123|n1",
+        "7_[5-9]|1|1|100|Unknown|Unknown|PENDING|None assigned",
+    ],
+)
+def test_a_job_that_never_ran_is_counted_and_left_out(row: str) -> None:
+    jobs, notes = read(HEADER, row)
+    assert (jobs, notes.never_ran, notes.malformed) == ([], 1, 0)
+
+
+def test_a_job_that_waits_still_says_when_the_log_was_taken() -> None:
+    _, notes = read(HEADER, "7|1|1|950|Unknown|Unknown|PENDING|None assigned")
+    assert notes.last_submit_s == 950
+
+
+def test_steps_are_no_jobs() -> None:
+    jobs, notes = read(HEADER, "7.batch|1|1|100|200|300|COMPLETED|n1")
+    assert (jobs, notes.steps) == ([], 1)
+
+
+def test_a_requeued_job_has_several_stretches() -> None:
+    jobs, _ = read(HEADER, "7|1|1|100|200|300|PREEMPTED|n1", "7|1|1|100|400|500|COMPLETED|n2")
+    assert len({job.key for job in jobs}) == 2
+
+
+def test_the_same_stretch_has_the_same_key() -> None:
+    row = "7|1|1|100|200|300|COMPLETED|n1"
+    first, second = read(HEADER, row, row)[0]
+    assert first.key == second.key
+
+
+def test_headers_in_between_are_passed_over() -> None:
+    jobs, notes = read(HEADER, "7|1|1|1|2|3|COMPLETED|n1", HEADER, "8|1|1|1|2|3|COMPLETED|n1")
+    assert (len(jobs), notes.malformed) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ("7|1|1|100|200|300|COMPLETED", "7 columns"),
+        ("7|1|1|100|200|300|COMPLETED|n1|more", "9 columns"),
+        ("7|1|1|100|300|200|COMPLETED|n1", "ends before it starts"),
+        ("7|1|1|100|yesterday|200|COMPLETED|n1", "is no time"),
+        ("7|1|1|100|99999999999999|Unknown|RUNNING|n1", "no time of this century"),
+        ("7|x|1|100|200|300|COMPLETED|n1", "invalid literal"),
+        ("7|0|1|100|200|300|COMPLETED|n1", "cannot be"),
+        ("7|1|1|100|" + "9" * 5000 + "|300|COMPLETED|n1", ""),
+    ],
+)
+def test_a_malformed_row_is_counted_and_explained(row: str, why: str) -> None:
+    jobs, notes = read(HEADER, row, "8|1|1|100|200|300|COMPLETED|n1")
+    assert (len(jobs), notes.malformed) == (1, 1)
+    assert notes.bad_lines[0].number == 2
+    assert why in notes.bad_lines[0].why
+
+
+def test_only_the_first_malformed_rows_are_kept() -> None:
+    _, notes = read(HEADER, *["nonsense" * 1000] * 50)
+    assert notes.malformed == 50
+    assert sum(len(line.text) for line in notes.bad_lines) < 1000
+
+
+@pytest.mark.parametrize("header", ["JobID|Start|End", "JobID|NNodes|Start"])
+def test_a_header_without_what_is_needed_names_the_command(header: str) -> None:
+    with pytest.raises(LogError, match="no column .* sacct --allusers"):
+        read(header, "7|1|2")
+
+
+def test_headers_are_recognised() -> None:
+    assert is_header("JobID,NCPUS,NNodes,Submit,Start,End,ElapsedRaw,State")
+    assert not is_header("time,node,idle")
+    assert has_node_lists(HEADER)
+    assert not has_node_lists("JobID|NNodes|Start|End")
+
+
+def test_an_empty_log_is_refused() -> None:
+    with pytest.raises(LogError, match="empty"):
+        list(read_sacct(iter(()), Notes(), UTC))
