@@ -1,0 +1,1 @@
+"""What a cluster would harvest: traces of holes, a simulated cluster, and its figures."""
