@@ -53,6 +53,8 @@ class Fit:
         With ``optimism`` it is raised on more nodes than ``above``, up to that many standard
         deviations of log(X(2 * above) / X(above)) on twice as many: what more nodes might bring.
         """
+        if max_nodes < 1 or above < 1:
+            raise ValueError("a curve needs max_nodes and above of 1 or more")
         nodes = curve_sizes(max_nodes, [*map(int, self.sizes), *([2 * above] if optimism else [])])
         middle, _ = self._beliefs(nodes)
         if optimism:
@@ -71,7 +73,7 @@ class Fit:
     def _beliefs(self, nodes: Array) -> tuple[Array, Array]:
         """Mean and standard deviation of log X at these sizes, [N] each."""
         means, weights, loose = self._parts(nodes)
-        variance = _OFF_LAW**2 - np.einsum("nm,nm->n", weights, _kernel(nodes, self.sizes))
+        variance = _OFF_LAW**2 - np.einsum("nm,nm->n", weights, covariance(nodes, self.sizes))
         middle, spread = self._mixture(means)
         return middle, np.sqrt(np.maximum(variance + loose**2 * self._unit_variance() + spread, 0))
 
@@ -80,16 +82,17 @@ class Fit:
         anchor = np.array([float(above)])
         means, weights, loose = self._parts(nodes)
         anchor_means, anchor_weights, anchor_loose = self._parts(anchor)
-        between = 2 * (_OFF_LAW**2 - _kernel(nodes, anchor)[:, 0])
-        kernel = _kernel(nodes, self.sizes) - _kernel(anchor, self.sizes)
-        explained = np.einsum("nm,nm->n", weights - anchor_weights, kernel)
+        between = 2 * (_OFF_LAW**2 - covariance(nodes, anchor)[:, 0])
+        shared = covariance(nodes, self.sizes) - covariance(anchor, self.sizes)
+        explained = np.einsum("nm,nm->n", weights - anchor_weights, shared)
         unit = (loose - anchor_loose) ** 2 * self._unit_variance()
         spread = self._mixture(means - anchor_means)[1]
-        return np.sqrt(np.maximum(between - explained + unit + spread, 0))
+        variance: Array = np.maximum(between - explained + unit + spread, 0)
+        return np.sqrt(variance)
 
     def _parts(self, nodes: Array) -> tuple[Array, Array, Array]:
         """Means of log X under each law [L, N]; weights of the points [N, M]; weight of g [N]."""
-        weights = _kernel(nodes, self.sizes) @ self.precision
+        weights = covariance(nodes, self.sizes) @ self.precision
         means = log_speed_ups(nodes) + self.log_units[:, None] + self.residuals @ weights.T
         return means, weights, 1 - weights.sum(axis=1)
 
@@ -106,8 +109,9 @@ def fit(measurements: Sequence[Measurement]) -> Fit:
     """Fit the curve of one trainer. With no measurement it is what is believed of any trainer."""
     points = points_of(measurements)
     sizes = np.array([float(point.nodes) for point in points])
-    covariance = _kernel(sizes, sizes) + np.diag([point.deviation**2 for point in points])
-    precision = np.linalg.inv(covariance) if points else np.zeros((0, 0))
+    noise = np.diag([point.deviation**2 for point in points])
+    inverse = np.linalg.inv(covariance(sizes, sizes) + noise)
+    precision = np.asarray(inverse, dtype=np.float64)
     left = np.array([point.log_rate for point in points]) - log_speed_ups(sizes)
     weights = precision.sum(axis=0)
     log_units = left @ weights / weights.sum() if points else np.zeros(len(PRIOR))
@@ -127,7 +131,7 @@ def curve_sizes(max_nodes: int, others: Sequence[int]) -> Array:
     return np.array(sorted(sizes), dtype=np.float64)
 
 
-def _kernel(left: Array, right: Array) -> Array:
-    """Covariance of the deviations from the law, [left, right]."""
+def covariance(left: Array, right: Array) -> Array:
+    """Return the covariance of the deviations from the law at two lists of sizes, [left, right]."""
     doublings = np.log2(left)[:, None] - np.log2(right)[None, :]
     return _OFF_LAW**2 * np.exp(-((doublings / _DOUBLINGS) ** 2) / 2)

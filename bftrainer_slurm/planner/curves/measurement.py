@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 # Standard deviations of log throughput. Nodes differ for good; a short look is noisy; a single
 # look may have met a straggler or the warm-up after a rescale, which only several can tell.
-_ALWAYS = 0.02
+_ALWAYS = 0.01
 _OF_TEN_SECONDS = 0.10
 _OF_ONE_LOOK = 0.10
 _MOST_SIZES = 64  # bounds the time of a fit; the ones measured longest are kept
@@ -59,12 +59,12 @@ def _point(measurements: list[Measurement]) -> Point:
     looks = len(measurements)
     scatter = 1.4826 * _median(np.abs(rates - middle), seconds) / math.sqrt(looks)
     short = _OF_TEN_SECONDS * math.sqrt(10 / seconds.sum())
-    deviation = math.hypot(_ALWAYS, max(short, scatter), _OF_ONE_LOOK / looks)
+    deviation = math.hypot(_ALWAYS, max(short, scatter), _OF_ONE_LOOK / looks**2)
     return Point(measurements[0].nodes, middle, deviation)
 
 
 def _median(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
     """The weighted median, linear between values, so that two count as their mean."""
-    order = np.argsort(values, kind="stable")
+    order = np.lexsort((weights, values))  # whatever the order they came in
     middles = np.cumsum(weights[order]) - weights[order] / 2
     return float(np.interp(weights.sum() / 2, middles, values[order]))

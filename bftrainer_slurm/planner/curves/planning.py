@@ -1,7 +1,7 @@
-"""Which curves a plan is made with: as fitted, and a few raised where a look at more nodes may pay.
+"""Which curves a plan is made with: as fitted, and few raised where a look at more nodes may pay.
 
-A plan that only believes its fits never learns what it does not try; one that hopes everywhere tries
-everything at once. So few trainers are raised at a time, and only up to twice their nodes.
+A plan that only believes its fits never learns what it does not try, and one that hopes everywhere
+tries everything at once. So few are raised at a time, and only up to twice their nodes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.curves.fit import Fit
+from bftrainer_slurm.planner.objectives.base import scaled
 
 # Chosen by scripts/bench-curves; docs/curves.md has what others give.
-_HOPE = 3.0  # standard deviations; less does not outweigh the cost of rescaling
+_HOPE = 2.0  # standard deviations; less does not outweigh the cost of rescaling
 _TRAINERS_AN_EXPLORER = 20
 _KNOWN = 0.08  # relative; what is known better needs no look
 _PAYS_AFTER_S = 900.0  # a look costs two rescales, and the rest of the run repays it
@@ -43,23 +44,25 @@ class Standing:
 
 
 def planning_curves(trainers: Sequence[Standing]) -> list[ThroughputCurve]:
-    """Return the throughput curves to plan with, in samples/s, concave, in the trainers' order.
+    """Return the throughput curves to plan with, in samples/s, in the trainers' order.
 
     The trainer whose next nodes are least known explores, one in twenty trainers, until a
-    measurement says more. Where no samples/s are known, those of the others stand in.
+    measurement says more; the others' curves are concave. Where a trainer's samples/s are not
+    known, those of the others stand in.
     """
     explorers = _explorers(trainers)
     unit = common_unit([one.fit for one in trainers])
+    curves = [_curve(one, index in explorers) for index, one in enumerate(trainers)]
     return [
-        _curve(one, _HOPE if index in explorers else 0.0, unit)
-        for index, one in enumerate(trainers)
+        curve if one.fit.unit is not None else scaled(curve, unit)
+        for one, curve in zip(trainers, curves, strict=True)
     ]
 
 
 def common_unit(fits: Sequence[Fit]) -> float:
     """Return samples/s on one node for trainers of which nothing is measured.
 
-    The geometric mean of the others, so that objectives in samples/s neither starve nor prefer them.
+    The geometric mean of the others: objectives in samples/s neither starve nor prefer them.
     """
     logs = [math.log(unit) for fit in fits if (unit := fit.unit) is not None]
     return math.exp(sum(logs) / len(logs)) if logs else 1.0
@@ -86,11 +89,11 @@ def _explorers(trainers: Sequence[Standing]) -> set[int]:
     return set(sorted(doubtful, key=lambda index: -doubts[index])[:most])
 
 
-def _curve(one: Standing, hope: float, unit: float) -> ThroughputCurve:
-    curve = concave(one.fit.curve(one.max_nodes, hope, one.nodes))
-    if one.fit.unit is not None:
-        return curve
-    return ThroughputCurve(curve.nodes, tuple(unit * value for value in curve.values))
+def _curve(one: Standing, explores: bool) -> ThroughputCurve:
+    # An explorer's curve is not made concave: that would raise what it does on few nodes too.
+    if explores:
+        return one.fit.curve(one.max_nodes, _HOPE, one.nodes)
+    return concave(one.fit.curve(one.max_nodes))
 
 
 def _slope(left: tuple[int, float], right: tuple[int, float]) -> float:

@@ -1,0 +1,196 @@
+"""How much plans lose because curves are not known: trainers on a pool that comes and goes.
+
+They are planned again and again, and measured, noisily, on what each plan gave them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner.curves import Fit, Measurement, Standing, fit, planning_curves
+from bftrainer_slurm.planner.objectives import Facts, find
+from bftrainer_slurm.planner.problem import Contender, Plan, Problem, value
+
+SIZES = (0, 1, 2, 4, 8, 16, 32, 64)
+MOST = SIZES[-1]
+LEAST_POOL, MOST_POOL = 20, 200
+FORWARD_S, UP_S, DOWN_S = 120.0, 18.0, 12.0  # the rescale costs of the paper's data
+_objective = find("speedup")
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Between two changes of the pool: how many nodes it has, and for how long (seconds)."""
+
+    nodes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One plan: its worth under the true curves, the best plan's, and rescales until then."""
+
+    reached: float
+    possible: float
+    rescales: float  # a trainer, on average
+
+
+@dataclass(slots=True)
+class Learner:
+    """A trainer: its true curve, its nodes, and what was measured of it."""
+
+    true: ThroughputCurve
+    held: frozenset[str] = frozenset()
+    rescales: int = 0
+    measurements: list[Measurement] = field(default_factory=list)
+
+
+Planning = Callable[[Problem], Plan]
+Method = Callable[[Sequence[Learner]], list[ThroughputCurve]]
+
+
+def known(learners: Sequence[Learner]) -> list[ThroughputCurve]:
+    """Plan with the true curves."""
+    return [one.true for one in learners]
+
+
+def prior_only(learners: Sequence[Learner]) -> list[ThroughputCurve]:
+    """Plan as if nothing had been measured."""
+    return [fit([]).curve(MOST) for _ in learners]
+
+
+def fitted(learners: Sequence[Learner]) -> list[ThroughputCurve]:
+    """Plan with what was measured."""
+    return [_fit(one).curve(MOST) for one in learners]
+
+
+def exploring(learners: Sequence[Learner]) -> list[ThroughputCurve]:
+    """Plan with what was measured, and explore."""
+    return planning_curves([Standing(_fit(one), len(one.held), MOST) for one in learners])
+
+
+METHODS: dict[str, Method] = {
+    "prior only": prior_only,
+    "fit": fitted,
+    "fit, exploring": exploring,
+}
+
+
+def run(
+    planning: Planning,
+    method: Method,
+    curves: Sequence[ThroughputCurve],
+    stretches: Sequence[Stretch],
+    seed: int,
+) -> list[Outcome]:
+    """Plan once for each stretch, and measure during it; the same seed, the same luck."""
+    dice = random.Random(seed)
+    learners = [Learner(curve) for curve in curves]
+    outcomes = []
+    for stretch in stretches:
+        rescales = sum(one.rescales for one in learners) / len(learners)
+        pool = _change_pool(learners, stretch.nodes, dice)
+        true = _problem(learners, pool, known(learners))
+        plan = planning(_problem(learners, pool, method(learners)))
+        counts = [len(plan.assignment[contender.key]) for contender in true.contenders]
+        outcomes.append(Outcome(value(true, counts), planning(true).objective, rescales))
+        for key, one in enumerate(learners):
+            _train(one, plan.assignment[str(key)], stretch.seconds, dice)
+    return outcomes
+
+
+def wandering(plans: int, seed: int) -> list[Stretch]:
+    """A pool that changes all the time, by about a quarter."""
+    dice = random.Random(seed)
+    size = _log_uniform(dice, LEAST_POOL, MOST_POOL)
+    stretches = []
+    for _ in range(plans):
+        size = min(max(size * math.exp(dice.gauss(0, 0.25)), LEAST_POOL), MOST_POOL)
+        stretches.append(Stretch(round(size), dice.uniform(60, 600)))
+    return stretches
+
+
+def steady(plans: int, seed: int) -> list[Stretch]:
+    """A pool that never changes: nothing is learnt by the way."""
+    dice = random.Random(seed)
+    size = round(_log_uniform(dice, LEAST_POOL, MOST_POOL))
+    return [Stretch(size, dice.uniform(60, 600)) for _ in range(plans)]
+
+
+def recorded_curves(path: Path, count: int, seed: int) -> list[ThroughputCurve]:
+    """Measured curves: of the recorded models, drawn by lot."""
+    models: dict[str, ThroughputCurve] = {}
+    for one in json.loads(path.read_text()):
+        curve = ThroughputCurve(tuple(one["curve_nodes"]), tuple(one["curve_throughput"]))
+        models.setdefault(one["name"].partition("-")[2], curve)
+    return random.Random(seed).choices(list(models.values()), k=count)
+
+
+def made_curves(count: int, seed: int) -> list[ThroughputCurve]:
+    """Curves after the universal scalability law, from all but linear to peaked at 30 nodes."""
+    dice = random.Random(seed)
+    return [
+        _law(
+            _log_uniform(dice, 100, 1e4),
+            _log_uniform(dice, 1e-3, 0.2),
+            _log_uniform(dice, 1e-6, 1e-3),
+        )
+        for _ in range(count)
+    ]
+
+
+def _law(unit: float, serial: float, pairs: float) -> ThroughputCurve:
+    values = (unit * n / (1 + serial * (n - 1) + pairs * n * (n - 1)) for n in SIZES)
+    return ThroughputCurve(SIZES, tuple(values))
+
+
+def _log_uniform(dice: random.Random, least: float, most: float) -> float:
+    return math.exp(dice.uniform(math.log(least), math.log(most)))
+
+
+def _fit(learner: Learner) -> Fit:
+    return fit(learner.measurements)
+
+
+def _problem(
+    learners: Sequence[Learner], pool: frozenset[str], curves: Sequence[ThroughputCurve]
+) -> Problem:
+    objective = _objective([Facts(curve, 1, MOST) for curve in curves])
+    contenders = tuple(
+        Contender(str(key), 1, MOST, one.held, curve, UP_S, DOWN_S)
+        for key, (one, curve) in enumerate(zip(learners, objective, strict=True))
+    )
+    return Problem(pool, FORWARD_S, contenders)
+
+
+def _change_pool(learners: Sequence[Learner], nodes: int, dice: random.Random) -> frozenset[str]:
+    """New nodes come, or any nodes are reclaimed, those of trainers too."""
+    held = [name for one in learners for name in sorted(one.held)]
+    others = (f"n{number}" for number in itertools.count() if f"n{number}" not in set(held))
+    candidates = held + list(itertools.islice(others, max(0, nodes - len(held))))
+    pool = frozenset(dice.sample(candidates, nodes))
+    for one in learners:
+        if not one.held <= pool:
+            one.held, one.rescales = one.held & pool, one.rescales + 1
+    return pool
+
+
+def _train(learner: Learner, nodes: frozenset[str], seconds: float, dice: random.Random) -> None:
+    """Measure it twice on these nodes; one look in ten meets a straggler, the first the warm-up."""
+    rescaled = len(nodes) != len(learner.held)
+    learner.held, learner.rescales = nodes, learner.rescales + rescaled
+    if not nodes:
+        return
+    looks = [(15.0, dice.uniform(0.4, 0.95))] if rescaled else []
+    for _ in range(2):
+        straggler = dice.uniform(0.6, 0.95) if dice.random() < 0.1 else 1.0
+        looks.append((seconds / 2, straggler * math.exp(dice.gauss(0, 0.04))))
+    true = learner.true.at(len(nodes))
+    learner.measurements += [Measurement(len(nodes), true * share, time) for time, share in looks]
