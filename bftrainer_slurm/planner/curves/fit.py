@@ -73,7 +73,7 @@ class Fit:
     def _beliefs(self, nodes: Array) -> tuple[Array, Array]:
         """Mean and standard deviation of log X at these sizes, [N] each."""
         means, weights, loose = self._parts(nodes)
-        variance = _OFF_LAW**2 - np.einsum("nm,nm->n", weights, covariance(nodes, self.sizes))
+        variance = _OFF_LAW**2 - (weights * covariance(nodes, self.sizes)).sum(axis=1)
         middle, spread = self._mixture(means)
         return middle, np.sqrt(np.maximum(variance + loose**2 * self._unit_variance() + spread, 0))
 
@@ -84,7 +84,7 @@ class Fit:
         anchor_means, anchor_weights, anchor_loose = self._parts(anchor)
         between = 2 * (_OFF_LAW**2 - covariance(nodes, anchor)[:, 0])
         shared = covariance(nodes, self.sizes) - covariance(anchor, self.sizes)
-        explained = np.einsum("nm,nm->n", weights - anchor_weights, shared)
+        explained = ((weights - anchor_weights) * shared).sum(axis=1)
         unit = (loose - anchor_loose) ** 2 * self._unit_variance()
         spread = self._mixture(means - anchor_means)[1]
         variance: Array = np.maximum(between - explained + unit + spread, 0)
@@ -116,7 +116,7 @@ def fit(measurements: Sequence[Measurement]) -> Fit:
     weights = precision.sum(axis=0)
     log_units = left @ weights / weights.sum() if points else np.zeros(len(PRIOR))
     residuals = left - log_units[:, None]
-    surprise = np.einsum("lm,mk,lk->l", residuals, precision, residuals) / 2
+    surprise = (residuals @ precision * residuals).sum(axis=1) / 2
     belief = PRIOR * np.exp(surprise.min() - surprise)
     return Fit(sizes, belief / belief.sum(), log_units, residuals, precision)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 _ALWAYS = 0.01
 _OF_TEN_SECONDS = 0.10
 _OF_ONE_LOOK = 0.10
-_MOST_SIZES = 64  # bounds the time of a fit; the ones measured longest are kept
+_MOST_SIZES = 32  # bounds the time of a fit; the ones measured longest are kept
 
 
 @dataclass(frozen=True, slots=True)
