@@ -24,8 +24,7 @@ from bftrainer_slurm.replay.logs.jobs import LogError, Notes
 from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
 from bftrainer_slurm.replay.synthetic.schedule import simulate
 from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
-from bftrainer_slurm.replay.trace import TraceError
-from bftrainer_slurm.replay.trainers import read_trainers
+from bftrainer_slurm.replay.trainers import TrainersError, read_trainers
 
 
 def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
@@ -190,10 +189,8 @@ def _replays(trainers: Path | None, at_once: tuple[int, ...], hours: float | Non
         return Replays(harvest, typical_trainers(max(at_once)), DESCRIPTION, planned, hours)
     try:
         wanted = read_trainers(trainers)
-    except (TraceError, ValueError) as error:
+    except TrainersError as error:
         fail(f"--trainers {error}")
-    except OSError as error:
-        fail(f"--trainers {trainers}: {error.strerror}")
     return Replays(harvest, wanted, f"the {len(wanted):,} of {trainers.name}", planned, hours)
 
 
@@ -214,7 +211,7 @@ def _made(text: str, days: float, min_hole_s: float) -> Log:
         fail(f"--synthetic {error}")
     return Log(
         kind="made cluster, EASY backfill",
-        trace=schedule.trace(min_hole_s),
+        holes=schedule.holes(min_hole_s),
         nodes=schedule.workload.nodes,
         from_s=schedule.from_s,
         to_s=schedule.to_s,

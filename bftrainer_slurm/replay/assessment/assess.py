@@ -66,7 +66,7 @@ def assess(
     statistics = describe(log, zone)
     if wanted is None or not statistics.holes:
         return Assessment(source, log, zone, statistics, "", None, ())
-    sample = typical_sample(log.trace, log.from_s, log.to_s, wanted.hours)
+    sample = typical_sample(log.holes, log.from_s, log.to_s, wanted.hours)
     if not sample.idle_node_hours:
         return Assessment(source, log, zone, statistics, "", None, ())
     done = []

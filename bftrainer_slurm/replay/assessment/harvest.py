@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bftrainer_slurm.replay.assessment.coverage import Columns, idle_seconds
-from bftrainer_slurm.replay.logs.holes import between, holes_in, trace_of_holes
+from bftrainer_slurm.replay.logs.holes import HoleTable, between, trace_of_holes
 from bftrainer_slurm.replay.trace import Trace
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
@@ -99,14 +99,14 @@ def replays(
         yield Replayed(options, harvest(sample.trace, waiting, options))
 
 
-def typical_sample(trace: Trace, from_s: float, to_s: float, hours: float | None = None) -> Sample:
+def typical_sample(
+    holes: HoleTable, from_s: float, to_s: float, hours: float | None = None
+) -> Sample:
     """Return the part of a log to replay.
 
     That is the week (or, where too much happens in a week, three days, a day, ... an hour) whose
     idle node time is the median of all such parts, one after the other; all of a short log.
     """
-    holes = holes_in(trace)
-    moments_s = np.unique(trace.time_s)
     for length_s in [HOUR_S * hours] if hours else [HOUR_S * each for each in _SAMPLE_HOURS]:
         count = max(1, int((to_s - from_s) / length_s))
         columns = Columns(from_s, min(length_s, to_s - from_s), count)
@@ -114,10 +114,9 @@ def typical_sample(trace: Trace, from_s: float, to_s: float, hours: float | None
         middle = int(np.argsort(idle_s, kind="stable")[(count - 1) // 2])
         begin_s = from_s + middle * columns.width_s
         end_s = begin_s + columns.width_s
-        first, last = np.searchsorted(moments_s, [begin_s, end_s])
-        if last - first <= _MOMENTS:
+        part = between(holes, begin_s, end_s)
+        if len(np.union1d(part.start_s, part.end_s)) <= _MOMENTS:
             break
-    part = between(holes, begin_s, end_s)
     return Sample(
         trace_of_holes(part, end_s),
         begin_s,

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from bftrainer_slurm.replay.assessment.coverage import Columns, idle_seconds
 from bftrainer_slurm.replay.assessment.statistics import Statistics
 from bftrainer_slurm.replay.assessment.words import WEEKDAYS, between
-from bftrainer_slurm.replay.logs.holes import HoleTable, holes_in
 from bftrainer_slurm.replay.logs.log import Log
 
 _INK, _FILL, _COLOURS = "#22303c", "#2a78b5", "Blues"
@@ -33,19 +32,18 @@ _STYLE: Any = {
 
 def pictures(log: Log, statistics: Statistics, zone: tzinfo) -> dict[str, str]:
     """Return the pictures by name (``over_time``, ``holes``, ``lengths``, ``by_hour``) as SVG."""
-    holes = holes_in(log.trace)
     with mpl.rc_context(_STYLE):
         return {
-            "over_time": _over_time(holes, log, zone),
-            "holes": _holes(holes, log, zone),
+            "over_time": _over_time(log, zone),
+            "holes": _holes(log, zone),
             "lengths": _lengths(statistics),
             "by_hour": _by_hour(statistics.by_hour),
         }
 
 
-def _over_time(holes: HoleTable, log: Log, zone: tzinfo) -> str:
+def _over_time(log: Log, zone: tzinfo) -> str:
     columns = Columns(log.from_s, (log.to_s - log.from_s) / _COLUMNS, _COLUMNS)
-    idle = idle_seconds(holes, columns)[0] / columns.width_s
+    idle = idle_seconds(log.holes, columns)[0] / columns.width_s
     figure, axes = _figure(2.2)
     edges = columns.from_s + columns.width_s * np.arange(_COLUMNS + 1)
     axes.stairs(idle, edges / _DAY_S, fill=True, color=_FILL)
@@ -54,15 +52,15 @@ def _over_time(holes: HoleTable, log: Log, zone: tzinfo) -> str:
     return _svg(figure)
 
 
-def _holes(holes: HoleTable, log: Log, zone: tzinfo) -> str:
-    rows = min(_ROWS, len(log.trace.nodes))
-    row = np.empty(len(log.trace.nodes), np.int64)
-    row[_by_name(log.trace.nodes)] = np.arange(len(row)) * rows // len(row)
+def _holes(log: Log, zone: tzinfo) -> str:
+    rows = min(_ROWS, len(log.holes.nodes))
+    row = np.empty(len(log.holes.nodes), np.int64)
+    row[_by_name(log.holes.nodes)] = np.arange(len(row)) * rows // len(row)
     columns = Columns(log.from_s, (log.to_s - log.from_s) / _COLUMNS, _COLUMNS)
     full_s = np.bincount(row, minlength=rows)[:, None] * columns.width_s
     figure, axes = _figure(3.6)
     image = axes.imshow(
-        idle_seconds(holes, columns, row, rows) / full_s,
+        idle_seconds(log.holes, columns, row, rows) / full_s,
         cmap=_COLOURS,
         vmin=0,
         vmax=1,

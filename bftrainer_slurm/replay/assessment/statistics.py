@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bftrainer_slurm.replay.assessment.coverage import Columns, idle_seconds
-from bftrainer_slurm.replay.logs.holes import HoleTable, holes_in
+from bftrainer_slurm.replay.logs.holes import HoleTable
 from bftrainer_slurm.replay.logs.log import Log
 
 HOUR_S = 3600.0
@@ -54,7 +54,7 @@ class Statistics:
 
 def describe(log: Log, zone: tzinfo) -> Statistics:
     """Return the figures of a log; hours of the day are those of ``zone``."""
-    holes = holes_in(log.trace)
+    holes = log.holes
     length_s = holes.length_s
     some = len(length_s) > 0
     return Statistics(

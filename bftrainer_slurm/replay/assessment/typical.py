@@ -35,7 +35,6 @@ def typical_trainers(count: int) -> tuple[TrainerSpec, ...]:
             rescale_down_s=12.0,
             total_samples=_NEVER_DONE,
             curve=curve,
-            objective=curve,
         )
         for number in range(count)
     )

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from bftrainer_slurm.replay.logs.holes import HoleTable
+from bftrainer_slurm.replay.logs.holes import HoleTable, longer
 from bftrainer_slurm.replay.logs.jobs import LogError
 
 MAGIC = b"SQLite format 3\x00"
@@ -34,9 +34,9 @@ def read_history(path: Path, min_hole_s: float) -> tuple[HoleTable, float, float
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
             rows = database.execute(_QUERY, (_MOST_HOLES,)).fetchall()
     except sqlite3.Error as error:
-        raise LogError(f"{path}: {error}; give the controller's history.sqlite") from error
+        raise LogError(f"{error}; give the controller's history.sqlite") from error
     if not rows:
-        raise LogError(f"{path}: the controller has seen no hole yet")
+        raise LogError("the controller has seen no hole yet")
     names = tuple(dict.fromkeys(name for name, _, _ in rows))
     numbers = {name: number for number, name in enumerate(names)}
     node = np.fromiter((numbers[name] for name, _, _ in rows), np.int32, len(rows))
@@ -45,6 +45,5 @@ def read_history(path: Path, min_hole_s: float) -> tuple[HoleTable, float, float
     end_s = np.fromiter(ends, np.float64, len(rows))
     last_s = max(float(start_s.max()), float(np.nanmax(end_s, initial=0.0)))
     end_s = np.where(np.isnan(end_s), last_s, end_s)
-    kept = end_s - start_s >= min_hole_s
-    holes = HoleTable(names, node[kept], start_s[kept], end_s[kept])
+    holes = longer(HoleTable(names, node, start_s, end_s), min_hole_s)
     return holes, float(start_s.min()), last_s

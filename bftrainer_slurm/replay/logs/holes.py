@@ -55,3 +55,9 @@ def between(holes: HoleTable, from_s: float, to_s: float) -> HoleTable:
     start_s, end_s = np.maximum(holes.start_s, from_s), np.minimum(holes.end_s, to_s)
     kept = start_s < end_s
     return HoleTable(holes.nodes, holes.node[kept], start_s[kept], end_s[kept])
+
+
+def longer(holes: HoleTable, least_s: float) -> HoleTable:
+    """Return those of the holes that last so many seconds or more."""
+    kept = holes.length_s >= least_s
+    return HoleTable(holes.nodes, holes.node[kept], holes.start_s[kept], holes.end_s[kept])

@@ -65,7 +65,7 @@ class Notes:
         """Count a line that cannot be read, and keep it if it is one of the first."""
         self.malformed += 1
         if len(self.bad_lines) < SHOWN_LINES:
-            self.bad_lines.append(BadLine(number, why, line[:_EXCERPT]))
+            self.bad_lines.append(BadLine(number, why[:_EXCERPT], line[:_EXCERPT]))
 
 
 def checked(job: Job) -> Job:

@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 LONGEST_LINE = 1 << 20
 _TOLD_EVERY = 1 << 20
+_BLANK = " \t\r\n\ufeff"  # the last: what some editors put first into a file
 
 Lines = Iterator[tuple[int, str]]
 
@@ -27,7 +28,7 @@ def read_lines(path: Path, advance: Callable[[int], None] = lambda _: None) -> L
         told = 0
         number, whole = 1, True
         for piece in _pieces(raw):
-            if text := piece.decode("utf-8", "replace").strip():
+            if text := piece.decode("utf-8", "replace").strip(_BLANK):
                 yield number, text
             whole = piece.endswith(b"\n")
             number += whole

@@ -1,4 +1,4 @@
-"""From a log file of any kind to a trace of holes, with what must be said about it.
+"""From a log file of any kind to its holes, with what must be said about them.
 
 Tells the kind by the file's first bytes.
 """
@@ -6,8 +6,9 @@ Tells the kind by the file's first bytes.
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from itertools import chain
 from pathlib import Path
@@ -16,7 +17,7 @@ from bftrainer_slurm.replay.logs import caveats as caveats_of
 from bftrainer_slurm.replay.logs import history, sacct, swf
 from bftrainer_slurm.replay.logs.counts import Counts
 from bftrainer_slurm.replay.logs.edges import Edges
-from bftrainer_slurm.replay.logs.holes import HoleTable, between, holes_in, trace_of_holes
+from bftrainer_slurm.replay.logs.holes import HoleTable, between, holes_in, longer, trace_of_holes
 from bftrainer_slurm.replay.logs.jobs import Job, LogError, Notes
 from bftrainer_slurm.replay.logs.lines import Lines, read_lines
 from bftrainer_slurm.replay.logs.nodes import NodeNumbers, expand
@@ -42,12 +43,16 @@ class Log:
     """The holes of a log between two times (Unix seconds), and what was noted on the way."""
 
     kind: str
-    trace: Trace
+    holes: HoleTable
     nodes: int  # of the machine
     from_s: float
     to_s: float
     notes: Notes | None = None
-    caveats: tuple[str, ...] = field(default=())  # what the log cannot say, a sentence each
+    caveats: tuple[str, ...] = ()  # what the log cannot say, a sentence each
+
+    def trace(self) -> Trace:
+        """Return the holes as events, to replay all of them."""
+        return trace_of_holes(self.holes, self.to_s)
 
 
 def read_log(
@@ -59,11 +64,11 @@ def read_log(
     """
     with path.open("rb") as file:
         head = file.read(len(history.MAGIC))
-    if head == history.MAGIC:
-        return _from_history(path, options)
-    if head.startswith(b"PAR1"):
-        return _from_events(path, options)
     try:
+        if head == history.MAGIC:
+            return _from_history(path, options)
+        if head.startswith(b"PAR1"):
+            return _from_events(path, options)
         lines = read_lines(path, advance)
         first = next(lines, None)
         if first is None:
@@ -71,9 +76,11 @@ def read_log(
         if first[1].replace(" ", "").lower() == "time,node,idle":
             return _from_events(path, options)
         return _from_jobs(chain((first,), lines), first[1], options)
+    except TraceError as error:  # names the file itself
+        raise LogError(str(error)) from error
     except LogError as error:
         raise LogError(f"{path}: {error}") from error
-    except (gzip.BadGzipFile, EOFError) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise LogError(f"{path}: {error}; the file is damaged, copy it again") from error
 
 
@@ -162,14 +169,10 @@ def _from_history(path: Path, options: LogOptions) -> Log:
 
 
 def _from_events(path: Path, options: LogOptions) -> Log:
-    try:
-        trace = read_events(path)
-    except TraceError as error:
-        raise LogError(str(error)) from error
-    first_s = float(trace.time_s[0]) if len(trace.time_s) else trace.end_s
-    from_s = max(first_s, options.from_s or first_s)
+    trace = read_events(path)
+    from_s = max(trace.start_s, options.from_s or trace.start_s)
     to_s = min(trace.end_s, options.to_s or trace.end_s)
-    holes = holes_in(trace)
+    holes = longer(holes_in(trace), options.min_hole_s)
     nodes = options.nodes or len(trace.nodes)
     caveats = () if options.nodes else (caveats_of.MACHINE,)
     return _log("list of holes", holes, nodes, from_s, to_s, None, caveats)
@@ -186,8 +189,7 @@ def _log(
 ) -> Log:
     if not from_s < to_s:
         raise LogError("nothing is left between --from and --to")
-    trace = trace_of_holes(between(holes, from_s, to_s), to_s)
-    return Log(kind, trace, nodes, from_s, to_s, notes, caveats)
+    return Log(kind, between(holes, from_s, to_s), nodes, from_s, to_s, notes, caveats)
 
 
 def _named(node_list: str) -> tuple[str, ...]:

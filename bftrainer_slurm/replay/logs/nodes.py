@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from math import prod
 
@@ -13,28 +14,41 @@ from numpy.typing import NDArray
 MOST_NODES = 200_000
 _ALLOWED = re.compile(r"[A-Za-z0-9_.,\[\]-]+\Z")
 _ELEMENT = re.compile(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)+")
+_ELEMENTS = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 _RANGES = re.compile(r"\[([^\]]*)\]")
-_CACHED = 1 << 14
+_CACHED = 1 << 18
 
 
 class NodeNumbers:
     """Numbers the nodes of a log in the order in which they are first seen.
 
-    With ``only``, those names alone exist, in that order, and any other is passed over.
+    With ``only``, those names alone exist, in that order, and any other is passed over. Expanding
+    a list costs far more than reading its line, and the same ranges come again in ever new lists:
+    the ranges are remembered.
     """
 
     def __init__(self, only: tuple[str, ...] = ()) -> None:
         self._numbers = {name: number for number, name in enumerate(only)}
         self._fixed = bool(only)
-        self.of = lru_cache(_CACHED)(self._of)
+        self._of_piece = lru_cache(_CACHED)(self._expanded)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names, by number."""
         return tuple(self._numbers)
 
-    def _of(self, node_list: str) -> NDArray[np.int32]:
-        names = expand(node_list)
+    def of(self, node_list: str) -> NDArray[np.int32]:
+        """Return the numbers of a node list; raise ValueError where it is none, or too long."""
+        pieces, count = [], 0
+        for piece in _pieces(node_list):
+            pieces.append(self._of_piece(piece))
+            count += len(pieces[-1])
+            if count > MOST_NODES:
+                raise ValueError(f"a node list has more than {MOST_NODES:,} nodes")
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    def _expanded(self, piece: str) -> NDArray[np.int32]:
+        names = expand(piece)
         if self._fixed:
             known = [self._numbers[name] for name in names if name in self._numbers]
             return np.array(known, dtype=np.int32)
@@ -44,6 +58,24 @@ class NodeNumbers:
                 raise ValueError(f"the log names more than {MOST_NODES:,} nodes")
         numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in names]
         return np.array(numbers, dtype=np.int32)
+
+
+def _pieces(node_list: str) -> Iterator[str]:
+    """Split ``n[1-3,7],m1`` into ``n[1-3]``, ``n[7]`` and ``m1``."""
+    if "[" not in node_list and "," not in node_list:
+        yield node_list
+        return
+    elements = _ELEMENTS.findall(node_list)
+    if ",".join(elements) != node_list:
+        raise ValueError(f"{node_list[:30]!r} is no node list")
+    for element in elements:
+        if element.count("[") != 1:
+            yield element
+            continue
+        prefix, _, rest = element.partition("[")
+        ranges, _, suffix = rest.partition("]")
+        for one in ranges.split(","):
+            yield f"{prefix}[{one}]{suffix}"
 
 
 def expand(node_list: str) -> list[str]:

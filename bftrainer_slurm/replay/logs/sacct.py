@@ -18,6 +18,7 @@ COMMAND = (
     "--starttime=2024-01-01 --endtime=2025-01-01 "
     "--format=JobID,NNodes,NCPUS,Submit,Start,End,State,NodeList"
 )
+_DIGITS = 12  # of Unix seconds
 _NEVER = {"", "Unknown", "None", "N/A"}
 _NO_NODES = {"", "None", "None assigned", "N/A", "(null)"}
 _OTHER_NAMES = {"allocnodes": "nnodes", "alloccpus": "ncpus"}
@@ -118,7 +119,7 @@ def _splitter(header: str) -> Callable[[str], list[str]]:
 
 
 def _time(text: str, zone: tzinfo) -> float | None:
-    if text.isdecimal():
+    if text.isdecimal() and len(text) <= _DIGITS:
         return float(text)
     if text in _NEVER:
         return None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bftrainer_slurm.replay.logs.edges import Edges
-from bftrainer_slurm.replay.logs.holes import trace_of_holes
+from bftrainer_slurm.replay.logs.holes import HoleTable, trace_of_holes
 from bftrainer_slurm.replay.logs.occupancy import Occupancy
 from bftrainer_slurm.replay.synthetic.backfill import Reservation
 from bftrainer_slurm.replay.synthetic.backfill import schedule as run
@@ -58,7 +58,7 @@ class Schedule:
         place = bisect.bisect_right(self.reservations, time_s, key=lambda known: known.time_s)
         return self.reservations[place - 1].start_s if place else math.inf
 
-    def trace(self, min_hole_s: float = 10.0) -> Trace:
+    def holes(self, min_hole_s: float = 10.0) -> HoleTable:
         """Return the holes after the warm-up, those of ``min_hole_s`` or more."""
         occupancy = Occupancy(min_hole_s, Edges())
         for job in np.flatnonzero(~np.isnan(self.start_s)):
@@ -66,7 +66,11 @@ class Schedule:
         occupancy.finish()
         digits = len(str(self.workload.nodes - 1))
         names = tuple(f"n{number:0{digits}}" for number in range(self.workload.nodes))
-        return trace_of_holes(occupancy.holes(names, self.from_s, self.to_s), self.to_s)
+        return occupancy.holes(names, self.from_s, self.to_s)
+
+    def trace(self, min_hole_s: float = 10.0) -> Trace:
+        """Return the holes after the warm-up as events, to replay them."""
+        return trace_of_holes(self.holes(min_hole_s), self.to_s)
 
 
 def simulate(workload: Workload) -> Schedule:

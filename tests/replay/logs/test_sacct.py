@@ -95,10 +95,11 @@ def test_headers_in_between_are_passed_over() -> None:
         ("7|1|1|100|200|300|COMPLETED|n1|more", "9 columns"),
         ("7|1|1|100|300|200|COMPLETED|n1", "ends before it starts"),
         ("7|1|1|100|yesterday|200|COMPLETED|n1", "is no time"),
-        ("7|1|1|100|99999999999999|Unknown|RUNNING|n1", "no time of this century"),
+        ("7|1|1|100|9999999999|Unknown|RUNNING|n1", "no time of this century"),
         ("7|x|1|100|200|300|COMPLETED|n1", "invalid literal"),
         ("7|0|1|100|200|300|COMPLETED|n1", "cannot be"),
-        ("7|1|1|100|" + "9" * 5000 + "|300|COMPLETED|n1", ""),
+        ("7|1|1|100|200|" + "9" * 5000 + "|RUNNING|n1", "is no time"),
+        ("7|" + "9" * 5000 + "|1|100|200|300|COMPLETED|n1", "4300 digits"),
     ],
 )
 def test_a_malformed_row_is_counted_and_explained(row: str, why: str) -> None:
@@ -116,7 +117,7 @@ def test_only_the_first_malformed_rows_are_kept() -> None:
 
 @pytest.mark.parametrize("header", ["JobID|Start|End", "JobID|NNodes|Start"])
 def test_a_header_without_what_is_needed_names_the_command(header: str) -> None:
-    with pytest.raises(LogError, match="no column .* sacct --allusers"):
+    with pytest.raises(LogError, match=r"no column .* sacct --allusers"):
         read(header, "7|1|2")
 
 

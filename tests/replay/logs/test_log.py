@@ -1,0 +1,157 @@
+"""A log of any kind becomes holes, a machine, and what must be said about them."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.replay.logs import caveats
+from bftrainer_slurm.replay.logs.jobs import LogError
+from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
+from tests.replay.logs.test_history import history
+
+ALL = LogOptions(from_s=1000, to_s=2000)
+SACCT = """JobID|NNodes|Submit|Start|End|State|NodeList
+1|2|900|900|1200|COMPLETED|n[1-2]
+2|1|900|1500|1900|COMPLETED|n1
+3|1|900|1205|Unknown|RUNNING|n2
+"""
+COUNTS = """JobID,NNodes,NCPUS,Submit,Start,End
+1,2,4,900,900,1200
+2,1,2,900,1500,1900
+"""
+SWF = """; MaxNodes: 3
+; MaxProcs: 6
+1 900 0 300 4 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1
+2 1500 0 400 1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1
+"""
+EVENTS = "time,node,idle\n1000,n1,true\n1400,n1,false\n1500,n2,true\n1504,n2,false\n2000,n1,true\n"
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def rows(log: Log) -> list[tuple[str, float, float]]:
+    holes = log.holes
+    columns = holes.node.tolist(), holes.start_s.tolist(), holes.end_s.tolist()
+    return sorted((holes.nodes[node], a, b) for node, a, b in zip(*columns, strict=True))
+
+
+def test_with_node_lists_holes_are_those_of_each_node(tmp_path: Path) -> None:
+    log = read_log(write(tmp_path / "log", SACCT), ALL)
+    assert rows(log) == [("n1", 1200, 1500), ("n1", 1900, 2000)]  # n2's 5 s are too short
+    assert (log.nodes, log.from_s, log.to_s) == (2, 1000, 2000)
+
+
+def test_a_job_without_end_is_pointed_out(tmp_path: Path) -> None:
+    log = read_log(write(tmp_path / "log", SACCT), ALL)
+    assert any("1 jobs have no end" in caveat for caveat in log.caveats)
+    assert caveats.DOWN in log.caveats
+
+
+def test_nodes_may_be_named(tmp_path: Path) -> None:
+    log = read_log(
+        write(tmp_path / "log", SACCT), LogOptions(node_list="n[2-3]", from_s=1000, to_s=2000)
+    )
+    assert rows(log) == [("n3", 1000, 2000)]
+
+
+def test_without_node_lists_nodes_have_numbers(tmp_path: Path) -> None:
+    log = read_log(write(tmp_path / "log", COUNTS), LogOptions(nodes=2, from_s=1000, to_s=2000))
+    assert rows(log) == [("node0", 1200, 2000), ("node1", 1200, 1500), ("node1", 1900, 2000)]
+    assert caveats.ANONYMOUS in log.caveats
+
+
+def test_without_node_lists_the_peak_is_the_machine(tmp_path: Path) -> None:
+    log = read_log(write(tmp_path / "log", COUNTS), ALL)
+    assert log.nodes == 2
+    assert caveats.PEAK in log.caveats
+
+
+def test_more_busy_than_there_are_is_pointed_out(tmp_path: Path) -> None:
+    log = read_log(write(tmp_path / "log", COUNTS), LogOptions(nodes=1, from_s=1000, to_s=2000))
+    assert any("2 nodes busy, more than the 1" in caveat for caveat in log.caveats)
+
+
+def test_shared_nodes_are_counted_by_cpus(tmp_path: Path) -> None:
+    log = read_log(
+        write(tmp_path / "log", COUNTS), LogOptions(cpus_per_node=4, from_s=1000, to_s=2000)
+    )
+    assert log.nodes == 1
+    assert caveats.PACKED in log.caveats
+
+
+def test_swf_knows_its_machine(tmp_path: Path) -> None:
+    log = read_log(write(tmp_path / "log", SWF), ALL)
+    assert log.nodes == 3
+    assert ("node1", 1200, 2000) in rows(log)
+
+
+def test_gzipped_logs_are_the_same(tmp_path: Path) -> None:
+    (tmp_path / "log.gz").write_bytes(gzip.compress(SWF.encode()))
+    assert rows(read_log(tmp_path / "log.gz", ALL)) == rows(
+        read_log(write(tmp_path / "log", SWF), ALL)
+    )
+
+
+def test_our_own_history_has_holes_already(tmp_path: Path) -> None:
+    log = read_log(history(tmp_path / "h", ("n1", 1100, 1200), ("n2", 1150, None)), LogOptions())
+    assert rows(log) == [("n1", 1100, 1200), ("n2", 1150, 1200)]
+    assert caveats.CONTROLLER in log.caveats
+
+
+def test_a_list_of_holes_is_taken_as_it_is(tmp_path: Path) -> None:
+    log = read_log(write(tmp_path / "holes.csv", EVENTS), LogOptions(nodes=50))
+    assert (rows(log), log.nodes) == ([("n1", 1000, 1400)], 50)
+
+
+def test_a_log_without_times_is_trusted_in_its_middle(tmp_path: Path) -> None:
+    jobs = "".join(f"{k}|1|{10 * k}|{10 * k}|{10 * k + 100}|COMPLETED|n{k}\n" for k in range(1000))
+    log = read_log(write(tmp_path / "log", SACCT.splitlines()[0] + "\n" + jobs), LogOptions())
+    assert 100 < log.from_s < 300
+    assert log.to_s == 9990
+    assert caveats.EDGES in log.caveats
+
+
+def test_a_list_that_is_none_is_a_malformed_line(tmp_path: Path) -> None:
+    text = SACCT + "4|1|900|1000|1100|COMPLETED|n[1-\n"
+    notes = read_log(write(tmp_path / "log", text), ALL).notes
+    assert notes is not None
+    assert (notes.jobs, notes.malformed, notes.bad_lines[0].number) == (3, 1, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("", ALL, "the log is empty"),
+        ("hello\n", ALL, "neither sacct output"),
+        ("\x00\x01\x02", ALL, "neither sacct output"),
+        (SACCT.splitlines()[0], ALL, "no job in it ever held a node"),
+        (SACCT.splitlines()[0] + "\nx|y\n", ALL, "1 malformed lines, the first is line 2"),
+        (SACCT, LogOptions(nodes=3), "the log has node lists"),
+        (SACCT, LogOptions(node_list="n[1-"), "--node-list"),
+        (COUNTS, LogOptions(node_list="n1"), "the log has no node lists"),
+        (SACCT, LogOptions(from_s=5000, to_s=4000), "nothing is left"),
+        (EVENTS, LogOptions(from_s=5000), "nothing is left"),
+        ("time,node,idle\nx,y,z\n", ALL, "column time"),
+        ("; MaxNodes: 3\n", ALL, "no job in it ever held a node"),
+    ],
+)
+def test_what_holds_no_log_is_refused(
+    tmp_path: Path, text: str, options: LogOptions, message: str
+) -> None:
+    path = write(tmp_path / "log", text)
+    with pytest.raises(LogError, match=message) as refused:
+        read_log(path, options)
+    assert str(refused.value).count(str(path)) == 1
+
+
+def test_damaged_gzip_is_refused(tmp_path: Path) -> None:
+    whole = gzip.compress(SWF.encode() * 100)
+    (tmp_path / "log.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(LogError, match="damaged"):
+        read_log(tmp_path / "log.gz", ALL)

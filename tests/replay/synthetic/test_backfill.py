@@ -1,0 +1,115 @@
+"""First come first served with EASY backfill, held to what defines it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bftrainer_slurm.replay.synthetic.backfill import Timetable, schedule
+from bftrainer_slurm.replay.synthetic.workload import Jobs
+
+NODES = 8
+FOREVER = 1e9
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> Jobs:
+    """Up to 25 jobs of 1 to 8 nodes, many of which arrive at once."""
+    count = draw(st.integers(1, 25))
+
+    def numbers(least: int, most: int) -> list[int]:
+        return draw(st.lists(st.integers(least, most), min_size=count, max_size=count))
+
+    run_s = np.array(numbers(1, 30), float)
+    return Jobs(
+        submit_s=np.array(sorted(numbers(0, 40)), float),
+        nodes=np.array(numbers(1, NODES), np.int32),
+        run_s=run_s,
+        limit_s=run_s * np.array(numbers(1, 4)),
+    )
+
+
+def jobs_of(*rows: tuple[float, int, float, float]) -> Jobs:
+    """Rows of submit time, nodes, run time and limit."""
+    submit_s, nodes, run_s, limit_s = (
+        np.array(column, float) for column in zip(*rows, strict=True)
+    )
+    return Jobs(submit_s, nodes.astype(np.int32), run_s, limit_s)
+
+
+def running_at(jobs: Jobs, found: Timetable, time_s: float) -> list[int]:
+    end_s = found.start_s + jobs.run_s
+    return np.flatnonzero((found.start_s <= time_s) & (time_s < end_s)).tolist()
+
+
+@given(workloads())
+def test_every_job_runs_once_on_as_many_nodes_as_it_asked_for(jobs: Jobs) -> None:
+    found = schedule(jobs, NODES, FOREVER)
+    assert (found.start_s >= jobs.submit_s).all()
+    assert [len(set(held.tolist())) for held in found.held] == jobs.nodes.tolist()
+
+
+@given(workloads())
+def test_no_node_has_two_jobs(jobs: Jobs) -> None:
+    found = schedule(jobs, NODES, FOREVER)
+    for time_s in found.start_s:
+        held = [node for job in running_at(jobs, found, time_s) for node in found.held[job]]
+        assert len(held) == len(set(held))
+
+
+@given(workloads())
+def test_the_first_in_the_queue_never_waits_beside_enough_idle_nodes(jobs: Jobs) -> None:
+    found = schedule(jobs, NODES, FOREVER)
+    for time_s in np.unique(np.concatenate([jobs.submit_s, found.start_s + jobs.run_s])):
+        waiting = np.flatnonzero((jobs.submit_s <= time_s) & (found.start_s > time_s))
+        busy = sum(int(jobs.nodes[job]) for job in running_at(jobs, found, time_s))
+        if len(waiting):
+            assert jobs.nodes[waiting[0]] > NODES - busy
+
+
+@given(workloads())
+def test_nobody_puts_off_the_first_in_the_queue(jobs: Jobs) -> None:
+    found = schedule(jobs, NODES, FOREVER)
+    for expected in found.reservations:
+        if expected.job >= 0:
+            assert found.start_s[expected.job] <= expected.start_s
+
+
+@given(workloads())
+def test_limits_that_are_kept_to_make_the_expected_start_the_real_one(jobs: Jobs) -> None:
+    exact = Jobs(jobs.submit_s, jobs.nodes, jobs.run_s, jobs.run_s)
+    found = schedule(exact, NODES, FOREVER)
+    for expected in found.reservations:
+        if expected.job >= 0:
+            assert found.start_s[expected.job] == expected.start_s
+
+
+def test_a_short_job_fills_the_hole_before_a_large_one() -> None:
+    jobs = jobs_of((0, 6, 100, 100), (1, 8, 50, 50), (2, 2, 90, 90), (3, 2, 200, 200))
+    found = schedule(jobs, NODES, FOREVER)
+    assert found.start_s.tolist() == [0, 100, 2, 150]
+
+
+def test_a_long_job_may_start_on_nodes_that_the_first_does_not_need() -> None:
+    jobs = jobs_of((0, 4, 100, 100), (1, 6, 50, 50), (2, 2, 500, 500), (3, 1, 500, 500))
+    found = schedule(jobs, NODES, FOREVER)
+    assert found.start_s.tolist() == [0, 100, 2, 150]
+
+
+def test_what_is_expected_of_the_first_is_noted() -> None:
+    jobs = jobs_of((0, 8, 60, 100), (10, 4, 50, 50))
+    noted = schedule(jobs, NODES, FOREVER).reservations
+    assert [(one.time_s, one.start_s, one.job) for one in noted] == [
+        (0, math.inf, -1),
+        (10, 100, 1),
+        (60, math.inf, -1),
+    ]
+
+
+def test_nothing_starts_after_the_end() -> None:
+    found = schedule(jobs_of((0, 8, 60, 60), (10, 4, 50, 50)), NODES, until_s=60)
+    assert found.start_s[0] == 0
+    assert math.isnan(found.start_s[1])
