@@ -16,7 +16,7 @@ from bftrainer_slurm.cli.common import fail, json_option, print_json, shown
 from bftrainer_slurm.replay.assessment.assess import Assessment, Replays
 from bftrainer_slurm.replay.assessment.assess import assess as assess_log
 from bftrainer_slurm.replay.assessment.document import document, table
-from bftrainer_slurm.replay.assessment.harvest import planned_replays
+from bftrainer_slurm.replay.assessment.harvest import Harvest, planned_replays
 from bftrainer_slurm.replay.assessment.report import write_report
 from bftrainer_slurm.replay.assessment.typical import DESCRIPTION, typical_trainers
 from bftrainer_slurm.replay.logs.caveats import SYNTHETIC
@@ -182,8 +182,7 @@ def _hand_over(found: Assessment, report: Path | None, as_json: bool) -> None:
 
 
 def _replays(trainers: Path | None, at_once: tuple[int, ...], hours: float | None) -> Replays:
-    from bftrainer_slurm.cli.replay import harvest
-
+    harvest = _harvest()
     planned = planned_replays(at_once)
     if trainers is None:
         return Replays(harvest, typical_trainers(max(at_once)), DESCRIPTION, planned, hours)
@@ -192,6 +191,12 @@ def _replays(trainers: Path | None, at_once: tuple[int, ...], hours: float | Non
     except TrainersError as error:
         fail(f"--trainers {error}")
     return Replays(harvest, wanted, f"the {len(wanted):,} of {trainers.name}", planned, hours)
+
+
+def _harvest() -> Harvest:
+    from bftrainer_slurm.cli.replay import harvest  # the controller's loop: only where asked for
+
+    return harvest
 
 
 def _read(log: Path, options: LogOptions) -> Log:

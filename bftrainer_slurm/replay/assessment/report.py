@@ -36,7 +36,12 @@ def render(assessment: Assessment) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(duration=words.duration, amount=words.amount, percent=words.percent)
+    environment.filters.update(
+        duration=words.duration,
+        amount=words.amount,
+        printable=words.printable,
+        percent=words.percent,
+    )
     drawn = pictures(assessment.log, assessment.statistics, assessment.zone)
     return environment.get_template("assessment.html").render(
         assessment=assessment,

@@ -46,3 +46,8 @@ def amount(number: float) -> str:
 def percent(share: float) -> str:
     """Say a share as a percentage."""
     return f"{100 * share:.1f} %" if math.isfinite(share) else "-"
+
+
+def printable(text: str) -> str:
+    """Replace what is no printable character; the result still needs escaping for HTML."""
+    return "".join(char if char.isprintable() else "?" for char in text)

@@ -1,0 +1,139 @@
+"""``bftrainer assess`` as an admin meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bftrainer_slurm.cli import assess as module
+from tests.replay.assessment.standin import equal_shares
+
+CIRRUS = Path(__file__).parents[3] / "shared" / "data" / "cirrus-2024q1" / "sacct-subset.csv"
+LOG = """JobID|NNodes|Submit|Start|End|State|NodeList
+1|2|900|900|1200|COMPLETED|n[1-2]
+2|1|900|1500|1900|CANCELLED by 7|n1
+3|1|900|1300|5000|COMPLETED|n2
+"""
+WINDOW = ("--from", "1000", "--to", "4600")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "jobs.txt"
+    path.write_text(LOG)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_harvest", lambda: equal_shares)
+
+
+def assess(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(module.assess, list(map(str, arguments)))
+
+
+def test_a_log_gives_a_table(log: Path) -> None:
+    result = assess(log, *WINDOW, "--no-replay")
+    assert result.exit_code == 0
+    assert "sacct log, 1970-01-01 00:16 UTC to 1970-01-01 01:16 UTC (1 h), 2 nodes" in result.stdout
+    assert "holes            3" in result.stdout
+    assert "note: The log knows jobs, not the state of nodes" in result.stderr
+
+
+def test_trainers_are_replayed_at_each_number(log: Path) -> None:
+    result = assess(log, *WINDOW, "--at-once", "1", "--at-once", "2", "--json")
+    assert result.exit_code == 0
+    replays = json.loads(result.stdout)["replays"]
+    assert {one["at_once"] for one in replays} == {1, 2}
+    assert all(0 <= one["used_share"] <= 1 for one in replays)
+
+
+def test_json_has_the_figures(log: Path) -> None:
+    found = json.loads(assess(log, *WINDOW, "--no-replay", "--json").stdout)
+    assert found["machine_nodes"] == 2
+    assert found["idle_node_hours"] == pytest.approx((300 + 2700 + 100) / 3600)
+    assert found["lines"]["jobs"] == 3
+
+
+def test_shorter_holes_can_be_left_out(log: Path) -> None:
+    found = json.loads(assess(log, *WINDOW, "--min-hole", "200", "--no-replay", "--json").stdout)
+    assert found["holes"] == 2
+
+
+def test_a_report_is_written(log: Path, tmp_path: Path) -> None:
+    result = assess(log, *WINDOW, "--report", tmp_path / "report")
+    assert f"report: {tmp_path}/report/assessment.html" in result.stdout
+    assert "equivalent nodes" in (tmp_path / "report" / "assessment.html").read_text()
+
+
+def test_malformed_lines_are_shown_escaped(log: Path) -> None:
+    log.write_text(LOG + "\x1b[2J evil\n" * 9)
+    result = assess(log, *WINDOW, "--no-replay")
+    assert result.exit_code == 0
+    assert "9 lines could not be read and were skipped:" in result.stderr
+    assert "line 5: it has 1 columns, the header 7: ?[2J evil" in result.stderr
+    assert "and 4 more" in result.stderr
+    assert "\x1b" not in result.output
+
+
+def test_a_made_cluster_needs_no_log() -> None:
+    result = assess("--synthetic", "50:0.8:7", "--days", "1")
+    assert result.exit_code == 0
+    assert "made cluster, EASY backfill" in result.stdout
+    assert "EQUIVALENT NODES" in result.stdout
+
+
+def test_trainers_may_be_ones_own(log: Path, tmp_path: Path) -> None:
+    trainer = {"name": "a", "submit": 0, "min_nodes": 1, "max_nodes": 2, "rescale_up_s": 1}
+    trainer |= {"rescale_down_s": 1, "total_samples": 1e9, "curve_nodes": [0, 1, 2]}
+    trainer |= {"curve_throughput": [0, 10, 20]}
+    (tmp_path / "trainers.json").write_text(json.dumps([trainer]))
+    found = assess(log, *WINDOW, "--trainers", tmp_path / "trainers.json", "--json")
+    assert max(one["samples"] for one in json.loads(found.stdout)["replays"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give either a LOG or --synthetic NODES"),
+        (["log", "--synthetic", "10"], "give either a LOG or --synthetic NODES"),
+        (["--synthetic", "many"], "--synthetic 'many' is not NODES[:LOAD[:SEED]]"),
+        (["nowhere"], "nowhere: No such file or directory"),
+        (["log", "--from", "yesterday"], "--from yesterday: write 2024-03-01"),
+        (["log", "--from", "2024-02-30"], "--from 2024-02-30: write 2024-03-01"),
+        (["log", "--from", "4000", "--to", "3000"], "nothing is left between --from and --to"),
+        (["log", "--time-zone", "Mars/Olympus"], "Mars/Olympus is no time zone"),
+        (["log", "--time-zone", "../../etc/passwd"], "is no time zone"),
+        (["log", "--min-hole", "nan"], "nan"),
+        (["log", "--days", "nan"], "nan"),
+        (["log", "--trainers", "nowhere"], "--trainers nowhere"),
+        (["log", "--nodes", "5"], "the log has node lists"),
+        (["log", "--report", "log"], "--report"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    log: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(log.parent)
+    named = ["jobs.txt" if one == "log" else one for one in arguments]
+    result = assess(*named)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not isinstance(result.exception, (ValueError, TypeError, OSError))
+
+
+def test_help_has_an_example() -> None:
+    assert "bftrainer assess jobs.txt --report report" in assess("--help").stdout
+
+
+@pytest.mark.skipif(not CIRRUS.exists(), reason=f"{CIRRUS} is not there")
+def test_a_real_slurm_log() -> None:
+    machine = ("--nodes", "368", "--cpus-per-node", "36", "--from", "2024-01-02")
+    found = json.loads(assess(CIRRUS, *machine, "--no-replay", "--json").stdout)
+    assert found["lines"]["jobs"] + found["lines"]["never_ran"] == 11_635
+    assert found["lines"]["malformed"] == 0
+    assert 0.05 < found["idle_share"] < 0.2

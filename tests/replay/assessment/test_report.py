@@ -1,0 +1,119 @@
+"""What a report says, and that nothing in a log can make it do anything."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.replay.assessment.assess import Assessment, Replays, assess
+from bftrainer_slurm.replay.assessment.document import document, table
+from bftrainer_slurm.replay.assessment.harvest import HarvestOptions
+from bftrainer_slurm.replay.assessment.report import render, write_report
+from bftrainer_slurm.replay.assessment.typical import typical_trainers
+from tests.replay.assessment.logs import hostile_notes, log
+from tests.replay.assessment.standin import equal_shares
+
+PLANNED = (HarvestOptions(2), HarvestOptions(4), HarvestOptions(2, 600.0, 3.0))
+HOLES = [(k, k, 20 + k) for k in range(8)]
+
+
+@pytest.fixture(scope="module")
+def assessment() -> Assessment:
+    wanted = Replays(equal_shares, typical_trainers(4), "typical ones", PLANNED)
+    one = log(HOLES, hours=40, notes=hostile_notes(), caveats=("Nodes <down> look idle.",))
+    return assess("<img src=x>.log", one, UTC, wanted)
+
+
+@pytest.fixture(scope="module")
+def page(assessment: Assessment) -> str:
+    return render(assessment)
+
+
+def test_equivalent_nodes_are_u_times_the_mean_pool(assessment: Assessment) -> None:
+    (first, *_) = assessment.replayed
+    assert assessment.equivalent_nodes(first) == pytest.approx(first.result.efficiency * 4.0)
+    assert 0 < assessment.used_share(first) <= 1
+
+
+def test_dearer_rescaling_brings_less(assessment: Assessment) -> None:
+    assert assessment.replayed[2].result.efficiency < assessment.replayed[0].result.efficiency
+
+
+def test_each_replay_is_told(assessment: Assessment) -> None:
+    told: list[int] = []
+    wanted = Replays(equal_shares, typical_trainers(4), "typical ones", PLANNED)
+    assess("log", assessment.log, UTC, wanted, told.append)
+    assert sum(told) == len(PLANNED)
+
+
+def test_what_comes_from_the_log_is_escaped(page: str) -> None:
+    assert "<script" not in page
+    assert "<img src=x>" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;?[2J$x^$" in page
+    assert "Nodes &lt;down&gt; look idle." in page
+
+
+def test_the_page_needs_nothing_from_outside(page: str) -> None:
+    assert "default-src 'none'" in page
+    assert not re.search(r'(src|href)="(?!data:)', page)
+    assert page.count('src="data:image/svg+xml;base64,') == 4
+
+
+def test_the_page_has_the_figures(page: str) -> None:
+    for words in (
+        "160</b> node-hours idle",
+        "40.0 %",
+        "equivalent nodes",
+        "line 7",
+        "<td>600 s</td>",
+    ):
+        assert words in page
+
+
+def test_the_same_log_gives_the_same_page(assessment: Assessment, page: str) -> None:
+    assert render(assessment) == page
+
+
+def test_the_document_is_plain_json(assessment: Assessment) -> None:
+    text = json.dumps(document(assessment), allow_nan=False)
+    found = json.loads(text)
+    assert found["idle_node_hours"] == 160
+    assert found["lengths"][-1]["to_s"] is None
+    assert len(found["replays"]) == 3
+    assert found["lines"]["malformed"] == 1
+
+
+def test_the_table_has_a_row_for_each_replay(assessment: Assessment) -> None:
+    rows = table(assessment).splitlines()
+    assert sum("x 1" in row or "x 3" in row for row in rows) == 3
+    assert not any("\x1b" in row for row in rows)
+
+
+def test_without_a_hole_nothing_is_replayed() -> None:
+    wanted = Replays(equal_shares, typical_trainers(4), "typical ones", PLANNED)
+    empty = assess("log", log([], hours=10), UTC, wanted)
+    assert empty.sample is None
+    assert "What trainers would make" not in render(empty)
+    assert json.dumps(document(empty), allow_nan=False)
+    assert "replayed" not in table(empty)
+
+
+def test_a_report_replaces_the_one_before(assessment: Assessment, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "report"
+    page = write_report(assessment, folder)
+    page.write_text("old")
+    write_report(assessment, folder)
+    assert page.read_text() != "old"
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["assessment.html", "assessment.json"]
+
+
+def test_node_names_are_no_markup_for_pictures() -> None:
+    one = log([(0, 0, 5)], hours=10, nodes=1)
+    odd = type(one.holes)(("$\\frac{<b>",), one.holes.node, one.holes.start_s, one.holes.end_s)
+    strange = type(one)(one.kind, odd, 1, one.from_s, one.to_s)
+    assert "frac" not in render(assess("log", strange, UTC, None))
