@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from bftrainer_slurm.replay.logs.edges import Edges
 from bftrainer_slurm.replay.logs.holes import HoleTable
 
+_NODES_AT_A_TIME = 256  # bounds the memory, whatever the size of the machine
+
 
 class Counts:
     """Collects how many nodes (or, with ``cpus_per_node``, CPUs) each job held."""
@@ -53,19 +55,16 @@ class Counts:
         time_s, busy = self._between(from_s, to_s)
         idle = np.append(np.clip(nodes - busy, 0, nodes), 0)  # at the end all holes are cut
         time_s = np.append(time_s, to_s)
-        before = np.insert(idle[:-1], 0, 0)
-        change = np.abs(idle - before)
-        row = np.repeat(np.arange(len(time_s)), change)
-        within = np.arange(len(row)) - np.repeat(np.cumsum(change) - change, change)
-        level = np.minimum(idle, before)[row] + within
-        # Per level, beginnings and ends alternate: a level is idle, then it is not.
-        order = np.argsort(level, kind="stable")
-        level, when_s = level[order], time_s[row[order]]
-        start_s, end_s = when_s[0::2], when_s[1::2]
-        kept = end_s - start_s >= min_hole_s
+        found = []
+        for first in range(0, nodes, _NODES_AT_A_TIME):
+            here = np.clip(idle - first, 0, _NODES_AT_A_TIME)
+            level, start_s, end_s = _levels(time_s, here)
+            kept = end_s - start_s >= min_hole_s
+            found.append((level[kept] + np.int32(first), start_s[kept], end_s[kept]))
+        node, start_s, end_s = (np.concatenate(column) for column in zip(*found, strict=True))
         digits = len(str(max(nodes - 1, 0)))
         names = tuple(f"node{number:0{digits}}" for number in range(nodes))
-        return HoleTable(names, level[0::2][kept].astype(np.int32), start_s[kept], end_s[kept])
+        return HoleTable(names, node, start_s, end_s)
 
     def _between(self, from_s: float, to_s: float) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return times and the number of busy nodes from each on; the first time is ``from_s``."""
@@ -74,3 +73,22 @@ class Counts:
         already = self._busy[first - 1] if first else 0
         time_s = np.insert(self._time_s[first:last], 0, from_s)
         return time_s, np.insert(self._busy[first:last], 0, already)
+
+
+def _levels(
+    time_s: NDArray[np.float64], idle: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the stretches in which more than 0, more than 1, ... nodes are idle.
+
+    ``idle`` is how many are idle from each of the times on, none from the last one on. Returns
+    level, start and end, sorted by level and start.
+    """
+    before = np.insert(idle[:-1], 0, 0)
+    change = np.abs(idle - before)
+    row = np.repeat(np.arange(len(time_s), dtype=np.int32), change)
+    within = np.arange(len(row)) - np.repeat(np.cumsum(change) - change, change)
+    level = (np.minimum(idle, before)[row] + within).astype(np.int32)
+    # Per level, beginnings and ends alternate: a level is idle, then it is not.
+    order = np.argsort(level, kind="stable")
+    when_s = time_s[row[order]]
+    return level[order][0::2], when_s[0::2], when_s[1::2]
