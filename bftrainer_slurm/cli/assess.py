@@ -194,7 +194,7 @@ def _replays(trainers: Path | None, at_once: tuple[int, ...], hours: float | Non
 
 
 def _harvest() -> Harvest:
-    from bftrainer_slurm.cli.replay import harvest  # the controller's loop: only where asked for
+    from bftrainer_slurm.cli.simulation import harvest  # loads the controller: only where asked
 
     return harvest
 
