@@ -63,6 +63,11 @@ def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -
 )
 @click.option("--node-list", default="", metavar="LIST", help="These nodes only, as n[1-300].")
 @click.option(
+    "--down",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="When nodes were down, from sacctmgr show event. For logs with node lists.",
+)
+@click.option(
     "--cpus-per-node",
     type=click.IntRange(1, 100_000),
     help="Jobs share nodes: count CPUs, so many a node. For logs without node lists.",
@@ -120,6 +125,7 @@ def assess(
     days: float,
     nodes: int | None,
     node_list: str,
+    down: Path | None,
     cpus_per_node: int | None,
     min_hole: float,
     begin: str | None,
@@ -145,6 +151,7 @@ def assess(
     options = LogOptions(
         nodes=nodes,
         node_list=node_list,
+        down=down,
         cpus_per_node=cpus_per_node,
         min_hole_s=min_hole,
         from_s=_time("--from", begin, zone),
@@ -206,7 +213,7 @@ def _read(log: Path, options: LogOptions) -> Log:
     except LogError as error:
         fail(str(error))
     except OSError as error:
-        fail(f"{log}: {error.strerror or error}")
+        fail(f"{error.filename or log}: {error.strerror or error}")
 
 
 def _made(text: str, days: float, min_hole_s: float) -> Log:

@@ -4,6 +4,10 @@ DOWN = (
     "The log knows jobs, not the state of nodes: a node that was down, drained or reserved "
     "counts as idle."
 )
+RESERVED = (
+    "Nodes that the accounting knows as down or drained do not count as idle; those that were kept "
+    "free by a reservation do."
+)
 UNSEEN = (
     "A node that no job in the log ever used does not appear; the machine is taken to be the "
     "nodes that appear, or those of --node-list."

@@ -11,7 +11,6 @@ from array import array
 import numpy as np
 from numpy.typing import NDArray
 
-from bftrainer_slurm.replay.logs.edges import Edges
 from bftrainer_slurm.replay.logs.holes import HoleTable
 
 _NODES_AT_A_TIME = 256  # bounds the memory, whatever the size of the machine
@@ -20,8 +19,7 @@ _NODES_AT_A_TIME = 256  # bounds the memory, whatever the size of the machine
 class Counts:
     """Collects how many nodes (or, with ``cpus_per_node``, CPUs) each job held."""
 
-    def __init__(self, cpus_per_node: int | None, edges: Edges) -> None:
-        self._edges = edges
+    def __init__(self, cpus_per_node: int | None) -> None:
         self._cpus_per_node = cpus_per_node
         self._key, self._size = array("q"), array("d")
         self._start_s, self._end_s = array("d"), array("d")
@@ -38,7 +36,6 @@ class Counts:
         _, once = np.unique(np.array(self._key), return_index=True)
         start_s, end_s = np.array(self._start_s)[once], np.array(self._end_s)[once]
         size = np.array(self._size)[once]
-        self._edges.add(start_s, end_s, size)
         time_s = np.concatenate([start_s, end_s])
         self._time_s, where = np.unique(time_s, return_inverse=True)
         change = np.bincount(where, np.concatenate([size, -size]), len(self._time_s))

@@ -6,12 +6,13 @@ What is missing is judged by how long the log's own jobs run.
 from __future__ import annotations
 
 import math
+from array import array
 
 import numpy as np
-from numpy.typing import NDArray
 
 _MISSING = 0.01  # of the busy node time, at the edge of what is trusted
 _MOST_CUT = 0.25  # of the log, at each end
+_BUFFERED = 1_000_000  # jobs
 _BINS = np.concatenate([[0.0], np.geomspace(1.0, 1e10, 401)])  # run times in seconds
 
 
@@ -19,28 +20,32 @@ class Edges:
     """Collects, in bounded memory, what tells where a log begins and ends."""
 
     def __init__(self) -> None:
+        self._start_s, self._end_s, self._held = array("d"), array("d"), array("d")
         self._nodes = np.zeros(len(_BINS) - 1)
         self._node_s = np.zeros(len(_BINS) - 1)
         self._first_end_s = math.inf
         self._last_start_s = -math.inf
         self._last_end_s = -math.inf
 
-    def add(
-        self,
-        start_s: NDArray[np.float64],
-        end_s: NDArray[np.float64],
-        nodes: NDArray[np.float64],
-    ) -> None:
-        """Take in more jobs (one a row; an end may be infinite)."""
-        if not len(start_s):
-            return
-        self._first_end_s = min(self._first_end_s, float(end_s.min()))
-        self._last_start_s = max(self._last_start_s, float(start_s.max()))
-        self._last_end_s = max(self._last_end_s, float(end_s.max()))
+    def add(self, start_s: float, end_s: float, nodes: float) -> None:
+        """Take in a job (an end may be infinite)."""
+        self._start_s.append(start_s)
+        self._end_s.append(end_s)
+        self._held.append(nodes)
+        if len(self._held) >= _BUFFERED:
+            self._digest()
+
+    def _digest(self) -> None:
+        start_s, end_s = np.array(self._start_s), np.array(self._end_s)
+        self._first_end_s = min(self._first_end_s, float(end_s.min(initial=math.inf)))
+        self._last_start_s = max(self._last_start_s, float(start_s.max(initial=-math.inf)))
+        self._last_end_s = max(self._last_end_s, float(end_s.max(initial=-math.inf)))
         ended = np.isfinite(end_s)
-        run_s, nodes = (end_s - start_s)[ended], nodes[ended]
+        run_s, nodes = (end_s - start_s)[ended], np.array(self._held)[ended]
         self._nodes += np.histogram(run_s, _BINS, weights=nodes)[0]
         self._node_s += np.histogram(run_s, _BINS, weights=nodes * run_s)[0]
+        for column in (self._start_s, self._end_s, self._held):
+            del column[:]
 
     def trusted(self, last_submit_s: float) -> tuple[float, float]:
         """Return from when to when (Unix seconds) nearly all that ran is in the log.
@@ -52,6 +57,7 @@ class Edges:
         ran on after that, it was picked by end times, and the same is cut off at this end.
         Raises ValueError where nothing is left.
         """
+        self._digest()
         begin_s = self._first_end_s
         end_s = last_submit_s if math.isfinite(last_submit_s) else self._last_start_s
         if not begin_s < end_s < math.inf:

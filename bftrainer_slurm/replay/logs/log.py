@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from bftrainer_slurm.replay.logs import caveats as caveats_of
-from bftrainer_slurm.replay.logs import history, sacct, swf
+from bftrainer_slurm.replay.logs import down, history, sacct, swf
 from bftrainer_slurm.replay.logs.counts import Counts
 from bftrainer_slurm.replay.logs.edges import Edges
 from bftrainer_slurm.replay.logs.holes import HoleTable, between, holes_in, longer, trace_of_holes
@@ -31,6 +31,7 @@ class LogOptions:
 
     nodes: int | None = None  # of the machine, where the log has no node lists
     node_list: str = ""  # these nodes only, in Slurm's syntax
+    down: Path | None = None  # when nodes were down, as sacctmgr prints it
     cpus_per_node: int | None = None  # jobs share nodes: count CPUs
     min_hole_s: float = 10.0
     from_s: float | None = None
@@ -106,7 +107,7 @@ def _by_nodes(kind: str, jobs: Iterator[Job], notes: Notes, options: LogOptions)
         raise LogError("the log has node lists: --nodes and --cpus-per-node do not go with it")
     numbers = NodeNumbers(_named(options.node_list))
     edges = Edges()
-    occupancy = Occupancy(options.min_hole_s, edges)
+    occupancy = Occupancy(options.min_hole_s)
     for job in jobs:
         try:
             held = numbers.of(job.node_list)
@@ -116,11 +117,15 @@ def _by_nodes(kind: str, jobs: Iterator[Job], notes: Notes, options: LogOptions)
         notes.take(job)
         if len(held):
             occupancy.add(held, job.start_s, job.end_s)
-    occupancy.finish()
+            edges.add(job.start_s, job.end_s, len(held))
     _need_jobs(notes, numbers.names)
+    for event in down.read_events(options.down, options.zone) if options.down else ():
+        occupancy.add(numbers.of(event.node), event.start_s, event.end_s)
+    occupancy.finish()
     from_s, to_s = _window(edges, notes, options)
     holes = occupancy.holes(numbers.names, from_s, to_s)
-    caveats = (caveats_of.DOWN, caveats_of.UNSEEN, *_edges(options), *_runaway(notes))
+    known = caveats_of.RESERVED if options.down else caveats_of.DOWN
+    caveats = (known, caveats_of.UNSEEN, *_edges(options), *_runaway(notes))
     return _log(kind, holes, len(numbers.names), from_s, to_s, notes, caveats)
 
 
@@ -131,15 +136,16 @@ def _by_counts(
     notes: Notes,
     options: LogOptions,
 ) -> Log:
-    if options.node_list:
-        raise LogError("the log has no node lists: --node-list does not go with it, use --nodes")
+    if options.node_list or options.down:
+        raise LogError("the log has no node lists: --node-list and --down do not go with it")
     edges = Edges()
-    counts = Counts(options.cpus_per_node, edges)
+    counts = Counts(options.cpus_per_node)
     for job in jobs:
         if options.cpus_per_node and not job.cpus:
             notes.skip(job.line, "", "it has no number of CPUs, which --cpus-per-node needs")
             continue
         notes.take(job)
+        edges.add(job.start_s, job.end_s, job.nodes)
         counts.add(job.key, job.start_s, job.end_s, job.nodes, job.cpus)
     _need_jobs(notes, ("nodes",))
     counts.finish()

@@ -11,7 +11,6 @@ from array import array
 import numpy as np
 from numpy.typing import NDArray
 
-from bftrainer_slurm.replay.logs.edges import Edges
 from bftrainer_slurm.replay.logs.holes import HoleTable
 from bftrainer_slurm.replay.logs.stretches import Stretches, gaps, of_nodes, stretches, union
 
@@ -25,9 +24,8 @@ class Occupancy:
     Merging a part of the log at a time is harmless: no other stretch makes such a gap longer.
     """
 
-    def __init__(self, min_hole_s: float, edges: Edges) -> None:
+    def __init__(self, min_hole_s: float) -> None:
         self._min_hole_s = min_hole_s
-        self._edges = edges
         self._start_s, self._end_s, self._count = array("d"), array("d"), array("i")
         self._node = array("i")
         self._runs: list[Stretches] = []
@@ -45,7 +43,6 @@ class Occupancy:
         """Take in what is still in the buffer."""
         count = np.array(self._count)
         start_s, end_s = np.array(self._start_s), np.array(self._end_s)
-        self._edges.add(start_s, end_s, count.astype(float))
         fresh = stretches(np.array(self._node), np.repeat(start_s, count), np.repeat(end_s, count))
         self._runs.append(union(fresh, self._min_hole_s))
         for column in (self._start_s, self._end_s, self._count, self._node):

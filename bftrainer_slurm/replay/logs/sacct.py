@@ -26,13 +26,13 @@ _OTHER_NAMES = {"allocnodes": "nnodes", "alloccpus": "ncpus"}
 
 def is_header(line: str) -> bool:
     """Whether a line names columns of ``sacct``, those that are needed among them."""
-    names = _columns(line)
+    names = columns_of(line)
     return {"jobid", "start", "end"} <= names.keys()
 
 
 def has_node_lists(header: str) -> bool:
     """Whether the log says which nodes a job had."""
-    return "nodelist" in _columns(header)
+    return "nodelist" in columns_of(header)
 
 
 def read_sacct(lines: Lines, notes: Notes, zone: tzinfo) -> Iterator[Job]:
@@ -46,7 +46,7 @@ def read_sacct(lines: Lines, notes: Notes, zone: tzinfo) -> Iterator[Job]:
         raise LogError("the log is empty")
     _, header = first
     row = _Row(header, zone)
-    split = _splitter(header)
+    split = splitter(header)
     for number, line in lines:
         if line == header:  # several outputs, one after the other
             continue
@@ -63,7 +63,7 @@ class _Row:
     """Where a row has what, and what it says."""
 
     def __init__(self, header: str, zone: tzinfo) -> None:
-        columns = _columns(header)
+        columns = columns_of(header)
         missing = [name for name in ("JobID", "Start", "End") if name.lower() not in columns]
         if not {"nnodes", "nodelist"} & columns.keys():
             missing.append("NNodes or NodeList")
@@ -86,10 +86,10 @@ class _Row:
             notes.steps += 1
             return None
         if self._submit is not None:
-            submit_s = _time(fields[self._submit], self._zone)
+            submit_s = time_of(fields[self._submit], self._zone)
             notes.last_submit_s = max(notes.last_submit_s, submit_s or -math.inf)
-        start_s = _time(fields[self._start], self._zone)
-        end_s = _time(fields[self._end], self._zone)
+        start_s = time_of(fields[self._start], self._zone)
+        end_s = time_of(fields[self._end], self._zone)
         listed = "" if self._list is None else fields[self._list]
         if start_s is None or start_s == end_s or (self._list is not None and listed in _NO_NODES):
             notes.never_ran += 1
@@ -107,18 +107,21 @@ class _Row:
         )
 
 
-def _columns(header: str) -> dict[str, int]:
-    names = [name.strip().lower() for name in _splitter(header)(header)]
+def columns_of(header: str) -> dict[str, int]:
+    """Return where each column of a header is, by its name in small letters."""
+    names = [name.strip().lower() for name in splitter(header)(header)]
     return {_OTHER_NAMES.get(name, name): place for place, name in enumerate(names)}
 
 
-def _splitter(header: str) -> Callable[[str], list[str]]:
+def splitter(header: str) -> Callable[[str], list[str]]:
+    """Return what splits the lines below a header into columns."""
     if "|" in header:
         return lambda line: line.split("|")
     return lambda line: next(csv.reader((line,)))
 
 
-def _time(text: str, zone: tzinfo) -> float | None:
+def time_of(text: str, zone: tzinfo) -> float | None:
+    """Return Unix seconds, None where Slurm says that there is no time; or raise ValueError."""
     if text.isdecimal() and len(text) <= _DIGITS:
         return float(text)
     if text in _NEVER:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bftrainer_slurm.replay.logs.edges import Edges
 from bftrainer_slurm.replay.logs.holes import HoleTable, trace_of_holes
 from bftrainer_slurm.replay.logs.occupancy import Occupancy
 from bftrainer_slurm.replay.synthetic.backfill import Reservation
@@ -60,7 +59,7 @@ class Schedule:
 
     def holes(self, min_hole_s: float = 10.0) -> HoleTable:
         """Return the holes after the warm-up, those of ``min_hole_s`` or more."""
-        occupancy = Occupancy(min_hole_s, Edges())
+        occupancy = Occupancy(min_hole_s)
         for job in np.flatnonzero(~np.isnan(self.start_s)):
             occupancy.add(self.held[job], float(self.start_s[job]), float(self.end_s[job]))
         occupancy.finish()

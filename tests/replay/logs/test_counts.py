@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from bftrainer_slurm.replay.logs import counts as module
 from bftrainer_slurm.replay.logs.counts import Counts
-from bftrainer_slurm.replay.logs.edges import Edges
 from bftrainer_slurm.replay.logs.holes import HoleTable
 
 END = 30
@@ -20,7 +19,7 @@ jobs_strategy = st.lists(
 
 
 def counted(jobs: list[tuple[int, int, int]], cpus_per_node: int | None = None) -> Counts:
-    counts = Counts(cpus_per_node, Edges())
+    counts = Counts(cpus_per_node)
     for key, (start_s, length_s, size) in enumerate(jobs):
         counts.add(key, start_s, start_s + length_s, nodes=size, cpus=size)
     counts.finish()
@@ -74,7 +73,7 @@ def test_shared_nodes_are_counted_by_their_cpus() -> None:
 
 
 def test_what_the_log_shows_twice_counts_once() -> None:
-    counts = Counts(None, Edges())
+    counts = Counts(None)
     for _ in range(2):
         counts.add(7, 0.0, 10.0, nodes=3, cpus=0)
     counts.finish()

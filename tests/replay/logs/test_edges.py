@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
+from bftrainer_slurm.replay.logs import edges as module
 from bftrainer_slurm.replay.logs.edges import Edges
 
 
 def edges(start_s: list[float], end_s: list[float]) -> Edges:
     found = Edges()
-    found.add(np.array(start_s), np.array(end_s), np.ones(len(start_s)))
+    for start, end in zip(start_s, end_s, strict=True):
+        found.add(start, end, 1.0)
     return found
 
 
@@ -42,6 +43,12 @@ def test_a_log_of_ended_jobs_is_cut_at_its_end_too() -> None:
     done = [(s, e) for s, e in zip(start_s, end_s, strict=True) if e <= 9000.0]
     _, to_s = edges([s for s, _ in done], [e for _, e in done]).trusted(9005.0)
     assert 8900 <= to_s <= 8920
+
+
+def test_taking_jobs_in_by_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = edges(*stream()).trusted(9000.0)
+    monkeypatch.setattr(module, "_BUFFERED", 7)
+    assert edges(*stream()).trusted(9000.0) == whole
 
 
 def test_at_most_a_quarter_is_cut_off() -> None:

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer_slurm.replay.logs import occupancy as module
-from bftrainer_slurm.replay.logs.edges import Edges
 from bftrainer_slurm.replay.logs.occupancy import Occupancy
 
 NODES = ("a", "b", "c")
@@ -28,7 +27,7 @@ stretches = st.lists(
 def holes(
     jobs: list[tuple[set[int], int, float]], min_hole_s: float = 0.0
 ) -> list[tuple[int, float, float]]:
-    occupancy = Occupancy(min_hole_s, Edges())
+    occupancy = Occupancy(min_hole_s)
     for nodes, start_s, length_s in jobs:
         occupancy.add(np.array(sorted(nodes), np.int32), start_s, start_s + length_s)
     occupancy.finish()

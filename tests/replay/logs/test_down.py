@@ -1,0 +1,65 @@
+"""Nodes that were down are not idle."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.replay.logs import caveats
+from bftrainer_slurm.replay.logs.down import NodeEvent, read_events
+from bftrainer_slurm.replay.logs.jobs import LogError
+from bftrainer_slurm.replay.logs.log import LogOptions, read_log
+from tests.replay.logs.test_log import COUNTS, SACCT, rows, write
+
+HEADER = "NodeName|TimeStart|TimeEnd|State\n"
+
+
+def read(path: Path, text: str) -> list[NodeEvent]:
+    return list(read_events(write(path, text), UTC))
+
+
+def test_an_event_is_a_node_from_when_to_when(tmp_path: Path) -> None:
+    assert read(tmp_path / "down", HEADER + "n1|100|200|DOWN*\n") == [("n1", 100, 200)]
+
+
+def test_a_node_that_is_still_down_has_no_end(tmp_path: Path) -> None:
+    ((_, _, end_s),) = read(tmp_path / "down", HEADER + "n1|100|Unknown|DRAIN\n")
+    assert end_s == math.inf
+
+
+def test_events_of_the_cluster_are_passed_over(tmp_path: Path) -> None:
+    assert read(tmp_path / "down", HEADER + "|100|200|\n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no column nodename, timeend, timestart; use: .*sacctmgr"),
+        ("NodeName|TimeStart\n", "no column timeend"),
+        (HEADER + "n1|soon|200|DOWN\n", "line 2: 'soon' is no time"),
+        (HEADER + "n1|Unknown|200|DOWN\n", "line 2: it has no beginning"),
+        (HEADER + "n1\n", "line 2"),
+        (HEADER + "n[1-9]|100|200|DOWN\n", "line 2: .* is not one node"),
+    ],
+)
+def test_a_malformed_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(LogError, match=message):
+        read(tmp_path / "down", text)
+
+
+def test_holes_leave_out_when_the_node_was_down(tmp_path: Path) -> None:
+    down = write(tmp_path / "down", HEADER + "n1|1250|1450|DOWN\n")
+    options = LogOptions(down=down, from_s=1000, to_s=2000)
+    log = read_log(write(tmp_path / "log", SACCT), options)
+    assert rows(log) == [("n1", 1200, 1250), ("n1", 1450, 1500), ("n1", 1900, 2000)]
+    assert caveats.RESERVED in log.caveats
+    assert caveats.DOWN not in log.caveats
+
+
+def test_without_node_lists_it_cannot_be_used(tmp_path: Path) -> None:
+    down = write(tmp_path / "down", HEADER)
+    with pytest.raises(LogError, match="--down"):
+        read_log(write(tmp_path / "log", COUNTS), LogOptions(down=down))
