@@ -31,7 +31,7 @@ def read_history(path: Path, min_hole_s: float) -> tuple[HoleTable, float, float
     A hole that is still open lasts until the last moment that the file knows. Raises LogError.
     """
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
+        with closing(sqlite3.connect(_address(path), uri=True)) as database:
             rows = database.execute(_QUERY, (_MOST_HOLES,)).fetchall()
     except sqlite3.Error as error:
         raise LogError(f"{error}; give the controller's history.sqlite") from error
@@ -47,3 +47,13 @@ def read_history(path: Path, min_hole_s: float) -> tuple[HoleTable, float, float
     end_s = np.where(np.isnan(end_s), last_s, end_s)
     holes = longer(HoleTable(names, node, start_s, end_s), min_hole_s)
     return holes, float(start_s.min()), last_s
+
+
+def _address(path: Path) -> str:
+    """SQLite's address of a file that must not change.
+
+    Where no controller has it open, a reader would otherwise leave a write-ahead log of its own
+    behind, which might not be the controller's to write.
+    """
+    in_use = path.with_name(f"{path.name}-wal").exists()
+    return f"file:{quote(str(path))}?mode=ro{'' if in_use else '&immutable=1'}"

@@ -14,7 +14,7 @@ from bftrainer_slurm.replay.logs.jobs import Job, LogError, Notes, checked
 from bftrainer_slurm.replay.logs.lines import Lines
 
 COMMAND = (
-    "SLURM_TIME_FORMAT=%s sacct --allusers --allocations --duplicates --parsable2 "
+    "SLURM_TIME_FORMAT=%s sacct --allusers --allocations --duplicates --noconvert --parsable2 "
     "--starttime=2024-01-01 --endtime=2025-01-01 "
     "--format=JobID,NNodes,NCPUS,Submit,Start,End,State,NodeList"
 )
@@ -72,9 +72,10 @@ class _Row:
         self._columns = len(columns)
         self._id, self._start, self._end = (columns[name] for name in ("jobid", "start", "end"))
         self._submit = columns.get("submit")
-        self._nodes = columns.get("nnodes")
-        self._cpus = columns.get("ncpus")
         self._list = columns.get("nodelist")
+        # Where the nodes are listed, how many they are need not be said right.
+        self._nodes = columns.get("nnodes") if self._list is None else None
+        self._cpus = columns.get("ncpus") if self._list is None else None
         self._zone = zone
 
     def job(self, line: int, fields: list[str], notes: Notes) -> Job | None:
@@ -100,11 +101,17 @@ class _Row:
                 key=hash((name, start_s)),
                 start_s=start_s,
                 end_s=math.inf if end_s is None else end_s,
-                nodes=1 if self._nodes is None else int(fields[self._nodes]),
-                cpus=0 if self._cpus is None else int(fields[self._cpus]),
+                nodes=1 if self._nodes is None else _whole(fields[self._nodes]),
+                cpus=0 if self._cpus is None else _whole(fields[self._cpus]),
                 node_list=listed,
             )
         )
+
+
+def _whole(text: str) -> int:
+    """Read a number; without ``--noconvert`` sacct may write 4096 as ``4K``."""
+    unit = 1024 if text.endswith("K") else 1
+    return int(text.removesuffix("K")) * unit
 
 
 def columns_of(header: str) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from bftrainer_slurm.replay.logs.jobs import LogError
 
 def history(path: Path, *rows: tuple[object, object, object]) -> Path:
     with sqlite3.connect(path) as database:
+        database.execute("PRAGMA journal_mode=WAL")
         database.execute("CREATE TABLE holes (node TEXT, start_s REAL, end_s REAL)")
         database.executemany("INSERT INTO holes VALUES (?, ?, ?)", rows)
     database.close()
@@ -43,12 +45,20 @@ def test_rows_that_cannot_be_are_left_out(tmp_path: Path) -> None:
     assert read_history(path, 0.0)[0].start_s.tolist() == [100]
 
 
-def test_the_file_is_not_changed(tmp_path: Path) -> None:
+def test_nothing_is_changed_and_nothing_left_behind(tmp_path: Path) -> None:
     path = history(tmp_path / "h", ("n1", 100, 200))
     before = path.read_bytes()
     read_history(path, 0.0)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_controller_may_go_on_writing(tmp_path: Path) -> None:
+    path = history(tmp_path / "h", ("n1", 100, 200))
+    with closing(sqlite3.connect(path, isolation_level=None)) as controller:
+        controller.execute("INSERT INTO holes VALUES ('n2', 150, 300)")
+        assert read_history(path, 0.0)[0].nodes == ("n1", "n2")
+        controller.execute("INSERT INTO holes VALUES ('n3', 150, 300)")
 
 
 def test_another_database_is_refused(tmp_path: Path) -> None:

@@ -21,8 +21,12 @@ def read(*lines: str, zone: str = "UTC") -> tuple[list[Job], Notes]:
 
 def test_a_row_is_a_stretch_on_its_nodes() -> None:
     (job,), _ = read(HEADER, "7|2|72|100|200|300|COMPLETED|n[1-2]")
-    assert (job.start_s, job.end_s, job.nodes, job.cpus) == (200, 300, 2, 72)
-    assert (job.node_list, job.line) == ("n[1-2]", 2)
+    assert (job.start_s, job.end_s, job.node_list, job.line) == (200, 300, "n[1-2]", 2)
+
+
+def test_without_a_node_list_a_row_says_how_many() -> None:
+    (job,), _ = read("JobID|NNodes|NCPUS|Start|End", "7|2|72|200|300")
+    assert (job.nodes, job.cpus, job.node_list) == (2, 72, "")
 
 
 def test_columns_come_in_any_order_and_any_case() -> None:
@@ -96,10 +100,7 @@ def test_headers_in_between_are_passed_over() -> None:
         ("7|1|1|100|300|200|COMPLETED|n1", "ends before it starts"),
         ("7|1|1|100|yesterday|200|COMPLETED|n1", "is no time"),
         ("7|1|1|100|9999999999|Unknown|RUNNING|n1", "no time of this century"),
-        ("7|x|1|100|200|300|COMPLETED|n1", "invalid literal"),
-        ("7|0|1|100|200|300|COMPLETED|n1", "cannot be"),
         ("7|1|1|100|200|" + "9" * 5000 + "|RUNNING|n1", "is no time"),
-        ("7|" + "9" * 5000 + "|1|100|200|300|COMPLETED|n1", "4300 digits"),
     ],
 )
 def test_a_malformed_row_is_counted_and_explained(row: str, why: str) -> None:
@@ -107,6 +108,21 @@ def test_a_malformed_row_is_counted_and_explained(row: str, why: str) -> None:
     assert (len(jobs), notes.malformed) == (1, 1)
     assert notes.bad_lines[0].number == 2
     assert why in notes.bad_lines[0].why
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [("x", "invalid literal"), ("0", "cannot be"), ("-1", "cannot be"), ("9" * 5000, "digits")],
+)
+def test_a_number_of_nodes_that_cannot_be_is_malformed(nodes: str, why: str) -> None:
+    jobs, notes = read("JobID|NNodes|Start|End", f"7|{nodes}|200|300")
+    assert (jobs, notes.malformed) == ([], 1)
+    assert why in notes.bad_lines[0].why
+
+
+def test_a_kilo_of_nodes_is_1024() -> None:
+    (job,), _ = read("JobID|NNodes|Start|End", "7|4K|200|300")
+    assert job.nodes == 4096
 
 
 def test_only_the_first_malformed_rows_are_kept() -> None:
