@@ -92,7 +92,7 @@ def _why(contender: Contender, count: int, forward_s: float) -> str:
     if count == now:
         return ""
     gain = forward_s * (contender.curve.at(count) - contender.curve.at(now))
-    cost = contender.rescale_cost(count)
+    cost = contender.rescale_cost(count, forward_s)
     why = f"{gain:+.6g} over {forward_s:g} s, rescaling costs {cost:.6g}"
     if not contender.allows(now):
         return f"{why}; it may have {contender.min_nodes} to {contender.max_nodes} nodes"

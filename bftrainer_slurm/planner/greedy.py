@@ -11,11 +11,11 @@ _Step = tuple[float, int]  # (gain per node, size after it)
 
 def greedy_counts(problem: Problem) -> list[int]:
     """Start from what is, and give free nodes to whoever gains most by each, while anyone does."""
-    contenders, forward_s = problem.contenders, problem.forward_time_s
+    contenders = problem.contenders
     counts = [_standing(contender) for contender in contenders]
     free = len(problem.pool) - sum(counts)
     climbs = [
-        _climb(contender, count, free, forward_s)
+        _climb(problem, contender, count, free)
         for contender, count in zip(contenders, counts, strict=True)
     ]
     queue = [(-climb[-1][0], index) for index, climb in enumerate(climbs) if climb]
@@ -28,7 +28,7 @@ def greedy_counts(problem: Problem) -> list[int]:
             counts[index] = size
             climbs[index].pop()
         else:  # others were faster: what is the best of what is left?
-            climbs[index] = _climb(contenders[index], counts[index], free, forward_s)
+            climbs[index] = _climb(problem, contenders[index], counts[index], free)
         if climbs[index]:
             heapq.heappush(queue, (-climbs[index][-1][0], index))
     return counts
@@ -40,7 +40,7 @@ def _standing(contender: Contender) -> int:
     return 0 if now < contender.min_nodes else min(now, contender.max_nodes)
 
 
-def _climb(contender: Contender, count: int, free: int, forward_s: float) -> list[_Step]:
+def _climb(problem: Problem, contender: Contender, count: int, free: int) -> list[_Step]:
     """The steps up from ``count`` by falling gain per node, the first one last in the list.
 
     They lead along the upper hull of what each size is worth; on a curve that is linear between
@@ -48,10 +48,10 @@ def _climb(contender: Contender, count: int, free: int, forward_s: float) -> lis
     """
     most = min(contender.max_nodes, count + free)
     sizes = {contender.min_nodes, most, *contender.curve.nodes}
-    hull = [(count, contender.worth(count, forward_s))]
+    hull = [(count, problem.worth(contender, count))]
     steps: list[_Step] = []
     for size in sorted(size for size in sizes if count < size <= most and contender.allows(size)):
-        worth = contender.worth(size, forward_s)
+        worth = problem.worth(contender, size)
         while steps and _slope(hull[-1], (size, worth)) >= steps[-1][0]:
             hull.pop()
             steps.pop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.problem import Contender, Problem
+from bftrainer_slurm.planner.problem import Contender, Costs, Problem
 
 
 def to_wire(problem: Problem) -> dict[str, Any]:
@@ -13,6 +13,7 @@ def to_wire(problem: Problem) -> dict[str, Any]:
     return {
         "pool": len(problem.pool),
         "forward_time_s": problem.forward_time_s,
+        "costs": problem.costs.value,
         "contenders": [
             {
                 "min_nodes": contender.min_nodes,
@@ -22,6 +23,8 @@ def to_wire(problem: Problem) -> dict[str, Any]:
                 "curve_values": contender.curve.values,
                 "rescale_up_s": contender.rescale_up_s,
                 "rescale_down_s": contender.rescale_down_s,
+                "paused_s": contender.paused_s,
+                "start_premium": contender.start_premium,
             }
             for contender in problem.contenders
         ],
@@ -40,8 +43,11 @@ def from_wire(document: dict[str, Any]) -> Problem:
             curve=ThroughputCurve(tuple(one["curve_nodes"]), tuple(one["curve_values"])),
             rescale_up_s=one["rescale_up_s"],
             rescale_down_s=one["rescale_down_s"],
+            paused_s=one["paused_s"],
+            start_premium=one["start_premium"],
         )
         for index, one in enumerate(document["contenders"])
     )
     held = frozenset(node for contender in contenders for node in contender.current)
-    return Problem(held | frozenset(names), document["forward_time_s"], contenders)
+    pool = held | frozenset(names)
+    return Problem(pool, document["forward_time_s"], contenders, Costs(document["costs"]))

@@ -19,7 +19,7 @@ def exact_counts(problem: Problem) -> list[int]:
         sizes = [0, *range(contender.min_nodes, min(contender.max_nodes, pool) + 1)]
         options = np.full((len(sizes), pool + 1), -np.inf)
         for row, size in enumerate(sizes):
-            worth = contender.worth(size, problem.forward_time_s)
+            worth = problem.worth(contender, size)
             options[row, size:] = best[: pool + 1 - size] + worth
         chosen.append(np.array(sizes)[options.argmax(axis=0)])
         best = options.max(axis=0)

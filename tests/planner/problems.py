@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from hypothesis import strategies as st
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.problem import Contender, Problem
+from bftrainer_slurm.planner.problem import Contender, Costs, Problem
 
 INSTANCES = Path(__file__).parents[3] / "shared" / "data" / "planner-instances"
 LINEAR = ThroughputCurve((0, 1, 8), (0.0, 1.0, 8.0))
@@ -24,9 +25,11 @@ def contender(
     return Contender(key, *bounds, frozenset(current.split()), curve, *costs)
 
 
-def problem(nodes: int, *contenders: Contender, forward_time_s: float = 120.0) -> Problem:
+def problem(
+    nodes: int, *contenders: Contender, forward_time_s: float = 120.0, **others: Any
+) -> Problem:
     """A pool of nodes n0, n1, ..."""
-    return Problem(frozenset(f"n{k}" for k in range(nodes)), forward_time_s, contenders)
+    return Problem(frozenset(f"n{k}" for k in range(nodes)), forward_time_s, contenders, **others)
 
 
 @st.composite
@@ -46,7 +49,7 @@ def curves(draw: st.DrawFn) -> ThroughputCurve:
 def problems(draw: st.DrawFn) -> Problem:
     """Up to 6 trainers on up to 20 nodes, some of which they have; not all within their bounds."""
     names = draw(st.permutations([f"n{k}" for k in range(draw(st.integers(0, 20)))]))
-    costs = st.sampled_from([0.0, 0.2, 17.0, 300.0])
+    seconds = st.sampled_from([0.0, 0.2, 17.0, 300.0])
     contenders = []
     for index in range(draw(st.integers(0, 6))):
         least = draw(st.integers(1, 4))
@@ -59,9 +62,12 @@ def problems(draw: st.DrawFn) -> Problem:
                 max_nodes=draw(st.integers(least, 24)),
                 current=current,
                 curve=draw(curves()),
-                rescale_up_s=draw(costs),
-                rescale_down_s=draw(costs),
+                rescale_up_s=draw(seconds),
+                rescale_down_s=draw(seconds),
+                paused_s=draw(seconds),
+                start_premium=draw(seconds),
             )
         )
     pool = frozenset(names).union(*(one.current for one in contenders))
-    return Problem(pool, draw(st.sampled_from([1.0, 120.0, 600.0])), tuple(contenders))
+    forward_s, costs = draw(st.sampled_from([1.0, 120.0, 600.0])), draw(st.sampled_from(Costs))
+    return Problem(pool, forward_s, tuple(contenders), costs)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.problem import feasible, value
+from bftrainer_slurm.planner.problem import Costs, feasible, value
 from tests.planner.problems import contender, problem
 
 
@@ -35,6 +35,29 @@ def test_staying_is_free() -> None:
     assert value(problem(4, contender(current="n0 n1")), [2]) == 120 * 2
 
 
+def test_with_pauses_a_rescaled_trainer_stands_still_at_its_new_size() -> None:
+    case = problem(4, contender(current="n0 n1"), costs=Costs.PAUSE)
+    assert value(case, [3]) == (120 - 10) * 3
+    assert value(case, [1]) == (120 - 5) * 1
+
+
+def test_with_pauses_a_trainer_that_still_stands_still_brings_less_as_it_is() -> None:
+    still = replace(contender(current="n0 n1"), paused_s=7.0)
+    case = problem(4, still, costs=Costs.PAUSE)
+    assert [value(case, [count]) for count in (1, 2, 3)] == [113 * 1, 113 * 2, 110 * 3]
+
+
+def test_with_pauses_stopping_is_free_and_no_pause_outlasts_the_forward_time() -> None:
+    still = replace(contender(current="n0 n1"), paused_s=900.0)
+    case = problem(4, still, costs=Costs.PAUSE)
+    assert [value(case, [count]) for count in (0, 1, 2, 3)] == [0, 0, 0, 0]
+
+
+def test_with_pauses_being_started_costs_its_premium() -> None:
+    case = problem(4, replace(contender(), start_premium=50.0), costs=Costs.PAUSE)
+    assert [value(case, [count]) for count in (0, 2)] == [0, 120 * 2 - 50]
+
+
 @pytest.mark.parametrize(
     ("counts", "is_feasible"),
     [
@@ -60,6 +83,8 @@ def test_counts_keep_bounds_and_pool(counts: list[int], is_feasible: bool) -> No
         ({"rescale_up_s": -1.0}, "rescale_up_s"),
         ({"rescale_up_s": float("nan")}, "rescale_up_s"),
         ({"rescale_down_s": float("inf")}, "rescale_down_s"),
+        ({"paused_s": -1.0}, "paused_s"),
+        ({"start_premium": float("nan")}, "start_premium"),
         ({"curve": ThroughputCurve((0, 1), (0.0, float("nan")))}, "finite"),
         ({"curve": ThroughputCurve((0, 1), (0.0, float("inf")))}, "finite"),
     ],
@@ -73,6 +98,11 @@ def test_refuses_a_trainer_that_cannot_be(changes: dict[str, object], message: s
 def test_refuses_a_forward_time_that_cannot_be(seconds: float) -> None:
     with pytest.raises(ValueError, match="forward_time_s"):
         problem(1, forward_time_s=seconds)
+
+
+def test_refuses_a_life_that_cannot_be() -> None:
+    with pytest.raises(ValueError, match="life_s"):
+        problem(1, life_s={"n0": float("nan")})
 
 
 def test_refuses_a_node_with_two_trainers() -> None:
