@@ -15,7 +15,8 @@ UNSEEN = (
 ANONYMOUS = (
     "The log does not say which nodes a job had. How many nodes were idle at any time is right; "
     "the length of each hole assumes that the node freed last is taken first, so that the longest "
-    "holes are longer, and the shortest shorter, than those of real nodes."
+    "holes are longer, and the shortest shorter, than those of real nodes; a replay of them comes "
+    "out somewhat too well."
 )
 WHOLE = (
     "Each job is counted with whole nodes: where small jobs share nodes, more nodes were idle "
@@ -41,6 +42,7 @@ RUNNING = (
     "{jobs:,} jobs have no end in the log and hold their nodes to its last moment; ends that the "
     "accounting lost look the same (sacctmgr show runawayjobs)."
 )
+LISTED = "The holes are as the file lists them; how they were found is not known here."
 CONTROLLER = (
     "The holes are those that the controller saw while it ran; while it was away it saw none. "
     "Nodes that were down, drained or reserved are not among them."

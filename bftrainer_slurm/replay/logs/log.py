@@ -180,7 +180,7 @@ def _from_events(path: Path, options: LogOptions) -> Log:
     to_s = min(trace.end_s, options.to_s or trace.end_s)
     holes = longer(holes_in(trace), options.min_hole_s)
     nodes = options.nodes or len(trace.nodes)
-    caveats = () if options.nodes else (caveats_of.MACHINE,)
+    caveats = (caveats_of.LISTED,) if options.nodes else (caveats_of.LISTED, caveats_of.MACHINE)
     return _log("list of holes", holes, nodes, from_s, to_s, None, caveats)
 
 
