@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.controller.act import Pacer
+from bftrainer_slurm.controller.appraisal import prior
 from bftrainer_slurm.controller.feed import Feed
 from bftrainer_slurm.controller.history import History
 from bftrainer_slurm.controller.loop import Controller, World
@@ -74,6 +75,7 @@ def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
             clock=time.time,
             pacer=Pacer(settings.commands_per_s, time.time, time.sleep),
             mine=lambda trainer: role.mine(trainer, settings.partition),
+            appraise=prior,
         )
         logger.info(
             "controller in %s mode, gateway %s, keeper at %s, state in %s",

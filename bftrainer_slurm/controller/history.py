@@ -1,4 +1,4 @@
-"""What Slurm does not know, in SQLite: stays of elements on nodes, plans, progress.
+"""What Slurm does not know, in SQLite: holes, stays of elements on nodes, plans, progress.
 
 Only the controller writes. A reader opens the file read-only.
 """
@@ -6,14 +6,14 @@ Only the controller writes. A reader opens the file read-only.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bftrainer_slurm.model import ElementId
 
-_VERSION = 1
+_VERSION = 2
 _KEEP_S = 90 * 86400.0
 _SCHEMA = """
 CREATE TABLE stays (
@@ -31,6 +31,10 @@ CREATE TABLE progress (
 );
 CREATE INDEX progress_by_array ON progress (array, time_s);
 CREATE TABLE given_up (array INTEGER PRIMARY KEY, time_s REAL NOT NULL, why TEXT NOT NULL);
+"""
+_HOLES = """
+CREATE TABLE holes (node TEXT NOT NULL, start_s REAL NOT NULL, end_s REAL);
+CREATE UNIQUE INDEX one_hole_at_a_time ON holes (node) WHERE end_s IS NULL;
 """
 
 
@@ -63,7 +67,9 @@ class History:
         self._database.execute("PRAGMA synchronous=NORMAL")
         (version,) = self._database.execute("PRAGMA user_version").fetchone()
         if version == 0:
-            self._database.executescript(f"{_SCHEMA} PRAGMA user_version={_VERSION};")
+            self._database.executescript(f"{_SCHEMA} {_HOLES} PRAGMA user_version={_VERSION};")
+        elif version == 1:  # the holes came with version 2
+            self._database.executescript(f"{_HOLES} PRAGMA user_version={_VERSION};")
         elif version != _VERSION:
             raise sqlite3.DatabaseError(f"written by another version ({version})")
 
@@ -96,6 +102,22 @@ class History:
         ).fetchone()
         return Tally(row[0], int(row[1]), int(row[2]), row[3])
 
+    def open_holes(self) -> dict[str, float]:
+        """Return the nodes that are in a hole as far as is known, and since when."""
+        return dict(self._database.execute("SELECT node, start_s FROM holes WHERE end_s IS NULL"))
+
+    def change_holes(self, ended: Iterable[str], began: Iterable[str], time_s: float) -> None:
+        """Note that holes have ended and others begun, by node."""
+        with self._transaction():
+            self._database.executemany(
+                "UPDATE holes SET end_s = max(start_s, ?) WHERE node = ? AND end_s IS NULL",
+                [(time_s, node) for node in ended],
+            )
+            self._database.executemany(
+                "INSERT INTO holes (node, start_s) VALUES (?, ?)",
+                [(node, time_s) for node in began],
+            )
+
     def add_plan(
         self, time_s: float, pool: int, used: int, objective: float, status: str, solve_s: float
     ) -> None:
@@ -126,6 +148,7 @@ class History:
         with self._transaction():
             old_s = now_s - _KEEP_S
             self._database.execute("DELETE FROM stays WHERE end_s < ?", (old_s,))
+            self._database.execute("DELETE FROM holes WHERE end_s < ?", (old_s,))
             self._database.execute("DELETE FROM plans WHERE time_s < ?", (old_s,))
             self._database.execute("DELETE FROM progress WHERE time_s < ?", (old_s,))
             self._database.execute("DELETE FROM given_up WHERE time_s < ?", (old_s,))

@@ -13,9 +13,17 @@ from typing import Any, Protocol
 
 from bftrainer_slurm.controller.act import Pacer, carry_out
 from bftrainer_slurm.controller.actions import Action, Cancel, Grow, Shrink
+from bftrainer_slurm.controller.appraisal import Appraise
 from bftrainer_slurm.controller.history import History
-from bftrainer_slurm.controller.moves import hold_unplaced, moves_of, problem_of
+from bftrainer_slurm.controller.holes import Holes
+from bftrainer_slurm.controller.moves import hold_unplaced, moves_of
 from bftrainer_slurm.controller.progress import ProgressBook
+from bftrainer_slurm.controller.question import (
+    Outlook,
+    problem_of,
+    remember_changes,
+    same_question,
+)
 from bftrainer_slurm.controller.schedule import Schedule
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.status import cluster_status, trainer_status
@@ -37,6 +45,7 @@ from bftrainer_slurm.controller.view import (
 )
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, ElementState, Queue, Trainer
+from bftrainer_slurm.planner.objectives import find
 from bftrainer_slurm.planner.problem import Plan, Problem
 from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
 
@@ -55,7 +64,10 @@ class PlanMaker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What the loop is handed. ``mine`` says which trainers are this controller's."""
+    """What the loop is handed.
+
+    ``mine`` says which trainers are this controller's, ``appraise`` what is known of one.
+    """
 
     gateway: Gateway
     planner: PlanMaker
@@ -64,6 +76,7 @@ class World:
     clock: Callable[[], float]
     pacer: Pacer
     mine: Callable[[Trainer], bool]
+    appraise: Appraise
 
 
 @dataclass(slots=True)
@@ -88,6 +101,8 @@ class Controller:
         self._known = _Known(Observation(now_s, (), Queue((), (), frozenset())))
         self._memory = Memory(given_up=world.history.given_up())
         self._stays = Stays(world.history)
+        self._holes = Holes(world.history)
+        self._objective = find(settings.objective)
         self._progress = ProgressBook()
         self._progress_saved_s: dict[int, float] = {}
         self._came: dict[ElementId, tuple[str, float]] = {}  # let go by us, and up since
@@ -172,6 +187,7 @@ class Controller:
         )
         self.schedule.looked(self._world.clock(), nodes_due, reservations_due, ending)
         self._stays.update(mine, now_s)
+        self._holes.update(observation, self._settings.partition)
         self._came.clear()
         arrays = {trainer.array for trainer in mine}
         self._progress.forget(arrays)
@@ -185,6 +201,7 @@ class Controller:
         views = self._views(observation)
         memory = remember_starts(views, self._memory, now_s)
         memory = spare_reclaimed(self._known.views, views, memory, now_s)
+        memory = remember_changes(self._known.views, views, memory, now_s, self._world.appraise)
         taken = observation.queue.ordinary_nodes
         actions, memory = overdue(views, taken, memory, now_s, settings)
         for view in views:
@@ -196,7 +213,7 @@ class Controller:
             actions += more
         views = tuple(view_trainer(view.trainer, memory) for view in views)
         free = free_nodes(observation, views, memory, settings)
-        problem = problem_of(views, free, memory, now_s, settings)
+        problem = problem_of(views, free, memory, now_s, self._outlook(observation))
         plan = self._plan(problem, now_s)
         moves, memory = moves_of(plan, views, free, now_s, memory)
         actions += moves
@@ -209,12 +226,21 @@ class Controller:
         )
         return actions
 
+    def _outlook(self, observation: Observation) -> Outlook:
+        return Outlook(
+            objective=self._objective,
+            appraise=self._world.appraise,
+            forward_time_s=self._holes.forward_time_s(self._settings),
+            life_s=self._holes.life_s(observation),
+        )
+
     def _views(self, observation: Observation) -> tuple[TrainerView, ...]:
         return tuple(view_trainer(trainer, self._memory) for trainer in observation.queue.trainers)
 
     def _plan(self, problem: Problem, now_s: float) -> Plan:
         last = self._known.plan
-        if problem == self._known.problem and last is not None and last.status == "optimal":
+        same = same_question(problem, self._known.problem)
+        if same and last is not None and last.status == "optimal":
             return last
         plan = self._world.planner.plan(problem)
         used = sum(len(nodes) for nodes in plan.assignment.values())

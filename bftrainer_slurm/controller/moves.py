@@ -1,55 +1,13 @@
-"""From views to a planning problem, and from its plan to the moves that reach it. Pure."""
+"""From a plan to the moves that can be made towards it now. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from bftrainer_slurm.controller.actions import Action, Grow, Hold, Shrink
-from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.view import Memory, Release, TrainerView
-from bftrainer_slurm.model import ElementState, ThroughputCurve, Trainer
-from bftrainer_slurm.planner.problem import Contender, Plan, Problem
-
-# Until a trainer's own curve is learnt: Amdahl's law with 5 % that does not scale.
-_SERIAL_SHARE = 0.05
-# Measured with stock c10d, tuned; DESIGN.md, "The elastic runtime".
-RESCALE_UP_S = 8.0
-RESCALE_DOWN_S = 7.0
-
-
-def problem_of(
-    views: tuple[TrainerView, ...],
-    free: frozenset[str],
-    memory: Memory,
-    now_s: float,
-    settings: Settings,
-) -> Problem:
-    """Return the planning problem: every trainer that can use nodes, over all nodes to be had."""
-    contenders = tuple(
-        Contender(
-            key=str(view.array),
-            min_nodes=view.trainer.record.min_nodes,
-            max_nodes=min(view.trainer.record.max_nodes, len(view.placed) + len(view.spare)),
-            current=frozenset(view.placed),
-            curve=prior_curve(view.trainer),
-            rescale_up_s=RESCALE_UP_S,
-            rescale_down_s=RESCALE_DOWN_S,
-        )
-        for view in views
-        if _can_use_nodes(view, memory, now_s)
-    )
-    held = frozenset(node for contender in contenders for node in contender.current)
-    return Problem(free | held, settings.forward_time_s, contenders)
-
-
-def prior_curve(trainer: Trainer) -> ThroughputCurve:
-    """Return what is assumed of a trainer: speed-up over one node, times its weight."""
-    counts = [0]
-    while counts[-1] < trainer.record.max_nodes:
-        counts.append(min(2 * counts[-1] or 1, trainer.record.max_nodes))
-    weight = trainer.record.spec.weight
-    speed_ups = [weight * n / (1 + _SERIAL_SHARE * (n - 1)) if n else 0.0 for n in counts]
-    return ThroughputCurve(tuple(counts), tuple(speed_ups))
+from bftrainer_slurm.model import ElementState
+from bftrainer_slurm.planner.problem import Plan
 
 
 def moves_of(
@@ -83,14 +41,6 @@ def hold_unplaced(view: TrainerView, actions: list[Action]) -> list[Action]:
         element.id for element in view.with_state(ElementState.DELAYED) if element.id not in used
     )
     return [Hold(left)] if left else []
-
-
-def _can_use_nodes(view: TrainerView, memory: Memory, now_s: float) -> bool:
-    if view.finishing or view.array in memory.given_up:
-        return False
-    if memory.patient_until.get(view.array, 0.0) > now_s:
-        return False  # it has just failed
-    return len(view.placed) + len(view.spare) >= view.trainer.record.min_nodes
 
 
 def _leave(view: TrainerView, nodes: frozenset[str]) -> list[Action]:

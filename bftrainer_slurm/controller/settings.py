@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from bftrainer_slurm.planner.objectives import ObjectiveError, find
 from bftrainer_slurm.slurm.open import CHOICES as GATEWAYS
 
 
@@ -26,7 +27,9 @@ class Settings:
     listen: str = "127.0.0.1:0"  # the keeper's HOST:PORT, HOST as the nodes reach it
     gateway: str = "auto"  # one of GATEWAYS
     operator: bool = True  # may lengthen the time limit of a running element
+    objective: str = "speedup"  # see docs/objectives.md
     forward_time_s: float = 120.0
+    adapt_forward_time: bool = True  # then it is only what planning begins with
     queue_interval_s: float = 15.0
     nodes_interval_s: float = 60.0
     reservations_interval_s: float = 60.0
@@ -58,6 +61,11 @@ def read_settings(path: Path | None, **overrides: object) -> Settings:
         values[key] = _checked(source, key, value, known[key])
     if values.get("gateway", "auto") not in GATEWAYS:
         raise SettingsError(f"{source}: gateway must be one of: {', '.join(GATEWAYS)}")
+    if isinstance(values.get("objective"), str):
+        try:
+            find(values["objective"])
+        except ObjectiveError as error:
+            raise SettingsError(f"{source}: objective: {error}") from error
     given = {key: value for key, value in overrides.items() if value is not None}
     return replace(Settings(), **(values | given))
 

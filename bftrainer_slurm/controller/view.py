@@ -43,7 +43,9 @@ class Release:
 class Memory:
     """What Slurm does not tell, and what may be lost with the controller without harm.
 
-    ``avoid`` holds nodes that an element could not start on, and until when they are left alone.
+    ``avoid`` holds nodes that an element could not start on, and until when they are left alone;
+    ``paused_until`` when a trainer that changed its size trains again; ``trained_s`` when it last
+    had a node.
     """
 
     releases: Mapping[ElementId, Release] = field(default_factory=dict)
@@ -52,6 +54,8 @@ class Memory:
     failures: Mapping[int, int] = field(default_factory=dict)
     patient_until: Mapping[int, float] = field(default_factory=dict)
     given_up: Mapping[int, str] = field(default_factory=dict)
+    paused_until: Mapping[int, float] = field(default_factory=dict)
+    trained_s: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

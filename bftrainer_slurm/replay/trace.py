@@ -175,12 +175,12 @@ def _checked(
     if (np.diff(time_s) < 0).any():
         row = int(np.argmax(np.diff(time_s) < 0)) + 2
         raise TraceError(f"event {row} is earlier than the one before: sort the events by time")
-    seen, row = np.unique(names.astype(str), return_inverse=True)
+    seen, places = np.unique(names.astype(str), return_inverse=True)
     nodes = np.union1d(seen, np.array(vocabulary, dtype=np.str_)) if vocabulary else seen
     return Trace(
         nodes=tuple(str(name) for name in nodes),
         time_s=time_s,
-        node=np.searchsorted(nodes, seen)[row].astype(np.int32),
+        node=np.searchsorted(nodes, seen)[places].astype(np.int32),
         idle=idle.astype(np.bool_),
         end_s=float(time_s[-1]),
     )

@@ -23,8 +23,8 @@ class TrainersError(ValueError):
 class TrainerSpec:
     """One trainer: when it is submitted (Unix s), what it can use, and what it brings.
 
-    ``curve`` is its throughput in samples/s, ``objective`` what the log's author planned it by;
-    the rescale costs are seconds without progress after it grew or shrank.
+    ``curve`` is its throughput in samples/s; the rescale costs are seconds without progress after
+    it grew or shrank.
     """
 
     name: str
@@ -35,14 +35,13 @@ class TrainerSpec:
     rescale_down_s: float
     total_samples: float
     curve: ThroughputCurve
-    objective: ThroughputCurve
 
 
 def read_trainers(path: Path) -> tuple[TrainerSpec, ...]:
     """Read the file: a list of objects with the keys of ``TrainerSpec``.
 
-    The curves are ``curve_nodes``, ``curve_throughput`` and ``curve_objective``; the last may be
-    left out, and is the throughput then.
+    The curve is ``curve_nodes`` and ``curve_throughput``. Other keys are left alone: a recorded
+    ``curve_objective`` too, since the replay's own objective says what is planned for.
 
     Raises:
         TrainersError: in one line.
@@ -93,7 +92,6 @@ def _trainer(entry: Any) -> TrainerSpec:
         rescale_down_s=_amount(entry, "rescale_down_s"),
         total_samples=total,
         curve=curve,
-        objective=_curve(nodes, entry, "curve_objective") if "curve_objective" in entry else curve,
     )
 
 

@@ -1,0 +1,180 @@
+"""The controller's loop on a simulated cluster: where the two meet, for every command that replays.
+
+``replay`` knows no controller and ``controller`` no replay; this module hands one to the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from bftrainer_slurm.controller.act import Pacer
+from bftrainer_slurm.controller.appraisal import Appraisal
+from bftrainer_slurm.controller.history import History
+from bftrainer_slurm.controller.loop import Controller, World
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.view import TrainerView
+from bftrainer_slurm.planner.problem import Plan, Problem
+from bftrainer_slurm.planner.solver import Planner
+from bftrainer_slurm.replay.assessment.harvest import HarvestOptions, HarvestResult
+from bftrainer_slurm.replay.cluster import PARTITION, Moment, SimulatedCluster
+from bftrainer_slurm.replay.drive import Outcome, drive
+from bftrainer_slurm.replay.efficiency import dedicated_samples
+from bftrainer_slurm.replay.policies import EqualShare, Oracle, PaperModel, PlanMaker
+from bftrainer_slurm.replay.trace import Trace
+from bftrainer_slurm.replay.trainers import TrainerSpec
+
+POLICIES = ("milp", "paper", "equal-share", "oracle")
+Watch = Callable[[Moment], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """How to replay. ``forward_time_s`` None: adapted to the holes seen lately."""
+
+    policy: str = "milp"
+    objective: str = "speedup"
+    at_once: int = 10
+    forward_time_s: float | None = None
+    rescale_scale: float = 1.0
+    look_every_s: float = 0.0
+    plan_limit_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A replay beside what dedicated nodes would reach, see ``replay.efficiency``."""
+
+    outcome: Outcome
+    dedicated_samples: float
+    free_samples: float
+    plan_s: Sequence[float] = field(repr=False)  # each plan, from the problem to the checked plan
+
+    @property
+    def efficiency(self) -> float:
+        """U."""
+        return _ratio(self.outcome.samples, self.dedicated_samples)
+
+    @property
+    def free_efficiency(self) -> float:
+        """U_free."""
+        return _ratio(self.free_samples, self.dedicated_samples)
+
+
+def replay(
+    trace: Trace,
+    trainers: Sequence[TrainerSpec],
+    options: ReplayOptions,
+    planner: Planner,
+    watch: Watch = lambda moment: None,
+) -> Replayed:
+    """Replay a trace, then twice more for what U is measured by."""
+    outcome, plan_s = run(trace, trainers, options, planner, watch)
+    free = replace(options, rescale_scale=0.0, look_every_s=0.0)
+
+    def run_free(other: Trace) -> Outcome:
+        return run(other, trainers, free, planner)[0]
+
+    dedicated = dedicated_samples(trace, outcome.mean_pool_nodes, run_free)
+    return Replayed(outcome, dedicated, run_free(trace).samples, plan_s)
+
+
+def harvest(
+    trace: Trace, trainers: tuple[TrainerSpec, ...], wanted: HarvestOptions
+) -> HarvestResult:
+    """Replay as ``bftrainer assess`` wants it."""
+    options = ReplayOptions(
+        at_once=wanted.at_once,
+        forward_time_s=wanted.forward_time_s,
+        rescale_scale=wanted.rescale_scale,
+    )
+    with Planner(time_limit_s=options.plan_limit_s) as planner:
+        planner.warm_up()
+        outcome, _ = run(trace, trainers, options, planner)
+        free = replace(options, rescale_scale=0.0)
+        dedicated = dedicated_samples(
+            trace,
+            outcome.mean_pool_nodes,
+            lambda other: run(other, trainers, free, planner)[0],
+        )
+    return HarvestResult(
+        outcome.used_node_hours, _ratio(outcome.samples, dedicated), outcome.samples
+    )
+
+
+def run(
+    trace: Trace,
+    trainers: Sequence[TrainerSpec],
+    options: ReplayOptions,
+    planner: Planner,
+    watch: Watch = lambda moment: None,
+) -> tuple[Outcome, Sequence[float]]:
+    """Replay a trace once; return what came of it, and how long each plan took (s)."""
+    cluster = SimulatedCluster(trace, trainers, options.at_once, options.rescale_scale)
+    timed = _Timed(_policy(options.policy, planner, cluster, trace))
+    settings = Settings(
+        partition=PARTITION,
+        objective=options.objective,
+        forward_time_s=options.forward_time_s or Settings().forward_time_s,
+        adapt_forward_time=options.forward_time_s is None,
+    )
+    history = History(":memory:")
+    world = World(
+        gateway=cluster,
+        planner=timed,
+        history=history,
+        end_run=lambda array: None,
+        clock=lambda: cluster.now_s,
+        # The simulated slurmctld takes commands as they come.
+        pacer=Pacer(settings.commands_per_s, lambda: cluster.now_s, lambda seconds: None),
+        mine=lambda trainer: True,
+        appraise=lambda view: _appraise(cluster, view, options.rescale_scale),
+    )
+    outcome = drive(Controller(world, settings), cluster, options.look_every_s, watch)
+    history.close()
+    return outcome, timed.seconds
+
+
+class _Timed:
+    """Takes the time of each plan."""
+
+    def __init__(self, maker: PlanMaker) -> None:
+        self._maker = maker
+        self.seconds: list[float] = []
+
+    def plan(self, problem: Problem) -> Plan:
+        begin_s = time.perf_counter()
+        plan = self._maker.plan(problem)
+        self.seconds.append(time.perf_counter() - begin_s)
+        return plan
+
+
+def _policy(name: str, planner: Planner, cluster: SimulatedCluster, trace: Trace) -> PlanMaker:
+    match name:
+        case "milp":
+            return planner
+        case "paper":
+            return PaperModel(planner)
+        case "equal-share":
+            return EqualShare()
+        case "oracle":
+            return Oracle(planner, trace, lambda: cluster.now_s)
+    raise ValueError(f"no policy {name}")
+
+
+def _appraise(cluster: SimulatedCluster, view: TrainerView, scale: float) -> Appraisal:
+    """Everything about a simulated trainer is known; a start is free, as in the paper."""
+    trainer = cluster.trainer(view.array)
+    spec = trainer.spec
+    return Appraisal(
+        curve=spec.curve,
+        rescale_up_s=scale * spec.rescale_up_s,
+        rescale_down_s=scale * spec.rescale_down_s,
+        start_s=0.0,
+        done=min(1.0, trainer.samples / spec.total_samples),
+    )
+
+
+def _ratio(samples: float, dedicated: float) -> float:
+    return samples / dedicated if dedicated else 0.0

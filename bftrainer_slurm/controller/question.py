@@ -1,0 +1,134 @@
+"""From the views of the trainers to the planning problem. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from bftrainer_slurm.controller.appraisal import Appraisal, Appraise
+from bftrainer_slurm.controller.view import Memory, TrainerView
+from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
+from bftrainer_slurm.planner.problem import Contender, Costs, Problem
+
+# Where a start costs less than a growth, a trainer without nodes is worth keeping for the next
+# holes. How often a start is soon followed by a growth, and to how many nodes: on Summit's trace
+# anything from 0.1 to 0.3 does as well.
+_SOON_GROWS = 0.15
+_GROWN_NODES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a plan is made with beside the trainers: how far it looks, what holes will last."""
+
+    objective: Objective
+    appraise: Appraise
+    forward_time_s: float
+    life_s: Mapping[str, float] = field(default_factory=dict)
+
+
+def problem_of(
+    views: tuple[TrainerView, ...],
+    free: frozenset[str],
+    memory: Memory,
+    now_s: float,
+    outlook: Outlook,
+) -> Problem:
+    """Return the planning problem: every trainer that can use nodes, over all nodes to be had."""
+    chosen = [view for view in views if _can_use_nodes(view, memory, now_s)]
+    appraisals = [outlook.appraise(view) for view in chosen]
+    facts = [
+        _facts(view, appraisal, memory, now_s)
+        for view, appraisal in zip(chosen, appraisals, strict=True)
+    ]
+    curves = curves_of(outlook.objective, facts)
+    held = frozenset(node for view in chosen for node in view.placed)
+    pool = free | held
+    contenders = tuple(
+        _contender(view, appraisal, curve, memory, now_s)
+        for view, appraisal, curve in zip(chosen, appraisals, curves, strict=True)
+    )
+    life_s = {node: life for node, life in outlook.life_s.items() if node in pool}
+    return Problem(pool, outlook.forward_time_s, contenders, costs=Costs.PAUSE, life_s=life_s)
+
+
+def remember_changes(
+    before: tuple[TrainerView, ...],
+    views: tuple[TrainerView, ...],
+    memory: Memory,
+    now_s: float,
+    appraise: Appraise,
+) -> Memory:
+    """Remember until when trainers stand still that have changed, and who has nodes now."""
+    had = {view.array: view.placed.keys() for view in before}
+    paused = {array: end_s for array, end_s in memory.paused_until.items() if end_s > now_s}
+    trained = {view.array: memory.trained_s.get(view.array, 0.0) for view in views}
+    for view in views:
+        nodes, old = view.placed.keys(), had.get(view.array)
+        if nodes:
+            trained[view.array] = now_s
+        if old and nodes and nodes != old:
+            known = appraise(view)
+            cost_s = known.rescale_up_s if nodes - old else known.rescale_down_s
+            paused[view.array] = max(paused.get(view.array, 0.0), now_s + cost_s)
+    return replace(memory, paused_until=paused, trained_s=trained)
+
+
+def same_question(problem: Problem, other: Problem | None) -> bool:
+    """Whether the plan for one problem still stands for another.
+
+    It does as long as the same trainers want the same nodes: what has changed beside are the moves
+    towards that plan, and what passes with time.
+    """
+    return other is not None and _wanted(problem) == _wanted(other)
+
+
+def _wanted(problem: Problem) -> tuple[object, ...]:
+    contenders = [(one.key, one.min_nodes, one.max_nodes, one.curve) for one in problem.contenders]
+    return problem.pool, contenders
+
+
+def _facts(view: TrainerView, appraisal: Appraisal, memory: Memory, now_s: float) -> Facts:
+    record = view.trainer.record
+    last_s = max(view.trainer.submit_s, memory.trained_s.get(view.array, 0.0))
+    return Facts(
+        curve=appraisal.curve,
+        min_nodes=record.min_nodes,
+        max_nodes=record.max_nodes,
+        weight=record.spec.weight,
+        user=view.trainer.user,
+        nodes=len(view.placed),
+        waited_s=0.0 if view.placed else max(0.0, now_s - last_s),
+        done=appraisal.done,
+    )
+
+
+def _contender(
+    view: TrainerView,
+    appraisal: Appraisal,
+    curve: ThroughputCurve,
+    memory: Memory,
+    now_s: float,
+) -> Contender:
+    record = view.trainer.record
+    spared_s = max(0.0, appraisal.rescale_up_s - appraisal.start_s)
+    return Contender(
+        key=str(view.array),
+        min_nodes=record.min_nodes,
+        max_nodes=min(record.max_nodes, len(view.placed) + len(view.spare)),
+        current=frozenset(view.placed),
+        curve=curve,
+        rescale_up_s=appraisal.rescale_up_s,
+        rescale_down_s=appraisal.rescale_down_s,
+        paused_s=max(0.0, memory.paused_until.get(view.array, 0.0) - now_s),
+        start_premium=_SOON_GROWS * spared_s * curve.at(_GROWN_NODES),
+    )
+
+
+def _can_use_nodes(view: TrainerView, memory: Memory, now_s: float) -> bool:
+    if view.finishing or view.array in memory.given_up:
+        return False
+    if memory.patient_until.get(view.array, 0.0) > now_s:
+        return False  # it has just failed
+    return len(view.placed) + len(view.spare) >= view.trainer.record.min_nodes

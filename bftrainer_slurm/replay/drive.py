@@ -1,0 +1,91 @@
+"""Drives the controller's loop through a trace, and counts what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from bftrainer_slurm.replay.cluster import Moment, SimulatedCluster
+
+_MOST_TURNS = 10  # at one moment; a plan is reached in two: who shrinks first, who grows then
+
+
+class Loop(Protocol):
+    """The controller's loop."""
+
+    def turn(self) -> None:
+        """Look, plan and act once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a replay gave. ``events`` counts the times at which the trace changed.
+
+    ``samples`` are reached by all trainers together; the lost ones are those that the trainers
+    would have reached in their pauses, on the nodes that they had then.
+    """
+
+    events: int
+    hours: float
+    mean_pool_nodes: float
+    idle_node_hours: float
+    used_node_hours: float
+    samples: float
+    lost_to_rescaling: float
+    lost_to_reclaims: float
+    trainers_done: int
+
+
+def drive(
+    loop: Loop,
+    cluster: SimulatedCluster,
+    look_every_s: float = 0.0,
+    watch: Callable[[Moment], None] = lambda moment: None,
+) -> Outcome:
+    """Run to the end of the trace.
+
+    The loop is told at once when a trainer loses a node or ends, as elements tell the daemon. It
+    sees new holes at once too where ``look_every_s`` is 0, as in the paper, and otherwise when it
+    looks, at least that often, as the daemon does.
+
+    Raises:
+        RuntimeError: the loop goes on changing its mind at one moment.
+    """
+    begin_s = cluster.now_s
+    look_s = begin_s
+    while True:
+        if cluster.told or look_every_s == 0 or cluster.now_s >= look_s:
+            _settle(loop, cluster)
+            look_s = cluster.now_s + look_every_s
+        watch(cluster.moment())
+        if cluster.now_s >= cluster.end_s:
+            return _outcome(cluster, begin_s)
+        next_s = cluster.next_s()
+        cluster.advance(min(next_s, max(look_s, cluster.now_s)) if look_every_s else next_s)
+
+
+def _settle(loop: Loop, cluster: SimulatedCluster) -> None:
+    """Let the loop turn until it gives up no more nodes for others."""
+    for _ in range(_MOST_TURNS):
+        changes = cluster.changes
+        cluster.told = False
+        loop.turn()
+        if cluster.changes == changes:
+            return
+    raise RuntimeError(f"no plan that stands at {cluster.now_s:.0f}")
+
+
+def _outcome(cluster: SimulatedCluster, begin_s: float) -> Outcome:
+    seconds = cluster.now_s - begin_s
+    return Outcome(
+        events=cluster.events,
+        hours=seconds / 3600,
+        mean_pool_nodes=cluster.idle_node_s / seconds,
+        idle_node_hours=cluster.idle_node_s / 3600,
+        used_node_hours=cluster.used_node_s / 3600,
+        samples=sum(trainer.samples for trainer in cluster.trainers),
+        lost_to_rescaling=sum(trainer.lost_to_rescaling for trainer in cluster.trainers),
+        lost_to_reclaims=sum(trainer.lost_to_reclaims for trainer in cluster.trainers),
+        trainers_done=len(cluster.done),
+    )

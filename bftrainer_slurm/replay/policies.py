@@ -1,0 +1,71 @@
+"""Other ways to answer a planning problem than the product's own, to compare it with."""
+
+from __future__ import annotations
+
+import bisect
+import math
+import zlib
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from bftrainer_slurm.planner.equal_share import equal_share_counts
+from bftrainer_slurm.planner.placement import place
+from bftrainer_slurm.planner.problem import Costs, Plan, Problem, value
+from bftrainer_slurm.replay.trace import Trace
+
+
+class PlanMaker(Protocol):
+    """Who answers planning problems."""
+
+    def plan(self, problem: Problem) -> Plan:
+        """Return a plan."""
+
+
+class EqualShare:
+    """Every trainer gets the same number of nodes: the paper's baseline."""
+
+    def plan(self, problem: Problem) -> Plan:
+        """Return the equal-share plan."""
+        counts = equal_share_counts(problem)
+        return Plan(place(problem, counts), value(problem, counts), 0.0, "equal share")
+
+
+class PaperModel:
+    """The paper's model: its rescale costs, and any node as good as any other.
+
+    Which one is left to chance, as the paper's solver does: order by name would be knowledge,
+    because schedulers take nodes in some order of their own.
+    """
+
+    def __init__(self, planner: PlanMaker) -> None:
+        self._planner = planner
+
+    def plan(self, problem: Problem) -> Plan:
+        """Return the planner's plan for the plainer problem."""
+        chance = {node: float(zlib.crc32(node.encode())) for node in problem.pool}
+        return self._planner.plan(replace(problem, costs=Costs.PAPER, life_s=chance))
+
+
+class Oracle:
+    """Knows the true end of every hole: what better estimates of it could gain at most."""
+
+    def __init__(self, planner: PlanMaker, trace: Trace, clock: Callable[[], float]) -> None:
+        self._planner = planner
+        self._clock = clock
+        self._ends: dict[str, list[float]] = defaultdict(list)
+        for time_s, node, idle in zip(trace.time_s, trace.node, trace.idle, strict=True):
+            if not idle:
+                self._ends[trace.nodes[node]].append(float(time_s))
+
+    def plan(self, problem: Problem) -> Plan:
+        """Return the planner's plan with the true ends."""
+        now_s = self._clock()
+        life_s = {node: self._end(node, now_s) - now_s for node in problem.pool}
+        return self._planner.plan(replace(problem, life_s=life_s))
+
+    def _end(self, node: str, now_s: float) -> float:
+        ends = self._ends[node]
+        index = bisect.bisect_right(ends, now_s)
+        return ends[index] if index < len(ends) else math.inf

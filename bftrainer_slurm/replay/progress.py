@@ -1,0 +1,100 @@
+"""How a simulated trainer gets on: its samples, and the pauses that each change of size costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from bftrainer_slurm.replay.trainers import TrainerSpec
+
+_DONE_WITHIN_S = 1e-6  # what is left of a trainer then is rounding
+
+
+@dataclass(slots=True)
+class SimulatedTrainer:
+    """One trainer at work. Times in seconds of the simulation, samples in samples.
+
+    A change of size stops all of it for its rescale cost, counted from the change. A trainer
+    without nodes starts free of cost, as in the paper, where the cost is in units of what it made
+    before; but it does not get out of a pause by it.
+    """
+
+    array: int
+    spec: TrainerSpec
+    scale: float  # what to multiply the rescale costs by
+    nodes: dict[int, str] = field(default_factory=dict)  # by the element's task
+    delayed: set[int] = field(default_factory=set)  # elements that were reclaimed
+    samples: float = 0.0
+    lost_to_rescaling: float = 0.0
+    lost_to_reclaims: float = 0.0
+    started_s: float = -math.inf  # since when it has had nodes
+    _rescaled_until_s: float = -math.inf
+    _reclaimed_until_s: float = -math.inf
+
+    @property
+    def done(self) -> bool:
+        """Whether it has all its samples, but for rounding."""
+        left = self.spec.total_samples - self.samples
+        return left <= _DONE_WITHIN_S * self.spec.curve.at(self.spec.max_nodes)
+
+    @property
+    def rate(self) -> float:
+        """Samples/s on its nodes, pauses aside; below its least number of nodes it cannot train."""
+        count = len(self.nodes)
+        return self.spec.curve.at(count) if count >= self.spec.min_nodes else 0.0
+
+    def finishes_s(self, now_s: float) -> float:
+        """When it will have all its samples if nothing changes."""
+        rate = self.rate
+        if rate == 0:
+            return math.inf
+        left = max(0.0, self.spec.total_samples - self.samples)
+        return max(now_s, self._paused_until_s) + left / rate
+
+    def advance(self, now_s: float, to_s: float) -> None:
+        """Train, or stand still, from now to then."""
+        rate = self.rate
+        reclaimed_s = _overlap(now_s, to_s, self._reclaimed_until_s)
+        paused_s = _overlap(now_s, to_s, self._paused_until_s)
+        self.samples += rate * (to_s - now_s - paused_s)
+        self.lost_to_reclaims += rate * reclaimed_s
+        self.lost_to_rescaling += rate * (paused_s - reclaimed_s)
+
+    def join(self, task: int, node: str, now_s: float) -> None:
+        """Get a node."""
+        if not self.nodes:
+            self.started_s = now_s
+        elif self.started_s < now_s:
+            cost_s = self.scale * self.spec.rescale_up_s
+            self._rescaled_until_s = max(self._rescaled_until_s, now_s + cost_s)
+        self.nodes[task] = node
+        self.delayed.discard(task)
+
+    def leave(self, tasks: set[int], now_s: float) -> None:
+        """Give nodes up, as the plan wants."""
+        self._lose(tasks)
+        if not self.nodes:
+            return
+        cost_s = self.scale * self.spec.rescale_down_s
+        self._rescaled_until_s = max(self._rescaled_until_s, now_s + cost_s)
+
+    def reclaimed(self, tasks: set[int], now_s: float) -> None:
+        """Lose nodes to an ordinary job."""
+        self._lose(tasks)
+        self.delayed |= tasks
+        if not self.nodes:
+            return
+        cost_s = self.scale * self.spec.rescale_down_s
+        self._reclaimed_until_s = max(self._reclaimed_until_s, now_s + cost_s)
+
+    def _lose(self, tasks: set[int]) -> None:
+        for task in tasks:
+            del self.nodes[task]
+
+    @property
+    def _paused_until_s(self) -> float:
+        return max(self._rescaled_until_s, self._reclaimed_until_s)
+
+
+def _overlap(from_s: float, to_s: float, until_s: float) -> float:
+    return max(0.0, min(to_s, until_s) - from_s)
