@@ -18,7 +18,7 @@ def main() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     try:
-        from bftrainer_slurm.planner import milp  # here, so that its absence can be told
+        from bftrainer_slurm.planner import optimum  # here, so that its absence can be told
     except Exception as error:
         _write(answers, {"error": f"{error}; pip install 'bftrainer-slurm[controller]'"})
         return
@@ -28,7 +28,7 @@ def main() -> None:
     for line in sys.stdin:
         try:
             request = json.loads(line)
-            found = milp.solve(from_wire(request), request["time_limit_s"])
+            found = optimum.solve(from_wire(request), request["time_limit_s"])
             _write(answers, {"counts": found.counts, "optimal": found.optimal})
         except BrokenPipeError:
             return  # the planner has gone

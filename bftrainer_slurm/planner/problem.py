@@ -1,7 +1,7 @@
 """A planning problem and a plan: frozen values, and the objective that a plan is judged by.
 
 The objective is equation (16) of the paper by counts, see DESIGN.md, "The planner", or the same
-with other rescale costs (``Costs``).
+with other rescale costs (``Costs``) and with classes of nodes.
 """
 
 from __future__ import annotations
@@ -10,78 +10,25 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from typing import TypeAlias
 
-from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner import classes as by_class
+from bftrainer_slurm.planner.classes import NodeClass, Share
+from bftrainer_slurm.planner.contender import Contender, Costs
 
+__all__ = [
+    "Contender",
+    "Costs",
+    "Count",
+    "NodeClass",
+    "Plan",
+    "Problem",
+    "Share",
+    "feasible",
+    "value",
+]
 
-class Costs(Enum):
-    """What a rescale costs."""
-
-    PAPER = "paper"  # what the current nodes bring in the time that the rescale takes
-    PAUSE = "pause"  # a rescaled trainer stands still at its new size; stopping is free
-
-
-@dataclass(frozen=True, slots=True)
-class Contender:
-    """A trainer as the planner sees it.
-
-    ``curve`` is its objective curve; ``current`` its nodes now; the rescale costs are seconds
-    without progress after it grew or shrank. ``paused_s`` is how long it still stands still from
-    its last rescale, ``start_premium`` what being started costs later, in units of the curve times
-    seconds; both count with ``Costs.PAUSE`` only.
-    """
-
-    key: str
-    min_nodes: int
-    max_nodes: int
-    current: frozenset[str]
-    curve: ThroughputCurve
-    rescale_up_s: float
-    rescale_down_s: float
-    paused_s: float = 0.0
-    start_premium: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.min_nodes <= self.max_nodes:
-            raise ValueError(f"trainer {self.key}: needs 1 <= min_nodes <= max_nodes")
-        if not (_is_amount(self.rescale_up_s) and _is_amount(self.rescale_down_s)):
-            raise ValueError(
-                f"trainer {self.key}: rescale_up_s and rescale_down_s must be 0 s or more"
-            )
-        if not (_is_amount(self.paused_s) and _is_amount(self.start_premium)):
-            raise ValueError(f"trainer {self.key}: paused_s and start_premium must be 0 or more")
-        if not all(map(_is_amount, self.curve.values)):
-            raise ValueError(f"trainer {self.key}: its curve must have finite values")
-
-    def allows(self, count: int) -> bool:
-        """Whether it can have this many nodes."""
-        return count == 0 or self.min_nodes <= count <= self.max_nodes
-
-    def worth(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
-        """What ``count`` nodes bring over the forward time, rescaling paid."""
-        return forward_s * self.curve.at(count) - self.rescale_cost(count, forward_s, costs)
-
-    def rescale_cost(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
-        """What it loses by going from its current nodes to ``count``, in units of its curve."""
-        now = len(self.current)
-        if costs is Costs.PAUSE:
-            return self._loss_while_paused(count, forward_s)
-        if count == now:
-            return 0.0
-        seconds = self.rescale_up_s if count > now else self.rescale_down_s
-        return self.curve.at(now) * seconds
-
-    def _loss_while_paused(self, count: int, forward_s: float) -> float:
-        now = len(self.current)
-        if count == 0:
-            return 0.0
-        if now == 0:
-            return self.start_premium
-        rescale_s = 0.0
-        if count != now:
-            rescale_s = self.rescale_up_s if count > now else self.rescale_down_s
-        return min(forward_s, max(rescale_s, self.paused_s)) * self.curve.at(count)
+Count: TypeAlias = int | Share  # how many nodes; where the problem has classes, of each of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +36,8 @@ class Problem:
     """Which nodes there are, who wants them, and how far ahead (seconds) a plan looks.
 
     ``life_s`` is how long each node's hole is expected to last; a node that it leaves out lasts.
-    It decides which nodes a trainer gets, not how many.
+    It decides which nodes a trainer gets, not how many. ``classes`` part the pool; where there are
+    none, all nodes are alike.
     """
 
     pool: frozenset[str]
@@ -97,6 +45,7 @@ class Problem:
     contenders: tuple[Contender, ...]
     costs: Costs = Costs.PAPER
     life_s: Mapping[str, float] = field(default_factory=dict)
+    classes: tuple[NodeClass, ...] = ()
 
     def __post_init__(self) -> None:
         held = [node for contender in self.contenders for node in contender.current]
@@ -111,10 +60,40 @@ class Problem:
             raise ValueError("two trainers have the same key")
         if any(not life_s >= 0 for life_s in self.life_s.values()):
             raise ValueError("life_s must be 0 s or more")
+        if self.classes and not self._is_parted():
+            raise ValueError("each node of the pool must be in one class, and no other node")
 
-    def worth(self, contender: Contender, count: int) -> float:
-        """What ``count`` nodes of the pool bring this contender."""
-        return contender.worth(count, self.forward_time_s, self.costs)
+    def _is_parted(self) -> bool:
+        parts = [one.nodes for one in self.classes]
+        return sum(map(len, parts)) == len(self.pool) and self.pool == frozenset().union(*parts)
+
+    def nodes_of(self, count: Count) -> int:
+        """How many nodes these are in all."""
+        return count if isinstance(count, int) else sum(count)
+
+    def sizes(self) -> Share:
+        """How many nodes there are, by class."""
+        return tuple(len(one.nodes) for one in self.classes) or (len(self.pool),)
+
+    def now(self, contender: Contender) -> Share:
+        """How many nodes it has, by class."""
+        return by_class.share_of(contender.current, self.classes) or (len(contender.current),)
+
+    def worth(self, contender: Contender, count: Count) -> float:
+        """What these nodes bring this contender."""
+        if isinstance(count, int):
+            return contender.worth(count, self.forward_time_s, self.costs)
+        now = by_class.share_of(contender.current, self.classes)
+        return by_class.worth(contender, now, count, self.classes, self.forward_time_s, self.costs)
+
+    def allows(self, contender: Contender, count: Count) -> bool:
+        """Whether this contender can have these nodes in place of what it has."""
+        if isinstance(count, int):
+            return not self.classes and contender.allows(count)
+        if len(count) != len(self.classes):
+            return False
+        now = by_class.share_of(contender.current, self.classes)
+        return by_class.allows(contender, now, count, self.classes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +111,7 @@ class Plan:
     reason: str = ""
 
 
-def value(problem: Problem, counts: Sequence[int]) -> float:
+def value(problem: Problem, counts: Sequence[Count]) -> float:
     """Return the objective of giving the contenders these many nodes, in their order."""
     return sum(
         problem.worth(contender, count)
@@ -140,17 +119,13 @@ def value(problem: Problem, counts: Sequence[int]) -> float:
     )
 
 
-def feasible(problem: Problem, counts: Sequence[int]) -> bool:
-    """Whether these counts keep every bound and fit into the pool."""
-    return (
-        len(counts) == len(problem.contenders)
-        and sum(counts) <= len(problem.pool)
-        and all(
-            contender.allows(count)
-            for contender, count in zip(problem.contenders, counts, strict=True)
-        )
-    )
-
-
-def _is_amount(number: float) -> bool:
-    return 0 <= number < math.inf
+def feasible(problem: Problem, counts: Sequence[Count]) -> bool:
+    """Whether these counts keep every bound, fit into the pool and let no node migrate."""
+    if len(counts) != len(problem.contenders) or not all(
+        problem.allows(contender, count)
+        for contender, count in zip(problem.contenders, counts, strict=True)
+    ):
+        return False
+    shares = [(count,) if isinstance(count, int) else count for count in counts]
+    used = map(sum, zip(*shares, strict=True))
+    return all(taken <= size for taken, size in zip(used, problem.sizes(), strict=False))

@@ -162,9 +162,9 @@ def test_nothing_in_the_current_folder_is_imported(
 
 def test_nothing_that_the_solver_prints_can_be_taken_for_an_answer() -> None:
     chatty = (
-        "from bftrainer_slurm.planner import child, milp; import os; solve = milp.solve\n"
+        "from bftrainer_slurm.planner import child, optimum; import os; solve = optimum.solve\n"
         "def loud(*args): os.write(1, b'{}\\n'); return solve(*args)\n"
-        "milp.solve = loud; child.main()"
+        "optimum.solve = loud; child.main()"
     )
     assert plan_with(chatty, time_limit_s=20.0).status == "optimal"
 

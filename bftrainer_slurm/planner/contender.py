@@ -1,0 +1,100 @@
+"""A trainer as the planner sees it, and what its sizes are worth under either model of costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from bftrainer_slurm.model import ThroughputCurve
+
+
+class Costs(Enum):
+    """What a rescale costs."""
+
+    PAPER = "paper"  # what the current nodes bring in the time that the rescale takes
+    PAUSE = "pause"  # a rescaled trainer stands still at its new size; stopping is free
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a change brings: so many seconds of progress at the new size, less a cost."""
+
+    seconds: float
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A trainer as the planner sees it.
+
+    ``curve`` is its objective curve; ``current`` its nodes now; the rescale costs are seconds
+    without progress after it grew or shrank. ``paused_s`` is how long it still stands still from
+    its last rescale, ``start_premium`` what being started costs later, in units of the curve times
+    seconds; both count with ``Costs.PAUSE`` only.
+
+    ``hardware`` has the kinds of nodes it can use, each with a factor on the curve (empty: any, at
+    1); ``spread`` is the factor where its nodes are on several switches. Both count where the
+    problem has classes of nodes.
+    """
+
+    key: str
+    min_nodes: int
+    max_nodes: int
+    current: frozenset[str]
+    curve: ThroughputCurve
+    rescale_up_s: float
+    rescale_down_s: float
+    paused_s: float = 0.0
+    start_premium: float = 0.0
+    hardware: Mapping[str, float] = field(default_factory=dict)
+    spread: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_nodes <= self.max_nodes:
+            raise ValueError(f"trainer {self.key}: needs 1 <= min_nodes <= max_nodes")
+        if not (_is_amount(self.rescale_up_s) and _is_amount(self.rescale_down_s)):
+            raise ValueError(
+                f"trainer {self.key}: rescale_up_s and rescale_down_s must be 0 s or more"
+            )
+        if not (_is_amount(self.paused_s) and _is_amount(self.start_premium)):
+            raise ValueError(f"trainer {self.key}: paused_s and start_premium must be 0 or more")
+        if not all(map(_is_amount, self.curve.values)):
+            raise ValueError(f"trainer {self.key}: its curve must have finite values")
+        if not all(map(_is_amount, self.hardware.values())):
+            raise ValueError(f"trainer {self.key}: factors of hardware must be 0 or more")
+        if not 0 < self.spread <= 1:
+            raise ValueError(f"trainer {self.key}: spread must be above 0, and 1 at most")
+
+    def allows(self, count: int) -> bool:
+        """Whether it can have this many nodes."""
+        return count == 0 or self.min_nodes <= count <= self.max_nodes
+
+    def worth(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
+        """What ``count`` nodes bring over the forward time, rescaling paid."""
+        terms = self.terms(count, self.curve.at(len(self.current)), forward_s, costs)
+        return terms.seconds * self.curve.at(count) - terms.cost
+
+    def rescale_cost(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
+        """What it loses by going from its current nodes to ``count``, in units of its curve."""
+        return forward_s * self.curve.at(count) - self.worth(count, forward_s, costs)
+
+    def terms(self, count: int, rate: float, forward_s: float, costs: Costs) -> Terms:
+        """On which terms it gets ``count`` nodes; ``rate`` is what it brings a second now.
+
+        They depend on whether it stops, shrinks, stays, grows or starts, not on how far it does.
+        """
+        now = len(self.current)
+        rescale_s = 0.0
+        if count != now:
+            rescale_s = self.rescale_up_s if count > now else self.rescale_down_s
+        if costs is Costs.PAPER:
+            return Terms(forward_s, rate * rescale_s)
+        if now == 0 and count > 0:
+            return Terms(forward_s, self.start_premium)
+        return Terms(forward_s - min(forward_s, max(rescale_s, self.paused_s)), 0.0)
+
+
+def _is_amount(number: float) -> bool:
+    return 0 <= number < math.inf
