@@ -9,42 +9,80 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bftrainer_slurm.planner.bound import Bound
 from bftrainer_slurm.planner.classes import Share
 from bftrainer_slurm.planner.options import Bidder, Option, worth_of
 
 _ROUNDING = 1e-9  # of a node
 _SLACK = 1e-12  # relative, of what an option brings
+_SAME = 1e-10  # relative to the bound: losses that differ by less are the same
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What is left of an option: ``least`` to ``most`` nodes, ``low`` to ``high`` of each class.
+
+    With the nodes of ``low`` it loses ``loss``, and with each one more ``losses`` by its class.
+    """
+
+    least: int
+    most: int
+    low: Share
+    high: Share
+    loss: float
+    losses: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A bidder in the core: the options left to it, and what the best brings after paying."""
+    """Contenders (by their places) who lose alike by what is left to them."""
 
-    bidder: Bidder
-    costs: tuple[float, ...]  # of a node by class: its price and its charge
-    best: float
-    options: tuple[Option, ...]
+    members: tuple[int, ...]
+    cuts: tuple[Cut, ...]
 
 
-def core_of(bidders: Sequence[Bidder], prices: tuple[float, ...], most_loss: float) -> list[Seat]:
-    """Return the core, its options cut to the sizes that lose no more than this."""
-    return [_seat(bidder, prices, most_loss) for bidder in bidders]
+def core_of(bidders: Sequence[Bidder], bound: Bound, most_loss: float) -> list[Seat]:
+    """Return the core, its options cut to the sizes that lose no more than this.
+
+    Bidders who were different are often alike in it: of those who shrink to a few nodes, it does
+    not matter any more how many they had.
+    """
+    same = _SAME * abs(bound.value) or 1.0
+    alike: dict[object, list[Seat]] = defaultdict(list)
+    for bidder in bidders:
+        seat = Seat(bidder.members, _cuts(bidder, bound.prices, most_loss))
+        nature = tuple(
+            (cut.least, cut.most, cut.low, cut.high)
+            + tuple(round(loss / same) for loss in (cut.loss, *cut.losses))
+            for cut in seat.cuts
+        )
+        alike[nature].append(seat)
+    return [
+        Seat(tuple(member for seat in seats for member in seat.members), seats[0].cuts)
+        for seats in alike.values()
+    ]
 
 
-def _seat(bidder: Bidder, prices: tuple[float, ...], most_loss: float) -> Seat:
+def _cuts(bidder: Bidder, prices: tuple[float, ...], most_loss: float) -> tuple[Cut, ...]:
     costs = tuple(price + charge for price, charge in zip(prices, bidder.charges, strict=True))
     nets = [_corners(option, costs) for option in bidder.options]
     best = max(net for corners in nets for _, net in corners)
     floor = best - most_loss - _SLACK * abs(best)
-    options: list[Option] = []
+    cuts: list[Cut] = []
     for option, corners in zip(bidder.options, nets, strict=True):
-        cut = _cut(option, corners, floor)
-        if cut and not (options and _is_same(options[-1], cut)):
-            options.append(cut)
-    return Seat(bidder, costs, best, tuple(options))
+        if max(net for _, net in corners) < floor:
+            continue
+        cut = _cut(option, costs, corners, best, floor)
+        if cuts and cuts[-1].most == cut.least and cuts[-1].high == cut.low == cut.high:
+            continue  # a corner that the piece before has too
+        if cuts and cuts[-1].most == cut.least and cuts[-1].low == cuts[-1].high == cut.low:
+            cuts.pop()
+        cuts.append(cut)
+    return tuple(cuts)
 
 
 def _corners(option: Option, costs: tuple[float, ...]) -> list[tuple[int, float]]:
@@ -57,11 +95,9 @@ def _corners(option: Option, costs: tuple[float, ...]) -> list[tuple[int, float]
         if high > low
     )
     ends = itertools.accumulate((room for _, room in rooms), initial=least)
-    sizes = sorted(
-        {option.least, option.most, *(n for n in ends if option.least < n < option.most)}
-    )
+    inner = (size for size in ends if option.least < size < option.most)
     corners = []
-    for size in sizes:
+    for size in sorted({option.least, option.most, *inner}):
         left, cost = size - least, paid
         for price, room in rooms:
             cost += price * min(left, room)
@@ -70,20 +106,28 @@ def _corners(option: Option, costs: tuple[float, ...]) -> list[tuple[int, float]
     return corners
 
 
-def _cut(option: Option, corners: list[tuple[int, float]], floor: float) -> Option | None:
-    """The option's sizes that bring at least this: they are neighbours, since it is concave."""
-    if max(net for _, net in corners) < floor:
-        return None
+def _cut(
+    option: Option,
+    costs: tuple[float, ...],
+    corners: list[tuple[int, float]],
+    best: float,
+    floor: float,
+) -> Cut:
+    """Keep the sizes that bring at least ``floor``: they are neighbours, since it is concave."""
     least = _first_above(corners, floor)
     most = -_first_above([(-size, net) for size, net in reversed(corners)], floor)
     low, high = option.low, option.high
-    open_classes = [k for k in range(len(low)) if high[k] > low[k]]
+    open_classes = [place for place in range(len(low)) if high[place] > low[place]]
     if len(open_classes) == 1:  # whose number the size says
         rest = sum(low) - low[open_classes[0]]
         low = _with(low, open_classes[0], least - rest)
         high = _with(high, open_classes[0], most - rest)
-    slope = option.slope if most > least else 0.0
-    return Option(least, most, worth_of(option, least), slope, low, high)
+    paid = sum(count * cost for count, cost in zip(low, costs, strict=True))
+    losses = (
+        cost - option.slope if has > at_least else 0.0
+        for cost, at_least, has in zip(costs, low, high, strict=True)
+    )
+    return Cut(least, most, low, high, best - worth_of(option, sum(low)) + paid, tuple(losses))
 
 
 def _first_above(corners: list[tuple[int, float]], floor: float) -> int:
@@ -97,8 +141,3 @@ def _first_above(corners: list[tuple[int, float]], floor: float) -> int:
 
 def _with(share: Share, place: int, count: int) -> Share:
     return (*share[:place], count, *share[place + 1 :])
-
-
-def _is_same(one: Option, other: Option) -> bool:
-    """Whether these are one corner, which two pieces of a curve share."""
-    return one.most == other.least and (one.low, one.high) == (other.low, other.high)

@@ -11,20 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bftrainer_slurm.planner.core import Seat
-from bftrainer_slurm.planner.options import worth_of
 
 _REACH = 512  # nodes that all changes so far may add or give back
 
 _Losses = dict[int, float]  # what a size loses, by the change from the size before
 
 
-def improve(seats: Sequence[Seat], counts: Mapping[int, int], nodes: int) -> dict[int, int]:
+def improve(
+    seats: Sequence[Seat], counts: Mapping[int, int], nodes: int, price: float
+) -> dict[int, int]:
     """Return the sizes of the least loss within reach, by the contenders' places.
 
     A dynamic programme over how many nodes more or less the contenders so far have; ``nodes`` is
-    the whole pool. It may miss the best: sizes between corners, and what is out of reach.
+    the whole pool, ``price`` what an unused one loses. It may miss the best: sizes between
+    corners, and what is out of reach.
     """
-    members = [(member, seat) for seat in seats for member in seat.bidder.members]
+    members = [(member, seat) for seat in seats for member in seat.members]
     least = np.full(2 * _REACH + 1, np.inf)
     least[_REACH] = 0.0
     choices: list[tuple[list[int], NDArray[np.intp]]] = []
@@ -36,7 +38,6 @@ def improve(seats: Sequence[Seat], counts: Mapping[int, int], nodes: int) -> dic
         choices.append((changes, taken))
         least = rows.min(axis=0)
     free = nodes - sum(counts.values())
-    price = seats[0].costs[0]
     unused = free - np.arange(-_REACH, _REACH + 1)
     place = int(np.where(unused >= 0, least + price * unused, np.inf).argmin())
     better = dict(counts)
@@ -49,10 +50,10 @@ def improve(seats: Sequence[Seat], counts: Mapping[int, int], nodes: int) -> dic
 
 def _losses(seat: Seat, count: int) -> _Losses:
     losses: _Losses = {}
-    for option in seat.options:
-        now = {count} if option.least <= count <= option.most else set()
-        for size in {option.least, option.most} | now:
-            loss = seat.best - worth_of(option, size) + size * seat.costs[0]
+    for cut in seat.cuts:
+        now = {count} if cut.least <= count <= cut.most else set()
+        for size in {cut.least, cut.most} | now:
+            loss = cut.loss + cut.losses[0] * (size - cut.least)
             losses[size - count] = min(loss, losses.get(size - count, loss))
     return losses
 

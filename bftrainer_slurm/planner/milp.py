@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import mip
 
 from bftrainer_slurm.planner.classes import Share
-from bftrainer_slurm.planner.core import Seat
-from bftrainer_slurm.planner.options import Option
+from bftrainer_slurm.planner.core import Cut, Seat
 
 # CBC's tolerances are absolute: the model counts losses in units in which the most is this.
 _SCALE = 1000.0
@@ -25,7 +24,7 @@ _SCALE = 1000.0
 class _Choice:
     """An option in the model: how many take it, and the nodes above its least of each class."""
 
-    option: Option
+    cut: Cut
     takers: mip.Var
     extras: dict[int, mip.Var]
 
@@ -69,49 +68,46 @@ def solve_core(
         return Answer(None, status is mip.OptimizationStatus.INFEASIBLE)
     shares: dict[int, Share] = {}
     for seat, chosen in zip(seats, choices, strict=True):
-        shares.update(zip(seat.bidder.members, _shares(chosen), strict=True))
+        shares.update(zip(seat.members, _shares(chosen), strict=True))
     return Answer(shares, status is mip.OptimizationStatus.OPTIMAL)
 
 
 def _add_seat(
     model: mip.Model, seat: Seat, used: list[mip.LinExpr], losses: mip.LinExpr, unit: float
 ) -> list[_Choice]:
-    """Add one bidder: its members are shared out among its options."""
-    members = len(seat.bidder.members)
-    choices = [_add_option(model, seat, option, used, losses, unit) for option in seat.options]
+    """Add contenders who are alike: they are shared out among their options."""
+    members = len(seat.members)
+    choices = [_add_cut(model, cut, members, used, losses, unit) for cut in seat.cuts]
     model += mip.xsum(choice.takers for choice in choices) == members
     return choices
 
 
-def _add_option(
+def _add_cut(
     model: mip.Model,
-    seat: Seat,
-    option: Option,
+    cut: Cut,
+    members: int,
     used: list[mip.LinExpr],
     losses: mip.LinExpr,
     unit: float,
 ) -> _Choice:
-    members, low = len(seat.bidder.members), sum(option.low)
     takers = model.add_var(var_type=mip.INTEGER, ub=members)
-    gains = [option.slope - cost for cost in seat.costs]  # of a node more, by class
-    at_low = option.start + option.slope * (low - option.least)
-    paid = sum(count * cost for count, cost in zip(option.low, seat.costs, strict=True))
-    losses.add_var(takers, (seat.best - at_low + paid) / unit)
+    losses.add_var(takers, cut.loss / unit)
     extras = {}
-    for place, (least, most) in enumerate(zip(option.low, option.high, strict=True)):
-        if least:
-            used[place].add_var(takers, least)
-        if most > least:
-            extra = model.add_var(ub=(most - least) * members)
-            model += extra <= (most - least) * takers
+    for place, (low, high) in enumerate(zip(cut.low, cut.high, strict=True)):
+        if low:
+            used[place].add_var(takers, low)
+        if high > low:
+            extra = model.add_var(ub=(high - low) * members)
+            model += extra <= (high - low) * takers
             used[place].add_var(extra)
-            losses.add_var(extra, -gains[place] / unit)
+            losses.add_var(extra, cut.losses[place] / unit)
             extras[place] = extra
-    if low < option.least:
-        model += mip.xsum(extras.values()) >= (option.least - low) * takers
-    if sum(option.high) > option.most:
-        model += mip.xsum(extras.values()) <= (option.most - low) * takers
-    return _Choice(option, takers, extras)
+    low, high = sum(cut.low), sum(cut.high)
+    if low < cut.least:
+        model += mip.xsum(extras.values()) >= (cut.least - low) * takers
+    if high > cut.most:
+        model += mip.xsum(extras.values()) <= (cut.most - low) * takers
+    return _Choice(cut, takers, extras)
 
 
 def _shares(choices: Sequence[_Choice]) -> list[Share]:
@@ -122,7 +118,7 @@ def _shares(choices: Sequence[_Choice]) -> list[Share]:
     shares = []
     for choice in choices:
         takers = round(choice.takers.x)
-        dealt = [list(choice.option.low) for _ in range(takers)]
+        dealt = [list(choice.cut.low) for _ in range(takers)]
         units = [place for place, extra in choice.extras.items() for _ in range(round(extra.x))]
         for turn, place in enumerate(units):
             dealt[turn % takers][place] += 1

@@ -36,12 +36,12 @@ def solve(problem: Problem, time_limit_s: float) -> Found:
     gap = GAP * abs(bound.value)
     most_loss = bound.value - _value(problem, counts)
     if most_loss > gap:
-        core = core_of(bidders, bound.prices, most_loss)
-        counts = improve(core, counts, nodes)
+        core = core_of(bidders, bound, most_loss)
+        counts = improve(core, counts, nodes, bound.prices[0])
         most_loss = bound.value - _value(problem, counts)
     if most_loss <= gap:
         return Found(_in_order(counts), True)
-    core = core_of(bidders, bound.prices, most_loss)
+    core = core_of(bidders, bound, most_loss)
     left_s = deadline_s - time.monotonic()
     answer = solve_core(core, problem.sizes(), bound.prices, most_loss, gap, left_s)
     if answer.shares is not None:
