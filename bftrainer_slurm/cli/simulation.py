@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from bftrainer_slurm.controller.act import Pacer
 from bftrainer_slurm.controller.appraisal import Appraisal
@@ -21,6 +21,7 @@ from bftrainer_slurm.replay.assessment.harvest import HarvestOptions, HarvestRes
 from bftrainer_slurm.replay.cluster import PARTITION, Moment, SimulatedCluster
 from bftrainer_slurm.replay.drive import Outcome, drive
 from bftrainer_slurm.replay.efficiency import dedicated_samples
+from bftrainer_slurm.replay.figures import Replayed
 from bftrainer_slurm.replay.policies import EqualShare, Oracle, PaperModel, PlanMaker
 from bftrainer_slurm.replay.trace import Trace
 from bftrainer_slurm.replay.trainers import TrainerSpec
@@ -39,34 +40,13 @@ class ReplayOptions:
     forward_time_s: float | None = None
     rescale_scale: float = 1.0
     look_every_s: float = 0.0
-    plan_limit_s: float = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """A replay beside what dedicated nodes would reach, see ``replay.efficiency``."""
-
-    outcome: Outcome
-    dedicated_samples: float
-    free_samples: float
-    plan_s: Sequence[float] = field(repr=False)  # each plan, from the problem to the checked plan
-
-    @property
-    def efficiency(self) -> float:
-        """U."""
-        return _ratio(self.outcome.samples, self.dedicated_samples)
-
-    @property
-    def free_efficiency(self) -> float:
-        """U_free."""
-        return _ratio(self.free_samples, self.dedicated_samples)
 
 
 def replay(
     trace: Trace,
     trainers: Sequence[TrainerSpec],
     options: ReplayOptions,
-    planner: Planner,
+    planner: PlanMaker,
     watch: Watch = lambda moment: None,
 ) -> Replayed:
     """Replay a trace, then twice more for what U is measured by."""
@@ -89,25 +69,17 @@ def harvest(
         forward_time_s=wanted.forward_time_s,
         rescale_scale=wanted.rescale_scale,
     )
-    with Planner(time_limit_s=options.plan_limit_s) as planner:
+    with Planner() as planner:
         planner.warm_up()
-        outcome, _ = run(trace, trainers, options, planner)
-        free = replace(options, rescale_scale=0.0)
-        dedicated = dedicated_samples(
-            trace,
-            outcome.mean_pool_nodes,
-            lambda other: run(other, trainers, free, planner)[0],
-        )
-    return HarvestResult(
-        outcome.used_node_hours, _ratio(outcome.samples, dedicated), outcome.samples
-    )
+        found = replay(trace, trainers, options, planner)
+    return HarvestResult(found.outcome.used_node_hours, found.efficiency, found.outcome.samples)
 
 
 def run(
     trace: Trace,
     trainers: Sequence[TrainerSpec],
     options: ReplayOptions,
-    planner: Planner,
+    planner: PlanMaker,
     watch: Watch = lambda moment: None,
 ) -> tuple[Outcome, Sequence[float]]:
     """Replay a trace once; return what came of it, and how long each plan took (s)."""
@@ -150,7 +122,7 @@ class _Timed:
         return plan
 
 
-def _policy(name: str, planner: Planner, cluster: SimulatedCluster, trace: Trace) -> PlanMaker:
+def _policy(name: str, planner: PlanMaker, cluster: SimulatedCluster, trace: Trace) -> PlanMaker:
     match name:
         case "milp":
             return planner
@@ -174,7 +146,3 @@ def _appraise(cluster: SimulatedCluster, view: TrainerView, scale: float) -> App
         start_s=0.0,
         done=min(1.0, trainer.samples / spec.total_samples),
     )
-
-
-def _ratio(samples: float, dedicated: float) -> float:
-    return samples / dedicated if dedicated else 0.0

@@ -1,0 +1,258 @@
+"""``bftrainer replay``: what trainers would have made of the holes in a trace."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from bftrainer_slurm.cli.common import fail, json_option, print_json
+from bftrainer_slurm.cli.simulation import POLICIES, ReplayOptions, Watch
+from bftrainer_slurm.cli.simulation import replay as replay_trace
+from bftrainer_slurm.planner.objectives import ObjectiveError, find
+from bftrainer_slurm.planner.problem import Plan, Problem
+from bftrainer_slurm.planner.solver import Planner
+from bftrainer_slurm.replay.assessment.typical import typical_trainers
+from bftrainer_slurm.replay.cluster import Moment
+from bftrainer_slurm.replay.figures import document, table
+from bftrainer_slurm.replay.page import write_page
+from bftrainer_slurm.replay.synthetic.schedule import simulate
+from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
+from bftrainer_slurm.replay.timeline import Timeline
+from bftrainer_slurm.replay.trace import Trace, TraceError, read_events, select
+from bftrainer_slurm.replay.trainers import TrainersError, TrainerSpec, read_trainers
+
+_MOST = 10_000
+
+
+def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):  # within every FloatRange
+        raise click.BadParameter(f"{value} is no number to count with.", param=parameter)
+    return value
+
+
+@click.command()
+@click.option(
+    "--events",
+    type=click.Path(path_type=Path),
+    help="Node events: parquet or CSV with the columns time, node, idle.",
+)
+@click.option(
+    "--synthetic", metavar="NODES[:LOAD[:SEED]]", help="The holes of a made cluster instead."
+)
+@click.option(
+    "--trainers",
+    type=click.Path(path_type=Path),
+    help="Trainers in JSON. [default: made ones that are never done]",
+)
+@click.option("--nodes", type=click.IntRange(1), help="Only the first K nodes, by name.")
+@click.option(
+    "--at-once",
+    type=click.IntRange(1, _MOST),
+    default=10,
+    show_default=True,
+    help="Trainers that are submitted at a time; the next one when one is done.",
+)
+@click.option(
+    "--forward-time",
+    type=click.FloatRange(1, 1e6),
+    callback=_finite,
+    metavar="SECONDS",
+    help="How far a plan looks ahead. [default: adapted to the holes seen lately]",
+)
+@click.option("--policy", type=click.Choice(POLICIES), default="milp", show_default=True)
+@click.option("--objective", default="speedup", show_default=True, help="See docs/objectives.md.")
+@click.option(
+    "--rescale-scale",
+    type=click.FloatRange(0, 1e3),
+    default=1.0,
+    show_default=True,
+    callback=_finite,
+    help="What to multiply the trainers' rescale costs by.",
+)
+@click.option(
+    "--look-every",
+    type=click.FloatRange(0, 3600),
+    default=0.0,
+    show_default=True,
+    callback=_finite,
+    metavar="SECONDS",
+    help="See new holes only this often, as the controller does (15); 0: at once, as the paper.",
+)
+@click.option(
+    "--from",
+    "from_s",
+    type=click.FloatRange(0),
+    callback=_finite,
+    metavar="UNIX-SECONDS",
+    help="Begin here. [default: the first event]",
+)
+@click.option(
+    "--hours",
+    type=click.FloatRange(0, 1e5, min_open=True),
+    callback=_finite,
+    help="How long. [default: to the last event; a made cluster: 24]",
+)
+@click.option("--backlog", is_flag=True, help="All trainers wait from the start.")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write an HTML page with figures, and the JSON, into this folder.",
+)
+@json_option
+def replay(
+    events: Path | None,
+    synthetic: str | None,
+    trainers: Path | None,
+    nodes: int | None,
+    at_once: int,
+    forward_time: float | None,
+    policy: str,
+    objective: str,
+    rescale_scale: float,
+    look_every: float,
+    from_s: float | None,
+    hours: float | None,
+    backlog: bool,
+    report: Path | None,
+    as_json: bool,
+) -> None:
+    """Replay a trace of holes with elastic trainers, planned by the controller's own loop.
+
+    U is samples reached over samples that the same trainers reach on as many dedicated nodes as
+    the pool has on average, in the same time without rescaling costs; U_free the same with
+    rescaling free of cost in the holes too.
+
+    \b
+    Policies:
+      milp         the product's
+      paper        the paper's model: its costs, any node as good as another
+      equal-share  every trainer the same number of nodes
+      oracle       the product's, knowing every hole's true end
+
+    \b
+    Examples:
+      bftrainer replay --synthetic 200:0.9
+      bftrainer replay --events week1.parquet --trainers hpo.json --nodes 1024 --json
+    """
+    options = ReplayOptions(
+        policy=policy,
+        objective=_objective(objective),
+        at_once=at_once,
+        forward_time_s=forward_time,
+        rescale_scale=rescale_scale,
+        look_every_s=look_every,
+    )
+    trace = _trace(events, synthetic, nodes, from_s, hours)
+    wanted = _trainers(trainers, at_once, trace)
+    if backlog:
+        wanted = tuple(replace(one, submit_s=trace.start_s) for one in wanted)
+    _check_folder(report)
+    timeline = Timeline()
+    logging.getLogger("bftrainer_slurm").setLevel(logging.ERROR)  # a line a plan is too many
+    with Planner() as planner, _progress(trace) as progress:
+        planner.warm_up()
+        counting = _Counting(planner)
+
+        def watch(moment: Moment) -> None:
+            timeline.add(moment)
+            progress(moment)
+
+        found = replay_trace(trace, wanted, options, counting, watch)
+    if counting.greedy:
+        click.echo(f"note: {counting.greedy} plans were greedy: {counting.reason}", err=True)
+    if as_json:
+        print_json(document(found))
+    else:
+        click.echo(table(found))
+    if report is not None:
+        page = write_page(report, document(found), timeline)
+        click.echo(f"report: {page}", err=True)
+
+
+def _trace(
+    events: Path | None,
+    synthetic: str | None,
+    nodes: int | None,
+    from_s: float | None,
+    hours: float | None,
+) -> Trace:
+    if (events is None) == (synthetic is None):
+        fail("give either --events FILE or --synthetic NODES")
+    try:
+        if events is not None:
+            return select(read_events(events), nodes, from_s, hours)
+        made = simulate(parse_synthetic(str(synthetic), (hours or 24.0) / 24)).trace()
+        return select(made, nodes, from_s, hours)
+    except TraceError as error:
+        fail(f"--events {error}" if events is not None else f"--synthetic {error}")
+    except WorkloadError as error:
+        fail(f"--synthetic {error}")
+
+
+def _trainers(path: Path | None, at_once: int, trace: Trace) -> tuple[TrainerSpec, ...]:
+    if path is None:
+        return typical_trainers(at_once)
+    try:
+        wanted = read_trainers(path)
+    except TrainersError as error:
+        fail(f"--trainers {error}")
+    first_s = min(one.submit_s for one in wanted)
+    if first_s >= trace.end_s:
+        fail(
+            f"--trainers {path}: the first is submitted at {first_s:.0f}, after the last event "
+            f"({trace.end_s:.0f}); --backlog lets all wait from the start"
+        )
+    return wanted
+
+
+def _objective(name: str) -> str:
+    try:
+        find(name)
+    except ObjectiveError as error:
+        fail(f"--objective {error}")
+    return name
+
+
+def _check_folder(report: Path | None) -> None:
+    """Before the long work, not after it."""
+    if report is None:
+        return
+    try:
+        report.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fail(f"--report {report}: {error.strerror}; name a folder that you may write")
+
+
+class _Counting:
+    """Counts the plans that the solver had no part in."""
+
+    def __init__(self, planner: Planner) -> None:
+        self._planner = planner
+        self.greedy = 0
+        self.reason = ""
+
+    def plan(self, problem: Problem) -> Plan:
+        plan = self._planner.plan(problem)
+        if plan.status == "greedy":
+            self.greedy += 1
+            self.reason = plan.reason
+        return plan
+
+
+@contextmanager
+def _progress(trace: Trace) -> Iterator[Watch]:
+    length = max(1, int(trace.end_s - trace.start_s))
+    with click.progressbar(length=length, label="replaying", file=sys.stderr) as bar:
+
+        def watch(moment: Moment) -> None:
+            bar.update(int(moment.time_s - trace.start_s) - bar.pos)
+
+        yield watch

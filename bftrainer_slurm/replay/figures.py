@@ -1,0 +1,87 @@
+"""The figures of a replay, as a JSON document and as a table."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bftrainer_slurm.replay.drive import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A replay beside what dedicated nodes would reach, see ``efficiency``.
+
+    ``plan_s`` has the seconds of each plan, from the problem to the checked plan.
+    """
+
+    outcome: Outcome
+    dedicated_samples: float
+    free_samples: float
+    plan_s: Sequence[float] = field(repr=False)
+
+    @property
+    def efficiency(self) -> float:
+        """U."""
+        return _share(self.outcome.samples, self.dedicated_samples)
+
+    @property
+    def free_efficiency(self) -> float:
+        """U_free."""
+        return _share(self.free_samples, self.dedicated_samples)
+
+
+def document(found: Replayed) -> dict[str, Any]:
+    """Return the figures as JSON has them; times of plans in milliseconds."""
+    return asdict(found.outcome) | {
+        "plans": len(found.plan_s),
+        "plan_ms": _plan_ms(found.plan_s),
+        "dedicated_samples": found.dedicated_samples,
+        "U": found.efficiency,
+        "U_free": found.free_efficiency,
+    }
+
+
+def table(found: Replayed) -> str:
+    """Return the figures for people."""
+    outcome, times = found.outcome, _plan_ms(found.plan_s)
+    dedicated = found.dedicated_samples
+    used = _share(outcome.used_node_hours, outcome.idle_node_hours)
+    rows = [
+        ("time", f"{outcome.hours:.1f} hours, {outcome.events:,} events"),
+        ("nodes in holes", f"{outcome.mean_pool_nodes:.1f} on average"),
+        ("idle node-hours", f"{outcome.idle_node_hours:,.1f}"),
+        ("of these used", f"{outcome.used_node_hours:,.1f}  ({used:.1%})"),
+        ("samples", f"{outcome.samples:,.0f}, {outcome.trainers_done:,} trainers done"),
+        ("lost to rescaling", _lost(outcome.lost_to_rescaling, dedicated)),
+        ("lost to reclaims", _lost(outcome.lost_to_reclaims, dedicated)),
+        (
+            "plans",
+            f"{len(found.plan_s):,}; {times['median']:.1f} ms median, {times['p95']:.1f} ms p95, "
+            f"{times['max']:.1f} ms at most",
+        ),
+        ("U", f"{found.efficiency:.4f}  of what as many dedicated nodes would reach"),
+        ("U_free", f"{found.free_efficiency:.4f}  with rescaling free of cost"),
+    ]
+    return "\n".join(f"{name:<19}{text}" for name, text in rows)
+
+
+def _lost(samples: float, dedicated: float) -> str:
+    return f"{samples:,.0f} samples, {_share(samples, dedicated):.4f} of U"
+
+
+def _plan_ms(seconds: Sequence[float]) -> dict[str, float]:
+    if not seconds:
+        return {"median": 0.0, "p95": 0.0, "max": 0.0}
+    ordered = sorted(seconds)
+    return {
+        "median": 1e3 * statistics.median(ordered),
+        "p95": 1e3 * ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))],
+        "max": 1e3 * ordered[-1],
+    }
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
