@@ -1,0 +1,1 @@
+"""``make paper``: the experiments of the BFTrainer paper, replayed with the product's planner."""

@@ -1,0 +1,64 @@
+"""The command line of ``scripts/paper``: what is run, and where the report goes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from bftrainer_slurm.cli.common import fail
+from scripts.experiments.catalogue import FULL, QUICK, experiments, runs_of
+from scripts.experiments.data import SUMMIT
+from scripts.experiments.execute import execute
+from scripts.experiments.store import Store, StoreError
+
+REPO = Path(__file__).resolve().parents[2]
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="One day of 256 nodes, few runs: less than a minute.")
+@click.option(
+    "--only", type=click.IntRange(1, 6), multiple=True, help="This experiment; may be repeated."
+)
+@click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=REPO / "build" / "paper",
+    help="The report's folder. [default: build/paper]",
+)
+def paper(quick: bool, only: tuple[int, ...], jobs: int, out: Path) -> None:
+    """Repeat the paper's experiments on Summit's holes.
+
+    \b
+    Example:
+      scripts/paper --only 4 --jobs 1
+    """
+    if not SUMMIT.is_dir():
+        fail(f"{SUMMIT}: not there; the experiments replay the data in it")
+    chosen = [
+        one for one in experiments(QUICK if quick else FULL) if one.number in only or not only
+    ]
+    try:
+        store = Store(out / "results.json")
+    except StoreError as error:
+        fail(str(error))
+    missing = [run for run in runs_of(chosen) if run not in store.results]
+    with click.progressbar(length=len(missing), label="replaying", file=sys.stderr) as bar:
+        for run, result in execute(missing, jobs, _commit()):
+            store.add(run, result)
+            bar.update(1)
+    for one in chosen:
+        for table in one.tables:
+            print(table.title, table.columns)
+            for row in table.texts(store.results):
+                print(row)
+
+
+def _commit() -> str:
+    """Return the version of the product that runs, with a + where the checkout differs."""
+    command = ["git", "-C", str(REPO), "describe", "--always", "--abbrev=10", "--dirty=+"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
