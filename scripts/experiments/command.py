@@ -9,9 +9,12 @@ from pathlib import Path
 import click
 
 from bftrainer_slurm.cli.common import fail
+from scripts.benchmark.machine import this_machine
 from scripts.experiments.catalogue import FULL, QUICK, experiments, runs_of
 from scripts.experiments.data import SUMMIT
 from scripts.experiments.execute import execute
+from scripts.experiments.pages import refresh_page
+from scripts.experiments.report import Report, write_report
 from scripts.experiments.store import Store, StoreError
 
 REPO = Path(__file__).resolve().parents[2]
@@ -29,8 +32,15 @@ REPO = Path(__file__).resolve().parents[2]
     default=REPO / "build" / "paper",
     help="The report's folder. [default: build/paper]",
 )
-def paper(quick: bool, only: tuple[int, ...], jobs: int, out: Path) -> None:
-    """Repeat the paper's experiments on Summit's holes.
+@click.option(
+    "--docs",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Renew the tables and pictures of this folder's paper.md too.",
+)
+def paper(quick: bool, only: tuple[int, ...], jobs: int, out: Path, docs: Path | None) -> None:
+    """Repeat the paper's experiments on Summit's holes, and report them in HTML and JSON.
+
+    What was interrupted goes on where it was: results are kept in the folder.
 
     \b
     Example:
@@ -50,11 +60,16 @@ def paper(quick: bool, only: tuple[int, ...], jobs: int, out: Path) -> None:
         for run, result in execute(missing, jobs, _commit()):
             store.add(run, result)
             bar.update(1)
-    for one in chosen:
-        for table in one.tables:
-            print(table.title, table.columns)
-            for row in table.texts(store.results):
-                print(row)
+    report = Report(chosen, store.results, this_machine())
+    greedy = report.plans()["greedy"]
+    if greedy:
+        click.echo(f"{greedy} plans are not the solver's: these results say little", err=True)
+    try:
+        click.echo(write_report(report, out))
+        if docs is not None:
+            refresh_page(docs / "paper.md", report)
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}")
 
 
 def _commit() -> str:

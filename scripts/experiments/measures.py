@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from bftrainer_slurm.replay.drive import Outcome
@@ -32,8 +32,12 @@ def _efficiency(results: Results, run: Run) -> float:
 
 def _gap_closed(results: Results, run: Run) -> float:
     """Of the gap between the paper's model and U_free."""
-    paper = results[papers(run)].samples
+    paper = results[_papers_at_recorded_costs(run)].samples
     return (results[run].samples - paper) / (results[free(run)].samples - paper)
+
+
+def _papers_at_recorded_costs(run: Run) -> Run:
+    return replace(papers(run), scale=1.0)
 
 
 def _lost(name: str) -> Callable[[Results, Run], float]:
@@ -60,7 +64,7 @@ def _outcome(results: Results, run: Run) -> Outcome:
 
 U = Measure(_efficiency, (dedicated,))
 MISSING = Measure(lambda results, run: 1 - _efficiency(results, run), (dedicated,))
-GAP_CLOSED = Measure(_gap_closed, (papers, free), decimals=2)
+GAP_CLOSED = Measure(_gap_closed, (_papers_at_recorded_costs, free), decimals=2)
 LOST_TO_RESCALING = Measure(_lost("lost_to_rescaling"), (dedicated,))
 LOST_TO_RECLAIMS = Measure(_lost("lost_to_reclaims"), (dedicated,))
 USED = Measure(_used)

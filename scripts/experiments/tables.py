@@ -72,7 +72,7 @@ def over(
     rows: Mapping[str, Others],
     measure: Measure = U,
 ) -> Table:
-    """Return the table of one measure: a column a run, and a row a way to vary it; drawn as lines."""
+    """Return the table of one measure: a column a run, a row a way to vary it; drawn as lines."""
     filled = tuple(
         Row(label, tuple(Cell(vary(run), measure) for run in columns.values()))
         for label, vary in rows.items()
