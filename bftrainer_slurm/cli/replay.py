@@ -151,9 +151,7 @@ def replay(
         look_every_s=look_every,
     )
     trace = _trace(events, synthetic, nodes, from_s, hours)
-    wanted = _trainers(trainers, at_once, trace)
-    if backlog:
-        wanted = tuple(replace(one, submit_s=trace.start_s) for one in wanted)
+    wanted = _trainers(trainers, at_once, trace, backlog)
     _check_folder(report)
     timeline = Timeline()
     logging.getLogger("bftrainer_slurm").setLevel(logging.ERROR)  # a line a plan is too many
@@ -197,13 +195,17 @@ def _trace(
         fail(f"--synthetic {error}")
 
 
-def _trainers(path: Path | None, at_once: int, trace: Trace) -> tuple[TrainerSpec, ...]:
+def _trainers(
+    path: Path | None, at_once: int, trace: Trace, backlog: bool
+) -> tuple[TrainerSpec, ...]:
     if path is None:
         return typical_trainers(at_once)
     try:
         wanted = read_trainers(path)
     except TrainersError as error:
         fail(f"--trainers {error}")
+    if backlog:
+        return tuple(replace(one, submit_s=trace.start_s) for one in wanted)
     first_s = min(one.submit_s for one in wanted)
     if first_s >= trace.end_s:
         fail(

@@ -133,9 +133,10 @@ def _read_table(path: Path) -> pyarrow.Table:
     from pyarrow import csv, parquet
 
     try:
-        if path.suffix == ".parquet":
-            return parquet.read_table(path, columns=list(COLUMNS))
-        return csv.read_csv(path)
+        with path.open("rb") as file:
+            if path.suffix == ".parquet":
+                return parquet.read_table(file)
+            return csv.read_csv(file)
     except OSError as error:
         raise TraceError(error.strerror or _one_line(error)) from error
     except (pyarrow.ArrowException, ValueError) as error:
@@ -150,7 +151,7 @@ def _column(table: pyarrow.Table, name: str) -> NDArray[np.generic]:
         raise TraceError(f"column {name} has empty values")
     found: NDArray[np.generic] = column.to_numpy()
     wanted = {"time": "iuf", "node": "OUST", "idle": "bui"}[name]
-    if found.dtype.kind not in wanted and not (name == "idle" and found.dtype.kind == "O"):
+    if found.dtype.kind not in wanted:
         kind = {"time": "Unix seconds", "node": "names", "idle": "true or false"}[name]
         raise TraceError(f"column {name} must hold {kind}")
     return found

@@ -1,3 +1,4 @@
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,16 @@ def test_a_file_that_is_no_history_is_refused_with_a_remedy(tmp_path: Path) -> N
     path.write_bytes(b"not a database, whatever it is called" * 100)
     with pytest.raises(HistoryError, match="move it away"):
         History(path)
+
+
+def test_a_history_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    before = History(path)
+    before.begin_stay(FIRST, "n1", 100.0)
+    before.close()
+    with sqlite3.connect(path) as database:
+        database.executescript("DROP TABLE holes; PRAGMA user_version=1;")
+    after = History(path)
+    after.change_holes(ended=(), began=("n1",), time_s=5.0)
+    assert after.open_holes() == {"n1": 5.0}
+    assert after.open_stays() == {FIRST: "n1"}

@@ -1,0 +1,104 @@
+"""What the planner is asked: who, over which nodes, and with what it knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bftrainer_slurm.controller.appraisal import Appraisal, prior
+from bftrainer_slurm.controller.question import (
+    Outlook,
+    problem_of,
+    remember_changes,
+    same_question,
+)
+from bftrainer_slurm.controller.view import Memory, TrainerView
+from bftrainer_slurm.model import ElementState, ThroughputCurve
+from bftrainer_slurm.planner.objectives import find
+from bftrainer_slurm.planner.problem import Problem
+from tests.controller.worlds import ARRAY, NOW_S, element, view
+
+HELD = element(2, ElementState.HELD)
+ON_N1 = element(0, ElementState.RUNNING, "n1")
+ON_N2 = element(1, ElementState.RUNNING, "n2")
+
+
+def known(_: TrainerView) -> Appraisal:
+    return Appraisal(ThroughputCurve((0, 1, 4), (0.0, 5.0, 20.0)), 18.0, 12.0, start_s=8.0)
+
+
+def asked(*views: TrainerView, free: str = "", memory: Memory | None = None) -> Problem:
+    outlook = Outlook(find("speedup"), known, 120.0, {"n1": 60.0, "n9": 99.0})
+    return problem_of(views, frozenset(free.split()), memory or Memory(), NOW_S, outlook)
+
+
+def test_the_pool_is_what_is_free_and_what_trainers_have() -> None:
+    problem = asked(view(ON_N1, HELD), free="n7 n8")
+    assert problem.pool == {"n1", "n7", "n8"}
+    assert problem.contenders[0].current == {"n1"}
+
+
+def test_only_nodes_of_the_pool_have_an_expected_end() -> None:
+    assert asked(view(ON_N1)).life_s == {"n1": 60.0}
+
+
+def test_the_objective_makes_the_curve() -> None:
+    assert asked(view(ON_N1, HELD)).contenders[0].curve.at(4) == 4.0
+
+
+def test_no_trainer_gets_more_nodes_than_it_has_elements() -> None:
+    assert asked(view(ON_N1, HELD)).contenders[0].max_nodes == 2
+
+
+def test_a_trainer_that_has_failed_just_now_is_left_out() -> None:
+    memory = Memory(patient_until={ARRAY: NOW_S + 1})
+    assert asked(view(HELD), memory=memory).contenders == ()
+
+
+def test_a_start_that_costs_less_than_a_growth_is_worth_saving_up() -> None:
+    assert asked(view(HELD)).contenders[0].start_premium > 0
+
+
+def test_a_trainer_stands_still_for_a_while_after_each_change() -> None:
+    before, after = view(ON_N1, HELD), view(ON_N1, ON_N2)
+    grown = remember_changes((before,), (after,), Memory(), NOW_S, known)
+    assert asked(after, memory=grown).contenders[0].paused_s == 18.0
+    shrunk = remember_changes((after,), (before,), Memory(), NOW_S, known)
+    assert asked(before, memory=shrunk).contenders[0].paused_s == 12.0
+
+
+def test_nobody_pauses_for_a_start_or_for_nothing() -> None:
+    for before, after in ((view(HELD), view(ON_N1)), (view(ON_N1), view(ON_N1))):
+        memory = remember_changes((before,), (after,), Memory(), NOW_S, known)
+        assert not memory.paused_until
+
+
+def test_pauses_that_are_over_are_forgotten() -> None:
+    memory = Memory(paused_until={ARRAY: NOW_S})
+    assert not remember_changes((), (), memory, NOW_S, known).paused_until
+
+
+@pytest.mark.parametrize("change", [{"life_s": {}}, {"forward_time_s": 60.0}])
+def test_a_plan_stands_while_only_time_passes(change: dict[str, object]) -> None:
+    problem = asked(view(ON_N1, HELD), free="n7")
+    assert same_question(replace(problem, **change), problem)  # type: ignore[arg-type]
+
+
+def test_a_plan_stands_while_its_moves_are_made() -> None:
+    before, after = asked(view(ON_N1, HELD), free="n2"), asked(view(ON_N1, ON_N2))
+    before = replace(before, contenders=after.contenders[:0] + before.contenders)
+    assert same_question(after, before)
+
+
+def test_another_pool_or_another_trainer_needs_another_plan() -> None:
+    problem = asked(view(ON_N1, HELD), free="n7")
+    assert not same_question(asked(view(ON_N1, HELD)), problem)
+    assert not same_question(replace(problem, contenders=()), problem)
+    assert not same_question(problem, None)
+
+
+def test_a_trainer_that_nobody_has_measured_is_assumed_to_scale_well_but_not_for_free() -> None:
+    curve = prior(view(*(element(task, ElementState.HELD) for task in range(8)))).curve
+    assert curve.at(1) == 1.0
+    assert 5 < curve.at(8) < 8

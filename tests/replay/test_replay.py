@@ -1,0 +1,131 @@
+"""The controller's own loop over small traces, with figures that can be checked by hand."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bftrainer_slurm.cli.simulation import POLICIES, ReplayOptions, replay, run
+from bftrainer_slurm.planner.solver import Planner
+from bftrainer_slurm.replay.cluster import Moment
+from bftrainer_slurm.replay.drive import Outcome
+from bftrainer_slurm.replay.trace import Hole, Trace, read_events, select, trace_of
+from bftrainer_slurm.replay.trainers import TrainerSpec, read_trainers
+from tests.replay.traces import NO_SUMMIT, SUMMIT, T0, holes, trainer
+
+
+def outcome(trace: Trace, *trainers: TrainerSpec, planner: Planner, **options: object) -> Outcome:
+    return run(trace, trainers, ReplayOptions(**options), planner)[0]  # type: ignore[arg-type]
+
+
+def test_a_hole_is_used_from_its_first_to_its_last_second(planner: Planner) -> None:
+    found = outcome(holes(("a", 0, 100), end=200), trainer(), planner=planner)
+    assert (found.samples, found.used_node_hours) == (1000, 100 / 3600)
+    assert (found.mean_pool_nodes, found.events) == (0.5, 2)
+
+
+def test_a_trainer_grows_when_that_pays(planner: Planner) -> None:
+    found = outcome(holes(("a", 0, 500), ("b", 100, 500)), trainer(), planner=planner)
+    assert found.samples == 100 * 10 + (400 - 20) * 20
+    assert found.lost_to_rescaling == 20 * 20
+
+
+def test_a_trainer_survives_a_reclaim(planner: Planner) -> None:
+    found = outcome(holes(("a", 0, 100), ("b", 0, 500)), trainer(), planner=planner)
+    assert found.samples == 100 * 20 + (400 - 10) * 10
+    assert found.lost_to_reclaims == 10 * 10
+
+
+def test_the_next_trainer_comes_when_one_is_done(planner: Planner) -> None:
+    trainers = [trainer(name, total=1000.0) for name in "abc"]
+    found = outcome(holes(("a", 0, 250)), *trainers, planner=planner, at_once=1)
+    assert (found.trainers_done, found.samples) == (2, 2500)
+
+
+def test_a_trainer_waits_for_its_submission(planner: Planner) -> None:
+    found = outcome(holes(("a", 0, 100)), trainer(submit_s=T0 + 40), planner=planner)
+    assert found.samples == 600
+
+
+def test_nodes_go_from_who_must_give_them_up_to_others_at_one_moment(planner: Planner) -> None:
+    small = trainer("small", bounds=(1, 2), total=1e9, costs=(1.0, 1.0))
+    late = trainer("late", bounds=(2, 2), submit_s=T0 + 100, costs=(1.0, 1.0))
+    trace = holes(("a", 0, 1000), ("b", 0, 1000), ("c", 0, 1000))
+    found = outcome(trace, small, late, planner=planner, at_once=2, objective="throughput")
+    assert found.used_node_hours == pytest.approx((100 * 2 + 900 * 3) / 3600)
+
+
+def test_holes_between_two_looks_wait(planner: Planner) -> None:
+    found = outcome(holes(("a", 5, 100), ("b", 0, 100)), trainer(), planner=planner,
+                    look_every_s=60.0)  # fmt: skip
+    assert found.samples == 60 * 10 + (40 - 20) * 20
+
+
+def test_dedicated_nodes_are_what_efficiency_is_measured_by(planner: Planner) -> None:
+    found = replay(holes(("a", 0, 1000)), [trainer()], ReplayOptions(), planner)
+    assert (found.efficiency, found.free_efficiency) == (1.0, 1.0)
+
+
+def test_a_mean_pool_between_two_numbers_of_nodes(planner: Planner) -> None:
+    trace = holes(("a", 0, 1000), ("b", 0, 500))
+    found = replay(trace, [trainer()], ReplayOptions(), planner)
+    assert found.dedicated_samples == 1000 * 15
+    assert found.free_efficiency == 1.0
+    assert found.efficiency == pytest.approx(1 - 10 * 10 / 15_000)
+
+
+SPARE = [trainer(name, costs=(18.0, 12.0), total=50_000.0) for name in "abcdef"]
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> Trace:
+    rows = []
+    for node in "abcdef"[: draw(st.integers(1, 6))]:
+        at = 0
+        for _ in range(draw(st.integers(0, 3))):
+            start = at + draw(st.integers(1, 60))
+            at = start + draw(st.integers(1, 400))
+            rows.append(Hole(node, T0 + start, T0 + at))
+    return trace_of([Hole("z", T0, T0 + 1), *rows], T0 + 1500)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=15, deadline=None)
+@given(trace=traces())
+def test_whatever_the_holes_no_node_is_used_twice_nor_outside_its_hole(
+    planner: Planner, policy: str, trace: Trace
+) -> None:
+    moments: list[Moment] = []
+    options = ReplayOptions(policy=policy, at_once=3)
+    found, plan_s = run(trace, SPARE, options, planner, moments.append)
+    # That an element starts only on a node that is idle and nobody's, the cluster checks itself.
+    assert all(moment.used <= moment.pool for moment in moments)
+    pairs = itertools.pairwise(moments)
+    used_s = sum(one.used * (two.time_s - one.time_s) for one, two in pairs)
+    assert found.used_node_hours == pytest.approx(used_s / 3600)
+    assert len(plan_s) >= 1
+
+
+@settings(max_examples=15, deadline=None)
+@given(trace=traces())
+def test_nothing_beats_rescaling_free_of_cost(planner: Planner, trace: Trace) -> None:
+    alike = [replace(one, total_samples=1e9) for one in SPARE]
+    found = replay(trace, alike, ReplayOptions(at_once=2), planner)
+    assert found.outcome.samples <= found.free_samples * (1 + 1e-9)
+
+
+@pytest.mark.skipif(not SUMMIT.is_dir(), reason=NO_SUMMIT)
+def test_a_day_of_summit_goes_best_with_the_products_plans(planner: Planner) -> None:
+    trace = select(read_events(SUMMIT / "node-events-week1.parquet"), 1024, None, 12)
+    trainers = [
+        replace(one, submit_s=0.0) for one in read_trainers(SUMMIT / "trainers-hpo-1000.json")
+    ]
+    samples = {
+        policy: outcome(trace, *trainers, planner=planner, policy=policy).samples
+        for policy in ("equal-share", "paper", "milp")
+    }
+    assert samples["equal-share"] < samples["paper"] < samples["milp"]

@@ -1,0 +1,105 @@
+"""Traces: what files may hold, and what is cut out of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from bftrainer_slurm.replay.trace import (
+    Hole,
+    TraceError,
+    holes_of,
+    read_events,
+    select,
+    trace_of,
+)
+from tests.replay.traces import NO_SUMMIT, SUMMIT, T0, holes
+
+CSV = "time,node,idle\n10,b,true\n10,a,true\n30,b,false\n40,b,true\n"
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "events.csv"
+    path.write_text(text)
+    return path
+
+
+def test_reads_csv(tmp_path: Path) -> None:
+    trace = read_events(written(tmp_path, CSV))
+    assert list(holes_of(trace)) == [Hole("b", 10, 30), Hole("a", 10, 40), Hole("b", 40, 40)]
+
+
+def test_reads_parquet_with_the_nodes_that_are_never_idle(tmp_path: Path) -> None:
+    names = pyarrow.DictionaryArray.from_arrays([0, 0], ["a", "never"])
+    table = pyarrow.table({"time": [1, 5], "node": names, "idle": [True, False]})
+    parquet.write_table(table, tmp_path / "events.parquet")
+    trace = read_events(tmp_path / "events.parquet")
+    assert trace.nodes == ("a", "never")
+    assert list(holes_of(trace)) == [Hole("a", 1, 5)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("time,node\n1,a\n", "no column idle"),
+        ("time,node,idle\n", "events.csv"),
+        ("time,node,idle\n5,a,true\n1,a,false\n", "event 2 is earlier"),
+        ("time,node,idle\nsoon,a,true\n", "column time must hold Unix seconds"),
+        ("time,node,idle\n-5,a,true\n", "column time must hold Unix seconds"),
+        ("time,node,idle\n1e18,a,true\n", "column time must hold Unix seconds"),
+        ("time,node,idle\n1,a,perhaps\n", "column idle must hold true or false"),
+        ("time,node,idle\n1,,true\n,b,true\n", "column time has empty values"),
+        ("", "events.csv"),
+        ("\0\0\0", "events.csv"),
+    ],
+)
+def test_says_what_is_wrong_with_a_file(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(TraceError, match=said) as caught:
+        read_events(written(tmp_path, text))
+    assert "\n" not in str(caught.value)
+
+
+def test_says_that_a_file_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="No such file"):
+        read_events(tmp_path / "nope.parquet")
+
+
+def test_takes_the_first_nodes_by_name() -> None:
+    trace = select(holes(("c", 0, 9), ("a", 1, 9), ("b", 2, 9)), 2, None, None)
+    assert trace.nodes == ("a", "b")
+    assert {hole.node for hole in holes_of(trace)} == {"a", "b"}
+
+
+def test_cuts_holes_at_the_edges_of_what_is_asked_for() -> None:
+    trace = select(holes(("a", 0, 7200), ("b", 0, 100)), None, T0 + 1800, 1)
+    assert list(holes_of(trace)) == [Hole("a", T0 + 1800, T0 + 5400)]
+    assert trace.end_s == T0 + 5400
+
+
+def test_refuses_a_part_that_is_not_there() -> None:
+    with pytest.raises(TraceError, match="nothing is left"):
+        select(holes(("a", 0, 100)), None, T0 + 200, None)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50), st.integers(1, 20)), max_size=12)
+)
+def test_a_trace_has_the_holes_it_is_made_of(rows: list[tuple[str, int, int]]) -> None:
+    free: dict[str, int] = {}
+    made = []
+    for node, gap, length in rows:  # holes of a node follow each other
+        start = free.get(node, 0) + gap + 1
+        free[node] = start + length
+        made.append(Hole(node, float(start), float(start + length)))
+    assert sorted(holes_of(trace_of(made)), key=repr) == sorted(made, key=repr)
+
+
+@pytest.mark.skipif(not SUMMIT.is_dir(), reason=NO_SUMMIT)
+def test_reads_a_week_of_summit() -> None:
+    trace = read_events(SUMMIT / "node-events-week1.parquet")
+    assert (len(trace.nodes), len(set(trace.time_s.tolist()))) == (4734, 11_475)
