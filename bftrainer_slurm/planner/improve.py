@@ -1,4 +1,4 @@
-"""Makes a good plan better: many trainers change their sizes at once, to corners of their options.
+"""Makes a good plan better: many trainers change their sizes at once, to corners of their hills.
 
 Where all nodes are alike. CBC proves more the sooner, the better the plan is that it has to beat.
 """
@@ -49,11 +49,15 @@ def improve(
 
 
 def _losses(seat: Seat, count: int) -> _Losses:
+    """At the corners of its hills, and at the size that it has."""
     losses: _Losses = {}
-    for cut in seat.cuts:
-        now = {count} if cut.least <= count <= cut.most else set()
-        for size in {cut.least, cut.most} | now:
-            loss = cut.loss + cut.losses[0] * (size - cut.least)
+    for hill in seat.hills:
+        size, loss = hill.least, hill.loss
+        losses[size - count] = min(loss, losses.get(size - count, loss))
+        for step in hill.steps:
+            if size < count < size + step.nodes:
+                losses[0] = loss + step.loss * (count - size)
+            size, loss = size + step.nodes, loss + step.loss * step.nodes
             losses[size - count] = min(loss, losses.get(size - count, loss))
     return losses
 

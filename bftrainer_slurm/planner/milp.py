@@ -1,7 +1,7 @@
 """The core of a problem as a mixed-integer linear program, solved by CBC through python-mip.
 
 Runs in the child process only (``child``): CBC is native code. No SOS sets: python-mip 2.0.0
-crashes on them. Each option has an integer, how many of the bidder's members take it; given those,
+crashes on them. Each hill has an integer, how many of the bidder's members take it; given those,
 the nodes of each class are a flow, whose corners are whole numbers. So nothing else is an integer,
 and the linear relaxation is as tight as the bound by prices.
 """
@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import mip
 
 from bftrainer_slurm.planner.classes import Share
-from bftrainer_slurm.planner.core import Cut, Seat
+from bftrainer_slurm.planner.core import Seat
+from bftrainer_slurm.planner.hills import Hill, Stretch
 
 # CBC's tolerances are absolute: the model counts losses in units in which the most is this.
 _SCALE = 1000.0
@@ -22,11 +23,11 @@ _SCALE = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """An option in the model: how many take it, and the nodes above its least of each class."""
+    """A hill in the model: how many take it, and what they have beyond its least of each class."""
 
-    cut: Cut
+    hill: Hill
     takers: mip.Var
-    extras: dict[int, mip.Var]
+    extras: dict[int, mip.LinExpr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,50 +76,63 @@ def solve_core(
 def _add_seat(
     model: mip.Model, seat: Seat, used: list[mip.LinExpr], losses: mip.LinExpr, unit: float
 ) -> list[_Choice]:
-    """Add contenders who are alike: they are shared out among their options."""
+    """Add contenders who are alike: they are shared out among their hills."""
     members = len(seat.members)
-    choices = [_add_cut(model, cut, members, used, losses, unit) for cut in seat.cuts]
+    choices = [_add_hill(model, hill, members, losses, unit) for hill in seat.hills]
     model += mip.xsum(choice.takers for choice in choices) == members
+    for choice in choices:
+        for place, count in enumerate(choice.hill.low):
+            used[place].add_var(choice.takers, count)
+        for place, extra in choice.extras.items():
+            used[place].add_expr(extra)
     return choices
 
 
-def _add_cut(
-    model: mip.Model,
-    cut: Cut,
-    members: int,
-    used: list[mip.LinExpr],
-    losses: mip.LinExpr,
-    unit: float,
+def _add_hill(
+    model: mip.Model, hill: Hill, members: int, losses: mip.LinExpr, unit: float
 ) -> _Choice:
     takers = model.add_var(var_type=mip.INTEGER, ub=members)
-    losses.add_var(takers, cut.loss / unit)
-    extras = {}
-    for place, (low, high) in enumerate(zip(cut.low, cut.high, strict=True)):
-        if low:
-            used[place].add_var(takers, low)
-        if high > low:
-            extra = model.add_var(ub=(high - low) * members)
-            model += extra <= (high - low) * takers
-            used[place].add_var(extra)
-            losses.add_var(extra, cut.losses[place] / unit)
-            extras[place] = extra
-    low, high = sum(cut.low), sum(cut.high)
-    if low < cut.least:
-        model += mip.xsum(extras.values()) >= (cut.least - low) * takers
-    if high > cut.most:
-        model += mip.xsum(extras.values()) <= (cut.most - low) * takers
-    return _Choice(cut, takers, extras)
+    losses.add_var(takers, hill.loss / unit)
+    beyond = hill.least - sum(hill.low)
+    extra = mip.LinExpr()
+    if beyond:
+        extra.add_var(takers, beyond)
+    for step in hill.steps:
+        extra.add_var(_add_stretch(model, step, takers, members, losses, unit))
+    if len(hill.rooms) == 1:
+        return _Choice(hill, takers, {hill.rooms[0].place: extra})
+    extras = {
+        room.place: 1 * _add_stretch(model, room, takers, members, losses, unit)
+        for room in hill.rooms
+    }
+    if extras:
+        model += mip.xsum(extras.values()) == extra
+    return _Choice(hill, takers, extras)
+
+
+def _add_stretch(
+    model: mip.Model,
+    stretch: Stretch,
+    takers: mip.Var,
+    members: int,
+    losses: mip.LinExpr,
+    unit: float,
+) -> mip.Var:
+    nodes = model.add_var(ub=stretch.nodes * members)
+    model += nodes <= stretch.nodes * takers
+    losses.add_var(nodes, stretch.loss / unit)
+    return nodes
 
 
 def _shares(choices: Sequence[_Choice]) -> list[Share]:
-    """What each member takes: an option's extra nodes, class by class, are dealt out in turn.
+    """What each member takes: a hill's extra nodes, class by class, are dealt out in turn.
 
-    So no two members who take the same option differ by more than one node, in all and of a class.
+    So no two members who take the same hill differ by more than one node, in all and of a class.
     """
     shares = []
     for choice in choices:
         takers = round(choice.takers.x)
-        dealt = [list(choice.cut.low) for _ in range(takers)]
+        dealt = [list(choice.hill.low) for _ in range(takers)]
         units = [place for place, extra in choice.extras.items() for _ in range(round(extra.x))]
         for turn, place in enumerate(units):
             dealt[turn % takers][place] += 1

@@ -5,18 +5,21 @@ Runs in the child process only (``child``).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bftrainer_slurm.planner.bound import bound_by_price, counts_by_price
+from bftrainer_slurm.planner.bound import Bound, bound_by_price, counts_by_price
 from bftrainer_slurm.planner.core import core_of
 from bftrainer_slurm.planner.improve import improve
 from bftrainer_slurm.planner.milp import solve_core
-from bftrainer_slurm.planner.options import bidders_of
+from bftrainer_slurm.planner.options import Bidder, bidders_of
+from bftrainer_slurm.planner.prices import bound_by_prices
 from bftrainer_slurm.planner.problem import Count, Problem, value
 
 GAP = 1e-7  # relative; the recorded optima are met to 1e-6
+_FIRST_LOSS, _WIDER = 1e-5, 8.0  # of cores, where no good plan is known: relative to the bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +33,15 @@ class Found:
 def solve(problem: Problem, time_limit_s: float) -> Found:
     """Maximise the objective over the counts."""
     deadline_s = time.monotonic() + time_limit_s
-    bidders, nodes = bidders_of(problem), len(problem.pool)
+    solve_one = _solve_with_classes if problem.classes else _solve_without_classes
+    return solve_one(problem, bidders_of(problem), deadline_s)
+
+
+def _solve_without_classes(problem: Problem, bidders: list[Bidder], deadline_s: float) -> Found:
+    nodes = len(problem.pool)
     bound = bound_by_price(bidders, nodes)
     counts = counts_by_price(bidders, nodes)
-    gap = GAP * abs(bound.value)
+    gap = GAP * _scale(bound, bidders)
     most_loss = bound.value - _value(problem, counts)
     if most_loss > gap:
         core = core_of(bidders, bound, most_loss)
@@ -50,9 +58,37 @@ def solve(problem: Problem, time_limit_s: float) -> Found:
     return Found(_in_order(counts), answer.optimal)
 
 
-def _value(problem: Problem, counts: Mapping[int, int]) -> float:
+def _solve_with_classes(problem: Problem, bidders: list[Bidder], deadline_s: float) -> Found:
+    """Try small cores first: a plan that loses no more than its core allows is the best."""
+    sizes = problem.sizes()
+    bound = bound_by_prices(bidders, sizes, GAP / 10, deadline_s)
+    scale = _scale(bound, bidders)
+    most_loss, least_loss = _FIRST_LOSS * scale, math.inf
+    counts: list[Count] | None = None
+    while time.monotonic() < deadline_s:
+        core = core_of(bidders, bound, most_loss)
+        left_s = deadline_s - time.monotonic()
+        answer = solve_core(core, sizes, bound.prices, most_loss, GAP * scale, left_s)
+        if answer.shares is not None:
+            found = _in_order(answer.shares)
+            loss = bound.value - value(problem, found)
+            if loss < least_loss:
+                counts, least_loss = found, loss
+        if answer.optimal and least_loss <= most_loss + GAP * scale:
+            return Found(counts, True)
+        most_loss = min(least_loss, _WIDER * most_loss)
+    return Found(counts, False)
+
+
+def _scale(bound: Bound, bidders: list[Bidder]) -> float:
+    """What gaps are relative to: the bound, or where gains and losses cancel, one option's worth."""
+    starts = (abs(option.start) for bidder in bidders for option in bidder.options)
+    return max(abs(bound.value), max(starts, default=0.0)) or 1.0
+
+
+def _value(problem: Problem, counts: Mapping[int, Count]) -> float:
     return value(problem, _in_order(counts))
 
 
-def _in_order(counts: Mapping[int, int]) -> list[Count]:
+def _in_order(counts: Mapping[int, Count]) -> list[Count]:
     return [counts[index] for index in range(len(counts))]

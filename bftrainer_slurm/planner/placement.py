@@ -9,29 +9,48 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from bftrainer_slurm.planner.problem import Problem
+from bftrainer_slurm.planner.problem import Count, Problem
 
 _Rank: TypeAlias = tuple[float, str]  # of a node: what lasts comes first
 
 
-def place(problem: Problem, counts: Sequence[int]) -> dict[str, frozenset[str]]:
+def place(problem: Problem, counts: Sequence[Count]) -> dict[str, frozenset[str]]:
     """Return the nodes of each contender, by key; the same counts always give the same nodes."""
+    shares = [(count,) if isinstance(count, int) else count for count in counts]
+    parts = [one.nodes for one in problem.classes] or [problem.pool]
+    held = {node for contender in problem.contenders for node in contender.current}
+    placed: list[frozenset[str]] = [frozenset() for _ in counts]
+    order = _by_rate(problem, [sum(share) for share in shares])
+    for part, column in zip(parts, zip(*shares, strict=True), strict=False):
+        for index, nodes in _place_alike(problem, part, column, held, order).items():
+            placed[index] |= nodes
+    return {one.key: nodes for one, nodes in zip(problem.contenders, placed, strict=True)}
+
+
+def _place_alike(
+    problem: Problem,
+    part: frozenset[str],
+    counts: Sequence[int],
+    held: set[str],
+    order: Sequence[int],
+) -> dict[int, frozenset[str]]:
+    """Place on nodes that are alike but for their expected ends."""
 
     def rank(node: str) -> _Rank:
         return -problem.life_s.get(node, math.inf), node
 
     kept = [
-        sorted(contender.current, key=rank)[:count]
+        sorted(contender.current & part, key=rank)[:count]
         for contender, count in zip(problem.contenders, counts, strict=True)
     ]
     taken = {node for nodes in kept for node in nodes}
-    held = {node for contender in problem.contenders for node in contender.current}
     # Nodes that are idle already come first: what others have yet to leave starts later.
-    spare = iter(sorted(problem.pool - taken, key=lambda node: (node in held, rank(node))))
-    placed = [frozenset(nodes) for nodes in kept]
-    for index in _by_rate(problem, counts):
-        placed[index] |= {next(spare) for _ in range(counts[index] - len(placed[index]))}
-    return {one.key: nodes for one, nodes in zip(problem.contenders, placed, strict=True)}
+    spare = iter(sorted(part - taken, key=lambda node: (node in held, rank(node))))
+    return {
+        index: frozenset(kept[index])
+        | {next(spare) for _ in range(counts[index] - len(kept[index]))}
+        for index in order
+    }
 
 
 def _by_rate(problem: Problem, counts: Sequence[int]) -> list[int]:

@@ -90,7 +90,7 @@ class Problem:
         """Whether this contender can have these nodes in place of what it has."""
         if isinstance(count, int):
             return not self.classes and contender.allows(count)
-        if len(count) != len(self.classes):
+        if not self.classes or len(count) != len(self.classes):
             return False
         now = by_class.share_of(contender.current, self.classes)
         return by_class.allows(contender, now, count, self.classes)

@@ -12,8 +12,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from bftrainer_slurm.planner.greedy import greedy_counts
+from bftrainer_slurm.planner.greedy_by_class import greedy_shares
 from bftrainer_slurm.planner.placement import place
-from bftrainer_slurm.planner.problem import Plan, Problem, feasible, value
+from bftrainer_slurm.planner.problem import Count, Plan, Problem, Share, feasible, value
 from bftrainer_slurm.planner.wire import to_wire
 from bftrainer_slurm.planner.worker import SlowWorkerError, Worker, WorkerError
 
@@ -54,7 +55,9 @@ class Planner:
         Without a usable answer it is the greedy plan, with status ``greedy`` and the reason.
         """
         begin_s = self._clock()
-        fallback = greedy_counts(problem)
+        fallback: list[Count] = list(
+            greedy_shares(problem) if problem.classes else greedy_counts(problem)
+        )
         try:
             answer, optimal = self._ask(problem, begin_s + self._time_limit_s)
             counts = _checked(problem, answer, fallback)
@@ -97,7 +100,7 @@ class Planner:
     ) -> None:
         self.close()
 
-    def _ask(self, problem: Problem, deadline_s: float) -> tuple[list[int], bool]:
+    def _ask(self, problem: Problem, deadline_s: float) -> tuple[list[Count], bool]:
         """Return the child's counts, which are integers but not checked, and whether proven."""
         if not problem.contenders:
             return [], True
@@ -114,10 +117,11 @@ class Planner:
         counts = answer.get("counts")
         if counts is None and "counts" in answer:
             raise _NoAnswerError("the solver found nothing within its time")
-        if not isinstance(counts, list) or not all(type(count) is int for count in counts):
+        try:
+            return _counts(counts), answer.get("optimal") is True
+        except ValueError:
             self._restart()
-            raise _NoAnswerError("the solver's answer is not a list of counts")
-        return counts, answer.get("optimal") is True
+            raise _NoAnswerError("the solver's answer is not a list of counts") from None
 
     def _left(self, deadline_s: float) -> float:
         return max(0.0, deadline_s - self._clock())
@@ -163,7 +167,20 @@ def _read(line: str) -> dict[str, Any]:
     return answer
 
 
-def _checked(problem: Problem, counts: list[int], fallback: list[int]) -> list[int]:
+def _counts(answer: object) -> list[Count]:
+    """Read integers, or lists of them: how many nodes of each class."""
+    if not isinstance(answer, list):
+        raise ValueError
+    return [count if type(count) is int else _share(count) for count in answer]
+
+
+def _share(answer: object) -> Share:
+    if not isinstance(answer, list) or not all(type(count) is int for count in answer):
+        raise ValueError
+    return tuple(answer)
+
+
+def _checked(problem: Problem, counts: list[Count], fallback: list[Count]) -> list[Count]:
     """Hold the answer to the problem itself: the solver is not believed.
 
     Returns the fallback where it is as good: it changes less.

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.problem import Contender, Costs, Problem
+from bftrainer_slurm.planner.problem import Contender, Costs, NodeClass, Problem
 
 
 def to_wire(problem: Problem) -> dict[str, Any]:
     """Return the problem as the child reads it."""
     return {
-        "pool": len(problem.pool),
         "forward_time_s": problem.forward_time_s,
         "costs": problem.costs.value,
+        "sizes": problem.sizes(),
+        "classes": [
+            {"hardware": one.hardware, "switch": one.switch, "life_s": one.life_s}
+            for one in problem.classes
+        ],
         "contenders": [
             {
                 "min_nodes": contender.min_nodes,
                 "max_nodes": contender.max_nodes,
-                "current": len(contender.current),
+                "current": problem.now(contender),
                 "curve_nodes": contender.curve.nodes,
                 "curve_values": contender.curve.values,
                 "rescale_up_s": contender.rescale_up_s,
                 "rescale_down_s": contender.rescale_down_s,
                 "paused_s": contender.paused_s,
                 "start_premium": contender.start_premium,
+                "hardware": dict(contender.hardware),
+                "spread": contender.spread,
             }
             for contender in problem.contenders
         ],
@@ -33,21 +40,30 @@ def to_wire(problem: Problem) -> dict[str, Any]:
 
 def from_wire(document: dict[str, Any]) -> Problem:
     """Return a problem with made-up node names and the same counts."""
-    names = iter(f"node-{number}" for number in range(document["pool"]))
+    parts = [
+        [f"node-{part}-{number}" for number in range(size)]
+        for part, size in enumerate(document["sizes"])
+    ]
+    names = [iter(part) for part in parts]
     contenders = tuple(
         Contender(
             key=str(index),
-            min_nodes=one["min_nodes"],
-            max_nodes=one["max_nodes"],
-            current=frozenset(next(names) for _ in range(one["current"])),
-            curve=ThroughputCurve(tuple(one["curve_nodes"]), tuple(one["curve_values"])),
-            rescale_up_s=one["rescale_up_s"],
-            rescale_down_s=one["rescale_down_s"],
-            paused_s=one["paused_s"],
-            start_premium=one["start_premium"],
+            current=frozenset(
+                itertools.chain.from_iterable(map(itertools.islice, names, one.pop("current")))
+            ),
+            curve=ThroughputCurve(tuple(one.pop("curve_nodes")), tuple(one.pop("curve_values"))),
+            **one,
         )
         for index, one in enumerate(document["contenders"])
     )
-    held = frozenset(node for contender in contenders for node in contender.current)
-    pool = held | frozenset(names)
-    return Problem(pool, document["forward_time_s"], contenders, Costs(document["costs"]))
+    classes = tuple(
+        NodeClass(name=str(index), nodes=frozenset(part), **one)
+        for index, (one, part) in enumerate(zip(document["classes"], parts, strict=False))
+    )
+    return Problem(
+        pool=frozenset(itertools.chain.from_iterable(parts)),
+        forward_time_s=document["forward_time_s"],
+        contenders=contenders,
+        costs=Costs(document["costs"]),
+        classes=classes,
+    )

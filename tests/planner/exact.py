@@ -1,10 +1,12 @@
-"""The oracle: the optimum by dynamic programming over nodes, exact and independent of CBC."""
+"""The oracles: optima by dynamic programming and by trying all, exact, independent of CBC."""
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
-from bftrainer_slurm.planner.problem import Problem
+from bftrainer_slurm.planner.problem import Problem, Share
 
 
 def exact_counts(problem: Problem) -> list[int]:
@@ -28,3 +30,29 @@ def exact_counts(problem: Problem) -> list[int]:
         counts.append(int(choice[left]))
         left -= counts[-1]
     return counts[::-1]
+
+
+def exact_shares(problem: Problem) -> list[Share]:
+    """Return shares of the greatest objective, by trying all of them: for a few nodes only."""
+    sizes = problem.sizes()
+    every = list(itertools.product(*(range(size + 1) for size in sizes)))
+    options = [
+        [
+            (share, problem.worth(contender, share))
+            for share in every
+            if problem.allows(contender, share)
+        ]
+        for contender in problem.contenders
+    ]
+    best: dict[Share, tuple[float, list[Share]]] = {(0,) * len(sizes): (0.0, [])}
+    for shares in options:
+        after: dict[Share, tuple[float, list[Share]]] = {}
+        for used, (worth, chosen) in best.items():
+            for share, gain in shares:
+                total = tuple(map(sum, zip(used, share, strict=True)))
+                if any(count > size for count, size in zip(total, sizes, strict=True)):
+                    continue
+                if total not in after or worth + gain > after[total][0]:
+                    after[total] = (worth + gain, [*chosen, share])
+        best = after
+    return max(best.values(), key=lambda one: one[0])[1]

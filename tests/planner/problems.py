@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.problem import Contender, Costs, Problem
+from bftrainer_slurm.planner.problem import Contender, Costs, NodeClass, Problem
 
 INSTANCES = Path(__file__).parents[3] / "shared" / "data" / "planner-instances"
 LINEAR = ThroughputCurve((0, 1, 8), (0.0, 1.0, 8.0))
@@ -71,3 +72,50 @@ def problems(draw: st.DrawFn) -> Problem:
     pool = frozenset(names).union(*(one.current for one in contenders))
     forward_s, costs = draw(st.sampled_from([1.0, 120.0, 600.0])), draw(st.sampled_from(Costs))
     return Problem(pool, forward_s, tuple(contenders), costs)
+
+
+@st.composite
+def problems_with_classes(draw: st.DrawFn) -> Problem:
+    """Up to 3 trainers, 6 nodes, 3 classes; some stand on nodes that they may not use."""
+    parts: dict[int, list[str]] = {}
+    for number in range(draw(st.integers(1, 6))):
+        parts.setdefault(draw(st.integers(0, 2)), []).append(f"n{number}")
+    classes = tuple(
+        NodeClass(
+            name=f"c{part}",
+            nodes=frozenset(names),
+            hardware=draw(st.sampled_from(["", "fast"])),
+            switch=draw(st.sampled_from(["s", "t"])),
+            life_s=draw(st.sampled_from([0.0, 60.0, 600.0, math.inf])),
+        )
+        for part, names in sorted(parts.items())
+    )
+    names = draw(st.permutations(sorted(name for part in parts.values() for name in part)))
+    seconds = st.sampled_from([0.0, 0.2, 17.0, 300.0])
+    contenders = []
+    for index in range(draw(st.integers(0, 3))):
+        least = draw(st.integers(1, 3))
+        held = draw(st.integers(0, min(len(names), 3)))
+        current, names = frozenset(names[:held]), names[held:]
+        contenders.append(
+            Contender(
+                key=f"t{index}",
+                min_nodes=least,
+                max_nodes=draw(st.integers(least, 6)),
+                current=current,
+                curve=draw(curves()),
+                rescale_up_s=draw(seconds),
+                rescale_down_s=draw(seconds),
+                paused_s=draw(seconds),
+                start_premium=draw(seconds),
+                hardware=draw(st.sampled_from([{}, {"": 1.0}, {"": 0.5, "fast": 1.0}])),
+                spread=draw(st.sampled_from([1.0, 0.8])),
+            )
+        )
+    return Problem(
+        pool=frozenset(name for part in parts.values() for name in part),
+        forward_time_s=draw(st.sampled_from([1.0, 120.0, 600.0])),
+        contenders=tuple(contenders),
+        costs=draw(st.sampled_from(Costs)),
+        classes=classes,
+    )
