@@ -46,7 +46,7 @@ class Size:
 
 FULL = Size(Run("hpo-1000"))
 QUICK = Size(
-    Run("hpo-1000", nodes=256, hours=24.0),
+    Run("hpo-1000", nodes=256, hours=6.0),
     trainers=("hpo-1000",),
     forward_times_s=(120,),
     at_once=(5, 10),
