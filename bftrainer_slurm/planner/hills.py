@@ -49,6 +49,12 @@ class Hill:
         """The largest size."""
         return self.least + sum(step.nodes for step in self.steps)
 
+    @property
+    def places(self) -> frozenset[int]:
+        """The classes that its nodes may be of."""
+        low = {place for place, count in enumerate(self.low) if count}
+        return frozenset(low | {room.place for room in self.rooms})
+
 
 @dataclass(frozen=True, slots=True)
 class _Part:

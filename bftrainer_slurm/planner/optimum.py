@@ -81,7 +81,7 @@ def _solve_with_classes(problem: Problem, bidders: list[Bidder], deadline_s: flo
 
 
 def _scale(bound: Bound, bidders: list[Bidder]) -> float:
-    """What gaps are relative to: the bound, or where gains and losses cancel, one option's worth."""
+    """What gaps are relative to: the bound; where gains and losses cancel, one option's worth."""
     starts = (abs(option.start) for bidder in bidders for option in bidder.options)
     return max(abs(bound.value), max(starts, default=0.0)) or 1.0
 
