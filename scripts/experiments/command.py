@@ -10,11 +10,12 @@ import click
 
 from bftrainer_slurm.cli.common import fail
 from scripts.benchmark.machine import this_machine
-from scripts.experiments.catalogue import FULL, QUICK, experiments, runs_of
+from scripts.experiments.catalogue import experiments, runs_of
 from scripts.experiments.data import SUMMIT
 from scripts.experiments.execute import execute
 from scripts.experiments.pages import refresh_page
 from scripts.experiments.report import Report, write_report
+from scripts.experiments.size import FULL, QUICK
 from scripts.experiments.store import Store, StoreError
 
 REPO = Path(__file__).resolve().parents[2]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.experiments.catalogue import FULL, QUICK, Size, experiments, runs_of
+from scripts.experiments.catalogue import experiments, runs_of
 from scripts.experiments.methods import METHODS
 from scripts.experiments.runs import DEDICATED
+from scripts.experiments.size import FULL, QUICK, Size
 
 SIZES = pytest.mark.parametrize("size", [FULL, QUICK], ids=["full", "quick"])
 
