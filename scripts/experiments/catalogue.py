@@ -54,7 +54,7 @@ def _forward_time(size: Size) -> Experiment:
         return over(f"forward-time-{name}", title, "", columns, ALL_METHODS)
 
     tables = each(size, table)
-    if size.references:
+    if size.references and size.part.trainers in size.trainers:
         tables += (references(size.part),)
     return Experiment(
         1,

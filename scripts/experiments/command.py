@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -15,7 +16,7 @@ from scripts.experiments.data import SUMMIT
 from scripts.experiments.execute import execute
 from scripts.experiments.pages import refresh_page
 from scripts.experiments.report import Report, write_report
-from scripts.experiments.size import FULL, QUICK
+from scripts.experiments.size import FULL, QUICK, TRAINERS
 from scripts.experiments.store import Store, StoreError
 
 REPO = Path(__file__).resolve().parents[2]
@@ -25,6 +26,12 @@ REPO = Path(__file__).resolve().parents[2]
 @click.option("--quick", is_flag=True, help="A quarter of a day of 256 nodes, few runs: seconds.")
 @click.option(
     "--only", type=click.IntRange(1, 6), multiple=True, help="This experiment; may be repeated."
+)
+@click.option(
+    "--trainers",
+    type=click.Choice(list(TRAINERS)),
+    multiple=True,
+    help="These only; may be repeated. [default: both]",
 )
 @click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True)
 @click.option(
@@ -38,7 +45,14 @@ REPO = Path(__file__).resolve().parents[2]
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Renew the tables and pictures of this folder's paper.md too.",
 )
-def paper(quick: bool, only: tuple[int, ...], jobs: int, out: Path, docs: Path | None) -> None:
+def paper(
+    quick: bool,
+    only: tuple[int, ...],
+    trainers: tuple[str, ...],
+    jobs: int,
+    out: Path,
+    docs: Path | None,
+) -> None:
     """Repeat the paper's experiments on Summit's holes, and report them in HTML and JSON.
 
     What was interrupted goes on where it was: results are kept in the folder.
@@ -49,23 +63,26 @@ def paper(quick: bool, only: tuple[int, ...], jobs: int, out: Path, docs: Path |
     """
     if not SUMMIT.is_dir():
         fail(f"{SUMMIT}: not there; the experiments replay the data in it")
-    chosen = [
-        one for one in experiments(QUICK if quick else FULL) if one.number in only or not only
-    ]
+    size = QUICK if quick else FULL
+    if trainers:
+        size = replace(size, trainers=trainers)
+    chosen = [one for one in experiments(size) if one.number in only or not only]
+    if not chosen:
+        fail("--only: --quick has no such experiment")
     try:
         store = Store(out / "results.json")
     except StoreError as error:
         fail(str(error))
     missing = [run for run in runs_of(chosen) if run not in store.results]
-    with click.progressbar(length=len(missing), label="replaying", file=sys.stderr) as bar:
-        for run, result in execute(missing, jobs, _commit()):
-            store.add(run, result)
-            bar.update(1)
-    report = Report(chosen, store.results, this_machine())
-    greedy = report.plans()["greedy"]
-    if greedy:
-        click.echo(f"{greedy} plans are not the solver's: these results say little", err=True)
     try:
+        with click.progressbar(length=len(missing), label="replaying", file=sys.stderr) as bar:
+            for run, result in execute(missing, jobs, _commit()):
+                store.add(run, result)
+                bar.update(1)
+        report = Report(chosen, store.results, this_machine())
+        greedy = report.plans()["greedy"]
+        if greedy:
+            click.echo(f"{greedy} plans are not the solver's: these results say little", err=True)
         click.echo(write_report(report, out))
         if docs is not None:
             refresh_page(docs / "paper.md", report)
