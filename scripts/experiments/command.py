@@ -25,7 +25,7 @@ REPO = Path(__file__).resolve().parents[2]
 @click.command()
 @click.option("--quick", is_flag=True, help="A quarter of a day of 256 nodes, few runs: seconds.")
 @click.option(
-    "--only", type=click.IntRange(1, 6), multiple=True, help="This experiment; may be repeated."
+    "--only", type=click.IntRange(1, 7), multiple=True, help="This experiment; may be repeated."
 )
 @click.option(
     "--trainers",

@@ -23,8 +23,7 @@ class Size:
     pool_only: tuple[int, ...] = (2, 5, 10, 20, 35, 70)
     scales: tuple[float, ...] = (0, FAST, 0.1, 0.5, 1, 2, 3)
     fast_at_once: tuple[int, ...] = (10, 20, 35)  # with rescale costs of FAST
-    references: bool = True
-    whole_machine: bool = True
+    other_parts: bool = True  # of the trace: the whole machine, and DESIGN.md's
 
 
 FULL = Size(Run("hpo-1000"))
@@ -36,8 +35,7 @@ QUICK = Size(
     pool_only=(5, 10),
     scales=(FAST, 1),
     fast_at_once=(5, 10),
-    references=False,
-    whole_machine=False,
+    other_parts=False,
 )
 
 
