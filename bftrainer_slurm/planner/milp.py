@@ -32,6 +32,15 @@ class _Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class Supply:
+    """The nodes by class: how many, of which kind, and what one costs at the bound."""
+
+    sizes: Share
+    kinds: tuple[str, ...]
+    prices: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What CBC found: each contender's share, by its place (None: nothing), proven or not."""
 
@@ -40,12 +49,7 @@ class Answer:
 
 
 def solve_core(
-    seats: Sequence[Seat],
-    sizes: Share,
-    prices: tuple[float, ...],
-    most_loss: float,
-    gap: float,
-    limit_s: float,
+    seats: Sequence[Seat], supply: Supply, most_loss: float, gap: float, limit_s: float
 ) -> Answer:
     """Find the plan of the least loss, at most ``most_loss``, to within ``gap``."""
     unit = most_loss / _SCALE
@@ -57,11 +61,11 @@ def solve_core(
     # There is little to gain before branching: the bound is tight, and a good plan is known.
     model.cuts = model.preprocess = model.pump_passes = model.clique = 0
     model.cutoff = 1.01 * _SCALE
-    used = [mip.LinExpr() for _ in sizes]
+    used = [mip.LinExpr() for _ in supply.sizes]
     losses = mip.LinExpr()
     choices = [_add_seat(model, seat, used, losses, unit) for seat in seats]
-    _add_tallies(model, [choice for chosen in choices for choice in chosen])
-    for count, size, price in zip(used, sizes, prices, strict=True):
+    _add_tallies(model, supply.kinds, [choice for chosen in choices for choice in chosen])
+    for count, size, price in zip(used, supply.sizes, supply.prices, strict=True):
         unused = model.add_var(ub=size)
         losses.add_var(unused, price / unit)
         model += count + unused == size
@@ -126,8 +130,8 @@ def _add_stretch(
     return nodes
 
 
-def _add_tallies(model: mip.Model, choices: Sequence[_Choice]) -> None:
-    """How many take a hill of about this size, in all and on these classes, is a whole number.
+def _add_tallies(model: mip.Model, kinds: Sequence[str], choices: Sequence[_Choice]) -> None:
+    """How many take about this size, in all, of a kind and of the same classes, is a whole number.
 
     That adds nothing to the model but something to branch on: with many trainers who are nearly
     alike, that one of them takes another size changes little, that one more does changes much.
@@ -135,9 +139,10 @@ def _add_tallies(model: mip.Model, choices: Sequence[_Choice]) -> None:
     """
     tallies: dict[object, list[mip.Var]] = defaultdict(list)
     for choice in choices:
-        size = choice.hill.most.bit_length()
-        tallies[size].append(choice.takers)
-        tallies[size, choice.hill.places].append(choice.takers)
+        size, places = choice.hill.most.bit_length(), choice.hill.places
+        kind = {kinds[place] for place in places}
+        for tally in {(size,), (size, *kind), (size, places)}:
+            tallies[tally].append(choice.takers)
     for takers in tallies.values():
         if len(takers) > 1:
             tally = model.add_var(var_type=mip.INTEGER)

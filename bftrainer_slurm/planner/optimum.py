@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from bftrainer_slurm.planner.bound import Bound, bound_by_price, counts_by_price
 from bftrainer_slurm.planner.core import core_of
 from bftrainer_slurm.planner.improve import improve
-from bftrainer_slurm.planner.milp import solve_core
+from bftrainer_slurm.planner.milp import Supply, solve_core
 from bftrainer_slurm.planner.options import Bidder, bidders_of
 from bftrainer_slurm.planner.prices import bound_by_prices
 from bftrainer_slurm.planner.problem import Count, Problem, value
 
 GAP = 1e-7  # relative; the recorded optima are met to 1e-6
-_FIRST_LOSS, _WIDER = 1e-5, 8.0  # of cores, where no good plan is known: relative to the bound
+_FIRST_LOSS, _WIDER = 1e-5, 2.0  # of cores, where no good plan is known: relative to the bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def _solve_without_classes(problem: Problem, bidders: list[Bidder], deadline_s: 
         return Found(_in_order(counts), True)
     core = core_of(bidders, bound, most_loss)
     left_s = deadline_s - time.monotonic()
-    answer = solve_core(core, problem.sizes(), bound.prices, most_loss, gap, left_s)
+    answer = solve_core(core, _supply(problem, bound), most_loss, gap, left_s)
     if answer.shares is not None:
         found = {index: share[0] for index, share in answer.shares.items()}
         counts = max(counts, found, key=lambda one: _value(problem, one))
@@ -60,15 +60,14 @@ def _solve_without_classes(problem: Problem, bidders: list[Bidder], deadline_s: 
 
 def _solve_with_classes(problem: Problem, bidders: list[Bidder], deadline_s: float) -> Found:
     """Try small cores first: a plan that loses no more than its core allows is the best."""
-    sizes = problem.sizes()
-    bound = bound_by_prices(bidders, sizes, GAP / 10, deadline_s)
+    bound = bound_by_prices(bidders, problem.sizes(), GAP / 10, deadline_s)
     scale = _scale(bound, bidders)
     most_loss, least_loss = _FIRST_LOSS * scale, math.inf
     counts: list[Count] | None = None
     while time.monotonic() < deadline_s:
         core = core_of(bidders, bound, most_loss)
         left_s = deadline_s - time.monotonic()
-        answer = solve_core(core, sizes, bound.prices, most_loss, GAP * scale, left_s)
+        answer = solve_core(core, _supply(problem, bound), most_loss, GAP * scale, left_s)
         if answer.shares is not None:
             found = _in_order(answer.shares)
             loss = bound.value - value(problem, found)
@@ -78,6 +77,11 @@ def _solve_with_classes(problem: Problem, bidders: list[Bidder], deadline_s: flo
             return Found(counts, True)
         most_loss = min(least_loss, _WIDER * most_loss)
     return Found(counts, False)
+
+
+def _supply(problem: Problem, bound: Bound) -> Supply:
+    kinds = tuple(one.hardware for one in problem.classes) or ("",)
+    return Supply(problem.sizes(), kinds, bound.prices)
 
 
 def _scale(bound: Bound, bidders: list[Bidder]) -> float:
