@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mip
+from mip.cbc import cbc_set_parameter
 
 from bftrainer_slurm.planner.classes import Share
 from bftrainer_slurm.planner.core import Seat
@@ -60,6 +61,9 @@ def solve_core(
     model.max_mip_gap_abs = gap / unit
     # There is little to gain before branching: the bound is tight, and a good plan is known.
     model.cuts = model.preprocess = model.pump_passes = model.clique = 0
+    cbc_set_parameter(model.solver, "heuristicsOnOff", "off")
+    if len(supply.sizes) == 1:  # small: presolving costs more than it saves
+        cbc_set_parameter(model.solver, "presolve", "off")
     model.cutoff = 1.01 * _SCALE
     used = [mip.LinExpr() for _ in supply.sizes]
     losses = mip.LinExpr()
