@@ -99,6 +99,13 @@ def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -
     callback=_finite,
     help="How long. [default: to the last event; a made cluster: 24]",
 )
+@click.option(
+    "--repeat",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="List the trainers this many times, so that they do not run out.",
+)
 @click.option("--backlog", is_flag=True, help="All trainers wait from the start.")
 @click.option(
     "--report",
@@ -120,6 +127,7 @@ def replay(
     look_every: float,
     from_s: float | None,
     hours: float | None,
+    repeat: int,
     backlog: bool,
     report: Path | None,
     as_json: bool,
@@ -151,7 +159,7 @@ def replay(
         look_every_s=look_every,
     )
     trace = _trace(events, synthetic, nodes, from_s, hours)
-    wanted = _trainers(trainers, at_once, trace, backlog)
+    wanted = _trainers(trainers, at_once, trace, backlog) * repeat
     _check_folder(report)
     timeline = Timeline()
     logging.getLogger("bftrainer_slurm").setLevel(logging.ERROR)  # a line a plan is too many
@@ -166,6 +174,10 @@ def replay(
         found = replay_trace(trace, wanted, options, counting, watch)
     if counting.greedy:
         click.echo(f"note: {counting.greedy} plans were greedy: {counting.reason}", err=True)
+    if found.outcome.trainers_done == len(wanted):
+        click.echo(
+            "note: all trainers were done before the end, so U says little; see --repeat", err=True
+        )
     if as_json:
         print_json(document(found))
     else:

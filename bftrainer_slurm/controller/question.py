@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.appraisal import Appraisal, Appraise
 from bftrainer_slurm.controller.view import Memory, TrainerView
-from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.model import ElementState, ThroughputCurve
 from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
 from bftrainer_slurm.planner.problem import Contender, Costs, Problem
 
@@ -70,9 +70,20 @@ def remember_changes(
             trained[view.array] = now_s
         if old and nodes and nodes != old:
             known = appraise(view)
-            cost_s = known.rescale_up_s if nodes - old else known.rescale_down_s
-            paused[view.array] = max(paused.get(view.array, 0.0), now_s + cost_s)
+            joined_s = _last_start_s(view, nodes - old, now_s)
+            until_s = joined_s + known.rescale_up_s if nodes - old else now_s + known.rescale_down_s
+            paused[view.array] = max(paused.get(view.array, 0.0), until_s)
     return replace(memory, paused_until=paused, trained_s=trained)
+
+
+def _last_start_s(view: TrainerView, nodes: Set[str], now_s: float) -> float:
+    """When the last of these nodes joined: it may be some time before it is seen."""
+    starts = [
+        element.start_s
+        for element in view.with_state(ElementState.RUNNING)
+        if element.node in nodes and element.start_s is not None
+    ]
+    return min(now_s, max(starts, default=now_s))
 
 
 def same_question(problem: Problem, other: Problem | None) -> bool:

@@ -235,17 +235,14 @@ class _Events:
 
 def _as_seen(trainer: SimulatedTrainer) -> Trainer:
     spec = trainer.spec
-    elements = tuple(
-        Element(ElementId(trainer.array, task), *_state_and_node(trainer, task))
-        for task in range(spec.max_nodes)
-    )
+    elements = tuple(_element(trainer, task) for task in range(spec.max_nodes))
     record = TrainerRecord(spec.min_nodes, spec.max_nodes)
     return Trainer(trainer.array, spec.name, "replay", PARTITION, record, spec.submit_s, elements)
 
 
-def _state_and_node(trainer: SimulatedTrainer, task: int) -> tuple[ElementState, str | None]:
+def _element(trainer: SimulatedTrainer, task: int) -> Element:
+    id_ = ElementId(trainer.array, task)
     if task in trainer.nodes:
-        return ElementState.RUNNING, trainer.nodes[task]
-    if task in trainer.delayed:
-        return ElementState.DELAYED, None
-    return ElementState.HELD, None
+        node, start_s = trainer.nodes[task], trainer.joined_s[task]
+        return Element(id_, ElementState.RUNNING, node, start_s)
+    return Element(id_, ElementState.DELAYED if task in trainer.delayed else ElementState.HELD)

@@ -23,6 +23,7 @@ class SimulatedTrainer:
     spec: TrainerSpec
     scale: float  # what to multiply the rescale costs by
     nodes: dict[int, str] = field(default_factory=dict)  # by the element's task
+    joined_s: dict[int, float] = field(default_factory=dict)  # by task: since when it has it
     delayed: set[int] = field(default_factory=set)  # elements that were reclaimed
     samples: float = 0.0
     lost_to_rescaling: float = 0.0
@@ -68,6 +69,7 @@ class SimulatedTrainer:
             cost_s = self.scale * self.spec.rescale_up_s
             self._rescaled_until_s = max(self._rescaled_until_s, now_s + cost_s)
         self.nodes[task] = node
+        self.joined_s[task] = now_s
         self.delayed.discard(task)
 
     def leave(self, tasks: set[int], now_s: float) -> None:
@@ -89,7 +91,7 @@ class SimulatedTrainer:
 
     def _lose(self, tasks: set[int]) -> None:
         for task in tasks:
-            del self.nodes[task]
+            del self.nodes[task], self.joined_s[task]
 
     @property
     def _paused_until_s(self) -> float:
