@@ -123,7 +123,7 @@ def _steps(size: Size) -> Experiment:
             "rescaling free (U_free)": free(base),
         }
         title = f"From the paper's model to this planner: {label} trainers, {base.at_once} at once"
-        return of_runs(f"steps-{name}", title, "", columns, rows, "bars")
+        return of_runs(f"steps-{name}", title, "", columns, rows, "dots")
 
     return Experiment(
         4,

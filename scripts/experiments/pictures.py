@@ -1,4 +1,4 @@
-"""Pictures of tables, as SVG: lines over the columns, or bars over the rows."""
+"""Pictures of tables, as SVG: lines over the columns, or dots over the rows."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _INK = "#22303c"
 _STYLE: Any = {
     "font.size": 9,
     "svg.hashsalt": "bftrainer",  # the same results give the same file
+    "svg.fonttype": "none",  # text stays text: small files, and the reader's own font
     "axes.edgecolor": _INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -32,7 +33,7 @@ def picture(table: Table, results: Results) -> str:
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(7.5, 3.2), layout="constrained")
         axes = figure.subplots()
-        {"lines": _lines, "bars": _bars}[table.drawn](axes, table, results)
+        {"lines": _lines, "dots": _dots}[table.drawn](axes, table, results)
         text = StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()
@@ -49,14 +50,15 @@ def _lines(axes: Axes, table: Table, results: Results) -> None:
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
-def _bars(axes: Axes, table: Table, results: Results) -> None:
-    labels = [row.label for row in table.rows]
-    values = [row[0] for row in table.values(results)]
-    shown = [value or 0.0 for value in values]
-    bars = axes.barh(range(len(labels)), shown, color="#6fb1dd")
-    axes.bar_label(bars, fmt="%.3f", padding=3)
-    axes.set_yticks(range(len(labels)), labels)
+def _dots(axes: Axes, table: Table, results: Results) -> None:
+    """Draw dots, since the steps are small: bars would have to begin at 0."""
+    values = [row[0] or 0.0 for row in table.values(results)]
+    places = range(len(values))
+    axes.plot(values, places, "o", color="#1f5f94")
+    for place, value in zip(places, values, strict=True):
+        axes.annotate(f"{value:.3f}", (value, place), (6, -3), textcoords="offset points")
+    axes.set_yticks(places, [row.label for row in table.rows])
     axes.invert_yaxis()
-    # The steps are small beside the whole: the axis begins just below the least of them.
-    axes.set_xlim(min(shown) - 0.03, max(shown) + 0.02)
+    axes.margins(x=0.15)
+    axes.grid(axis="y", color="#e3e9ee")
     axes.set(title=table.title, xlabel=table.columns[0])

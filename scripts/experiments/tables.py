@@ -37,7 +37,7 @@ class Row:
 class Table:
     """``name`` is that of its picture and of its place in ``docs/paper.md``.
 
-    ``drawn``: as lines over the columns, as bars over the rows (their first column), or not.
+    ``drawn``: as lines over the columns, as dots over the rows (their first column), or not.
     """
 
     name: str
