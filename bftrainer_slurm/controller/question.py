@@ -14,7 +14,7 @@ from bftrainer_slurm.planner.problem import Contender, Costs, Problem
 # Where a start costs less than a growth, a trainer without nodes is worth keeping for the next
 # holes. How often a start is soon followed by a growth, and to how many nodes: on Summit's trace
 # anything from 0.1 to 0.3 does as well.
-_SOON_GROWS = 0.15
+_SOON_GROWS = 0.25
 _GROWN_NODES = 10
 
 
