@@ -11,7 +11,7 @@ import click
 from bftrainer_slurm.planner.solver import Planner
 from scripts.benchmark.apart import NodeLevel
 from scripts.benchmark.document import document
-from scripts.benchmark.instances import made
+from scripts.benchmark.instances import made, made_with_classes
 from scripts.benchmark.machine import this_machine
 from scripts.benchmark.measure import Comparison, Kind, Series, Size, compare, fresh, stream
 from scripts.benchmark.table import tables
@@ -27,6 +27,7 @@ KINDS = (
     Kind("100x5,000 smooth", partial(made, 100, 5_000, measured=False), target_p95_s=0.5),
     Kind("300x10,000", partial(made, 300, 10_000)),
     Kind("300x10,000 smooth", partial(made, 300, 10_000, measured=False)),
+    Kind("300x10,000 8 classes", partial(made_with_classes, 300, 10_000), target_p95_s=2.0),
 )
 _PLAN_LIMIT_S = 10.0  # twice the daemon's; what is not proven by then has another status
 

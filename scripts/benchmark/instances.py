@@ -14,11 +14,12 @@ from pathlib import Path
 
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.instance import read_instance
-from bftrainer_slurm.planner.problem import Contender, Plan, Problem
+from bftrainer_slurm.planner.problem import Contender, NodeClass, Plan, Problem
 
 RECORDED = Path(__file__).parents[3] / "shared" / "data" / "planner-instances"
 FORWARD_TIME_S = 120.0
 _MODELS = 7
+_KINDS = ("old", "new")
 _MOST_AT_ONCE = 50  # nodes that come or go in one event
 
 
@@ -54,6 +55,47 @@ def made(trainers: int, nodes: int, seed: int, measured: bool = True) -> Problem
     return Problem(frozenset(names), FORWARD_TIME_S, contenders)
 
 
+def made_with_classes(trainers: int, nodes: int, seed: int) -> Problem:
+    """The same on 8 classes of nodes: two kinds, two switches each, long and short holes.
+
+    A quarter of the trainers can use both kinds alike, a quarter both, but one better, and half of
+    them one only. Half of them lose a tenth of their throughput on two switches.
+    """
+    problem = made(trainers, nodes, seed)
+    dice = random.Random(f"classes of {trainers}x{nodes}-{seed}")
+    parts: list[set[str]] = [set() for _ in range(8)]
+    for name in sorted(problem.pool):
+        dice.choice(parts).add(name)
+    classes = tuple(
+        NodeClass(
+            name=f"class {number}",
+            nodes=frozenset(part),
+            hardware=_KINDS[number % 2],
+            switch=f"{_KINDS[number % 2]} {number // 2 % 2}",
+            life_s=(600.0, 7200.0)[number // 4],
+        )
+        for number, part in enumerate(parts)
+    )
+    contenders = tuple(_with_kinds(one, classes, dice) for one in problem.contenders)
+    return replace(problem, contenders=contenders, classes=classes)
+
+
+def _with_kinds(
+    contender: Contender, classes: tuple[NodeClass, ...], dice: random.Random
+) -> Contender:
+    """It has the nodes of the kind that it can use best, or of either if they are alike to it."""
+    old, new = _KINDS
+    hardware = dice.choice(({}, {old: 0.6, new: 1.0}, {old: 1.0}, {new: 1.0}))
+    kind = max(hardware, key=lambda one: hardware[one], default=dice.choice(_KINDS))
+    usable = frozenset().union(*(one.nodes for one in classes if one.hardware == kind))
+    return replace(
+        contender,
+        current=contender.current & usable,
+        hardware=hardware,
+        spread=dice.choice((1.0, 0.9)),
+    )
+
+
 def after_event(
     problem: Problem, plan: Plan, dice: random.Random, serial: Iterator[int]
 ) -> Problem:
@@ -71,7 +113,22 @@ def after_event(
         replace(contender, current=plan.assignment[contender.key] & pool)
         for contender in problem.contenders
     )
-    return replace(problem, pool=pool, contenders=contenders)
+    classes = _repart(problem.classes, pool, dice)
+    return replace(problem, pool=pool, contenders=contenders, classes=classes)
+
+
+def _repart(
+    classes: tuple[NodeClass, ...], pool: frozenset[str], dice: random.Random
+) -> tuple[NodeClass, ...]:
+    """The classes after nodes have come or gone; a new node is of any class."""
+    if not classes:
+        return ()
+    parts = [set(one.nodes & pool) for one in classes]
+    for name in sorted(pool.difference(*parts)):
+        dice.choice(parts).add(name)
+    return tuple(
+        replace(one, nodes=frozenset(part)) for one, part in zip(classes, parts, strict=True)
+    )
 
 
 def _curve(dice: random.Random, largest: int, measured: bool) -> ThroughputCurve:
