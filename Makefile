@@ -3,15 +3,18 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BIN := .venv/bin
 
-.PHONY: help setup plugin demo lint test matrix install clean
+.PHONY: help setup plugin demo lint test matrix bench-planner bench-curves paper install clean
 
 help:
-	@echo 'make demo     a private Slurm cluster, two trainers in its holes; about 4 minutes'
-	@echo 'make test     all checks and tests, those against a real Slurm included'
-	@echo 'make matrix   the Slurm tests on newer Slurms, each in a rootfs of its own'
-	@echo 'make plugin   the SPANK plugin and the cli_filter, for the Slurm that is installed'
-	@echo 'make install  the plugin: DESTDIR= PREFIX=; activates nothing'
-	@echo 'make setup    what all of these need (they call it); make clean undoes it'
+	@echo 'make demo           a private Slurm cluster, two trainers in its holes; about 4 minutes'
+	@echo 'make test           all checks and tests, those against a real Slurm included'
+	@echo 'make matrix         the Slurm tests on newer Slurms, each in a rootfs of its own'
+	@echo 'make paper          the experiments of the paper on traces of Summit; an hour or two'
+	@echo 'make bench-planner  how long plans take, beside the formulation of the paper'
+	@echo 'make bench-curves   what it costs not to know the throughput curves'
+	@echo 'make plugin         the SPANK plugin and the cli_filter, for the Slurm installed here'
+	@echo 'make install        the plugin: DESTDIR= PREFIX=; activates nothing'
+	@echo 'make setup          what all of these need (they call it); make clean undoes it'
 
 setup:
 	@scripts/setup
@@ -32,6 +35,15 @@ test: plugin lint
 
 matrix: setup
 	@scripts/matrix
+
+bench-planner: setup
+	@$(BIN)/python scripts/bench-planner
+
+bench-curves: setup
+	@$(BIN)/python scripts/bench-curves
+
+paper: setup
+	@$(BIN)/python scripts/paper
 
 install:
 	@$(MAKE) --no-print-directory -C slurm_plugin DESTDIR='$(DESTDIR)' \

@@ -41,6 +41,7 @@ from bftrainer_slurm.controller.view import (
     Observation,
     TrainerView,
     free_nodes,
+    hardware_of,
     view_trainer,
 )
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
@@ -232,6 +233,7 @@ class Controller:
             appraise=self._world.appraise,
             forward_time_s=self._holes.forward_time_s(self._settings),
             life_s=self._holes.life_s(observation),
+            hardware=hardware_of(observation, self._settings),
         )
 
     def _views(self, observation: Observation) -> tuple[TrainerView, ...]:

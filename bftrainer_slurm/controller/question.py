@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from bftrainer_slurm.controller.appraisal import Appraisal, Appraise
 from bftrainer_slurm.controller.view import Memory, TrainerView
 from bftrainer_slurm.model import ElementState, ThroughputCurve
+from bftrainer_slurm.planner.classes import NodeClass
 from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
 from bftrainer_slurm.planner.problem import Contender, Costs, Problem
 
@@ -26,6 +27,7 @@ class Outlook:
     appraise: Appraise
     forward_time_s: float
     life_s: Mapping[str, float] = field(default_factory=dict)
+    hardware: Mapping[str, str] = field(default_factory=dict)  # by node, where kinds are told apart
 
 
 def problem_of(
@@ -49,8 +51,24 @@ def problem_of(
         _contender(view, appraisal, curve, memory, now_s)
         for view, appraisal, curve in zip(chosen, appraisals, curves, strict=True)
     )
-    life_s = {node: life for node, life in outlook.life_s.items() if node in pool}
-    return Problem(pool, outlook.forward_time_s, contenders, costs=Costs.PAUSE, life_s=life_s)
+    return Problem(
+        pool,
+        outlook.forward_time_s,
+        contenders,
+        costs=Costs.PAUSE,
+        life_s={node: life for node, life in outlook.life_s.items() if node in pool},
+        classes=_kinds(pool, outlook.hardware),
+    )
+
+
+def _kinds(pool: frozenset[str], hardware: Mapping[str, str]) -> tuple[NodeClass, ...]:
+    nodes: dict[str, set[str]] = {}
+    for node in pool if hardware else ():
+        nodes.setdefault(hardware.get(node, ""), set()).add(node)
+    return tuple(
+        NodeClass(kind or "other", frozenset(names), hardware=kind)
+        for kind, names in sorted(nodes.items())
+    )
 
 
 def remember_changes(
@@ -97,7 +115,7 @@ def same_question(problem: Problem, other: Problem | None) -> bool:
 
 def _wanted(problem: Problem) -> tuple[object, ...]:
     contenders = [(one.key, one.min_nodes, one.max_nodes, one.curve) for one in problem.contenders]
-    return problem.pool, contenders
+    return problem.pool, contenders, problem.classes
 
 
 def _facts(view: TrainerView, appraisal: Appraisal, memory: Memory, now_s: float) -> Facts:

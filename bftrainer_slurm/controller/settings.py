@@ -11,6 +11,9 @@ from bftrainer_slurm.planner.objectives import ObjectiveError, find
 from bftrainer_slurm.slurm.open import CHOICES as GATEWAYS
 
 
+_WORDS = {tuple: "list"}
+
+
 class SettingsError(ValueError):
     """A setting that is not known or not possible; the message names it and the remedy."""
 
@@ -29,10 +32,12 @@ class Settings:
     operator: bool = True  # may lengthen the time limit of a running element
     objective: str = "speedup"  # see docs/objectives.md
     forward_time_s: float = 120.0
-    adapt_forward_time: bool = True  # then it is only what planning begins with
+    adapt_forward_time: bool = True  # to the holes seen lately; false where the file sets a time
     queue_interval_s: float = 15.0
     nodes_interval_s: float = 60.0
     reservations_interval_s: float = 60.0
+    # Features of nodes that tell kinds of hardware apart: a trainer's nodes are of one kind.
+    hardware: tuple[str, ...] = ()
     plan_limit_s: float = 5.0  # then the greedy plan is taken
     start_timeout_s: float = 90.0  # a released element that has not started is held again
     min_hole_s: float = 60.0  # a node that is needed sooner is left alone
@@ -66,6 +71,8 @@ def read_settings(path: Path | None, **overrides: object) -> Settings:
             find(values["objective"])
         except ObjectiveError as error:
             raise SettingsError(f"{source}: objective: {error}") from error
+    if "forward_time_s" in values:
+        values.setdefault("adapt_forward_time", False)
     given = {key: value for key, value in overrides.items() if value is not None}
     return replace(Settings(), **(values | given))
 
@@ -73,8 +80,12 @@ def read_settings(path: Path | None, **overrides: object) -> Settings:
 def _checked(source: str, key: str, value: object, wanted: type) -> object:
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
+    if wanted is tuple and isinstance(value, list):
+        if not all(isinstance(one, str) for one in value):
+            raise SettingsError(f"{source}: {key} must be a list of texts")
+        return tuple(value)
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-        raise SettingsError(f"{source}: {key} must be a {wanted.__name__}")
+        raise SettingsError(f"{source}: {key} must be a {_WORDS.get(wanted, wanted.__name__)}")
     if isinstance(value, int | float) and not isinstance(value, bool) and not 0 < value < 1e6:
         raise SettingsError(f"{source}: {key} must be above 0 and below a million")
     return value

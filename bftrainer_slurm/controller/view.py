@@ -130,3 +130,13 @@ def free_nodes(
         and node.name not in taken
         and memory.avoid.get(node.name, 0.0) <= now_s
     )
+
+
+def hardware_of(observation: Observation, settings: Settings) -> dict[str, str]:
+    """Return each node's kind of hardware: the first of the admin's features that it has."""
+    if not settings.hardware:
+        return {}
+    return {
+        node.name: next((kind for kind in settings.hardware if kind in node.features), "")
+        for node in observation.nodes
+    }

@@ -39,6 +39,15 @@ def test_the_pool_is_what_is_free_and_what_trainers_have() -> None:
     assert problem.contenders[0].current == {"n1"}
 
 
+def test_kinds_of_hardware_become_classes_of_nodes() -> None:
+    kinds = {"n1": "a100", "n7": "v100", "n8": "", "n9": "a100"}
+    outlook = Outlook(find("speedup"), known, 120.0, hardware=kinds)
+    problem = problem_of((view(ON_N1, HELD),), frozenset({"n7", "n8"}), Memory(), NOW_S, outlook)
+    assert {one.hardware: set(one.nodes) for one in problem.classes} == {
+        "": {"n8"}, "a100": {"n1"}, "v100": {"n7"},
+    }  # fmt: skip
+
+
 def test_only_nodes_of_the_pool_have_an_expected_end() -> None:
     assert asked(view(ON_N1)).life_s == {"n1": 60.0}
 

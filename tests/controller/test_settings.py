@@ -25,6 +25,9 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("max_failures = true", "max_failures must be a int"),
         ("partition = [", "bftrainer.toml"),
         ('gateway = "smoke signals"', "gateway must be one of"),
+        ('objective = "fame"', "objective: .*fame"),
+        ("hardware = 7", "hardware must be a list"),
+        ("hardware = [7]", "hardware must be a list of texts"),
     ],
 )
 def test_a_bad_setting_is_named(tmp_path: Path, text: str, named: str) -> None:
@@ -32,6 +35,19 @@ def test_a_bad_setting_is_named(tmp_path: Path, text: str, named: str) -> None:
     path.write_text(text)
     with pytest.raises(SettingsError, match=named):
         read_settings(path)
+
+
+def test_kinds_of_hardware_are_a_list(tmp_path: Path) -> None:
+    path = tmp_path / "bftrainer.toml"
+    path.write_text('hardware = ["a100", "v100"]')
+    assert read_settings(path).hardware == ("a100", "v100")
+
+
+def test_a_forward_time_in_the_file_is_kept_to(tmp_path: Path) -> None:
+    path = tmp_path / "bftrainer.toml"
+    path.write_text("forward_time_s = 60")
+    assert not read_settings(path).adapt_forward_time
+    assert read_settings(None).adapt_forward_time
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -1,7 +1,13 @@
 from dataclasses import replace
 
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.view import Memory, Observation, Release, free_nodes
+from bftrainer_slurm.controller.view import (
+    Memory,
+    Observation,
+    Release,
+    free_nodes,
+    hardware_of,
+)
 from bftrainer_slurm.model import ElementId, ElementState, NodeState, Reservation, WaitingJob
 from tests.controller.worlds import ARRAY, NOW_S, element, node, observation, view
 
@@ -73,3 +79,12 @@ def test_reclaimed_elements_are_let_go_before_held_ones() -> None:
 
 def test_a_trainer_is_finishing_once_an_element_has_completed() -> None:
     assert view(element(0, ElementState.COMPLETED), element(1, ElementState.RUNNING)).finishing
+
+
+def test_a_nodes_hardware_is_the_first_feature_that_the_admin_names() -> None:
+    seen = observation((replace(node("n1"), features=frozenset({"ib", "a100", "big"})), node("n2")))
+    assert hardware_of(seen, Settings(hardware=("v100", "a100", "big"))) == {
+        "n1": "a100",
+        "n2": "",
+    }
+    assert hardware_of(seen, Settings()) == {}
