@@ -10,7 +10,6 @@ from typing import Any
 from bftrainer_slurm.planner.objectives import ObjectiveError, find
 from bftrainer_slurm.slurm.open import CHOICES as GATEWAYS
 
-
 _WORDS = {tuple: "list"}
 
 
