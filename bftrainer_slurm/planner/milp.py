@@ -135,7 +135,7 @@ def _add_stretch(
 
 
 def _add_tallies(model: mip.Model, kinds: Sequence[str], choices: Sequence[_Choice]) -> None:
-    """How many take about this size, in all, of a kind and of the same classes, is a whole number.
+    """How many take about this size, or stay as they are, is a whole number: in all, and by kind.
 
     That adds nothing to the model but something to branch on: with many trainers who are nearly
     alike, that one of them takes another size changes little, that one more does changes much.
@@ -145,7 +145,8 @@ def _add_tallies(model: mip.Model, kinds: Sequence[str], choices: Sequence[_Choi
     for choice in choices:
         size, places = choice.hill.most.bit_length(), choice.hill.places
         kind = {kinds[place] for place in places}
-        for tally in {(size,), (size, *kind), (size, places)}:
+        stays = "changes" if choice.hill.rooms else "stays"
+        for tally in {(size,), (size, *kind), (size, places), (stays,), (stays, *kind)}:
             tallies[tally].append(choice.takers)
     for takers in tallies.values():
         if len(takers) > 1:

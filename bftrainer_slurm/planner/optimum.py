@@ -5,13 +5,13 @@ Runs in the child process only (``child``).
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bftrainer_slurm.planner.bound import Bound, bound_by_price, counts_by_price
 from bftrainer_slurm.planner.core import core_of
+from bftrainer_slurm.planner.greedy_by_class import greedy_shares
 from bftrainer_slurm.planner.improve import improve
 from bftrainer_slurm.planner.milp import Supply, solve_core
 from bftrainer_slurm.planner.options import Bidder, bidders_of
@@ -24,9 +24,9 @@ _FIRST_LOSS, _WIDER = 1e-5, 2.0  # of cores, where no good plan is known: relati
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Counts in the order of the contenders (None: nothing was found), proven the best or not."""
+    """Counts in the order of the contenders, proven the best or not."""
 
-    counts: list[Count] | None
+    counts: list[Count]
     optimal: bool
 
 
@@ -62,9 +62,10 @@ def _solve_with_classes(problem: Problem, bidders: list[Bidder], deadline_s: flo
     """Try small cores first: a plan that loses no more than its core allows is the best."""
     bound = bound_by_prices(bidders, problem.sizes(), GAP / 10, deadline_s)
     scale = _scale(bound, bidders)
-    most_loss, least_loss = _FIRST_LOSS * scale, math.inf
-    counts: list[Count] | None = None
-    while time.monotonic() < deadline_s:
+    counts: list[Count] = list(greedy_shares(problem))
+    least_loss = bound.value - value(problem, counts)
+    most_loss = min(least_loss, _FIRST_LOSS * scale)
+    while least_loss > GAP * scale and time.monotonic() < deadline_s:
         core = core_of(bidders, bound, most_loss)
         left_s = deadline_s - time.monotonic()
         answer = solve_core(core, _supply(problem, bound), most_loss, GAP * scale, left_s)
@@ -76,7 +77,7 @@ def _solve_with_classes(problem: Problem, bidders: list[Bidder], deadline_s: flo
         if answer.optimal and least_loss <= most_loss + GAP * scale:
             return Found(counts, True)
         most_loss = min(least_loss, _WIDER * most_loss)
-    return Found(counts, False)
+    return Found(counts, least_loss <= GAP * scale)
 
 
 def _supply(problem: Problem, bound: Bound) -> Supply:
