@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from bftrainer_slurm.planner.equal_share import equal_share_counts
 from bftrainer_slurm.planner.greedy import greedy_counts
 from bftrainer_slurm.planner.instance import read_instance
-from bftrainer_slurm.planner.problem import Plan, Problem, feasible, value
+from bftrainer_slurm.planner.problem import Costs, Plan, Problem, feasible, value
 from bftrainer_slurm.planner.solver import Planner
 from tests.planner.exact import exact_counts
 from tests.planner.problems import INSTANCES, problems
@@ -41,7 +41,7 @@ def test_reaches_the_recorded_optimum(planner: Planner, path: Path) -> None:
 
 
 @any_problem
-@given(problems())
+@given(problems(tuple(Costs)))
 def test_equals_the_dynamic_programme(planner: Planner, problem: Problem) -> None:
     plan = planner.plan(problem)
     best = value(problem, exact_counts(problem))
@@ -50,7 +50,7 @@ def test_equals_the_dynamic_programme(planner: Planner, problem: Problem) -> Non
 
 
 @any_problem
-@given(problems())
+@given(problems(tuple(Costs)))
 def test_keeps_bounds_pool_and_one_trainer_a_node(planner: Planner, problem: Problem) -> None:
     plan = planner.plan(problem)
     given = [node for nodes in plan.assignment.values() for node in nodes]
@@ -60,14 +60,14 @@ def test_keeps_bounds_pool_and_one_trainer_a_node(planner: Planner, problem: Pro
 
 
 @any_problem
-@given(problems())
+@given(problems(tuple(Costs)))
 def test_states_the_objective_of_its_own_counts(planner: Planner, problem: Problem) -> None:
     plan = planner.plan(problem)
     assert plan.objective == value(problem, counts_of(problem, plan))
 
 
 @any_problem
-@given(problems())
+@given(problems(tuple(Costs)))
 def test_never_migrates(planner: Planner, problem: Problem) -> None:
     plan = planner.plan(problem)
     for contender in problem.contenders:
@@ -76,7 +76,7 @@ def test_never_migrates(planner: Planner, problem: Problem) -> None:
 
 
 @any_problem
-@given(problems())
+@given(problems(tuple(Costs)))
 def test_is_no_worse_than_the_current_allocation(planner: Planner, problem: Problem) -> None:
     now = [len(contender.current) for contender in problem.contenders]
     if feasible(problem, now):
@@ -84,14 +84,14 @@ def test_is_no_worse_than_the_current_allocation(planner: Planner, problem: Prob
 
 
 @any_problem
-@given(problems())
+@given(problems(tuple(Costs)))
 def test_is_no_worse_than_the_equal_share(planner: Planner, problem: Problem) -> None:
     share = value(problem, equal_share_counts(problem))
     assert planner.plan(problem).objective >= share - slack(problem)
 
 
 @any_problem
-@given(problems())
+@given(problems(tuple(Costs)))
 def test_the_greedy_plan_is_feasible_and_no_worse_than_now(problem: Problem) -> None:
     counts = greedy_counts(problem)
     now = [len(contender.current) for contender in problem.contenders]
@@ -101,6 +101,6 @@ def test_the_greedy_plan_is_feasible_and_no_worse_than_now(problem: Problem) -> 
 
 
 @any_problem
-@given(problems())
+@given(problems(tuple(Costs)))
 def test_the_equal_share_is_feasible(problem: Problem) -> None:
     assert feasible(problem, equal_share_counts(problem))
