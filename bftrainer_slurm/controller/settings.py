@@ -10,7 +10,7 @@ from typing import Any
 from bftrainer_slurm.planner.objectives import ObjectiveError, find
 from bftrainer_slurm.slurm.open import CHOICES as GATEWAYS
 
-_WORDS = {tuple: "list"}
+_WORDS: dict[type, str] = {tuple: "list"}
 
 
 class SettingsError(ValueError):
