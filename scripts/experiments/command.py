@@ -82,7 +82,7 @@ def paper(
         report = Report(chosen, store.results, this_machine())
         greedy = report.plans()["greedy"]
         if greedy:
-            click.echo(f"{greedy} plans are not the solver's: these results say little", err=True)
+            click.echo(f"{greedy} plans are greedy: the solver gave none in its time", err=True)
         click.echo(write_report(report, out))
         if docs is not None:
             refresh_page(docs / "paper.md", report)

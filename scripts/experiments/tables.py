@@ -99,4 +99,4 @@ def of_runs(
 def _text(cell: Cell | float | None, results: Results) -> str:
     if cell is None:
         return ""
-    return cell.shown(results) if isinstance(cell, Cell) else f"{cell:.{U.decimals}f}"
+    return cell.shown(results) if isinstance(cell, Cell) else f"{cell:g}"

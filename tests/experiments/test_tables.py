@@ -29,7 +29,7 @@ def test_given_figures_stand_beside_measured_ones() -> None:
     table = Table(
         "t", "Title", "", ("given", "here", "none"), (Row("x", (0.5, Cell(RUN, U), None)),)
     )
-    assert table.texts(RESULTS) == [("x", ["0.500", "0.850", ""])]
+    assert table.texts(RESULTS) == [("x", ["0.5", "0.850", ""])]
     assert table.runs() == {RUN, dedicated(RUN)}
 
 
