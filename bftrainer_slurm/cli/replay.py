@@ -100,6 +100,11 @@ def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -
     help="How long. [default: to the last event; a made cluster: 24]",
 )
 @click.option(
+    "--learn-curves",
+    is_flag=True,
+    help="Plan with what trainers have shown so far, not with the curves of --trainers.",
+)
+@click.option(
     "--repeat",
     type=click.IntRange(1, 1000),
     default=1,
@@ -127,6 +132,7 @@ def replay(
     look_every: float,
     from_s: float | None,
     hours: float | None,
+    learn_curves: bool,
     repeat: int,
     backlog: bool,
     report: Path | None,
@@ -157,6 +163,7 @@ def replay(
         forward_time_s=forward_time,
         rescale_scale=rescale_scale,
         look_every_s=look_every,
+        learn_curves=learn_curves,
     )
     trace = _trace(events, synthetic, nodes, from_s, hours)
     wanted = _trainers(trainers, at_once, trace, backlog) * repeat

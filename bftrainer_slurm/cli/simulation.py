@@ -15,6 +15,7 @@ from bftrainer_slurm.controller.history import History
 from bftrainer_slurm.controller.loop import Controller, World
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.view import TrainerView
+from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.problem import Plan, Problem
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.assessment.harvest import HarvestOptions, HarvestResult
@@ -22,7 +23,9 @@ from bftrainer_slurm.replay.cluster import PARTITION, Moment, SimulatedCluster
 from bftrainer_slurm.replay.drive import Outcome, drive
 from bftrainer_slurm.replay.efficiency import dedicated_samples
 from bftrainer_slurm.replay.figures import Replayed
+from bftrainer_slurm.replay.learning import Learning
 from bftrainer_slurm.replay.policies import EqualShare, Oracle, PaperModel, PlanMaker
+from bftrainer_slurm.replay.progress import SimulatedTrainer
 from bftrainer_slurm.replay.trace import Trace
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
@@ -32,7 +35,10 @@ Watch = Callable[[Moment], None]
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """How to replay. ``forward_time_s`` None: adapted to the holes seen lately."""
+    """How to replay. ``forward_time_s`` None: adapted to the holes seen lately.
+
+    ``learn_curves``: plans know of a trainer's throughput only what it has shown so far.
+    """
 
     policy: str = "milp"
     objective: str = "speedup"
@@ -40,6 +46,7 @@ class ReplayOptions:
     forward_time_s: float | None = None
     rescale_scale: float = 1.0
     look_every_s: float = 0.0
+    learn_curves: bool = False
 
 
 def replay(
@@ -51,7 +58,7 @@ def replay(
 ) -> Replayed:
     """Replay a trace, then twice more for what U is measured by."""
     outcome, plan_s = run(trace, trainers, options, planner, watch)
-    free = replace(options, rescale_scale=0.0, look_every_s=0.0)
+    free = replace(options, rescale_scale=0.0, look_every_s=0.0, learn_curves=False)
 
     def run_free(other: Trace) -> Outcome:
         return run(other, trainers, free, planner)[0]
@@ -101,7 +108,7 @@ def run(
         # The simulated slurmctld takes commands as they come.
         pacer=Pacer(settings.commands_per_s, lambda: cluster.now_s, lambda seconds: None),
         mine=lambda trainer: True,
-        appraise=lambda view: _appraise(cluster, view, options.rescale_scale),
+        appraise=_Appraiser(cluster, options),
     )
     outcome = drive(Controller(world, settings), cluster, options.look_every_s, watch)
     history.close()
@@ -135,14 +142,34 @@ def _policy(name: str, planner: PlanMaker, cluster: SimulatedCluster, trace: Tra
     raise ValueError(f"no policy {name}")
 
 
-def _appraise(cluster: SimulatedCluster, view: TrainerView, scale: float) -> Appraisal:
-    """Everything about a simulated trainer is known; a start is free, as in the paper."""
-    trainer = cluster.trainer(view.array)
-    spec = trainer.spec
-    return Appraisal(
-        curve=spec.curve,
-        rescale_up_s=scale * spec.rescale_up_s,
-        rescale_down_s=scale * spec.rescale_down_s,
-        start_s=0.0,
-        done=min(1.0, trainer.samples / spec.total_samples),
-    )
+class _Appraiser:
+    """Knows everything about simulated trainers, but for their curves where these are learnt.
+
+    A start is free of cost, as in the paper.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, options: ReplayOptions) -> None:
+        self._cluster = cluster
+        self._scale = options.rescale_scale
+        self._learning = Learning() if options.learn_curves else None
+        self._learnt: dict[int, ThroughputCurve] = {}
+        self._learnt_at_s = -1.0
+
+    def __call__(self, view: TrainerView) -> Appraisal:
+        trainer = self._cluster.at_work[view.array]
+        spec = trainer.spec
+        return Appraisal(
+            curve=self._curve(trainer),
+            rescale_up_s=self._scale * spec.rescale_up_s,
+            rescale_down_s=self._scale * spec.rescale_down_s,
+            start_s=0.0,
+            done=min(1.0, trainer.samples / spec.total_samples),
+        )
+
+    def _curve(self, trainer: SimulatedTrainer) -> ThroughputCurve:
+        if self._learning is None:
+            return trainer.spec.curve
+        if self._learnt_at_s != self._cluster.now_s:
+            self._learnt = self._learning.curves(list(self._cluster.at_work.values()))
+            self._learnt_at_s = self._cluster.now_s
+        return self._learnt[trainer.array]

@@ -85,9 +85,10 @@ class SimulatedCluster:
         """All trainers that were ever submitted."""
         return [*self.done, *self._active.values()]
 
-    def trainer(self, array: int) -> SimulatedTrainer:
-        """Return one that is at work."""
-        return self._active[array]
+    @property
+    def at_work(self) -> dict[int, SimulatedTrainer]:
+        """The trainers that are submitted and not done, by array."""
+        return self._active
 
     def moment(self) -> Moment:
         """Return how things stand."""

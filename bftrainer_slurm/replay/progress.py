@@ -25,6 +25,7 @@ class SimulatedTrainer:
     nodes: dict[int, str] = field(default_factory=dict)  # by the element's task
     joined_s: dict[int, float] = field(default_factory=dict)  # by task: since when it has it
     delayed: set[int] = field(default_factory=set)  # elements that were reclaimed
+    measured: dict[int, tuple[float, float]] = field(default_factory=dict)
     samples: float = 0.0
     lost_to_rescaling: float = 0.0
     lost_to_reclaims: float = 0.0
@@ -57,7 +58,11 @@ class SimulatedTrainer:
         rate = self.rate
         reclaimed_s = _overlap(now_s, to_s, self._reclaimed_until_s)
         paused_s = _overlap(now_s, to_s, self._paused_until_s)
-        self.samples += rate * (to_s - now_s - paused_s)
+        trained_s = to_s - now_s - paused_s
+        self.samples += rate * trained_s
+        if rate and trained_s:
+            samples, seconds = self.measured.get(len(self.nodes), (0.0, 0.0))
+            self.measured[len(self.nodes)] = samples + rate * trained_s, seconds + trained_s
         self.lost_to_reclaims += rate * reclaimed_s
         self.lost_to_rescaling += rate * (paused_s - reclaimed_s)
 
