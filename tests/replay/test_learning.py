@@ -42,7 +42,8 @@ def test_a_fit_is_kept_until_there_is_news() -> None:
     before = learning.curves([one])
     one.advance(100.0, 101.0)
     assert learning.curves([one]) == before
-    one.advance(101.0, 2000.0)
+    one.join(4, "n4", 101.0)
+    one.advance(101.0, 201.0)
     assert learning.curves([one]) != before
 
 
