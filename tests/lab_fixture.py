@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import subprocess
 import tempfile
@@ -12,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from scripts.labcluster.configuration import exported
 
 REPO = Path(__file__).resolve().parent.parent
 _SCRIPT = str(REPO / "scripts" / "lab")
@@ -84,7 +85,7 @@ def started_lab(
         printed = subprocess.run(
             [_SCRIPT, "env", *where], check=True, capture_output=True, text=True
         ).stdout
-        yield Lab(folder / "lab", {**os.environ, **_exports(printed)})
+        yield Lab(folder / "lab", {**os.environ, **exported(printed)})
     finally:
         subprocess.run([_SCRIPT, "down", *where], check=True)
         shutil.rmtree(folder)
@@ -99,8 +100,3 @@ def slurm_is_missing() -> str | None:
         if not shutil.which(name, path=path)
     ]
     return f"not installed: {', '.join(missing)} ('make setup' does it)" if missing else None
-
-
-def _exports(text: str) -> dict[str, str]:
-    words = [word for line in text.splitlines() for word in shlex.split(line) if "=" in word]
-    return dict(word.split("=", 1) for word in words)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from bftrainer_slurm.cli.common import fail, json_option, print_json, shown
+from bftrainer_slurm.cli.common import fail, finite, json_option, print_json, shown
 from bftrainer_slurm.replay.assessment.assess import Assessment, Replays
 from bftrainer_slurm.replay.assessment.assess import assess as assess_log
 from bftrainer_slurm.replay.assessment.document import document, table
@@ -37,12 +36,6 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
         ) from None
 
 
-def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not math.isfinite(value):  # within every FloatRange
-        raise click.BadParameter(f"{value} is no number to count with.", param=parameter)
-    return value
-
-
 @click.command()
 @click.argument("log", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @click.option(
@@ -53,7 +46,7 @@ def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -
     type=click.FloatRange(min=0, max=400, min_open=True),
     default=7.0,
     show_default=True,
-    callback=_finite,
+    callback=finite,
     help="How long the made cluster runs.",
 )
 @click.option(
@@ -78,7 +71,7 @@ def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    callback=_finite,
+    callback=finite,
     help="Leave shorter holes out.",
 )
 @click.option(
@@ -108,7 +101,7 @@ def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -
 @click.option(
     "--sample-hours",
     type=click.FloatRange(min=0, max=24 * 400, min_open=True),
-    callback=_finite,
+    callback=finite,
     help="Replay so long a part. [default: a typical week, or less where much happens]",
 )
 @click.option("--no-replay", is_flag=True, help="Only the holes.")

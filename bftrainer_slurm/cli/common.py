@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,6 +31,13 @@ keeper_option = click.option(
     help="Where the controller's keeper listens. [default: from --state or the site's file]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """Refuse nan, which is within every FloatRange, and infinity."""
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no number to count with.", param=parameter)
+    return value
 
 
 def fail(message: str, code: int = BAD_INPUT) -> NoReturn:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import fail, json_option, print_json
+from bftrainer_slurm.cli.common import fail, finite, json_option, print_json
 from bftrainer_slurm.planner.instance import InstanceError, read_instance
 from bftrainer_slurm.planner.problem import Contender, Plan, Problem
 from bftrainer_slurm.planner.solver import Planner
-
-
-def _number(_: click.Context, parameter: click.Parameter, value: float) -> float:
-    if math.isnan(value):  # within every FloatRange
-        raise click.BadParameter("nan is not a number of seconds.", param=parameter)
-    return value
 
 
 @click.command()
@@ -28,7 +21,7 @@ def _number(_: click.Context, parameter: click.Parameter, value: float) -> float
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    callback=_number,
+    callback=finite,
     help="Then take the best plan found so far.",
 )
 @json_option

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from bftrainer_slurm.cli.common import fail, json_option, print_json
+from bftrainer_slurm.cli.common import fail, finite, json_option, print_json
 from bftrainer_slurm.cli.simulation import POLICIES, ReplayOptions, Watch
 from bftrainer_slurm.cli.simulation import replay as replay_trace
 from bftrainer_slurm.planner.objectives import ObjectiveError, find
@@ -29,12 +28,6 @@ from bftrainer_slurm.replay.trace import Trace, TraceError, read_events, select
 from bftrainer_slurm.replay.trainers import TrainersError, TrainerSpec, read_trainers
 
 _MOST = 10_000
-
-
-def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not math.isfinite(value):  # within every FloatRange
-        raise click.BadParameter(f"{value} is no number to count with.", param=parameter)
-    return value
 
 
 @click.command()
@@ -62,7 +55,7 @@ def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -
 @click.option(
     "--forward-time",
     type=click.FloatRange(1, 1e6),
-    callback=_finite,
+    callback=finite,
     metavar="SECONDS",
     help="How far a plan looks ahead. [default: adapted to the holes seen lately]",
 )
@@ -73,7 +66,7 @@ def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -
     type=click.FloatRange(0, 1e3),
     default=1.0,
     show_default=True,
-    callback=_finite,
+    callback=finite,
     help="What to multiply the trainers' rescale costs by.",
 )
 @click.option(
@@ -81,7 +74,7 @@ def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -
     type=click.FloatRange(0, 3600),
     default=0.0,
     show_default=True,
-    callback=_finite,
+    callback=finite,
     metavar="SECONDS",
     help="See new holes only this often, as the controller does (15); 0: at once, as the paper.",
 )
@@ -89,14 +82,14 @@ def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -
     "--from",
     "from_s",
     type=click.FloatRange(0),
-    callback=_finite,
+    callback=finite,
     metavar="UNIX-SECONDS",
     help="Begin here. [default: the first event]",
 )
 @click.option(
     "--hours",
     type=click.FloatRange(0, 1e5, min_open=True),
-    callback=_finite,
+    callback=finite,
     help="How long. [default: to the last event; a made cluster: 24]",
 )
 @click.option(

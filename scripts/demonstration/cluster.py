@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from scripts.labcluster.configuration import exported
 from scripts.labcluster.stage import Stage, staged
 
 _STOP_TIMEOUT_S = 20.0
@@ -112,7 +112,7 @@ def started_cluster(repo: Path, folder: Path, nodes: int) -> Iterator[Cluster]:
         root = os.getuid() == 0
         user = "alice" if root else None
         stage = staged(repo, folder / "stage", user)
-        environment = os.environ | _exports(_lab(lab, "env"))
+        environment = os.environ | exported(_lab(lab, "env"))
         yield Cluster(folder, environment, stage, keeper, user, "slurm" if root else None)
     finally:
         _lab(lab, "down")
@@ -128,11 +128,6 @@ def _lab(lab: tuple[str, ...], command: str, *arguments: str) -> str:
         stdout=subprocess.PIPE,
         start_new_session=True,
     ).stdout
-
-
-def _exports(text: str) -> dict[str, str]:
-    words = [word for line in text.splitlines() for word in shlex.split(line) if "=" in word]
-    return dict(word.split("=", 1) for word in words)
 
 
 def _free_port() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,3 +101,9 @@ def exports(folder: Path) -> str:
         "BFTRAINER_LOCAL_ADDRESS": "127.0.0.1",
     }
     return "".join(f"export {key}='{value}'\n" for key, value in variables.items())
+
+
+def exported(text: str) -> dict[str, str]:
+    """Read the variables back from what ``exports`` returned."""
+    words = [word for line in text.splitlines() for word in shlex.split(line) if "=" in word]
+    return dict(word.split("=", 1) for word in words)
