@@ -20,7 +20,7 @@ def trace_of_run(run: Run) -> Trace:
 
 def trainers_of_run(run: Run) -> tuple[TrainerSpec, ...]:
     """Return the trainers, all of them waiting from the start unless the run has its own."""
-    trainers = _trainers(run.trainers)
+    trainers = run.repeat * _trainers(run.trainers)
     if run.from_s is not None:
         return trainers
     return tuple(replace(trainer, submit_s=0.0) for trainer in trainers)

@@ -69,7 +69,11 @@ def _replay(run: Run, trace: Trace, planner: PlanMaker) -> tuple[Outcome, Sequen
         forward_time_s=run.forward_time_s,
         rescale_scale=run.scale,
     )
-    return replay_once(trace, trainers_of_run(run), options, planner)
+    trainers = trainers_of_run(run)
+    outcome, plan_s = replay_once(trace, trainers, options, planner)
+    if outcome.trainers_done == len(trainers):
+        raise ValueError(f"all {len(trainers)} trainers are done before the end: repeat them")
+    return outcome, plan_s
 
 
 def _on_dedicated_nodes(run: Run, planner: PlanMaker) -> float:

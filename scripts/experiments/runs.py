@@ -18,6 +18,7 @@ class Run:
     trainers are submitted when the file says. ``method`` is one of ``methods.METHODS``, or
     ``dedicated``: the same trainers on as many dedicated nodes as the pool has on average.
     ``forward_time_s`` None: adapted to the holes seen lately. ``scale`` multiplies rescale costs.
+    ``repeat`` is how often the file's trainers come, one after the other: they must not run out.
     """
 
     trainers: str
@@ -28,6 +29,7 @@ class Run:
     method: str = "milp"
     forward_time_s: float | None = None
     scale: float = 1.0
+    repeat: int = 1
 
 
 @dataclass(frozen=True, slots=True)
