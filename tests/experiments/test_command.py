@@ -28,7 +28,7 @@ def test_quick_makes_a_report_and_a_second_call_runs_only_what_is_missing(tmp_pa
     steps = {row["label"]: row["values"] for row in document["tables"][0]["rows"]}
     free = steps["rescaling free (U_free)"]
     assert all(values[0] <= free[0] for values in steps.values())
-    assert document["plans"].keys() == {"optimal"}
+    assert document["plans"]["optimal"] > 0
 
     results = tmp_path / "results.json"
     before = json.loads(results.read_text())

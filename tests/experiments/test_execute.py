@@ -32,7 +32,7 @@ def test_a_run_says_what_it_reached_and_how_its_plans_went() -> None:
     result = execute_one(SHORT, "abc")
     assert result.outcome is not None
     assert result.samples == result.outcome.samples > 0
-    assert result.plans.keys() == {"optimal"}
+    assert result.plans["optimal"] > 0
     assert 0 < result.plan_median_s <= result.plan_p95_s <= result.plan_max_s
 
 
