@@ -137,7 +137,7 @@ def _steps(size: Size) -> Experiment:
 
 def _shape_of_curves(size: Size) -> Experiment:
     def table(name: str, label: str, base: Run) -> Table:
-        columns = {str(count): free(replace(base, at_once=count)) for count in size.pool_only}
+        columns = {str(count): free(replace(base, at_once=count)) for count in size.at_once}
         rows = {
             "missing to dedicated nodes": measures.MISSING,
             "idle node-hours not used": measures.UNUSED,

@@ -20,7 +20,6 @@ class Size:
     trainers: tuple[str, ...] = tuple(TRAINERS)
     forward_times_s: tuple[float, ...] = (10, 60, 120, 300, 600)
     at_once: tuple[int, ...] = (5, 10, 20, 35)
-    pool_only: tuple[int, ...] = (2, 5, 10, 20, 35, 70)
     scales: tuple[float, ...] = (0, FAST, 0.1, 0.5, 1, 2, 3)
     fast_at_once: tuple[int, ...] = (10, 20, 35)  # with rescale costs of FAST
     other_parts: bool = True  # of the trace: the whole machine, and DESIGN.md's
@@ -32,7 +31,6 @@ QUICK = Size(
     trainers=("hpo-1000",),
     forward_times_s=(120,),
     at_once=(5, 10),
-    pool_only=(5, 10),
     scales=(FAST, 1),
     fast_at_once=(5, 10),
     other_parts=False,
