@@ -162,8 +162,7 @@ def replay(
     wanted = _trainers(trainers, at_once, trace, backlog) * repeat
     _check_folder(report)
     timeline = Timeline()
-    logging.getLogger("bftrainer_slurm").setLevel(logging.ERROR)  # a line a plan is too many
-    with Planner() as planner, _progress(trace) as progress:
+    with _quiet(), Planner() as planner, _progress(trace) as progress:
         planner.warm_up()
         counting = _Counting(planner)
 
@@ -259,6 +258,18 @@ class _Counting:
             self.greedy += 1
             self.reason = plan.reason
         return plan
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """A line a plan is too many: what went wrong is counted."""
+    logger = logging.getLogger("bftrainer_slurm")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @contextmanager
