@@ -17,6 +17,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads cost more than they bring here
     try:
         from bftrainer_slurm.planner import optimum  # here, so that its absence can be told
     except Exception as error:

@@ -122,7 +122,7 @@ class _Master:
         self._unit = market.most() / _SCALE
         self._model = mip.Model(sense=mip.MINIMIZE, solver_name=mip.CBC)
         self._model.verbose = 0
-        self._model.threads = 1
+        self._model.threads = 0
         self._prices = [self._model.add_var(obj=float(size)) for size in market.sizes]
         self._bests = [
             self._model.add_var(lb=-_FAR, ub=_FAR, obj=float(count)) for count in market.members

@@ -31,7 +31,7 @@ def solve(problem: Problem, time_limit_s: float) -> Answer:
     """Maximise the objective over who gets which node; CBC may crash the process."""
     model = mip.Model(sense=mip.MAXIMIZE, solver_name=mip.CBC)
     model.verbose = 0
-    model.threads = 1
+    model.threads = 0
     model.max_mip_gap = GAP
     pool = sorted(problem.pool)
     most = max((max(one.curve.values) for one in problem.contenders), default=0.0)
