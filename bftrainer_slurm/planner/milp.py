@@ -56,7 +56,7 @@ def solve_core(
     unit = most_loss / _SCALE
     model = mip.Model(sense=mip.MINIMIZE, solver_name=mip.CBC)
     model.verbose = 0
-    model.threads = 0  # none but the caller: with one of its own, CBC waits for it for ever at times
+    model.threads = 0  # with one of its own, CBC now and then waits for it for ever
     model.max_mip_gap = 0.0
     model.max_mip_gap_abs = gap / unit
     # There is little to gain before branching: the bound is tight, and a good plan is known.
