@@ -234,6 +234,7 @@ class Controller:
             forward_time_s=self._holes.forward_time_s(self._settings),
             life_s=self._holes.life_s(observation),
             hardware=hardware_of(observation, self._settings),
+            grown_pool=self._holes.grown_pool,
         )
 
     def _views(self, observation: Observation) -> tuple[TrainerView, ...]:

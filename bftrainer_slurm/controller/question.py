@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
@@ -13,10 +14,10 @@ from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
 from bftrainer_slurm.planner.problem import Contender, Costs, Problem
 
 # Where a start costs less than a growth, a trainer without nodes is worth keeping for the next
-# holes. How often a start is soon followed by a growth, and to how many nodes: on Summit's trace
-# anything from 0.1 to 0.3 does as well.
+# holes. How often a start is soon followed by a growth, and to how many nodes at most: on Summit's
+# trace anything from 0.1 to 0.3 does as well.
 _SOON_GROWS = 0.25
-_GROWN_NODES = 10
+_MOST_GROWN_NODES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Outlook:
     forward_time_s: float
     life_s: Mapping[str, float] = field(default_factory=dict)
     hardware: Mapping[str, str] = field(default_factory=dict)  # by node, where kinds are told apart
+    grown_pool: float = 0.0  # nodes there usually are when others have just come
 
 
 def problem_of(
@@ -47,8 +49,9 @@ def problem_of(
     curves = curves_of(outlook.objective, facts)
     held = frozenset(node for view in chosen for node in view.placed)
     pool = free | held
+    grown = min(_MOST_GROWN_NODES, math.ceil(outlook.grown_pool / max(1, len(chosen))))
     contenders = tuple(
-        _contender(view, appraisal, curve, memory, now_s)
+        _contender(view, appraisal, curve, memory, now_s, grown)
         for view, appraisal, curve in zip(chosen, appraisals, curves, strict=True)
     )
     return Problem(
@@ -139,6 +142,7 @@ def _contender(
     curve: ThroughputCurve,
     memory: Memory,
     now_s: float,
+    grown_nodes: int,
 ) -> Contender:
     record = view.trainer.record
     spared_s = max(0.0, appraisal.rescale_up_s - appraisal.start_s)
@@ -151,7 +155,7 @@ def _contender(
         rescale_up_s=appraisal.rescale_up_s,
         rescale_down_s=appraisal.rescale_down_s,
         paused_s=max(0.0, memory.paused_until.get(view.array, 0.0) - now_s),
-        start_premium=_SOON_GROWS * spared_s * curve.at(_GROWN_NODES),
+        start_premium=_SOON_GROWS * spared_s * curve.at(max(record.min_nodes, grown_nodes)),
     )
 
 
