@@ -16,7 +16,7 @@ from bftrainer_slurm.controller.loop import Controller, World
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.problem import Plan, Problem
+from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.assessment.harvest import HarvestOptions, HarvestResult
 from bftrainer_slurm.replay.cluster import PARTITION, Moment, SimulatedCluster
@@ -24,7 +24,7 @@ from bftrainer_slurm.replay.drive import Outcome, drive
 from bftrainer_slurm.replay.efficiency import dedicated_samples
 from bftrainer_slurm.replay.figures import Replayed
 from bftrainer_slurm.replay.learning import Learning
-from bftrainer_slurm.replay.policies import EqualShare, Oracle, PaperModel, PlanMaker
+from bftrainer_slurm.replay.policies import EqualShare, Oracle, PaperModel
 from bftrainer_slurm.replay.progress import SimulatedTrainer
 from bftrainer_slurm.replay.trace import Trace
 from bftrainer_slurm.replay.trainers import TrainerSpec
@@ -58,13 +58,9 @@ def replay(
 ) -> Replayed:
     """Replay a trace, then twice more for what U is measured by."""
     outcome, plan_s = run(trace, trainers, options, planner, watch)
-    free = replace(options, rescale_scale=0.0, look_every_s=0.0, learn_curves=False)
-
-    def run_free(other: Trace) -> Outcome:
-        return run(other, trainers, free, planner)[0]
-
-    dedicated = dedicated_samples(trace, outcome.mean_pool_nodes, run_free)
-    return Replayed(outcome, dedicated, run_free(trace).samples, plan_s)
+    dedicated = _dedicated(trace, trainers, options, planner, outcome)
+    free = run(trace, trainers, _free(options), planner)[0]
+    return Replayed(outcome, dedicated, free.samples, plan_s)
 
 
 def harvest(
@@ -78,8 +74,10 @@ def harvest(
     )
     with Planner() as planner:
         planner.warm_up()
-        found = replay(trace, trainers, options, planner)
-    return HarvestResult(found.outcome.used_node_hours, found.efficiency, found.outcome.samples)
+        outcome, _ = run(trace, trainers, options, planner)
+        dedicated = _dedicated(trace, trainers, options, planner, outcome)
+    efficiency = outcome.samples / dedicated if dedicated else 0.0
+    return HarvestResult(outcome.used_node_hours, efficiency, outcome.samples)
 
 
 def run(
@@ -113,6 +111,25 @@ def run(
     outcome = drive(Controller(world, settings), cluster, options.look_every_s, watch)
     history.close()
     return outcome, timed.seconds
+
+
+def _free(options: ReplayOptions) -> ReplayOptions:
+    """The same with rescaling free of cost, everything seen at once and known."""
+    return replace(options, rescale_scale=0.0, look_every_s=0.0, learn_curves=False)
+
+
+def _dedicated(
+    trace: Trace,
+    trainers: Sequence[TrainerSpec],
+    options: ReplayOptions,
+    planner: PlanMaker,
+    outcome: Outcome,
+) -> float:
+    return dedicated_samples(
+        trace,
+        outcome.mean_pool_nodes,
+        lambda other: run(other, trainers, _free(options), planner)[0],
+    )
 
 
 class _Timed:

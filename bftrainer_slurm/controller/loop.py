@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from bftrainer_slurm.controller.act import Pacer, carry_out
 from bftrainer_slurm.controller.actions import Action, Cancel, Grow, Shrink
@@ -47,20 +47,13 @@ from bftrainer_slurm.controller.view import (
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, ElementState, Queue, Trainer
 from bftrainer_slurm.planner.objectives import find
-from bftrainer_slurm.planner.problem import Plan, Problem
+from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
 
 logger = logging.getLogger(__name__)
 
 _AVOID_AFTER_REFUSAL_S = 30.0
 _PROGRESS_EVERY_S = 1.0
-
-
-class PlanMaker(Protocol):
-    """Who solves planning problems."""
-
-    def plan(self, problem: Problem) -> Plan:
-        """Return a plan that was checked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from bftrainer_slurm.planner import classes as by_class
 from bftrainer_slurm.planner.classes import NodeClass, Share
@@ -22,6 +22,7 @@ __all__ = [
     "Count",
     "NodeClass",
     "Plan",
+    "PlanMaker",
     "Problem",
     "Share",
     "feasible",
@@ -109,6 +110,13 @@ class Plan:
     solve_s: float
     status: str
     reason: str = ""
+
+
+class PlanMaker(Protocol):
+    """Who answers planning problems."""
+
+    def plan(self, problem: Problem) -> Plan:
+        """Return a plan that was checked."""
 
 
 def value(problem: Problem, counts: Sequence[Count]) -> float:

@@ -8,19 +8,11 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 from bftrainer_slurm.planner.equal_share import equal_share_counts
 from bftrainer_slurm.planner.placement import place
-from bftrainer_slurm.planner.problem import Costs, Plan, Problem, value
+from bftrainer_slurm.planner.problem import Costs, Plan, PlanMaker, Problem, value
 from bftrainer_slurm.replay.trace import Trace
-
-
-class PlanMaker(Protocol):
-    """Who answers planning problems."""
-
-    def plan(self, problem: Problem) -> Plan:
-        """Return a plan."""
 
 
 class EqualShare:

@@ -12,10 +12,10 @@ import numpy as np
 
 from bftrainer_slurm.cli.simulation import ReplayOptions
 from bftrainer_slurm.cli.simulation import run as replay_once
+from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.drive import Outcome
 from bftrainer_slurm.replay.efficiency import dedicated_samples
-from bftrainer_slurm.replay.policies import PlanMaker
 from bftrainer_slurm.replay.trace import Trace, holes_of
 from scripts.experiments.data import trace_of_run, trainers_of_run
 from scripts.experiments.methods import METHODS, Asked

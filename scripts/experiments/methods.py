@@ -6,8 +6,7 @@ import zlib
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from bftrainer_slurm.planner.problem import Plan, Problem
-from bftrainer_slurm.replay.policies import PlanMaker
+from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 
 
 @dataclass(frozen=True, slots=True)
