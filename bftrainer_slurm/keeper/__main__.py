@@ -7,57 +7,85 @@ import asyncio
 import fcntl
 import logging
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
 
-from bftrainer_slurm.keeper.home import own_token, write_address
-from bftrainer_slurm.keeper.protocol import MAX_LINE, ProtocolError, parse_address
+from bftrainer_slurm.keeper.credentials import MUNGE, SECRET, CredentialError, read_secret
+from bftrainer_slurm.keeper.gate import Gate
+from bftrainer_slurm.keeper.groups import ADOPT_S
+from bftrainer_slurm.keeper.home import own_secret, own_token, read_address, write_address
+from bftrainer_slurm.keeper.protocol import ProtocolError, parse_address
 from bftrainer_slurm.keeper.server import Keeper
 from bftrainer_slurm.keeper.stores import Stores
 
 
-async def _serve(state: Path, host: str, port: int) -> None:
-    keeper = Keeper(Stores(host), own_token(state), identity=os.urandom(8).hex())
-    server = await asyncio.start_server(keeper.serve, host, port, limit=MAX_LINE, backlog=512)
+async def _serve(state: Path, host: str, port: int, gate: Gate) -> None:
+    # Where a keeper was before, the members of its groups are about to come back.
+    hold_s = 0.0 if read_address(state) is None else ADOPT_S
+    identity = os.urandom(8).hex()
+    keeper = Keeper(
+        Stores(host, gate.owners.__contains__), gate, own_token(state), identity, hold_s
+    )
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(keeper.entrance, host, port, backlog=1024)
     write_address(state, f"{host}:{server.sockets[0].getsockname()[1]}")
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop.set)
     async with server:
         await stop.wait()
 
 
-def serve(state: Path, listen: str) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit code."""
+def serve(state: Path, listen: str, method: str = SECRET, munge_socket: str | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code.
+
+    ``method`` is how members prove whose they are, ``munge_socket`` where munged listens.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         host, port = parse_address(listen)
         state.mkdir(parents=True, exist_ok=True)
         with (state / "keeper.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            asyncio.run(_serve(state, host, port))
+            gate = Gate(read_secret(own_secret(state)) if method == SECRET else None, munge_socket)
+            _allow_connections()
+            asyncio.run(_serve(state, host, port, gate))
     except BlockingIOError:
         print(f"keeper: another one serves {state}", file=sys.stderr)
         return 2
-    except (OSError, ProtocolError) as error:
+    except (OSError, ProtocolError, CredentialError) as error:
         print(f"keeper: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _allow_connections() -> None:
+    """Allow as many open files as this process may: each member is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def main() -> int:
     """Read the command line, and serve."""
     parser = argparse.ArgumentParser(
         prog="python -m bftrainer_slurm.keeper",
-        description="Hosts torchrun's rendezvous stores and takes the elements' notes.",
+        description="Hosts the trainers' rendezvous and takes the elements' notes.",
     )
     parser.add_argument("--state", type=Path, required=True, help="the controller's state folder")
     parser.add_argument(
         "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="a name the nodes reach it by"
     )
+    parser.add_argument(
+        "--method",
+        choices=(SECRET, MUNGE),
+        default=SECRET,
+        help="how members prove whose they are: a secret of the only user, or MUNGE",
+    )
+    parser.add_argument("--munge-socket", metavar="PATH", help="munged's, if not the usual one")
     arguments = parser.parse_args()
-    return serve(arguments.state, arguments.listen)
+    return serve(arguments.state, arguments.listen, arguments.method, arguments.munge_socket)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BufferedRWPair
 from typing import Any
 
 from bftrainer_slurm.keeper.protocol import (
     MAX_DOCUMENT,
     MAX_LINE,
+    MAX_NOTE,
     Note,
     NoteKind,
     NumberedNote,
@@ -26,6 +27,7 @@ from bftrainer_slurm.keeper.protocol import (
 )
 
 DEFAULT_TIMEOUT_S = 2.0
+_PART_TIMEOUT_S = 4.0  # the keeper itself answers after 2 s at the latest
 
 
 class KeeperError(Exception):
@@ -67,6 +69,25 @@ class KeeperClient:
         """Let the trainer's next element begin a new run (controller only)."""
         self._ask(f"endrun {self.token} {array}")
 
+    def own(self, array: int, uid: int, want: int) -> None:
+        """Say whose trainer it is, and how many nodes the plan gives it (controller only).
+
+        ``want`` 0: not known.
+        """
+        self._ask(f"own {self.token} {array} {uid} {want}")
+
+    def part(self, array: int, tasks: Iterable[int]) -> bool:
+        """Let these tasks leave at a step boundary; return whether they have (controller only).
+
+        Takes 2 s at most; True also where none of them is a member.
+        """
+        patient = replace(self, timeout_s=max(self.timeout_s, _PART_TIMEOUT_S))
+        return patient._ask(f"part {self.token} {array} {' '.join(map(str, tasks))}") == "ok"
+
+    def lost(self, array: int, task: int) -> None:
+        """Say that Slurm has ended this task (controller only)."""
+        self._ask(f"lost {self.token} {array} {task}")
+
     def publish(self, status: dict[str, Any]) -> None:
         """Leave the status that users are shown (controller only)."""
         body = json.dumps(status, separators=(",", ":")).encode()
@@ -76,15 +97,19 @@ class KeeperClient:
             _expect_good(stream)
 
     def status(self) -> tuple[float, dict[str, Any] | None]:
-        """Return the age (seconds) of the last published status, and the status or None."""
+        """Return the age (seconds) of the last published status, and the status or None.
+
+        What the keeper says of itself stands in it under ``keeper``.
+        """
         with self._connect(self.timeout_s) as stream:
             stream.write(b"status\n")
             stream.flush()
             words = _expect_good(stream).split()
-            if len(words) != 3 or words[0] != "document" or int(words[2]) > MAX_DOCUMENT:
+            if len(words) != 4 or words[0] != "document" or int(words[2]) > MAX_DOCUMENT:
                 raise KeeperError("the keeper's answer is not a status")
-            body = stream.read(int(words[2]))
-        return float(words[1]), json.loads(body) if body else None
+            body, own = stream.read(int(words[2])), stream.read(int(words[3]))
+        status = json.loads(body) | {"keeper": json.loads(own)} if body else None
+        return float(words[1]), status
 
     def watch(self, identity: str, after: int) -> Iterator[tuple[str, NumberedNote | None]]:
         """Yield (identity of the keeper, note) for ever (controller only); first without a note.
@@ -96,7 +121,7 @@ class KeeperClient:
             stream.flush()
             words = _expect_good(stream).split()
             yield words[1], None
-            while line := stream.readline(MAX_LINE):
+            while line := stream.readline(MAX_NOTE):
                 yield words[1], parse_numbered(line.decode("ascii"))
 
     def _ask(self, line: str) -> str:

@@ -1,11 +1,12 @@
 """Where a keeper leaves its address and its token, and how a controller finds or starts one.
 
-The folder is the controller's state folder. The address may be read by everybody, the token only
-by the account that the controller runs as.
+The folder is the controller's state folder. The address may be read by everybody, the token and
+the members' secret only by the account that the controller runs as.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -15,9 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.credentials import SECRET
 
 _ADDRESS = "keeper.json"
 _TOKEN = "keeper.token"
+_SECRET = "member.secret"
 _START_TIMEOUT_S = 60.0  # torch's import, from a cold disk
 
 
@@ -40,24 +43,44 @@ def write_address(state: Path, address: str) -> None:
 
 def own_token(state: Path) -> str:
     """Return the token that controller and keeper share, made at the first call."""
-    path = state / _TOKEN
+    return _own(state / _TOKEN)
+
+
+def own_secret(state: Path) -> Path:
+    """Return the file with the secret of one user's members (personal mode), made if missing."""
+    _own(state / _SECRET)
+    return state / _SECRET
+
+
+def _own(path: Path) -> str:
+    """Return the random text in a file of ours; the file is there as a whole or not at all."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
         return path.read_text().strip()
+    except FileNotFoundError:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        token = os.urandom(16).hex()
-        file.write(token)
-    return token
+        file.write(os.urandom(16).hex())
+    with contextlib.suppress(FileExistsError):  # somebody else was faster
+        os.link(beside, path)
+    beside.unlink()
+    return path.read_text().strip()
 
 
 def find_or_start(
-    state: Path, listen: str, wait: Callable[[float], None] = time.sleep
+    state: Path,
+    listen: str,
+    *,
+    method: str = SECRET,
+    munge_socket: str | None = None,
+    wait: Callable[[float], None] = time.sleep,
 ) -> KeeperClient:
     """Return a client of the keeper of this state folder; start one if none answers.
 
     A keeper that answers is kept, whoever started it. A new one takes ``listen`` (port 0: the
-    port of its predecessor, so that elements find it again, or any free one).
+    port of its predecessor, so that elements find it again, or any free one). ``method`` is how
+    members prove whose they are: by the ``secret`` of the only user, or by ``munge``, whose
+    daemon listens at ``munge_socket`` (None: its usual one).
 
     Raises:
         KeeperError: it could not be started; its log says why.
@@ -68,11 +91,14 @@ def find_or_start(
         return KeeperClient(before, token)
     if before is not None and listen.endswith(":0"):
         listen = before
-    command = (sys.executable, "-P", "-m", "bftrainer_slurm.keeper")
+    command = [sys.executable, "-P", "-m", "bftrainer_slurm.keeper"]
+    command += ["--state", str(state), "--listen", listen, "--method", method]
+    if munge_socket is not None:
+        command += ["--munge-socket", munge_socket]
     log_path = state / "keeper.log"
     with log_path.open("ab") as log:
         process = subprocess.Popen(
-            [*command, "--state", str(state), "--listen", listen],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

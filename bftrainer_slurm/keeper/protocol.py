@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from urllib.parse import quote, unquote
 
 MAX_LINE = 512
+MAX_NOTE = 8_192  # a line of the stream that ``watch`` returns
+MAX_TEXT = 2_000  # bytes of what a failure says
 MAX_DOCUMENT = 8 * 1024 * 1024
 
 _WORD = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
 _WHOLE = re.compile(r"[0-9]{1,15}\Z")
-_MEASURE = re.compile(r"([a-z_]{1,20})=(-?[0-9]{1,12}(?:\.[0-9]{1,12})?)\Z")
+_MEASURE = re.compile(r"([a-z_]{1,20})=(-?[0-9]{1,15}(?:\.[0-9]{1,12})?)\Z")
 _MAX_MEASURES = 8
 
 
@@ -30,18 +33,22 @@ class NoteKind(Enum):
     LEAVING = "leaving"  # SIGTERM has come: reclaimed, or shrunk
     GONE = "gone"  # the batch script has ended
     SUBMITTED = "submitted"  # a trainer may be new in the queue
-    PROGRESS = "progress"  # samples trained so far
+    # From authenticated members of a group only:
+    PROGRESS = "progress"  # samples and steps so far, as far as they are known, and more
+    FAILED = "failed"  # its workers ended badly, and no loss of others explains it
+    REFORMED = "reformed"  # a new generation stands: generation, nodes, mode (1: in process)
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One thing told. ``measures`` holds ``samples``, and what else a progress note brought."""
+    """One thing told. ``text`` is what a failed script said last: any characters of a user."""
 
     kind: NoteKind
     array: int = 0
     task: int = 0
     node: str = ""
     measures: tuple[tuple[str, float], ...] = ()
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +60,46 @@ class NumberedNote:
     note: Note
 
 
-def parse_note(words: list[str]) -> Note:
-    """Read the words of a line that tells something.
+def parse_hint(words: list[str]) -> Note:
+    """Read the words of a line that anybody may send: never more than a hint.
 
     Raises:
-        ProtocolError: not a note.
+        ProtocolError: not such a line.
     """
     match words:
         case ["submitted"]:
             return Note(NoteKind.SUBMITTED)
         case [("up" | "leaving" | "gone") as kind, array, task, node]:
             return Note(NoteKind(kind), whole(array), whole(task), word(node))
-        case ["progress", array, *measures] if 1 <= len(measures) <= _MAX_MEASURES:
-            return Note(NoteKind.PROGRESS, whole(array), measures=_measures(measures))
     raise ProtocolError("not a request that the keeper knows")
+
+
+def parse_note(words: list[str]) -> Note:
+    """Read the words of a note as the keeper passes it on.
+
+    Raises:
+        ProtocolError: not a note.
+    """
+    match words:
+        case [("progress" | "reformed") as kind, array, *measures] if measures:
+            return Note(NoteKind(kind), whole(array), measures=_measures(measures))
+        case ["failed", array, task, node, *text] if len(text) <= 1:
+            said = unquote("".join(text))
+            return Note(NoteKind.FAILED, whole(array), whole(task), word(node), text=said)
+    return parse_hint(words)
 
 
 def format_note(note: Note) -> str:
     """Return the line for a note, without its end."""
-    if note.kind is NoteKind.SUBMITTED:
-        return "submitted"
-    if note.kind is NoteKind.PROGRESS:
-        measures = " ".join(f"{name}={_decimal(value)}" for name, value in note.measures)
-        return f"progress {note.array} {measures}"
+    match note.kind:
+        case NoteKind.SUBMITTED:
+            return "submitted"
+        case NoteKind.PROGRESS | NoteKind.REFORMED:
+            measures = " ".join(f"{name}={_decimal(value)}" for name, value in note.measures)
+            return f"{note.kind.value} {note.array} {measures}"
+        case NoteKind.FAILED:
+            text = quote(note.text.encode("utf-8", "replace")[-MAX_TEXT:], safe="")
+            return f"failed {note.array} {note.task} {note.node} {text}".rstrip()
     return f"{note.kind.value} {note.array} {note.task} {note.node}"
 
 
@@ -117,14 +141,14 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def _measures(texts: list[str]) -> tuple[tuple[str, float], ...]:
+    if len(texts) > _MAX_MEASURES:
+        raise ProtocolError("too many measures")
     found: dict[str, float] = {}
     for text in texts:
         match = _MEASURE.match(text)
         if match is None:
             raise ProtocolError("a measure is NAME=NUMBER")
         found[match[1]] = float(match[2])
-    if found.get("samples", -1.0) < 0:
-        raise ProtocolError("progress needs samples=NUMBER")
     return tuple(found.items())
 
 

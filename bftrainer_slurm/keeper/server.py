@@ -1,6 +1,6 @@
-"""The keeper's server: answers the lines of ``protocol`` from notes, stores and status.
+"""The keeper's server: answers the lines of ``protocol`` from notes, stores, sessions and status.
 
-Notes are kept in a bounded list, so that a controller that was away can read what it missed.
+Members of groups are the business of ``sessions``; here is what takes one line and one answer.
 """
 
 from __future__ import annotations
@@ -8,48 +8,65 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import itertools
+import json
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
 
+from bftrainer_slurm.keeper.entrance import Entrance
+from bftrainer_slurm.keeper.gate import Gate, Owner
+from bftrainer_slurm.keeper.notes import Notes
 from bftrainer_slurm.keeper.protocol import (
     MAX_DOCUMENT,
     MAX_LINE,
     Note,
     NoteKind,
-    NumberedNote,
     ProtocolError,
     format_numbered,
-    parse_note,
+    parse_hint,
     whole,
 )
+from bftrainer_slurm.keeper.sessions import Sessions
 from bftrainer_slurm.keeper.stores import Stores, TooManyRunsError
 
 logger = logging.getLogger(__name__)
 
-REMEMBERED_NOTES = 20_000
 REQUEST_TIMEOUT_S = 5.0
+SEND_TIMEOUT_S = 30.0
 MAX_CONNECTIONS = 2_000
+_PIECE = 64 * 1024
 
 
 class Keeper:
-    """Everything the keeper holds. ``identity`` tells two lives of a keeper apart."""
+    """Everything the keeper holds. ``identity`` tells two lives of a keeper apart.
+
+    ``hold_s``: see ``Sessions``.
+    """
 
     def __init__(
-        self, stores: Stores, token: str, identity: str, clock: Callable[[], float] = time.time
+        self,
+        stores: Stores,
+        gate: Gate,
+        token: str,
+        identity: str,
+        hold_s: float = 0.0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._stores = stores
+        self._sessions = Sessions(gate, stores.name, self._tell, hold_s)
         self._token = token
         self._identity = identity
         self._clock = clock
-        self._notes: deque[NumberedNote] = deque(maxlen=REMEMBERED_NOTES)
-        self._numbers = itertools.count(1)
-        self._news = asyncio.Condition()
+        self._notes = Notes(clock)
+        self._news = asyncio.Event()  # replaced at each note
         self._status = b""
         self._status_time_s = 0.0
         self._connections = 0
+        self._entering: set[Entrance] = set()
+
+    def entrance(self) -> Entrance:
+        """Return what takes a new connection."""
+        return Entrance(self.serve, self._sessions.open, self._entering)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one connection: one request, and for ``watch`` a stream of notes."""
@@ -63,14 +80,17 @@ class Keeper:
                 await self._answer(words, reader, writer)
             except (ProtocolError, TooManyRunsError, ValueError) as error:
                 writer.write(f"error {error}\n".encode("ascii", "replace"))
-            await writer.drain()
+            async with asyncio.timeout(SEND_TIMEOUT_S):
+                await writer.drain()
         except (TimeoutError, ConnectionError, ProtocolError, ValueError) as error:
             logger.debug("connection given up: %s", error)
         finally:
             self._connections -= 1
             writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
+            with contextlib.suppress(ConnectionError, TimeoutError):
+                async with asyncio.timeout(SEND_TIMEOUT_S):
+                    await writer.wait_closed()
+            writer.transport.abort()
 
     async def _answer(
         self, words: list[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -78,8 +98,9 @@ class Keeper:
         match words:
             case ["status"]:
                 age_s = self._clock() - self._status_time_s
-                writer.write(f"document {age_s:.3f} {len(self._status)}\n".encode())
-                writer.write(self._status)
+                own = json.dumps(self._sessions.status()).encode()
+                head = f"document {age_s:.3f} {len(self._status)} {len(own)}\n"
+                await _send(writer, head.encode() + self._status + own)
             case ["watch", token, identity, since]:
                 self._check(token)
                 after = whole(since) if identity == self._identity else 0
@@ -91,19 +112,35 @@ class Keeper:
             case ["endrun", token, array]:
                 self._check(token)
                 self._stores.end(whole(array))
+                self._sessions.end(whole(array))
+                writer.write(b"ok\n")
+            case ["own", token, array, uid, want]:
+                self._check(token)
+                self._sessions.own(whole(array), Owner(whole(uid), whole(want)))
+                writer.write(b"ok\n")
+            case ["part", token, array, *tasks] if tasks:
+                self._check(token)
+                left = await self._sessions.part(whole(array), {whole(task) for task in tasks})
+                writer.write(b"ok\n" if left else b"late\n")
+            case ["lost", token, array, task]:
+                self._check(token)
+                self._sessions.lost(whole(array), whole(task))
                 writer.write(b"ok\n")
             case _:
-                writer.write(await self._note(parse_note(words)))
+                writer.write(self._hint(parse_hint(words)))
 
-    async def _note(self, note: Note) -> bytes:
+    def _hint(self, note: Note) -> bytes:
         answer = b"ok\n"
         if note.kind is NoteKind.UP:
             run = self._stores.run(note.array)
             answer = f"run {run.id} {run.host}:{run.port}\n".encode()
-        async with self._news:
-            self._notes.append(NumberedNote(next(self._numbers), self._clock(), note))
-            self._news.notify_all()
+        self._tell(note)
         return answer
+
+    def _tell(self, note: Note) -> None:
+        self._notes.add(note)
+        self._news.set()
+        self._news = asyncio.Event()
 
     async def _stream(
         self, after: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -112,20 +149,18 @@ class Keeper:
         hung_up = asyncio.ensure_future(reader.read(1))
         try:
             while not hung_up.done():
-                fresh = [numbered for numbered in self._notes if numbered.number > after]
-                for numbered in fresh:
+                news = self._news
+                for numbered in self._notes.since(after):
                     writer.write(format_numbered(numbered).encode() + b"\n")
                     after = numbered.number
                 await writer.drain()
-                waiting = asyncio.ensure_future(self._wait_for_news(after))
+                if after < self._notes.last:
+                    continue
+                waiting = asyncio.ensure_future(news.wait())
                 await asyncio.wait({waiting, hung_up}, return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()
         finally:
             hung_up.cancel()
-
-    async def _wait_for_news(self, after: int) -> None:
-        async with self._news:
-            await self._news.wait_for(lambda: bool(self._notes) and self._notes[-1].number > after)
 
     async def _take_status(self, length: int, reader: asyncio.StreamReader) -> None:
         if length > MAX_DOCUMENT:
@@ -135,8 +170,16 @@ class Keeper:
         self._status_time_s = self._clock()
 
     def _check(self, token: str) -> None:
-        if not hmac.compare_digest(token, self._token):
+        if not hmac.compare_digest(token.encode(), self._token.encode()):
             raise ProtocolError("only this keeper's own controller may ask that")
+
+
+async def _send(writer: asyncio.StreamWriter, document: bytes) -> None:
+    """Send piece by piece: who does not read must not make the keeper hold a copy."""
+    async with asyncio.timeout(SEND_TIMEOUT_S):
+        for at in range(0, len(document), _PIECE):
+            writer.write(document[at : at + _PIECE])
+            await writer.drain()
 
 
 async def _read_words(reader: asyncio.StreamReader) -> list[str]:

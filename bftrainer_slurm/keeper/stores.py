@@ -7,12 +7,15 @@ DESIGN.md), so a trainer that lost all its elements starts again with a new id a
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-MAX_RUNS = 1000
+MAX_RUNS = 1_000
+MAX_UNKNOWN = 100  # of trainers whose owner the controller has not named: anybody may ask for one
+REMEMBERED = 20_000
 _TIMEOUT = timedelta(seconds=60)
 
 
@@ -31,10 +34,14 @@ class Run:
 
 
 class Stores:
-    """The runs of all trainers, by array id. The newest run of a trainer is the one in use."""
+    """The runs of all trainers, by array id. The newest run of a trainer is the one in use.
 
-    def __init__(self, host: str) -> None:
+    ``known`` says whether the controller has named a trainer's owner.
+    """
+
+    def __init__(self, host: str, known: Callable[[int], bool] = lambda array: True) -> None:
         self._host = host
+        self._known = known
         self._runs: dict[int, Run] = {}
         self._begun: dict[int, int] = {}
 
@@ -42,20 +49,32 @@ class Stores:
         """Return the trainer's run, begun now if it has none.
 
         Raises:
-            TooManyRunsError: 1,000 stores are open already.
+            TooManyRunsError: 1,000 stores are open already, or 100 of trainers nobody knows.
         """
         if array not in self._runs:
             self._runs[array] = self._begin(array)
         return self._runs[array]
+
+    def name(self, array: int) -> str:
+        """Return the id of the trainer's run, also of one that has not begun yet."""
+        if array in self._runs:
+            return self._runs[array].id
+        return f"{array}.{self._begun.get(array, 0) + 1}"
 
     def end(self, array: int) -> None:
         """Close the trainer's run, if it has one; its next element begins another."""
         self._runs.pop(array, None)
 
     def _begin(self, array: int) -> Run:
-        if len(self._runs) >= MAX_RUNS:
+        unknown = [one for one in self._runs if not self._known(one)]
+        if not self._known(array) and len(unknown) >= MAX_UNKNOWN:
+            raise TooManyRunsError("too many trainers that no controller knows have stores")
+        if len(self._runs) - len(unknown) >= MAX_RUNS:
             raise TooManyRunsError(f"{MAX_RUNS} rendezvous stores are open already")
-        attempt = self._begun[array] = self._begun.get(array, 0) + 1
+        attempt = self._begun.pop(array, 0) + 1
+        self._begun[array] = attempt
+        if len(self._begun) > REMEMBERED:
+            del self._begun[next(iter(self._begun))]
         listener = socket.create_server((self._host, 0), backlog=512)
         port: int = listener.getsockname()[1]
         # The store owns the descriptor from here on.

@@ -1,6 +1,7 @@
 import pytest
 
 from bftrainer_slurm.keeper.protocol import (
+    MAX_NOTE,
     Note,
     NoteKind,
     NumberedNote,
@@ -8,6 +9,7 @@ from bftrainer_slurm.keeper.protocol import (
     format_note,
     format_numbered,
     parse_address,
+    parse_hint,
     parse_note,
     parse_numbered,
 )
@@ -18,6 +20,8 @@ NOTES = [
     Note(NoteKind.GONE, 1, 0, "n1"),
     Note(NoteKind.SUBMITTED),
     Note(NoteKind.PROGRESS, 12, measures=(("samples", 1e6), ("loss", -0.25))),
+    Note(NoteKind.REFORMED, 12, measures=(("generation", 5), ("nodes", 3), ("mode", 1))),
+    Note(NoteKind.FAILED, 12, 3, "n1", text="File 'train.py', line 7\nüñí \x1b[31m 100 %\n"),
 ]
 
 
@@ -46,11 +50,10 @@ def test_a_numbered_note_is_read_back_as_it_was_written() -> None:
         "gone x y z",
         "progress 1",
         "progress 1 samples",
-        "progress 1 samples=-1",
         "progress 1 samples=nan",
         "progress 1 samples=1e9",
-        "progress 1 loss=1",
         "progress 1 samples=1 <b>=2",
+        "failed 1 2 n1 two words",
         "progress 1 " + " ".join(f"m{chr(97 + i)}=1" for i in range(9)),
         "drop table stays",
     ],
@@ -58,6 +61,20 @@ def test_a_numbered_note_is_read_back_as_it_was_written() -> None:
 def test_anything_else_is_refused(line: str) -> None:
     with pytest.raises(ProtocolError):
         parse_note(line.split())
+
+
+@pytest.mark.parametrize(
+    "line", ["progress 1 samples=5", "failed 1 2 n1 oops", "reformed 1 generation=1"]
+)
+def test_what_only_members_may_tell_is_no_hint(line: str) -> None:
+    with pytest.raises(ProtocolError):
+        parse_hint(line.split())
+
+
+def test_of_a_long_failure_the_end_is_told() -> None:
+    line = format_note(Note(NoteKind.FAILED, 1, 2, "n1", text="ü" * 10_000 + "the end"))
+    assert len(line) < MAX_NOTE
+    assert parse_note(line.split()).text.endswith("the end")
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:x", "host:65536"])

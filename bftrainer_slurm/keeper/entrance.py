@@ -1,0 +1,76 @@
+"""The first line of each connection: ``member`` begins a session, anything else is a request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from bftrainer_slurm.keeper.protocol import MAX_LINE
+from bftrainer_slurm.keeper.sessions import Session
+
+FIRST_LINE_S = 5.0
+MAX_WAITING = 4_000
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Entrance(asyncio.Protocol):
+    """Waits for a connection's first line, and hands the connection on.
+
+    ``waiting`` holds all that wait.
+    """
+
+    def __init__(
+        self, serve: Serve, open_session: Callable[[], Session | None], waiting: set[Entrance]
+    ) -> None:
+        self._serve = serve
+        self._open_session = open_session
+        self._waiting = waiting
+        self._buffer = b""
+        self._transport: asyncio.Transport | None = None
+        self._limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if len(self._waiting) >= MAX_WAITING:
+            transport.abort()
+            return
+        self._waiting.add(self)
+        self._limit = asyncio.get_running_loop().call_later(FIRST_LINE_S, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._leave()
+
+    def data_received(self, data: bytes) -> None:
+        """Hand the connection on when its first line is there."""
+        assert self._transport is not None
+        self._buffer += data
+        line, end, rest = self._buffer.partition(b"\n")
+        if len(line) > MAX_LINE:
+            self._transport.abort()
+            return
+        if not end:
+            return
+        self._leave()
+        protocol: asyncio.BaseProtocol | None
+        if line == b"member":
+            protocol, left = self._open_session(), rest
+        else:
+            reader = asyncio.StreamReader(limit=MAX_LINE)
+            protocol, left = asyncio.StreamReaderProtocol(reader, self._serve), self._buffer
+        if protocol is None:
+            self._transport.abort()
+            return
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        if left:
+            assert isinstance(protocol, asyncio.Protocol)
+            protocol.data_received(left)
+
+    def _leave(self) -> None:
+        self._waiting.discard(self)
+        if self._limit is not None:
+            self._limit.cancel()

@@ -1,0 +1,82 @@
+"""Telling a script that fails from a peer that was lost, and how long to wait before a new try.
+
+Pure: times come in, and nothing is sent.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+AROUND_S = 2.0  # a loss this near explains a failure
+MAX_DELAY_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A member's workers ended badly, for no reason that lies outside of the script."""
+
+    task: int
+    node: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspected:
+    failure: Failure
+    time_s: float
+    barren: bool  # its generation had made no step
+
+
+class Failures:
+    """The failures of one group: which are real, and the pause after those without progress."""
+
+    def __init__(self) -> None:
+        self._suspected: list[_Suspected] = []
+        self._disturbed_s = -math.inf
+        self._barren = 0  # failed generations in a row that made no step
+        self._failed = False  # this generation has failed already
+        self._steps: float | None = None
+        self._stepped = False
+        self.not_before_s = -math.inf  # when the next generation may be formed
+
+    def began(self) -> None:
+        """A new generation has begun."""
+        self._failed = self._stepped = False
+
+    def stepped(self, steps: float) -> None:
+        """Progress was told: steps trained so far."""
+        if steps > 0 and steps != self._steps:
+            self._stepped = True
+            self._barren = 0
+        self._steps = steps
+
+    def disturbed(self, now_s: float) -> None:
+        """A planned change was announced: what fails just after it was ended by it."""
+        self._disturbed_s = now_s
+
+    def lost(self, now_s: float) -> None:
+        """A member was lost: what fails around it failed of it."""
+        self._disturbed_s = now_s
+        if self._suspected:
+            self._barren = max(0, self._barren - sum(one.barren for one in self._suspected))
+            self._suspected.clear()
+            self.not_before_s = -math.inf
+
+    def failed(self, failure: Failure, now_s: float) -> None:
+        """A member's workers have failed; only the first ones of a generation count."""
+        if self._failed or now_s - self._disturbed_s <= AROUND_S:
+            return
+        self._failed = True
+        self._suspected.append(_Suspected(failure, now_s, not self._stepped))
+        if not self._stepped:
+            self._barren = min(self._barren + 1, 10)
+            self.not_before_s = now_s + min(MAX_DELAY_S, 2.0 ** (self._barren - 1))
+
+    def due_s(self) -> float:
+        """Return when the next failure will be certain."""
+        return self._suspected[0].time_s + AROUND_S if self._suspected else math.inf
+
+    def certain(self, now_s: float) -> Failure | None:
+        """Return a failure that nothing has explained in time, each once; None: there is none."""
+        return self._suspected.pop(0).failure if now_s >= self.due_s() else None

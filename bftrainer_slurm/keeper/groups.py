@@ -1,0 +1,478 @@
+"""A group: who is in, which generation they stand in, and how they get into the next one.
+
+A pure state machine: events and the time come in, messages and the next deadline go out. It
+knows no sockets, no clock and no Slurm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from itertools import count
+
+from bftrainer_slurm.keeper.failures import Failure, Failures
+from bftrainer_slurm.keeper.members import Member, peers, ranked
+from bftrainer_slurm.keeper.messages import (
+    Ack,
+    AckStop,
+    Armed,
+    Broken,
+    Change,
+    Dropped,
+    FromKeeper,
+    FromMember,
+    Generation,
+    Go,
+    Held,
+    Identity,
+    Leave,
+    Progress,
+    Ready,
+    Released,
+    Role,
+    StopAt,
+    StoreAt,
+)
+
+GATHER_S = 10.0  # a first generation waits this long for the nodes that the plan gives
+GATHER_UNKNOWN_S = 1.0  # where it is not known how many that are
+JOIN_TOGETHER_S = 3.0  # a newcomer waits this long for others that are still warming
+READY_S = 300.0  # who is not ready this long after a change is dropped
+STORE_S = 60.0  # rank 0 has this long to open a store
+ADOPT_S = 10.0  # who has not come back this long after the first one did is lost
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A message to the member with this key."""
+
+    key: int
+    message: FromKeeper
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """The member with this key is out: end its connection."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reformed:
+    """A new generation stands, of this role on so many nodes."""
+
+    role: Role
+    generation: int
+    nodes: int
+
+
+Output = Send | HangUp | Reformed | Failure
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A change that was announced and has not led to a generation yet."""
+
+    change: Change
+    until_s: float
+    armed: bool = False
+    stop: bool = False
+
+
+@dataclass(slots=True)
+class Group:
+    """The members of one run with one role.
+
+    ``alone``: each generation is of one member (the agents of an in-process run). No first
+    generation is formed before ``hold_until_s``: members of a generation may be about to return.
+    """
+
+    role: Role
+    out: list[Output]
+    alone: bool = False
+    hold_until_s: float = -math.inf
+    want: int = 0  # nodes that the plan gives it now; 0: not known
+    over: bool = False  # the training has come to its end
+    number: int = 0  # of the present generation
+    highest: int = 0  # number that was ever given
+    members: dict[int, Member] = field(default_factory=dict)
+    failures: Failures = field(default_factory=Failures)
+    _serials: count[int] = field(default_factory=lambda: count(1))
+    _changes: count[int] = field(default_factory=lambda: count(1))
+    _base_step: int = -1  # of the state that the present generation began with
+    _pending: _Pending | None = None
+    _offering: Generation | None = None  # waits for rank 0's store
+    _offer_until_s: float = math.inf
+    _first_ready_s: float | None = None  # of newcomers
+    _missing: set[int] = field(default_factory=set)  # ranks that have not come back
+    _missing_until_s: float = math.inf
+    _wait_until_s: float = math.inf  # a condition that time alone will meet
+
+    # Events.
+
+    def join(self, key: int, identity: Identity, held: Held | None, now_s: float) -> None:
+        """A member has proven who it is; ``held`` is what it stands in, after an absence."""
+        before = self._at(identity)
+        if held is not None:
+            self.highest = max(self.highest, held.generation)
+            self._adopt(Member(key, identity, next(self._serials)), held, before, now_s)
+        else:
+            if before is not None:
+                self._drop(before, "another process has taken this place", now_s)
+            self.members[key] = Member(key, identity, next(self._serials))
+        self.tick(now_s)
+
+    def hear(self, key: int, message: FromMember, now_s: float) -> None:
+        """A member has said something; what no longer matters is passed over."""
+        member = self.members.get(key)
+        if member is None:
+            return
+        match message:
+            case Ready():
+                self._ready(member, message, now_s)
+            case Broken(generation):
+                if generation == self.number and member.rank is not None and not member.ready:
+                    self._interrupt("loss", now_s)
+            case Leave():
+                self._leave(member, now_s)
+            case Progress():
+                self.hear_steps(message)
+            case StoreAt(endpoint, generation):
+                self._stored(member, endpoint, generation)
+            case Ack(change) if self._agreeing(change):
+                member.acked = True
+            case StopAt(_, change) if self._agreeing(change) and member.rank == 0:
+                self._stop_at(member, message)
+            case AckStop(change) if self._agreeing(change):
+                member.stopping = True
+        self.tick(now_s)
+
+    def hear_steps(self, progress: Progress) -> None:
+        """Progress was told, if it says steps."""
+        steps = dict(progress.measures).get("steps")
+        if steps is not None:
+            self.failures.stepped(steps)
+
+    def lose(self, key: int, now_s: float) -> None:
+        """A connection has ended without ``done``."""
+        member = self.members.get(key)
+        if member is not None:
+            self._remove(member, "loss", now_s)
+            self.tick(now_s)
+
+    def finish(self, key: int, now_s: float) -> None:
+        """A member has ended well: the others go on as they are.
+
+        A worker's end is the training's: who comes now would only begin it again.
+        """
+        if self.members.pop(key, None) is not None:
+            self.over = self.over or self.role is Role.WORKER
+            self.tick(now_s)
+
+    def part(self, tasks: Collection[int], now_s: float) -> None:
+        """These tasks are to leave at the next boundary."""
+        for member in self._of(tasks):
+            member.leaving = True
+        self.tick(now_s)
+
+    def lose_task(self, task: int, now_s: float) -> None:
+        """Slurm says that this task is gone."""
+        for member in self._of((task,)):
+            if member.key in self.members:
+                self._drop(member, "Slurm says that this element has ended", now_s)
+        self.tick(now_s)
+
+    def drop_all(self, why: str) -> None:
+        """The run is over."""
+        for member in list(self.members.values()):
+            self._dismiss(member, Dropped(why))
+            self.out.append(HangUp(member.key))
+
+    def holds(self, tasks: Collection[int]) -> bool:
+        """Whether a member of these tasks is still in."""
+        return any(member.identity.task in tasks for member in self.members.values())
+
+    # Time.
+
+    def tick(self, now_s: float) -> None:
+        """Do what is due."""
+        while (failure := self.failures.certain(now_s)) is not None:
+            self.out.append(failure)
+        if now_s >= self._missing_until_s:
+            self._missing_lost(now_s)
+        if self._offering is not None and now_s >= self._offer_until_s:
+            for member in [one for one in self.members.values() if one.rank == 0]:
+                self._drop(member, "opened no store in time", now_s)
+        if self._pending is not None and now_s >= self._pending.until_s:
+            for member in [one for one in self._serving() if one.ready is None]:
+                if member.key in self.members:
+                    self._drop(member, "not ready in time", now_s)
+            if self._pending is not None:
+                self._pending.until_s = math.inf
+        self._advance(now_s)
+
+    def due_s(self) -> float:
+        """Return when ``tick`` has something to do, if nothing is heard before."""
+        due_s = min(self.failures.due_s(), self._missing_until_s)
+        if self._offering is not None:
+            due_s = min(due_s, self._offer_until_s)
+        if self._pending is not None:
+            due_s = min(due_s, self._pending.until_s)
+        return min(due_s, self._wait_until_s)
+
+    # What follows from the events.
+
+    def _advance(self, now_s: float) -> None:
+        self._wait_until_s = math.inf
+        for member in [one for one in self.members.values() if one.rank is None]:
+            if member.leaving or (self.over and member.ready is not None):
+                self._dismiss(member, Released())
+        if not any(member.rank is not None for member in self.members.values()):
+            self._gather(now_s)
+        elif self._pending is None:
+            self._invite(now_s)
+        else:
+            self._agree(now_s)
+            self._reform(now_s)
+
+    def _gather(self, now_s: float) -> None:
+        """Nobody stands in a generation: form one when enough are ready, or it takes too long."""
+        self._pending = self._offering = None
+        self._missing.clear()
+        self._missing_until_s = math.inf
+        self._release_leavers()
+        entrants = self._newcomers()
+        if not entrants:
+            self._first_ready_s = None
+            return
+        if self._first_ready_s is None:
+            self._first_ready_s = now_s
+        nodes = len({member.place for member in entrants})
+        if self.alone or nodes >= self.want > 0:
+            due_s = now_s
+        else:
+            due_s = self._first_ready_s + (GATHER_S if self.want else GATHER_UNKNOWN_S)
+        due_s = max(due_s, self.hold_until_s, self.failures.not_before_s)
+        if now_s >= due_s:
+            self._form(entrants, now_s)
+        else:
+            self._wait_until_s = due_s
+
+    def _invite(self, now_s: float) -> None:
+        """A generation stands undisturbed: announce who leaves and who may join."""
+        if self._missing or self._offering is not None:
+            return
+        if any(member.leaving for member in self._serving()):
+            self._announce(Change(next(self._changes), True, "leave"), now_s)
+            return
+        newcomers = self._newcomers()
+        if not newcomers:
+            self._first_ready_s = None
+            return
+        if self._first_ready_s is None:
+            self._first_ready_s = now_s
+        connected = sum(member.rank is None for member in self.members.values())
+        due_s = self._first_ready_s + JOIN_TOGETHER_S
+        if connected == len(newcomers) or now_s >= due_s:
+            self._announce(Change(next(self._changes), True, "join"), now_s)
+        else:
+            self._wait_until_s = due_s
+
+    def _reform(self, now_s: float) -> None:
+        """A change was announced: form the next generation when all who stay are ready."""
+        staying = [member for member in self._serving() if not member.leaving]
+        if self._missing or any(member.ready is None for member in staying):
+            return
+        if not staying:
+            if all(member.ready is not None for member in self._serving()):
+                self._release_leavers()
+                self._gather(now_s)
+        elif now_s < self.failures.not_before_s:
+            self._wait_until_s = self.failures.not_before_s
+        else:
+            self._release_leavers()
+            self._form(staying + self._newcomers(), now_s)
+
+    def _form(self, entrants: list[Member], now_s: float) -> None:
+        self.highest += 1
+        self.number = self.highest
+        self._pending = self._first_ready_s = None
+        in_order = ranked(entrants)
+        told = peers(in_order, self._base_step)
+        first = in_order[0]
+        self._base_step = first.step
+        for rank, (member, peer) in enumerate(zip(in_order, told, strict=True)):
+            member.rank, member.acked, member.stopping = rank, False, False
+            member.vouched = peer.step == first.step
+        self.failures.began()
+        generation = Generation(self.number, 0, len(in_order), self.alone, None, told)
+        first.ready = None
+        self.out.append(Send(first.key, generation))
+        if not self.alone:
+            self._offering, self._offer_until_s = generation, now_s + STORE_S
+            self.out.append(
+                Reformed(self.role, self.number, len({member.place for member in in_order}))
+            )
+
+    def _stored(self, member: Member, endpoint: str, number: int) -> None:
+        offering = self._offering
+        if offering is None or member.rank != 0 or number != offering.number:
+            return
+        self._offering = None
+        for other in self._serving():
+            if other.rank:
+                other.ready = None
+                told = Generation(
+                    offering.number, other.rank, offering.world, False, endpoint, offering.members
+                )
+                self.out.append(Send(other.key, told))
+
+    def _ready(self, member: Member, ready: Ready, now_s: float) -> None:
+        unasked = member.rank is not None and member.ready is None and self._pending is None
+        if ready.cause == "failed" and member.rank is not None:
+            where = member.identity
+            self.failures.failed(Failure(where.task, where.node, ready.error), now_s)
+        member.ready = ready
+        if unasked:
+            self._interrupt("failure" if ready.cause == "failed" else "loss", now_s)
+
+    def _leave(self, member: Member, now_s: float) -> None:
+        if self.role is Role.AGENT:
+            self.out.append(Send(member.key, Released()))
+            self._remove(member, "leave", now_s)
+        else:
+            for mate in self._of((member.identity.task,)):
+                mate.leaving = True
+
+    def _adopt(self, member: Member, held: Held, before: Member | None, now_s: float) -> None:
+        """Take a member back into the generation that it holds, or let it join anew."""
+        if self.number == 0:
+            self.number = held.generation
+            self._missing = set(range(held.world))
+            self._missing_until_s = now_s + ADOPT_S
+        fits = held.generation == self.number and (
+            held.rank in self._missing or (before is not None and before.rank == held.rank)
+        )
+        self.members[member.key] = member
+        if before is not None and not fits:
+            self._drop(before, "another process has taken this place", now_s)
+        if not fits:
+            self.out.append(Send(member.key, Dropped("the others have gone on without you")))
+            return
+        if before is not None:
+            del self.members[before.key]
+            self.out.append(HangUp(before.key))
+        member.rank, member.vouched = held.rank, True
+        self._missing.discard(held.rank)
+        if self._pending is not None:
+            self.out.append(Send(member.key, self._pending.change))
+        if not self._missing and self._missing_until_s < math.inf:
+            self._missing_until_s = math.inf
+            if not self.alone:
+                nodes = len({one.place for one in self._serving()})
+                self.out.append(Reformed(self.role, self.number, nodes))
+
+    def _missing_lost(self, now_s: float) -> None:
+        self._missing.clear()
+        self._missing_until_s = math.inf
+        self._interrupt("loss", now_s)
+
+    # Changes.
+
+    def _interrupt(self, why: str, now_s: float) -> None:
+        """End the generation at once, unless that was announced already."""
+        self._offering = None
+        if why != "failure":
+            self.failures.lost(now_s)
+        if self._pending is None or self._pending.change.planned:
+            self._announce(Change(next(self._changes), False, why), now_s)
+
+    def _announce(self, change: Change, now_s: float) -> None:
+        if change.planned:
+            self.failures.disturbed(now_s)
+        self._pending = _Pending(change, now_s + READY_S)
+        for member in self._serving():
+            member.acked = member.stopping = False
+            if member.ready is None:
+                self.out.append(Send(member.key, change))
+
+    def _agreeing(self, change: int) -> bool:
+        pending = self._pending
+        return pending is not None and pending.change.planned and pending.change.number == change
+
+    def _agree(self, now_s: float) -> None:
+        """Arm rank 0 when all have heard of the change, let it go when all know the step."""
+        pending = self._pending
+        if self.role is not Role.WORKER or pending is None or not pending.change.planned:
+            return
+        first = next((member for member in self._serving() if member.rank == 0), None)
+        if first is None:  # it ended well, and cannot be asked any more
+            self._interrupt(pending.change.why, now_s)
+            return
+        serving = self._serving()
+        if not pending.armed and all(member.acked or member.ready for member in serving):
+            pending.armed = True
+            self.out.append(Send(first.key, Armed(pending.change.number)))
+        if pending.stop and all(member.stopping or member.ready for member in serving):
+            pending.stop = False
+            self.out.append(Send(first.key, Go(pending.change.number)))
+
+    def _stop_at(self, first: Member, message: StopAt) -> None:
+        assert self._pending is not None
+        self._pending.stop = True
+        first.stopping = True
+        for member in self._serving():
+            if member is not first and member.ready is None:
+                self.out.append(Send(member.key, message))
+
+    # Members.
+
+    def _serving(self) -> list[Member]:
+        return [member for member in self.members.values() if member.rank is not None]
+
+    def _newcomers(self) -> list[Member]:
+        """Those who may join: ready, and with all the others of their node."""
+        places: dict[tuple[int, str], list[Member]] = {}
+        for member in self.members.values():
+            if member.rank is None and member.ready is not None and not member.leaving:
+                places.setdefault(member.place, []).append(member)
+        return [
+            member
+            for mates in places.values()
+            if len(mates) == mates[0].identity.local_world
+            for member in mates
+        ]
+
+    def _of(self, tasks: Collection[int]) -> list[Member]:
+        return [member for member in self.members.values() if member.identity.task in tasks]
+
+    def _at(self, identity: Identity) -> Member | None:
+        seat = identity.task, identity.local_rank
+        for member in self.members.values():
+            if (member.identity.task, member.identity.local_rank) == seat:
+                return member
+        return None
+
+    def _drop(self, member: Member, why: str, now_s: float) -> None:
+        self.out.append(Send(member.key, Dropped(why)))
+        self.out.append(HangUp(member.key))
+        self._remove(member, "loss", now_s)
+
+    def _remove(self, member: Member, why: str, now_s: float) -> None:
+        """Take a member out; with one of them, all of a node are lost."""
+        del self.members[member.key]
+        if member.rank is None:
+            return
+        for mate in [one for one in self.members.values() if one.place == member.place]:
+            self._dismiss(mate, Released() if why == "leave" else Dropped("a neighbour was lost"))
+            self.out.append(HangUp(mate.key))
+        self._interrupt(why, now_s)
+
+    def _release_leavers(self) -> None:
+        for member in [one for one in self.members.values() if one.leaving]:
+            self._dismiss(member, Released())
+
+    def _dismiss(self, member: Member, message: FromKeeper) -> None:
+        del self.members[member.key]
+        self.out.append(Send(member.key, message))

@@ -1,0 +1,518 @@
+"""What a member of a group and the keeper say to each other: one JSON object a line, typed.
+
+Nothing here does I/O. What comes in is checked to the last field, as anybody can send anything.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+MAX_FROM_MEMBER = 65_536  # bytes of a line, its end included
+MAX_FROM_KEEPER = 1_048_576  # a generation names all its members
+MAX_ERROR = 2_000  # characters of a failure's last lines
+MAX_MEASURES = 8
+MAX_MEASURE = 1e15
+CAUSES = ("new", "change", "failed")
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+_ADDRESS = re.compile(r"[A-Za-z0-9._:%\[\]-]{0,255}\Z")
+_NONCE = re.compile(r"[0-9a-f]{0,64}\Z")
+_MEASURE_NAME = re.compile(r"[a-z_]{1,20}\Z")
+_MAX_WHOLE = 10**15
+_MAX_LOCAL = 1_024
+_MAX_WORLD = 16_384
+
+
+class MessageError(ValueError):
+    """A line that is no message, or one with a field that cannot be."""
+
+
+class Role(Enum):
+    """What a connection takes part as."""
+
+    AGENT = "agent"  # a torchrun agent with our rendezvous handler
+    WORKER = "worker"  # a training process that re-forms in process
+    REPORTER = "reporter"  # tells progress, and belongs to no group
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a member is: one process of one element. ``address`` is what its peers reach it by."""
+
+    array: int
+    task: int
+    node: str
+    role: Role
+    local_rank: int = 0
+    local_world: int = 1
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The generation that a member stands in which comes back after the keeper was away."""
+
+    generation: int
+    rank: int
+    world: int
+    step: int = -1
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One member of a generation.
+
+    ``step`` is the last step that its state includes, as far as that state is one with rank 0's:
+    whoever's differs from rank 0's (or is -1) takes rank 0's state.
+    """
+
+    task: int
+    node: str
+    local_rank: int
+    address: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One fixed membership of a group; ``members`` are in rank order.
+
+    ``store`` (HOST:PORT) is None for rank 0, who opens one, and where ``alone``.
+    """
+
+    number: int
+    rank: int
+    world: int
+    alone: bool
+    store: str | None
+    members: tuple[Peer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The generation will end: at a step boundary where ``planned``, else at once.
+
+    ``why`` is ``join``, ``leave``, ``loss``, or ``failure`` of somebody's workers.
+    """
+
+    number: int
+    planned: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The answer to a challenge; ``nonce`` (hex) is the member's own challenge to the keeper."""
+
+    method: str
+    proof: str
+    identity: Identity
+    held: Held | None = None
+    nonce: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """I stand at a boundary and wait for a generation; ``step`` -1: I have no state."""
+
+    step: int = -1
+    cause: str = "new"  # one of CAUSES
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """I have heard of this planned change."""
+
+    change: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopAt:
+    """Everybody stops after completing this step: from rank 0 to the keeper to all."""
+
+    step: int
+    change: int
+
+
+@dataclass(frozen=True, slots=True)
+class AckStop:
+    """I have heard where to stop."""
+
+    change: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAt:
+    """Rank 0's store of the generation listens here."""
+
+    endpoint: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A collective of this generation failed."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """SIGTERM has come: go on without me."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the training has come."""
+
+    measures: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Ended well: my going away is no loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """I am there."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """The keeper's first word: what to prove, and how it may be proven."""
+
+    nonce: str
+    methods: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The proof was good; ``proof`` is the keeper's own, where a secret is shared."""
+
+    run: str
+    proof: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The proof was not good; ``retry``: it may be later."""
+
+    why: str
+    retry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Armed:
+    """To rank 0: all have heard of the change, choose the step to stop at."""
+
+    change: int
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """To rank 0: all know where to stop."""
+
+    change: int
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """To an agent: its workers form the generations, it stands alone from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Planned leave done: wait quietly for Slurm's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Declared lost: join anew."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """The answer to a ping."""
+
+    number: int
+
+
+FromMember = Ready | Ack | StopAt | AckStop | StoreAt | Broken | Leave | Progress | Done | Ping
+_Small = (
+    Challenge | Welcome | Refused | Change | Armed | StopAt | Go | Alone | Released | Dropped | Pong
+)
+FromKeeper = _Small | Generation
+
+
+def payload(nonce: str, identity: Identity) -> str:
+    """Return what a member proves: this nonce, and as whom it joins."""
+    return f"{nonce}:{identity.array}:{identity.task}:{identity.role.value}:{identity.local_rank}"
+
+
+def keeper_payload(nonce: str, own_nonce: str) -> str:
+    """Return what the keeper proves; no member's payload can read like it."""
+    return f"{nonce}:{own_nonce}:keeper"
+
+
+def good_measures(found: Mapping[Any, Any]) -> tuple[tuple[str, float], ...]:
+    """Return those measures that can be told, 8 at most."""
+    good = [(name, float(value)) for name, value in found.items() if _is_measure(name, value)]
+    return tuple(good[:MAX_MEASURES])
+
+
+def encode(message: Hello | FromMember | FromKeeper) -> bytes:
+    """Return the line for a message, its end included."""
+    if isinstance(message, Generation):
+        return _encode_generation(message)
+    return json.dumps(_plain(message), separators=(",", ":")).encode() + b"\n"
+
+
+def parse_hello(line: bytes) -> Hello:
+    """Read a member's answer to the challenge.
+
+    Raises:
+        MessageError: it is none.
+    """
+    match _object(line):
+        case {"method": str(method), "proof": str(proof), "role": str(role), **rest}:
+            identity = Identity(
+                array=_whole(rest.get("array")),
+                task=_whole(rest.get("task")),
+                node=_matching(_NAME, rest.get("node")),
+                role=_role(role),
+                local_rank=_whole(rest.get("local_rank"), _MAX_LOCAL - 1),
+                local_world=_whole(rest.get("local_world"), _MAX_LOCAL),
+                address=_matching(_ADDRESS, rest.get("address")),
+            )
+            if identity.local_rank >= identity.local_world:
+                raise MessageError("local_rank must be below local_world")
+            nonce = _matching(_NONCE, rest.get("nonce", ""))
+            return Hello(method, proof, identity, _held(rest.get("held")), nonce)
+    raise MessageError("not the answer to a challenge")
+
+
+def parse_from_member(line: bytes) -> FromMember:
+    """Read what an authenticated member says.
+
+    Raises:
+        MessageError: nothing that a member may say.
+    """
+    match _object(line):
+        case {"ping": number}:
+            return Ping(_whole(number))
+        case {"progress": {**measures}}:
+            return Progress(_measures(measures))
+        case {"ready": {"step": step, "cause": str(cause), "error": str(error)}}:
+            if cause not in CAUSES:
+                raise MessageError("not a cause")
+            return Ready(_step(step), cause, error[-MAX_ERROR:])
+        case {"ack": change}:
+            return Ack(_whole(change))
+        case {"ack_stop": change}:
+            return AckStop(_whole(change))
+        case {"stop_at": step, "change": change}:
+            return StopAt(_step(step), _whole(change))
+        case {"store": endpoint, "generation": generation}:
+            return StoreAt(_endpoint(endpoint), _whole(generation))
+        case {"broken": generation}:
+            return Broken(_whole(generation))
+        case {"leave": True}:
+            return Leave()
+        case {"done": True}:
+            return Done()
+    raise MessageError("not a message that the keeper knows")
+
+
+def parse_from_keeper(line: bytes) -> FromKeeper:
+    """Read what the keeper says.
+
+    Raises:
+        MessageError: nothing that the keeper says.
+    """
+    found = _object(line)
+    for key, read in _FROM_KEEPER.items():
+        if key in found:
+            try:
+                return read(found)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise MessageError(f"not a '{key}' of the keeper: {error}") from error
+    raise MessageError("not a message of the keeper")
+
+
+def _read_generation(found: dict[str, Any]) -> Generation:
+    fields = found["generation"]
+    store = fields["store"]
+    return Generation(
+        number=_whole(fields["number"]),
+        rank=_whole(fields["rank"], _MAX_WORLD),
+        world=_whole(fields["world"], _MAX_WORLD),
+        alone=fields["alone"] is True,
+        store=None if store is None else _endpoint(store),
+        members=tuple(
+            Peer(
+                _whole(peer["task"]),
+                _matching(_NAME, peer["node"]),
+                _whole(peer["local_rank"], _MAX_LOCAL),
+                _matching(_ADDRESS, peer["address"]),
+                _step(peer["step"]),
+            )
+            for peer in fields["members"]
+        ),
+    )
+
+
+_FROM_KEEPER: dict[str, Callable[[dict[str, Any]], FromKeeper]] = {
+    "pong": lambda found: Pong(_whole(found["pong"])),
+    "stop_at": lambda found: StopAt(_step(found["stop_at"]), _whole(found["change"])),
+    "change": lambda found: Change(
+        _whole(found["change"]), found["planned"] is True, str(found["why"])
+    ),
+    "armed": lambda found: Armed(_whole(found["armed"])),
+    "go": lambda found: Go(_whole(found["go"])),
+    "generation": _read_generation,
+    "alone": lambda found: Alone(),
+    "released": lambda found: Released(),
+    "dropped": lambda found: Dropped(str(found["dropped"])),
+    "challenge": lambda found: Challenge(
+        str(found["challenge"]), tuple(map(str, found["methods"]))
+    ),
+    "welcome": lambda found: Welcome(str(found["welcome"]["run"]), str(found["welcome"]["proof"])),
+    "refused": lambda found: Refused(str(found["refused"]), found["retry"] is True),
+}
+
+
+def _plain(message: Hello | FromMember | _Small) -> dict[str, Any]:
+    match message:
+        case Hello(method, proof, identity, held, nonce):
+            who = asdict(identity) | {"role": identity.role.value}
+            back = None if held is None else asdict(held)
+            return {"method": method, "proof": proof, **who, "held": back, "nonce": nonce}
+        case Ready(step, cause, error):
+            return {"ready": {"step": step, "cause": cause, "error": error[-MAX_ERROR:]}}
+        case StopAt(step, change):
+            return {"stop_at": step, "change": change}
+        case AckStop(change):
+            return {"ack_stop": change}
+        case StoreAt(endpoint, generation):
+            return {"store": endpoint, "generation": generation}
+        case Progress(measures):
+            return {"progress": dict(measures)}
+        case Leave() | Done() | Alone() | Released():
+            return {type(message).__name__.lower(): True}
+        case Change(number, planned, why):
+            return {"change": number, "planned": planned, "why": why}
+        case Challenge(nonce, methods):
+            return {"challenge": nonce, "methods": methods}
+        case Welcome(run, proof):
+            return {"welcome": {"run": run, "proof": proof}}
+        case Refused(why, retry):
+            return {"refused": why, "retry": retry}
+        case Ping(value) | Pong(value) | Ack(value) | Armed(value) | Go(value) | Broken(value):
+            return {type(message).__name__.lower(): value}
+        case Dropped(why):
+            return {"dropped": why}
+
+
+def _encode_generation(generation: Generation) -> bytes:
+    head = {
+        "number": generation.number,
+        "rank": generation.rank,
+        "world": generation.world,
+        "alone": generation.alone,
+        "store": generation.store,
+    }
+    text = json.dumps(head, separators=(",", ":"))[:-1]
+    members = _encode_members(generation.members)
+    return f'{{"generation":{text},"members":{members}}}}}\n'.encode()
+
+
+@lru_cache(maxsize=4)  # each of a hundred members is sent the same hundred
+def _encode_members(members: tuple[Peer, ...]) -> str:
+    return json.dumps([asdict(peer) for peer in members], separators=(",", ":"))
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise MessageError("not JSON") from error
+    if not isinstance(found, dict):
+        raise MessageError("not a JSON object")
+    return found
+
+
+def _whole(value: object, most: int = _MAX_WHOLE, least: int = 0) -> int:
+    if type(value) is not int or not least <= value <= most:  # True is an int to isinstance
+        raise MessageError(f"not a whole number from {least} to {most}")
+    return value
+
+
+def _step(value: object) -> int:
+    return _whole(value, least=-1)
+
+
+def _matching(pattern: re.Pattern[str], value: object) -> str:
+    if not isinstance(value, str) or not pattern.match(value):
+        raise MessageError("not a name or an address")
+    return value
+
+
+def _endpoint(value: object) -> str:
+    endpoint = _matching(_ADDRESS, value)
+    host, _, port = endpoint.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise MessageError("not HOST:PORT")
+    return endpoint
+
+
+def _role(text: str) -> Role:
+    try:
+        return Role(text)
+    except ValueError as error:
+        raise MessageError("not a role") from error
+
+
+def _held(value: object) -> Held | None:
+    match value:
+        case None:
+            return None
+        case {"generation": generation, "rank": rank, "world": world, "step": step, **rest}:
+            held = Held(
+                _whole(generation, least=1),
+                _whole(rank, _MAX_WORLD),
+                _whole(world, _MAX_WORLD),
+                _step(step),
+                rest.get("alone") is True,
+            )
+            if held.rank < held.world:
+                return held
+    raise MessageError("not what a member can hold")
+
+
+def _measures(found: dict[Any, object]) -> tuple[tuple[str, float], ...]:
+    good = good_measures(found)
+    if not good or len(good) < len(found):
+        raise MessageError(f"progress is 1 to {MAX_MEASURES} names with finite numbers below 1e15")
+    return good
+
+
+def _is_measure(name: object, value: object) -> bool:
+    if not isinstance(name, str) or not _MEASURE_NAME.match(name):
+        return False
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and abs(value) < MAX_MEASURE

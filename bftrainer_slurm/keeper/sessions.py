@@ -1,0 +1,373 @@
+"""The connections of members: lines in and out, who has fallen silent, and the runs' timers.
+
+The sockets and the clock of what ``groups`` and ``runs`` decide; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Any
+
+from bftrainer_slurm.keeper.failures import Failure
+from bftrainer_slurm.keeper.gate import Gate, NotAdmittedError, Owner
+from bftrainer_slurm.keeper.groups import HangUp, Output, Reformed, Send
+from bftrainer_slurm.keeper.messages import (
+    MAX_FROM_MEMBER,
+    Done,
+    FromKeeper,
+    Hello,
+    MessageError,
+    Ping,
+    Pong,
+    Progress,
+    Refused,
+    Role,
+    Welcome,
+    encode,
+    parse_from_member,
+    parse_hello,
+)
+from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from bftrainer_slurm.keeper.runs import MAX_MEMBERS, Run
+
+logger = logging.getLogger(__name__)
+
+PROOF_S = 10.0  # a connection has this long to prove who it is
+SILENCE_S = 5.0  # then a member is lost
+SWEEP_S = 1.0
+FORGET_S = 600.0  # a run without members is forgotten
+PART_S = 2.0  # a planned leave is waited for this long
+PROGRESS_EVERY_S = 0.5  # reports that come faster are dropped
+MAX_MESSAGES = 1_000  # of one member between two sweeps
+MAX_UNSENT = 2 * 1024 * 1024  # bytes; who reads slower is dropped
+MAX_UNPROVEN = 2_000
+MAX_SESSIONS = 20_000
+
+
+class Sessions:
+    """All members' connections. ``run_name`` names an array's run, ``tell`` takes notes.
+
+    ``hold_s``: how long first generations are held back after the start, where members of a
+    keeper before this one may be about to return.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        run_name: Callable[[int], str],
+        tell: Callable[[Note], None],
+        hold_s: float = 0.0,
+    ) -> None:
+        self.gate = gate
+        self.counts: Counter[str] = Counter()
+        self._run_name = run_name
+        self._tell = tell
+        self._hold_until_s = _now_s() + hold_s
+        self._runs: dict[int, _Running] = {}
+        self._sessions: dict[int, Session] = {}
+        self._unproven = 0
+        self._keys = itertools.count(1)
+        self._swept_s = _now_s()
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+    def open(self) -> Session | None:
+        """Return the protocol of a new member's connection; None: there are too many."""
+        if self._unproven >= MAX_UNPROVEN or len(self._sessions) >= MAX_SESSIONS:
+            self.counts["too_many"] += 1
+            return None
+        session = Session(self, next(self._keys))
+        self._sessions[session.key] = session
+        self._unproven += 1
+        return session
+
+    def status(self) -> dict[str, Any]:
+        """Return what the status document says of the keeper."""
+        members = len(self._sessions) - self._unproven
+        return {"members": members, "runs": len(self._runs), "refused": dict(self.counts)}
+
+    # What the controller asks.
+
+    def own(self, array: int, owner: Owner) -> None:
+        """The controller says whose trainer this is, and how many nodes the plan gives it."""
+        before = self.gate.owners.get(array)
+        self.gate.own(array, owner)
+        if before is not None and before.uid != owner.uid:
+            self.end(array)
+        elif (running := self._runs.get(array)) is not None:
+            running.run.want(owner.want, _now_s())
+            self._settle(array)
+
+    async def part(self, array: int, tasks: Collection[int]) -> bool:
+        """Let tasks leave at the next boundary; return whether they have left in time."""
+        running = self._runs.get(array)
+        if running is None:
+            return True
+        running.run.part(tasks, _now_s())
+        self._settle(array)
+        if not running.run.holds(tasks):
+            return True
+        left = asyncio.get_running_loop().create_future()
+        running.parting.append((tasks, left))
+        try:
+            async with asyncio.timeout(PART_S):
+                await left
+        except TimeoutError:
+            return False
+        finally:
+            running.parting.remove((tasks, left))
+        return True
+
+    def lost(self, array: int, task: int) -> None:
+        """Slurm says that a task is gone."""
+        if (running := self._runs.get(array)) is not None:
+            running.run.lose_task(task, _now_s())
+            self._settle(array)
+
+    def end(self, array: int) -> None:
+        """The trainer's run is over."""
+        if (running := self._runs.get(array)) is not None:
+            running.run.end()
+            self._settle(array)
+            running.cancel_timer()
+            del self._runs[array]
+
+    # What sessions tell.
+
+    def proven(self, session: Session, hello: Hello) -> None:
+        """A member may join."""
+        array = hello.identity.array
+        running = self._runs.get(array)
+        if running is None:
+            run = Run(self._run_name(array), self.gate.want(array), self._hold_until_s)
+            running = self._runs[array] = _Running(run)
+        if running.run.size >= MAX_MEMBERS:
+            raise NotAdmittedError("too_many", "this trainer has too many members", True)
+        session.array = array
+        self._unproven -= 1
+        session.send(Welcome(running.run.name, self.gate.answer(session.challenge, hello)))
+        running.run.join(session.key, hello.identity, hello.held, _now_s())
+        self._settle(array)
+
+    def heard(self, session: Session, line: bytes) -> None:
+        """A member has said something.
+
+        Raises:
+            MessageError: not what a member may say.
+        """
+        message = parse_from_member(line)
+        now_s = session.heard_s
+        if isinstance(message, Ping):
+            session.send(Pong(message.number))
+            return
+        if isinstance(message, Progress):
+            if now_s - session.progress_s < PROGRESS_EVERY_S:
+                return
+            session.progress_s = now_s
+            self._tell(Note(NoteKind.PROGRESS, session.array, measures=message.measures))
+        running = self._runs.get(session.array)
+        if running is not None:
+            running.run.hear(session.key, message, now_s)
+            self._settle(session.array)
+        if isinstance(message, Done):
+            session.hang_up()
+
+    def closed(self, session: Session) -> None:
+        """A connection has ended."""
+        del self._sessions[session.key]
+        if session.array < 0:
+            self._unproven -= 1
+        elif (running := self._runs.get(session.array)) is not None:
+            running.run.lose(session.key, _now_s())
+            self._settle(session.array)
+
+    # The clock.
+
+    def _settle(self, array: int) -> None:
+        running = self._runs[array]
+        for output in running.run.take():
+            self._deliver(array, output)
+        for tasks, left in running.parting:
+            if not left.done() and not running.run.holds(tasks):
+                left.set_result(None)
+        running.set_timer(lambda: self._due(array))
+        running.used_s = _now_s()
+
+    def _due(self, array: int) -> None:
+        self._runs[array].timer_s = math.inf
+        self._runs[array].run.tick(_now_s())
+        self._settle(array)
+
+    def _deliver(self, array: int, output: Output) -> None:
+        match output:
+            case Send(key, message):
+                if key in self._sessions:
+                    self._sessions[key].send(message)
+            case HangUp(key):
+                if key in self._sessions:
+                    self._sessions[key].hang_up()
+            case Reformed(role, generation, nodes):
+                measures = (
+                    ("generation", float(generation)),
+                    ("nodes", float(nodes)),
+                    ("mode", float(role is Role.WORKER)),
+                )
+                self._tell(Note(NoteKind.REFORMED, array, measures=measures))
+            case Failure(task, node, text):
+                self._tell(Note(NoteKind.FAILED, array, task, node, text=text))
+
+    def _sweep(self) -> None:
+        now_s = _now_s()
+        # Were we stopped ourselves, nobody has had a chance to be heard.
+        fair = now_s - self._swept_s < 2 * SWEEP_S
+        self._swept_s = now_s
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+        for session in list(self._sessions.values()):
+            session.messages = 0
+            if not fair:
+                session.heard_s = max(session.heard_s, now_s - SWEEP_S)
+            elif session.array < 0:
+                if now_s - session.opened_s > PROOF_S:
+                    session.give_up("unproven")
+            elif now_s - session.heard_s > SILENCE_S:
+                session.give_up("silent")
+        for array, running in list(self._runs.items()):
+            if running.run.size:
+                running.used_s = now_s
+            elif now_s - running.used_s > FORGET_S:
+                running.cancel_timer()
+                del self._runs[array]
+
+
+class Session(asyncio.Protocol):
+    """One member's connection, from its challenge on."""
+
+    def __init__(self, sessions: Sessions, key: int) -> None:
+        self.key = key
+        self.array = -1  # not proven yet
+        self.opened_s = self.heard_s = _now_s()
+        self.progress_s = -math.inf
+        self.messages = 0  # since the last sweep
+        self._sessions = sessions
+        self.challenge = sessions.gate.challenge()
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._checking: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Challenge the member."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.send(self.challenge)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come, line by line."""
+        self._buffer += data
+        self.heard_s = _now_s()
+        self._take_lines()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell that the connection has ended."""
+        self._transport = None
+        if self._checking is not None:
+            self._checking.cancel()
+        self._sessions.closed(self)
+
+    def send(self, message: FromKeeper) -> None:
+        """Send a message; who does not read is given up."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._transport.write(encode(message))
+        if self._transport.get_write_buffer_size() > MAX_UNSENT:
+            self.give_up("slow")
+
+    def hang_up(self) -> None:
+        """End the connection when all is sent."""
+        if self._transport is not None:
+            if self._transport.get_write_buffer_size():
+                self._transport.abort()
+            else:
+                self._transport.close()
+
+    def give_up(self, kind: str) -> None:
+        """End the connection at once, and count why."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._sessions.counts[kind] += 1
+            logger.info("a member's connection was given up: %s", kind)
+            self._transport.abort()
+
+    def _take_lines(self) -> None:
+        while self._checking is None and self._transport is not None:
+            if self._transport.is_closing():
+                return
+            end = self._buffer.find(b"\n", 0, MAX_FROM_MEMBER)
+            if end < 0:
+                break
+            line = bytes(self._buffer[:end])
+            del self._buffer[: end + 1]
+            self._take(line)
+        if len(self._buffer) >= MAX_FROM_MEMBER:
+            self.give_up("oversized")
+
+    def _take(self, line: bytes) -> None:
+        self.messages += 1
+        if self.messages > MAX_MESSAGES:
+            self.give_up("flood")
+            return
+        try:
+            if self.array < 0:
+                hello = parse_hello(line)
+                self._checking = asyncio.ensure_future(self._admit(hello))
+            else:
+                self._sessions.heard(self, line)
+        except MessageError as error:
+            logger.info("malformed message: %s", error)
+            self.give_up("malformed")
+
+    async def _admit(self, hello: Hello) -> None:
+        try:
+            await self._sessions.gate.admit(self.challenge, hello)
+            self._checking = None
+            if self._transport is not None:
+                self._sessions.proven(self, hello)
+        except NotAdmittedError as error:
+            self._checking = None
+            self._sessions.counts[error.kind] += 1
+            who = hello.identity
+            logger.warning("%s_%s on %s refused: %s", who.array, who.task, who.node, error)
+            self.send(Refused(str(error), error.retry))
+            self.hang_up()
+        self._take_lines()
+
+
+class _Running:
+    """A run, its timer, and who waits for a planned leave."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.used_s = _now_s()
+        self.parting: list[tuple[Collection[int], asyncio.Future[None]]] = []
+        self.timer_s = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set_timer(self, due: Callable[[], None]) -> None:
+        due_s = self.run.due_s()
+        if due_s == self.timer_s:
+            return
+        self.cancel_timer()
+        self.timer_s = due_s
+        if due_s < math.inf:
+            self._timer = asyncio.get_running_loop().call_at(due_s, due)
+
+    def cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

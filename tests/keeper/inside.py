@@ -1,0 +1,123 @@
+"""A keeper in a thread of the test, without torch's stores: real sockets, a quick start."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from bftrainer_slurm.keeper.client import KeeperClient
+from bftrainer_slurm.keeper.credentials import SECRET, prove_by_secret
+from bftrainer_slurm.keeper.gate import Gate
+from bftrainer_slurm.keeper.membership import Generation, Identity, Membership, Role
+from bftrainer_slurm.keeper.protocol import Note
+from bftrainer_slurm.keeper.server import Keeper
+from bftrainer_slurm.keeper.stores import Stores
+
+TOKEN = "token"
+SECRET_TEXT = b"a secret of sixteen bytes or more"
+
+
+class NoStores:
+    """Stands in for the stores of stock c10d."""
+
+    def name(self, array: int) -> str:
+        return f"{array}.1"
+
+    def end(self, array: int) -> None:
+        pass
+
+
+@dataclass
+class Inside:
+    """The keeper, and how to be a member of it."""
+
+    port: int
+    client: KeeperClient
+    loop: asyncio.AbstractEventLoop
+    members: list[Membership] = field(default_factory=list)
+
+    def member(
+        self, task: int, role: Role = Role.WORKER, array: int = 12, **options: Any
+    ) -> Membership:
+        """Start a member's client."""
+        identity = Identity(array, task, f"n{task}", role, address="127.0.0.1")
+        member = Membership(self.client.address, identity, prove_secret, **options)
+        member.start()
+        self.members.append(member)
+        return member
+
+    def counts(self) -> dict[str, int]:
+        """What the keeper has refused, by kind."""
+        self.client.publish({})
+        _, status = self.client.status()
+        assert status is not None
+        return cast(dict[str, int], status["keeper"]["refused"])
+
+    def notes(self, count: int) -> list[Note]:
+        """The first notes that the keeper has, waiting for them."""
+        stream = self.client.watch("", 0)
+        next(stream)
+        return [note.note for _, note in (next(stream) for _ in range(count)) if note]
+
+
+def prove_secret(payload: str, methods: tuple[str, ...]) -> tuple[str, str]:
+    return SECRET, prove_by_secret(SECRET_TEXT, payload)
+
+
+@contextmanager
+def keeper_inside(gate: Gate | None = None, port: int = 0) -> Iterator[Inside]:
+    """Run a keeper until the context ends; its members are closed with it."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    async def begin() -> asyncio.Server:
+        keeper = Keeper(
+            cast(Stores, NoStores()), gate or Gate(SECRET_TEXT), TOKEN, identity="inside"
+        )
+        return await asyncio.get_running_loop().create_server(
+            keeper.entrance, "127.0.0.1", port, backlog=1024
+        )
+
+    server = asyncio.run_coroutine_threadsafe(begin(), loop).result(10)
+    port = server.sockets[0].getsockname()[1]
+    inside = Inside(port, KeeperClient(f"127.0.0.1:{port}", TOKEN, timeout_s=10), loop)
+    try:
+        yield inside
+    finally:
+        for member in inside.members:
+            member.close()
+
+        async def end() -> None:
+            server.close()
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+
+        asyncio.run_coroutine_threadsafe(end(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+
+
+def together(members: list[Membership], step: int = -1, cause: str = "new") -> list[Generation]:
+    """Let members get into a generation; return what each was told, in their order."""
+    found: dict[int, Generation] = {}
+
+    def get_in(at: int) -> None:
+        generation = members[at].wait_generation(30)
+        if generation.store is None:
+            members[at].offer_store(generation.number, "127.0.0.1:4321")
+        found[at] = generation
+
+    for member in members:
+        member.ready(step, cause)
+    threads = [threading.Thread(target=get_in, args=(at,)) for at in range(len(members))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == len(members), "not all got into a generation"
+    return [found[at] for at in range(len(members))]

@@ -1,0 +1,281 @@
+"""Members of a group without sockets, threads or time: each takes messages and steps when told.
+
+A step is a collective: it completes for a member only once all of its generation have begun it,
+and a member's state tells which steps it was trained by, in which generations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+
+from bftrainer_slurm.keeper.failures import Failure
+from bftrainer_slurm.keeper.groups import Group, HangUp, Output, Reformed, Send
+from bftrainer_slurm.keeper.messages import (
+    Ack,
+    AckStop,
+    Armed,
+    Broken,
+    Change,
+    Dropped,
+    FromKeeper,
+    Generation,
+    Go,
+    Identity,
+    Ready,
+    Released,
+    Role,
+    StopAt,
+    StoreAt,
+)
+
+State = tuple[tuple[int, int], ...]  # (step, generation) of each completed step
+
+
+@dataclass
+class Process:
+    """One training process (or agent), as it behaves by the protocol."""
+
+    world: World
+    key: int
+    identity: Identity
+    inbox: deque[FromKeeper] = field(default_factory=deque)
+    alive: bool = True
+    connected: bool = True
+    waiting: bool = False
+    released: bool = False
+    generation: Generation | None = None
+    change: Change | None = None
+    armed: bool = False
+    stop_step: int | None = None
+    may_go: bool = True
+    state: State = ()
+    synced: bool = False  # has rank 0's state
+    begun: int = 0  # steps that it has entered, of the present way
+    entered: dict[int, int] = field(default_factory=dict)  # the same, by generation
+
+    @property
+    def step(self) -> int:
+        return len(self.state) - 1
+
+    @property
+    def running(self) -> bool:
+        return self.alive and not self.waiting and not self.released and self.generation is not None
+
+    def say_ready(self, cause: str = "change") -> None:
+        self.waiting = True
+        self.world.say(self, Ready(self.step, cause))
+
+    def take_message(self) -> None:
+        if not self.inbox:
+            return
+        match self.inbox.popleft():
+            case Generation() as generation:
+                self._enter(generation)
+            case Change() as change:
+                self.change, self.armed, self.stop_step, self.may_go = change, False, None, True
+                if change.planned:
+                    self.world.say(self, Ack(change.number))
+            case Armed():
+                self.armed = True
+            case StopAt(step, change):
+                self.stop_step = step
+                self.world.say(self, AckStop(change))
+            case Go():
+                self.may_go = True
+            case Released():
+                self.released = True
+            case Dropped():
+                self.world.rejoin(self)
+
+    def take_step(self) -> None:
+        """Do the next thing that training does: stop, begin a step, or complete one."""
+        if not self.running:
+            return
+        if self.change is not None and (not self.change.planned or self._is_agent):
+            self.say_ready()
+        elif self.begun > len(self.state):
+            if self._can_complete():
+                self.state += ((len(self.state), self.number),)
+        elif self.stop_step is not None and self.step >= self.stop_step:
+            self.say_ready()
+        elif self.armed and self.stop_step is None:
+            assert self.change is not None
+            self.stop_step, self.may_go = self.step + 1, False
+            self.world.say(self, StopAt(self.stop_step, self.change.number))
+        elif self.may_go and self.synced:
+            self.begun = self.entered[self.number] = len(self.state) + 1
+
+    def break_off(self) -> None:
+        """Notice that a peer is gone, as a collective does."""
+        hangs = self.running and self.begun > len(self.state) and not self._can_complete()
+        if hangs and self._peer_gone():
+            assert self.generation is not None
+            self.world.say(self, Broken(self.generation.number))
+            self.begun = len(self.state)
+            self.say_ready()
+
+    @property
+    def _is_agent(self) -> bool:
+        return self.identity.role is Role.AGENT
+
+    @property
+    def number(self) -> int:
+        return 0 if self.generation is None else self.generation.number
+
+    def _peers(self) -> list[Process | None]:
+        assert self.generation is not None
+        return self.world.standing(self.generation)
+
+    def _peer_gone(self) -> bool:
+        """Whether one stands in this generation no more, as far as a collective can tell."""
+        return any(
+            peer is not None and (not peer.alive or peer.waiting or peer.number > self.number)
+            for peer in self._peers()
+        )
+
+    def _can_complete(self) -> bool:
+        return all(
+            peer is not None and peer.entered.get(self.number, 0) >= self.begun
+            for peer in self._peers()
+        )
+
+    def _enter(self, generation: Generation) -> None:
+        assert self.waiting, "a generation is for those who wait"
+        assert generation.number > self.number, "numbers only grow"
+        self.generation, self.waiting = generation, False
+        self.change, self.armed, self.stop_step, self.may_go = None, False, None, True
+        self.world.check(self, generation)
+        if generation.rank == 0:
+            self.world.first_state[generation.number] = self.state
+            self.synced = True
+            if not generation.alone:
+                self.world.say(self, StoreAt(f"n:{1000 + self.key}", generation.number))
+        else:
+            self._copy(generation)
+        self.begun = len(self.state)
+
+    def _copy(self, generation: Generation) -> None:
+        theirs, own = generation.members[0].step, generation.members[generation.rank].step
+        first, state = self._peers()[0], self.world.first_state[generation.number]
+        assert len(state) - 1 == theirs
+        assert first is not None
+        self.synced = own == theirs != -1 or (first.alive and first.number == generation.number)
+        if not self.synced:
+            return
+        if own != theirs or own == -1:
+            self.state = state
+        assert self.state == state, "all begin a generation with one state"
+
+
+class World:
+    """A group, its members, and virtual time."""
+
+    def __init__(self, role: Role, want: int = 0) -> None:
+        self.out: list[Output] = []
+        self.group = Group(role, self.out, want=want)
+        self.role = role
+        self.now_s = 0.0
+        self.keys = self.said = 0
+        self.processes: list[Process] = []
+        self.first_state: dict[int, State] = {}
+        self.members: dict[int, tuple[object, ...]] = {}
+        self.ranks: dict[int, dict[int, Process]] = {}
+        self.notes: list[Reformed | Failure] = []
+
+    def start(self, task: int, local_world: int = 1) -> list[Process]:
+        """Start the processes of an element; they connect, and are not warm yet."""
+        started = [
+            Process(self, 0, Identity(12, task, f"n{task}", self.role, rank, local_world))
+            for rank in range(local_world)
+        ]
+        self.processes += started
+        for process in started:
+            self._connect(process)
+        return started
+
+    def say(self, process: Process, message: object) -> None:
+        self.said += 1
+        if process.connected:
+            self.group.hear(process.key, message, self.now_s)  # type: ignore[arg-type]
+            self.deliver()
+
+    def kill(self, process: Process) -> None:
+        process.alive = process.connected = False
+        self.group.lose(process.key, self.now_s)
+        self.deliver()
+
+    def rejoin(self, process: Process) -> None:
+        """What the client does when it was declared lost."""
+        if process.connected:
+            self.group.lose(process.key, self.now_s)
+        process.inbox.clear()
+        process.change = None
+        self._connect(process)
+        process.say_ready()
+
+    def _connect(self, process: Process) -> None:
+        self.keys += 1
+        process.key, process.connected = self.keys, True
+        self.group.join(process.key, process.identity, None, self.now_s)
+        self.deliver()
+
+    def part(self, tasks: set[int]) -> None:
+        self.group.part(tasks, self.now_s)
+        self.deliver()
+
+    def wait_until(self, time_s: float) -> None:
+        self.now_s = max(self.now_s, time_s)
+        self.group.tick(self.now_s)
+        self.deliver()
+
+    def deliver(self) -> None:
+        for output in self.out:
+            match output:
+                case Send(key, message):
+                    for process in self.processes:
+                        if process.key == key and process.alive:
+                            process.inbox.append(message)
+                case HangUp(key):
+                    for process in self.processes:
+                        if process.key == key:
+                            process.connected = False
+                case Reformed() | Failure():
+                    self.notes.append(output)
+        self.out.clear()
+
+    def check(self, process: Process, generation: Generation) -> None:
+        """Each generation is one list of members, and each of them has one rank in it."""
+        known = self.members.setdefault(generation.number, generation.members)
+        assert known == generation.members
+        assert generation.world == len(generation.members)
+        peer = generation.members[generation.rank]
+        who = process.identity
+        assert (peer.task, peer.node, peer.local_rank) == (who.task, who.node, who.local_rank)
+        ranks = self.ranks.setdefault(generation.number, {})
+        assert generation.rank not in ranks, "a rank is given once"
+        ranks[generation.rank] = process
+        assert generation.members[0].step == max(peer.step for peer in generation.members)
+
+    def standing(self, generation: Generation) -> list[Process | None]:
+        ranks = self.ranks[generation.number]
+        return [ranks.get(rank) for rank in range(generation.world)]
+
+    def settle(self, rounds: int = 400) -> None:
+        """Let everybody behave, and time pass where nothing else happens."""
+        quiet = 0
+        for _ in range(rounds):
+            said = self.said
+            live = [process for process in self.processes if process.alive]
+            for process in live:
+                while process.inbox:
+                    process.take_message()
+                if not process.waiting and not process.released and process.generation is None:
+                    process.say_ready("new")
+                process.break_off()
+                process.take_step()
+            due_s = self.group.due_s()
+            quiet = quiet + 1 if self.said == said else 0
+            if quiet > 3 and due_s < math.inf:
+                self.wait_until(due_s)

@@ -1,0 +1,325 @@
+"""A member's client against a keeper over real sockets."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.keeper.credentials import SECRET, SECRET_FILE, prover_from
+from bftrainer_slurm.keeper.gate import Gate
+from bftrainer_slurm.keeper.home import find_or_start, own_secret
+from bftrainer_slurm.keeper.membership import (
+    Change,
+    DroppedError,
+    Event,
+    Generation,
+    Identity,
+    Membership,
+    MembershipError,
+    RefusedError,
+    ReleasedError,
+    Role,
+)
+from bftrainer_slurm.keeper.messages import Challenge, Hello, MessageError
+from bftrainer_slurm.keeper.protocol import NoteKind
+from tests.keeper.inside import Inside, keeper_inside, together
+from tests.keeper.process import KeeperProcess
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def keeper() -> Iterator[Inside]:
+    with keeper_inside() as running:
+        running.client.own(12, 0, 2)
+        yield running
+
+
+class Impostor(Gate):
+    """Takes anybody, to be taken for the keeper."""
+
+    async def admit(self, challenge: Challenge, hello: Hello) -> None:
+        pass
+
+
+def train(members: list[Membership]) -> list[int]:
+    """Let members train in step until all stop; return after which step each did.
+
+    A step takes the members as long as the slowest of them, as a collective does.
+    """
+    barrier = threading.Barrier(len(members))
+    stopped = [-1] * len(members)
+
+    def work(at: int) -> None:
+        step = 0
+        deadline_s = time.monotonic() + 60
+        while time.monotonic() < deadline_s:
+            try:
+                barrier.wait(10)
+            except threading.BrokenBarrierError:
+                return
+            if members[at].boundary(step):
+                stopped[at] = step
+                return
+            step += 1
+
+    threads = [threading.Thread(target=work, args=(at,)) for at in range(len(members))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return stopped
+
+
+def test_members_get_one_rank_each_and_the_store_of_rank_0(keeper: Inside) -> None:
+    first, second = sorted(together([keeper.member(1), keeper.member(2)]), key=lambda one: one.rank)
+    assert (first.rank, second.rank) == (0, 1)
+    assert (first.store, second.store) == (None, "127.0.0.1:4321")
+    assert first.members == second.members
+
+
+def test_when_a_node_joins_all_workers_stop_after_the_same_step(keeper: Inside) -> None:
+    members = [keeper.member(1), keeper.member(2)]
+    together(members)
+    newcomer = keeper.member(3)
+    newcomer.ready(-1, "new")
+    first, second = train(members)
+    assert first == second >= 0
+    generations = together([*members], first, "change")
+    assert {one.world for one in generations} == {3}
+    assert newcomer.wait_generation(10).rank == 2
+
+
+def test_a_planned_leave_is_answered_when_the_leaver_is_out(keeper: Inside) -> None:
+    members = [keeper.member(1), keeper.member(2)]
+    together(members)
+    answers: list[bool] = []
+    asking = threading.Thread(target=lambda: answers.append(keeper.client.part(12, [2])))
+    asking.start()
+    step, other = train(members)
+    assert step == other >= 0
+    members[1].ready(step, "change")
+    together(members[:1], step, "change")
+    with pytest.raises(ReleasedError):
+        members[1].wait_generation(10)
+    asking.join()
+    assert answers == [True]
+
+
+def test_a_planned_leave_that_takes_too_long_is_answered_too(keeper: Inside) -> None:
+    together([keeper.member(1), keeper.member(2)])
+    assert keeper.client.part(12, [2]) is False
+
+
+def test_the_leave_of_who_is_no_member_is_done_at_once(keeper: Inside) -> None:
+    assert keeper.client.part(12, [7, 8]) is True
+    assert keeper.client.part(99, [1]) is True
+
+
+def test_a_worker_that_got_sigterm_is_released_at_a_step(keeper: Inside) -> None:
+    members = [keeper.member(1), keeper.member(2)]
+    together(members)
+    members[0].leave()
+    step, other = train(members)
+    assert step == other
+    members[0].ready(step, "change")
+    together(members[1:], step, "change")
+    with pytest.raises(ReleasedError):
+        members[0].wait_generation(10)
+
+
+def test_a_loss_is_known_to_the_others_without_any_call(keeper: Inside) -> None:
+    members = [keeper.member(1), keeper.member(2)]
+    together(members)
+    members[0].close()
+    wait_until(lambda: members[1].change)
+    assert members[1].change == Change(1, planned=False, why="loss")
+    assert members[1].boundary(5)
+
+
+def test_who_said_done_is_no_loss(keeper: Inside) -> None:
+    members = [keeper.member(1), keeper.member(2)]
+    together(members)
+    members[0].done()
+    wait_until(lambda: keeper_members(keeper) == 1)
+    assert members[1].change is None
+
+
+def test_a_member_that_slurm_says_is_gone_is_told_so_and_may_join_anew(keeper: Inside) -> None:
+    members = [keeper.member(1), keeper.member(2)]
+    together(members)
+    keeper.client.lost(12, 1)
+    wait_until(lambda: members[0].change)
+    assert members[0].boundary(3)
+    with pytest.raises(DroppedError):
+        members[0].wait_generation(1)
+    wait_until(lambda: members[1].change)
+    together(members[1:], 3, "change")
+    members[0].ready(3, "change")
+    wait_until(lambda: members[1].change)
+    assert members[1].change == Change(2, planned=True, why="join")
+
+
+def test_events_are_told_as_they_come(keeper: Inside) -> None:
+    events: list[Event] = []
+    members = [keeper.member(1, on_event=events.append), keeper.member(2)]
+    together(members)
+    members[1].close()
+    wait_until(lambda: len(events) == 2)
+    assert [type(event) for event in events] == [Generation, Change]
+
+
+def test_the_newest_progress_reaches_the_controller(keeper: Inside) -> None:
+    member = keeper.member(1)
+    for samples in range(1_000):
+        member.progress(samples=samples, steps=samples, loss=float("nan"))
+    stream = keeper.client.watch("", 0)
+    next(stream)
+    told: dict[str, float] = {}
+    while told.get("samples") != 999.0:  # one may have gone out on the way
+        _, numbered = next(stream)
+        assert numbered is not None
+        told = dict(numbered.note.measures)
+    assert told == {"samples": 999.0, "steps": 999.0}
+
+
+def test_the_last_progress_is_told_before_the_end(keeper: Inside) -> None:
+    member = keeper.member(1, Role.REPORTER)
+    wait_until(lambda: keeper_members(keeper) == 1)
+    member.progress(samples=7)
+    member.done()
+    (note,) = keeper.notes(1)
+    assert dict(note.measures) == {"samples": 7.0}
+
+
+def test_a_new_generation_and_a_failure_reach_the_controller(keeper: Inside) -> None:
+    keeper.client.own(12, 0, 1)
+    member = keeper.member(1, Role.AGENT)
+    together([member])
+    member.ready(-1, "failed", "Traceback:\nZeroDivisionError\n")
+    reformed, *others = keeper.notes(3)
+    assert dict(reformed.measures) == {"generation": 1.0, "nodes": 1.0, "mode": 0.0}
+    (failed,) = [note for note in others if note.kind is NoteKind.FAILED]
+    assert (failed.array, failed.task, failed.node) == (12, 1, "n1")
+    assert failed.text == "Traceback:\nZeroDivisionError\n"
+
+
+def test_with_a_wrong_secret_no_generation_comes(keeper: Inside) -> None:
+    identity = Identity(12, 1, "n1", Role.WORKER)
+    member = Membership(
+        keeper.client.address, identity, lambda payload, methods: (SECRET, "0" * 64)
+    )
+    member.start()
+    with pytest.raises(RefusedError, match="secret"):
+        member.wait_generation(10)
+
+
+def test_a_keeper_that_does_not_know_the_secret_is_not_believed(tmp_path: Path) -> None:
+    prover = prover_from({SECRET_FILE: str(own_secret(tmp_path))})
+    with keeper_inside(Impostor(b"another secret of enough bytes")) as fake:
+        member = Membership(fake.client.address, Identity(12, 1, "n1", Role.WORKER), prover)
+        member.start()
+        member.ready(-1, "new")
+        with pytest.raises(TimeoutError):
+            member.wait_generation(3)
+        member.close()
+
+
+def test_a_forked_child_does_not_keep_the_connection_open(keeper: Inside) -> None:
+    members = [keeper.member(1), keeper.member(2)]
+    together(members)
+    ready, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(ready, 1)
+        os._exit(0)
+    try:
+        members[0].close()
+        wait_until(lambda: members[1].change, timeout_s=4.0)  # silence would take 5 s
+    finally:
+        os.write(told, b".")
+        os.waitpid(child, 0)
+
+
+def test_an_identity_that_cannot_be_is_found_at_once() -> None:
+    with pytest.raises(MessageError):
+        Membership("h:1", Identity(12, 1, "n 1", Role.AGENT), lambda payload, methods: ("", ""))
+
+
+def test_closing_ends_a_wait(keeper: Inside) -> None:
+    member = keeper.member(1)
+    threading.Timer(0.2, member.close).start()
+    with pytest.raises(MembershipError):
+        member.wait_generation(30)
+
+
+def test_without_a_keeper_members_wait_and_are_quick_when_it_comes() -> None:
+    with keeper_inside() as before:
+        port = before.port
+    member = Membership(
+        f"127.0.0.1:{port}", Identity(12, 1, "n1", Role.WORKER), lambda *_: ("secret", "")
+    )
+    member.start()
+    with pytest.raises(TimeoutError):
+        member.wait_generation(0.3)
+    member.done()
+
+
+@pytest.mark.torch
+def test_a_keeper_that_was_killed_and_started_again_costs_no_change(tmp_path: Path) -> None:
+    running = KeeperProcess(tmp_path, find_or_start(tmp_path, "127.0.0.1:0"))
+    members: list[Membership] = []
+    try:
+        prover = prover_from({SECRET_FILE: str(own_secret(tmp_path))})
+        running.client.own(12, 0, 3)
+        members = [
+            Membership(running.client.address, Identity(12, task, f"n{task}", Role.WORKER), prover)
+            for task in range(3)
+        ]
+        for member in members:
+            member.start()
+        before = together(members)
+        running.kill()
+        running = KeeperProcess(tmp_path, find_or_start(tmp_path, "127.0.0.1:0"))
+        running.client.own(12, 0, 3)
+        stream = running.client.watch("", 0)
+        next(stream)
+        _, note = next(stream)
+        assert note is not None
+        assert note.note.kind is NoteKind.REFORMED, "all are back where they were"
+        assert not any(member.boundary(10) for member in members)
+        members[0].close()
+        wait_until(lambda: members[1].change and members[2].change)
+        after = together(members[1:], 10, "change")
+        assert {one.number for one in after} == {before[0].number + 1}
+        assert {one.world for one in after} == {2}
+    finally:
+        for member in members:
+            member.close()
+        running.kill()
+
+
+def test_the_secret_is_for_its_owner_only(tmp_path: Path) -> None:
+    path = own_secret(tmp_path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    secret = path.read_text()
+    assert own_secret(tmp_path).read_text() == secret
+    assert [entry.name for entry in tmp_path.iterdir()] == ["member.secret"]
+
+
+def test_a_secret_that_others_can_read_is_not_used(tmp_path: Path) -> None:
+    path = own_secret(tmp_path)
+    path.chmod(0o640)
+    with pytest.raises(Exception, match="chmod 600"):
+        prover_from({SECRET_FILE: str(path)})("payload", (SECRET,))
+
+
+def keeper_members(keeper: Inside) -> int:
+    keeper.client.publish({})
+    _, status = keeper.client.status()
+    assert status is not None
+    return int(status["keeper"]["members"])

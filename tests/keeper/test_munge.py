@@ -1,0 +1,168 @@
+"""MUNGE as proof of whose process speaks, with a munged of the test's own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.keeper.client import KeeperClient
+from bftrainer_slurm.keeper.credentials import (
+    MUNGE_SOCKET,
+    CredentialError,
+    Munge,
+    prover_from,
+)
+from bftrainer_slurm.keeper.gate import Gate
+from bftrainer_slurm.keeper.membership import Identity, Membership, RefusedError, Role
+from tests.keeper.inside import Inside, keeper_inside, together
+from tests.waiting import wait_until
+
+MUNGED = shutil.which("munged") or "/usr/sbin/munged"
+NOBODY = 65_534
+
+pytestmark = pytest.mark.skipif(not Path(MUNGED).exists(), reason="munged is not installed")
+
+
+@pytest.fixture(scope="module")
+def munge_socket() -> Iterator[str]:
+    """The socket of a munged; its folder is one that munged takes and other users can enter."""
+    with tempfile.TemporaryDirectory(prefix="bftrainer-munge-", dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        key = folder / "key"
+        key.touch(mode=0o600)
+        key.write_bytes(os.urandom(128))
+        process = subprocess.Popen(
+            [
+                *(MUNGED, "--foreground", f"--socket={folder}/socket", f"--key-file={key}"),
+                *(f"--pid-file={folder}/pid", f"--log-file={folder}/log"),
+                f"--seed-file={folder}/seed",
+            ],
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            wait_until((folder / "socket").exists)
+            yield f"{folder}/socket"
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+@pytest.fixture
+def keeper(munge_socket: str) -> Iterator[Inside]:
+    with keeper_inside(Gate(None, munge_socket)) as running:
+        yield running
+
+
+def member(keeper: Inside, munge_socket: str, task: int = 1, array: int = 12) -> Membership:
+    identity = Identity(array, task, f"n{task}", Role.WORKER)
+    made = Membership(keeper.client.address, identity, prover_from({MUNGE_SOCKET: munge_socket}))
+    keeper.members.append(made)
+    made.start()
+    return made
+
+
+def test_a_credential_says_what_and_who(munge_socket: str) -> None:
+    munge = Munge(munge_socket)
+    assert munge.decode(munge.encode("what: \u00e9")) == ("what: \u00e9", os.getuid())
+
+
+def test_a_credential_is_good_once(munge_socket: str) -> None:
+    munge = Munge(munge_socket)
+    credential = munge.encode("once")
+    munge.decode(credential)
+    with pytest.raises(CredentialError, match=r"(?i)replay"):
+        munge.decode(credential)
+
+
+@pytest.mark.parametrize("credential", ["", "MUNGE:nonsense:", "x" * 4_000])
+def test_what_is_no_credential_is_refused(munge_socket: str, credential: str) -> None:
+    with pytest.raises(CredentialError):
+        Munge(munge_socket).decode(credential)
+
+
+def test_without_munged_the_error_says_so(tmp_path: Path) -> None:
+    with pytest.raises(CredentialError, match="munge"):
+        Munge(str(tmp_path / "socket")).encode("what")
+
+
+def test_the_owners_processes_are_welcome(keeper: Inside, munge_socket: str) -> None:
+    keeper.client.own(12, os.getuid(), 2)
+    members = [member(keeper, munge_socket, 1), member(keeper, munge_socket, 2)]
+    assert {one.world for one in together(members)} == {2}
+
+
+def test_before_the_owner_is_known_members_wait(keeper: Inside, munge_socket: str) -> None:
+    early = member(keeper, munge_socket)
+    wait_until(lambda: "owner_unknown" in keeper.counts())
+    keeper.client.own(12, os.getuid(), 1)
+    assert together([early])[0].world == 1
+
+
+def test_another_users_trainer_is_closed(keeper: Inside, munge_socket: str) -> None:
+    keeper.client.own(12, os.getuid() + 1, 1)
+    with pytest.raises(RefusedError, match="somebody else"):
+        member(keeper, munge_socket).wait_generation(30)
+    assert keeper.counts() == {"not_owner": 1}
+
+
+IMPOSTOR = """
+import os, sys
+sys.path.insert(0, {package!r})
+os.setgroups([]), os.setgid({uid}), os.setuid({uid})
+from bftrainer_slurm.keeper.credentials import prover_from
+from bftrainer_slurm.keeper.membership import Identity, Membership, RefusedError, Role
+member = Membership({keeper!r}, Identity(12, 1, "n1", Role.WORKER), prover_from(os.environ))
+member.start()
+member.ready(10**6, "change")
+try:
+    member.wait_generation(30)
+except RefusedError as error:
+    print("refused:", error)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_unix_user_cannot_join(keeper: Inside, munge_socket: str) -> None:
+    keeper.client.own(12, os.getuid(), 1)
+    own = member(keeper, munge_socket, 1)
+    (before,) = together([own])
+    package = Path(tempfile.mkdtemp(prefix="bftrainer-package-", dir="/tmp"))
+    try:
+        package.chmod(0o755)
+        source = Path(sys.modules["bftrainer_slurm"].__path__[0])
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(source / "keeper", package / source.name / "keeper", ignore=ignored)
+        (package / source.name / "__init__.py").touch()
+        program = IMPOSTOR.format(package=str(package), uid=NOBODY, keeper=keeper.client.address)
+        said = subprocess.run(
+            [Path(sys.executable).resolve(), "-c", program],
+            env={MUNGE_SOCKET: munge_socket},
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    finally:
+        shutil.rmtree(package)
+    assert said.stdout == "refused: this trainer is somebody else's\n", said.stderr
+    assert keeper.counts() == {"not_owner": 1}
+    assert (own.change, before.world) == (None, 1)
+
+
+def test_a_stranger_may_neither_own_nor_part(keeper: Inside) -> None:
+    stranger = KeeperClient(keeper.client.address, "guess")
+    for ask in (
+        lambda: stranger.own(12, NOBODY, 1),
+        lambda: stranger.part(12, [1]),
+        lambda: stranger.lost(12, 1),
+    ):
+        with pytest.raises(Exception, match="only this keeper's own controller"):
+            ask()

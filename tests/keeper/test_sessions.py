@@ -1,0 +1,283 @@
+"""What the keeper takes from a member's connection, and what it refuses and counts."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from bftrainer_slurm.keeper.credentials import prove_by_secret
+from bftrainer_slurm.keeper.messages import MAX_FROM_MEMBER, keeper_payload
+from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from tests.keeper.inside import SECRET_TEXT, Inside, keeper_inside
+from tests.keeper.wire import Wire
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def keeper() -> Iterator[Inside]:
+    with keeper_inside() as running:
+        yield running
+
+
+def test_who_proves_the_secret_is_welcome(keeper: Inside) -> None:
+    with Wire(keeper.port) as wire:
+        assert wire.challenge["methods"] == ["secret"]
+        answer = wire.hello()
+        assert answer is not None
+        assert answer["welcome"]["run"] == "12.1"
+    assert keeper.counts() == {}
+
+
+@pytest.mark.parametrize("proof", ["", "0" * 64, "x" * 5_000, "\u00e9" * 64])
+def test_a_wrong_proof_is_refused_for_good(keeper: Inside, proof: str) -> None:
+    with Wire(keeper.port) as wire:
+        answer = wire.hello(proof=proof)
+        assert answer is not None
+        assert answer["retry"] is False
+        assert wire.read() is None
+    assert keeper.counts() == {"bad_proof": 1}
+
+
+@pytest.mark.parametrize(
+    "claimed", [{"array": 13}, {"task": 2}, {"role": "agent"}, {"local_rank": 1, "local_world": 2}]
+)
+def test_a_proof_is_for_one_place_only(keeper: Inside, claimed: dict[str, object]) -> None:
+    with Wire(keeper.port) as wire:
+        answer = wire.hello(**claimed)
+        assert answer is not None
+        assert "refused" in answer
+
+
+def test_a_proof_is_of_no_use_on_another_connection(keeper: Inside) -> None:
+    with Wire(keeper.port) as first, Wire(keeper.port) as second:
+        second.challenge = first.challenge
+        answer = second.hello()
+        assert answer is not None
+        assert "refused" in answer
+
+
+def test_another_method_than_asked_for_is_refused(keeper: Inside) -> None:
+    with Wire(keeper.port) as wire:
+        assert "refused" in (wire.hello(method="munge") or {})
+
+
+SUBMITTED = Note(NoteKind.SUBMITTED)
+
+
+def test_the_keeper_proves_the_secret_too(keeper: Inside) -> None:
+    with Wire(keeper.port) as wire:
+        answer = wire.hello(nonce="abc123")
+    assert answer is not None
+    expected = keeper_payload(wire.challenge["challenge"], "abc123")
+    assert answer["welcome"]["proof"] == prove_by_secret(SECRET_TEXT, expected)
+
+
+NO_HELLO = [
+    b"{}",
+    b"hello",
+    b"[" * 60_000,
+    b'{"method":"secret"}',
+    b"\xff\xfe",
+    json.dumps({"ping": 1}).encode(),
+]
+
+
+@pytest.mark.parametrize("line", NO_HELLO, ids=lambda line: line[:12].decode("ascii", "replace"))
+def test_what_is_no_answer_to_the_challenge_ends_the_connection(
+    keeper: Inside, line: bytes
+) -> None:
+    with Wire(keeper.port) as wire:
+        wire.send(line + b"\n")
+        assert wire.read() is None
+    assert keeper.counts() == {"malformed": 1}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"array": -1},
+        {"array": True},
+        {"task": 10**16},
+        {"task": "1"},
+        {"node": "n1;reboot"},
+        {"node": "n" * 65},
+        {"address": "a b"},
+        {"role": "king"},
+        {"local_rank": 1},
+        {"local_world": 100_000},
+        {"held": {}},
+        {"held": {"generation": 1, "rank": 3, "world": 3, "step": 1}},
+        {"held": {"generation": 1, "rank": 0, "world": 10**9, "step": 1}},
+    ],
+    ids=str,
+)
+def test_a_field_that_cannot_be_ends_the_connection(
+    keeper: Inside, changed: dict[str, object]
+) -> None:
+    with Wire(keeper.port) as wire:
+        assert wire.hello(**changed) is None
+    assert keeper.counts() == {"malformed": 1}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"ready": {"step": 1}},
+        {"ready": {"step": -2, "cause": "new", "error": ""}},
+        {"ready": {"step": 1, "cause": "fun", "error": ""}},
+        {"store": "somewhere", "generation": 1},
+        {"store": "host:0", "generation": 1},
+        {"progress": {"samples": 1e300}},
+        {"progress": {"a b": 1}},
+        {"progress": {}},
+        {"progress": {f"m{chr(97 + at)}": 1 for at in range(9)}},
+        {"leave": 1},
+        {"ack": "1"},
+        {"something": "else"},
+        {"method": "secret"},
+    ],
+    ids=str,
+)
+def test_a_member_that_says_nonsense_is_hung_up_on(keeper: Inside, said: dict[str, object]) -> None:
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        wire.say(**said)
+        assert wire.read() is None
+    assert keeper.counts() == {"malformed": 1}
+
+
+def test_not_a_number_is_no_progress(keeper: Inside) -> None:
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        wire.send(b'{"progress":{"loss":NaN}}\n')
+        assert wire.read() is None
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_an_oversized_message_ends_the_connection(keeper: Inside, end: bytes) -> None:
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        wire.send(b'{"ping":' + b"1" * MAX_FROM_MEMBER + end)
+        assert wire.read() is None
+    assert keeper.counts() == {"oversized": 1}
+
+
+def test_words_out_of_turn_change_nothing(keeper: Inside) -> None:
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        wire.say(store="n1:1", generation=5)
+        wire.say(stop_at=5, change=5)
+        wire.say(ack=7)
+        wire.say(ack_stop=7)
+        wire.say(broken=3)
+        wire.say(ping=1)
+        assert wire.read() == {"pong": 1}
+
+
+def test_a_flood_of_messages_ends_the_connection(keeper: Inside) -> None:
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        try:
+            for _ in range(50):
+                wire.send(b'{"ack":1}\n' * 200)
+        except ConnectionError:
+            pass
+        assert wire.read() is None
+    assert keeper.counts() == {"flood": 1}
+
+
+def test_who_does_not_read_is_dropped(keeper: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bftrainer_slurm.keeper.sessions.MAX_UNSENT", 0)
+    monkeypatch.setattr("bftrainer_slurm.keeper.sessions.MAX_MESSAGES", 10**9)
+    with Wire(keeper.port, buffer=4_096) as wire:
+        wire.hello()
+        try:
+            while True:
+                wire.send(b'{"ping":100000000000000}\n' * 1_000)
+        except ConnectionError:
+            pass
+    assert keeper.counts() == {"slow": 1}
+
+
+def test_a_silent_member_is_lost_to_the_others(keeper: Inside) -> None:
+    keeper.client.own(12, 0, 2)
+    with Wire(keeper.port, task=1) as silent, Wire(keeper.port, task=2) as other:
+        for wire in (silent, other):
+            wire.hello()
+            wire.say(ready={"step": -1, "cause": "new", "error": ""})
+        first = silent.read()
+        assert first is not None
+        assert first["generation"]["world"] == 2
+        silent.say(store="n1:1", generation=1)
+        other.read()
+        began_s = time.monotonic()
+        number = 0
+        other.socket.settimeout(0.5)
+        while True:
+            other.say(ping=(number := number + 1))
+            message = other.read()
+            if message is not None and "change" in message:
+                break
+            assert time.monotonic() - began_s < 60
+            time.sleep(0.2)
+        assert (message["planned"], message["why"]) == (False, "loss")
+    assert keeper.counts() == {"silent": 1}
+
+
+def test_who_proves_nothing_is_hung_up_on(keeper: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bftrainer_slurm.keeper.sessions.PROOF_S", 0.5)
+    with Wire(keeper.port) as wire:
+        assert wire.read() is None
+    assert keeper.counts() == {"unproven": 1}
+
+
+def test_there_are_never_too_many_strangers(
+    keeper: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bftrainer_slurm.keeper.sessions.MAX_UNPROVEN", 2)
+    with Wire(keeper.port), Wire(keeper.port), Wire(keeper.port) as third:
+        assert third.challenge == {}
+    assert keeper.counts() == {"too_many": 1}
+    wait_until(lambda: Wire(keeper.port).challenge)
+
+
+def test_progress_reaches_the_controller_but_not_faster_than_it_should(keeper: Inside) -> None:
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        for samples in range(100):
+            wire.say(progress={"samples": samples, "pause_s": 0.125})
+        wire.say(ping=1)
+        wire.read()
+    keeper.client.tell(SUBMITTED)
+    first, second = keeper.notes(2)
+    assert dict(first.measures) == {"samples": 0.0, "pause_s": 0.125}
+    assert first.array == 12
+    assert second == SUBMITTED
+
+
+def test_a_run_without_members_is_forgotten(
+    keeper: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bftrainer_slurm.keeper.sessions.FORGET_S", 0.1)
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        assert runs(keeper) == 1
+    wait_until(lambda: runs(keeper) == 0)
+
+
+def test_the_end_of_a_run_ends_its_members_connections(keeper: Inside) -> None:
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        keeper.client.end_run(12)
+        assert wire.read_all() == [{"dropped": "the run has ended"}]
+    assert runs(keeper) == 0
+
+
+def runs(keeper: Inside) -> int:
+    keeper.client.publish({})
+    _, status = keeper.client.status()
+    assert status is not None
+    return int(status["keeper"]["runs"])

@@ -1,0 +1,76 @@
+"""Speaking to the keeper byte by byte, also what no client of ours would say."""
+
+from __future__ import annotations
+
+import json
+import socket
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any
+
+from bftrainer_slurm.keeper.credentials import SECRET, prove_by_secret
+from bftrainer_slurm.keeper.messages import Identity, Role, payload
+from tests.keeper.inside import SECRET_TEXT
+
+
+class Wire(AbstractContextManager["Wire"]):
+    """One connection, as a member's; ``challenge`` is the keeper's first word."""
+
+    def __init__(self, port: int, task: int = 1, array: int = 12, buffer: int = 0) -> None:
+        self.identity = Identity(array, task, f"n{task}", Role.WORKER)
+        self.socket = socket.socket()
+        if buffer:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        self.socket.settimeout(60)
+        self.socket.connect(("127.0.0.1", port))
+        self.lines = self.socket.makefile("rb")
+        self.send(b"member\n")
+        self.challenge: dict[str, Any] = self.read() or {}
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def say(self, **message: object) -> None:
+        self.send(json.dumps(message).encode() + b"\n")
+
+    def read(self) -> dict[str, Any] | None:
+        """The keeper's next message; None: it has hung up."""
+        try:
+            line = self.lines.readline()
+        except ConnectionError:
+            return None
+        return json.loads(line) if line else None
+
+    def read_all(self) -> list[dict[str, Any]]:
+        """All messages until it hangs up."""
+        messages = []
+        while (message := self.read()) is not None:
+            messages.append(message)
+        return messages
+
+    def hello(self, **changed: object) -> dict[str, Any] | None:
+        """Prove who this is, with some fields changed; return the answer."""
+        proof = prove_by_secret(SECRET_TEXT, payload(self.challenge["challenge"], self.identity))
+        message = {
+            "method": SECRET,
+            "proof": proof,
+            "array": self.identity.array,
+            "task": self.identity.task,
+            "node": self.identity.node,
+            "role": "worker",
+            "local_rank": 0,
+            "local_world": 1,
+            "address": "",
+            "held": None,
+        }
+        self.say(**(message | changed))
+        return self.read()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.lines.close()
+        self.socket.close()
