@@ -14,14 +14,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bftrainer_slurm.elastic.environment import element_environment
+from bftrainer_slurm.elastic.folder import make_folder
 from bftrainer_slurm.elastic.processes import kill_job
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError, RunAddress
-from bftrainer_slurm.keeper.home import read_address
+from bftrainer_slurm.keeper.credentials import MUNGE_SOCKET, SECRET_FILE
+from bftrainer_slurm.keeper.home import own_secret, read_address
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.spec import SpecError, TrainerRecord, parse_comment
@@ -46,22 +48,36 @@ def main() -> int:
     """Run the element; return the user script's exit code."""
     arguments = _parse_arguments()
     place = read_place(os.environ)
-    signal.signal(signal.SIGTERM, _raise_reclaimed)
+    with tempfile.TemporaryDirectory(prefix="bftrainer-") as workplace:
+        path = _user_script(arguments.script, Path(workplace))
+        signal.signal(signal.SIGTERM, _raise_reclaimed)
+        return _run(arguments, place, [str(path), *arguments.arguments], Path(workplace))
+
+
+def _run(
+    arguments: argparse.Namespace, place: Place, command: Sequence[str], workplace: Path
+) -> int:
     script = None
     client = None
     try:
         client, run = _join(arguments.state, arguments.keeper, place)
+        folder = workplace / "python"
+        make_folder(folder)
         variables = element_environment(
             place.element,
             arguments.record,
             run,
             client.address,
             os.environ,
+            folder,
             os.environ.get("BFTRAINER_LOCAL_ADDRESS"),
         )
-        with _user_script(arguments.script) as path:
-            script = subprocess.Popen([path, *arguments.arguments], env=os.environ | variables)
-            code = script.wait()
+        if arguments.state is not None:
+            variables[SECRET_FILE] = str(own_secret(arguments.state))
+        if arguments.munge_socket is not None:
+            variables[MUNGE_SOCKET] = arguments.munge_socket
+        script = subprocess.Popen(command, env=os.environ | variables)
+        code = script.wait()
         _tell(client, NoteKind.GONE, place)
     except _Reclaimed:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -113,17 +129,15 @@ def _tell(client: KeeperClient | None, kind: NoteKind, place: Place) -> None:
         client.tell(Note(kind, place.element.array, place.element.task, place.node))
 
 
-@contextlib.contextmanager
-def _user_script(submitted: Path) -> Iterator[str]:
-    """Give the path of the user's own script, cut out of the submitted one, for a while."""
+def _user_script(submitted: Path, workplace: Path) -> Path:
+    """Cut the user's own script out of the submitted one; return where it lies."""
     _, marker, own = submitted.read_bytes().partition(MARKER.encode() + b"\n")
     if not marker:
         raise SystemExit(f"bftrainer: {submitted} was not made by 'bftrainer submit'")
-    with tempfile.TemporaryDirectory(prefix="bftrainer-") as folder:
-        path = Path(folder) / "script"
-        path.write_bytes(own)
-        path.chmod(0o700)
-        yield str(path)
+    path = workplace / "script"
+    path.write_bytes(own)
+    path.chmod(0o700)
+    return path
 
 
 def _raise_reclaimed(number: int, frame: object) -> None:
@@ -142,6 +156,7 @@ def _parse_arguments() -> argparse.Namespace:
     keeper = parser.add_mutually_exclusive_group(required=True)
     keeper.add_argument("--state", type=Path, help="the folder of one's own controller")
     keeper.add_argument("--keeper", help="HOST:PORT of the site's")
+    parser.add_argument("--munge-socket", help="the site's, where it is not munge's own")
     parser.add_argument("--record", type=_record, required=True)
     parser.add_argument("script", type=Path)
     parser.add_argument("arguments", nargs=argparse.REMAINDER)

@@ -6,6 +6,7 @@ Why each value is what it is: DESIGN.md, "The elastic runtime".
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from bftrainer_slurm.keeper.client import RunAddress
 from bftrainer_slurm.model import ElementId
@@ -21,18 +22,28 @@ def element_environment(
     run: RunAddress,
     keeper: str,
     slurm: Mapping[str, str],
+    folder: Path,
     local_address: str | None = None,
 ) -> dict[str, str]:
     """Return what torchrun's agent needs to join its trainer, and what marks an element.
 
-    ``slurm`` is the job's environment; ``local_address`` is what the agents reach this node by,
-    where its own host name does not do.
+    Args:
+        element: which one it is.
+        record: what its trainer wants.
+        run: the trainer's run and its store, for stock c10d.
+        keeper: the keeper's HOST:PORT.
+        slurm: the job's environment.
+        folder: for PYTHONPATH, with our rendezvous in it.
+        local_address: what the agents reach this node by, where its own host name does not do.
     """
     gpus = slurm.get("SLURM_GPUS_ON_NODE", "")
+    before = slurm.get("PYTHONPATH")
     variables = {
         "PET_NNODES": f"1:{record.max_nodes}",
         "PET_NPROC_PER_NODE": gpus if gpus.isdecimal() and int(gpus) > 0 else "1",
-        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_BACKEND": "bftrainer",
+        "PYTHONPATH": f"{folder}:{before}" if before else str(folder),
+        # The others are for c10d, which a script may say instead.
         "PET_RDZV_ENDPOINT": run.endpoint,
         "PET_RDZV_ID": run.run_id,
         "PET_RDZV_CONF": _RENDEZVOUS,

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bftrainer_slurm.elastic.progress import Progress
+from bftrainer_slurm.elastic.steps import step
 
 BATCH = 32  # samples a step and rank
 
@@ -74,7 +74,6 @@ def main() -> None:
     dist.broadcast(agreed, src=0)
     seen = int(agreed)
     parallel = DistributedDataParallel(model)  # sends rank 0's weights to all
-    progress = Progress()
     saved_s = time.monotonic()
 
     while seen < arguments.samples:
@@ -83,14 +82,15 @@ def main() -> None:
         loss = nn.functional.cross_entropy(parallel(images[mine]), labels[mine], reduction="sum")
         (loss / BATCH).backward()
         optimizer.step()
-        seen += min(BATCH * world, len(labels) - seen % len(labels))
+        samples = min(BATCH * world, len(labels) - seen % len(labels))
+        seen += samples
+        step(samples=samples)
         if rank == 0 and (time.monotonic() - saved_s > 1 or seen >= arguments.samples):
             saved_s = time.monotonic()
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
             save(checkpoint, state | {"seen": seen})
             with torch.no_grad():
                 right = (model(test_images).argmax(1) == test_labels).float().mean().item()
-            progress.report(seen, loss=loss.item() / max(1, len(mine)), accuracy=right)
             print(f"seen={seen} world={world} test accuracy={right:.3f}", flush=True)
     dist.barrier()  # nobody leaves while another rank still needs it
     dist.destroy_process_group()

@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,25 @@ def test_the_users_script_runs_with_its_arguments_and_torchruns_environment(
     )
     output, _ = element.communicate(timeout=60)
     assert output == "one|two words|12.1|12_3\n"
+
+
+def test_the_users_python_finds_our_rendezvous_and_nothing_else_of_ours(
+    keeper: KeeperProcess,
+) -> None:
+    body = f"""#!{sys.executable}
+import os, sys
+from importlib.metadata import entry_points
+folder, secret = os.environ["PYTHONPATH"].split(":")[0], os.environ["BFTRAINER_SECRET_FILE"]
+(ours,) = entry_points(group="torchrun.handlers", name="bftrainer")
+print(os.environ["PET_RDZV_BACKEND"], ours.value, *sorted(os.listdir(folder)), secret)
+"""
+    element = start(keeper, body, "bftrainer:min=1,max=4")
+    output, _ = element.communicate(timeout=60)
+    assert output.split() == [
+        *("bftrainer", "bftrainer_slurm.elastic.rendezvous:handler"),
+        *("bftrainer_slurm", f"bftrainer_slurm-{version('bftrainer-slurm')}.dist-info"),
+        str(keeper.state / "member.secret"),
+    ]
 
 
 def test_the_element_ends_as_its_script_does(keeper: KeeperProcess) -> None:

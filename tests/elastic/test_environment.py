@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from bftrainer_slurm.elastic.environment import element_environment
@@ -13,6 +15,7 @@ def environment(slurm: dict[str, str], local_address: str | None = None) -> dict
         RunAddress("12.1", "ctl:4000"),
         "ctl:6820",
         slurm,
+        Path("/f"),
         local_address,
     )
 
@@ -32,3 +35,9 @@ def test_there_is_one_process_a_gpu_or_one(gpus: str, processes: str) -> None:
 def test_a_local_address_is_set_only_where_one_is_needed() -> None:
     assert "PET_LOCAL_ADDR" not in environment({})
     assert environment({}, "127.0.0.1")["PET_LOCAL_ADDR"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, "/f"), ("", "/f"), ("/a::/b", "/f:/a::/b")])
+def test_our_folder_comes_first_in_the_users_path(before: str | None, after: str) -> None:
+    variables = environment({} if before is None else {"PYTHONPATH": before})
+    assert (variables["PET_RDZV_BACKEND"], variables["PYTHONPATH"]) == ("bftrainer", after)

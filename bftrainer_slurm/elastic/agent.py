@@ -1,0 +1,212 @@
+"""torchrun's rendezvous in an element: the keeper says who trains together, and from when on.
+
+Ranks, changes and losses come over ``keeper.membership``; this is only how torchrun's agent sees
+them. Facts about the agent: torch 2.13, torch/distributed/elastic/agent/server/api.py.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import MutableMapping
+from datetime import timedelta
+
+from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
+from torch.distributed.elastic.rendezvous.api import (
+    RendezvousConnectionError,
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousParameters,
+    RendezvousStoreInfo,
+)
+
+from bftrainer_slurm.elastic import warm
+from bftrainer_slurm.elastic.failures import LastFailure, is_peers
+from bftrainer_slurm.elastic.generation_store import GenerationStore
+from bftrainer_slurm.elastic.identity import read_identity
+from bftrainer_slurm.elastic.place import address_towards
+from bftrainer_slurm.elastic.reporting import Reporting
+from bftrainer_slurm.elastic.signals import on_signals, wait_for_the_end
+from bftrainer_slurm.elastic.steps import VARIABLE, Memory
+from bftrainer_slurm.keeper.credentials import prover_from
+from bftrainer_slurm.keeper.membership import (
+    Change,
+    Dropped,
+    DroppedError,
+    Event,
+    Generation,
+    Membership,
+    RefusedError,
+    ReleasedError,
+    Role,
+)
+from bftrainer_slurm.keeper.protocol import parse_address
+
+_ATTEMPT = timedelta(seconds=1)  # to reach a store, before looking whether its host is lost
+_BETWEEN_ATTEMPTS_S = 0.05
+_PEERS_WORD_S = 0.3  # a lost peer's or failed peer's own news comes within a moment
+_NO_STATE = -1  # a script's state is in its own checkpoints
+
+
+class AgentRendezvous(RendezvousHandler):
+    """The handler of one torchrun."""
+
+    def __init__(
+        self, parameters: RendezvousParameters, environment: MutableMapping[str, str]
+    ) -> None:
+        self._run_id = parameters.run_id
+        try:
+            keeper = environment["BFTRAINER_KEEPER"]
+            # Not the host's name, as torchrun has it: names lead to nowhere on many a node.
+            self._address = parameters.local_addr or address_towards(keeper)
+            identity = read_identity(environment, Role.AGENT, self._address)
+        except (KeyError, ValueError) as error:
+            raise RendezvousConnectionError(
+                "the rendezvous 'bftrainer' is for elements of BFTrainer's trainers only"
+            ) from error
+        self._memory = Memory.made()
+        environment[VARIABLE] = self._memory.path  # workers inherit it
+        self._forks = environment.get("PET_START_METHOD") == "forkserver"
+        if self._forks:
+            # torch.cuda.is_available() must not initialise CUDA where workers are forked from.
+            environment.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+            warm.start()
+        self._failure = LastFailure()
+        self._change_is_known = threading.Event()
+        self._membership = Membership(keeper, identity, prover_from(environment), self._hear)
+        self._membership.start()
+        self._reporting = Reporting(self._memory, self._membership)
+        on_signals(_ending_signals(environment), self._membership.leave)
+        self._store: GenerationStore | None = None
+
+    @property
+    def use_agent_store(self) -> bool:
+        """Workers use the generation's store as well: it is there before them."""
+        return True
+
+    def get_backend(self) -> str:
+        """Return our name."""
+        return "bftrainer"
+
+    def get_run_id(self) -> str:
+        """Return the run id that the element was given."""
+        return self._run_id
+
+    def is_closed(self) -> bool:
+        """Return False: a trainer ends when its elements do."""
+        return False
+
+    def set_closed(self) -> None:
+        """Do nothing, for the same reason."""
+
+    def num_nodes_waiting(self) -> int:
+        """Return 1 when the generation is about to end; torchrun then stops its workers."""
+        return int(self._membership.change is not None)
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """Stand ready, and return this node's place in the next generation.
+
+        Raises:
+            RendezvousConnectionError: the keeper does not take this element.
+        """
+        cause, error = self._why_again()
+        self._end_generation()
+        while True:
+            self._membership.ready(_NO_STATE, cause, error)
+            try:
+                generation = self._membership.wait_generation()
+                self._change_is_known.clear()
+            except ReleasedError:
+                wait_for_the_end()
+            except DroppedError:
+                cause, error = "change", ""
+                continue
+            except RefusedError as refusal:
+                raise RendezvousConnectionError(str(refusal)) from refusal
+            info = self._enter(generation)
+            if info is not None:
+                return info
+            cause, error = "change", ""
+
+    def shutdown(self) -> bool:
+        """Say goodbye: all has been done, unless torchrun is ending with an exception."""
+        self._reporting.stop()
+        if sys.exc_info()[0] is None:
+            self._membership.done()
+        else:
+            self._membership.close()
+        self._end_generation()
+        return True
+
+    def _why_again(self) -> tuple[str, str]:
+        if self._store is None:
+            if self._forks:
+                warm.wait()
+            return "new", ""
+        text = self._failure.take()
+        if self._change_is_known.is_set():
+            return "change", ""
+        if is_peers(text) and self._change_is_known.wait(_PEERS_WORD_S):
+            return "change", ""
+        return "failed", text
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, Change | Dropped):
+            self._change_is_known.set()
+
+    def _end_generation(self) -> None:
+        self._reporting.pause()
+        if self._store is not None:
+            self._store.close()
+
+    def _enter(self, generation: Generation) -> RendezvousInfo | None:
+        """Return the agent's place in a generation, or None if it has ended already."""
+        if generation.alone or generation.rank == 0:
+            store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+            host, port = self._address, store.port
+            if not generation.alone:
+                self._membership.offer_store(generation.number, f"{host}:{port}")
+        else:
+            host, port = parse_address(generation.store or "")
+            found = self._reach(host, port)
+            if found is None:
+                return None
+            store = found
+        self._store = GenerationStore(store, self._has_ended if generation.world > 1 else _never)
+        if generation.rank == 0:
+            self._reporting.begin(generation.number, generation.world)
+        return RendezvousInfo(
+            self._store, generation.rank, generation.world, RendezvousStoreInfo(host, port)
+        )
+
+    def _reach(self, host: str, port: int) -> TCPStore | None:
+        while self._membership.change is None:
+            try:
+                # TCPStore alone would complain at length of a host that has just been lost.
+                socket.create_connection((host, port), _ATTEMPT.total_seconds()).close()
+                return TCPStore(
+                    host, port, is_master=False, wait_for_workers=False, timeout=_ATTEMPT
+                )
+            except (OSError, DistError):
+                time.sleep(_BETWEEN_ATTEMPTS_S)
+        return None
+
+    def _has_ended(self) -> bool:
+        """Whether agents of this generation may be gone, so that nobody should wait for them.
+
+        Agents whose workers re-form by themselves are not told of changes.
+        """
+        return self._membership.change is not None or self._memory.read().in_process
+
+
+def _ending_signals(environment: MutableMapping[str, str]) -> set[int]:
+    names = environment.get("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
+    numbers = (getattr(signal, name.strip(), None) for name in names.split(","))
+    return {int(number) for number in numbers if number is not None}
+
+
+def _never() -> bool:
+    return False

@@ -1,0 +1,305 @@
+"""The process group of one generation: how it comes to be, how gradients are averaged, its end.
+
+It is torch's default group, so ``dist.get_rank()`` and the like work in users' code. A failed
+collective is remembered and raised at the step's commit, never into DDP's reducer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed import (  # type: ignore[attr-defined]
+    GradBucket,
+    HashStore,
+    PrefixStore,
+    Store,
+    TCPStore,
+)
+from torch.futures import Future
+
+from bftrainer_slurm.elastic.sockets import Connections
+from bftrainer_slurm.keeper.membership import Generation
+from bftrainer_slurm.keeper.protocol import parse_address
+
+_CONNECT_S = 3.0  # a store's host that is up answers at once
+_STORE_S = 60.0
+_AGAIN_S = 0.02
+
+# A torchrun agent sets 1, with which a lost peer ends this process; 2 only cleans up.
+_NCCL = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "2", "TORCH_NCCL_ENABLE_MONITORING": "0"}
+
+
+class PeerLostError(Exception):
+    """A collective failed: the step in flight cannot be committed."""
+
+
+class Group:
+    """The default process group while a generation lasts.
+
+    ``keeper_port`` is of a connection that is none of the group's.
+    """
+
+    def __init__(self, keeper_port: int = 0) -> None:
+        self.rank = 0
+        self.world = 1
+        self.weight = 1.0  # of this rank's gradients in the step
+        self.record = False
+        self.layout: list[tuple[int, ...]] = []  # ids of the parameters in each of its buckets
+        self._nccl = False
+        self._connections = Connections(keeper_port)
+        self._works: list[dist.Work] = []
+        self._failure: Exception | None = None
+        self._aborted: str | None = None
+        self._over = threading.Event()
+        self._aborting = threading.Lock()
+
+    def form(
+        self, generation: Generation, backend: str, address: str, offer: Callable[[str], None]
+    ) -> None:
+        """Connect with the generation's other members.
+
+        ``address`` is what they reach this process by; ``offer`` tells them of a store at
+        HOST:PORT, which rank 0 opens.
+
+        Raises:
+            PeerLostError: not all of them can be reached.
+        """
+        self.rank, self.world = generation.rank, generation.world
+        self._nccl = "nccl" in backend
+        with self.noting():
+            timeout = timedelta(seconds=_STORE_S)
+            if generation.rank == 0:
+                store = TCPStore(*(address, 0, None, True), timeout=timeout, wait_for_workers=False)
+                offer(f"{address}:{store.port}")
+            else:
+                host, port = _reachable(generation.store or "")
+                store = TCPStore(
+                    *(host, port, None, False), timeout=timeout, wait_for_workers=False
+                )
+            self._store = store
+            make_default(
+                backend,
+                PrefixStore(str(generation.number), store),
+                generation.rank,
+                generation.world,
+            )
+
+    def formed(self) -> None:
+        """Say that all connections are there which the group will have.
+
+        Raises:
+            PeerLostError: it has ended already.
+        """
+        self._connections.complete()
+        if not self._usable():
+            self.commit()
+
+    def agree(self, key: str, value: str) -> str:
+        """Return what rank 0 says here; rank 0 says ``value``.
+
+        Raises:
+            PeerLostError: rank 0 cannot be asked.
+        """
+        with self.noting():
+            if self.rank == 0:
+                self._store.set(key, value)
+                return value
+            told: bytes = self._store.get(key)
+            return told.decode()
+
+    def channel(self, others: Sequence[int] | None = None) -> Channel:
+        """Return the way from rank 0 to these ranks, or to all; all ranks call it.
+
+        Raises:
+            PeerLostError: it cannot be made.
+        """
+        with self.noting():
+            some = others is not None and len(others) + 1 < self.world
+            return Channel(self, dist.new_group([0, *others]) if others and some else None)
+
+    def begin(self, weight: float, record: bool = False) -> None:
+        """Begin a step in which this rank's gradients have this weight; ``record`` its layout."""
+        self.weight, self.record = weight, record
+        self.layout = []
+        self._works = []
+
+    def average(self, bucket: GradBucket) -> Future[Tensor]:
+        """Sum a bucket of gradients, weighted, over the world: DDP's communication hook."""
+        buffer = bucket.buffer()
+        if self.record:
+            self.layout.append(tuple(map(id, bucket.parameters())))
+        if self.weight == 0.0:
+            buffer.zero_()  # not a product: what a rank without samples has may be nan
+        elif self.weight != 1.0:
+            buffer.mul_(self.weight)
+        if self.world > 1 and self._usable():
+            try:
+                work = dist.all_reduce(buffer, async_op=True)
+            except RuntimeError as error:
+                self.fail(error)
+            else:
+                self._works.append(work)
+                summed: Future[Tensor] = work.get_future().then(
+                    lambda done: self._sum_or_zero(done, buffer)
+                )
+                return summed
+        if self._failure is not None:
+            buffer.zero_()
+        finished: Future[Tensor] = Future()
+        finished.set_result(buffer)
+        return finished
+
+    def attempt(self, send: Callable[[], None]) -> None:
+        """Run what sends something to all ranks; if it fails, the step does at its commit."""
+        if self.world > 1 and self._usable():
+            with contextlib.suppress(PeerLostError), self.noting():
+                send()
+
+    def watch(self, work: dist.Work) -> None:
+        """Let the step depend on a collective."""
+        self._works.append(work)
+
+    def commit(self) -> None:
+        """Wait until the step's collectives are done.
+
+        Raises:
+            PeerLostError: one of them failed.
+        """
+        for work in self._works:
+            while not work.is_completed():  # never blocks in NCCL, which may not return
+                time.sleep(0.00005)
+            # gloo's failures have come with the future, or where somebody waited.
+            if self._nccl and isinstance(failure := work.exception(), Exception):
+                self.fail(failure)
+        if self._failure is not None:
+            raise PeerLostError(str(self._failure)) from self._failure
+
+    def fail(self, error: Exception) -> None:
+        """Remember that a collective failed; what is said first counts."""
+        if self._failure is None:
+            self._failure = error
+
+    def failed(self) -> bool:
+        """Return whether a collective has failed."""
+        return self._failure is not None
+
+    def abort(self, why: str) -> None:
+        """End all collectives in flight, from another thread: a peer is lost or frozen.
+
+        A step whose collectives are done by then can still be committed.
+        """
+        self._aborted = why
+        threading.Thread(target=self._abort, daemon=True).start()
+
+    def close(self) -> None:
+        """Cut all connections, so that no peer waits for this rank; the ranks stay known."""
+        self._over.set()
+        with self._aborting:
+            self._cut()
+
+    def _abort(self) -> None:
+        # Again and again, as the group may still be forming.
+        while not self._over.is_set():
+            with self._aborting:
+                if self._over.is_set():
+                    return
+                self._cut()
+            self._over.wait(_AGAIN_S)
+
+    def _usable(self) -> bool:
+        if self._aborted is not None:
+            self.fail(PeerLostError(self._aborted))
+        return self._failure is None
+
+    def _cut(self) -> None:
+        if self._nccl and dist.is_initialized():
+            with contextlib.suppress(RuntimeError):
+                dist.distributed_c10d._get_default_group().abort()
+        self._connections.shut_down()
+
+    def _sum_or_zero(self, done: Future[list[Tensor]], buffer: Tensor) -> Tensor:
+        try:
+            return done.value()[0]
+        except RuntimeError as error:
+            self.fail(error)
+            return buffer.zero_()
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[None]:
+        """Remember a failure, and raise it as PeerLostError."""
+        try:
+            yield
+        except (RuntimeError, OSError) as error:  # gloo's and the store's own are RuntimeErrors
+            self.fail(error)
+            raise PeerLostError(str(error)) from error
+
+
+class Channel:
+    """The way from rank 0 of a group to the others in ``within``, or to all."""
+
+    def __init__(self, group: Group, within: dist.ProcessGroup | None) -> None:
+        self._group = group
+        self._within = within
+        self._begun: list[dist.Work] = []
+
+    def broadcast(self, tensor: Tensor) -> None:
+        """Begin to give a tensor rank 0's content."""
+        with self._group.noting():
+            work = dist.broadcast(tensor, src=0, group=self._within, async_op=True)
+            self._begun.append(work)
+            self._group.watch(work)
+
+    def arrive(self) -> None:
+        """Wait for all that was begun; on a GPU, let the stream wait."""
+        with self._group.noting():
+            for work in self._begun:
+                work.wait()
+        self._begun.clear()
+
+
+def of_collective(error: RuntimeError) -> bool:
+    """Return whether a failed collective raised this; gloo's errors have no type of their own."""
+    return isinstance(error, dist.DistError) or "gloo" in str(error)
+
+
+def make_default(backend: str, store: Store, rank: int, world: int) -> None:
+    """Make a new default process group, in the place of the one there is."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+
+
+def backend_for(model: nn.Module) -> str:
+    """Return the backend for a model's device, and prepare NCCL to outlive lost peers."""
+    if any(parameter.is_cuda for parameter in model.parameters()):
+        os.environ.update(_NCCL)
+        return "cpu:gloo,cuda:nccl"
+    return "gloo"
+
+
+def alone_group(model: nn.Module) -> dist.ProcessGroup:
+    """Return a process group of this rank alone, beside the default one, for a model's devices."""
+    store = HashStore()
+    alone = dist.ProcessGroup(store, 0, 1)
+    gloo = dist.ProcessGroupGloo(store, 0, 1, timedelta(seconds=_STORE_S))
+    kinds = {parameter.device.type for parameter in model.parameters()} | {"cpu"}
+    for kind in sorted(kinds):
+        alone._register_backend(torch.device(kind), dist.ProcessGroup.BackendType.GLOO, gloo)
+    alone._set_group_name("bftrainer-alone")  # type: ignore[arg-type]
+    return alone
+
+
+def _reachable(endpoint: str) -> tuple[str, int]:
+    """Check first what the store's client would try again and again for its whole timeout."""
+    address = parse_address(endpoint)
+    with socket.create_connection(address, timeout=_CONNECT_S):
+        return address

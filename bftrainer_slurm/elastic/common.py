@@ -1,0 +1,91 @@
+"""What all ranks have in common: their objects' states, and how far the training has come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from bftrainer_slurm.elastic.checkpoint import Checkpoints
+from bftrainer_slurm.elastic.collective import Group
+from bftrainer_slurm.elastic.sampler import Cursor
+from bftrainer_slurm.elastic.state import receive, send
+from bftrainer_slurm.keeper.membership import Peer
+
+
+class Stateful(Protocol):
+    """Anything whose state newcomers need: a scheduler, a gradient scaler, an average."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state: tensors, plain values, and dicts, lists and tuples of them."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
+        """Take the state."""
+
+
+class Common:
+    """This rank's copy of what all have: ``objects`` by name, and the cursor."""
+
+    def __init__(self, objects: Mapping[str, Any], checkpoints: Checkpoints | None) -> None:
+        self.cursor = Cursor()
+        self._objects = objects
+        self._checkpoints = checkpoints
+        self._agreed = False
+
+    @property
+    def step(self) -> int:
+        """The last completed step; -1 until this copy is the others' too."""
+        return self.cursor.step if self._agreed else -1
+
+    def agree(self, group: Group, members: tuple[Peer, ...]) -> None:
+        """Make this copy the one of rank 0, who has come furthest.
+
+        Raises:
+            PeerLostError: it did not arrive; this copy is what it was.
+        """
+        first = members[0]
+        if group.rank == 0 and first.step < 0:
+            self._restore()
+        behind = [
+            rank
+            for rank, member in enumerate(members)
+            if rank > 0 and (member.step < 0 or member.step != first.step)
+        ]
+        group.begin(1.0)
+        state = None
+        if behind:
+            channel = group.channel(behind)
+            if group.rank == 0:
+                send(self._state(), channel)
+            elif group.rank in behind:
+                state = receive(channel)
+        group.commit()
+        if state is not None:
+            self._take(state)
+        self._agreed = True
+
+    def save_if_due(self) -> None:
+        """Write a checkpoint in the background, as rank 0, if it is time for one."""
+        if self._checkpoints is not None and self._checkpoints.due():
+            self._checkpoints.save(self.cursor.step, self._state())
+
+    def save_last(self) -> None:
+        """Write a checkpoint, as rank 0, and wait for it."""
+        if self._checkpoints is not None:
+            self._checkpoints.save(self.cursor.step, self._state())
+            self._checkpoints.wait()
+
+    def _restore(self) -> None:
+        """Take the newest checkpoint if it goes further than what this process has."""
+        state = None if self._checkpoints is None else self._checkpoints.newest()
+        if state is not None and state["cursor"]["step"] > self.cursor.step:
+            self._take(state)
+
+    def _state(self) -> dict[str, Any]:
+        objects = {name: one.state_dict() for name, one in self._objects.items()}
+        return {"objects": objects, "cursor": asdict(self.cursor)}
+
+    def _take(self, state: dict[str, Any]) -> None:
+        for name, one in self._objects.items():
+            one.load_state_dict(state["objects"][name])
+        self.cursor = Cursor(**state["cursor"])

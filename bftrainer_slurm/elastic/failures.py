@@ -1,0 +1,58 @@
+"""Why this node's workers ended: what torchrun says about it in its log.
+
+Neither exit code nor exception reach a rendezvous handler in another way.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from torch.multiprocessing.spawn import ProcessException
+
+_LOGGER = "torch.distributed.elastic.multiprocessing.api"
+_MAX_TEXT = 1_900  # characters: a note holds 2 kB
+UNKNOWN = "a worker ended without an exception"
+# What gloo, NCCL and the TCPStore say when the process at the other end is gone.
+_PEERS = re.compile(
+    r"closed by peer|reset by peer|broken pipe|remote process|connection was likely closed"
+    r"|connection refused|DistNetworkError",
+    re.IGNORECASE,
+)
+
+
+class LastFailure(logging.Filter):
+    """Remembers the last failure that torchrun has logged, and lets all records pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._text = UNKNOWN
+        logging.getLogger(_LOGGER).addFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Look at a record."""
+        if record.levelno >= logging.ERROR and str(record.msg).startswith("failed (exitcode"):
+            error = record.exc_info[1] if record.exc_info else None
+            text = error.msg if isinstance(error, ProcessException) else record.getMessage()
+            self._text = last_lines(text)
+        return True
+
+    def take(self) -> str:
+        """Return the last failure's last lines, and forget it."""
+        text, self._text = self._text, UNKNOWN
+        return text
+
+
+def last_lines(text: str) -> str:
+    """Return the last whole lines of a text that fit a note."""
+    text = text.strip()
+    if len(text) <= _MAX_TEXT:
+        return text
+    kept = text[-_MAX_TEXT:]
+    _, newline, whole = kept.partition("\n")
+    return whole if newline else kept
+
+
+def is_peers(text: str) -> bool:
+    """Whether a failure reads as one that another node's has brought about."""
+    return _PEERS.search(text.splitlines()[-1] if text else "") is not None

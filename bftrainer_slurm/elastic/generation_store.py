@@ -1,0 +1,80 @@
+"""A generation's store as torchrun's agent sees it: it ends with the generation, without a fuss.
+
+The agent takes an error of its store for its own end, and waits in it for agents that are gone.
+But when a generation has ended the next one is on its way, and any answer will do until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from torch.distributed import (  # type: ignore[attr-defined]
+    DistError,
+    DistNetworkError,
+    DistStoreError,
+    Store,
+    TCPStore,
+)
+
+_Answer = TypeVar("_Answer")
+_LOOK = timedelta(seconds=0.2)  # how often a wait looks whether the generation has ended
+_ALONE = b"[0, 1, 0, 1]"  # torchrun's answer to: which ranks are mine, and of how many?
+
+
+class GenerationStore(Store):
+    """The calls of torchrun's agent: its ranks at the beginning, its exit barrier at the end."""
+
+    def __init__(self, store: TCPStore, ended: Callable[[], bool]) -> None:
+        super().__init__()
+        self._store: Any = store  # torch's stubs lack half of it
+        self._ended = ended
+        self._own = b""
+
+    def close(self) -> None:
+        """Let go of the store; the one who hosts it closes it by that."""
+        self._store = None
+
+    def set(self, key: str, value: str | bytes) -> None:  # torch's says str, its agent sets bytes
+        """Set a key."""
+        self._own = value if isinstance(value, bytes) else value.encode()
+        self._try(lambda store: store.set(key, value), None)
+
+    def multi_set(self, keys: list[str], values: list[str]) -> None:
+        """Set several keys."""
+        self._try(lambda store: store.multi_set(keys, values), None)
+
+    def get(self, key: str) -> bytes:
+        """Return a key's value as soon as it is set."""
+        self.wait([key])
+        return self._try(lambda store: store.get(key), _ALONE)
+
+    def multi_get(self, keys: list[str]) -> list[bytes]:
+        """Return several keys' values as soon as they are set."""
+        self.wait(keys)
+        return self._try(lambda store: store.multi_get(keys), [self._own] * len(keys))
+
+    def add(self, key: str, amount: int) -> int:
+        """Add to a number, and return it."""
+        return self._try(lambda store: store.add(key, amount), 0)
+
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
+        """Wait until keys are set, or the generation has ended."""
+        store = self._store
+        while store is not None and not self._ended():
+            try:
+                store.wait(keys, _LOOK)
+                return
+            except DistStoreError:  # not set yet
+                continue
+            except DistNetworkError:  # its host is gone
+                return
+
+    def _try(self, call: Callable[[Any], _Answer], otherwise: _Answer) -> _Answer:
+        if self._store is None or self._ended():
+            return otherwise
+        try:
+            return call(self._store)
+        except DistError:
+            return otherwise

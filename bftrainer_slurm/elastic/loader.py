@@ -1,0 +1,145 @@
+"""The batches of a training, in step with its trainer: repeated when a step was, redistributed
+when the world has changed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from multiprocessing.sharedctypes import RawValue
+from multiprocessing.util import Finalize
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from bftrainer_slurm.elastic.sampler import Course
+
+if TYPE_CHECKING:
+    from bftrainer_slurm.elastic.trainer import Trainer
+
+_PR_SET_PDEATHSIG = 1
+_REHEARSALS = 2  # DDP orders its buckets after the first backward pass
+
+
+class Loader:
+    """Iterate over it once: it gives this rank's batches of all epochs that are left."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        dataset: Dataset[Any],
+        course: Course,
+        seed: int | None,
+        options: dict[str, Any],
+    ) -> None:
+        self._trainer = trainer
+        self._course = course
+        self._seed = seed
+        self._plan = _Plan()
+        if trainer.changing and options.get("num_workers"):
+            options["worker_init_fn"] = _WorkerStart(options.get("worker_init_fn"))
+        self._data: DataLoader[Any] = DataLoader(dataset, batch_sampler=self._plan, **options)
+        self._batches: Iterator[Any] | None = None
+        self._ends_epoch = False
+        self._epoch = 0
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the batch given last, from 0 on."""
+        return self._epoch
+
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether the batch given last is its epoch's last one."""
+        return self._ends_epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        trainer, course = self._trainer, self._course
+        if trainer.changing:
+            yield from self._rehearse()
+        trainer.regroup()
+        while True:
+            cursor = trainer.cursor
+            over = course.is_over(cursor)
+            if over and trainer.finish():
+                return
+            if over or trainer.must_regroup():
+                self._discard()
+                trainer.regroup()
+                continue
+            rank, world = trainer.rank, trainer.world
+            if self._batches is None:
+                self._plan.lists = course.batches(cursor, rank, world)
+                self._batches = iter(self._data)
+            self._epoch = cursor.epoch
+            self._ends_epoch = course.ends_epoch(cursor, world)
+            self._seed_step(cursor.step, rank)
+            batch = next(self._batches)
+            trainer.expect(course.weight(cursor, rank, world), course.after(cursor, world))
+            yield batch
+            trainer.check_stepped()
+            if trainer.cursor == cursor:
+                self._discard()
+
+    def _rehearse(self) -> Iterator[Any]:
+        """Give batches for steps that are not committed: whoever joins has done its first ones."""
+        for _ in range(_REHEARSALS):
+            self._plan.lists = iter([self._course.rehearsal()])
+            self._seed_step(0, 0)
+            for batch in self._data:
+                self._trainer.expect_rehearsal()
+                yield batch
+                self._trainer.check_stepped()
+
+    def _discard(self) -> None:
+        """Drop what was prefetched, in a thread: worker processes take their time to end."""
+        if self._batches is not None:
+            held, self._batches = [self._batches], None
+            threading.Thread(target=held.clear, daemon=True).start()
+
+    def _seed_step(self, step: int, rank: int) -> None:
+        if self._seed is not None:
+            torch.manual_seed(step_seed(self._seed, step, rank))
+
+
+def step_seed(seed: int, step: int, rank: int) -> int:
+    """Return the seed of torch's generators for one rank's part of a step."""
+    return ((seed * 1_000_003 + step) * 1_000_003 + rank) % 2**63
+
+
+class _Plan:
+    """DataLoader's batch sampler: the lists of indices from where the training stands."""
+
+    def __init__(self) -> None:
+        self.lists: Iterator[list[int]] = iter(())
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return self.lists
+
+
+class _WorkerStart:
+    """What a DataLoader's worker process does first: it lives exactly as long as its trainer.
+
+    SIGTERM reaches it too, while its trainer still trains to the boundary; but multiprocessing
+    sends it as well, and waits for the end, when the trainer's process exits. Left behind by a
+    killed trainer, it would hold the connections open by which the peers see the loss.
+    """
+
+    def __init__(self, own: Callable[[int], None] | None) -> None:
+        self._own = own
+        self._exiting = RawValue(ctypes.c_bool, False)
+        # multiprocessing calls this one before it ends its children.
+        Finalize(self, setattr, (self._exiting, "value", True), exitpriority=100)
+
+    def __call__(self, worker: int) -> None:
+        signal.signal(signal.SIGTERM, self._end_if_exiting)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if self._own is not None:
+            self._own(worker)
+
+    def _end_if_exiting(self, *_: object) -> None:
+        if self._exiting.value:
+            os._exit(0)

@@ -1,0 +1,178 @@
+"""How a training process gets into its next generation: through the keeper, or once and for all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from typing import Protocol
+
+import torch.distributed as dist
+from torch import nn
+from torch.distributed import HashStore  # type: ignore[attr-defined]
+
+from bftrainer_slurm.elastic.collective import (
+    Group,
+    PeerLostError,
+    alone_group,
+    make_default,
+)
+from bftrainer_slurm.elastic.leaving import Leaving
+from bftrainer_slurm.elastic.place import StaticWorld, static_world, worker_identity
+from bftrainer_slurm.keeper.credentials import prover_from
+from bftrainer_slurm.keeper.membership import (
+    Change,
+    Dropped,
+    Event,
+    Generation,
+    Membership,
+    Peer,
+    ReleasedError,
+)
+from bftrainer_slurm.keeper.protocol import parse_address
+
+
+class Members(Protocol):
+    """Who trains together with this process."""
+
+    group: Group
+    changing: bool  # whether this process may find itself in another generation
+
+    def ddp_group(self, model: nn.Module) -> dist.ProcessGroup:
+        """Return the group that the model is wrapped with, for as long as it lives."""
+
+    def form(self, step: int) -> Generation:
+        """Get into the next generation; ``step`` is the last completed one, -1: no state."""
+
+    def lost(self) -> None:
+        """Say that a collective of the generation failed."""
+
+    def boundary(self, step: int) -> bool:
+        """Return whether to get into another generation now that ``step`` is complete."""
+
+    def progress(self, **measures: float) -> None:
+        """Tell how far the training has come."""
+
+    def done(self) -> None:
+        """Say that the training is complete."""
+
+
+def find_members(environment: Mapping[str, str], backend: str) -> Members:
+    """Return the trainer's members in an element, else a world that does not change."""
+    if environment.get("BFTRAINER_KEEPER"):
+        return ElementMembers(environment, backend)
+    return FixedMembers(static_world(environment), backend)
+
+
+class ElementMembers:
+    """The processes of a trainer's elements, as the keeper brings them together."""
+
+    changing = True
+
+    def __init__(self, environment: Mapping[str, str], backend: str) -> None:
+        keeper = environment["BFTRAINER_KEEPER"]
+        _, self._keeper_port = parse_address(keeper)
+        self._identity = worker_identity(environment)
+        self._backend = backend
+        self.group = Group(self._keeper_port)
+        self._forming = False
+        self._membership = Membership(
+            keeper, self._identity, prover_from(environment), on_event=self._hear
+        )
+        self._leaving = Leaving(self._membership.leave)
+        make_default(backend, HashStore(), 0, 1)
+        self._membership.start()
+        self._leaving.watch()
+
+    def ddp_group(self, model: nn.Module) -> dist.ProcessGroup:
+        """Return a group of this process alone: a change then needs no new wrapping."""
+        return alone_group(model)
+
+    def form(self, step: int) -> Generation:
+        """Get into the next generation; ends the process if this one is to leave."""
+        while True:
+            self._forming = True
+            self.group.close()
+            self._membership.ready(step, "new" if step < 0 else "change")
+            try:
+                generation = self._membership.wait_generation()
+            except ReleasedError:
+                self._leaving.end()
+            self.group = Group(self._keeper_port)
+            self._forming = False
+            change = self._membership.change
+            if change is not None:  # announced before there was a group to abort
+                self._hear(change)
+            try:
+                self.group.form(
+                    *(generation, self._backend, self._identity.address),
+                    partial(self._membership.offer_store, generation.number),
+                )
+            except PeerLostError:
+                self.lost()
+            else:
+                return generation
+
+    def lost(self) -> None:
+        """Say that a collective of the generation failed, and free the peers from it."""
+        self.group.close()
+        self._membership.broken()
+
+    def boundary(self, step: int) -> bool:
+        """Return whether all stop now."""
+        return self._membership.boundary(step)
+
+    def progress(self, **measures: float) -> None:
+        """Tell how far the training has come."""
+        self._membership.progress(**measures)
+
+    def done(self) -> None:
+        """Say that the training is complete."""
+        self._membership.done()
+
+    def _hear(self, event: Event) -> None:
+        over = isinstance(event, Dropped) or (isinstance(event, Change) and not event.planned)
+        if over and not self._forming:
+            self.group.abort(f"the keeper announces: {event}")
+
+
+class FixedMembers:
+    """A world that does not change: torchrun's, srun's, or one process alone."""
+
+    changing = False
+
+    def __init__(self, place: StaticWorld, backend: str) -> None:
+        self.group = Group()
+        self._place = place
+        if place.world == 1:
+            make_default(backend, HashStore(), 0, 1)
+        else:
+            os.environ.setdefault("MASTER_ADDR", place.master[0])
+            os.environ.setdefault("MASTER_PORT", str(place.master[1]))
+            dist.init_process_group(backend, rank=place.rank, world_size=place.world)
+        self.group.rank, self.group.world = place.rank, place.world
+
+    def ddp_group(self, model: nn.Module) -> dist.ProcessGroup:
+        """Return the whole world, so that DDP agrees on its buckets as ever."""
+        group = dist.group.WORLD
+        assert group is not None
+        return group
+
+    def form(self, step: int) -> Generation:
+        """Return the world, which is there already."""
+        place = self._place
+        members = tuple(Peer(0, "", 0, "", step) for _ in range(place.world))
+        return Generation(0, place.rank, place.world, False, None, members)
+
+    def lost(self) -> None:
+        """Nobody comes in the place of a lost peer."""
+
+    def boundary(self, step: int) -> bool:
+        """Nobody comes or goes."""
+        return False
+
+    def progress(self, **measures: float) -> None:
+        """Nobody asks."""
+
+    def done(self) -> None:
+        """Nobody waits."""

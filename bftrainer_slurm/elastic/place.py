@@ -1,0 +1,89 @@
+"""Where a training process is: in an element of a trainer, or in a world that does not change.
+
+Read from the variables that the element, torchrun or srun set; nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from bftrainer_slurm.elastic.identity import read_identity
+from bftrainer_slurm.keeper.membership import Identity, Role
+from bftrainer_slurm.keeper.protocol import parse_address
+
+_FIRST_NODE = re.compile(r"([^\[,]*)(?:\[(\d+)[^\]]*\]([^,\[]*))?")
+
+
+@dataclass(frozen=True, slots=True)
+class StaticWorld:
+    """One rank of a fixed world; torch's own ``env://`` meets at ``master``."""
+
+    rank: int
+    world: int
+    master: tuple[str, int]
+
+
+def static_world(environment: Mapping[str, str]) -> StaticWorld:
+    """Return the place that torchrun's variables give, else srun's, else one alone."""
+    if "RANK" in environment and "WORLD_SIZE" in environment:
+        return StaticWorld(
+            int(environment["RANK"]),
+            int(environment["WORLD_SIZE"]),
+            (environment.get("MASTER_ADDR", "127.0.0.1"), int(environment.get("MASTER_PORT", "0"))),
+        )
+    tasks = int(environment.get("SLURM_STEP_NUM_TASKS", "1"))
+    if tasks > 1 and "SLURM_PROCID" in environment:
+        job, step = environment["SLURM_JOB_ID"], environment.get("SLURM_STEP_ID", "0")
+        port = environment.get("MASTER_PORT") or 20_000 + (int(job) * 31 + int(step)) % 10_000
+        node = first_node(environment["SLURM_STEP_NODELIST"])
+        return StaticWorld(
+            int(environment["SLURM_PROCID"]),
+            tasks,
+            (environment.get("MASTER_ADDR", node), int(port)),
+        )
+    return StaticWorld(0, 1, ("127.0.0.1", 0))
+
+
+def worker_identity(environment: Mapping[str, str]) -> Identity:
+    """Return as whom this process takes part in its trainer.
+
+    Raises:
+        KeyError, ValueError: the environment is not an element's.
+    """
+    keeper = environment["BFTRAINER_KEEPER"]
+    address = environment.get("PET_LOCAL_ADDR") or address_towards(keeper)
+    local_rank, local_world = _local(environment)
+    return replace(
+        read_identity(environment, Role.WORKER, address),
+        local_rank=local_rank,
+        local_world=local_world,
+    )
+
+
+def address_towards(endpoint: str) -> str:
+    """Return this host's address on the way to HOST:PORT; nothing is sent."""
+    family, _, _, _, remote = socket.getaddrinfo(*parse_address(endpoint), type=socket.SOCK_DGRAM)[
+        0
+    ]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(remote)
+        address: str = probe.getsockname()[0]
+        return address
+
+
+def first_node(nodelist: str) -> str:
+    """Return the first name of a Slurm node list such as ``n[3-5,8],login``."""
+    match = _FIRST_NODE.match(nodelist)
+    assert match is not None  # the pattern matches any text
+    return match[1] + (match[2] or "") + (match[3] or "")
+
+
+def _local(environment: Mapping[str, str]) -> tuple[int, int]:
+    """Return rank and number of the processes on this node; an element is one node."""
+    if "LOCAL_RANK" in environment:
+        return int(environment["LOCAL_RANK"]), int(environment.get("LOCAL_WORLD_SIZE", "1"))
+    tasks = int(environment.get("SLURM_STEP_NUM_TASKS", "1"))
+    return (int(environment.get("SLURM_LOCALID", "0")) if tasks > 1 else 0), tasks

@@ -1,0 +1,125 @@
+"""Which samples a rank trains in a step, whatever the world's size: pure functions of a cursor.
+
+An epoch is one order of all samples, which steps use up from its begin to its end. A step takes
+the next ``total`` of them, so a change of the world's size moves no border that is behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+
+class Batch(Enum):
+    """What a batch size means when ranks come and go."""
+
+    LOCAL = "local"  # samples of each rank; a larger world takes more at once (weak scaling)
+    GLOBAL = "global"  # samples of all ranks together, however many they are
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where a training stands: completed steps, samples trained, and the place in its epoch."""
+
+    step: int = 0
+    samples: int = 0
+    epoch: int = 0
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The steps that a training consists of, for any world."""
+
+    size: int  # samples in an epoch
+    epochs: int
+    batch_size: int
+    batch: Batch = Batch.LOCAL
+    shuffle: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.size, self.epochs, self.batch_size) < 1:
+            raise ValueError("dataset, epochs and batch_size must not be empty or below 1")
+
+    def total(self, world: int) -> int:
+        """Return how many samples a whole step of ``world`` ranks takes."""
+        return self.batch_size * world if self.batch is Batch.LOCAL else self.batch_size
+
+    def taken(self, cursor: Cursor, world: int) -> int:
+        """Return how many samples the step at ``cursor`` takes: fewer at the end of an epoch.
+
+        It leaves none alone for the next step, see ``share``.
+        """
+        left, total = self.size - cursor.position, self.total(world)
+        return total - 1 if left == total + 1 and total > 2 else min(left, total)
+
+    def ends_epoch(self, cursor: Cursor, world: int) -> bool:
+        """Return whether the step at ``cursor`` is the last of its epoch."""
+        return cursor.position + self.taken(cursor, world) == self.size
+
+    def after(self, cursor: Cursor, world: int) -> Cursor:
+        """Return where the training stands after the step at ``cursor``."""
+        taken = self.taken(cursor, world)
+        ends = self.ends_epoch(cursor, world)
+        return Cursor(
+            step=cursor.step + 1,
+            samples=cursor.samples + taken,
+            epoch=cursor.epoch + ends,
+            position=0 if ends else cursor.position + taken,
+        )
+
+    def is_over(self, cursor: Cursor) -> bool:
+        """Return whether all epochs are done."""
+        return cursor.epoch >= self.epochs
+
+    def rehearsal(self) -> list[int]:
+        """Return some samples for a step that is not committed; no more than a rank may get."""
+        return list(range(min(self.size, self.batch_size if self.batch is Batch.LOCAL else 2)))
+
+    def batches(self, cursor: Cursor, rank: int, world: int) -> Iterator[list[int]]:
+        """Yield a rank's samples of all steps from ``cursor`` on, if the world stays as it is.
+
+        A rank without a share gets rank 0's: it needs something to compute with, and its
+        gradients weigh nothing.
+        """
+        while not self.is_over(cursor):
+            order = _order(self.size, self.shuffle, self.seed + cursor.epoch)
+            taken = self.taken(cursor, world)
+            mine = share(cursor.position, taken, rank, world) or share(
+                cursor.position, taken, 0, world
+            )
+            yield order[mine.start : mine.stop].tolist()
+            cursor = self.after(cursor, world)
+
+    def weight(self, cursor: Cursor, rank: int, world: int) -> float:
+        """Return the part of the step's samples that this rank trains, from 0 to 1."""
+        taken = self.taken(cursor, world)
+        return len(share(cursor.position, taken, rank, world)) / taken
+
+
+def share(position: int, taken: int, rank: int, world: int) -> range:
+    """Return one rank's places among the ``taken`` ones from ``position`` on.
+
+    Parts lie one after the other and differ by at most one place; the first ranks have the larger
+    ones, so rank 0 is never without. No part is of one place, if that can be: batch normalisation
+    refuses a lone sample, and it must not depend on the world whether a script runs.
+    """
+    sharing = min(world, max(1, taken // 2))
+    if rank >= sharing:
+        return range(0)
+    each, more = divmod(taken, sharing)
+    begin = position + rank * each + min(rank, more)
+    return range(begin, begin + each + (rank < more))
+
+
+@lru_cache(maxsize=2)  # an epoch's is asked for at each step, and again after each change
+def _order(size: int, shuffle: bool, seed: int) -> Tensor:
+    if not shuffle:
+        return torch.arange(size)
+    return torch.randperm(size, generator=torch.Generator().manual_seed(seed))

@@ -1,0 +1,105 @@
+"""Running a script in a forked worker as ``python script`` or ``python -m module`` would.
+
+torchrun's ``--run-path`` calls ``runpy.run_path``, which leaves out sys.path, buffers the output,
+and never comes to an end if the script calls ``sys.exit()``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import io
+import multiprocessing
+import os
+import pkgutil
+import runpy
+import signal
+import sys
+import threading
+import types
+from collections.abc import Mapping
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from typing import Any
+
+from torch.multiprocessing import _prctl_pr_set_pdeathsig  # type: ignore[attr-defined]
+
+_runpy_run_path = runpy.run_path
+
+
+def take_over_run_path() -> None:
+    """Let the next ``runpy.run_path`` for ``__main__`` in a forked worker be ours."""
+    runpy.run_path = _run_path
+
+
+def _run_path(
+    path_name: str, init_globals: Mapping[str, Any] | None = None, run_name: str | None = None
+) -> dict[str, Any]:
+    if run_name != "__main__":  # multiprocessing reads torchrun's own file in this way
+        return _runpy_run_path(path_name, dict(init_globals or {}), run_name)
+    runpy.run_path = _runpy_run_path
+    _prctl_pr_set_pdeathsig(signal.SIGKILL)  # torch asks for SIGINT, which C code does not see
+    _look_like_a_program()
+    run(path_name)
+    return {}
+
+
+def run(name: str) -> None:
+    """Run a script, a folder or archive with a ``__main__``, or a module; ``sys.argv`` is set.
+
+    Raises:
+        SystemExit: the script asked for it, with something else than None.
+        Exception: whatever the script raises.
+    """
+    try:
+        _run(name)
+    except SystemExit as end:
+        # torchrun would wait for ever for a worker that ends well without returning.
+        if end.code is not None:
+            raise
+    except KeyboardInterrupt:  # the same
+        raise SystemExit(128 + signal.SIGINT) from None
+    finally:
+        # As the interpreter does at its end, which multiprocessing's processes leave out.
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+
+
+def _run(name: str) -> None:
+    path = Path(name)
+    if not path.exists():
+        if name.endswith(".py") or os.sep in name:
+            raise FileNotFoundError(f"there is no script {name}")
+        _put_into_path(Path.cwd())
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    elif pkgutil.get_importer(name) is not None:
+        _runpy_run_path(name, run_name="__main__")
+    else:
+        _run_file(path)
+
+
+def _run_file(path: Path) -> None:
+    main = types.ModuleType("__main__")
+    loader = SourceFileLoader("__main__", str(path))
+    main.__dict__.update(__builtins__=builtins, __file__=str(path), __loader__=loader)
+    sys.modules["__main__"] = main  # and stays it: threads and atexit's functions may need it
+    _put_into_path(path.resolve().parent)
+    with io.open_code(str(path)) as file:
+        code = compile(file.read(), str(path), "exec", dont_inherit=True)
+    exec(code, main.__dict__)
+
+
+def _put_into_path(folder: Path) -> None:
+    """Replace torchrun's own folder, where Python has put the program's in sys.path."""
+    if not sys.flags.safe_path:
+        sys.path[0] = str(folder)
+
+
+def _look_like_a_program() -> None:
+    multiprocessing.current_process().name = "MainProcess"
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)  # torchrun runs scripts with python -u
+    # random is seeded anew in a forked process, numpy is not.
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()

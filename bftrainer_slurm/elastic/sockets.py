@@ -1,0 +1,66 @@
+"""Closing the TCP connections that a library opened: the way to free a thread that waits in gloo.
+
+gloo cannot be aborted (torch 2.13: ``ProcessGroup.abort`` does nothing there), but a collective
+whose connection is shut down fails at once, here and at the peers. Linux only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+
+class Connections:
+    """The connections opened between the making of this object and ``complete``.
+
+    Those to port ``spared`` are not counted: another thread may open one at any time.
+    """
+
+    def __init__(self, spared: int) -> None:
+        self._spared = spared
+        self._before = frozenset(inode for _, inode in _sockets())
+        self._ours: frozenset[str] | None = None
+
+    def complete(self) -> None:
+        """Say that from now on others open theirs."""
+        self._ours = frozenset(inode for _, inode in _sockets()) - self._before
+
+    def shut_down(self) -> None:
+        """End them, from whatever thread; the descriptors stay their owner's to close.
+
+        Listening sockets stay as they are: gloo ends the process if accept fails.
+        """
+        for descriptor, inode in _sockets():
+            ours = inode not in self._before if self._ours is None else inode in self._ours
+            if ours:
+                with contextlib.suppress(OSError):  # closed in between, or never connected
+                    _shut_down(descriptor, inode, self._spared)
+
+
+def _shut_down(descriptor: int, inode: str, spared: int) -> None:
+    # A duplicate: the number may be somebody else's file a moment later.
+    with socket.socket(fileno=os.dup(descriptor)) as duplicate:
+        if (
+            _inode(Path(f"/proc/self/fd/{duplicate.fileno()}")) == inode
+            and duplicate.family in (socket.AF_INET, socket.AF_INET6)
+            and not duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+            and duplicate.getpeername()[1] != spared
+        ):
+            duplicate.shutdown(socket.SHUT_RDWR)
+
+
+def _inode(entry: Path) -> str:
+    return str(entry.readlink())
+
+
+def _sockets() -> Iterator[tuple[int, str]]:
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            inode = _inode(entry)
+        except OSError:
+            continue
+        if inode.startswith("socket:"):
+            yield int(entry.name), inode

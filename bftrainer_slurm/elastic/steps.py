@@ -1,0 +1,176 @@
+"""The progress memory: a few numbers that a training process writes, and its node's agent reads.
+
+A step costs about a microsecond. Times are CLOCK_MONOTONIC, one clock for all processes of a
+node, so that a pause is exact though the processes before and after it are different ones.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from dataclasses import dataclass
+from math import isnan, nan
+
+VARIABLE = "BFTRAINER_STEPS"
+_SIZE = mmap.PAGESIZE
+_STEPS, _SAMPLES, _FIRST_S, _LAST_S, _IN_PROCESS = range(5)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a memory says. Counts go on from one training process of the node to the next."""
+
+    steps: int
+    samples: float | None  # None: not known
+    first_s: float  # of the process that trains now; 0: it has made no step yet
+    last_s: float  # 0: there was no step yet
+    in_process: bool  # elastic.Trainer trains, and reports by itself
+
+
+class Memory:
+    """A page shared by an agent and its workers, gone with the last of them."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._page = mmap.mmap(descriptor, _SIZE)
+        # Whole numbers up to 2^53 are exact; a double is written at once, never half.
+        self.numbers = memoryview(self._page).cast("d")
+
+    @classmethod
+    def made(cls) -> Memory:
+        """Return a new one, all zero."""
+        descriptor = os.memfd_create("bftrainer-steps")
+        os.ftruncate(descriptor, _SIZE)
+        return cls(descriptor)
+
+    @classmethod
+    def opened(cls, path: str) -> Memory:
+        """Return the one at the path that its maker has told.
+
+        Raises:
+            OSError: it is gone.
+        """
+        return cls(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+
+    @property
+    def path(self) -> str:
+        """Where other processes of this user on this node open it; it leaves no file behind."""
+        return f"/proc/{os.getpid()}/fd/{self._descriptor}"
+
+    def read(self) -> Progress:
+        """Return what is in it now."""
+        steps, samples, first_s, last_s, in_process = self.numbers[:5]
+        return Progress(
+            int(steps), None if isnan(samples) else samples, first_s, last_s, bool(in_process)
+        )
+
+    def expect_first(self) -> None:
+        """Say that the process that trained so far has ended: the next step is a first one."""
+        self.numbers[_FIRST_S] = 0.0
+
+
+class Counter:
+    """Counts a process's steps in a memory."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._numbers = memory.numbers
+        self._steps_before = self._numbers[_STEPS]
+        self._samples_before = self._numbers[_SAMPLES]
+        self._begun = False
+
+    def count(self, samples: float | None) -> None:
+        """Count one step, with the samples of all ranks in it; None: not known."""
+        numbers = self._numbers
+        now_s = time.monotonic()
+        numbers[_STEPS] += 1
+        numbers[_SAMPLES] += nan if samples is None else samples
+        numbers[_LAST_S] = now_s
+        if not self._begun:
+            self._begun = True
+            numbers[_FIRST_S] = now_s
+
+    def forget(self) -> None:
+        """Take back this process's counts: from now on they are told in another way."""
+        self._numbers[_STEPS] = self._steps_before
+        self._numbers[_SAMPLES] = self._samples_before
+
+    def leave_to_trainer(self) -> None:
+        """Say that this process re-forms its group and reports by itself."""
+        self.forget()
+        self._numbers[_IN_PROCESS] = 1.0
+
+
+class Steps:
+    """The steps of this process: the script's own word, else what the optimizers say."""
+
+    def __init__(self, counter: Counter | None) -> None:
+        self._counter = counter
+        self._by_script = False
+        self._stepped: set[int] = set()
+
+    def by_script(self, samples: float | None) -> None:
+        """Count a step that the script tells; from the first one on only these count."""
+        if self._counter is None:
+            return
+        if not self._by_script:
+            self._by_script = True
+            self._counter.forget()
+        self._counter.count(samples)
+
+    def by_optimizer(self, optimizer: object) -> None:
+        """Count a step when an optimizer steps that has already stepped since the last one.
+
+        So two that take turns (a GAN's) count once a round, and one alone counts every time.
+        Samples stay unknown.
+        """
+        if self._counter is None or self._by_script:
+            return
+        if not self._stepped or id(optimizer) in self._stepped:
+            self._stepped.clear()
+            self._counter.count(None)
+        self._stepped.add(id(optimizer))
+
+    def leave_to_trainer(self) -> None:
+        """Count no more: ``elastic.Trainer`` reports by itself."""
+        if self._counter is not None:
+            self._counter.leave_to_trainer()
+            self._counter = None
+
+
+_steps: Steps | None = None
+
+
+def step(samples: float | None = None) -> None:
+    """Tell that a training step is done; call it on all ranks.
+
+    ``samples`` is how many samples all ranks together have trained in it (rank 0's word counts);
+    None if that is not known. Does nothing outside an element, and never raises.
+    """
+    of_this_process().by_script(samples)
+
+
+def of_this_process() -> Steps:
+    """Return what counts this process's steps; only the first process of a node has a counter."""
+    global _steps
+    if _steps is None:
+        _steps = Steps(_counter())
+    return _steps
+
+
+def _counter() -> Counter | None:
+    if "BFTRAINER_ELEMENT" not in os.environ:
+        return None
+    path = os.environ.get(VARIABLE)
+    try:
+        if path is not None:
+            first = os.environ.get("LOCAL_RANK", "0") == "0"
+            return Counter(Memory.opened(path)) if first else None
+        if os.environ.get("RANK", "0") == "0":
+            from bftrainer_slurm.elastic.reporting import report_from_here
+
+            return Counter(report_from_here(os.environ))
+    except (OSError, ValueError, KeyError) as error:
+        print(f"bftrainer: progress is not reported: {error}", flush=True)
+    return None

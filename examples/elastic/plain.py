@@ -1,0 +1,38 @@
+"""Trains a small network on scikit-learn's handwritten digits with DDP."""
+
+import torch
+import torch.distributed as dist
+from sklearn import datasets
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+EPOCHS = 20
+
+
+def main() -> None:
+    """Train for all epochs."""
+    images, labels = datasets.load_digits(return_X_y=True)
+    dataset = TensorDataset(torch.tensor(images, dtype=torch.float32) / 16, torch.tensor(labels))
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    criterion = nn.CrossEntropyLoss()
+
+    dist.init_process_group("gloo")
+    parallel = DistributedDataParallel(model)
+    sampler = DistributedSampler(dataset)
+    loader = DataLoader(dataset, batch_size=32, sampler=sampler)
+    for epoch in range(EPOCHS):
+        sampler.set_epoch(epoch)
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = criterion(parallel(x), y)
+            loss.backward()
+            optimizer.step()
+
+    if dist.get_rank() == 0:
+        print(f"loss={loss.item():.3f}")
+
+
+if __name__ == "__main__":
+    main()

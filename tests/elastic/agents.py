@@ -1,0 +1,129 @@
+"""Real torchruns on this host, each as an element of one trainer on a node of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.keeper.process import KeeperProcess
+from tests.waiting import wait_until
+
+ARRAY = 7
+_TORCHRUN = Path(sys.executable).with_name("torchrun")
+_SCRIPT = Path(__file__).with_name("ddp.py")
+
+
+@dataclass(frozen=True)
+class Step:
+    time_s: float  # CLOCK_MONOTONIC
+    world: int
+    number: int
+    process: int
+
+
+class Agents:
+    """The elements of trainer 7, by task; the logs of their steps lie in ``folder``."""
+
+    def __init__(self, keeper: KeeperProcess, folder: Path, script: Path = _SCRIPT) -> None:
+        self.keeper = keeper
+        self.folder = folder
+        self._script = script
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        folder.mkdir(exist_ok=True)
+
+    def own(self, want: int) -> None:
+        """Say to the keeper what the controller would: whose trainer it is, and its size."""
+        self.keeper.client.own(ARRAY, os.getuid(), want)
+
+    def start(self, *tasks: int, **environment: str) -> None:
+        for task in tasks:
+            with (self.folder / f"{task}.log").open("wb") as log:
+                self.processes[task] = subprocess.Popen(
+                    [_TORCHRUN, self._script, self.folder],
+                    env=os.environ | self._environment(task) | environment,
+                    cwd=self.folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+
+    def _environment(self, task: int) -> dict[str, str]:
+        return {
+            "BFTRAINER_ELEMENT": f"{ARRAY}_{task}",
+            "BFTRAINER_KEEPER": self.keeper.client.address,
+            "BFTRAINER_SECRET_FILE": str(self.keeper.state / "member.secret"),
+            "SLURMD_NODENAME": f"n{task}",
+            "PET_NNODES": "1:8",
+            "PET_NPROC_PER_NODE": "1",
+            "PET_RDZV_BACKEND": "bftrainer",
+            "PET_RDZV_ID": f"{ARRAY}.1",
+            "PET_MAX_RESTARTS": "1000000",
+            "PET_LOCAL_ADDR": "127.0.0.1",
+            "OMP_NUM_THREADS": "1",
+        }
+
+    def signal(self, task: int, number: int) -> None:
+        """Send a signal to the agent alone."""
+        self.processes[task].send_signal(number)
+
+    def kill(self, task: int) -> None:
+        """End the agent and all its processes at once, as the loss of a node does."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.processes[task].pid, signal.SIGKILL)
+        self.processes[task].wait()
+
+    def end(self) -> None:
+        for task in self.processes:
+            self.kill(task)
+
+    def steps(self, task: int) -> list[Step]:
+        """Return the steps that were made on a task's node, in order."""
+        found = []
+        for path in self.folder.glob(f"n{task}.*"):
+            for line in path.read_text().splitlines():
+                match line.split():
+                    case [time_s, world, number]:
+                        process = int(path.suffix[1:])
+                        found.append(Step(float(time_s), int(world), int(number), process))
+        return sorted(found, key=lambda step: step.time_s)
+
+    def wait_for_world(self, size: int, *tasks: int) -> None:
+        """Wait until these tasks train together, and nobody else with them."""
+
+        def reached() -> bool:
+            for task in tasks:
+                assert self.processes[task].poll() is None, self.log(task)
+            return all(self._last_world(task) == size for task in tasks)
+
+        wait_until(reached, 120)
+
+    def wait_for_steps(self, task: int, count: int = 5) -> None:
+        before = len(self.steps(task))
+        wait_until(lambda: len(self.steps(task)) >= before + count, 60)
+
+    def _last_world(self, task: int) -> int:
+        steps = self.steps(task)
+        return steps[-1].world if steps else 0
+
+    def pauses(self, task: int) -> list[float]:
+        """Return how long (s) a node stood still each time that its process was replaced."""
+        steps = self.steps(task)
+        return [
+            after.time_s - before.time_s
+            for before, after in itertools.pairwise(steps)
+            if before.process != after.process
+        ]
+
+    def print_pauses(self, what: str, *tasks: int) -> None:
+        for task in tasks:
+            print(f"{what}: the others' pause on n{task}: {self.pauses(task)[-1]:.3f} s")
+
+    def log(self, task: int) -> str:
+        return (self.folder / f"{task}.log").read_text()

@@ -1,0 +1,44 @@
+"""Runs scripts as an element's torchrun does: in workers of a warm fork server.
+
+Reads lines {"argv": [...], "output": FILE} and answers each with {"failure": ..., "code": ...}.
+"""
+
+import json
+import sys
+import tempfile
+
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std, start_processes
+from torch.distributed.run import run_script_path
+
+from bftrainer_slurm.elastic import warm
+from bftrainer_slurm.elastic.failures import LastFailure
+
+
+def main() -> None:
+    failure = LastFailure()
+    warm.start()
+    warm.wait()
+    for line in sys.stdin:
+        case = json.loads(line)
+        with tempfile.TemporaryDirectory() as folder:
+            workers = start_processes(
+                name="trainer",
+                entrypoint=run_script_path,
+                args={0: tuple(case["argv"])},
+                envs={0: {"LOCAL_RANK": "0"} | case["environment"]},
+                logs_specs=DefaultLogsSpecs(folder, redirects=Std.ALL),
+                start_method="forkserver",
+            )
+            result = workers.wait(60, period=0.02)
+            with open(workers.stdouts[0]) as output:  # noqa: PTH123
+                answer = {"output": output.read(), "code": None, "failure": ""}
+            if result is None:
+                answer["code"] = "hangs"
+            elif result.is_failed():
+                answer |= {"code": result.failures[0].exitcode, "failure": failure.take()}
+            workers.close()
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

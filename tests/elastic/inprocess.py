@@ -1,0 +1,117 @@
+"""A script that re-forms in process, and writes down what it does.
+
+FOLDER/NODE.LOCAL_RANK.PID gets lines of time, generation, world and rank, with: ``tried STEP EPOCH
+SAMPLES`` when this rank computes its part of a step, ``done STEP`` when it is committed. At the
+end FOLDER/end.NODE.LOCAL_RANK gets the weights' digest. ``main`` says what can be chosen.
+"""
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from bftrainer_slurm import elastic
+
+
+class Numbers(Dataset[tuple[Tensor, int]]):
+    """Samples that know their number."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, number: int) -> tuple[Tensor, int]:
+        return torch.sin(torch.arange(16) * (number + 1.0)), number
+
+
+def digest(model: nn.Module) -> str:
+    parts = [tensor.numpy().tobytes() for tensor in model.state_dict().values()]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def stop_after_epoch(loader: Any, options: dict[str, Any]) -> bool:
+    """Return whether rank 0 has found the file, on all ranks alike."""
+    if options["stop_after_epoch"] is None or not loader.ends_epoch:
+        return False
+    stop = torch.tensor([Path(options["stop_after_epoch"]).exists()])
+    dist.broadcast(stop, src=0)
+    return bool(stop)
+
+
+def main(folder: Path, given: dict[str, Any]) -> None:
+    options: dict[str, Any] = {
+        "size": 1000,
+        "epochs": 1,
+        "batch_size": 4,
+        "pause_s": 0.005,
+        "width": 32,
+        "workers": 0,
+        "checkpoint": None,
+        "every_s": 0.2,
+        "batch": "local",
+        "stop_after_epoch": None,  # a file: end with the epoch once it is there
+        "seed_weights": False,
+        "fail_rank": None,
+        "norm": True,  # batch statistics are of a rank's own batch
+    } | given
+    torch.set_num_threads(1)
+    # Else no two processes begin with the same weights.
+    torch.manual_seed(0 if options["seed_weights"] else os.getpid())
+    model = nn.Sequential(
+        nn.Linear(16, options["width"]),
+        nn.BatchNorm1d(options["width"]) if options["norm"] else nn.Identity(),
+        nn.ReLU(),
+        nn.Linear(options["width"], options["width"]),
+        nn.Linear(options["width"], 1),
+    )
+    optimizer = torch.optim.Adam(model.parameters())
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 100)
+    trainer = elastic.Trainer(
+        model,
+        optimizer,
+        scheduler=scheduler,
+        checkpoint=options["checkpoint"],
+        checkpoint_every_s=options["every_s"],
+    )
+    loader = trainer.loader(
+        Numbers(options["size"]),
+        options["batch_size"],
+        options["epochs"],
+        batch=options["batch"],
+        num_workers=options["workers"],
+    )
+    where = f"{os.environ.get('SLURMD_NODENAME', 'here')}.{os.environ.get('LOCAL_RANK', '0')}"
+    with (folder / f"{where}.{os.getpid()}").open("w", 1) as log:
+
+        def write(*words: object) -> None:
+            place = trainer.generation, dist.get_world_size(), dist.get_rank()
+            print(time.monotonic(), *place, *words, file=log)
+
+        for x, numbers in loader:
+            with trainer.step() as step:
+                optimizer.zero_grad()
+                loss = nn.functional.mse_loss(trainer.ddp(x), torch.ones(len(x), 1))
+                trained = numbers.tolist() if step.weight else []
+                write("tried", trainer.cursor.step + 1, loader.epoch, json.dumps(trained))
+                if options["fail_rank"] == dist.get_rank():
+                    raise KeyError("this rank fails")
+                loss.backward()  # type: ignore[no-untyped-call]
+                stop = stop_after_epoch(loader, options)
+                optimizer.step()
+                scheduler.step()
+            if step.committed:
+                write("done", trainer.cursor.step)
+                if stop and trainer.finish():
+                    break
+            time.sleep(options["pause_s"])
+    torch.save(model.state_dict(), folder / f"weights.{where}")
+    (folder / f"end.{where}").write_text(f"{digest(model)} {trainer.cursor.samples}")

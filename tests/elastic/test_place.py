@@ -1,0 +1,73 @@
+"""Where a process is, by the variables of torchrun, srun and the element."""
+
+import pytest
+
+from bftrainer_slurm.elastic.place import (
+    StaticWorld,
+    address_towards,
+    first_node,
+    static_world,
+    worker_identity,
+)
+from bftrainer_slurm.keeper.membership import Identity, Role
+
+ELEMENT = {"BFTRAINER_ELEMENT": "12_3", "BFTRAINER_KEEPER": "127.0.0.1:5", "SLURMD_NODENAME": "n3"}
+SRUN = {
+    "SLURM_JOB_ID": "100",
+    "SLURM_STEP_ID": "2",
+    "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "1",
+    "SLURM_STEP_NODELIST": "gpu[07-09,12],login",
+}
+TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "n1", "MASTER_PORT": "29500"}
+
+
+def test_an_ordinary_script_is_alone() -> None:
+    assert static_world({}) == StaticWorld(0, 1, ("127.0.0.1", 0))
+
+
+def test_torchrun_says_rank_and_world() -> None:
+    assert static_world(TORCHRUN | SRUN) == StaticWorld(1, 2, ("n1", 29500))
+
+
+def test_srun_says_rank_and_world_and_all_tasks_come_to_one_port() -> None:
+    place = static_world(SRUN)
+    assert place == StaticWorld(3, 4, ("gpu07", 23102))
+    assert static_world(SRUN | {"SLURM_PROCID": "0"}).master == place.master
+
+
+def test_a_batch_script_without_srun_is_alone() -> None:
+    assert static_world({"SLURM_JOB_ID": "100", "SLURM_PROCID": "0"}).world == 1
+
+
+@pytest.mark.parametrize(
+    ("nodelist", "first"),
+    [("n1", "n1"), ("n[3-5,8],login", "n3"), ("a-b01,c", "a-b01"), ("r[1-2]i0,x", "r1i0")],
+)
+def test_first_node(nodelist: str, first: str) -> None:
+    assert first_node(nodelist) == first
+
+
+def test_a_process_of_torchrun_in_an_element_says_its_local_rank() -> None:
+    variables = ELEMENT | {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "PET_LOCAL_ADDR": "10.0.0.3"}
+    assert worker_identity(variables) == Identity(12, 3, "n3", Role.WORKER, 1, 2, "10.0.0.3")
+
+
+def test_a_task_of_srun_in_an_element_says_its_place_on_the_node() -> None:
+    found = worker_identity(ELEMENT | SRUN)
+    assert (found.local_rank, found.local_world) == (1, 4)
+
+
+def test_a_process_in_a_batch_script_is_the_only_one() -> None:
+    found = worker_identity(ELEMENT | {"SLURM_LOCALID": "0"})
+    assert (found.local_rank, found.local_world, found.address) == (0, 1, "127.0.0.1")
+
+
+def test_an_address_is_the_one_on_the_way_there() -> None:
+    assert address_towards("127.0.0.1:9") == "127.0.0.1"
+
+
+def test_an_element_without_a_name_is_refused() -> None:
+    with pytest.raises((KeyError, ValueError)):
+        worker_identity({"BFTRAINER_KEEPER": "127.0.0.1:5"})

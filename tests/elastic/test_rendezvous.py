@@ -1,0 +1,235 @@
+"""Trainers under torchrun with our rendezvous: their nodes come and go, their script is plain."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.keeper.home import find_or_start
+from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from tests.elastic.agents import ARRAY, Agents
+from tests.keeper.process import KeeperProcess, started_keeper
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def keeper(tmp_path: Path) -> Iterator[KeeperProcess]:
+    state = tmp_path / "state"
+    state.mkdir()
+    with started_keeper(state) as running:
+        yield running
+
+
+@pytest.fixture
+def agents(keeper: KeeperProcess, tmp_path: Path) -> Iterator[Agents]:
+    running = Agents(keeper, tmp_path / "trainer")
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+@pytest.fixture
+def pair(agents: Agents) -> Agents:
+    """A trainer that trains on n1 and n2."""
+    agents.own(2)
+    agents.start(1, 2)
+    agents.wait_for_world(2, 1, 2)
+    return agents
+
+
+@pytest.fixture
+def trio(agents: Agents) -> Agents:
+    """A trainer that trains on n1, n2 and n3."""
+    agents.own(3)
+    agents.start(1, 2, 3)
+    agents.wait_for_world(3, 1, 2, 3)
+    return agents
+
+
+def notes(keeper: KeeperProcess, kind: NoteKind) -> Iterator[Note]:
+    return (
+        numbered.note
+        for _, numbered in keeper.client.watch("", 0)
+        if numbered is not None and numbered.note.kind is kind
+    )
+
+
+def test_a_node_joins(pair: Agents) -> None:
+    pair.start(3)
+    pair.wait_for_world(3, 1, 2, 3)
+    pair.print_pauses("join", 1, 2)
+    assert all(len(pair.pauses(task)) == 1 for task in (1, 2))
+
+
+def test_a_node_is_lost(trio: Agents) -> None:
+    trio.kill(3)
+    trio.wait_for_world(2, 1, 2)
+    trio.print_pauses("node killed", 1, 2)
+
+
+def test_each_node_is_lost_but_the_last(trio: Agents) -> None:
+    trio.kill(1)
+    trio.wait_for_world(2, 2, 3)
+    trio.kill(2)
+    trio.wait_for_world(1, 3)
+
+
+def test_the_loss_of_an_agent_alone_ends_its_workers(pair: Agents) -> None:
+    worker = pair.steps(2)[-1].process
+    pair.signal(2, signal.SIGKILL)
+    pair.wait_for_world(1, 1)
+    wait_until(lambda: not Path(f"/proc/{worker}").exists())
+
+
+def test_an_agent_that_is_told_to_end_leaves_at_once(pair: Agents) -> None:
+    pair.signal(2, signal.SIGTERM)
+    pair.wait_for_world(1, 1)
+    pair.print_pauses("SIGTERM", 1)
+    assert pair.processes[2].wait(30) != 0
+
+
+def test_a_node_leaves_by_plan_and_is_quiet_until_it_is_ended(trio: Agents) -> None:
+    assert trio.keeper.client.part(ARRAY, [3])
+    trio.wait_for_world(2, 1, 2)
+    trio.print_pauses("planned leave", 1, 2)
+    worker = trio.steps(3)[-1].process
+    assert not Path(f"/proc/{worker}").exists()
+    assert trio.processes[3].poll() is None
+    trio.signal(3, signal.SIGTERM)
+    assert trio.processes[3].wait(30) != 0
+    trio.wait_for_steps(1)
+    assert trio.steps(1)[-1].world == 2
+
+
+def test_agents_end_well_when_the_training_does(pair: Agents) -> None:
+    (pair.folder / "stop").touch()
+    assert [pair.processes[task].wait(60) for task in (1, 2)] == [0, 0]
+
+
+def test_nobody_waits_at_the_end_for_an_agent_that_is_gone(
+    keeper: KeeperProcess, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, pathlib, sys, time\n"
+        "folder, node = pathlib.Path(sys.argv[1]), os.environ['SLURMD_NODENAME']\n"
+        "(folder / ('began.' + node)).touch()\n"
+        "while node == 'n2': time.sleep(1)\n"
+        "(folder / 'done').touch()\n"
+    )
+    agents = Agents(keeper, tmp_path / "trainer", script)
+    try:
+        agents.own(2)
+        agents.start(1, 2)
+        wait_until(lambda: len(list(agents.folder.glob("began.*"))) == 2, 60)
+        wait_until((agents.folder / "done").exists)
+        with contextlib.suppress(Exception):
+            agents.processes[1].wait(1)
+        assert agents.processes[1].poll() is None  # n2 has not ended yet
+        agents.kill(2)
+        assert agents.processes[1].wait(30) == 0
+    finally:
+        agents.end()
+
+
+def test_nodes_may_run_different_numbers_of_processes(agents: Agents) -> None:
+    agents.own(2)
+    agents.start(1, PET_NPROC_PER_NODE="2")
+    agents.start(2)
+    agents.wait_for_world(3, 1, 2)
+
+
+def test_a_script_that_fails_at_once_is_told_with_its_last_lines(agents: Agents) -> None:
+    agents.own(1)
+    agents.folder.joinpath("fail.n1").touch()
+    agents.start(1)
+    failed = next(notes(agents.keeper, NoteKind.FAILED))
+    assert (failed.array, failed.task, failed.node) == (ARRAY, 1, "n1")
+    assert failed.text.splitlines()[-1] == "ValueError: no such data"
+
+
+def test_the_node_whose_script_fails_is_told_and_not_those_that_fail_of_it(trio: Agents) -> None:
+    trio.folder.joinpath("fail.n2").touch()
+    failed = next(notes(trio.keeper, NoteKind.FAILED))
+    assert (failed.node, failed.text.splitlines()[-1]) == ("n2", "ValueError: no such data")
+
+
+def test_training_goes_on_without_the_keeper_and_with_the_next_one(pair: Agents) -> None:
+    processes = [pair.steps(task)[-1].process for task in (1, 2)]
+    pair.keeper.kill()
+    pair.wait_for_steps(1)
+    find_or_start(pair.keeper.state, "127.0.0.1:0")
+    pair.own(3)
+    pair.wait_for_steps(1, 100)
+    assert [pair.steps(task)[-1].process for task in (1, 2)] == processes
+    pair.start(3)
+    pair.wait_for_world(3, 1, 2, 3)
+
+
+def test_steps_are_reported_and_samples_only_where_they_are_known(pair: Agents) -> None:
+    reported = dict(next(notes(pair.keeper, NoteKind.PROGRESS)).measures)
+    assert reported["steps"] > 0
+    assert (reported["nodes"], reported["generation"]) == (2.0, 1.0)
+    assert "samples" not in reported
+    assert "pause_s" not in reported
+    pair.kill(2)
+    later = (dict(note.measures) for note in notes(pair.keeper, NoteKind.PROGRESS))
+    alone = next(measures for measures in later if measures["generation"] > 1)
+    assert alone["nodes"] == 1.0
+    assert alone["pause_s"] == pytest.approx(pair.pauses(1)[0], abs=0.1)
+
+
+def test_under_stock_c10d_a_script_reports_by_itself(
+    keeper: KeeperProcess,
+) -> None:
+    keeper.client.own(ARRAY, os.getuid(), 2)
+    environment = {
+        "BFTRAINER_ELEMENT": f"{ARRAY}_1",
+        "BFTRAINER_KEEPER": keeper.client.address,
+        "BFTRAINER_SECRET_FILE": str(keeper.state / "member.secret"),
+        "RANK": "0",
+        "WORLD_SIZE": "4",
+        "LOCAL_WORLD_SIZE": "2",
+    }
+    code = (
+        "import time\n"
+        "from bftrainer_slurm.elastic.steps import step\n"
+        "while True:\n"
+        "    step(samples=32)\n"
+        "    time.sleep(0.01)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], env=os.environ | environment) as script:
+        try:
+            reported = dict(next(notes(keeper, NoteKind.PROGRESS)).measures)
+        finally:
+            script.kill()
+    assert reported["nodes"] == 2.0
+    assert reported["samples"] == 32 * reported["steps"] > 0
+
+
+def test_a_user_may_opt_out(agents: Agents) -> None:
+    run = agents.keeper.client.join(ARRAY, 1, "n1")
+    agents.start(
+        1,
+        2,
+        PET_RDZV_BACKEND="c10d",
+        PET_RDZV_ENDPOINT=run.endpoint,
+        PET_RDZV_ID=run.run_id,
+        PET_RDZV_CONF="is_host=0,last_call_timeout=1",
+        TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1",
+        PET_RUN_PATH="1",  # as the plugin may have set it
+        PET_START_METHOD="forkserver",
+    )
+    agents.wait_for_world(2, 1, 2)
+    parent = Path(f"/proc/{agents.steps(1)[-1].process}/stat").read_text().split(") ")[1].split()[1]
+    assert int(parent) == agents.processes[1].pid  # a program of its own, not a fork

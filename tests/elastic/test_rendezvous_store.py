@@ -1,0 +1,71 @@
+"""A generation's store never outlives its generation, and never takes torchrun with it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+torch = pytest.importorskip("torch")
+
+from torch.distributed import TCPStore  # noqa: E402
+from torch.distributed.elastic.utils.store import barrier  # noqa: E402
+
+from bftrainer_slurm.elastic.generation_store import GenerationStore  # noqa: E402
+
+
+class Pair:
+    """Two agents' stores in one generation; the first one's node hosts it."""
+
+    def __init__(self) -> None:
+        self.has_ended = threading.Event()
+        host = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+        guest = TCPStore("localhost", host.port, is_master=False, wait_for_workers=False)
+        self.host = GenerationStore(host, self.has_ended.is_set)
+        self.guest = GenerationStore(guest, self.has_ended.is_set)
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.has_ended.set()
+
+
+def test_agents_read_what_the_others_have_set(pair: Pair) -> None:
+    pair.host.set("a", "1")
+    pair.guest.set("b", b"2")
+    assert pair.guest.multi_get(["a", "b"]) == [b"1", b"2"]
+    assert pair.guest.get("a") == b"1"
+    assert [pair.host.add("n", 1), pair.guest.add("n", 1)] == [1, 2]
+
+
+def test_a_barrier_holds_until_all_have_come(pair: Pair) -> None:
+    passed = threading.Event()
+    waiting = threading.Thread(target=lambda: (barrier(pair.guest, 2, "end"), passed.set()))
+    waiting.start()
+    assert not passed.wait(0.5)
+    barrier(pair.host, 2, "end")
+    waiting.join()
+    assert passed.is_set()
+
+
+def test_a_barrier_opens_when_the_generation_ends(pair: Pair) -> None:
+    threading.Timer(0.3, pair.has_ended.set).start()
+    barrier(pair.host, 2, "end", barrier_timeout=300)
+
+
+def test_a_barrier_opens_when_the_host_is_gone(pair: Pair) -> None:
+    threading.Timer(0.3, pair.host.close).start()
+    barrier(pair.guest, 2, "end", barrier_timeout=300)
+
+
+def test_in_a_generation_that_has_ended_any_answer_does(pair: Pair) -> None:
+    pair.host.close()
+    pair.guest.set("torchelastic/role_info/1", b"mine")
+    assert pair.guest.multi_get(["torchelastic/role_info/0", "x"]) == [b"mine", b"mine"]
+    assert pair.guest.get("torchelastic/assigned_ranks/1") == b"[0, 1, 0, 1]"
+    assert pair.guest.add("n", 1) == 0

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import time
+import timeit
+
+import pytest
+
+from bftrainer_slurm.elastic import steps
+from bftrainer_slurm.elastic.steps import VARIABLE, Counter, Memory, Steps
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
+    """An agent's memory, told to this process as to a worker."""
+    made = Memory.made()
+    monkeypatch.setenv("BFTRAINER_ELEMENT", "12_3")
+    monkeypatch.setenv(VARIABLE, made.path)
+    monkeypatch.setattr(steps, "_steps", None)
+    return made
+
+
+def test_the_agent_reads_what_its_worker_counts(memory: Memory) -> None:
+    begun_s = time.monotonic()
+    steps.step(samples=32)
+    steps.step(samples=16)
+    said = memory.read()
+    assert (said.steps, said.samples) == (2, 48.0)
+    assert begun_s <= said.first_s <= said.last_s <= time.monotonic()
+
+
+def test_the_next_process_goes_on_from_the_counts_of_the_one_before(memory: Memory) -> None:
+    Steps(Counter(memory)).by_script(32)
+    last_s = memory.read().last_s
+    memory.expect_first()
+    assert memory.read().first_s == 0.0
+    Steps(Counter(memory)).by_script(32)
+    said = memory.read()
+    assert (said.steps, said.samples) == (2, 64.0)
+    assert said.first_s >= last_s
+
+
+def test_samples_that_are_not_told_make_all_samples_unknown(memory: Memory) -> None:
+    steps.step(samples=32)
+    steps.step()
+    assert (memory.read().steps, memory.read().samples) == (2, None)
+
+
+def test_only_the_first_process_of_a_node_counts(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    steps.step(samples=32)
+    assert memory.read().steps == 0
+
+
+def test_outside_an_element_nothing_happens(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BFTRAINER_ELEMENT")
+    steps.step(samples=32)
+    assert memory.read().steps == 0
+
+
+def test_a_memory_that_is_gone_does_not_hurt(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "/proc/self/fd/nowhere")
+    steps.step(samples=32)
+
+
+def test_an_optimizer_alone_counts_every_time(memory: Memory) -> None:
+    counted = Steps(Counter(memory))
+    for _ in range(3):
+        counted.by_optimizer("one")
+    assert (memory.read().steps, memory.read().samples) == (3, None)
+
+
+@pytest.mark.parametrize("turns", [["one", "other"], ["one", "other", "third"]])
+def test_optimizers_that_take_turns_count_once_a_round(memory: Memory, turns: list[str]) -> None:
+    counted = Steps(Counter(memory))
+    for optimizer in turns * 4:
+        counted.by_optimizer(optimizer)
+    assert memory.read().steps == 4
+
+
+def test_an_optimizer_that_takes_over_goes_on_counting(memory: Memory) -> None:
+    counted = Steps(Counter(memory))
+    for optimizer in ["warm-up"] * 3 + ["main"] * 4:
+        counted.by_optimizer(optimizer)
+    assert memory.read().steps == 6  # the first of the new one may as well be another of the old
+
+
+def test_the_scripts_own_word_overrides_the_optimizers(memory: Memory) -> None:
+    counted = Steps(Counter(memory))
+    for _ in range(3):
+        counted.by_optimizer("one")
+        counted.by_script(32)
+    assert (memory.read().steps, memory.read().samples) == (3, 96.0)
+
+
+def test_a_process_that_reports_by_itself_is_left_to_it(memory: Memory) -> None:
+    counted = Steps(Counter(memory))
+    counted.by_optimizer("one")
+    counted.leave_to_trainer()
+    counted.by_optimizer("one")
+    counted.by_script(32)
+    assert memory.read().in_process
+    assert memory.read().steps == 0
+
+
+def test_a_step_costs_next_to_nothing(memory: Memory) -> None:
+    calls = 20_000
+    cost_s = timeit.timeit(lambda: steps.step(samples=32), number=calls) / calls
+    print(f"a step costs {cost_s * 1e6:.2f} us")
+    assert cost_s < 1e-4  # 1 % of a step, at 100 steps/s

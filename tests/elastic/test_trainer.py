@@ -1,0 +1,214 @@
+"""Training processes that re-form in process, with the real keeper, on gloo."""
+
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.elastic.workers import ARRAY, Step, Workers, started_workers
+from tests.keeper.process import started_keeper
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
+
+Start = Callable[..., Workers]
+SIZE = 200  # samples in an epoch; there are as many epochs as a test wants
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start elements 0 to N-1 that train together until ``end``, with options of ``inprocess``."""
+    with ExitStack() as stack:
+        keeper = stack.enter_context(started_keeper(tmp_path))
+
+        def begin(nodes: int, local_world: int = 1, **options: Any) -> Workers:
+            options = {
+                "size": SIZE,
+                "epochs": 100_000,
+                "stop_after_epoch": str(tmp_path / "stop"),
+            } | options
+            workers = stack.enter_context(started_workers(keeper, tmp_path / "run", **options))
+            workers.own(nodes)
+            workers.start(*range(nodes), local_world=local_world)
+            workers.wait_for_world(nodes * local_world, *range(nodes))
+            return workers
+
+        yield begin
+
+
+def test_all_ranks_end_with_the_same_weights_and_each_sample_once_an_epoch(start: Start) -> None:
+    workers = start(3, epochs=2)
+    assert workers.wait(0, 1, 2) == [0, 0, 0]
+    assert_one_state(workers)
+    assert_each_sample_once(workers)
+    assert {samples for _, samples in workers.ends().values()} == {2 * SIZE}
+
+
+def test_a_newcomer_joins_with_the_survivors_state(start: Start) -> None:
+    workers = start(2)
+    workers.start(2)
+    workers.wait_for_world(3, 0, 1, 2)
+    print(f"join: {workers.pauses(0)[-1]:.3f} s")
+    first = workers.steps(2)[0]
+    assert first.number > 1
+    end(workers, 0, 1, 2)
+
+
+def test_a_killed_node_costs_its_step_in_flight_only(start: Start) -> None:
+    workers = start(3)
+    workers.wait_for_steps(0)
+    workers.kill(2)
+    workers.wait_for_world(2, 0, 1)
+    print(f"kill: {workers.pauses(0)[-1]:.3f} s")
+    end(workers, 0, 1)
+
+
+def test_rank_0_can_be_the_one_that_is_killed(start: Start) -> None:
+    workers = start(3)
+    workers.wait_for_steps(0)
+    task = next(task for task in range(3) if workers.steps(task)[-1].rank == 0)
+    workers.kill(task)
+    others = [other for other in range(3) if other != task]
+    workers.wait_for_world(2, *others)
+    end(workers, *others)
+
+
+def test_a_node_that_is_to_leave_does_so_after_a_step_and_waits_for_its_end(start: Start) -> None:
+    workers = start(3)
+    workers.wait_for_steps(0)
+    assert workers.keeper.client.part(ARRAY, [2])
+    workers.wait_for_world(2, 0, 1)
+    print(f"planned leave: {workers.pauses(0)[-1]:.3f} s")
+    assert steps_before_change(workers, 0) == steps_before_change(workers, 2)
+    assert all(process.is_alive() for process in workers.processes[2])
+    workers.signal(2, signal.SIGTERM)
+    assert workers.wait(2) == [-signal.SIGTERM]
+
+
+def test_sigterm_ends_a_process_after_its_step_but_not_with_exit_code_0(start: Start) -> None:
+    workers = start(3)
+    workers.wait_for_steps(0)
+    workers.signal(2, signal.SIGTERM)
+    assert workers.wait(2) == [-signal.SIGTERM]
+    workers.wait_for_world(2, 0, 1)
+    print(f"SIGTERM: {workers.pauses(0)[-1]:.3f} s")
+    assert steps_before_change(workers, 0) == steps_before_change(workers, 2)
+
+
+def test_a_frozen_node_is_dropped_and_joins_anew_when_it_thaws(start: Start) -> None:
+    workers = start(3)
+    workers.wait_for_steps(0)
+    workers.signal(2, signal.SIGSTOP)
+    workers.wait_for_world(2, 0, 1)
+    print(f"freeze: {workers.pauses(0)[-1]:.3f} s")
+    workers.signal(2, signal.SIGCONT)
+    workers.wait_for_world(3, 0, 1, 2)
+    end(workers, 0, 1, 2)
+
+
+def test_a_node_of_two_ranks_comes_and_goes_as_one(start: Start) -> None:
+    workers = start(2, local_world=2)
+    workers.start(2, local_world=2)
+    workers.wait_for_world(6, 0, 1, 2)
+    one_of_two = workers.processes[2][1]
+    one_of_two.kill()
+    workers.wait_for_world(4, 0, 1)
+    workers.wait_for_steps(0)
+    assert {step.rank for step in workers.steps() if step.world == 4} == {0, 1, 2, 3}
+
+
+def test_training_goes_on_while_the_keeper_is_away(start: Start) -> None:
+    workers = start(2)
+    workers.keeper.kill()
+    workers.wait_for_steps(0, 50)
+    with started_keeper(workers.keeper.state) as again:
+        assert again.client.address == workers.keeper.client.address
+        again.client.own(ARRAY, 0, 2)
+        before = len(workers.pauses(0))
+        workers.start(2)
+        workers.wait_for_world(3, 0, 1, 2)
+        assert len(workers.pauses(0)) == before + 1
+        assert len({step.process for step in workers.steps(0)}) == 1
+
+
+def test_workers_of_the_data_loader_may_have_prefetched(start: Start) -> None:
+    workers = start(2, workers=1)
+    workers.start(2)
+    workers.wait_for_world(3, 0, 1, 2)
+    workers.kill(0)
+    workers.wait_for_world(2, 1, 2)
+    end(workers, 1, 2)
+
+
+def test_after_the_loss_of_all_nodes_training_goes_on_from_the_checkpoint(
+    start: Start, tmp_path: Path
+) -> None:
+    folder = tmp_path / "checkpoints"
+    workers = start(2, checkpoint=str(folder))
+    wait_until(lambda: len(list(folder.glob("step-*"))) == 2)
+    for task in (0, 1):
+        workers.kill(task)
+    steps = [int(path.name.partition("-")[2]) for path in folder.glob("step-*")]
+    lost_s = time.monotonic()
+    workers.start(0, 1)
+    workers.wait_for_world(2, 0, 1)
+    end(workers, 0, 1)
+    after = [step for step in workers.steps() if step.time_s > lost_s]
+    assert after[0].number == max(steps) + 1
+
+
+def test_30_kills_joins_and_leaves_in_a_row_lose_nothing(start: Start) -> None:
+    choose = random.Random(4)
+    workers = start(2)
+    present, fresh = [0, 1], 2
+    for _ in range(30):
+        kind = choose.choice(["join", "join", "kill", "part", "sigterm"])
+        if kind == "join" or len(present) == 1:
+            if len(present) == 4:
+                continue
+            workers.start(fresh)
+            present.append(fresh)
+            fresh += 1
+        else:
+            task = present.pop(choose.randrange(len(present)))
+            if kind == "kill":
+                workers.kill(task)
+            elif kind == "part":
+                assert workers.keeper.client.part(ARRAY, [task])
+                workers.kill(task)
+            else:
+                workers.signal(task, signal.SIGTERM)
+        if choose.random() < 0.7:  # else the next change comes into this one
+            workers.wait_for_world(len(present), *present)
+            workers.wait_for_steps(present[0], choose.randrange(1, 10))
+    workers.wait_for_world(len(present), *present)
+    end(workers, *present)
+
+
+def end(workers: Workers, *tasks: int) -> None:
+    """Let these tasks end with the epoch; check their state, and that nothing was lost."""
+    Path(workers.options["stop_after_epoch"]).touch()
+    assert workers.wait(*tasks) == [0] * len(tasks)
+    assert_one_state(workers)
+    assert_each_sample_once(workers)
+
+
+def assert_one_state(workers: Workers) -> None:
+    assert len(set(workers.ends().values())) == 1
+
+
+def assert_each_sample_once(workers: Workers) -> None:
+    for epoch, counts in workers.trained().items():
+        twice = [sample for sample, count in counts.items() if count > 1]
+        assert (epoch, len(counts), twice) == (epoch, workers.options["size"], [])
+
+
+def steps_before_change(workers: Workers, task: int) -> int:
+    """Return the last step that was trained before the world shrank to two."""
+    steps: list[Step] = workers.steps(task)
+    return max(step.number for step in steps if step.world == 3)

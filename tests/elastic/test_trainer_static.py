@@ -1,0 +1,144 @@
+"""The same script where nothing changes: alone, and as ranks of torchrun's or srun's."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+from bftrainer_slurm.elastic import Trainer
+from tests.elastic.workers import Workers, started_workers, wait
+from tests.keeper.process import started_keeper
+
+pytestmark = pytest.mark.torch
+
+DATA = TensorDataset(torch.arange(10.0).reshape(10, 1), torch.zeros(10, 1))
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[Workers]:
+    with started_keeper(tmp_path) as keeper, started_workers(keeper, tmp_path / "run") as started:
+        yield started
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    yield
+    dist.destroy_process_group()
+
+
+def run(workers: Workers, world: int, **options: Any) -> list[int]:
+    """Run the script as ranks of a fixed world, and return the exit codes."""
+    workers.options = options
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    ranks = [
+        workers.fork(
+            f"static.{rank}",
+            RANK=str(rank),
+            LOCAL_RANK=str(rank),
+            WORLD_SIZE=str(world),
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=port,
+            SLURMD_NODENAME=f"n{world}",
+        )
+        for rank in range(world)
+    ]
+    return [wait(rank) for rank in ranks]
+
+
+def test_an_ordinary_script_trains_each_sample_once(workers: Workers) -> None:
+    workers.options = {"size": 50, "epochs": 2}
+    assert wait(workers.fork("alone", SLURMD_NODENAME="n0")) == 0
+    assert {epoch: set(counts.values()) for epoch, counts in workers.trained().items()} == {
+        0: {1},
+        1: {1},
+    }
+
+
+def test_two_ranks_come_to_the_weights_of_one_with_the_same_global_batch(workers: Workers) -> None:
+    """Uneven shares and ranks without any included: 50 samples in steps of 9."""
+    options = {"size": 50, "epochs": 3, "batch_size": 9, "batch": "global", "norm": False}
+    assert run(workers, 1, **options, seed_weights=True) == [0]
+    assert run(workers, 3, **options, seed_weights=True) == [0, 0, 0]
+    one = torch.load(workers.folder / "weights.n1.0")
+    for rank in range(3):
+        many = torch.load(workers.folder / f"weights.n3.{rank}")
+        for name in one:
+            torch.testing.assert_close(many[name], one[name], rtol=1e-3, atol=1e-5)
+
+
+def test_a_lost_rank_ends_a_fixed_world(workers: Workers) -> None:
+    assert all(code != 0 for code in run(workers, 2, size=50, fail_rank=1))
+
+
+def trainer(**options: Any) -> tuple[Trainer, torch.optim.Optimizer]:
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    return Trainer(model, optimizer, **options), optimizer
+
+
+def loss(trainer: Trainer, batch: list[Tensor]) -> Tensor:
+    return nn.functional.mse_loss(trainer.ddp(batch[0]), batch[1])
+
+
+@pytest.mark.usefixtures("alone")
+def test_randomness_repeats_by_seed_step_and_rank() -> None:
+    drawn = []
+    for _ in range(2):
+        training, optimizer = trainer(seed=3)
+        for batch in training.loader(DATA, 5, 1):
+            drawn.append(torch.rand(1).item())
+            with training.step():
+                loss(training, batch).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+    assert drawn[:2] == drawn[2:]
+    assert drawn[0] != drawn[1]
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_step_that_a_gradient_scaler_passes_over_counts() -> None:
+    scaler = torch.amp.GradScaler("cpu")
+    training, optimizer = trainer(scaler=scaler)
+    for batch in training.loader(DATA, 5, 1):
+        with training.step() as step:
+            scaler.scale(loss(training, batch) * float("inf")).backward()  # type: ignore[no-untyped-call]
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        assert step.committed
+        assert not step.updated
+    assert training.cursor.samples == 10
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_batch_without_a_step_is_an_error() -> None:
+    training, _ = trainer()
+    with pytest.raises(RuntimeError, match=r"with trainer\.step"):
+        for _ in training.loader(DATA, 5, 1):
+            pass
+
+
+@pytest.mark.usefixtures("alone")
+def test_the_scripts_own_errors_are_the_scripts() -> None:
+    training, _ = trainer()
+    with pytest.raises(KeyError):
+        for _ in training.loader(DATA, 5, 1):
+            with training.step():
+                raise KeyError
+
+
+def test_two_optimizers_are_refused() -> None:
+    with pytest.raises(ValueError, match="one optimizer"):
+        trainer(second=torch.optim.SGD(nn.Linear(1, 1).parameters()))
+
+
+def test_parameters_used_by_some_ranks_only_are_refused() -> None:
+    with pytest.raises(ValueError, match="same parameters"):
+        trainer(ddp={"find_unused_parameters": True})

@@ -1,0 +1,193 @@
+"""A script in a forked worker behaves as one that Python runs by itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.elastic.steps import VARIABLE, Memory
+
+pytestmark = pytest.mark.torch
+
+_FORKER = Path(__file__).with_name("forker.py")
+
+
+@dataclass(frozen=True)
+class Ran:
+    output: list[str]
+    code: int | str | None  # None: it ended well
+    failure: str
+
+
+@pytest.fixture(scope="module")
+def forker() -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, str(_FORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    yield process
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait(30)
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(forker: subprocess.Popen[str], tmp_path: Path) -> Run:
+    """Runs a script, or what ``argv`` says, in a worker."""
+
+    def run(script: str, argv: list[str] | None = None, **environment: str) -> Ran:
+        path = tmp_path / "project" / "train.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(textwrap.dedent(script))
+        case = {"argv": argv or [str(path)], "environment": environment}
+        assert forker.stdin is not None and forker.stdout is not None
+        forker.stdin.write(json.dumps(case) + "\n")
+        forker.stdin.flush()
+        answer = json.loads(forker.stdout.readline())
+        return Ran(answer["output"].splitlines(), answer["code"], answer["failure"])
+
+    return run
+
+
+def test_torch_is_there_already(run: Run) -> None:
+    ran = run("import sys; print('torch' in sys.modules, 'torch._dynamo' in sys.modules)")
+    assert ran.output == ["True True"]
+
+
+def test_nothing_has_been_computed_and_cuda_is_untouched_where_workers_are_forked(run: Run) -> None:
+    ran = run("import torch; print(torch.cuda.is_initialized())")
+    assert ran.output == ["False"]
+
+
+def test_the_scripts_folder_comes_first_in_the_path(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "helper.py").write_text("NAME = 'beside the script'")
+    ran = run("import helper, sys; print(helper.NAME); print(sys.path[0])")
+    assert ran.output == ["beside the script", str(tmp_path / "project")]
+
+
+def test_the_script_is_main_with_its_arguments(run: Run, tmp_path: Path) -> None:
+    path = str(tmp_path / "project" / "train.py")
+    script = "import sys; print(__name__, __file__, sys.argv)"
+    ran = run(script, [path, "--rate", "1e-3"])
+    assert ran.output == [f"__main__ {path} {[path, '--rate', '1e-3']}"]
+
+
+def test_classes_of_the_script_can_be_pickled(run: Run) -> None:
+    ran = run("""
+        import pickle
+        class Own: pass
+        print(type(pickle.loads(pickle.dumps(Own()))) is Own, Own.__module__)
+    """)
+    assert ran.output == ["True __main__"]
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_a_data_loaders_workers_know_the_scripts_classes(run: Run, context: str) -> None:
+    ran = run(f"""
+        import torch
+        class Own(torch.utils.data.Dataset):
+            def __len__(self): return 4
+            def __getitem__(self, i): return i
+        if __name__ == "__main__":
+            loader = torch.utils.data.DataLoader(
+                Own(), 2, num_workers=2, multiprocessing_context="{context}")
+            print([batch.tolist() for batch in loader])
+    """)
+    assert ran.output == ["[[0, 1], [2, 3]]"], ran.failure
+
+
+def test_a_module_runs_as_with_python_m(run: Run) -> None:
+    ran = run("", ["json.tool", "--help"])
+    assert ran.code is None
+    assert ran.output[0].startswith("usage:")
+
+
+def test_a_folder_runs_its_main(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "program"
+    folder.mkdir()
+    (folder / "__main__.py").write_text("import helper; print(helper.NAME, __name__)")
+    (folder / "helper.py").write_text("NAME = 'in the folder'")
+    assert run("", [str(folder)]).output == ["in the folder __main__"]
+
+
+@pytest.mark.parametrize("end", ["sys.exit()", "sys.exit(0)", "sys.exit(None)", "pass"])
+def test_a_script_that_ends_well_is_seen_to(run: Run, end: str) -> None:
+    assert run(f"import sys; {end}").code is None
+
+
+def test_exit_codes_are_kept(run: Run) -> None:
+    ran = run("import sys; sys.exit(3)")
+    assert (ran.code, ran.failure) == (3, "process 0 terminated with exit code 3")
+
+
+def test_a_keyboard_interrupt_is_no_good_end(run: Run) -> None:
+    assert run("raise KeyboardInterrupt").code == 130
+
+
+def test_an_exceptions_last_lines_are_told(run: Run) -> None:
+    ran = run("def train(): raise ValueError('no such data')\ntrain()")
+    assert ran.code == 1
+    assert ran.failure.splitlines()[-1] == "ValueError: no such data"
+    assert "in train" in ran.failure
+    assert len(ran.failure) <= 2000
+
+
+def test_a_script_that_is_missing_is_said_to_be(run: Run) -> None:
+    assert "no script" in run("", ["nowhere/train.py"]).failure
+
+
+def test_a_signal_is_told(run: Run) -> None:
+    ran = run("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    assert ran.failure == "process 0 terminated with signal SIGKILL"
+
+
+def test_atexit_functions_run_after_the_scripts_threads(run: Run) -> None:
+    ran = run("""
+        import atexit, threading, time
+        atexit.register(print, "at exit")
+        threading.Thread(target=lambda: (time.sleep(0.1), print("thread"))).start()
+        print("script")
+    """)
+    assert ran.output == ["script", "thread", "at exit"]
+
+
+def test_lines_appear_as_they_are_printed(run: Run) -> None:
+    ran = run("import os, signal; print('seen'); os.kill(os.getpid(), signal.SIGKILL)")
+    assert ran.output == ["seen"]
+
+
+def test_each_process_has_random_numbers_of_its_own(run: Run) -> None:
+    script = "import numpy, random; print(numpy.random.random(), random.random())"
+    first, second = run(script).output[0].split(), run(script).output[0].split()
+    assert first[0] != second[0]
+    assert first[1] != second[1]
+
+
+def test_multiprocessing_takes_it_for_the_main_process(run: Run) -> None:
+    ran = run("import multiprocessing; print(multiprocessing.current_process().name)")
+    assert ran.output == ["MainProcess"]
+
+
+def test_a_script_without_any_call_has_its_optimizers_steps_counted(run: Run) -> None:
+    memory = Memory.made()
+    script = """
+        import torch
+        weights = torch.nn.Parameter(torch.zeros(2))
+        optimizer = torch.optim.SGD([weights], lr=0.1)
+        for _ in range(5):
+            weights.sum().backward()
+            optimizer.step()
+    """
+    ran = run(script, None, BFTRAINER_ELEMENT="12_3", **{VARIABLE: memory.path})
+    assert ran.code is None
+    assert (memory.read().steps, memory.read().samples) == (5, None)

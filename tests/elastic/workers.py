@@ -1,0 +1,220 @@
+"""Real training processes on this host that re-form in process, each on a node of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+from tests.keeper.process import KeeperProcess
+from tests.waiting import wait_until
+
+ARRAY = 9
+
+# Processes are forked from one that has all imported: a test needs many, and has few cores.
+_FORKS = get_context("forkserver")
+_FORKS.set_forkserver_preload(
+    ["torch._dynamo", "bftrainer_slurm.elastic.trainer", "tests.elastic.inprocess"]
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One rank's part of a step that was committed."""
+
+    time_s: float  # CLOCK_MONOTONIC
+    generation: int
+    world: int
+    rank: int
+    number: int
+    process: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """One rank's part of a step, whether it was committed or not."""
+
+    generation: int
+    rank: int
+    step: int
+    epoch: int
+    samples: tuple[int, ...]
+
+
+class Workers:
+    """The elements of trainer 9, by task; what they write lies in ``folder``."""
+
+    def __init__(self, keeper: KeeperProcess, folder: Path, **options: Any) -> None:
+        self.keeper = keeper
+        self.folder = folder
+        self.options = options
+        self.processes: dict[int, list[ForkServerProcess]] = {}
+        self._spawned: list[ForkServerProcess] = []
+        folder.mkdir(exist_ok=True)
+
+    def own(self, want: int) -> None:
+        """Say to the keeper what the controller would: whose trainer it is, and its size."""
+        self.keeper.client.own(ARRAY, os.getuid(), want)
+
+    def start(self, *tasks: int, local_world: int = 1) -> None:
+        for task in tasks:
+            self.processes[task] = [
+                self._start(task, rank, local_world) for rank in range(local_world)
+            ]
+
+    def _start(self, task: int, local_rank: int, local_world: int) -> ForkServerProcess:
+        return self.fork(
+            f"{task}.{local_rank}",
+            BFTRAINER_ELEMENT=f"{ARRAY}_{task}",
+            BFTRAINER_KEEPER=self.keeper.client.address,
+            BFTRAINER_SECRET_FILE=str(self.keeper.state / "member.secret"),
+            SLURMD_NODENAME=f"n{task}",
+            LOCAL_RANK=str(local_rank),
+            LOCAL_WORLD_SIZE=str(local_world),
+        )
+
+    def fork(self, name: str, **environment: str) -> ForkServerProcess:
+        """Start the script with some variables more."""
+        process = _FORKS.Process(
+            target=_run, args=(self.folder, f"log.{name}", self.options, environment)
+        )
+        process.start()
+        self._spawned.append(process)
+        return process
+
+    def signal(self, task: int, number: int) -> None:
+        for process in self.processes[task]:
+            assert process.pid is not None
+            os.kill(process.pid, number)
+
+    def kill(self, task: int) -> None:
+        """End a node's processes at once, as its loss does."""
+        for process in self.processes.pop(task):
+            _kill(process)
+
+    def end(self) -> None:
+        for process in self._spawned:
+            _kill(process)
+
+    def wait(self, *tasks: int, timeout_s: float = 120.0) -> list[int]:
+        """Return the exit codes of all processes of these tasks."""
+        return [wait(one, timeout_s) for task in tasks for one in self.processes[task]]
+
+    def steps(self, task: int | None = None) -> list[Step]:
+        """Return the steps that were committed on a task's node (None: on all), in order."""
+        found = []
+        for path, (time_s, generation, world, rank, kind, *rest) in self._lines(task):
+            if kind == "done":
+                place = int(generation), int(world), int(rank)
+                found.append(Step(float(time_s), *place, int(rest[0]), path.name))
+        return sorted(found, key=lambda step: step.time_s)
+
+    def parts(self) -> list[Part]:
+        """Return all ranks' parts of steps, those in vain too."""
+        found = []
+        for _, (_, generation, _, rank, kind, *rest) in self._lines():
+            if kind == "tried":
+                step, epoch, samples = rest
+                numbers = tuple(json.loads(samples))
+                found.append(Part(int(generation), int(rank), int(step), int(epoch), numbers))
+        return found
+
+    def _lines(self, task: int | None = None) -> Iterator[tuple[Path, list[str]]]:
+        for path in self.folder.glob("n*.*" if task is None else f"n{task}.*"):
+            for line in path.read_text().splitlines(keepends=True):
+                if line.endswith("\n"):  # else it was cut off by a kill
+                    yield path, line.split(maxsplit=7)
+
+    def wait_for_world(self, size: int, *tasks: int) -> None:
+        """Wait until these tasks train in a world of so many ranks."""
+        wait_until(lambda: all(self._last_world(task) == size for task in tasks), 60)
+
+    def wait_for_steps(self, task: int, count: int = 5) -> None:
+        before = len(self.steps(task))
+        wait_until(lambda: len(self.steps(task)) >= before + count, 60)
+
+    def _last_world(self, task: int) -> int:
+        steps = self.steps(task)
+        return steps[-1].world if steps else 0
+
+    def pauses(self, task: int) -> list[float]:
+        """Return how long (s) a node stood still each time that its world's size changed."""
+        return [
+            after.time_s - before.time_s
+            for before, after in itertools.pairwise(self.steps(task))
+            if before.process == after.process and before.world != after.world
+        ]
+
+    def ends(self) -> dict[str, tuple[str, int]]:
+        """Return the weights' digest and the samples counted, by where they were written."""
+        found = {}
+        for path in self.folder.glob("end.*"):
+            digest, samples = path.read_text().split()
+            found[path.name] = (digest, int(samples))
+        return found
+
+    def trained(self) -> dict[int, Counter[int]]:
+        """Return how often each sample counts, by epoch.
+
+        A step counts as the generation trained it that went on from it: where a lost rank had
+        committed it and the others had not, they trained it again later. What lies beyond the
+        last step of the last generation was lost with all its ranks.
+        """
+        final: dict[int, int] = {}
+        steps = self.steps()
+        last = max((step.generation, step.number) for step in steps)[1]
+        for step in steps:
+            if step.number <= last:
+                final[step.number] = step.generation
+        counts: dict[int, Counter[int]] = {}
+        for part in self.parts():
+            if final.get(part.step) == part.generation:
+                counts.setdefault(part.epoch, Counter()).update(part.samples)
+        return counts
+
+
+@contextmanager
+def started_workers(keeper: KeeperProcess, folder: Path, **options: Any) -> Iterator[Workers]:
+    workers = Workers(keeper, folder, **options)
+    try:
+        yield workers
+    finally:
+        workers.end()
+
+
+def wait(process: ForkServerProcess, timeout_s: float = 120.0) -> int:
+    """Return a process's exit code."""
+    process.join(timeout_s)
+    if process.exitcode is None:
+        raise AssertionError(f"has not ended within {timeout_s} s")
+    return process.exitcode
+
+
+def _kill(process: ForkServerProcess) -> None:
+    assert process.pid is not None
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # its DataLoader's workers too
+    process.kill()
+    process.join()
+
+
+def _run(folder: Path, log: str, options: dict[str, Any], environment: dict[str, str]) -> None:
+    os.setsid()
+    os.environ.update(environment)
+    with (folder / log).open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.chdir(folder)
+    from tests.elastic.inprocess import main
+
+    main(folder, options)
