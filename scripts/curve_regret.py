@@ -13,10 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.controller.history import History
+from bftrainer_slurm.controller.learnt import Learnt
+from bftrainer_slurm.controller.progress import Report
+from bftrainer_slurm.controller.view import TrainerView
+from bftrainer_slurm.model import ElementId, ThroughputCurve, Trainer
 from bftrainer_slurm.planner.curves import Fit, Measurement, Standing, fit, planning_curves
 from bftrainer_slurm.planner.objectives import Facts, find
 from bftrainer_slurm.planner.problem import Contender, Plan, Problem, value
+from bftrainer_slurm.spec import TrainerRecord
 
 SIZES = (0, 1, 2, 4, 8, 16, 32, 64)
 MOST = SIZES[-1]
@@ -44,12 +49,20 @@ class Outcome:
 
 @dataclass(slots=True)
 class Learner:
-    """A trainer: its true curve, its nodes, and what was measured of it."""
+    """A trainer: its true curve, its nodes, and what was measured of it.
+
+    ``generations`` holds (number of rescales, measurements) for each stretch that it trained.
+    """
 
     true: ThroughputCurve
     held: frozenset[str] = frozenset()
     rescales: int = 0
-    measurements: list[Measurement] = field(default_factory=list)
+    generations: list[tuple[int, list[Measurement]]] = field(default_factory=list)
+
+    @property
+    def measurements(self) -> list[Measurement]:
+        """All of them."""
+        return [look for _, looks in self.generations for look in looks]
 
 
 Planning = Callable[[Problem], Plan]
@@ -76,10 +89,42 @@ def exploring(learners: Sequence[Learner]) -> list[ThroughputCurve]:
     return planning_curves([Standing(_fit(one), len(one.held), MOST) for one in learners])
 
 
-METHODS: dict[str, Method] = {
-    "prior only": prior_only,
-    "fit": fitted,
-    "fit, exploring": exploring,
+class Controller:
+    """Plan as the controller does: it is told once a second how many samples a trainer has."""
+
+    def __init__(self) -> None:
+        self._learnt = Learnt(History(":memory:").lessons)
+        self._told: dict[int, int] = {}  # stretches, by trainer
+        self._time_s: dict[int, float] = {}
+        self._samples: dict[int, float] = {}
+
+    def __call__(self, learners: Sequence[Learner]) -> list[ThroughputCurve]:
+        """Report what has happened since, and plan with what was learnt from it."""
+        for key, one in enumerate(learners):
+            for rescales, looks in one.generations[self._told.get(key, 0) :]:
+                self._report(key, rescales, looks)
+            self._told[key] = len(one.generations)
+        views = [_view(key, len(one.held)) for key, one in enumerate(learners)]
+        now_s = max(self._time_s.values(), default=0.0)
+        return [one.curve for one in self._learnt.appraise(views, now_s)]
+
+    def _report(self, key: int, rescales: int, looks: list[Measurement]) -> None:
+        view = _view(key, looks[0].nodes)
+        time_s, samples = self._time_s.get(key, 0.0), self._samples.get(key, 0.0)
+        for look in looks:
+            for _ in range(int(look.seconds)):
+                time_s, samples = time_s + 1, samples + look.samples_per_s
+                said = Report(time_s, samples=samples, nodes=look.nodes, generation=rescales)
+                self._learnt.progressed(view, said)
+        self._time_s[key], self._samples[key] = time_s, samples
+
+
+# Each makes what plans one run.
+METHODS: dict[str, Callable[[], Method]] = {
+    "prior only": lambda: prior_only,
+    "fit": lambda: fitted,
+    "fit, exploring": lambda: exploring,
+    "controller": Controller,
 }
 
 
@@ -155,6 +200,12 @@ def _log_uniform(dice: random.Random, least: float, most: float) -> float:
     return math.exp(dice.uniform(math.log(least), math.log(most)))
 
 
+def _view(key: int, nodes: int) -> TrainerView:
+    trainer = Trainer(key, str(key), "user", "partition", TrainerRecord(1, MOST), 0.0, ())
+    placed = {str(task): ElementId(key, task) for task in range(nodes)}
+    return TrainerView(trainer, placed, (), finishing=False)
+
+
 def _fit(learner: Learner) -> Fit:
     return fit(learner.measurements)
 
@@ -193,4 +244,5 @@ def _train(learner: Learner, nodes: frozenset[str], seconds: float, dice: random
         straggler = dice.uniform(0.6, 0.95) if dice.random() < 0.1 else 1.0
         looks.append((seconds / 2, straggler * math.exp(dice.gauss(0, 0.04))))
     true = learner.true.at(len(nodes))
-    learner.measurements += [Measurement(len(nodes), true * share, time) for time, share in looks]
+    measured = [Measurement(len(nodes), true * share, time) for time, share in looks]
+    learner.generations.append((learner.rescales, measured))

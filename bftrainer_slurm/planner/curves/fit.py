@@ -7,8 +7,9 @@ measured sizes keep what was measured and the law fills in between (universal kr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from bftrainer_slurm.planner.curves.measurement import Measurement, points_of
 # How far real curves lie off the law, and over how many doublings of nodes they do.
 _OFF_LAW = 0.05
 _DOUBLINGS = 1.0
+_MOST_REMEMBERED = 32
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,13 +39,14 @@ class Fit:
     log_units: Array
     residuals: Array
     precision: Array
+    _asked: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def unit(self) -> float | None:
         """Samples/s on one node; None: nothing is measured, so only speed-ups are known."""
         if not len(self.sizes):
             return None
-        return float(np.exp(self._beliefs(np.array([1.0]))[0][0]))
+        return self._once("unit", lambda: float(np.exp(self._beliefs(np.array([1.0]))[0][0])))
 
     def has_measured(self, nodes: int) -> bool:
         """Whether anything was measured on this many nodes."""
@@ -55,6 +60,10 @@ class Fit:
         """
         if max_nodes < 1 or above < 1:
             raise ValueError("a curve needs max_nodes and above of 1 or more")
+        question = (max_nodes, optimism, above)
+        return self._once(question, lambda: self._curve(*question))
+
+    def _curve(self, max_nodes: int, optimism: float, above: int) -> ThroughputCurve:
         nodes = curve_sizes(max_nodes, [*map(int, self.sizes), *([2 * above] if optimism else [])])
         middle, _ = self._beliefs(nodes)
         if optimism:
@@ -68,7 +77,16 @@ class Fit:
         places = np.array([float(nodes)])
         if above is None:
             return float(self._beliefs(places)[1][0])
-        return float(self._ratio(places, above)[0])
+        return self._once((nodes, above), lambda: float(self._ratio(places, above)[0]))
+
+    def _once(self, question: object, answer: Callable[[], Answer]) -> Answer:
+        """Plans ask the same things of a fit again and again."""
+        if question not in self._asked:
+            if len(self._asked) >= _MOST_REMEMBERED:
+                self._asked.clear()
+            self._asked[question] = answer()
+        found: Answer = self._asked[question]
+        return found
 
     def _beliefs(self, nodes: Array) -> tuple[Array, Array]:
         """Mean and standard deviation of log X at these sizes, [N] each."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import median
 
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.curves.fit import Fit
@@ -19,19 +20,24 @@ _HOPE = 2.0  # standard deviations; less does not outweigh the cost of rescaling
 _TRAINERS_AN_EXPLORER = 20
 _KNOWN = 0.08  # relative; what is known better needs no look
 _PAYS_AFTER_S = 900.0  # a look costs two rescales, and the rest of the run repays it
+_ABOVE_LINEAR = 1.25  # no trainer does more on twice the nodes than twice as much, and a quarter
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Standing:
     """A trainer to be planned: what is known of its curve, the nodes it has, the run time left.
 
-    ``remaining_s`` is None where it is unknown.
+    ``remaining_s`` is None where it is unknown. ``in_samples``: what was measured is samples/s, and
+    not only proportional to them. ``above``: it was raised above that many nodes already, and is
+    to stay so until it is measured there.
     """
 
     fit: Fit
     nodes: int
     max_nodes: int
-    remaining_s: float | None = None
+    remaining_s: float | None = field(default=None, compare=False)  # it passes by itself
+    in_samples: bool = True
+    above: int | None = None
 
     @property
     def doubt(self) -> float:
@@ -50,22 +56,32 @@ def planning_curves(trainers: Sequence[Standing]) -> list[ThroughputCurve]:
     measurement says more; the others' curves are concave. Where a trainer's samples/s are not
     known, those of the others stand in.
     """
-    explorers = _explorers(trainers)
-    unit = common_unit([one.fit for one in trainers])
-    curves = [_curve(one, index in explorers) for index, one in enumerate(trainers)]
+    raised = explorers(trainers)
+    unit = common_unit([one.fit for one in trainers if one.in_samples])
+    curves = [_curve(one, index in raised) for index, one in enumerate(trainers)]
     return [
-        curve if one.fit.unit is not None else scaled(curve, unit)
+        curve if _is_absolute(one) else scaled(curve, unit / (one.fit.unit or 1.0))
         for one, curve in zip(trainers, curves, strict=True)
     ]
 
 
-def common_unit(fits: Sequence[Fit]) -> float:
-    """Return samples/s on one node for trainers of which nothing is measured.
+def explorers(trainers: Sequence[Standing]) -> frozenset[int]:
+    """Return whose curves are raised, by index: those that explore already, then the doubtful."""
+    exploring = [index for index, one in enumerate(trainers) if one.above is not None]
+    doubts = {index: one.doubt for index, one in enumerate(trainers) if one.above is None}
+    doubtful = [index for index, doubt in doubts.items() if doubt > _KNOWN]
+    most = max(1, len(trainers) // _TRAINERS_AN_EXPLORER)
+    return frozenset([*exploring, *sorted(doubtful, key=lambda index: -doubts[index])][:most])
 
-    The geometric mean of the others: objectives in samples/s neither starve nor prefer them.
+
+def common_unit(fits: Sequence[Fit]) -> float:
+    """Return samples/s on one node for trainers of which they are not known.
+
+    The (geometric) middle of the others: objectives in samples/s neither starve nor prefer them,
+    and whoever reports nonsense does not move it.
     """
     logs = [math.log(unit) for fit in fits if (unit := fit.unit) is not None]
-    return math.exp(sum(logs) / len(logs)) if logs else 1.0
+    return math.exp(median(logs)) if logs else 1.0
 
 
 def concave(curve: ThroughputCurve) -> ThroughputCurve:
@@ -82,18 +98,25 @@ def concave(curve: ThroughputCurve) -> ThroughputCurve:
     return ThroughputCurve(nodes, values)
 
 
-def _explorers(trainers: Sequence[Standing]) -> set[int]:
-    doubts = {index: one.doubt for index, one in enumerate(trainers)}
-    doubtful = [index for index, doubt in doubts.items() if doubt > _KNOWN]
-    most = max(1, len(trainers) // _TRAINERS_AN_EXPLORER)
-    return set(sorted(doubtful, key=lambda index: -doubts[index])[:most])
+def _is_absolute(one: Standing) -> bool:
+    return one.in_samples and one.fit.unit is not None
 
 
 def _curve(one: Standing, explores: bool) -> ThroughputCurve:
     # An explorer's curve is not made concave: that would raise what it does on few nodes too.
     if explores:
-        return one.fit.curve(one.max_nodes, _HOPE, one.nodes)
+        above = one.nodes if one.above is None else one.above
+        return _bounded(one.fit.curve(one.max_nodes, _HOPE, above))
     return concave(one.fit.curve(one.max_nodes))
+
+
+def _bounded(curve: ThroughputCurve) -> ThroughputCurve:
+    """The curve, cut where it rises by far more than its nodes: nobody is believed that."""
+    values, least = [0.0], math.inf  # the least of a node so far
+    for nodes, value in zip(curve.nodes[1:], curve.values[1:], strict=True):
+        values.append(min(value, _ABOVE_LINEAR * least * nodes))
+        least = min(least, value / nodes)
+    return ThroughputCurve(curve.nodes, tuple(values))
 
 
 def _slope(left: tuple[int, float], right: tuple[int, float]) -> float:

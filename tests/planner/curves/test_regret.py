@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from bftrainer_slurm.planner.solver import Planner
 from scripts.curve_regret import (
+    Controller,
     Method,
     Outcome,
     Stretch,
@@ -38,5 +39,11 @@ def test_measuring_brings_regret_under_three_percent(planner: Planner) -> None:
     assert late_regret(planner, prior_only, WANDERING) > 0.03
 
 
+def test_so_does_learning_from_reports_as_the_controller_does(planner: Planner) -> None:
+    assert late_regret(planner, Controller(), WANDERING) < 0.03
+
+
 def test_on_a_steady_pool_only_exploring_learns(planner: Planner) -> None:
-    assert late_regret(planner, exploring, STEADY) < late_regret(planner, fitted, STEADY)
+    regret = late_regret(planner, fitted, STEADY)
+    assert late_regret(planner, exploring, STEADY) < regret
+    assert late_regret(planner, Controller(), STEADY) < regret

@@ -1,0 +1,60 @@
+"""Planning curves from one plan to the next: who explores goes on until there is an answer.
+
+An explorer that has just got more nodes is not measured there yet. Were another one chosen then,
+its curve would fall back, and the plan take the nodes away again before they have said anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner.curves.planning import Standing, explorers, planning_curves
+
+_LOOKING_S = 600.0  # who was not given more nodes by then makes room for another
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class _Looking:
+    """An explorer: its curve is raised above that many nodes until then."""
+
+    above: int
+    until_s: float
+
+
+class Exploration(Generic[Key]):
+    """Remembers who explores."""
+
+    def __init__(self) -> None:
+        self._looking: dict[Key, _Looking] = {}
+        self._asked: dict[Key, Standing] = {}
+        self._curves: dict[Key, ThroughputCurve] = {}
+
+    def curves(self, trainers: Mapping[Key, Standing], now_s: float) -> dict[Key, ThroughputCurve]:
+        """Return the curves to plan with; the same ones as long as nothing has changed."""
+        self._looking = {
+            key: looking
+            for key, looking in self._looking.items()
+            if key in trainers and _goes_on(looking, trainers[key], now_s)
+        }
+        asked = {
+            key: replace(one, above=self._looking[key].above) if key in self._looking else one
+            for key, one in trainers.items()
+        }
+        if asked != self._asked:
+            keys, standings = list(asked), list(asked.values())
+            self._curves = dict(zip(keys, planning_curves(standings), strict=True))
+            for index in explorers(standings):
+                looking = _Looking(standings[index].nodes, now_s + _LOOKING_S)
+                self._looking.setdefault(keys[index], looking)
+            self._asked = asked
+        return self._curves
+
+
+def _goes_on(looking: _Looking, one: Standing, now_s: float) -> bool:
+    seen = one.nodes > looking.above and one.fit.has_measured(one.nodes)
+    return not seen and one.nodes >= looking.above and now_s < looking.until_s

@@ -1,0 +1,72 @@
+"""The fits of many trainers, each made again only when its measurements say something new.
+
+A new fit is a new question to the planner, so noise must not make one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from statistics import median
+from typing import Generic, TypeVar
+
+from bftrainer_slurm.planner.curves.fit import Fit, fit
+from bftrainer_slurm.planner.curves.measurement import Measurement
+
+FIRST_S = 30.0  # as long as a trainer must have trained on a number of nodes to be believed
+_WORTH_A_FIT = 1.5  # a size is fitted again when its time has grown by this factor,
+_MOVED = 0.10  # or when its middle has moved so far (relative): another phase, other nodes
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """What a fit was made with on one number of nodes: for how long, and log of samples/s."""
+
+    seconds: float
+    log_rate: float
+
+
+class Fits(Generic[Key]):
+    """The latest fit of each trainer."""
+
+    def __init__(self) -> None:
+        self._fits: dict[Key, Fit] = {}
+        self._used: dict[Key, dict[int, _Size]] = {}
+
+    def update(self, key: Key, measurements: Iterable[Measurement]) -> Fit:
+        """Return the fit of what was measured: the last one, unless there is news."""
+        by_size: dict[int, list[Measurement]] = {}
+        for one in measurements:
+            by_size.setdefault(one.nodes, []).append(one)
+        sizes = {
+            nodes: size
+            for nodes, looks in by_size.items()
+            if (size := _size(looks)).seconds >= FIRST_S
+        }
+        used = self._used.get(key)
+        if used is None or _is_news(sizes, used):
+            self._used[key] = sizes
+            self._fits[key] = fit([one for nodes in sizes for one in by_size[nodes]])
+        return self._fits[key]
+
+    def forget(self, keep: AbstractSet[Key]) -> None:
+        """Drop the trainers that are not among ``keep``."""
+        for key in self._fits.keys() - keep:
+            del self._fits[key], self._used[key]
+
+
+def _size(looks: Sequence[Measurement]) -> _Size:
+    middle = median(one.samples_per_s for one in looks)
+    return _Size(sum(one.seconds for one in looks), math.log(middle))
+
+
+def _is_news(sizes: dict[int, _Size], used: dict[int, _Size]) -> bool:
+    return sizes.keys() != used.keys() or any(
+        size.seconds >= _WORTH_A_FIT * used[nodes].seconds
+        or abs(size.log_rate - used[nodes].log_rate) > _MOVED
+        for nodes, size in sizes.items()
+    )

@@ -1,0 +1,49 @@
+"""Who explores goes on until there is an answer, so that a look is not broken off."""
+
+from __future__ import annotations
+
+from bftrainer_slurm.planner.curves import Exploration, Fit, Standing, fit
+from tests.planner.curves.made import looks
+
+FOUR = fit(looks([4]))
+BOTH = fit(looks([4, 8]))
+KNOWN = fit(looks((1, 2, 4, 8, 16, 32, 64)))
+
+
+def trainers(a: Fit, on: int, b: Fit = FOUR, b_on: int = 4) -> dict[str, Standing]:
+    return {"a": Standing(a, on, 64), "b": Standing(b, b_on, 64)}
+
+
+def test_the_curves_stay_the_same_while_the_moves_towards_a_plan_are_made() -> None:
+    exploration: Exploration[str] = Exploration()
+    before = exploration.curves(trainers(FOUR, 4), 0.0)
+    for count in (5, 6, 8):
+        assert exploration.curves(trainers(FOUR, count), 1.0) == before
+
+
+def test_the_next_one_explores_when_the_first_is_measured() -> None:
+    exploration: Exploration[str] = Exploration()
+    before = exploration.curves(trainers(FOUR, 4), 0.0)
+    after = exploration.curves(trainers(BOTH, 8), 60.0)
+    assert after["b"].at(8) > 1.01 * before["b"].at(8)
+
+
+def test_who_loses_nodes_explores_no_more() -> None:
+    exploration: Exploration[str] = Exploration()
+    before = exploration.curves(trainers(FOUR, 4), 0.0)
+    after = exploration.curves(trainers(FOUR, 2), 1.0)
+    assert after["a"].at(8) < before["a"].at(8)
+    assert after["b"].at(8) > before["b"].at(8)
+
+
+def test_who_was_not_given_more_nodes_in_ten_minutes_makes_room() -> None:
+    exploration: Exploration[str] = Exploration()
+    exploration.curves({"a": Standing(FOUR, 4, 64)}, 0.0)
+    joined = exploration.curves(trainers(FOUR, 4, fit(looks([2])), 2), 601.0)
+    assert joined["a"].at(4) < joined["a"].at(8)
+
+
+def test_where_all_is_known_nobody_explores_whatever_the_time() -> None:
+    exploration: Exploration[str] = Exploration()
+    before = exploration.curves(trainers(KNOWN, 4, KNOWN), 0.0)
+    assert exploration.curves(trainers(KNOWN, 4, KNOWN), 1e6) == before
