@@ -86,6 +86,6 @@ def print_json(document: object) -> None:
     click.echo(json.dumps(document, indent=2))
 
 
-def shown(text: object) -> str:
-    """Make text from outside safe for a terminal: no control characters, at most 60."""
-    return "".join(char if char.isprintable() else "?" for char in str(text))[:60]
+def shown(text: object, most: int = 60) -> str:
+    """Make text from outside safe for a terminal: no control characters, and not too long."""
+    return "".join(char if char.isprintable() else "?" for char in str(text)[:most])

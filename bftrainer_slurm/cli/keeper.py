@@ -7,21 +7,30 @@ from pathlib import Path
 import click
 
 from bftrainer_slurm.cli.common import personal_state, state_option
+from bftrainer_slurm.keeper.credentials import MUNGE, SECRET
 
 
 @click.command()
 @state_option
 @click.option("--listen", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT")
-def keeper(state: Path | None, listen: str) -> None:
-    """Run the keeper by itself: the process that holds the rendezvous stores.
+@click.option(
+    "--method",
+    type=click.Choice([SECRET, MUNGE]),
+    default=SECRET,
+    show_default=True,
+    help="How members of groups prove whose they are: munge where there are several users.",
+)
+@click.option("--munge-socket", metavar="PATH", help="Where munged listens, if not as usual.")
+def keeper(state: Path | None, listen: str, method: str, munge_socket: str | None) -> None:
+    """Run the keeper by itself: the process that holds the rendezvous.
 
     'bftrainer controller' starts one where none answers; run it as a service of its own where a
     service manager would end it together with the controller.
 
     \b
     Example:
-      bftrainer keeper --state /var/lib/bftrainer --listen ctl.example.org:6820
+      bftrainer keeper --state /var/lib/bftrainer --listen ctl.example.org:6820 --method munge
     """
     from bftrainer_slurm.keeper.__main__ import serve
 
-    raise SystemExit(serve(state or personal_state(), listen))
+    raise SystemExit(serve(state or personal_state(), listen, method, munge_socket))

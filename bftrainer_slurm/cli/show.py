@@ -16,7 +16,12 @@ from bftrainer_slurm.cli.common import (
     shown,
     state_option,
 )
+from bftrainer_slurm.cli.plot import Point, plot
 from bftrainer_slurm.cli.status import current_status
+
+_ERROR_LINES = 12
+# What a curve counts, as the controller says it. Steps times nodes: only proportional to samples.
+_UNITS = {"samples": "samples/s", "steps": "relative", None: "speed-up"}
 
 
 @click.command()
@@ -44,21 +49,35 @@ def show(trainer: str, state: Path | None, address: str | None, as_json: bool) -
         return
     if document["down"]:
         click.echo(f"{document['down']}; this is what Slurm knows:")
-    click.echo("\n".join(f"{label:<12}{value}" for label, value in _facts(found[0])))
+    click.echo(render(found[0]))
+
+
+def render(one: dict[str, Any]) -> str:
+    """Return all that is known of a trainer, in lines."""
+    lines = [f"{label:<12}{value}" for label, value in _facts(one)]
+    if one.get("curve"):
+        lines += ["", *_curve(one["curve"])]
+    if one.get("error"):
+        said = [shown(line, 200) for line in one["error"].splitlines() if line.strip()]
+        lines += ["", "it said last:", *(f"  {line}" for line in said[-_ERROR_LINES:])]
+    return "\n".join(lines)
 
 
 def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
-    waited = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["submit_s"]))
+    submitted = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["submit_s"]))
     facts = [
         ("trainer", f"{one['array']} {shown(one['name'])} of {shown(one['user'])}"),
-        ("state", one["state"] + (f": {shown(one['why'])}" if one.get("why") else "")),
-        ("submitted", waited),
+        ("state", one["state"] + (f": {shown(one['why'], 200)}" if one.get("why") else "")),
+        ("submitted", submitted),
         ("wants", f"{one['min_nodes']} to {one['max_nodes']} nodes, weight {one['weight']:g}"),
         ("grace", f"{one['grace_s']:g} s to end in when reclaimed"),
         ("nodes", ", ".join(map(shown, one["nodes"])) or "none"),
     ]
     if one["starting"]:
         facts.append(("starting", ", ".join(map(shown, one["starting"]))))
+    if one.get("failures"):
+        nodes = f", on {', '.join(map(shown, one['failed_on']))}" if one["failed_on"] else ""
+        facts.append(("failed", f"{one['failures']} times in a row{nodes}"))
     if "grew" in one:
         facts += [
             (
@@ -67,10 +86,34 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
             ),
             ("used", f"{one['node_s'] / 3600:.2f} node-hours"),
         ]
+    if "runtime" in one:
+        facts.append(("rendezvous", one["runtime"] or "not known yet"))
+    if one.get("rescale"):
+        costs = [f"{way} {_cost(one['rescale'][way])}" for way in ("up", "down")]
+        facts.append(("rescaling", ", ".join(costs)))
+    return facts + _progress(one)
+
+
+def _progress(one: dict[str, Any]) -> list[tuple[str, str]]:
+    facts = []
     if one.get("samples") is not None:
         rate = one["samples_per_s"]
         facts.append(
             ("samples", f"{one['samples']:,.0f}" + (f", {rate:,.0f} a second" if rate else ""))
         )
-        facts += [(shown(name), f"{value:.4g}") for name, value in one["measures"].items()]
+    elif one.get("steps") is not None:
+        facts.append(("steps", f"{one['steps']:,.0f}, of an unknown number of samples"))
+    facts += [(shown(name), f"{value:.4g}") for name, value in one.get("measures", {}).items()]
+    if one.get("refused_reports"):
+        facts.append(("refused", f"{one['refused_reports']} reports of progress that cannot be"))
     return facts
+
+
+def _cost(cost: dict[str, Any]) -> str:
+    how = f"{cost['count']} measured" if cost["count"] else "assumed"
+    return f"{cost['seconds']:.2f} s ({how})"
+
+
+def _curve(curve: dict[str, Any]) -> list[str]:
+    points = [Point(one["nodes"], one["rate"], one["measured"]) for one in curve["points"]]
+    return plot(points, _UNITS[curve["unit"]])

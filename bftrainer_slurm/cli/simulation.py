@@ -8,11 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from bftrainer_slurm.controller.act import Pacer
-from bftrainer_slurm.controller.appraisal import Appraisal
+from bftrainer_slurm.controller.appraisal import Appraisal, RescaleCosts
+from bftrainer_slurm.controller.groups import NoGroups
 from bftrainer_slurm.controller.history import History
+from bftrainer_slurm.controller.lessons import Reform
 from bftrainer_slurm.controller.loop import Controller, World
+from bftrainer_slurm.controller.progress import Report
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve
@@ -101,12 +105,12 @@ def run(
         gateway=cluster,
         planner=timed,
         history=history,
-        end_run=lambda array: None,
+        groups=NoGroups(),
         clock=lambda: cluster.now_s,
         # The simulated slurmctld takes commands as they come.
         pacer=Pacer(settings.commands_per_s, lambda: cluster.now_s, lambda seconds: None),
         mine=lambda trainer: True,
-        appraise=_Appraiser(cluster, options),
+        appraiser=_Appraiser(cluster, options),
     )
     outcome = drive(Controller(world, settings), cluster, options.look_every_s, watch)
     history.close()
@@ -162,31 +166,44 @@ def _policy(name: str, planner: PlanMaker, cluster: SimulatedCluster, trace: Tra
 class _Appraiser:
     """Knows everything about simulated trainers, but for their curves where these are learnt.
 
-    A start is free of cost, as in the paper.
+    A start is free of cost, as in the paper. Simulated trainers report nothing.
     """
 
     def __init__(self, cluster: SimulatedCluster, options: ReplayOptions) -> None:
         self._cluster = cluster
         self._scale = options.rescale_scale
         self._learning = Learning() if options.learn_curves else None
-        self._learnt: dict[int, ThroughputCurve] = {}
-        self._learnt_at_s = -1.0
 
-    def __call__(self, view: TrainerView) -> Appraisal:
-        trainer = self._cluster.at_work[view.array]
-        spec = trainer.spec
-        return Appraisal(
-            curve=self._curve(trainer),
-            rescale_up_s=self._scale * spec.rescale_up_s,
-            rescale_down_s=self._scale * spec.rescale_down_s,
-            start_s=0.0,
-            done=min(1.0, trainer.samples / spec.total_samples),
-        )
+    def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
+        """Return what each of the trainers is to be planned with."""
+        trainers = [self._cluster.at_work[view.array] for view in views]
+        curves = self._curves(trainers, now_s)
+        return [
+            Appraisal(curve, self.costs(view), min(1.0, one.samples / one.spec.total_samples))
+            for view, one, curve in zip(views, trainers, curves, strict=True)
+        ]
 
-    def _curve(self, trainer: SimulatedTrainer) -> ThroughputCurve:
+    def costs(self, view: TrainerView) -> RescaleCosts:
+        """Return what a change of size costs this trainer."""
+        spec = self._cluster.at_work[view.array].spec
+        up_s, down_s = self._scale * spec.rescale_up_s, self._scale * spec.rescale_down_s
+        return RescaleCosts(up_s, down_s, start_s=0.0)
+
+    def progressed(self, view: TrainerView, report: Report) -> None:
+        """Nothing to learn."""
+
+    def reformed(self, view: TrainerView, reform: Reform) -> None:
+        """Nothing to learn."""
+
+    def known(self, view: TrainerView) -> dict[str, Any]:
+        """Nothing to show."""
+        return {}
+
+    def forget(self, keep: frozenset[int]) -> None:
+        """Nothing is kept."""
+
+    def _curves(self, trainers: list[SimulatedTrainer], now_s: float) -> list[ThroughputCurve]:
         if self._learning is None:
-            return trainer.spec.curve
-        if self._learnt_at_s != self._cluster.now_s:
-            self._learnt = self._learning.curves(list(self._cluster.at_work.values()))
-            self._learnt_at_s = self._cluster.now_s
-        return self._learnt[trainer.array]
+            return [one.spec.curve for one in trainers]
+        learnt = self._learning.curves(trainers, now_s)
+        return [learnt[one.array] for one in trainers]

@@ -65,8 +65,9 @@ def render(document: dict[str, Any]) -> str:
     lines = []
     if document["down"]:
         lines.append(f"{document['down']}; this is what Slurm knows:")
-    elif document["controller"].get("error"):
-        lines.append(f"trouble: {shown(document['controller']['error'])}")
+    else:
+        troubles = (document["controller"].get(part) for part in ("error", "history"))
+        lines += [f"trouble: {shown(trouble, 200)}" for trouble in troubles if trouble]
     pool = document["pool"]
     if pool is not None:
         lines.append(f"pool: {pool['nodes']} nodes in holes, {pool['used']} used by trainers")
@@ -77,6 +78,10 @@ def render(document: dict[str, Any]) -> str:
         lines.append("no trainers; submit one with: sbatch --bftrainer -N 2-16 train.sh")
     if document["malformed"]:
         lines.append(f"{document['malformed']} jobs whose trainer's comment cannot be read")
+    refused = document.get("keeper", {}).get("refused", {})
+    if refused:
+        kinds = ", ".join(f"{shown(kind)} {count}" for kind, count in sorted(refused.items()))
+        lines.append(f"refused at the keeper's door: {kinds}")
     return "\n".join(lines)
 
 

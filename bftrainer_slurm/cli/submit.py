@@ -20,6 +20,7 @@ from bftrainer_slurm.cli.common import (
     site_file,
     state_option,
 )
+from bftrainer_slurm.controller.settings import Settings, SettingsError, read_settings
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.slurm.directives import SubmissionError, read_directives
@@ -121,15 +122,22 @@ def _read(script: Path) -> str:
 def _element_command(submission: Submission, site: bool, state: Path | None) -> str:
     """Return what each element runs first: our Python, which then runs the user's script."""
     if site:
-        where = [
-            "--keeper",
-            find_keeper(None, None) or fail(f"no keeper's address in {site_file()}"),
-        ]
+        settings = _site_settings()
+        where = ["--keeper", settings.listen]
+        if settings.munge_socket:
+            where += ["--munge-socket", settings.munge_socket]
     else:
         where = ["--state", str((state or personal_state()).absolute())]
     record = format_comment(submission.record)
     module = ["-P", "-m", "bftrainer_slurm.elastic.element"]
     return shlex.join([sys.executable, *module, *where, "--record", record])
+
+
+def _site_settings() -> Settings:
+    try:
+        return read_settings(site_file())
+    except SettingsError as error:
+        fail(str(error))
 
 
 def _announce(keeper: str | None) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bftrainer_slurm.controller.actions import Action, Cancel, Grow, Hold, Lengthen, Shrink
+from bftrainer_slurm.controller.groups import Groups
 from bftrainer_slurm.slurm.gateway import Gateway, RefusedError
 
 logger = logging.getLogger(__name__)
@@ -27,41 +28,47 @@ class Pacer:
     def wait(self) -> None:
         """Return when the next command may be sent."""
         now_s = self.clock()
-        earned = 0.0 if self._last_s is None else (now_s - self._last_s) * self.per_s
+        earned = 0.0 if self._last_s is None else max(0.0, now_s - self._last_s) * self.per_s
         self._credit = min(BURST, self._credit + earned) - 1
         self._last_s = now_s
         if self._credit < 0:
             self.sleep(-self._credit / self.per_s)
 
 
-def carry_out(
-    actions: Iterable[Action],
-    gateway: Gateway,
-    pacer: Pacer,
-    end_run: Callable[[int], None],
-) -> list[Action]:
-    """Do what was decided, those that take nodes away first; return what Slurm refused.
+@dataclass(slots=True)
+class Deeds:
+    """What became of a turn's actions; what is in neither list was not tried."""
 
-    ``end_run`` is called with the array id before the first element of a trainer that has nothing
-    alive is let go: it begins a new rendezvous.
+    done: list[Action] = field(default_factory=list)
+    refused: list[Action] = field(default_factory=list)
+
+
+def carry_out(
+    actions: Iterable[Action], gateway: Gateway, pacer: Pacer, groups: Groups, deeds: Deeds
+) -> None:
+    """Do what was decided, those that take nodes away first; note in ``deeds`` what came of it.
+
+    Who is to leave is asked to do so before it is ended. A trainer that has nothing alive begins a
+    new rendezvous with its first element.
 
     Raises:
         SlurmUnavailableError: slurmctld does not answer; what is left was not tried.
     """
-    refused: list[Action] = []
+    in_order = sorted(actions, key=lambda action: isinstance(action, Grow))
+    groups.part(_leaving(in_order))
     begun: set[int] = set()
-    for action in sorted(actions, key=lambda action: isinstance(action, Grow)):
+    for action in in_order:
         if isinstance(action, Grow) and action.first and action.element.array not in begun:
             begun.add(action.element.array)
-            end_run(action.element.array)
+            groups.end(action.element.array)
         pacer.wait()
         try:
             _do(action, gateway)
             logger.info("%s", describe(action))
+            deeds.done.append(action)
         except RefusedError as error:
             logger.warning("%s: %s", describe(action), error)
-            refused.append(action)
-    return refused
+            deeds.refused.append(action)
 
 
 def describe(action: Action) -> str:
@@ -76,7 +83,7 @@ def describe(action: Action) -> str:
         case Lengthen(elements, minutes):
             return f"lengthen {_names(elements)} to {minutes} minutes"
         case Cancel(array, why):
-            return f"cancel the rest of {array}: {why}"
+            return f"cancel the rest of {array}: {why.partition(chr(10))[0]}"
 
 
 def _do(action: Action, gateway: Gateway) -> None:
@@ -91,6 +98,16 @@ def _do(action: Action, gateway: Gateway) -> None:
             gateway.lengthen(elements, minutes)
         case Cancel(array):
             gateway.cancel(array)
+
+
+def _leaving(actions: Iterable[Action]) -> dict[int, list[int]]:
+    """The tasks to be ended, by array."""
+    tasks: dict[int, list[int]] = {}
+    for action in actions:
+        if isinstance(action, Shrink):
+            for element in action.elements:
+                tasks.setdefault(element.array, []).append(element.task)
+    return tasks
 
 
 def _names(elements: Iterable[object]) -> str:

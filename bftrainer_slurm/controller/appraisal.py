@@ -1,46 +1,64 @@
-"""What is known of a trainer before a plan: its throughput curve and its rescale costs."""
+"""What a plan is told of a trainer: its throughput curve and rescale costs; and who tells it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, Protocol
 
+from bftrainer_slurm.controller.lessons import Reform, Runtime
+from bftrainer_slurm.controller.progress import Report
 from bftrainer_slurm.controller.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve
 
-# Until a trainer's own curve is learnt: Amdahl's law with 5 % that does not scale.
-_SERIAL_SHARE = 0.05
-# Measured with stock c10d, tuned; DESIGN.md, "The elastic runtime".
-_RESCALE_UP_S = 8.0
-_RESCALE_DOWN_S = 7.0
+
+@dataclass(frozen=True, slots=True)
+class RescaleCosts:
+    """Seconds without progress: after a trainer grew, after it shrank, of a start from no node."""
+
+    up_s: float
+    down_s: float
+    start_s: float
+
+
+# Until a trainer's own are measured. Measured with torch 2.13; DESIGN.md, "The elastic runtime".
+PRIOR_COSTS = {
+    Runtime.C10D: RescaleCosts(8.0, 7.0, start_s=8.0),
+    Runtime.AGENT: RescaleCosts(0.3, 0.3, start_s=8.0),
+    Runtime.WORKER: RescaleCosts(0.2, 0.2, start_s=8.0),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Appraisal:
     """What a trainer is planned with.
 
-    ``curve`` is in samples/s (or in any unit, where only its shape is known), the costs are
-    seconds without progress: after it grew, after it shrank, and of a start from no node.
-    ``done`` is the share of its samples that is done, None: unknown.
+    ``curve`` is in samples/s (or in any unit, where only its shape is known); ``done`` is the
+    share of its samples that is done, None: unknown.
     """
 
     curve: ThroughputCurve
-    rescale_up_s: float
-    rescale_down_s: float
-    start_s: float
+    costs: RescaleCosts
     done: float | None = None
 
 
-Appraise: TypeAlias = Callable[[TrainerView], Appraisal]
+class Appraiser(Protocol):
+    """Knows trainers; the daemon's learns from what they report."""
 
+    def progressed(self, view: TrainerView, report: Report) -> None:
+        """Hear how far a trainer has come."""
 
-def prior(view: TrainerView) -> Appraisal:
-    """Return what is assumed of a trainer that nobody has measured."""
-    most = view.trainer.record.max_nodes
-    counts = [0]
-    while counts[-1] < most:
-        counts.append(min(2 * counts[-1] or 1, most))
-    speed_ups = [n / (1 + _SERIAL_SHARE * (n - 1)) if n else 0.0 for n in counts]
-    curve = ThroughputCurve(tuple(counts), tuple(speed_ups))
-    return Appraisal(curve, _RESCALE_UP_S, _RESCALE_DOWN_S, start_s=_RESCALE_UP_S)
+    def reformed(self, view: TrainerView, reform: Reform) -> None:
+        """Hear that a trainer stands in a new generation."""
+
+    def costs(self, view: TrainerView) -> RescaleCosts:
+        """Return what a change of size costs this trainer."""
+
+    def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
+        """Return what each of the trainers is to be planned with, in their order."""
+
+    def known(self, view: TrainerView) -> dict[str, Any]:
+        """Return what users are shown of it."""
+
+    def forget(self, keep: frozenset[int]) -> None:
+        """Drop the trainers whose array is not among ``keep``."""

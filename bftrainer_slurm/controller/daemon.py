@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.controller.act import Pacer
-from bftrainer_slurm.controller.appraisal import prior
 from bftrainer_slurm.controller.feed import Feed
+from bftrainer_slurm.controller.groups import KeeperGroups
 from bftrainer_slurm.controller.history import History
+from bftrainer_slurm.controller.learnt import Learnt
 from bftrainer_slurm.controller.loop import Controller, World
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.credentials import MUNGE, SECRET, CredentialError, Munge
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.model import Trainer
 from bftrainer_slurm.planner.solver import Planner
@@ -65,30 +67,41 @@ def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
         HistoryError: the history file cannot be used.
     """
     with _sole_user_of(state), Planner(time_limit_s=settings.plan_limit_s) as planner:
-        keeper = find_or_start(state, settings.listen)
-        feed = Feed(keeper, revive=lambda: find_or_start(state, settings.listen))
+        find_keeper = _finder(state, role, settings)
+        feed = Feed(find_keeper(), find_keeper)
+        history = History(state / "history.sqlite")
         world = World(
             gateway=gateway,
             planner=planner,
-            history=History(state / "history.sqlite"),
-            end_run=_end_run(keeper),
+            history=history,
+            groups=KeeperGroups(lambda: feed.keeper),
             clock=time.time,
-            pacer=Pacer(settings.commands_per_s, time.time, time.sleep),
+            pacer=Pacer(settings.commands_per_s, time.monotonic, time.sleep),
             mine=lambda trainer: role.mine(trainer, settings.partition),
-            appraise=prior,
+            appraiser=Learnt(history.lessons),
         )
         logger.info(
             "controller in %s mode, gateway %s, keeper at %s, state in %s",
-            *(role.mode, gateway.name, keeper.address, state),
+            *(role.mode, gateway.name, feed.keeper[1].address, state),
         )
         feed.start()
-        _work(Controller(world, settings), feed, keeper, role, gateway)
-        world.history.close()
+        _work(Controller(world, settings), feed, role, gateway)
+        history.close()
 
 
-def _work(
-    controller: Controller, feed: Feed, keeper: KeeperClient, role: Role, gateway: Gateway
-) -> None:
+def _finder(state: Path, role: Role, settings: Settings) -> Callable[[], KeeperClient]:
+    """Return what finds or starts the keeper, to which members prove whose they are."""
+    if role.user is not None:
+        return lambda: find_or_start(state, settings.listen, method=SECRET)
+    socket = settings.munge_socket or None
+    try:
+        Munge(socket).encode("")
+    except CredentialError as error:
+        logger.warning("%s: trainers can only use torchrun's own rendezvous", error)
+    return lambda: find_or_start(state, settings.listen, method=MUNGE, munge_socket=socket)
+
+
+def _work(controller: Controller, feed: Feed, role: Role, gateway: Gateway) -> None:
     stop = _stop_signal()
     about: dict[str, Any] = {
         "mode": role.mode,
@@ -97,18 +110,24 @@ def _work(
         "gateway": gateway.name,
         "since_s": time.time(),
     }
-    publish_s = 0.0
+    published_s = -_PUBLISH_EVERY_S  # of the monotonic clock, as the other may be set
+    known = ""
     while not stop.is_set():
-        now_s = time.time()
-        controller.take(feed.wait(min(controller.schedule.due_s(), publish_s) - now_s))
-        if time.time() >= controller.schedule.due_s():
+        due_s = controller.schedule.due_s() - time.time()
+        publish_s = published_s + _PUBLISH_EVERY_S - time.monotonic()
+        controller.take(feed.wait(min(due_s, publish_s)))
+        identity, _ = feed.keeper
+        if identity != known:  # a keeper that knows nothing yet
+            known = identity
+            controller.introduce()
+        if controller.schedule.is_due(time.time()):
             controller.take(feed.wait(_COALESCE_S))
             about["error"] = _turn(controller)
-            publish_s = 0.0
-        if time.time() >= publish_s:
-            publish_s = time.time() + _PUBLISH_EVERY_S
-            _publish(keeper, controller.status(about))
-    _publish(keeper, controller.status(about | {"error": "stopped"}))
+            published_s = -_PUBLISH_EVERY_S
+        if time.monotonic() >= published_s + _PUBLISH_EVERY_S:
+            published_s = time.monotonic()
+            _publish(feed, controller.status(about))
+    _publish(feed, controller.status(about | {"error": "stopped"}))
     logger.info("stopped; running trainers go on")
 
 
@@ -121,21 +140,12 @@ def _turn(controller: Controller) -> str | None:
     return None
 
 
-def _publish(keeper: KeeperClient, status: dict[str, Any]) -> None:
+def _publish(feed: Feed, status: dict[str, Any]) -> None:
+    _, keeper = feed.keeper
     try:
         keeper.publish(status)
     except KeeperError as error:
         logger.warning("status not published: %s", error)
-
-
-def _end_run(keeper: KeeperClient) -> Callable[[int], None]:
-    def end_run(array: int) -> None:
-        try:
-            keeper.end_run(array)
-        except KeeperError as error:
-            logger.warning("run of %s not ended: %s", array, error)
-
-    return end_run
 
 
 def _stop_signal() -> threading.Event:

@@ -1,7 +1,7 @@
 """The notes of elements as they come in, for the controller's loop to wait on.
 
 A thread reads the keeper's stream and connects again when it breaks; notes that came meanwhile
-are read then, as the keeper remembers them.
+are read then, as the keeper remembers them. It always knows which keeper there is now.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from bftrainer_slurm.keeper.protocol import NumberedNote, ProtocolError
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
+_MOST_NOTES = 10_000  # that wait for the loop; then the keeper has to wait, which forgets old ones
 
 
 class Feed:
@@ -25,7 +26,8 @@ class Feed:
     def __init__(self, client: KeeperClient, revive: Callable[[], KeeperClient]) -> None:
         self._client = client
         self._revive = revive
-        self._notes: queue.SimpleQueue[NumberedNote] = queue.SimpleQueue()
+        self._identity = ""
+        self._notes: queue.Queue[NumberedNote] = queue.Queue(_MOST_NOTES)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._read, name="feed", daemon=True)
 
@@ -33,39 +35,44 @@ class Feed:
         """Begin to read."""
         self._thread.start()
 
+    @property
+    def keeper(self) -> tuple[str, KeeperClient]:
+        """The identity of the keeper that is heard (empty: none yet), and a client of it."""
+        return self._identity, self._client
+
     def wait(self, timeout_s: float) -> list[NumberedNote]:
         """Return the notes that are there; wait for the first at most ``timeout_s`` seconds."""
         notes: list[NumberedNote] = []
         try:
             notes.append(self._notes.get(timeout=max(0.0, timeout_s)))
-            while True:
+            while len(notes) < _MOST_NOTES:
                 notes.append(self._notes.get_nowait())
         except queue.Empty:
-            return notes
+            pass
+        return notes
 
     def stop(self) -> None:
         """Read no more; the thread ends with the process."""
         self._stopped.set()
 
     def _read(self) -> None:
-        identity, after = "", 0
+        after = 0
         while not self._stopped.is_set():
             try:
-                for keeper, note in self._client.watch(identity, after):
-                    identity = keeper
-                    if note is None:
-                        continue
-                    after = note.number
-                    self._notes.put(note)
-            except (KeeperError, ProtocolError) as error:
+                for keeper, note in self._client.watch(self._identity, after):
+                    if keeper != self._identity:
+                        self._identity, after = keeper, 0
+                    if note is not None:
+                        after = note.number
+                        self._notes.put(note)
+            except KeeperError as error:
                 logger.warning("%s", error)
+            except ProtocolError as error:  # of a keeper of another version
+                logger.warning("a note left out: %s", error)
+                after += 1
             if self._stopped.wait(_RETRY_S):
                 return
             try:
-                revived = self._revive()
+                self._client = self._revive()
             except KeeperError as error:
                 logger.error("%s", error)
-                continue
-            if revived != self._client:
-                identity, after = "", 0
-            self._client = revived

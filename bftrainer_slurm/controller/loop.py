@@ -1,23 +1,28 @@
 """One turn of the controller: observe, plan, act. The same loop serves the daemon and a replay.
 
-It is handed its gateway, planner, keeper, history and clock, and waits for nothing.
+It is handed its gateway, planner, keeper's groups, history and clock, and waits for nothing.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bftrainer_slurm.controller.act import Pacer, carry_out
+from bftrainer_slurm.controller.act import Deeds, Pacer, carry_out
 from bftrainer_slurm.controller.actions import Action, Cancel, Grow, Shrink
-from bftrainer_slurm.controller.appraisal import Appraise
+from bftrainer_slurm.controller.appraisal import Appraiser
+from bftrainer_slurm.controller.failures import (
+    Where,
+    bring_back,
+    cancel_given_up,
+    judge,
+)
+from bftrainer_slurm.controller.groups import Groups
 from bftrainer_slurm.controller.history import History
 from bftrainer_slurm.controller.holes import Holes
 from bftrainer_slurm.controller.moves import hold_unplaced, moves_of
-from bftrainer_slurm.controller.progress import ProgressBook
 from bftrainer_slurm.controller.question import (
     Outlook,
     problem_of,
@@ -29,7 +34,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.status import cluster_status, trainer_status
 from bftrainer_slurm.controller.stays import Stays
 from bftrainer_slurm.controller.upkeep import (
-    bring_back_failed,
+    FINISHED,
     clear_finished,
     near_limit,
     overdue,
@@ -42,8 +47,11 @@ from bftrainer_slurm.controller.view import (
     TrainerView,
     free_nodes,
     hardware_of,
+    in_service,
     view_trainer,
+    without,
 )
+from bftrainer_slurm.controller.words import OF_MEMBERS, Words
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, ElementState, Queue, Trainer
 from bftrainer_slurm.planner.objectives import find
@@ -53,24 +61,24 @@ from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
 logger = logging.getLogger(__name__)
 
 _AVOID_AFTER_REFUSAL_S = 30.0
-_PROGRESS_EVERY_S = 1.0
+_TIDY_EVERY_S = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
 class World:
     """What the loop is handed.
 
-    ``mine`` says which trainers are this controller's, ``appraise`` what is known of one.
+    ``mine`` says which trainers are this controller's, ``appraiser`` knows what they can do.
     """
 
     gateway: Gateway
     planner: PlanMaker
     history: History
-    end_run: Callable[[int], None]
+    groups: Groups
     clock: Callable[[], float]
     pacer: Pacer
     mine: Callable[[Trainer], bool]
-    appraise: Appraise
+    appraiser: Appraiser
 
 
 @dataclass(slots=True)
@@ -93,29 +101,24 @@ class Controller:
         now_s = world.clock()
         self.schedule = Schedule(settings, now_s)
         self._known = _Known(Observation(now_s, (), Queue((), (), frozenset())))
+        self._by_array: dict[int, TrainerView] = {}
         self._memory = Memory(given_up=world.history.given_up())
         self._stays = Stays(world.history)
         self._holes = Holes(world.history)
         self._objective = find(settings.objective)
-        self._progress = ProgressBook()
-        self._progress_saved_s: dict[int, float] = {}
+        self._words = Words(world.history, world.appraiser)
         self._came: dict[ElementId, tuple[str, float]] = {}  # let go by us, and up since
-        world.history.forget_old(now_s)
+        self._tidied_s = float("-inf")
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
         """Hear what elements say; it may bring the next look forward."""
         for numbered in notes:
-            note = numbered.note
-            if note.kind is NoteKind.PROGRESS:
-                self._take_progress(numbered)
-                continue
-            self._stays.take(numbered)
-            release = self._memory.releases.get(ElementId(note.array, note.task))
-            expected = release is not None and release.node == note.node
-            if note.kind is NoteKind.UP and expected:
-                self._came[ElementId(note.array, note.task)] = (note.node, numbered.time_s)
-            else:
-                self.schedule.heard(note.kind, self._world.clock())
+            if numbered.note.kind not in OF_MEMBERS:
+                self._take_hint(numbered)
+            elif (view := self._by_array.get(numbered.note.array)) is not None:
+                self._memory = self._words.take(view, numbered, self._memory)
+                if numbered.note.kind is NoteKind.FAILED:
+                    self.schedule.heard(NoteKind.FAILED, self._world.clock())
 
     def turn(self) -> None:
         """Look at Slurm, plan, and act.
@@ -124,16 +127,26 @@ class Controller:
             GatewayError: Slurm did not answer, or not as it should; the schedule says when to try
                 again.
         """
+        deeds = Deeds()
         try:
             observation = self._observe()
             actions = self._decide(observation)
-            refused = carry_out(
-                actions, self._world.gateway, self._world.pacer, self._world.end_run
-            )
+            self.introduce()
+            world = self._world
+            carry_out(actions, world.gateway, world.pacer, world.groups, deeds)
         except GatewayError:
             self.schedule.failed(self._world.clock())
             raise
-        self._remember(actions, refused)
+        finally:
+            self._remember(deeds)
+
+    def introduce(self) -> None:
+        """Tell the keeper whose the trainers are, and how many nodes the plan gives them."""
+        plan = self._known.plan
+        for view in self._known.views:
+            planned = plan.assignment.get(str(view.array)) if plan is not None else None
+            want = len(view.placed if planned is None else planned)
+            self._world.groups.own(view.array, view.trainer.user, want)
 
     def status(self, controller: dict[str, Any]) -> dict[str, Any]:
         """Return the status to publish; ``controller`` says who publishes it."""
@@ -147,15 +160,16 @@ class Controller:
                     if view.placed.get(node) == element
                 },
                 self._world.history.tally(view.array),
-                self._progress,
-                self._memory.given_up.get(view.array),
+                self._words.progress,
+                self._memory,
+                self._world.appraiser.known(view),
                 now_s,
             )
             for view in known.views
         ]
         return cluster_status(
             now_s=now_s,
-            controller=controller,
+            controller=controller | {"history": self._world.history.trouble},
             views=known.views,
             free=known.free,
             trainers=trainers,
@@ -169,7 +183,8 @@ class Controller:
         reservations_due = self.schedule.reservations_due(now_s)
         queue = gateway.queue()
         mine = tuple(trainer for trainer in queue.trainers if self._world.mine(trainer))
-        others = _nodes_of([trainer for trainer in queue.trainers if trainer not in mine])
+        arrays = frozenset(trainer.array for trainer in mine)
+        others = _nodes_of(trainer for trainer in queue.trainers if trainer.array not in arrays)
         observation = Observation(
             now_s,
             gateway.nodes() if nodes_due else last.nodes,
@@ -180,14 +195,13 @@ class Controller:
             element.state is ElementState.ENDING for trainer in mine for element in trainer.elements
         )
         self.schedule.looked(self._world.clock(), nodes_due, reservations_due, ending)
-        self._stays.update(mine, now_s)
+        for element in self._stays.update(mine, now_s):
+            self._world.groups.lost(element)
         self._holes.update(observation, self._settings.partition)
         self._came.clear()
-        arrays = {trainer.array for trainer in mine}
-        self._progress.forget(arrays)
-        for view in self._known.views:
-            if view.array not in arrays:
-                self._world.end_run(view.array)
+        for array in self._by_array.keys() - arrays:
+            self._world.groups.end(array)
+        self._forget(arrays, now_s)
         return observation
 
     def _decide(self, observation: Observation) -> list[Action]:
@@ -195,26 +209,34 @@ class Controller:
         views = self._views(observation)
         memory = remember_starts(views, self._memory, now_s)
         memory = spare_reclaimed(self._known.views, views, memory, now_s)
-        memory = remember_changes(self._known.views, views, memory, now_s, self._world.appraise)
+        memory = remember_changes(self._known.views, views, memory, now_s, self._world.appraiser)
         taken = observation.queue.ordinary_nodes
         actions, memory = overdue(views, taken, memory, now_s, settings)
         for view in views:
             if view.finishing:
                 more, memory = clear_finished(view, memory, now_s)
             else:
-                more, memory = bring_back_failed(view, memory, now_s, settings)
+                more, memory = bring_back(view, memory, self._words.has_trained(view.array), now_s)
                 more += near_limit(view, now_s, settings)
             actions += more
         views = tuple(view_trainer(view.trainer, memory) for view in views)
         free = free_nodes(observation, views, memory, settings)
-        problem = problem_of(views, free, memory, now_s, self._outlook(observation))
+        leaving: list[Shrink] = []
+        if memory.failing:
+            where = Where(free, in_service(observation, settings))
+            leaving, memory = judge(views, memory, where, now_s, settings)
+            free = free_nodes(observation, views, memory, settings)
+        cancels, memory = cancel_given_up(views, memory, now_s)
+        staying = tuple(without(view, leaving) for view in views) if leaving else views
+        problem = problem_of(staying, free, memory, now_s, self._outlook(observation))
         plan = self._plan(problem, now_s)
-        moves, memory = moves_of(plan, views, free, now_s, memory)
-        actions += moves
+        moves, memory = moves_of(plan, staying, free, now_s, memory)
+        actions += [*leaving, *cancels, *moves]
         for view in views:
-            if not view.finishing:
+            if not view.finishing and view.array not in memory.given_up:
                 actions += hold_unplaced(view, actions)
         self._memory = memory
+        self._by_array = {view.array: view for view in views}
         self._known = replace(
             self._known, observation=observation, views=views, free=free, problem=problem, plan=plan
         )
@@ -223,7 +245,7 @@ class Controller:
     def _outlook(self, observation: Observation) -> Outlook:
         return Outlook(
             objective=self._objective,
-            appraise=self._world.appraise,
+            appraiser=self._world.appraiser,
             forward_time_s=self._holes.forward_time_s(self._settings),
             life_s=self._holes.life_s(observation),
             hardware=hardware_of(observation, self._settings),
@@ -245,32 +267,39 @@ class Controller:
         )
         return plan
 
-    def _remember(self, actions: list[Action], refused: list[Action]) -> None:
+    def _remember(self, deeds: Deeds) -> None:
         now_s = self._world.clock()
         avoid = dict(self._memory.avoid)
         releases = dict(self._memory.releases)
-        for action in actions:
-            if isinstance(action, Shrink) and action not in refused:
+        for action in deeds.done:
+            if isinstance(action, Shrink):
                 self._stays.shrunk(action.elements)
-            if isinstance(action, Cancel) and action.why != "finished":
+            if isinstance(action, Cancel) and action.why != FINISHED:
                 self._world.history.give_up(action.array, now_s, action.why)
-            if isinstance(action, Grow) and action in refused:
+        for action in deeds.refused:
+            if isinstance(action, Grow):
                 releases.pop(action.element, None)
                 avoid[action.node] = now_s + _AVOID_AFTER_REFUSAL_S
         self._memory = replace(self._memory, avoid=avoid, releases=releases)
 
-    def _take_progress(self, numbered: NumberedNote) -> None:
-        array = numbered.note.array
-        if array not in {view.array for view in self._known.views}:
-            return
-        report = self._progress.add(numbered)
-        failures = {key: n for key, n in self._memory.failures.items() if key != array}
-        self._memory = replace(self._memory, failures=failures)
-        if report.time_s - self._progress_saved_s.get(array, 0.0) >= _PROGRESS_EVERY_S:
-            self._progress_saved_s[array] = report.time_s
-            self._world.history.add_progress(
-                array, report.time_s, report.samples, json.dumps(report.measures)
-            )
+    def _forget(self, arrays: frozenset[int], now_s: float) -> None:
+        """Drop what concerns trainers that are gone, and once a day what is old."""
+        self._words.forget(arrays)
+        self._world.appraiser.forget(arrays)
+        if now_s - self._tidied_s >= _TIDY_EVERY_S:
+            self._tidied_s = now_s
+            self._world.history.forget_old(now_s)
+            self._world.history.lessons.forget_too_much(arrays)
+
+    def _take_hint(self, numbered: NumberedNote) -> None:
+        note = numbered.note
+        self._stays.take(numbered)
+        release = self._memory.releases.get(ElementId(note.array, note.task))
+        expected = release is not None and release.node == note.node
+        if note.kind is NoteKind.UP and expected:
+            self._came[ElementId(note.array, note.task)] = (note.node, numbered.time_s)
+        else:
+            self.schedule.heard(note.kind, self._world.clock())
 
 
 def _nodes_of(trainers: Iterable[Trainer]) -> frozenset[str]:

@@ -1,42 +1,122 @@
-"""How far each trainer says it has come: the last report, and samples/s over the last half minute.
+"""What trainers say of themselves: how far they have come, and which generation they stand in.
 
-Progress comes from users' jobs: it is shown, and decides nothing yet.
+Reports come from users' jobs, so what cannot be true is refused.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
+from bftrainer_slurm.controller.lessons import Reform, Runtime
 from bftrainer_slurm.keeper.protocol import NumberedNote
 
 _WINDOW_S = 30.0
+_MOST = 1e15  # samples and steps; below, whole numbers are exact
+_LONGEST_PAUSE_S = 3600.0
+_RUNTIME_OF_MODE = {0.0: Runtime.AGENT, 1.0: Runtime.WORKER}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A trainer's last report: samples in all, and what it measured beside."""
+    """A trainer's word: samples and steps so far, on how many nodes, in which generation.
+
+    ``pause_s`` is for how long training stood still before that generation. None: not said.
+    ``measures`` is what the script measured beside.
+    """
 
     time_s: float
-    samples: float
-    measures: dict[str, float]
+    samples: float | None = None
+    steps: float | None = None
+    nodes: int | None = None
+    generation: int | None = None
+    pause_s: float | None = None
+    measures: Mapping[str, float] = field(default_factory=dict)
+
+
+def read_report(numbered: NumberedNote, max_nodes: int) -> Report | None:
+    """Return a progress note as a report; None where something in it cannot be true."""
+    measures = dict(numbered.note.measures)
+    known = {
+        name: measures.pop(name, None)
+        for name in ("samples", "steps", "nodes", "generation", "pause_s")
+    }
+    most = {
+        "samples": _MOST,
+        "steps": _MOST,
+        "nodes": max_nodes,
+        "generation": _MOST,
+        "pause_s": _LONGEST_PAUSE_S,
+    }
+    if not all(value is None or 0 <= value <= most[name] for name, value in known.items()):
+        return None  # nan is not in any range
+    nodes, generation = known["nodes"], known["generation"]
+    return Report(
+        numbered.time_s,
+        samples=known["samples"],
+        steps=known["steps"],
+        nodes=int(nodes) if nodes else None,
+        generation=None if generation is None else int(generation),
+        pause_s=known["pause_s"],
+        measures={name: value for name, value in measures.items() if math.isfinite(value)},
+    )
+
+
+def read_reform(numbered: NumberedNote) -> Reform | None:
+    """Return a note on a new generation; None where it is none that can be."""
+    measures = dict(numbered.note.measures)
+    runtime = _RUNTIME_OF_MODE.get(measures.get("mode", -1.0))
+    generation, nodes = measures.get("generation", 0.0), measures.get("nodes", 0.0)
+    if runtime is None or not (1 <= generation <= _MOST and 1 <= nodes <= _MOST):
+        return None
+    return Reform(numbered.time_s, runtime, int(generation), int(nodes))
 
 
 class ProgressBook:
-    """The reports of all trainers, by array id."""
+    """The reports of all trainers, by array id, with what they come to in all.
 
-    def __init__(self) -> None:
+    The element that reports may be another one after a change, and counts for itself: what is
+    gained from one report to the next is summed up. ``before`` says (by array) how many samples a
+    trainer had when the controller last ran.
+    """
+
+    def __init__(self, before: Callable[[int], float | None] = lambda array: None) -> None:
+        self._before = before
+        self._said: dict[int, Report] = {}
         self._recent: dict[int, deque[Report]] = {}
+        self._refused: Counter[int] = Counter()
 
-    def add(self, numbered: NumberedNote) -> Report:
-        """Take a progress note; return it as a report."""
-        measures = dict(numbered.note.measures)
-        report = Report(numbered.time_s, measures.pop("samples"), measures)
-        recent = self._recent.setdefault(numbered.note.array, deque())
-        recent.append(report)
-        while recent[0].time_s < report.time_s - _WINDOW_S:
+    def refuse(self, array: int) -> None:
+        """Count a report that cannot be true."""
+        self._refused[array] += 1
+
+    def refused(self, array: int) -> int:
+        """Return how many of a trainer's reports could not be true."""
+        return self._refused[array]
+
+    def add(self, array: int, report: Report) -> Report:
+        """Take a trainer's report; return it with the samples and steps in all."""
+        said, total = self._said.get(array), self.last(array)
+        self._said[array] = report
+        if said is None or total is None:
+            before = self._before(array)
+            samples = max(
+                (one for one in (report.samples, before) if one is not None), default=None
+            )
+            total = replace(report, samples=samples)
+        else:
+            total = replace(
+                report,
+                samples=_sum(total.samples, said.samples, report.samples),
+                steps=_sum(total.steps, said.steps, report.steps),
+            )
+        recent = self._recent.setdefault(array, deque())
+        recent.append(total)
+        while recent[0].time_s < total.time_s - _WINDOW_S:
             recent.popleft()
-        return report
+        return total
 
     def last(self, array: int) -> Report | None:
         """Return the trainer's last report."""
@@ -46,14 +126,25 @@ class ProgressBook:
     def samples_per_s(self, array: int, now_s: float) -> float | None:
         """Return samples/s over the last 30 s up to now, or None where that is not known."""
         recent = [
-            report for report in self._recent.get(array, ()) if report.time_s >= now_s - _WINDOW_S
+            (report.time_s, report.samples)
+            for report in self._recent.get(array, ())
+            if report.samples is not None and report.time_s >= now_s - _WINDOW_S
         ]
-        if len(recent) < 2 or recent[-1].time_s <= recent[0].time_s:
+        if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
             return None
-        gained = recent[-1].samples - recent[0].samples
-        return max(0.0, gained) / (recent[-1].time_s - recent[0].time_s)
+        (first_s, before), (last_s, after) = recent[0], recent[-1]
+        return max(0.0, after - before) / (last_s - first_s)
 
-    def forget(self, keep: set[int]) -> None:
+    def forget(self, keep: frozenset[int]) -> None:
         """Drop trainers that are not among ``keep``."""
         for array in self._recent.keys() - keep:
-            del self._recent[array]
+            del self._recent[array], self._said[array]
+        for array in self._refused.keys() - keep:
+            del self._refused[array]
+
+
+def _sum(total: float | None, before: float | None, now: float | None) -> float | None:
+    """The total after another report; a count that fell has begun anew."""
+    if now is None or before is None:
+        return total if now is None else max(now, total or 0.0)
+    return (total or 0.0) + max(0.0, now - before)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from bftrainer_slurm.controller.appraisal import Appraisal, Appraise
+from bftrainer_slurm.controller.appraisal import Appraisal, Appraiser
 from bftrainer_slurm.controller.view import Memory, TrainerView
 from bftrainer_slurm.model import ElementState, ThroughputCurve
 from bftrainer_slurm.planner.classes import NodeClass
@@ -25,7 +25,7 @@ class Outlook:
     """What a plan is made with beside the trainers: how far it looks, what holes will last."""
 
     objective: Objective
-    appraise: Appraise
+    appraiser: Appraiser
     forward_time_s: float
     life_s: Mapping[str, float] = field(default_factory=dict)
     hardware: Mapping[str, str] = field(default_factory=dict)  # by node, where kinds are told apart
@@ -41,7 +41,7 @@ def problem_of(
 ) -> Problem:
     """Return the planning problem: every trainer that can use nodes, over all nodes to be had."""
     chosen = [view for view in views if _can_use_nodes(view, memory, now_s)]
-    appraisals = [outlook.appraise(view) for view in chosen]
+    appraisals = outlook.appraiser.appraise(chosen, now_s)
     facts = [
         _facts(view, appraisal, memory, now_s)
         for view, appraisal in zip(chosen, appraisals, strict=True)
@@ -79,7 +79,7 @@ def remember_changes(
     views: tuple[TrainerView, ...],
     memory: Memory,
     now_s: float,
-    appraise: Appraise,
+    appraiser: Appraiser,
 ) -> Memory:
     """Remember until when trainers stand still that have changed, and who has nodes now."""
     had = {view.array: view.placed.keys() for view in before}
@@ -90,9 +90,9 @@ def remember_changes(
         if nodes:
             trained[view.array] = now_s
         if old and nodes and nodes != old:
-            known = appraise(view)
+            costs = appraiser.costs(view)
             joined_s = _last_start_s(view, nodes - old, now_s)
-            until_s = joined_s + known.rescale_up_s if nodes - old else now_s + known.rescale_down_s
+            until_s = joined_s + costs.up_s if nodes - old else now_s + costs.down_s
             paused[view.array] = max(paused.get(view.array, 0.0), until_s)
     return replace(memory, paused_until=paused, trained_s=trained)
 
@@ -145,15 +145,16 @@ def _contender(
     grown_nodes: int,
 ) -> Contender:
     record = view.trainer.record
-    spared_s = max(0.0, appraisal.rescale_up_s - appraisal.start_s)
+    costs = appraisal.costs
+    spared_s = max(0.0, costs.up_s - costs.start_s)
     return Contender(
         key=str(view.array),
         min_nodes=record.min_nodes,
         max_nodes=min(record.max_nodes, len(view.placed) + len(view.spare)),
         current=frozenset(view.placed),
         curve=curve,
-        rescale_up_s=appraisal.rescale_up_s,
-        rescale_down_s=appraisal.rescale_down_s,
+        rescale_up_s=costs.up_s,
+        rescale_down_s=costs.down_s,
         paused_s=max(0.0, memory.paused_until.get(view.array, 0.0) - now_s),
         start_premium=_SOON_GROWS * spared_s * curve.at(max(record.min_nodes, grown_nodes)),
     )

@@ -9,6 +9,9 @@ _AFTER_GONE_S = 0.15  # slurmctld has taken the node back by then
 _AFTER_LEAVING_S = 3.0  # in case the word that it is gone does not arrive
 _GAP_S = 0.5
 _MAX_BACKOFF_S = 60.0
+# Anybody can send hints. So many looks may follow from them at once, then one each so many seconds.
+_HINTED_LOOKS = 20.0
+_A_HINTED_LOOK_S = 3.0
 
 
 class Schedule:
@@ -20,33 +23,43 @@ class Schedule:
         self._last_look_s = float("-inf")
         self._failures = 0
         self._endings = 0
+        self._regular_s = now_s  # when the next look is due without any hint
+        self._hinted = _HINTED_LOOKS
 
     def due_s(self) -> float:
         """When the next look is due."""
         return max(self._queue_due_s, self._last_look_s + _GAP_S)
 
+    def is_due(self, now_s: float) -> bool:
+        """Whether it is time for a look, also where the clock was set back."""
+        return now_s >= self.due_s() or now_s < self._last_look_s
+
     def nodes_due(self, now_s: float) -> bool:
         """Whether this look should read the nodes too."""
-        return now_s >= self._nodes_due_s
+        return now_s >= self._nodes_due_s or now_s < self._last_look_s
 
     def reservations_due(self, now_s: float) -> bool:
         """Whether this look should read the reservations too."""
-        return now_s >= self._reservations_due_s
+        return now_s >= self._reservations_due_s or now_s < self._last_look_s
 
     def heard(self, kind: NoteKind, now_s: float) -> None:
         """Look sooner because of what an element said."""
         delay_s = {NoteKind.LEAVING: _AFTER_LEAVING_S, NoteKind.GONE: _AFTER_GONE_S}.get(kind, 0.0)
+        if self._hinted < 1:
+            delay_s = max(delay_s, _A_HINTED_LOOK_S)
         self._queue_due_s = min(self._queue_due_s, now_s + delay_s)
 
     def looked(self, now_s: float, nodes: bool, reservations: bool, ending: bool) -> None:
         """Plan the next look; a second from now, then more, while elements are still ending."""
+        earned = max(0.0, now_s - self._last_look_s) / _A_HINTED_LOOK_S
+        self._hinted = min(_HINTED_LOOKS, self._hinted + earned) - (now_s < self._regular_s)
         self._last_look_s = now_s
         self._failures = 0
         self._endings = self._endings + 1 if ending else 0
         interval_s = self._settings.queue_interval_s
         if ending:
             interval_s = min(interval_s, 2.0 ** (self._endings - 1))
-        self._queue_due_s = now_s + interval_s
+        self._queue_due_s = self._regular_s = now_s + interval_s
         if nodes:
             self._nodes_due_s = now_s + self._settings.nodes_interval_s
         if reservations:

@@ -27,6 +27,7 @@ class Settings:
 
     partition: str = "bftrainer"
     listen: str = "127.0.0.1:0"  # the keeper's HOST:PORT, HOST as the nodes reach it
+    munge_socket: str = ""  # where munged listens, if not where it usually does (site mode)
     gateway: str = "auto"  # one of GATEWAYS
     operator: bool = True  # may lengthen the time limit of a running element
     objective: str = "speedup"  # see docs/objectives.md
@@ -41,7 +42,9 @@ class Settings:
     start_timeout_s: float = 90.0  # a released element that has not started is held again
     min_hole_s: float = 60.0  # a node that is needed sooner is left alone
     limit_margin_s: float = 30.0  # an element this near its time limit is dealt with
-    max_failures: int = 5  # in a row without progress, then a trainer is given up
+    # A trainer that fails on two nodes without progress is given up, or so often on its only one.
+    max_failures: int = 5
+    bad_node_s: float = 900.0  # a node on which trainers fail that train elsewhere is left alone
     commands_per_s: float = 1.5  # RPCs that change something, after a burst of 20
 
 

