@@ -9,7 +9,7 @@
 #include <slurm/spank.h>
 
 /* sbatch, salloc and srun: spank_submit.c */
-void submit_init(void);
+void submit_init(const struct site *site);
 int submit_take_option(const struct site *site, const char *text);
 void submit_check_or_exit(spank_t spank, const struct site *site);
 void submit_exit(const struct site *site);

@@ -7,6 +7,7 @@
 /* In an element: ARRAY_TASK. Also how an sbatch or srun knows that it runs inside one. */
 #define ENV_ELEMENT "BFTRAINER_ELEMENT"
 #define ENV_KEEPER "BFTRAINER_KEEPER"
+#define ENV_MUNGE_SOCKET "BFTRAINER_MUNGE_SOCKET"
 
 /* The trainer's record; Slurm carries it from sbatch to the element under the second name. */
 #define JOB_CONTROL_RECORD "BFTRAINER"

@@ -11,6 +11,12 @@ static bool copy(char target[SITE_TEXT], const char *value)
     return true;
 }
 
+/* PYTHONPATH separates by colons, and a job's working folder may be any. */
+static bool copy_path(char target[SITE_TEXT], const char *value)
+{
+    return value[0] == '/' && strchr(value, ':') == NULL && copy(target, value);
+}
+
 static bool take_rewrite(const char *value, bool *by_filter)
 {
     *by_filter = strcmp(value, "cli_filter") == 0;
@@ -30,6 +36,10 @@ static bool take_word(const char *word, struct site *site)
         return copy(site->partition, value);
     if (KEY_IS("local_addr"))
         return copy(site->local_addr, value);
+    if (KEY_IS("python"))
+        return copy_path(site->python, value);
+    if (KEY_IS("munge_socket"))
+        return copy_path(site->munge_socket, value);
     if (KEY_IS("max_grace"))
         return micros_parse(value, &site->max_grace);
     if (KEY_IS("rewrite"))

@@ -7,6 +7,7 @@
 #include "guard.h"
 #include "keeper_note.h"
 #include "sweep.h"
+#include "torchrun.h"
 
 #include <slurm/slurm.h>
 #include <signal.h>
@@ -17,8 +18,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define RENDEZVOUS "is_host=0,last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"
 
 /* What user_init finds out once, for the task that it forks and for the end of the step. */
 static struct {
@@ -79,15 +78,8 @@ static struct scope scope_of_step(const struct site *site)
     };
 }
 
-/* Only Slurm's own allocation says how many processes a node should run. */
-static void processes_per_node(spank_t spank, char *text, int size)
-{
-    if (spank_getenv(spank, "SLURM_GPUS_ON_NODE", text, size) != ESPANK_SUCCESS || atoi(text) < 1)
-        snprintf(text, size, "1");
-}
-
 /* Without a store nothing could train, so there is nothing better to do than to ask again. */
-static void ask_for_run(const struct site *site, char *run, char *endpoint)
+static void ask_for_run(const struct site *site, struct run *run)
 {
     char line[KEEPER_LINE];
     char answer[KEEPER_LINE];
@@ -96,38 +88,14 @@ static void ask_for_run(const struct site *site, char *run, char *endpoint)
 
     note(line, "up");
     while (!keeper_ask(site->keeper, line, answer, sizeof(answer)) ||
-           sscanf(answer, "run %64[A-Za-z0-9._-] %255[]A-Za-z0-9.:_[-]%c", run, endpoint, &rest) !=
-               2) {
+           sscanf(answer, "run %64[A-Za-z0-9._-] %255[]A-Za-z0-9.:_[-]%c", run->id, run->store,
+                  &rest) != 2) {
         if (!told)
             dprintf(STDERR_FILENO,
                     "bftrainer: the keeper at %s does not answer; waiting for it\n", site->keeper);
         told = true;
         sleep(1);
     }
-}
-
-static void set_rendezvous(spank_t spank, const struct site *site, const char *id)
-{
-    char run[65];
-    char endpoint[256];
-    char nodes[32];
-    char processes[32];
-
-    ask_for_run(site, run, endpoint);
-    snprintf(nodes, sizeof(nodes), "1:%u", element.record.max_nodes);
-    processes_per_node(spank, processes, sizeof(processes));
-    spank_setenv(spank, "PET_NNODES", nodes, 1);
-    spank_setenv(spank, "PET_NPROC_PER_NODE", processes, 1);
-    spank_setenv(spank, "PET_RDZV_BACKEND", "c10d", 1);
-    spank_setenv(spank, "PET_RDZV_ENDPOINT", endpoint, 1);
-    spank_setenv(spank, "PET_RDZV_ID", run, 1);
-    spank_setenv(spank, "PET_RDZV_CONF", RENDEZVOUS, 1);
-    spank_setenv(spank, "PET_MAX_RESTARTS", "1000000", 1);
-    spank_setenv(spank, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1", 1);
-    spank_setenv(spank, ENV_KEEPER, site->keeper, 1);
-    if (site->local_addr[0] != '\0')
-        spank_setenv(spank, "PET_LOCAL_ADDR", site->local_addr, 1);
-    spank_setenv(spank, ENV_ELEMENT, id, 1);
 }
 
 /* What sbatch, or the step it was called in, has left behind and is not true of an element. */
@@ -166,6 +134,7 @@ void element_start_task(spank_t spank, const struct site *site)
 {
     char id[32];
     char inherited[32];
+    struct run run;
     int local_task = 0;
 
     if (!element.is_element)
@@ -183,9 +152,14 @@ void element_start_task(spank_t spank, const struct site *site)
     snprintf(id, sizeof(id), "%u_%u", element.array, element.task);
     if (!element.is_batch &&
         spank_getenv(spank, ENV_ELEMENT, inherited, sizeof(inherited)) == ESPANK_SUCCESS &&
-        strcmp(inherited, id) == 0)
+        strcmp(inherited, id) == 0) {
+        torchrun_mend(spank, site);
         return;
-    set_rendezvous(spank, site, id);
+    }
+    ask_for_run(site, &run);
+    torchrun_set(spank, site, &run, element.record.max_nodes);
+    spank_setenv(spank, ENV_KEEPER, site->keeper, 1);
+    spank_setenv(spank, ENV_ELEMENT, id, 1);
 }
 
 /* Whether Slurm wants the node back; the script may have died of it before the guard could note. */

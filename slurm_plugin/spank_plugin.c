@@ -40,7 +40,7 @@ int slurm_spank_init(spank_t spank, int count, char **words)
         return 0;
     site_parse(count, words, &site);
     if (is_client())
-        submit_init();
+        submit_init(&site);
     return spank_option_register(spank, &OPTION);
 }
 

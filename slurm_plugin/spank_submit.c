@@ -7,6 +7,7 @@
 #include "keeper_note.h"
 #include "node_range.h"
 #include "rewrite.h"
+#include "torchrun.h"
 
 #include <slurm/slurm.h>
 #include <stdlib.h>
@@ -16,22 +17,6 @@ static struct spec spec;
 static bool tagged;
 static bool rewritten;
 
-/* What sbatch inherits when it is called inside an element, besides the option itself. */
-static const char *const INHERITED[] = {
-    ENV_OPTION,
-    ENV_ELEMENT,
-    ENV_KEEPER,
-    "PET_NNODES",
-    "PET_NPROC_PER_NODE",
-    "PET_RDZV_BACKEND",
-    "PET_RDZV_ENDPOINT",
-    "PET_RDZV_ID",
-    "PET_RDZV_CONF",
-    "PET_MAX_RESTARTS",
-    "PET_LOCAL_ADDR",
-    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
-};
-
 static void refuse(const char *why)
 {
     slurm_error("bftrainer: %s", why);
@@ -39,20 +24,22 @@ static void refuse(const char *why)
 }
 
 /* A job that is submitted inside an element is an ordinary one, and a step there just a step. */
-void submit_init(void)
+void submit_init(const struct site *site)
 {
     bool in_element = getenv(ENV_ELEMENT) != NULL;
 
     unsetenv(ENV_FILTER_SPEC);
     unsetenv(ENV_FILTER_PARTITION);
-    if (spank_context() == S_CTX_LOCAL) {
-        if (in_element)
-            unsetenv(ENV_OPTION);
+    if (in_element)
+        unsetenv(ENV_OPTION);
+    if (spank_context() == S_CTX_LOCAL)
         return;
-    }
     unsetenv(ENV_RECORD);
-    for (size_t i = 0; in_element && i < sizeof(INHERITED) / sizeof(INHERITED[0]); i++)
-        unsetenv(INHERITED[i]);
+    if (!in_element)
+        return;
+    torchrun_unset(site);
+    unsetenv(ENV_ELEMENT);
+    unsetenv(ENV_KEEPER);
 }
 
 int submit_take_option(const struct site *site, const char *text)
@@ -60,6 +47,7 @@ int submit_take_option(const struct site *site, const char *text)
     char error[SPEC_ERROR_SIZE] = "";
     char canonical[80];
 
+    tagged = false; /* it may be said twice: then the last one counts */
     if (spank_context() == S_CTX_LOCAL)
         slurm_error("bftrainer: srun cannot start a trainer; write sbatch --bftrainer -N MIN-MAX");
     else if (site->mistake[0] != '\0')

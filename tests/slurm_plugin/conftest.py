@@ -23,6 +23,7 @@ def plugins() -> Iterator[Path]:
     folder.chmod(0o755)
     make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), f"BUILD={folder}"]
     subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([REPO / "slurm_plugin" / "install-python", folder / "python"], check=True)
     yield folder
     shutil.rmtree(folder)
 
@@ -58,6 +59,7 @@ def plugin_lab(
 def element_lab(make_lab: Callable[..., Lab], plugins: Path, keeper: FakeKeeper) -> Lab:
     """A cluster to run elements on. Its KillWait is long: nothing may need it."""
     line = f"optional {plugins}/bftrainer.so keeper={keeper.address} local_addr=127.0.0.1"
+    line += f" python={plugins}/python munge_socket=/run/munge.2"
     return make_lab(nodes=2, plugstack=[line], kill_wait=300)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -20,23 +22,29 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 
-OURS = ("PET_", "BFTRAINER_ELEMENT", "BFTRAINER_KEEPER", "TORCH_", "SLURM_SPANK")
-SHOW = '/usr/bin/env | /usr/bin/grep -E "^(PET_|BFTRAINER_|TORCH_DISABLE)"'
+OURS = (
+    *("PET_", "TORCH_", "SLURM_SPANK", "PYTHONPATH"),
+    *("BFTRAINER_ELEMENT", "BFTRAINER_KEEPER", "BFTRAINER_MUNGE_SOCKET", "BFTRAINER_STEPS"),
+)
+SHOW = '/usr/bin/env | /usr/bin/grep -E "^(PET_|BFTRAINER_|TORCH_DISABLE|PYTHONPATH)"'
 
 
 @pytest.fixture
 def lab(element_lab: Lab) -> Iterator[Lab]:
-    yield element_lab
+    environment = {name: value for name, value in element_lab.env.items() if name != "PYTHONPATH"}
+    yield replace(element_lab, env=environment)
     element_lab.run("scancel", f"--user={job_user()}", user="root")
     wait_until(lambda: node_state(element_lab) == "idle")
 
 
-def environment_in(element: RunningElement, keeper: FakeKeeper) -> dict[str, str]:
+def environment_in(
+    element: RunningElement, keeper: FakeKeeper, plugins: Path, backend: str = "bftrainer"
+) -> None:
     element.wait_for("end")
     wanted = {
         "PET_NNODES": "1:2",
         "PET_NPROC_PER_NODE": "1",
-        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_BACKEND": backend,
         "PET_RDZV_ENDPOINT": "127.0.0.1:29999",
         "PET_RDZV_ID": f"run-{element.array}",
         "PET_RDZV_CONF": "is_host=0,last_call_timeout=1,keep_alive_interval=1,"
@@ -46,24 +54,67 @@ def environment_in(element: RunningElement, keeper: FakeKeeper) -> dict[str, str
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "BFTRAINER_ELEMENT": element.name,
         "BFTRAINER_KEEPER": keeper.address,
+        "BFTRAINER_MUNGE_SOCKET": "/run/munge.2",
+        "PYTHONPATH": f"{plugins}/python",
     }
     found = element.lines()
     assert {name: found.get(name) for name in wanted} == wanted
-    return found
 
 
 @pytest.mark.parametrize("command", ["env", "srun"], ids=["script", "step"])
 @pytest.mark.parametrize("export", ["--export=ALL", "--export=NONE"])
 def test_torchrun_finds_its_environment(
-    lab: Lab, keeper: FakeKeeper, command: str, export: str
+    lab: Lab, keeper: FakeKeeper, plugins: Path, command: str, export: str
 ) -> None:
     script = f"#!/bin/sh\n/usr/bin/{command} /bin/sh -c '{SHOW}'\necho end\n"
-    environment_in(start_element(lab, script, export), keeper)
+    environment_in(start_element(lab, script, export), keeper, plugins)
 
 
-def test_a_step_without_the_scripts_environment_has_torchruns(lab: Lab, keeper: FakeKeeper) -> None:
+def test_a_step_without_the_scripts_environment_has_torchruns(
+    lab: Lab, keeper: FakeKeeper, plugins: Path
+) -> None:
     script = f"#!/bin/sh\nsrun --export=NONE /bin/sh -c '{SHOW}'\necho end\n"
-    environment_in(start_element(lab, script), keeper)
+    environment_in(start_element(lab, script), keeper, plugins)
+
+
+def test_a_script_that_says_c10d_has_it_in_its_steps(
+    lab: Lab, keeper: FakeKeeper, plugins: Path
+) -> None:
+    script = f"#!/bin/sh\nexport PET_RDZV_BACKEND=c10d\nsrun /bin/sh -c '{SHOW}'\necho end\n"
+    environment_in(start_element(lab, script), keeper, plugins, backend="c10d")
+
+
+def test_without_our_folder_there_is_stock_torchrun(lab: Lab) -> None:
+    plugstack = lab.dir / "plugstack.conf"
+    line = plugstack.read_text()
+    plugstack.write_text(" ".join(word for word in line.split() if "python=" not in word) + "\n")
+    try:
+        element = start_element(lab, f"#!/bin/sh\nsrun /bin/sh -c '{SHOW}'\necho end\n")
+        element.wait_for("end")
+    finally:
+        plugstack.write_text(line)
+    assert element.lines()["PET_RDZV_BACKEND"] == "c10d"
+    assert "PYTHONPATH" not in element.lines()
+
+
+PATHS = {
+    "none": ("unset PYTHONPATH", "OURS"),
+    "empty": ("export PYTHONPATH=", "OURS"),
+    "another": ("export PYTHONPATH=/modules/a:/modules/b", "OURS:/modules/a:/modules/b"),
+    "ours first": ("export PYTHONPATH=$PYTHONPATH:/modules/a", "OURS:/modules/a"),
+    "ours last": ("export PYTHONPATH=/modules/a:$PYTHONPATH", "/modules/a:OURS"),
+    "one that begins like ours": ("export PYTHONPATH=${PYTHONPATH}2", "OURS:OURS2"),
+    "with the working folder": ("export PYTHONPATH=:/modules/a:", "OURS::/modules/a:"),
+}
+
+
+@pytest.mark.parametrize(("command", "wanted"), PATHS.values(), ids=PATHS)
+def test_a_step_finds_our_folder_whatever_the_script_has_done(
+    lab: Lab, plugins: Path, command: str, wanted: str
+) -> None:
+    element = start_element(lab, f"#!/bin/sh\n{command}\nsrun env | grep PYTHONPATH\necho end\n")
+    element.wait_for("end")
+    assert element.lines()["PYTHONPATH"] == wanted.replace("OURS", f"{plugins}/python")
 
 
 def test_what_the_script_sets_reaches_its_steps(lab: Lab) -> None:
@@ -84,15 +135,16 @@ def test_a_job_submitted_in_an_element_is_an_ordinary_one(lab: Lab) -> None:
     inner = lab.home("alice") / "inner.out"
     inner.unlink(missing_ok=True)
     script = (
-        "#!/bin/sh\necho job=$(sbatch --parsable --output=inner.out --wrap='env; echo end')\n"
-        "echo end\n"
+        "#!/bin/sh\nexport PYTHONPATH=$PYTHONPATH:/modules/a\n"
+        "echo job=$(sbatch --parsable --output=inner.out --wrap='env; echo end')\necho end\n"
     )
     element = start_element(lab, script)
     element.wait_for("end")
     job = int(element.lines()["job"])
     wait_until(lambda: inner.exists() and "\nend\n" in inner.read_text())
     assert lab.squeue(job, "%P %K %k") in ([], ["main N/A (null)"])
-    assert not [line for line in inner.read_text().splitlines() if line.startswith(OURS)]
+    ours = [line for line in inner.read_text().splitlines() if line.startswith(OURS)]
+    assert ours == ["PYTHONPATH=/modules/a"]
 
 
 def test_srun_cannot_be_tagged_inside_an_element_either(lab: Lab) -> None:

@@ -1,0 +1,112 @@
+#include "torchrun.h"
+
+#include "environment.h"
+#include "python_path.h"
+
+#include <slurm/slurm.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Linux takes no longer variable. */
+#define MAX_VARIABLE (128 * 1024)
+
+struct variable {
+    const char *name;
+    const char *value;
+};
+
+/* Stock c10d waits 30 s for a last call and 15 s for a dead peer unless told otherwise. */
+static const struct variable ALWAYS[] = {
+    {"PET_RDZV_BACKEND", "c10d"},
+    {"PET_RDZV_CONF",
+     "is_host=0,last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"},
+    {"PET_MAX_RESTARTS", "1000000"}, /* every node lost costs each survivor one */
+    {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"}, /* else a joining agent kills the others */
+};
+
+/* The others in an element; the last four are set by our rendezvous, in torchrun. */
+static const char *const OTHERS[] = {
+    "PET_NNODES",     "PET_NPROC_PER_NODE", "PET_RDZV_ENDPOINT", "PET_RDZV_ID",
+    "PET_LOCAL_ADDR", ENV_MUNGE_SOCKET,     "PET_RUN_PATH",      "PET_START_METHOD",
+    "PET_MONITOR_INTERVAL", "BFTRAINER_STEPS",
+};
+
+#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
+
+/* Only Slurm's own allocation says how many processes a node should run. */
+static void set_processes_per_node(spank_t spank)
+{
+    char text[32];
+
+    if (spank_getenv(spank, "SLURM_GPUS_ON_NODE", text, sizeof(text)) != ESPANK_SUCCESS ||
+        atoi(text) < 1)
+        snprintf(text, sizeof(text), "1");
+    spank_setenv(spank, "PET_NPROC_PER_NODE", text, 1);
+}
+
+/* Without the folder torchrun would know no rendezvous of ours, and end at once. */
+static void put_folder(spank_t spank, const char *folder)
+{
+    char *path = malloc(MAX_VARIABLE);
+    char *mended = NULL;
+    spank_err_t read;
+
+    if (path == NULL)
+        return;
+    read = spank_getenv(spank, "PYTHONPATH", path, MAX_VARIABLE);
+    if (read == ESPANK_ENV_NOEXIST)
+        path[0] = '\0';
+    if (read == ESPANK_SUCCESS || read == ESPANK_ENV_NOEXIST)
+        mended = python_path_with(path, folder);
+    if (mended == NULL || spank_setenv(spank, "PYTHONPATH", mended, 1) != ESPANK_SUCCESS)
+        slurm_error("bftrainer: %s cannot be put into PYTHONPATH", folder);
+    free(mended);
+    free(path);
+}
+
+void torchrun_set(spank_t spank, const struct site *site, const struct run *run,
+                  unsigned max_nodes)
+{
+    char nodes[32];
+
+    snprintf(nodes, sizeof(nodes), "1:%u", max_nodes);
+    spank_setenv(spank, "PET_NNODES", nodes, 1);
+    set_processes_per_node(spank);
+    spank_setenv(spank, "PET_RDZV_ENDPOINT", run->store, 1);
+    spank_setenv(spank, "PET_RDZV_ID", run->id, 1);
+    for (size_t i = 0; i < COUNT(ALWAYS); i++)
+        spank_setenv(spank, ALWAYS[i].name, ALWAYS[i].value, 1);
+    if (site->local_addr[0] != '\0')
+        spank_setenv(spank, "PET_LOCAL_ADDR", site->local_addr, 1);
+    if (site->munge_socket[0] != '\0')
+        spank_setenv(spank, ENV_MUNGE_SOCKET, site->munge_socket, 1);
+    if (site->python[0] == '\0')
+        return;
+    spank_setenv(spank, "PET_RDZV_BACKEND", "bftrainer", 1);
+    put_folder(spank, site->python);
+}
+
+void torchrun_mend(spank_t spank, const struct site *site)
+{
+    if (site->python[0] != '\0')
+        put_folder(spank, site->python);
+}
+
+void torchrun_unset(const struct site *site)
+{
+    const char *path = getenv("PYTHONPATH");
+    char *rest = NULL;
+
+    for (size_t i = 0; i < COUNT(ALWAYS); i++)
+        unsetenv(ALWAYS[i].name);
+    for (size_t i = 0; i < COUNT(OTHERS); i++)
+        unsetenv(OTHERS[i]);
+    if (path == NULL || site->python[0] == '\0')
+        return;
+    rest = python_path_without(path, site->python);
+    if (rest != NULL && rest[0] != '\0')
+        setenv("PYTHONPATH", rest, 1);
+    else if (rest != NULL)
+        unsetenv("PYTHONPATH");
+    free(rest);
+}
