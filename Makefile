@@ -3,7 +3,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BIN := .venv/bin
 
-.PHONY: help setup plugin demo lint test matrix bench-planner bench-curves paper install clean
+.PHONY: help setup plugin demo lint test matrix bench-planner bench-curves bench-elastic paper \
+	install clean
 
 help:
 	@echo 'make demo           a private Slurm cluster, two trainers in its holes; about 4 minutes'
@@ -12,6 +13,7 @@ help:
 	@echo 'make paper          the experiments of the paper on traces of Summit; an hour or two'
 	@echo 'make bench-planner  how long plans take, beside the formulation of the paper'
 	@echo 'make bench-curves   what it costs not to know the throughput curves'
+	@echo 'make bench-elastic  how long trainers stand still as nodes come and go, beside stock torchrun'
 	@echo 'make plugin         the SPANK plugin and the cli_filter, for the Slurm installed here'
 	@echo 'make install        the plugin: DESTDIR= PREFIX=; activates nothing'
 	@echo 'make setup          what all of these need (they call it); make clean undoes it'
@@ -41,6 +43,9 @@ bench-planner: setup
 
 bench-curves: setup
 	@$(BIN)/python scripts/bench-curves
+
+bench-elastic: setup
+	@$(BIN)/python scripts/bench-elastic
 
 paper: setup
 	@$(BIN)/python scripts/paper

@@ -69,8 +69,13 @@ def started_lab(
     conf: Sequence[str] = (),
     kill_wait: int = 5,
     bf_interval: int = 2,
+    keeper: str | None = None,
+    stock: bool = False,
 ) -> Iterator[Lab]:
-    """Start a cluster in a folder of its own; end it whatever happens."""
+    """Start a cluster in a folder of its own; end it whatever happens.
+
+    With our plugin in it where there is a ``keeper``, whose elements use c10d where ``stock``.
+    """
     folder = Path(tempfile.mkdtemp(prefix="bftrainer-test-", dir="/var/tmp"))
     folder.chmod(0o755)
     where = ["--dir", str(folder / "lab")]
@@ -80,6 +85,10 @@ def started_lab(
         options += ["--plugstack", line]
     for line in conf:
         options += ["--conf", line]
+    if keeper is not None:
+        options += ["--keeper", keeper]
+    if stock:
+        options += ["--stock"]
     try:
         subprocess.run([_SCRIPT, "up", *where, *options], check=True, stdout=subprocess.DEVNULL)
         printed = subprocess.run(

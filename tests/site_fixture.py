@@ -152,12 +152,9 @@ def started_site(nodes: int, settings: str = QUICK, **lab_options: Any) -> Itera
     with socket.create_server(("127.0.0.1", 0)) as free:
         keeper = f"127.0.0.1:{free.getsockname()[1]}"
     with ExitStack() as stack:
-        lab = stack.enter_context(started_lab(nodes=nodes, **lab_options))
-        make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), f"BUILD={lab.dir}/plugin", "all"]
-        subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
-        line = f"optional {lab.dir}/plugin/bftrainer.so keeper={keeper} local_addr=127.0.0.1\n"
-        (lab.dir / "plugstack.conf").write_text(line)
-        (lab.dir / "bftrainer.toml").write_text(f'listen = "{keeper}"\n{settings}')
+        lab = stack.enter_context(started_lab(nodes=nodes, keeper=keeper, **lab_options))
+        where = f'listen = "{keeper}"\nmunge_socket = "{lab.dir}/munge/socket"\n'
+        (lab.dir / "bftrainer.toml").write_text(where + settings)
         user = "slurm" if os.getuid() == 0 else "alice"
         stage = staged(REPO, lab.dir / "stage", user if os.getuid() == 0 else None)
         controller = made_controller(lab, stage, user, "--mode", "site")

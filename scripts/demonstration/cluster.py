@@ -84,7 +84,12 @@ class Cluster:
     def _settings(self) -> Path:
         path = self.folder / "bftrainer.toml"
         # Holes last seconds here, not minutes: look more often, and less far ahead.
-        settings = {"listen": self.keeper, "forward_time_s": 30, "queue_interval_s": 5}
+        settings = {
+            "listen": self.keeper,
+            "munge_socket": f"{self.folder}/munge/socket",
+            "forward_time_s": 30,
+            "queue_interval_s": 5,
+        }
         lines = [f"{key} = {json.dumps(value)}\n" for key, value in settings.items()]
         path.write_text("".join(lines))
         return path
@@ -103,12 +108,8 @@ def started_cluster(repo: Path, folder: Path, nodes: int) -> Iterator[Cluster]:
     """Start a private cluster with the plugin in it; end it whatever happens."""
     lab = (str(repo / "scripts" / "lab"), "--dir", str(folder))
     keeper = f"127.0.0.1:{_free_port()}"
-    plugin = repo / "build" / "slurm_plugin" / "bftrainer.so"
-    line = f"optional {folder}/bftrainer.so keeper={keeper} local_addr=127.0.0.1"
     try:
-        _lab(lab, "up", "--nodes", str(nodes), "--bf-interval", "2", "--plugstack", line)
-        # Inside the cluster's folder every user can load it.
-        subprocess.run(["install", "-m", "644", plugin, folder / "bftrainer.so"], check=True)
+        _lab(lab, "up", "--nodes", str(nodes), "--bf-interval", "2", "--keeper", keeper)
         root = os.getuid() == 0
         user = "alice" if root else None
         stage = staged(repo, folder / "stage", user)

@@ -45,11 +45,10 @@ class LiveView:
         parts = []
         for trainer in status.get("trainers", ()):
             letter = self.letters.get(trainer["array"], "?")
-            rate, accuracy = trainer["samples_per_s"], trainer["measures"].get("accuracy")
+            rate = trainer["samples_per_s"]
             parts.append(
                 f"{letter}: {len(trainer['nodes'])} nodes, "
                 + (f"{trainer['samples']:,.0f} samples" if trainer["samples"] else "starting")
                 + (f", {rate:,.0f}/s" if rate else "")
-                + (f", accuracy {accuracy:.2f}" if accuracy is not None else "")
             )
         return "  ".join(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import statistics
 from collections.abc import Sequence
@@ -11,10 +12,12 @@ from pathlib import Path
 
 from scripts.demonstration.stream import Outcome
 
+_SAID = re.compile(r"seen=(\d+) world=\d+ test accuracy=([0-9.]+)")
+
 
 @dataclass(frozen=True)
 class TrainerResult:
-    """One trainer over the time of the stream; ``course`` has (second, samples, accuracy)."""
+    """What became of one trainer; ``course`` has (samples, accuracy), as its script said."""
 
     name: str
     samples: int
@@ -22,7 +25,7 @@ class TrainerResult:
     shrank: int
     reclaimed: int
     accuracy: float | None
-    course: tuple[tuple[float, int, float], ...]
+    course: tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Summary:
     idle_node_s: float
     trainer_node_s: float
     ordinary_start_delay_s: dict[str, list[float]]
+    rescale_s: tuple[float, ...]  # how long trainers stood still as nodes came or went
     trainers: tuple[TrainerResult, ...]
 
 
@@ -53,23 +57,24 @@ def used_node_s(history: Path, begin_s: float, end_s: float) -> float:
         return sum(_overlap(start_s, stop_s, begin_s, end_s) for start_s, stop_s in stays)
 
 
-def trainer_result(history: Path, array: int, name: str, begin_s: float) -> TrainerResult:
-    """Return what a trainer did, from the history."""
+def rescale_s(history: Path) -> tuple[float, ...]:
+    """Return how long trainers stood still at each change of their nodes, from the history."""
+    with sqlite3.connect(f"file:{history}?mode=ro", uri=True) as database:
+        rows = database.execute("SELECT seconds FROM rescales ORDER BY time_s").fetchall()
+    return tuple(round(seconds, 3) for (seconds,) in rows)
+
+
+def trainer_result(history: Path, array: int, name: str, folder: Path) -> TrainerResult:
+    """Return what a trainer did, from the history and its output in ``folder``."""
     with sqlite3.connect(f"file:{history}?mode=ro", uri=True) as database:
         grew, shrank, reclaimed = database.execute(
             "SELECT count(*), total(how = 'shrank'), total(how = 'reclaimed') "
             "FROM stays WHERE array = ?",
             (array,),
         ).fetchone()
-        progress = database.execute(
-            "SELECT time_s, samples, measures FROM progress WHERE array = ? ORDER BY time_s",
-            (array,),
-        ).fetchall()
-    course = tuple(
-        (round(time_s - begin_s, 1), int(samples), json.loads(measures)["accuracy"])
-        for time_s, samples, measures in progress
-    )
-    samples, accuracy = (course[-1][1], course[-1][2]) if course else (0, None)
+    said = "".join(path.read_text(errors="replace") for path in folder.glob("slurm-*.out"))
+    course = tuple(sorted((int(seen), float(right)) for seen, right in _SAID.findall(said)))
+    samples, accuracy = course[-1] if course else (0, None)
     return TrainerResult(name, samples, grew, int(shrank), int(reclaimed), accuracy, course)
 
 
@@ -99,6 +104,8 @@ def render(summary: Summary, stream: Sequence[Outcome]) -> str:
     lines += [
         f"  difference: median {statistics.median(differences):+.2f}, max {max(differences):+.2f}",
         "",
+        _rescales(summary.rescale_s),
+        "",
         "trainer      samples      grew  shrank  reclaimed  test accuracy",
     ]
     for trainer in summary.trainers:
@@ -107,14 +114,24 @@ def render(summary: Summary, stream: Sequence[Outcome]) -> str:
             f"{trainer.name:<10}{trainer.samples:>10,}{trainer.grew:>10}{trainer.shrank:>8}"
             f"{trainer.reclaimed:>11}{accuracy:>15}"
         )
-        lines.append(f"  over time: {_course(trainer)}")
+        lines.append(f"  on the way: {_course(trainer)}")
     return "\n".join(lines)
+
+
+def _rescales(times_s: Sequence[float]) -> str:
+    if not times_s:
+        return "trainers never stood still for a change of their nodes"
+    middle, most = statistics.median(times_s), max(times_s)
+    return (
+        f"trainers stood still at {len(times_s)} changes of their nodes, "
+        f"for {middle:.2f} s in the median, {most:.2f} s at most"
+    )
 
 
 def _course(trainer: TrainerResult) -> str:
     step = max(1, len(trainer.course) // 5)
     points = [*trainer.course[::step], *trainer.course[-1:]]
-    return "  ".join(f"{at_s:.0f} s {accuracy:.3f}" for at_s, _, accuracy in points) or "nothing"
+    return "  ".join(f"{samples:,} {accuracy:.3f}" for samples, accuracy in points) or "nothing"
 
 
 def _overlap(start_s: float, end_s: float, begin_s: float, stop_s: float) -> float:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts.labcluster import users
+from scripts.labcluster import plugin, users
 from scripts.labcluster.configuration import (
     Options,
     cgroup_conf,
@@ -197,7 +197,10 @@ def _lay_out(lab: Lab, options: Options) -> None:
     host = socket.gethostname().partition(".")[0]
     (folder / "slurm.conf").write_text(slurm_conf(folder, options, host, slurm, me, ports))
     (folder / "cgroup.conf").write_text(cgroup_conf(_version()))
-    (folder / "plugstack.conf").write_text(plugstack_conf(options.plugstack))
+    plugstack = list(options.plugstack)
+    if options.keeper is not None:
+        plugstack.append(plugin.install(folder, options.keeper, options.stock))
+    (folder / "plugstack.conf").write_text(plugstack_conf(plugstack))
     (folder / "env").write_text(exports(folder))
 
 

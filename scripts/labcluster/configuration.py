@@ -10,13 +10,18 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Options:
-    """What ``lab up`` was asked for. ``kill_wait_s`` and ``bf_interval_s`` are Slurm's own."""
+    """What ``lab up`` was asked for. ``kill_wait_s`` and ``bf_interval_s`` are Slurm's own.
+
+    ``plugstack`` has further lines of plugstack.conf.
+    """
 
     nodes: int
     kill_wait_s: int = 30
     bf_interval_s: int = 5
     conf: tuple[str, ...] = ()
     plugstack: tuple[str, ...] = ()
+    keeper: str | None = None  # HOST:PORT: our plugin is part of the cluster
+    stock: bool = False  # its elements use torchrun's own rendezvous
 
 
 def slurm_conf(

@@ -36,7 +36,9 @@ def staged(repo: Path, folder: Path, user: str | None) -> Stage:
     for name, module in (("bftrainer", "bftrainer_slurm"), ("torchrun", "torch.distributed.run")):
         wrapper = binaries / name
         wrapper.write_text(
-            f'#!/bin/sh\nPYTHONPATH="{copy}" exec "{copy}/.venv/bin/python" -m {module} "$@"\n'
+            # Behind what an element has there already.
+            f'#!/bin/sh\nPYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{copy}"'
+            f' exec "{copy}/.venv/bin/python" -m {module} "$@"\n'
         )
         wrapper.chmod(0o755)
     return Stage(copy, binaries)

@@ -1,0 +1,125 @@
+"""What the step logs say: how long nodes stood still, and what a trainer lost. Pure functions."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
+from statistics import median
+
+from scripts.elastic_bench.steplog import Step
+
+_USUAL = 50  # steps whose median is the usual step time
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Several times of one kind, in seconds."""
+
+    count: int
+    median: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What became of the steps of a training."""
+
+    steps: int  # the highest one
+    repeated: int  # how often a step was done once more, as what came of it was lost
+    missing: int  # steps that nobody made
+    compared: int  # steps whose weights were compared between nodes
+    differing: int  # those of them where nodes had different weights
+
+
+def summarise(times_s: Sequence[float]) -> Summary | None:
+    """Return what a table says of them; None if there are none."""
+    if not times_s:
+        return None
+    return Summary(len(times_s), median(times_s), min(times_s), max(times_s))
+
+
+def usual_step_s(steps: Sequence[Step]) -> float:
+    """Return the median time between the last steps in a world of one size; there must be two."""
+    tail = list(takewhile(lambda one: one.world == steps[-1].world, reversed(steps[-_USUAL:])))
+    return median(late.time_s - early.time_s for late, early in pairwise(tail))
+
+
+def standstill(
+    steps: Sequence[Step], since_s: float, world: int, usual_s: float, planned: bool
+) -> float | None:
+    """Return how long a node stood still until it trained in a world of another size.
+
+    That is the time from its last step before the event at ``since_s`` to its first one after it
+    in the new ``world``, less what the steps made in between take as usual. Before a ``planned``
+    change the others train on, so there its last step in the old world is what counts.
+    None: it does not train in the new world, or did not in the old one.
+    """
+    begin = bisect_right(steps, since_s, key=lambda one: one.time_s)
+    first = next((n for n in range(begin, len(steps)) if steps[n].world == world), None)
+    if first is None:
+        return None
+    last = first - 1 if planned else begin - 1
+    if last < 0:
+        return None
+    return steps[first].time_s - steps[last].time_s - (first - last) * usual_s
+
+
+def stood_still_s(
+    nodes: Mapping[str, Sequence[Step]], begin_s: float, end_s: float, usual_s: float
+) -> float:
+    """Return for how long in [begin, end] no node made a step where one was due.
+
+    A step that takes five times the usual is still one; of a longer gap all but a step counts.
+    """
+    times = sorted(one.time_s for steps in nodes.values() for one in steps)
+    times = [begin_s, *(time_s for time_s in times if begin_s < time_s < end_s), end_s]
+    gaps = (late - early for early, late in pairwise(times))
+    return sum(gap - usual_s for gap in gaps if gap > 5 * usual_s)
+
+
+def account(nodes: Mapping[str, Sequence[Step]]) -> Account:
+    """Return what became of the steps of one training.
+
+    A step is repeated as often as the node that made it most often made it again. Weights are
+    compared between nodes that made a step once, in a world of the same size: a node that was
+    lost may have been the only one to complete it.
+    """
+    often: Counter[int] = Counter()
+    weights: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for steps in nodes.values():
+        made = Counter(one.step for one in steps)
+        for step, count in made.items():
+            often[step] = max(often[step], count)
+        for one in steps:
+            if made[one.step] == 1:
+                weights[one.step, one.world].append(one.weights)
+    once = [found for (step, _), found in weights.items() if often[step] == 1 and len(found) > 1]
+    highest = max(often, default=0)
+    return Account(
+        steps=highest,
+        repeated=sum(count - 1 for count in often.values()),
+        missing=highest - len(often),
+        compared=len(once),
+        differing=sum(len(set(found)) > 1 for found in once),
+    )
+
+
+def changes(nodes: Mapping[str, Sequence[Step]]) -> int:
+    """Return how often the size of the world changed from one step to the next."""
+    steps = sorted((one for steps in nodes.values() for one in steps), key=lambda one: one.time_s)
+    worlds: dict[int, int] = {one.step: one.world for one in steps}  # as it was made last
+    in_order = [worlds[step] for step in sorted(worlds)]
+    return sum(early != late for early, late in pairwise(in_order))
+
+
+def agreed(nodes: Mapping[str, Sequence[Step]]) -> bool | None:
+    """Return whether all nodes have the same weights after the last step that all have made."""
+    last = [{one.step: one.weights for one in steps} for steps in nodes.values()]
+    common = set.intersection(*map(set, last)) if last else set()
+    if not common:
+        return None
+    return len({weights[max(common)] for weights in last}) == 1

@@ -1,0 +1,212 @@
+"""The nodes of one trainer, each a torchrun agent on this host, and the keeper they meet by.
+
+A node is everything that has its SLURM_JOB_ID in its environment, as for the real element.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from bftrainer_slurm.elastic.environment import element_environment
+from bftrainer_slurm.elastic.folder import make_folder
+from bftrainer_slurm.elastic.processes import job_processes, kill_job
+from bftrainer_slurm.keeper.credentials import SECRET_FILE
+from bftrainer_slurm.keeper.home import find_or_start, own_secret
+from bftrainer_slurm.model import ElementId
+from bftrainer_slurm.spec import TrainerRecord
+from scripts.elastic_bench.setups import Setup
+from scripts.elastic_bench.steplog import StepLogs
+
+MAX_NODES = 16
+GRACE_S = 0.5  # a trainer's, unless it asks for another
+_ARRAY = 12
+_LOOK_S = 0.1
+_REPO = Path(__file__).resolve().parent.parent.parent
+_jobs = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What is trained: the model, the seconds of a step, and of the script's checkpoints."""
+
+    model: str
+    compute_s: float
+    save_every_s: float
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One node of the trainer."""
+
+    task: int
+    job: str
+    agent: subprocess.Popen[bytes]
+    started_s: float
+
+    def kill(self) -> None:
+        """End everything of it at once, as if its power had gone."""
+        kill_job(self.job, spare=())
+        self.agent.wait()
+
+    def terminate(self) -> None:
+        """Send SIGTERM to everything of it, as Slurm does when it takes a node back."""
+        for process in job_processes(self.job):
+            _signal(process, signal.SIGTERM)
+
+    def ended(self) -> bool:
+        """Return whether its agent has ended by itself."""
+        return self.agent.poll() is not None
+
+
+class Fleet:
+    """All nodes of one trainer; leaving it ends them, the keeper, and what they wrote."""
+
+    def __init__(self, setup: Setup, training: Training) -> None:
+        self.setup = setup
+        self.nodes: list[Node] = []
+        self._ending: list[tuple[Node, float]] = []
+        self._keeper_process: int | None = None
+        self._training = training
+        self._folder = Path(tempfile.mkdtemp(prefix="bench-elastic-", dir=_scratch()))
+
+    def __enter__(self) -> Fleet:
+        (self._folder / "logs").mkdir()
+        make_folder(self._folder / "python")
+        self.logs = StepLogs(self._folder / "logs")
+        self._keeper = find_or_start(self._folder, "127.0.0.1:0")
+        self._keeper_process = int(json.loads((self._folder / "keeper.json").read_text())["pid"])
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for node in self.nodes + [node for node, _ in self._ending]:
+            node.kill()
+        if self._keeper_process is not None:
+            os.kill(self._keeper_process, signal.SIGKILL)
+            os.waitpid(self._keeper_process, 0)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self, count: int = 1) -> list[Node]:
+        """Start nodes, as the controller does for a plan that gives the trainer so many more."""
+        self._keeper.own(_ARRAY, os.getuid(), len(self.nodes) + count)
+        return [self._start() for _ in range(count)]
+
+    def kill(self, node: Node) -> None:
+        """Lose a node."""
+        self.nodes.remove(node)
+        node.kill()
+
+    def reclaim(self, node: Node) -> None:
+        """Let Slurm take a node: SIGTERM at once, and the end after its grace."""
+        self.nodes.remove(node)
+        node.terminate()
+        self._ending.append((node, time.monotonic() + GRACE_S))
+
+    def part(self, node: Node) -> bool:
+        """Let a node leave as planned; return whether it had left before it was ended.
+
+        Where no leave can be planned, this is a reclaim.
+        """
+        in_time = self._keeper.part(_ARRAY, [node.task]) if self.setup.parts else True
+        self.reclaim(node)
+        return in_time
+
+    def settled(self, steps: int) -> bool:
+        """Return whether each node's last so many steps were made by all nodes that there are."""
+        self.logs.read()
+        last = [self.logs.of(node.job)[-steps:] for node in self.nodes]
+        return all(
+            len(made) == steps and all(one.world == len(self.nodes) for one in made)
+            for made in last
+        )
+
+    def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until something is so; return whether it came in time."""
+        deadline_s = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline_s:
+                return False
+            time.sleep(_LOOK_S)
+            self._end_reclaimed()
+        return True
+
+    def messages(self, node: Node, lines: int = 12) -> str:
+        """Return the last lines that a node printed."""
+        path = self._folder / f"{node.job}.out"
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+
+    def _end_reclaimed(self) -> None:
+        now_s = time.monotonic()
+        for node, end_s in self._ending:
+            if now_s >= end_s:
+                node.kill()
+        self._ending = [(node, end_s) for node, end_s in self._ending if now_s < end_s]
+
+    def _start(self) -> Node:
+        used = {node.task for node in self.nodes}
+        task = next(task for task in itertools.count() if task not in used)
+        job = f"{os.getpid()}{next(_jobs):05d}"
+        name = f"n{task + 1}"
+        run = self._keeper.join(_ARRAY, task, name)
+        variables = element_environment(
+            ElementId(_ARRAY, task),
+            TrainerRecord(1, MAX_NODES),
+            run,
+            self._keeper.address,
+            {"PYTHONPATH": str(_REPO)},
+            self._folder / "python",
+            "127.0.0.1",
+        )
+        variables |= {
+            "PET_RDZV_BACKEND": self.setup.backend,
+            SECRET_FILE: str(own_secret(self._folder)),
+            "SLURM_JOB_ID": job,
+            "SLURMD_NODENAME": name,
+            "BENCH_NODE": job,
+            "OMP_NUM_THREADS": "1",
+        }
+        script = _REPO / "scripts" / "elastic_bench" / f"{self.setup.script}.py"
+        command = [sys.executable, "-m", "torch.distributed.run", str(script)]
+        command += ["--folder", str(self._folder), "--model", self._training.model]
+        command += ["--compute", str(self._training.compute_s)]
+        command += ["--save-every", str(self._training.save_every_s)]
+        with (self._folder / f"{job}.out").open("wb") as output:
+            agent = subprocess.Popen(
+                command,
+                env=os.environ | variables,
+                cwd=self._folder,  # no other package's metadata there
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        node = Node(task, job, agent, time.monotonic())
+        self.nodes.append(node)
+        return node
+
+
+def _scratch() -> str | None:
+    """Return a folder in memory, so that no disk is measured, where there is one."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def _signal(process: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, number)

@@ -1,0 +1,29 @@
+"""Our plugin in a private cluster: built for its Slurm, and set up as ``make install`` does."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+_SOURCES = Path(__file__).resolve().parent.parent.parent / "slurm_plugin"
+
+
+def install(folder: Path, keeper: str, stock: bool) -> str:
+    """Build the plugin into the cluster's ``folder``, which every user can read.
+
+    Returns the line for plugstack.conf: elements are told of ``keeper`` (HOST:PORT), and use our
+    rendezvous, or torchrun's own where ``stock``.
+    """
+    build = folder / "plugin"
+    subprocess.run(
+        ["make", "-s", "-C", str(_SOURCES), f"BUILD={build}", "all"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    # All nodes are one host.
+    line = f"optional {build}/bftrainer.so keeper={keeper} local_addr=127.0.0.1"
+    line += f" munge_socket={folder}/munge/socket"
+    if stock:
+        return line
+    subprocess.run([_SOURCES / "install-python", build / "python"], check=True)
+    return f"{line} python={build}/python"

@@ -1,0 +1,86 @@
+"""``scripts/bench-elastic`` as it is called."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import wait_until
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "bench-elastic"
+pytestmark = pytest.mark.torch
+
+
+@contextmanager
+def started(*options: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a benchmark, and end it and all that it has started."""
+    bench = subprocess.Popen(
+        [sys.executable, str(SCRIPT), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        yield bench
+    finally:
+        bench.kill()
+        for process in nodes_of(bench.pid):
+            os.kill(process, signal.SIGKILL)
+        bench.communicate()
+
+
+def nodes_of(bench: int) -> list[int]:
+    """Return the processes of the nodes that a benchmark has started."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            try:
+                variables = (folder / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if any(one.startswith(f"BENCH_NODE={bench}0".encode()) for one in variables):
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.timeout(600)  # the machine may be busy, and agents start cold
+def test_each_event_is_measured_and_told_as_json() -> None:
+    with started("--setup", "inprocess", "--repeat", "1", "--chaos", "0", "--json") as bench:
+        document = json.loads(bench.communicate(timeout=500)[0])
+    [measured] = document["pauses"]["tiny"]
+    assert measured["failures"] == []
+    counts = [len(measured[row]) for row in ("join_s", "kill_s", "leave_s", "start_s")]
+    assert counts == [3, 1, 1, 3]
+
+
+@pytest.mark.timeout(600)
+def test_random_events_end_with_a_trainer_that_trains_on() -> None:
+    with started("--setup", "handler", "--repeat", "0", "--chaos", "2", "--json") as bench:
+        document = json.loads(bench.communicate(timeout=500)[0])
+    [chaos] = document["chaos"]
+    assert chaos["trains_on"]
+    assert chaos["same_weights"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_left_behind_when_it_is_stopped(number: signal.Signals) -> None:
+    with started("--setup", "handler", "--chaos", "0") as bench:
+        wait_until(lambda: nodes_of(bench.pid), timeout_s=60)
+        [folder] = {path.parent for path in Path("/dev/shm").glob(f"bench-elastic-*/{bench.pid}*")}
+        bench.send_signal(number)
+        assert bench.wait(60) != 0
+        assert nodes_of(bench.pid) == []
+        assert not folder.exists()
+
+
+def test_a_model_that_there_is_not_is_refused() -> None:
+    with started("--model", "huge") as bench:
+        assert bench.wait(60) == 2

@@ -1,0 +1,215 @@
+"""An unchanged DDP script on a real cluster: nodes come and go, and it trains on at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bftrainer_slurm.controller.lessons import Runtime
+from bftrainer_slurm.keeper.client import KeeperClient
+from tests.lab_fixture import REPO
+from tests.site_fixture import (
+    QUICK,
+    Controller,
+    Site,
+    end_controller,
+    made_controller,
+    started_site,
+)
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
+PATIENCE_S = 180  # a node that joins imports torch first, and all nodes are this host
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with started_site(nodes=4) as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class Step:
+    time_s: float
+    world: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Training:
+    """A trainer that logs each step of each process, see tests/elastic/ddp.py."""
+
+    site: Site
+    array: int
+    folder: Path
+
+    def steps(self, since_s: float = 0.0) -> list[Step]:
+        """Return the steps of all nodes after a moment, in order of time."""
+        lines = [line for log in self.folder.glob("n*.*") for line in log.read_text().splitlines()]
+        words = [line.split() for line in lines]
+        found = [Step(float(w[0]), int(w[1]), int(w[2])) for w in words if len(w) == 3]
+        return sorted((s for s in found if s.time_s > since_s), key=lambda step: step.time_s)
+
+    def wait_for_world(self, world: int, since_s: float = 0.0) -> Step:
+        """Wait until so many nodes train together; return their first step."""
+        wait_until(lambda: any(s.world == world for s in self.steps(since_s)), PATIENCE_S)
+        return next(step for step in self.steps(since_s) if step.world == world)
+
+    def agents(self) -> dict[str, str]:
+        """Return since when each of its elements runs."""
+        lines = self.site.lab.squeue(self.array, "%i %t %S")
+        return {i: since for i, state, since in map(str.split, lines) if state == "R"}
+
+    @property
+    def published(self) -> dict[str, Any]:
+        return self.site.controller.trainer(self.array)
+
+
+@contextmanager
+def training(site: Site, nodes: str, before: str = "") -> Iterator[Training]:
+    folder = site.folder()
+    array = site.submit(batch_script(folder, before), nodes)
+    try:
+        yield Training(site, array, folder)
+    finally:
+        site.end(array)
+
+
+def batch_script(folder: Path, before: str = "") -> str:
+    script = shutil.copy(REPO / "tests" / "elastic" / "ddp.py", folder / "train.py")
+    return f"#!/bin/bash\n{before}\nsrun torchrun {script} {folder}\n"
+
+
+@contextmanager
+def without_plugin(site: Site) -> Iterator[None]:
+    plugstack = site.lab.dir / "plugstack.conf"
+    line = plugstack.read_text()
+    plugstack.write_text("")
+    try:
+        yield
+    finally:
+        plugstack.write_text(line)
+
+
+@contextmanager
+def own_controller(site: Site, user: str) -> Iterator[Controller]:
+    settings = site.folder(user) / "bftrainer.toml"
+    settings.write_text(QUICK)
+    own = made_controller(site.lab, site.stage, user, "--config", settings)
+    try:
+        own.start()
+        yield own
+    finally:
+        end_controller(own)
+
+
+def test_the_others_train_on_at_once_when_slurm_takes_a_node(site: Site) -> None:
+    with training(site, "1-4") as trainer:
+        trainer.wait_for_world(4)
+        since_s, before, agents = time.monotonic(), trainer.steps()[-1], trainer.agents()
+        ordinary = ("-N1", "--exclusive", "-o", "/dev/null")
+        site.lab.sbatch(*ordinary, script="#!/bin/sh\nsleep 5\n")
+        first = trainer.wait_for_world(3, since_s)
+        assert first.number >= before.number  # nothing lost: the script saves each step
+        left = trainer.agents()
+        assert len(left) == 3
+        assert left.items() <= agents.items()  # nobody was started again
+        again = trainer.wait_for_world(4, first.time_s)
+        assert again.number > first.number
+        assert trainer.agents().items() >= left.items()
+        assert trainer.published["failures"] == 0
+        assert trainer.published["runtime"] == Runtime.AGENT.value
+
+
+def test_the_others_train_on_when_the_plan_takes_nodes_away(site: Site) -> None:
+    with training(site, "1-4") as trainer:
+        trainer.wait_for_world(4)
+        since_s, before = time.monotonic(), trainer.steps()[-1]
+        more_worth = site.submit("#!/bin/sh\nsleep 1000\n", "2-2", "--bftrainer=weight=100")
+        try:
+            first = trainer.wait_for_world(2, since_s)
+            assert first.number >= before.number
+            wait_until(lambda: trainer.published["shrank"] >= 2)
+            assert trainer.published["failures"] == 0
+        finally:
+            site.end(more_worth)
+        wait_until(lambda: any(s.world > 2 for s in trainer.steps(first.time_s)), PATIENCE_S)
+
+
+def test_a_script_may_choose_torchruns_own_rendezvous(site: Site) -> None:
+    with training(site, "1-2", "export PET_RDZV_BACKEND=c10d") as trainer:
+        trainer.wait_for_world(2)
+        assert trainer.published["runtime"] != Runtime.AGENT.value
+
+
+def test_by_bftrainer_submit_a_site_needs_no_plugin_for_it(site: Site) -> None:
+    with without_plugin(site):
+        trains_by_submit(site, site.controller, "alice", "--site")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to be two users")
+def test_nor_does_a_user_with_a_controller_of_their_own(site: Site) -> None:
+    with without_plugin(site), own_controller(site, "bob") as own:
+        trains_by_submit(site, own, "bob", "--personal", "--state", str(own.state))
+
+
+def trains_by_submit(site: Site, controller: Controller, user: str, *options: str) -> None:
+    folder = site.folder(user)
+    (folder / "train.sh").write_text(batch_script(folder))
+    command = ("bftrainer", "submit", "--json", *options, "-N", "1-2", "-p", "bftrainer")
+    command += (f"--output={folder}/%a.out", str(folder / "train.sh"))
+    trainer = Training(site, json.loads(site.run(*command, user=user).stdout)["array"], folder)
+    try:
+        trainer.wait_for_world(2)
+        since_s = time.monotonic()
+        site.lab.run("srun", "-N3", "--exclusive", "true")
+        trainer.wait_for_world(1, since_s)
+        wait_until(lambda: controller.trainer(trainer.array)["runtime"] == Runtime.AGENT.value)
+    finally:
+        site.end(trainer.array)
+
+
+JOIN = """
+import sys
+from bftrainer_slurm.keeper.credentials import prover_from
+from bftrainer_slurm.keeper.membership import Identity, Membership, RefusedError, Role
+keeper, array, socket = sys.argv[1:]
+identity = Identity(int(array), 99, "n1", Role.AGENT, address="127.0.0.1")
+member = Membership(keeper, identity, prover_from({"BFTRAINER_MUNGE_SOCKET": socket}))
+member.start()
+member.ready(10**6, "new")
+try:
+    print("in", member.wait_generation(60))
+except RefusedError as error:
+    print("refused:", error)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to be somebody else")
+def test_another_user_cannot_join_and_that_is_counted(site: Site) -> None:
+    keeper = KeeperClient(site.controller.keeper_note["address"])
+
+    def refused() -> int:
+        status = keeper.status()[1]
+        return sum(status["keeper"]["refused"].values()) if status else 0
+
+    folder = {"PYTHONPATH": f"{site.lab.dir}/plugin/python"}
+    with training(site, "1-2") as trainer:
+        trainer.wait_for_world(2)
+        since_s, before = time.monotonic(), refused()
+        python = site.stage.repo / ".venv" / "bin" / "python"
+        command = (keeper.address, str(trainer.array), f"{site.lab.dir}/munge/socket")
+        for user in ("bob", "carol"):
+            said = site.run(python, "-c", JOIN, *command, user=user, env=folder).stdout
+            assert said == "refused: this trainer is somebody else's\n"
+        assert refused() == before + 2
+        assert {step.world for step in trainer.steps(since_s)} == {2}
