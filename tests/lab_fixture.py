@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import tempfile
@@ -81,6 +82,8 @@ def started_lab(
     where = ["--dir", str(folder / "lab")]
     options = ["--nodes", str(nodes), "--kill-wait", str(kill_wait)]
     options += ["--bf-interval", str(bf_interval)]
+    # Guards end processes by user and job id: clusters side by side must not share ids.
+    options += ["--conf", f"FirstJobId={1 + random.randrange(600) * 100_000}"]
     for line in plugstack:
         options += ["--plugstack", line]
     for line in conf:

@@ -274,7 +274,7 @@ def of_collective(error: RuntimeError) -> bool:
 def make_default(backend: str, store: Store, rank: int, world: int) -> None:
     """Make a new default process group, in the place of the one there is."""
     if dist.is_initialized():
-        dist.destroy_process_group()
+        dist.distributed_c10d.destroy_process_group()  # not the one that keeps groups
     dist.init_process_group(backend, store=store, rank=rank, world_size=world)
 
 

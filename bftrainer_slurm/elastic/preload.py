@@ -41,7 +41,7 @@ for _name in filter(None, os.environ.get("BFTRAINER_PRELOAD", "").split(",")):
 
 from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: E402
 
-from bftrainer_slurm.elastic import script, steps  # noqa: E402
+from bftrainer_slurm.elastic import process_groups, script, steps  # noqa: E402
 
 
 def _count(optimizer: object, args: object, kwargs: object) -> None:
@@ -50,5 +50,6 @@ def _count(optimizer: object, args: object, kwargs: object) -> None:
 
 register_optimizer_step_post_hook(_count)
 script.take_over_run_path()
+process_groups.keep()
 gc.collect()
 gc.freeze()  # else a worker's first collection copies every page that objects lie in

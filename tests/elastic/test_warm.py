@@ -191,3 +191,24 @@ def test_a_script_without_any_call_has_its_optimizers_steps_counted(run: Run) ->
     ran = run(script, None, BFTRAINER_ELEMENT="12_3", **{VARIABLE: memory.path})
     assert ran.code is None
     assert (memory.read().steps, memory.read().samples) == (5, None)
+
+
+def test_a_group_that_a_script_destroys_is_there_until_its_process_ends(run: Run) -> None:
+    ran = run(
+        """
+        from pathlib import Path
+        import torch.distributed as dist
+        from torch import nn
+
+        def train():
+            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+            parallel = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
+            dist.barrier()
+            dist.destroy_process_group()
+
+        train()
+        names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+        print(dist.is_initialized(), "pt_gloo_runloop\\n" in names)
+        """
+    )
+    assert ran == Ran(["False True"], None, "")
