@@ -1,11 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 
 import pytest
+from pytest import TestReport as Report
 
 from tests.lab_fixture import Lab, slurm_is_missing, started_lab
+from tests.site_fixture import Site, described
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,3 +34,13 @@ def make_lab() -> Iterator[Callable[..., Lab]]:
             return stack.enter_context(started_lab(**options))  # type: ignore[arg-type]
 
         yield make
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Report, Report]:
+    """Where a test on a site fails, its report has what the site looked like."""
+    report = yield
+    site = getattr(item, "funcargs", {}).get("site")
+    if report.failed and isinstance(site, Site):
+        report.sections.append(("the site", described(site)))
+    return report

@@ -163,6 +163,15 @@ def started_site(nodes: int, settings: str = QUICK, **lab_options: Any) -> Itera
         yield Site(lab, stage, controller)
 
 
+def described(site: Site) -> str:
+    """Return what helps to find out why a test failed: queue, status, last lines of all logs."""
+    listed = site.lab.run("squeue", "-a", "-r", check=False).stdout
+    newest = sorted(site.lab.dir.glob("home/*/work-*/*.out"), key=lambda path: path.stat().st_mtime)
+    logs = [*newest[-4:], *site.lab.dir.glob("controller-*.log")]
+    ends = [f"== {path}\n{path.read_text(errors='replace')[-2000:]}" for path in logs]
+    return "\n".join([listed, json.dumps(site.controller.status(), indent=1), *ends])
+
+
 def made_controller(lab: Lab, stage: Stage, user: str, *arguments: str | Path) -> Controller:
     """Return a controller that is not started yet."""
     state = lab.dir / f"bftrainer-{user}"

@@ -233,3 +233,6 @@ def test_a_user_may_opt_out(agents: Agents) -> None:
     agents.wait_for_world(2, 1, 2)
     parent = Path(f"/proc/{agents.steps(1)[-1].process}/stat").read_text().split(") ")[1].split()[1]
     assert int(parent) == agents.processes[1].pid  # a program of its own, not a fork
+    for process in agents.processes.values():  # else it would outlive its agent
+        process.terminate()
+        process.wait(60)
