@@ -1,0 +1,46 @@
+"""What is kept of a violation: logs, what Slurm says, what was published, what runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+from scripts.chaos_suite.observe import element_processes
+from scripts.chaos_suite.world import World
+
+_ASKED = {
+    "squeue": ("squeue", "-a", "-r", "-t", "all", "-o", "%i %F %K %T %r %N %R %P %V %S %e %Q"),
+    "sinfo": ("sinfo", "-N", "-l"),
+    "jobs": ("scontrol", "-a", "show", "job"),
+    "nodes": ("scontrol", "show", "node"),
+}
+
+
+def keep(world: World, kept: Path, number: int, name: str) -> Path:
+    """Copy all of it into a folder of its own; return the folder."""
+    folder = kept / f"{number:03d}-{name}"
+    folder.mkdir(parents=True)
+    for what, command in _ASKED.items():
+        try:
+            done = world.run(*command, user="root")
+            (folder / what).write_text(done.stdout + done.stderr)
+        except subprocess.TimeoutExpired:
+            (folder / what).write_text("no answer")
+    (folder / "status.json").write_text(json.dumps(world.service.status(), indent=2))
+    lines = []
+    for process in element_processes(f"{world.folder}/slurm.conf"):
+        try:
+            command_line = Path(f"/proc/{process.pid}/cmdline").read_bytes().replace(b"\0", b" ")
+        except OSError:
+            continue
+        lines.append(f"{process} {command_line.decode(errors='replace')}\n")
+    (folder / "processes").write_text("".join(lines))
+    shutil.copytree(world.folder / "log", folder / "log", dirs_exist_ok=True)
+    shutil.copy(world.service.log, folder)
+    for path in world.service.state.glob("*.log"):
+        shutil.copy(path, folder)
+    for job in world.trainers.values():
+        shutil.copytree(job.folder, folder / job.name, ignore=shutil.ignore_patterns("*.pt"))
+    return folder

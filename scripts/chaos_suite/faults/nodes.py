@@ -1,0 +1,102 @@
+"""Nodes that vanish, hang, and come back; those with an ordinary job on them are spared."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected
+from scripts.chaos_suite.faults.processes import send
+from scripts.chaos_suite.observe import Element
+from scripts.chaos_suite.world import World
+from scripts.labcluster import cluster as labs
+
+_LONGER_S = 25.0  # than SlurmdTimeout and a ping: Slurm gives the node up
+
+
+def _vanish(world: World) -> Injected:
+    """Slurm reaches the node no more, for so long that it starts the element elsewhere."""
+    element, seconds = _victim(world), _LONGER_S + world.chance.uniform(0, 10)
+    labs.node(world.lab, element.node, "cut")
+    detail = f"{element.node} cut off for {seconds:.0f} s"
+    return Injected(detail, seconds, lambda: labs.node(world.lab, element.node, "mend"))
+
+
+def _blink(world: World) -> Injected:
+    element, seconds = _victim(world), world.chance.uniform(1, 6)
+    labs.node(world.lab, element.node, "cut")
+    detail = f"{element.node} cut off for {seconds:.0f} s"
+    return Injected(detail, seconds, lambda: labs.node(world.lab, element.node, "mend"))
+
+
+def _hang(world: World) -> Injected:
+    """Nothing on the node runs any more: neither slurmd nor the element."""
+    element = _victim(world)
+    seconds = world.chance.choice((6.0, _LONGER_S + 10))
+    labs.node(world.lab, element.node, "hang")
+    pids = [one.pid for one in world.processes_of(element)]
+    send(pids, signal.SIGSTOP)
+
+    def undo() -> None:
+        labs.node(world.lab, element.node, "mend")
+        send(pids, signal.SIGCONT)
+
+    return Injected(f"{element.node} hangs for {seconds:.0f} s", seconds, undo)
+
+
+def _die(world: World) -> Injected:
+    """The power goes: slurmd and all of the element are gone at once; it boots again later."""
+    element = _victim(world)
+    seconds = world.chance.choice((4.0, _LONGER_S))
+    world.signal_daemon(element.node, signal.SIGKILL)
+    send(_everything(world, element), signal.SIGKILL)
+    detail = f"{element.node} without power for {seconds:.0f} s"
+    return Injected(detail, seconds, lambda: world.lab.start_slurmd(element.node))
+
+
+def _drain(world: World) -> Injected:
+    element, seconds = _victim(world), world.chance.uniform(5, 15)
+    node = f"NodeName={element.node}"
+    world.run("scontrol", "update", node, "State=DRAIN", "Reason=chaos", user="root")
+    undo = ("scontrol", "update", node, "State=RESUME")
+    return Injected(f"{element.node} drained", seconds, lambda: _run(world, undo))
+
+
+def _run(world: World, command: Sequence[str]) -> None:
+    world.run(*command, user="root")
+
+
+def _victim(world: World) -> Element:
+    found = world.running()
+    if not found:
+        raise CannotInjectError("no element runs")
+    return world.chance.choice(found)
+
+
+def _everything(world: World, element: Element) -> list[int]:
+    """Return the element's processes, and the slurmstepds that keep them."""
+    mine = world.processes_of(element)
+    titles = tuple(f"slurmstepd: [{job}." for job in {one.job for one in mine})
+    keepers = [
+        int(path.parent.name)
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if _text(path).startswith(titles)
+    ]
+    return [*keepers, *(one.pid for one in mine)]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+FAULTS = (
+    Fault("node-vanishes", "a node is cut off until Slurm gives it up, and comes back", _vanish),
+    Fault("node-blinks", "a node is cut off for a moment", _blink),
+    Fault("node-hangs", "a node and all on it stand still, and go on", _hang),
+    Fault("node-dies", "a node loses its power, and boots again", _die),
+    Fault("node-drained", "an admin drains a node, and resumes it", _drain),
+)

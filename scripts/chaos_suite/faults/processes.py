@@ -1,0 +1,103 @@
+"""Processes of elements: an agent, a training process, all of them; killed and frozen."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected
+from scripts.chaos_suite.observe import Element
+from scripts.chaos_suite.world import World
+
+
+def _kill_agent(world: World) -> Injected:
+    element = victim(world)
+    send(_agents(world, element), signal.SIGKILL)
+    return Injected(f"SIGKILL on {element.node}")
+
+
+def _kill_worker(world: World) -> Injected:
+    element = victim(world)
+    send(workers(world, element)[:1] or _none(element, "training process"), signal.SIGKILL)
+    return Injected(f"SIGKILL on {element.node}")
+
+
+def _freeze_worker(world: World) -> Injected:
+    element, seconds = victim(world), world.chance.uniform(2, 15)
+    pids = workers(world, element) or _none(element, "training process")
+    send(pids, signal.SIGSTOP)
+    detail = f"SIGSTOP on {element.node} for {seconds:.0f} s"
+    return Injected(detail, seconds, lambda: send(pids, signal.SIGCONT))
+
+
+def _kill_all(world: World) -> Injected:
+    element = victim(world)
+    send(_pids(world, element), signal.SIGKILL)
+    return Injected(f"SIGKILL of all on {element.node}")
+
+
+def _terminate_agent(world: World) -> Injected:
+    element = victim(world)
+    send(_agents(world, element), signal.SIGTERM)
+    return Injected(f"SIGTERM on {element.node}")
+
+
+def victim(world: World) -> Element:
+    """Return a running element that trains."""
+    running = [one for one in world.running() if workers(world, one)]
+    if not running:
+        raise CannotInjectError("no element trains")
+    return world.chance.choice(running)
+
+
+def workers(world: World, element: Element) -> list[int]:
+    """Return the processes of an element that make steps, as their logs say."""
+    (job,) = [job for job in world.trainers.values() if job.array == element.array]
+    job.training.read()
+    newest = job.training.newest
+    if newest is None:
+        return []
+    mine = set(_pids(world, element))
+    return [int(pid) for pid in newest.places if int(pid) in mine]
+
+
+def send(pids: Sequence[int], number: signal.Signals) -> None:
+    """Send a signal to those that are still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _pids(world: World, element: Element) -> list[int]:
+    return sorted(one.pid for one in world.processes_of(element))
+
+
+def _agents(world: World, element: Element) -> list[int]:
+    found = [pid for pid in _pids(world, element) if _is_agent(pid)]
+    return found[:1] or _none(element, "agent")
+
+
+def _is_agent(pid: int) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return False
+    # srun has torchrun's name among its arguments; a forked worker has another first word.
+    ours = any(word.endswith(("/torchrun", "torch.distributed.run")) for word in words[1:3])
+    return Path(words[0]).name.startswith("python") and ours
+
+
+def _none(element: Element, what: str) -> list[int]:
+    raise CannotInjectError(f"no {what} found on {element.node}")
+
+
+FAULTS = (
+    Fault("agent-killed", "an agent (torchrun) is killed", _kill_agent),
+    Fault("agent-terminated", "an agent gets SIGTERM from somebody", _terminate_agent),
+    Fault("worker-killed", "a training process is killed", _kill_worker),
+    Fault("worker-frozen", "a training process hangs for some time", _freeze_worker),
+    Fault("element-killed", "all processes of an element are killed", _kill_all),
+)

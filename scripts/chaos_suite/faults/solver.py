@@ -1,0 +1,54 @@
+"""The MILP solver's process: killed, and hanging until the planner ends it."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected
+from scripts.chaos_suite.faults.processes import send
+from scripts.chaos_suite.world import World
+
+_SECONDS = (8.0, 25.0)  # longer than a plan may take; ordinary jobs come and ask for one
+
+
+def _kill(world: World) -> Injected:
+    send([_solver(world)], signal.SIGKILL)
+    return Injected("SIGKILL", 2.0)
+
+
+def _hang(world: World) -> Injected:
+    pid, seconds = _solver(world), world.chance.uniform(*_SECONDS)
+    send([pid], signal.SIGSTOP)
+    undo = lambda: send([pid], signal.SIGCONT)  # noqa: E731
+    return Injected(f"SIGSTOP for {seconds:.0f} s", seconds, undo)
+
+
+def _crash_again_and_again(world: World) -> Injected:
+    kills, end = 0, world.chance.randint(4, 8)
+    while kills < end:
+        try:
+            send([_solver(world)], signal.SIGKILL)
+            kills += 1
+        except CannotInjectError:
+            pass
+        world.wait(1.0)
+    return Injected(f"SIGKILL {kills} times in a row")
+
+
+def _solver(world: World) -> int:
+    for pid in world.service.children():
+        if b"planner.child" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return pid
+    raise CannotInjectError("the controller has no solver")
+
+
+FAULTS = (
+    Fault("solver-killed", "the MILP solver crashes", _kill),
+    Fault("solver-hangs", "the MILP solver hangs", _hang),
+    Fault(
+        "solver-crashes-on",
+        "the MILP solver crashes whenever it is started",
+        _crash_again_and_again,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Scripts of the suite's trainers; they run inside elements and write down what they do."""

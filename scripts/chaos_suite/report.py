@@ -1,0 +1,69 @@
+"""The result as a table, and as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from statistics import median
+from typing import Any
+
+from scripts.chaos_suite.run import Outcome, Result
+
+
+def document(result: Result) -> dict[str, Any]:
+    """Return the result with every single fault."""
+    return asdict(result) | {
+        "faults": len(result.outcomes),
+        "violations": result.violations,
+        "steps_lost": steps_lost(result),
+        "good": result.good,
+    }
+
+
+def steps_lost(result: Result) -> dict[str, float]:
+    """Return what was trained in vain, by trainer."""
+    return {
+        name: round(sum(one.lost.get(name, 0.0) for one in result.outcomes), 2)
+        for name in result.steps
+    }
+
+
+def table(result: Result) -> str:
+    """Return the table for a terminal."""
+    names = list(result.steps)
+    heads = "".join(f"{'lost: ' + name:>18}" for name in names)
+    lines = [f"{'fault':<22}{'times':>6}{'well again after, s':>24}{heads}{'violations':>12}"]
+    for fault in sorted({one.fault for one in result.outcomes}):
+        found = [one for one in result.outcomes if one.fault == fault]
+        cells = "".join(f"{sum(one.lost.get(n, 0.0) for one in found):>18g}" for n in names)
+        violations = sum(len(one.violations) for one in found)
+        lines.append(f"{fault:<22}{len(found):>6}{_settled(found):>24}{cells}{violations:>12}")
+    lost = steps_lost(result)
+    lines += [
+        "",
+        f"seed {result.seed}, {result.seconds / 60:.1f} minutes",
+        f"faults injected        {len(result.outcomes)}",
+        f"trainers lost          {result.trainers_lost}",
+        f"invariant violations   {result.violations}",
+        *(
+            f"{name}: trained {result.steps[name]:,.0f} steps, lost {lost[name]:g}"
+            for name in names
+        ),
+        f"ordinary jobs          {result.ordinary_submitted}, failed {result.ordinary_failed}",
+    ]
+    if result.resubmitted:
+        lines.append(f"submitted again        {result.resubmitted}, as Slurm had lost all its jobs")
+    if result.skipped:
+        lines.append(f"skipped                {', '.join(result.skipped)}")
+    for one in result.outcomes:
+        lines += [f"VIOLATION {one.fault} ({one.detail}): {words}" for words in one.violations]
+        if one.evidence:
+            lines.append(f"  kept in {one.evidence}")
+    return "\n".join(lines)
+
+
+def _settled(outcomes: Sequence[Outcome]) -> str:
+    times_s = [one.settled_s for one in outcomes if one.settled_s is not None]
+    if not times_s:
+        return "never"
+    return f"{median(times_s):.0f} (at most {max(times_s):.0f})"

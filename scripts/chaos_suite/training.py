@@ -1,0 +1,171 @@
+"""What the trainers' own logs say: generations of ranks, the steps they made, what was lost.
+
+A number counts a trainer's progress: completed steps in process, batches of 32 for the digits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+_TAIL = 3  # so many steps after the next generation's begin are no straggler's any more
+_TWIN_S = 2.0
+_TOGETHER_S = 5.0
+
+
+@dataclass(slots=True)
+class Generation:
+    """What ranks that trained together have done. Times in seconds of CLOCK_MONOTONIC."""
+
+    key: str
+    first_s: float
+    first: float  # the number after its first step
+    last_s: float = 0.0
+    last: float = 0.0
+    world: int = 0
+    places: dict[str, str] = field(default_factory=dict)  # by process: its node
+    step: float = 1.0  # what one step adds to the number, at most
+    tail: deque[float] = field(default_factory=lambda: deque(maxlen=_TAIL))
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """A checkpoint that was complete then."""
+
+    time_s: float
+    number: float
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What was trained and is gone. ``allowed`` is what may be: since the last checkpoint."""
+
+    time_s: float
+    lost: float
+    allowed: float
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a log."""
+
+    time_s: float
+    kind: str
+    key: str
+    world: int
+    number: float
+
+
+class Training:
+    """All that one trainer's processes have written so far; ``read`` takes in what is new."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read_to: dict[Path, int] = {}
+        self.generations: dict[str, Generation] = {}
+        self.saves: list[Save] = []
+
+    def read(self) -> None:
+        """Take in the lines written since the last call; half a line waits for its rest."""
+        found: list[tuple[Line, str, str]] = []
+        for path in self._folder.glob("*"):
+            with path.open("rb") as file:
+                file.seek(self._read_to.get(path, 0))
+                data = file.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            self._read_to[path] = self._read_to.get(path, 0) + len(whole)
+            node, _, process = path.name.partition(".")
+            found += [(line, node, process) for line in parse(whole.decode().splitlines())]
+        for line, node, process in sorted(found, key=lambda one: one[0].time_s):
+            if line.kind == "saved":
+                self.saves.append(Save(line.time_s, line.number))
+            else:
+                add_step(self.generations, line, node, process)
+
+    @property
+    def newest(self) -> Generation | None:
+        """The generation that stepped last."""
+        return max(self.generations.values(), key=lambda one: one.last_s, default=None)
+
+
+def parse(lines: Iterable[str]) -> list[Line]:
+    """Read lines as the jobs write them."""
+    found = []
+    for line in lines:
+        time_s, kind, key, world, number = line.split()
+        found.append(Line(float(time_s), kind, key, int(world), float(number)))
+    return found
+
+
+def add_step(generations: dict[str, Generation], line: Line, node: str, process: str) -> None:
+    """Note one rank's step with its generation."""
+    one = generations.get(line.key)
+    if one is not None and process not in one.places and line.time_s > one.first_s + _TOGETHER_S:
+        # All ranks of a generation step at once: this is another one, on a port used before.
+        generations[f"{line.key}@{one.first_s:.0f}"] = generations.pop(line.key)
+        one = None
+    if one is None:
+        one = generations[line.key] = Generation(line.key, line.time_s, line.number)
+    one.first_s = min(one.first_s, line.time_s)
+    one.first = min(one.first, line.number)
+    if line.number > one.last:
+        one.step = max(one.step, line.number - one.last) if one.last else one.step
+        one.last = line.number
+    one.last_s = max(one.last_s, line.time_s)
+    one.world = line.world
+    one.places[process] = node
+    one.tail.append(line.time_s)
+
+
+def in_order(generations: Mapping[str, Generation]) -> list[Generation]:
+    """Return the generations in the order in which they began to step."""
+    return sorted(generations.values(), key=lambda one: one.first_s)
+
+
+def losses(generations: Sequence[Generation], saves: Sequence[Save]) -> list[Loss]:
+    """Return what each generation did not go on from, of what the ones before it had reached.
+
+    Where a process of the generation before trains on in process, one step may be lost at most;
+    else what came after the last checkpoint.
+    """
+    found = []
+    reached = 0.0
+    before: Generation | None = None
+    for one in generations:
+        begins_at = one.first - one.step
+        lost = reached - begins_at
+        if before is not None and lost > 0:
+            found.append(Loss(one.first_s, lost, _allowed(one, before, reached, saves)))
+        reached = max(reached, one.last)
+        before = one
+    return found
+
+
+def _allowed(one: Generation, before: Generation, reached: float, saves: Sequence[Save]) -> float:
+    if one.places.keys() & before.places.keys():
+        return before.step
+    saved = max((save.number for save in saves if save.time_s < one.first_s), default=0.0)
+    # The step in which the checkpoint was written may be told by the peers only.
+    return max(0.0, reached - saved) + max(one.step, before.step)
+
+
+def twins(generations: Sequence[Generation]) -> list[str]:
+    """Return where an old generation went on to train while a newer one did."""
+    return [
+        f"generation {old.key} made steps {old.tail[0] - new.first_s:.1f} s after {new.key} began"
+        for old, new in pairwise(generations)
+        if len(old.tail) == _TAIL and old.tail[0] > new.first_s + _TWIN_S
+    ]
+
+
+def doubled(generations: Sequence[Generation]) -> list[str]:
+    """Return where two processes of one generation trained on the same node."""
+    found = []
+    for one in generations:
+        nodes = list(one.places.values())
+        twice = sorted({node for node in nodes if nodes.count(node) > 1})
+        found += [f"generation {one.key} has two processes on {node}" for node in twice]
+    return found

@@ -1,0 +1,281 @@
+"""The private cluster with plugin, controller, keeper and trainers, for faults and the run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scripts.chaos_suite.observe import (
+    Element,
+    Process,
+    Snapshot,
+    Trainer,
+    element_processes,
+    read_elements,
+)
+from scripts.chaos_suite.ordinary import Stream
+from scripts.chaos_suite.service import Clock, Service
+from scripts.chaos_suite.training import Training, in_order
+from scripts.labcluster import cluster as labs
+from scripts.labcluster.configuration import Options, exported
+from scripts.labcluster.processes import end
+from scripts.labcluster.stage import Stage, staged
+
+_REPO = Path(__file__).resolve().parent.parent.parent
+_JOBS = Path(__file__).resolve().parent / "jobs"
+_STATE_MB = 8  # of the controller's disk
+_QUEUE = ("squeue", "-h", "-r", "-t", "all", "-o", "%F|%K|%T|%r|%N|%P")
+_CONF = ("SlurmdTimeout=10", "SlurmctldTimeout=10", "MessageTimeout=5", "InactiveLimit=0")
+
+# Quicker than on a real cluster, so that a fault's aftermath is short.
+_SETTINGS = """listen = "{keeper}"
+munge_socket = "{folder}/munge/socket"
+queue_interval_s = 2
+nodes_interval_s = 4
+reservations_interval_s = 20
+start_timeout_s = 30
+min_hole_s = 5
+forward_time_s = 30
+"""
+
+
+@dataclass
+class Job:
+    """A trainer as its user submitted it; the same folder serves it again if it must be."""
+
+    name: str
+    nodes: str
+    script: str
+    folder: Path
+    training: Training
+    array: int = 0
+    submissions: int = 0
+
+
+@dataclass
+class World:
+    """Everything that a fault may touch. ``lab`` is the cluster, ``service`` the controller."""
+
+    lab: labs.Lab
+    stage: Stage
+    service: Service
+    clock: Clock
+    environment: dict[str, str]
+    chance: random.Random
+    trainers: dict[str, Job] = field(default_factory=dict)
+    guests: set[int] = field(default_factory=set)  # trainers that only a fault knows
+    over: set[int] = field(default_factory=set)
+    stream: Stream | None = None
+    well_since_s: float = 0.0  # since when no fault is under way
+
+    @property
+    def folder(self) -> Path:
+        """The cluster's folder."""
+        return self.lab.folder
+
+    def run(
+        self, *command: str, user: str = "alice", timeout_s: float = 30.0, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command as one of the cluster's users; it may fail."""
+        settings: dict[str, Any] = {"cwd": "/", "env": self.environment, "timeout": timeout_s}
+        settings |= options
+        if user != "root":
+            settings |= {"user": user, "group": user, "extra_groups": []}
+        done: subprocess.CompletedProcess[str] = subprocess.run(
+            command, text=True, capture_output=True, **settings
+        )
+        return done
+
+    def tick(self) -> None:
+        """Do what goes on all the time: the service is tended, jobs are submitted."""
+        self.service.tend()
+        if self.stream is not None:
+            self.stream.tick()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            self.tick()
+            time.sleep(0.2)
+
+    # Trainers.
+
+    def add_trainer(self, name: str, nodes: str, script: str) -> Job:
+        """Make a trainer's folder and submit it; ``{folder}`` in the script is the folder."""
+        folder = self.user_folder(name)
+        (folder / "steps").mkdir()
+        shutil.chown(folder / "steps", "alice", "alice")
+        text = script.format(folder=folder, jobs=self.folder / "jobs", repo=self.stage.repo)
+        job = Job(name, nodes, text, folder, Training(folder / "steps"))
+        self.submit(job)
+        self.trainers[name] = job
+        return job
+
+    def submit(self, job: Job) -> None:
+        """Submit a trainer, for the first time or again."""
+        output = f"--output={job.folder}/%a.out"
+        done = self.run(
+            *("sbatch", "--parsable", "--bftrainer", f"-N{job.nodes}", f"-J{job.name}", output),
+            input=job.script,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"sbatch: {done.stderr.strip()}")
+        job.array = int(done.stdout)
+        job.submissions += 1
+
+    def user_folder(self, name: str) -> Path:
+        """Return a new folder of alice's."""
+        folder = self.folder / "work" / name
+        folder.mkdir(parents=True)
+        shutil.chown(folder, "alice", "alice")
+        return folder
+
+    # What there is to hit.
+
+    def elements(self) -> tuple[Element, ...]:
+        """Return the elements that Slurm knows; none while it does not answer."""
+        try:
+            done = self.run(*_QUEUE, user="root", timeout_s=15.0)
+        except subprocess.TimeoutExpired:
+            return ()
+        return read_elements(done.stdout) if done.returncode == 0 else ()
+
+    def running(self) -> list[Element]:
+        """Return the running elements of trainers that train, in a fixed order."""
+        arrays = {job.array for job in self.trainers.values()}
+        found = [one for one in self.elements() if one.state == "RUNNING" and one.array in arrays]
+        return sorted(found, key=lambda one: one.node)
+
+    def processes_of(self, element: Element) -> list[Process]:
+        """Return the processes of an element."""
+        return [
+            one
+            for one in element_processes(f"{self.folder}/slurm.conf")
+            if (one.array, one.task, one.node) == (element.array, element.task, element.node)
+        ]
+
+    # Observation.
+
+    def look(self) -> Snapshot:
+        """Return what is so now."""
+        for job in self.trainers.values():
+            job.training.read()
+        processes = element_processes(f"{self.folder}/slurm.conf")
+        elements, nodes, problems = self._ask_slurm()
+        return Snapshot(
+            time.monotonic(),
+            elements,
+            nodes,
+            self.service.status(),
+            processes,
+            tuple(
+                Trainer(
+                    job.array,
+                    job.name,
+                    int(job.nodes.partition("-")[2]),
+                    in_order(job.training.generations),
+                )
+                for job in self.trainers.values()
+            ),
+            frozenset(self.over),
+            problems,
+        )
+
+    def _ask_slurm(self) -> tuple[tuple[Element, ...] | None, dict[str, str], tuple[str, ...]]:
+        try:
+            queue = self.run(*_QUEUE, user="root", timeout_s=15.0)
+            jobs = self.run("squeue", "-h", "-t", "all", "-p", "main", "-o", "%A %T", timeout_s=15)
+            sinfo = self.run("sinfo", "-h", "-N", "-p", "main", "-o", "%N %t", timeout_s=15)
+        except subprocess.TimeoutExpired:
+            return None, {}, ()
+        if queue.returncode or jobs.returncode or sinfo.returncode:
+            return None, {}, ()
+        problems: list[str] = []
+        if self.stream is not None:
+            states = dict(line.split() for line in jobs.stdout.splitlines())
+            self.stream.check({int(job): state for job, state in states.items()})
+            problems = self.stream.failed + self.stream.overdue(self.well_since_s)
+        nodes = dict(line.split() for line in sinfo.stdout.splitlines())
+        return read_elements(queue.stdout), nodes, tuple(problems)
+
+    # Slurm's daemons.
+
+    @staticmethod
+    def free_port() -> int:
+        """Return a port that is free now."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port: int = free.getsockname()[1]
+        return port
+
+    def start_slurmctld(self, clean: bool = False) -> None:
+        """Start slurmctld, with its saved state or without it."""
+        program = "/usr/sbin/slurmctld"
+        options = ("-D", *(("-c",) if clean else ()), "-f", f"{self.folder}/slurm.conf")
+        self.lab.start_daemon("slurmctld", program, *options)
+
+    def signal_daemon(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to one of Slurm's daemons, and wait for its end if it ends by it."""
+        daemon = self.lab.daemons[name]
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(daemon.pid, number)
+        if number in (signal.SIGKILL, signal.SIGTERM):
+            end([daemon])
+
+
+@contextmanager
+def started_world(folder: Path, nodes: int, seed: int) -> Iterator[World]:
+    """Start all of it, and end all of it whatever happens; needs root."""
+    keeper = f"127.0.0.1:{World.free_port()}"
+    # Guards end processes by user and job id: clusters side by side must not share ids.
+    first = f"FirstJobId={1 + random.SystemRandom().randrange(600) * 100_000}"
+    options = Options(nodes, kill_wait_s=5, bf_interval_s=2, conf=(first, *_CONF), keeper=keeper)
+    with ExitStack() as stack:
+        lab = labs.up(folder, options)
+        stack.callback(labs.down, lab)
+        stage = staged(_REPO, folder / "stage", "alice")
+        shutil.copytree(_JOBS, folder / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
+        environment = os.environ | exported((folder / "env").read_text())
+        environment["PATH"] = f"{stage.bin}:{environment['PATH']}"
+        clock = Clock(folder)
+        state = folder / "bftrainer"
+        _small_disk(state, stack)
+        (folder / "bftrainer.toml").write_text(_SETTINGS.format(keeper=keeper, folder=folder))
+        command = (str(stage.bin / "bftrainer"), "controller", "--mode", "site", "--state")
+        service = Service(
+            (*command, str(state)),
+            state,
+            folder / "controller.log",
+            environment | clock.environment | {"PATH": f"{folder}/plugin:{environment['PATH']}"},
+            "slurm",
+            keeper,
+        )
+        stack.callback(_end_service, service)
+        service.start()
+        yield World(lab, stage, service, clock, environment, random.Random(seed))
+
+
+def _small_disk(state: Path, stack: ExitStack) -> None:
+    """Give the controller's state a disk of its own, which can be full without harm to others."""
+    state.mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", f"size={_STATE_MB}m,mode=755,uid=slurm,gid=slurm")
+    subprocess.run([*mount, "bftrainer-chaos", state], check=True)
+    stack.callback(lambda: subprocess.run(["umount", "--lazy", state], check=False))
+    shutil.chown(state, "slurm", "slurm")
+
+
+def _end_service(service: Service) -> None:
+    service.stop()
+    with contextlib.suppress(OSError):
+        service.kill_keeper()
