@@ -19,8 +19,10 @@ _START_S = 240.0
 _PATIENCE_S = 150.0  # all nodes are this host, and it may be busy
 _STILL_S = 3.0  # all must be well for so long
 _LOOK_S = 1.0
+_BEFORE_S = (1.0, 12.0)  # ordinary jobs come and go
+_BUSY_S = 5.0  # and for so long after a fault is mended
 _LONG_S = 15.0  # to say what took so long
-_GAP_S = 12.0  # between ordinary jobs, on average
+_GAP_S = 10.0  # between ordinary jobs, on average
 
 _DIGITS = """#!/bin/bash
 export OMP_NUM_THREADS=1
@@ -148,6 +150,7 @@ def _begin(world: World, tell: Callable[[str], None]) -> None:
 def _one(world: World, fault: Fault, tell: Callable[[str], None]) -> Outcome | None:
     """Inject a fault, mend it, and wait until all holds again; None: it cannot be done now."""
     since_s = time.monotonic()
+    world.wait(world.chance.uniform(*_BEFORE_S))
     try:
         injected = fault.inject(world)
     except CannotInjectError as error:
@@ -192,8 +195,10 @@ def _settle(
     """
     deadline_s = time.monotonic() + patience_s
     good_since_s: float | None = None
+    quiet_s = time.monotonic() + _BUSY_S
     while True:
-        world.tick()
+        # A node that joins imports torch first: with jobs coming and going all never settles.
+        world.tick(quiet=time.monotonic() > quiet_s)
         seen = world.look()
         if never is not None:
             never |= dict.fromkeys(never_so(seen))

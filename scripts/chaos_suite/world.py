@@ -97,10 +97,10 @@ class World:
         )
         return done
 
-    def tick(self) -> None:
-        """Do what goes on all the time: the service is tended, jobs are submitted."""
+    def tick(self, quiet: bool = False) -> None:
+        """Do what goes on all the time: the service is tended, jobs are submitted unless quiet."""
         self.service.tend()
-        if self.stream is not None:
+        if self.stream is not None and not quiet:
             self.stream.tick()
 
     def wait(self, seconds: float) -> None:
