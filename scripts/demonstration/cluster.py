@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +65,7 @@ class Cluster:
     @contextmanager
     def controller(self) -> Iterator[None]:
         """Run the controller, and end it and its keeper."""
-        self.state.mkdir()
+        self.state.mkdir(exist_ok=True)
         if self.slurm_user is not None:
             subprocess.run(["chown", self.slurm_user, self.state], check=True)
         with (self.folder / "controller.log").open("wb") as log:
@@ -104,12 +104,18 @@ class Cluster:
 
 
 @contextmanager
-def started_cluster(repo: Path, folder: Path, nodes: int) -> Iterator[Cluster]:
-    """Start a private cluster with the plugin in it; end it whatever happens."""
+def started_cluster(
+    repo: Path, folder: Path, nodes: int, conf: Sequence[str] = ()
+) -> Iterator[Cluster]:
+    """Start a private cluster with the plugin in it; end it whatever happens.
+
+    ``conf`` has further lines of slurm.conf.
+    """
     lab = (str(repo / "scripts" / "lab"), "--dir", str(folder))
     keeper = f"127.0.0.1:{_free_port()}"
     try:
-        _lab(lab, "up", "--nodes", str(nodes), "--bf-interval", "2", "--keeper", keeper)
+        options = [word for line in conf for word in ("--conf", line)]
+        _lab(lab, "up", "--nodes", str(nodes), "--bf-interval", "2", "--keeper", keeper, *options)
         root = os.getuid() == 0
         user = "alice" if root else None
         stage = staged(repo, folder / "stage", user)

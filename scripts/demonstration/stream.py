@@ -11,11 +11,35 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class OrdinaryJob:
-    """A job of ``nodes`` nodes that sleeps ``runs_s`` seconds, submitted at ``at_s``."""
+    """A job of ``nodes`` nodes that sleeps ``runs_s`` seconds, submitted at ``at_s``.
+
+    Slurm is told that it takes ``minutes`` at most.
+    """
 
     at_s: float
     nodes: int
     runs_s: float
+    minutes: int = 5
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A job that Slurm has, and where it writes down when it starts and ends."""
+
+    job: OrdinaryJob
+    number: int  # Slurm's job id
+    submit_s: float  # just before sbatch
+    name: Path
+
+    @property
+    def start_s(self) -> float | None:
+        """When its first line ran; None: not yet."""
+        return _time_in(self.name, "start")
+
+    @property
+    def end_s(self) -> float | None:
+        """When its last line ran; None: not yet."""
+        return _time_in(self.name, "end")
 
 
 @dataclass(frozen=True)
@@ -47,7 +71,7 @@ STREAM = (
 )
 
 _SCRIPT = """#!/bin/sh
-#SBATCH --time=5 --output=/dev/null
+#SBATCH --time={minutes} --output=/dev/null
 date +%s.%N > {name}.start
 sleep {runs_s}
 date +%s.%N > {name}.end
@@ -65,22 +89,45 @@ def run_stream(
 
     ``run`` runs a command as the user whose jobs these are; ``folder`` is that user's.
     """
+
+    def over(now_s: float, submitted: Sequence[Submitted]) -> bool:
+        tick(now_s)
+        return all(one.end_s is not None for one in submitted)
+
+    return [
+        Outcome(one.job, one.submit_s, one.start_s or 0.0, one.end_s or 0.0)
+        for one in submit_stream(stream, folder, run, over)
+    ]
+
+
+def submit_stream(
+    stream: Sequence[OrdinaryJob],
+    folder: Path,
+    run: Callable[..., subprocess.CompletedProcess[str]],
+    over: Callable[[float, Sequence[Submitted]], bool],
+) -> list[Submitted]:
+    """Submit the stream, and return when ``over`` says so after the last submission.
+
+    It is asked twice a second, with the seconds since the beginning and what was submitted so far.
+    """
     begin_s = _next_second()
-    submitted: list[tuple[OrdinaryJob, float, Path]] = []
-    while len(submitted) < len(stream) or not all(_ended(name) for _, _, name in submitted):
+    submitted: list[Submitted] = []
+    while True:
         now_s = time.time() - begin_s
         while len(submitted) < len(stream) and stream[len(submitted)].at_s <= now_s:
-            job, name = stream[len(submitted)], folder / f"job-{len(submitted)}"
-            script = _SCRIPT.format(name=name, runs_s=job.runs_s)
-            submit_s = time.time()
-            run(*_SBATCH, f"--nodes={job.nodes}", input=script)
-            submitted.append((job, submit_s, name))
-        tick(now_s)
+            submitted.append(_submit(stream[len(submitted)], folder / f"job-{len(submitted)}", run))
+        if over(now_s, submitted) and len(submitted) == len(stream):
+            return submitted
         time.sleep(0.5 - min(0.5, (time.time() - begin_s) % 0.5))
-    return [
-        Outcome(job, submit_s, _time_in(name, "start"), _time_in(name, "end"))
-        for job, submit_s, name in submitted
-    ]
+
+
+def _submit(
+    job: OrdinaryJob, name: Path, run: Callable[..., subprocess.CompletedProcess[str]]
+) -> Submitted:
+    script = _SCRIPT.format(minutes=job.minutes, name=name, runs_s=job.runs_s)
+    submit_s = time.time()
+    done = run(*_SBATCH, f"--nodes={job.nodes}", input=script)
+    return Submitted(job, int(done.stdout), submit_s, name)
 
 
 def _next_second() -> float:
@@ -91,10 +138,9 @@ def _next_second() -> float:
     return time.time()
 
 
-def _ended(name: Path) -> bool:
-    end = name.with_suffix(".end")
-    return end.exists() and end.stat().st_size > 0
-
-
-def _time_in(name: Path, suffix: str) -> float:
-    return float(name.with_suffix(f".{suffix}").read_text())
+def _time_in(name: Path, suffix: str) -> float | None:
+    try:
+        text = name.with_suffix(f".{suffix}").read_text()
+    except FileNotFoundError:
+        return None
+    return float(text) if text else None

@@ -14,7 +14,7 @@ from scripts.experiments.measures import Results
 from scripts.experiments.tables import Table
 
 _INK = "#22303c"
-_STYLE: Any = {
+STYLE: Any = {
     "font.size": 9,
     "svg.hashsalt": "bftrainer",  # the same results give the same file
     "svg.fonttype": "none",  # text stays text: small files, and the reader's own font
@@ -30,7 +30,7 @@ _STYLE: Any = {
 
 def picture(table: Table, results: Results) -> str:
     """Return the picture of a table that is ``drawn``."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7.5, 3.2), layout="constrained")
         axes = figure.subplots()
         {"lines": _lines, "dots": _dots}[table.drawn](axes, table, results)

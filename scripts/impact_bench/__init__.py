@@ -1,0 +1,1 @@
+"""What trainers cost ordinary jobs; ``scripts/bench-impact`` is its command line."""

@@ -1,0 +1,151 @@
+"""One chunk of the stream on the cluster: submitted, waited for, and what Slurm says of it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from scripts.demonstration.cluster import Cluster
+from scripts.demonstration.stream import OrdinaryJob, Submitted, submit_stream
+
+_LOOK_EVERY_S = 5.0
+_PATIENCE_S = 600.0  # after the last submission; then jobs count as failed
+_IDLE_S = 120.0
+
+_FIELDS = re.compile(r"(\w+)=(\S*)")
+
+
+@dataclass(frozen=True)
+class Account:
+    """What Slurm says of a job; Unix seconds, of which Slurm keeps whole ones."""
+
+    state: str
+    restarts: int
+    submit_s: float | None
+    start_s: float | None
+
+
+@dataclass(frozen=True)
+class Start:
+    """How an ordinary job fared; Unix seconds. Times are None where it never came so far."""
+
+    job: OrdinaryJob
+    number: int  # Slurm's job id
+    submit_s: float  # just before its sbatch
+    start_s: float | None  # its own first line
+    end_s: float | None  # its own last line
+    account: Account
+
+    @property
+    def delay_s(self) -> float | None:
+        """Seconds from its submission to its first line."""
+        return None if self.start_s is None else self.start_s - self.submit_s
+
+    @property
+    def accounted_s(self) -> float | None:
+        """The same as Slurm's accounting has it, in whole seconds."""
+        if self.account.start_s is None or self.account.submit_s is None:
+            return None
+        return self.account.start_s - self.account.submit_s
+
+    @property
+    def failed(self) -> bool:
+        """Whether it did not run to its end, once and well."""
+        ended = self.end_s is not None and self.account.state == "COMPLETED"
+        return not ended or self.account.restarts > 0
+
+
+class NotIdleError(Exception):
+    """The cluster does not become idle; the message says what is still there."""
+
+
+def run_chunk(cluster: Cluster, chunk: Sequence[OrdinaryJob], folder: Path) -> list[Start]:
+    """Submit a chunk, wait until Slurm has no job of it any more, and ask what became of them."""
+    looked_s = 0.0
+    over = False
+
+    def is_over(now_s: float, submitted: Sequence[Submitted]) -> bool:
+        nonlocal looked_s, over
+        if len(submitted) < len(chunk):
+            return False
+        if all(one.end_s is not None for one in submitted):
+            return True
+        if now_s - looked_s >= _LOOK_EVERY_S:
+            looked_s = now_s
+            over = not _queue(cluster)
+        return over or now_s > chunk[-1].at_s + _PATIENCE_S
+
+    submitted = submit_stream(chunk, folder, cluster.run, is_over)
+    accounts = _settled_accounts(cluster, [one.number for one in submitted])
+    return [
+        Start(
+            one.job,
+            one.number,
+            one.submit_s,
+            one.start_s,
+            one.end_s,
+            accounts.get(one.number, Account("UNKNOWN", 0, None, None)),
+        )
+        for one in submitted
+    ]
+
+
+def wait_until_idle(cluster: Cluster) -> None:
+    """Wait until nothing runs or ends on any node.
+
+    Raises:
+        NotIdleError: something still does after two minutes.
+    """
+    deadline_s = time.monotonic() + _IDLE_S
+    while True:
+        states = cluster.run("sinfo", "-h", "-N", "-p", "main", "-o", "%N=%t").stdout.split()
+        busy = [one for one in states if not one.endswith("=idle")]
+        if not busy:
+            return
+        if time.monotonic() > deadline_s:
+            raise NotIdleError(f"not idle after {_IDLE_S:g} s: {', '.join(busy)}")
+        time.sleep(0.5)
+
+
+def read_accounts(lines: Iterable[str]) -> dict[int, Account]:
+    """Read what ``scontrol --oneliner show job`` prints, by job id."""
+    accounts = {}
+    for line in lines:
+        # The first of a name counts: the user's own words come behind Slurm's.
+        fields: dict[str, str] = {}
+        for name, value in _FIELDS.findall(line):
+            fields.setdefault(name, value)
+        if "JobId" in fields:
+            accounts[int(fields["JobId"])] = Account(
+                fields["JobState"],
+                int(fields["Restarts"]),
+                _unix_s(fields["SubmitTime"]),
+                _unix_s(fields["StartTime"]),
+            )
+    return accounts
+
+
+def _settled_accounts(cluster: Cluster, numbers: Sequence[int]) -> dict[int, Account]:
+    """Ask once the last job's end has reached slurmctld."""
+    deadline_s = time.monotonic() + _IDLE_S
+    while _queue(cluster) and time.monotonic() < deadline_s:
+        time.sleep(0.5)
+    lines = cluster.run("scontrol", "--oneliner", "show", "job").stdout.splitlines()
+    accounts = read_accounts(lines)
+    return {number: accounts[number] for number in numbers if number in accounts}
+
+
+def _queue(cluster: Cluster) -> list[str]:
+    asked = ("squeue", "-h", "-p", "main", "-t", "PD,R,CF,CG", "-o", "%i")
+    return cluster.run(*asked).stdout.split()
+
+
+def _unix_s(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:  # Unknown
+        return None

@@ -1,0 +1,109 @@
+"""The trainers whose elements ordinary jobs meet: paced ones, well-behaved or hostile."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scripts.demonstration.cluster import Cluster
+from scripts.impact_bench.course import wait_until_idle
+
+_HERE = Path(__file__).resolve().parent
+_PATIENCE_S = 180.0
+_TRAINERS = 2  # so that they share the nodes
+
+_SCRIPT = """#!/bin/bash
+export OMP_NUM_THREADS=1
+{before}
+# All nodes share this host's processors, which Slurm's daemons have to themselves on real nodes.
+srun {hostile}nice -n 10 torchrun {folder}/paced.py {train} --folder {folder} \\
+  --samples 100000000
+"""
+
+
+@dataclass
+class Work:
+    """What trainers did beside a chunk."""
+
+    arrays: list[int] = field(default_factory=list)
+    samples: float = 0.0
+    reclaimed: int = 0  # elements that Slurm took the node of
+
+
+class NoTrainingError(Exception):
+    """The trainers do not train; the message has their last words."""
+
+
+@contextmanager
+def training(cluster: Cluster, nodes: int, hostile: bool, name: str) -> Iterator[Work]:
+    """Let trainers fill the cluster, and end them afterwards; what is yielded is true then.
+
+    Raises:
+        NoTrainingError: not all nodes train within three minutes.
+    """
+    work = Work()
+    with cluster.controller():
+        try:
+            for number in range(_TRAINERS):
+                folder = _made_folder(cluster, f"{name}-trainer-{number}")
+                work.arrays.append(_submit(cluster, folder, nodes // _TRAINERS, hostile))
+            _wait_until_full(cluster, nodes)
+            yield work
+            for trainer in cluster.status().get("trainers", []):
+                work.samples += trainer["samples"] or 0.0
+                work.reclaimed += trainer["reclaimed"]
+        finally:
+            for array in work.arrays:
+                cluster.run("scancel", str(array))
+            wait_until_idle(cluster)
+
+
+def user_folder(cluster: Cluster, name: str) -> Path:
+    """Return a new folder of the user whose jobs these are."""
+    folder = cluster.folder / "jobs" / name
+    folder.mkdir(parents=True)
+    if cluster.user is not None:
+        shutil.chown(folder, cluster.user)
+    return folder
+
+
+def _made_folder(cluster: Cluster, name: str) -> Path:
+    folder = user_folder(cluster, name)
+    for program in ("paced.py", "hostile.sh"):
+        # The clone itself may lie where Slurm's users cannot read.
+        shutil.copy(_HERE / program, folder)
+    return folder
+
+
+def _submit(cluster: Cluster, folder: Path, most: int, hostile: bool) -> int:
+    script = _SCRIPT.format(
+        folder=folder,
+        train=cluster.stage.repo / "examples" / "digits" / "train.py",
+        before=f". {folder}/hostile.sh" if hostile else "",
+        hostile=f"bash -c '. {folder}/hostile.sh; \"$@\"' hostile " if hostile else "",
+    )
+    options = ("--parsable", "--bftrainer", f"-N1-{most}", f"--output={folder}/%a.out")
+    submitted = cluster.run("sbatch", *options, input=script, cwd=str(folder)).stdout
+    return int(submitted.strip().partition(";")[0])
+
+
+def _wait_until_full(cluster: Cluster, nodes: int) -> None:
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline_s:
+        trainers = cluster.status().get("trainers", [])
+        used = sum(len(one["nodes"]) for one in trainers if one["samples"])
+        if used == nodes:
+            return
+        time.sleep(0.5)
+    words = [
+        f"{path}: {line}"
+        for path in sorted((cluster.folder / "jobs").rglob("*.out"))
+        for line in path.read_text(errors="replace").splitlines()[-3:]
+    ]
+    raise NoTrainingError(
+        "\n".join([f"{used} of {nodes} nodes train after {_PATIENCE_S:g} s", *words[-12:]])
+    )
