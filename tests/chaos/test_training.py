@@ -1,0 +1,61 @@
+from pathlib import Path
+
+from scripts.chaos_suite.training import Loss, Save, Training, doubled, losses, twins
+from tests.chaos.made import steps
+
+
+def test_nothing_is_lost_where_the_next_generation_goes_on() -> None:
+    made = steps("n1.1 1.0 a 1", "n1.1 2.0 a 2", "n1.1 3.0 b 3", "n2.2 3.0 b 3")
+    assert losses(made, []) == []
+
+
+def test_in_process_at_most_the_last_step_may_be_lost() -> None:
+    once = steps("n1.1 1.0 a 1", "n2.2 2.0 a 2", "n1.1 3.0 b 2")
+    assert losses(once, []) == [Loss(3.0, lost=1.0, allowed=1.0)]
+    more = steps("n1.1 1.0 a 1", "n1.1 2.0 a 2", "n1.1 2.5 a 3", "n1.1 3.0 b 2")
+    (loss,) = losses(more, [])
+    assert loss.lost > loss.allowed
+
+
+def test_new_processes_go_on_from_the_last_checkpoint() -> None:
+    lines = [f"n1.1 {number} a {number}" for number in range(1, 11)]
+    saves = [Save(4.5, 4.0), Save(8.5, 8.0)]
+    assert losses(steps(*lines, "n1.2 12 b 9"), saves) == [Loss(12.0, lost=2.0, allowed=3.0)]
+    (loss,) = losses(steps(*lines, "n1.2 12 b 5"), saves)  # as if from the one before
+    assert loss.lost > loss.allowed
+
+
+def test_without_a_checkpoint_all_may_be_lost() -> None:
+    (loss,) = losses(steps("n1.1 1 a 1", "n1.1 2 a 2", "n1.2 5 b 1"), [])
+    assert (loss.lost, loss.lost <= loss.allowed) == (2.0, True)
+
+
+def test_an_old_generation_that_trains_on_beside_the_new_one_is_a_twin() -> None:
+    old = [f"n1.1 {time_s} a {number}" for number, time_s in enumerate((1, 2, 11, 12, 13))]
+    assert twins(steps(*old, "n2.2 8 b 1"))
+    assert not twins(steps(*old[:3], "n2.2 8 b 1"))  # one straggler's late word
+
+
+def test_two_processes_of_one_generation_on_one_node_are_seen() -> None:
+    assert doubled(steps("n1.1 1 a 1", "n1.2 1 a 1", "n2.3 1 a 1")) == [
+        "generation a has two processes on n1"
+    ]
+
+
+def test_a_port_that_is_used_again_is_another_generation() -> None:
+    made = steps("n1.1 1 5000 1", "n1.2 60 5000 2")
+    assert [one.first for one in made] == [1.0, 2.0]
+
+
+def test_a_log_is_read_as_it_grows_and_half_a_line_waits(tmp_path: Path) -> None:
+    training = Training(tmp_path)
+    log = tmp_path / "n1.77"
+    log.write_text("1.0 step a 1 1\n1.5 saved a 1 1\n2.0 st")
+    training.read()
+    assert training.newest is not None and training.newest.last == 1.0
+    assert training.saves == [Save(1.5, 1.0)]
+    with log.open("a") as file:
+        file.write("ep a 1 2\n")
+    training.read()
+    assert training.newest.last == 2.0
+    assert training.newest.places == {"77": "n1"}
