@@ -6,10 +6,10 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
-#define PROCESS_NAME "bftrainer-guard"
 #define STACK_SIZE (256 * 1024)
 static const struct timespec LOOK_AT_PARENT = {.tv_sec = 5};
 
@@ -41,13 +41,14 @@ static int guard_main(void *argument)
     pid_t slurmstepd = getppid();
     sigset_t all;
 
-    process_become_helper(PROCESS_NAME, -1);
+    process_become_helper(GUARD_PROCESS, -1);
+    prctl(PR_SET_DUMPABLE, 0); /* what is written here, the user cannot change */
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     sigemptyset(&all);
     sigaddset(&all, SIGTERM);
     if (wait_for_slurm(slurmstepd, &all)) {
-        *guard->signaled = true;
+        guard->life->signaled = true;
         if (guard->leaving != NULL)
             keeper_tell(guard->keeper, guard->leaving);
         sleep_grace(guard->grace);
@@ -68,12 +69,15 @@ bool guard_start(const struct guard *guard)
     sigset_t before;
     pid_t pid;
 
-    if (stack == NULL)
+    if (stack == NULL) {
+        guard->life->pid = -1;
         return false;
+    }
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
     pid = clone(guard_main, stack + STACK_SIZE, CLONE_PARENT | SIGCHLD, (void *)guard);
     sigprocmask(SIG_SETMASK, &before, NULL);
     free(stack);
+    guard->life->pid = pid;
     return pid > 0;
 }

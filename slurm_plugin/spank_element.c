@@ -8,6 +8,7 @@
 #include "keeper_note.h"
 #include "sweep.h"
 #include "torchrun.h"
+#include "watch.h"
 
 #include <slurm/slurm.h>
 #include <signal.h>
@@ -31,7 +32,8 @@ static struct {
     uint32_t step;
     uint32_t tasks_left;
     char node[128];
-    volatile bool *signaled; /* shared with the guard */
+    struct guard_life *life; /* shared with the guard */
+    struct watch watch;
 } element;
 
 static void note(char line[KEEPER_LINE], const char *kind)
@@ -63,9 +65,12 @@ void element_recognise(spank_t spank, const struct site *site)
         spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &element.tasks_left) == ESPANK_SUCCESS &&
         node != NULL && snprintf(element.node, sizeof(element.node), "%s", node) > 0;
     element.is_batch = element.step == SLURM_BATCH_SCRIPT;
-    element.signaled = mmap(NULL, sizeof(*element.signaled), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    element.is_element &= element.signaled != MAP_FAILED;
+    element.life = mmap(NULL, sizeof(*element.life), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    element.is_element &= element.life != MAP_FAILED;
+    /* Whatever the user's processes do, they stay below this slurmstepd and can be found. */
+    if (element.is_element)
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
 static struct scope scope_of_step(const struct site *site)
@@ -75,7 +80,19 @@ static struct scope scope_of_step(const struct site *site)
         .job = element.job,
         .keeper = site->keeper,
         .step = element.is_batch ? NO_STEP : (int64_t)element.step,
+        .slurmstepd = getpid(),
     };
+}
+
+/* The batch script's guard answers for its steps as well. */
+static struct scope scope_of_guard(const struct site *site, pid_t slurmstepd)
+{
+    struct scope scope = scope_of_step(site);
+
+    scope.slurmstepd = slurmstepd;
+    if (element.is_batch)
+        scope.step = ANY_STEP;
+    return scope;
 }
 
 /* Without a store nothing could train, so there is nothing better to do than to ask again. */
@@ -115,18 +132,28 @@ static void start_guard(const struct site *site)
 {
     char leaving[KEEPER_LINE];
     struct guard guard = {
-        .scope = scope_of_step(site),
+        .scope = scope_of_guard(site, getppid()),
         .grace = element.record.spec.grace,
         .keeper = site->keeper,
         .leaving = element.is_batch ? leaving : NULL,
-        .signaled = element.signaled,
+        .life = element.life,
     };
 
-    if (element.is_batch)
-        guard.scope.step = ANY_STEP;
     note(leaving, "leaving");
     if (!guard_start(&guard))
         slurm_error("bftrainer: no guard: %m");
+}
+
+/* In slurmstepd, before its tasks go on to become the user's programs. */
+void element_watch(const struct site *site)
+{
+    if (!element.is_element)
+        return;
+    element.watch.scope = scope_of_guard(site, getpid());
+    element.watch.grace = element.record.spec.grace;
+    element.watch.life = element.life;
+    if (!watch_start(&element.watch))
+        slurm_error("bftrainer: nobody watches over the guard: %m");
 }
 
 /* In the task's own process, as the user, just before it becomes the user's program. */
@@ -167,7 +194,7 @@ static bool was_signaled(spank_t spank)
 {
     int status = 0;
 
-    if (*element.signaled)
+    if (element.life->signaled)
         return true;
     return spank_get_item(spank, S_TASK_EXIT_STATUS, &status) == ESPANK_SUCCESS &&
            WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM;
@@ -185,6 +212,7 @@ void element_end_task(spank_t spank, const struct site *site)
 
     if (!element.is_element || --element.tasks_left > 0)
         return;
+    watch_end(&element.watch);
     scope = scope_of_step(site);
     if (element.is_batch && was_signaled(spank))
         srun_ms = (int)(element.record.spec.grace / 1000) + GUARD_SRUN_MS;
@@ -196,7 +224,10 @@ void element_exit(const struct site *site)
 {
     char line[KEEPER_LINE];
 
-    if (!element.is_element || !element.is_batch)
+    if (!element.is_element)
+        return;
+    watch_join(&element.watch);
+    if (!element.is_batch)
         return;
     note(line, "gone");
     keeper_tell(site->keeper, line);

@@ -61,6 +61,15 @@ int slurm_spank_user_init(spank_t spank, int count, char **words)
     return 0;
 }
 
+int slurm_spank_task_post_fork(spank_t spank, int count, char **words)
+{
+    (void)spank;
+    (void)count;
+    (void)words;
+    element_watch(&site);
+    return 0;
+}
+
 int slurm_spank_task_init(spank_t spank, int count, char **words)
 {
     (void)count;

@@ -1,6 +1,7 @@
 #include "sweep.h"
 
 #include "environment.h"
+#include "proc.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -8,12 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #define ROUNDS 200
 #define ROUND_MS 10
+#define QUICK_LOOKS 30 /* at the orphans, in each round */
 #define MAX_SRUNS 64
 
 struct sruns {
@@ -21,23 +22,14 @@ struct sruns {
     size_t count;
 };
 
-static void sleep_round(void)
+static void sleep_ms(int milliseconds)
 {
-    const struct timespec round = {.tv_nsec = ROUND_MS * 1000 * 1000};
+    const struct timespec time = {.tv_nsec = milliseconds * 1000L * 1000};
 
-    nanosleep(&round, NULL);
+    nanosleep(&time, NULL);
 }
 
-static FILE *open_process_file(pid_t pid, const char *name)
-{
-    char path[64];
-
-    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-    return fopen(path, "re");
-}
-
-/* A zombie's environment reads as empty, so the dead do not count. */
-static bool in_scope(pid_t pid, const struct scope *scope)
+static bool environment_is_in_scope(pid_t pid, const struct scope *scope)
 {
     char job[32];
     char keeper[512];
@@ -48,21 +40,18 @@ static bool in_scope(pid_t pid, const struct scope *scope)
     bool keeper_matches = false;
     bool step_matches = false;
     bool has_step = false;
-    struct stat status;
-    FILE *environment = open_process_file(pid, "environ");
+    FILE *environment = proc_open(pid, "environ");
 
     if (environment == NULL)
         return false;
-    if (fstat(fileno(environment), &status) == 0 && status.st_uid == scope->user) {
-        snprintf(job, sizeof(job), "SLURM_JOB_ID=%u", scope->job);
-        snprintf(keeper, sizeof(keeper), ENV_KEEPER "=%s", scope->keeper);
-        snprintf(step, sizeof(step), "SLURM_STEP_ID=%lld", (long long)scope->step);
-        while (getdelim(&variable, &capacity, '\0', environment) > 0) {
-            job_matches |= strcmp(variable, job) == 0;
-            keeper_matches |= strcmp(variable, keeper) == 0;
-            step_matches |= strcmp(variable, step) == 0;
-            has_step |= strncmp(variable, "SLURM_STEP_ID=", 14) == 0;
-        }
+    snprintf(job, sizeof(job), "SLURM_JOB_ID=%u", scope->job);
+    snprintf(keeper, sizeof(keeper), ENV_KEEPER "=%s", scope->keeper);
+    snprintf(step, sizeof(step), "SLURM_STEP_ID=%lld", (long long)scope->step);
+    while (getdelim(&variable, &capacity, '\0', environment) > 0) {
+        job_matches |= strcmp(variable, job) == 0;
+        keeper_matches |= strcmp(variable, keeper) == 0;
+        step_matches |= strcmp(variable, step) == 0;
+        has_step |= strncmp(variable, "SLURM_STEP_ID=", 14) == 0;
     }
     free(variable);
     fclose(environment);
@@ -71,25 +60,32 @@ static bool in_scope(pid_t pid, const struct scope *scope)
             (scope->step == NO_STEP && !has_step));
 }
 
-static bool is_srun(pid_t pid)
+static bool is_in_scope(pid_t pid, const struct scope *scope)
 {
-    char name[16] = "";
-    FILE *file = open_process_file(pid, "comm");
-
-    if (file == NULL)
-        return false;
-    if (fgets(name, sizeof(name), file) == NULL)
-        name[0] = '\0';
-    fclose(file);
-    return strcmp(name, "srun\n") == 0;
+    return proc_belongs_to(pid, scope->user) &&
+           (proc_descends_from(pid, scope->slurmstepd) || environment_is_in_scope(pid, scope));
 }
 
-/* Kills what is in scope, but only notes the sruns where `sruns` is given. Returns the killed. */
-static unsigned kill_round(const struct scope *scope, struct sruns *sruns)
+/* Whether a signal would do something: a zombie is dead already, and who is stopped stays so. */
+static bool would_feel(pid_t pid, int number)
+{
+    struct proc_state state;
+
+    return proc_state(pid, &state) && state.letter != 'Z' && state.letter != 'X' &&
+           (number == SIGKILL || state.letter != 'T');
+}
+
+static bool signal_process(pid_t pid, int number)
+{
+    return pid != getpid() && would_feel(pid, number) && kill(pid, number) == 0;
+}
+
+/* Signals what is in scope, but only notes the sruns where `sruns` is given. */
+static unsigned signal_all(const struct scope *scope, int number, struct sruns *sruns)
 {
     DIR *processes = opendir("/proc");
     struct dirent *entry;
-    unsigned killed = 0;
+    unsigned signaled = 0;
 
     if (sruns != NULL)
         sruns->count = 0;
@@ -98,23 +94,61 @@ static unsigned kill_round(const struct scope *scope, struct sruns *sruns)
     while ((entry = readdir(processes)) != NULL) {
         pid_t pid = atoi(entry->d_name);
 
-        if (!isdigit((unsigned char)entry->d_name[0]) || pid == getpid() || !in_scope(pid, scope))
+        if (!isdigit((unsigned char)entry->d_name[0]) || !is_in_scope(pid, scope))
             continue;
-        if (sruns != NULL && sruns->count < MAX_SRUNS && is_srun(pid))
+        if (sruns != NULL && sruns->count < MAX_SRUNS && proc_is_named(pid, "srun"))
             sruns->pid[sruns->count++] = pid;
-        else if (kill(pid, SIGKILL) == 0)
-            killed++;
+        else
+            signaled += signal_process(pid, number);
     }
     closedir(processes);
-    return killed;
+    return signaled;
+}
+
+/*
+ * Signals the orphans that slurmstepd has adopted. A process that does nothing but fork and end is
+ * never where a look through all of /proc has seen it; here it is found while it lives.
+ */
+static unsigned signal_orphans(const struct scope *scope, int number, bool spare_sruns)
+{
+    char name[32];
+    FILE *children;
+    unsigned signaled = 0;
+    int pid;
+
+    snprintf(name, sizeof(name), "task/%d/children", (int)scope->slurmstepd);
+    children = proc_open(scope->slurmstepd, name);
+    if (children == NULL)
+        return 0;
+    while (fscanf(children, "%d", &pid) == 1)
+        if (proc_belongs_to(pid, scope->user) && !(spare_sruns && proc_is_named(pid, "srun")))
+            signaled += signal_process(pid, number);
+    fclose(children);
+    return signaled;
+}
+
+/*
+ * So that nothing forks any more while it is killed: else a program that forks faster than it is
+ * killed would stay for ever.
+ */
+static void stop_all(const struct scope *scope, struct sruns *sruns)
+{
+    unsigned signaled = 1;
+
+    for (int round = 0; round < ROUNDS && signaled > 0; round++) {
+        signaled = signal_all(scope, SIGSTOP, sruns);
+        for (int look = 0; look < QUICK_LOOKS; look++)
+            signaled += signal_orphans(scope, SIGSTOP, sruns != NULL);
+    }
 }
 
 static bool kill_all(const struct scope *scope, struct sruns *sruns)
 {
+    stop_all(scope, sruns);
     for (int round = 0; round < ROUNDS; round++) {
-        if (kill_round(scope, sruns) == 0)
+        if (signal_all(scope, SIGKILL, sruns) == 0)
             return true;
-        sleep_round();
+        sleep_ms(ROUND_MS);
     }
     return false;
 }
@@ -122,10 +156,12 @@ static bool kill_all(const struct scope *scope, struct sruns *sruns)
 static void wait_for_sruns(const struct scope *scope, struct sruns *sruns, int limit_ms)
 {
     for (int waited = 0; sruns->count > 0 && waited < limit_ms; waited += ROUND_MS) {
-        while (sruns->count > 0 && !in_scope(sruns->pid[sruns->count - 1], scope))
+        pid_t last = sruns->pid[sruns->count - 1];
+
+        if (is_in_scope(last, scope) && would_feel(last, SIGKILL))
+            sleep_ms(ROUND_MS);
+        else
             sruns->count--;
-        if (sruns->count > 0)
-            sleep_round();
     }
 }
 

@@ -193,6 +193,8 @@ def test_the_keeper_is_told_of_a_reclaim_at_once(lab: Lab, keeper: FakeKeeper) -
 
 
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.5; : MARK; done"
+COMET = """perl -MPOSIX -e 'while (1) { exit if fork; POSIX::setsid }' MARK"""
+GUARD = "$(ps --ppid $PPID -o pid=,comm= | sed -n 's/ bftrainer-guard$//p')"
 HOSTILE = {
     "the script": f"{STUBBORN}\n",
     "a child in its own session": f'setsid bash -c "{STUBBORN}" & wait\n',
@@ -201,6 +203,10 @@ HOSTILE = {
     "a step": f'srun bash -c "{STUBBORN}"\n',
     "a step in the background": f'srun bash -c "{STUBBORN}" & wait\n',
     "a daemon of a step": f'srun bash -c "(setsid bash -c \\"{STUBBORN}\\" &) ; sleep 1000"\n',
+    "a daemon without an environment": f'( env -i setsid bash -c "{STUBBORN}" & )\nsleep 1000\n',
+    "one that forks in a loop": STUBBORN.replace("sleep 0.5", "( setsid sleep 0.5 & )") + "\n",
+    "one that is never there for long": f"{COMET} & {STUBBORN}\n",
+    "one that stops its guard": f"while sleep 0.01; do kill -STOP {GUARD}; done & {STUBBORN}\n",
     "all of them": f'( setsid bash -c "{STUBBORN}" & )\nsrun bash -c "{STUBBORN}" &\n{STUBBORN}\n',
 }
 
@@ -213,6 +219,14 @@ def test_nothing_of_an_element_outlives_its_grace(lab: Lab, script: str) -> None
     element.requeue()
     element.wait_until_node_is_free()
     assert not processes_with(mark)
+
+
+def test_an_element_that_ends_its_guard_is_ended(lab: Lab) -> None:
+    script = f"kill -KILL {GUARD}\n( env -i setsid bash -c '{STUBBORN}' & )\n{STUBBORN}\n"
+    element = start_element(lab, "#!/bin/bash\n" + script.replace("MARK", "hostile-guardless"))
+    wait_until(lambda: element.state() == "FAILED")
+    element.wait_until_node_is_free()
+    assert not processes_with("hostile-guardless")
 
 
 def test_another_clusters_job_of_the_same_number_is_left_alone(lab: Lab) -> None:

@@ -1,0 +1,26 @@
+/*
+ * What /proc says of a process. Each call reads anew: a process may end or change between two.
+ */
+#ifndef BFTRAINER_PROC_H
+#define BFTRAINER_PROC_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+/* A file of /proc/PID, or NULL: the process has ended, or is none of ours to look into. */
+FILE *proc_open(pid_t pid, const char *name);
+
+struct proc_state {
+    char letter; /* as ps shows it: R, S, D, T, Z */
+    pid_t parent;
+};
+
+bool proc_state(pid_t pid, struct proc_state *state);
+bool proc_belongs_to(pid_t pid, uid_t user);
+bool proc_is_named(pid_t pid, const char *name);
+
+/* Whether `ancestor` is its parent, or its parent's parent, and so on. */
+bool proc_descends_from(pid_t pid, pid_t ancestor);
+
+#endif
