@@ -23,6 +23,27 @@ _RETRY_S = 5.0
 _MOST_KEPT = 50_000  # statements that wait for the disk; then the oldest are lost
 
 
+class DamageError(sqlite3.DatabaseError):
+    """The file is a database, but parts of it are not what they should be."""
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether an error says that the file itself is no good, not just its disk at the moment."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return isinstance(error, DamageError) or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a database file, in place of the one set aside before; return its new name."""
+    aside = path.with_name(f"{path.name}.damaged")
+    for end in ("", "-wal", "-shm"):  # these belong to each other
+        aside.with_name(f"{aside.name}{end}").unlink(missing_ok=True)
+        part = path.with_name(f"{path.name}{end}")
+        if part.exists():
+            part.rename(aside.with_name(f"{aside.name}{end}"))
+    return aside
+
+
 class Database:
     """An open file. ``trouble`` says why the last write failed, None: it did not."""
 
@@ -41,6 +62,16 @@ class Database:
         """What the file says of its tables; 0: it is new."""
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         return int(version)
+
+    def check(self) -> None:
+        """Read all of the file for what does not belong together.
+
+        Raises:
+            sqlite3.Error: it is damaged, or cannot be read.
+        """
+        ((found,),) = self._connection.execute("PRAGMA quick_check(1)").fetchall()
+        if found != "ok":
+            raise DamageError(str(found))
 
     def upgrade(self, script: str, version: int) -> None:
         """Make tables, all of them or none, and note the version that they then have.

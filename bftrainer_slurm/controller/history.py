@@ -5,18 +5,22 @@ Only the controller writes. A reader opens the file read-only.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bftrainer_slurm.controller.database import Database
+from bftrainer_slurm.controller.database import Database, is_damage, set_aside
 from bftrainer_slurm.controller.lessons import Lessons
 from bftrainer_slurm.controller.schema import upgrade
 from bftrainer_slurm.model import ElementId
 
 _KEEP_S = 90 * 86400.0
 _DATED = ("plans", "progress", "given_up", "looks", "rescales", "reforms")
+
+
+logger = logging.getLogger(__name__)
 
 
 class HistoryError(Exception):
@@ -36,13 +40,13 @@ class Tally:
 class History:
     """The history file. ``how`` a stay ended: shrank, reclaimed, or ended (by itself).
 
-    Nothing but opening it raises: what cannot be written waits, and ``trouble`` says why.
+    Nothing but opening it raises: what cannot be written waits, and ``trouble`` says why. A damaged
+    file is set aside for a new one: trainers are planned for without their past, too.
     """
 
     def __init__(self, path: Path | str) -> None:
         try:
-            self._database = Database(path)
-            upgrade(self._database)
+            self._database = _opened(path)
         except sqlite3.Error as error:
             raise HistoryError(f"history {path}: {error}; move it away to begin anew") from error
         self.lessons = Lessons(self._database)
@@ -153,3 +157,25 @@ class History:
     def close(self) -> None:
         """Close the file."""
         self._database.close()
+
+
+def _opened(path: Path | str) -> Database:
+    try:
+        return _up_to_date(path)
+    except sqlite3.Error as error:
+        if not is_damage(error):
+            raise
+        aside = set_aside(Path(path))
+        logger.error("history %s: %s; set aside as %s, a new one begins", path, error, aside)
+    return _up_to_date(path)
+
+
+def _up_to_date(path: Path | str) -> Database:
+    database = Database(path)
+    try:
+        database.check()
+        upgrade(database)
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database

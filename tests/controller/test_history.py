@@ -1,4 +1,5 @@
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,57 @@ def test_what_is_old_is_forgotten_but_not_what_still_runs(tmp_path: Path) -> Non
     assert history.open_stays() == {SECOND: "n2"}
 
 
-def test_a_file_that_is_no_history_is_refused_with_a_remedy(tmp_path: Path) -> None:
-    path = tmp_path / "history.sqlite"
+def damage_nothing_but_nonsense(path: Path) -> None:
     path.write_bytes(b"not a database, whatever it is called" * 100)
+
+
+def damage_cut_in_half(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def damage_its_pages(path: Path) -> None:
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\x55" * (size - 4096))
+
+
+@pytest.mark.parametrize(
+    "damage", [damage_nothing_but_nonsense, damage_cut_in_half, damage_its_pages]
+)
+def test_a_damaged_file_is_set_aside_and_a_new_one_begins(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "history.sqlite"
+    before = History(path)
+    before.begin_stay(FIRST, "n1", 100.0)
+    before.close()
+    damage(path)
+    damaged = path.read_bytes()
+    history = History(path)
+    assert history.open_stays() == {}
+    history.begin_stay(SECOND, "n2", 200.0)
+    history.close()
+    assert (tmp_path / "history.sqlite.damaged").read_bytes() == damaged
+    assert History(path).open_stays() == {SECOND: "n2"}
+
+
+def test_only_the_last_damaged_file_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    for _ in range(3):
+        damage_nothing_but_nonsense(path)
+        History(path).close()
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "history.sqlite",
+        "history.sqlite.damaged",
+    ]
+
+
+def test_a_file_that_cannot_be_opened_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "history.sqlite").mkdir()
     with pytest.raises(HistoryError, match="move it away"):
-        History(path)
+        History(tmp_path / "history.sqlite")
 
 
 @pytest.mark.parametrize(
