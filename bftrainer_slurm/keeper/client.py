@@ -24,6 +24,7 @@ from bftrainer_slurm.keeper.protocol import (
     format_note,
     parse_address,
     parse_numbered,
+    whole,
 )
 
 DEFAULT_TIMEOUT_S = 2.0
@@ -105,11 +106,11 @@ class KeeperClient:
             stream.write(b"status\n")
             stream.flush()
             words = _expect_good(stream).split()
-            if len(words) != 4 or words[0] != "document" or int(words[2]) > MAX_DOCUMENT:
+            lengths = [whole(word) for word in words[2:]]
+            if len(words) != 4 or words[0] != "document" or max(lengths) > MAX_DOCUMENT:
                 raise KeeperError("the keeper's answer is not a status")
-            body, own = stream.read(int(words[2])), stream.read(int(words[3]))
-        status = json.loads(body) | {"keeper": json.loads(own)} if body else None
-        return float(words[1]), status
+            body, own = stream.read(lengths[0]), stream.read(lengths[1])
+            return float(words[1]), _object(body) | {"keeper": _object(own)} if body else None
 
     def watch(self, identity: str, after: int) -> Iterator[tuple[str, NumberedNote | None]]:
         """Yield (identity of the keeper, note) for ever (controller only); first without a note.
@@ -120,6 +121,8 @@ class KeeperClient:
             stream.write(f"watch {self.token} {identity or '-'} {after}\n".encode())
             stream.flush()
             words = _expect_good(stream).split()
+            if len(words) != 2 or words[0] != "keeper":
+                raise KeeperError("the keeper's answer is not a stream of notes")
             yield words[1], None
             while line := stream.readline(MAX_NOTE):
                 yield words[1], parse_numbered(line.decode("ascii"))
@@ -140,6 +143,16 @@ class KeeperClient:
                     yield stream
         except (OSError, ProtocolError, ValueError) as error:
             raise KeeperError(f"the keeper at {self.address} does not answer: {error}") from error
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except RecursionError as error:
+        raise KeeperError("the keeper's status cannot be read") from error
+    if not isinstance(found, dict):
+        raise KeeperError("the keeper's status is not an object")
+    return found
 
 
 def _expect_good(stream: BufferedRWPair) -> str:

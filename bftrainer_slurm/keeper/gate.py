@@ -82,7 +82,8 @@ class Gate:
             NotAdmittedError: it may not.
         """
         wanted = payload(challenge.nonce, hello.identity)
-        if hello.method not in challenge.methods or len(hello.proof) > MAX_PROOF:
+        good_text = len(hello.proof) <= MAX_PROOF and hello.proof.isascii()
+        if hello.method not in challenge.methods or not good_text:
             raise NotAdmittedError("bad_proof", f"prove it by {' or '.join(challenge.methods)}")
         if self.secret is not None:
             try:

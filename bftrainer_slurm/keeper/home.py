@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from pathlib import Path
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import SECRET
+
+logger = logging.getLogger(__name__)
 
 _ADDRESS = "keeper.json"
 _TOKEN = "keeper.token"
@@ -34,11 +37,22 @@ def read_address(state: Path) -> str | None:
 
 
 def write_address(state: Path, address: str) -> None:
-    """Leave the keeper's address and process id for others, at once or not at all."""
+    """Leave the keeper's address and process id for others, at once or not at all.
+
+    Where the disk is full and the keeper before had the same address, that one's word stands.
+
+    Raises:
+        OSError: it cannot be written, and nobody would find the keeper.
+    """
     beside = state / f"{_ADDRESS}.new"
-    beside.write_text(json.dumps({"address": address, "pid": os.getpid()}))
-    beside.chmod(0o644)
-    beside.replace(state / _ADDRESS)
+    try:
+        beside.write_text(json.dumps({"address": address, "pid": os.getpid()}))
+        beside.chmod(0o644)
+        beside.replace(state / _ADDRESS)
+    except OSError as error:
+        if read_address(state) != address:
+            raise
+        logger.warning("%s: %s", beside, error)
 
 
 def own_token(state: Path) -> str:

@@ -53,7 +53,7 @@ class Keeper:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._stores = stores
-        self._sessions = Sessions(gate, stores.name, self._tell, hold_s)
+        self.sessions = Sessions(gate, stores.name, self._tell, hold_s)
         self._token = token
         self._identity = identity
         self._clock = clock
@@ -66,7 +66,7 @@ class Keeper:
 
     def entrance(self) -> Entrance:
         """Return what takes a new connection."""
-        return Entrance(self.serve, self._sessions.open, self._entering)
+        return Entrance(self.serve, self.sessions.open, self._entering)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one connection: one request, and for ``watch`` a stream of notes."""
@@ -82,7 +82,7 @@ class Keeper:
                 writer.write(f"error {error}\n".encode("ascii", "replace"))
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await writer.drain()
-        except (TimeoutError, ConnectionError, ProtocolError, ValueError) as error:
+        except (TimeoutError, ConnectionError, EOFError, ValueError) as error:
             logger.debug("connection given up: %s", error)
         finally:
             self._connections -= 1
@@ -98,7 +98,7 @@ class Keeper:
         match words:
             case ["status"]:
                 age_s = self._clock() - self._status_time_s
-                own = json.dumps(self._sessions.status()).encode()
+                own = json.dumps(self.sessions.status()).encode()
                 head = f"document {age_s:.3f} {len(self._status)} {len(own)}\n"
                 await _send(writer, head.encode() + self._status + own)
             case ["watch", token, identity, since]:
@@ -112,19 +112,19 @@ class Keeper:
             case ["endrun", token, array]:
                 self._check(token)
                 self._stores.end(whole(array))
-                self._sessions.end(whole(array))
+                self.sessions.end(whole(array))
                 writer.write(b"ok\n")
             case ["own", token, array, uid, want]:
                 self._check(token)
-                self._sessions.own(whole(array), Owner(whole(uid), whole(want)))
+                self.sessions.own(whole(array), Owner(whole(uid), whole(want)))
                 writer.write(b"ok\n")
             case ["part", token, array, *tasks] if tasks:
                 self._check(token)
-                left = await self._sessions.part(whole(array), {whole(task) for task in tasks})
+                left = await self.sessions.part(whole(array), {whole(task) for task in tasks})
                 writer.write(b"ok\n" if left else b"late\n")
             case ["lost", token, array, task]:
                 self._check(token)
-                self._sessions.lost(whole(array), whole(task))
+                self.sessions.lost(whole(array), whole(task))
                 writer.write(b"ok\n")
             case _:
                 writer.write(self._hint(parse_hint(words)))

@@ -90,6 +90,12 @@ class Sessions:
         members = len(self._sessions) - self._unproven
         return {"members": members, "runs": len(self._runs), "refused": dict(self.counts)}
 
+    def close(self) -> None:
+        """Look no more after who has fallen silent; connections are left as they are."""
+        self._sweeper.cancel()
+        for running in self._runs.values():
+            running.cancel_timer()
+
     # What the controller asks.
 
     def own(self, array: int, owner: Owner) -> None:

@@ -31,7 +31,7 @@ def test_who_proves_the_secret_is_welcome(keeper: Inside) -> None:
     assert keeper.counts() == {}
 
 
-@pytest.mark.parametrize("proof", ["", "0" * 64, "x" * 5_000, "\u00e9" * 64])
+@pytest.mark.parametrize("proof", ["", "0" * 64, "x" * 5_000, "\u00e9" * 64, "\ud800"])
 def test_a_wrong_proof_is_refused_for_good(keeper: Inside, proof: str) -> None:
     with Wire(keeper.port) as wire:
         answer = wire.hello(proof=proof)
