@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,6 +17,7 @@ from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import read_address
 
 BAD_INPUT = 2
+_LONGEST_LINE = 4_000  # characters
 NOT_THERE = 3  # the controller's side, or Slurm, does not answer
 
 state_option = click.option(
@@ -79,6 +82,21 @@ def published_status(address: str | None) -> tuple[float, dict[str, Any] | None]
         return KeeperClient(address).status()
     except (KeeperError, ValueError):
         return 0.0, None
+
+
+@contextmanager
+def fail_where_unreadable() -> Iterator[None]:
+    """End the command in one line where a status is not what a controller of ours publishes."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+        what = f"{type(error).__name__}: {shown(error)}"
+        fail(f"the status cannot be read; is it of another version? ({what})", NOT_THERE)
+
+
+def safe_lines(text: str) -> str:
+    """Make lines safe for a terminal, whoever wrote what is in them."""
+    return "\n".join(shown(line, _LONGEST_LINE) for line in text.split("\n"))
 
 
 def print_json(document: object) -> None:

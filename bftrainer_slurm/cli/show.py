@@ -10,9 +10,11 @@ import click
 
 from bftrainer_slurm.cli.common import (
     fail,
+    fail_where_unreadable,
     json_option,
     keeper_option,
     print_json,
+    safe_lines,
     shown,
     state_option,
 )
@@ -37,19 +39,25 @@ def show(trainer: str, state: Path | None, address: str | None, as_json: bool) -
       bftrainer show 4711
       bftrainer show resnet --json
     """
-    document = current_status(state, address)
-    found = [one for one in document["trainers"] if trainer in (str(one["array"]), one["name"])]
+    with fail_where_unreadable():
+        document = current_status(state, address)
+        one = _the_one(document["trainers"], trainer)
+        if as_json:
+            print_json(one | {"down": document["down"]})
+            return
+        if document["down"]:
+            click.echo(safe_lines(f"{document['down']}; this is what Slurm knows:"))
+        click.echo(safe_lines(render(one)))
+
+
+def _the_one(trainers: list[dict[str, Any]], said: str) -> dict[str, Any]:
+    found = [one for one in trainers if said in (str(one["array"]), one["name"])]
     if not found:
-        fail(f"no trainer '{shown(trainer)}'; 'bftrainer status' lists them all")
+        fail(f"no trainer '{shown(said)}'; 'bftrainer status' lists them all")
     if len(found) > 1:
         ids = ", ".join(str(one["array"]) for one in found)
-        fail(f"{len(found)} trainers are named '{shown(trainer)}'; say which: {ids}")
-    if as_json:
-        print_json(found[0] | {"down": document["down"]})
-        return
-    if document["down"]:
-        click.echo(f"{document['down']}; this is what Slurm knows:")
-    click.echo(render(found[0]))
+        fail(f"{len(found)} trainers are named '{shown(said)}'; say which: {ids}")
+    return found[0]
 
 
 def render(one: dict[str, Any]) -> str:

@@ -11,11 +11,13 @@ import click
 from bftrainer_slurm.cli.common import (
     NOT_THERE,
     fail,
+    fail_where_unreadable,
     find_keeper,
     json_option,
     keeper_option,
     print_json,
     published_status,
+    safe_lines,
     shown,
     state_option,
 )
@@ -41,11 +43,12 @@ def status(state: Path | None, address: str | None, as_json: bool) -> None:
     Example:
       bftrainer status --json
     """
-    document = current_status(state, address)
-    if as_json:
-        print_json(document)
-    else:
-        click.echo(render(document))
+    with fail_where_unreadable():
+        document = current_status(state, address)
+        if as_json:
+            print_json(document)
+        else:
+            click.echo(safe_lines(render(document)))
 
 
 def current_status(state: Path | None, address: str | None) -> dict[str, Any]:
@@ -120,7 +123,7 @@ def _from_slurm() -> dict[str, Any]:
         "pool": None,
         "plan": None,
         "malformed": queue.malformed,
-        "trainers": [_known_to_slurm(one) for one in queue.trainers if _is_alive(one)],
+        "trainers": [known_to_slurm(one) for one in queue.trainers if _is_alive(one)],
     }
 
 
@@ -129,7 +132,8 @@ def _is_alive(trainer: Trainer) -> bool:
     return any(element.state not in ended for element in trainer.elements)
 
 
-def _known_to_slurm(trainer: Trainer) -> dict[str, Any]:
+def known_to_slurm(trainer: Trainer) -> dict[str, Any]:
+    """Return what can be shown of a trainer without its controller."""
     nodes = [
         element.node
         for element in trainer.elements

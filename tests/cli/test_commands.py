@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from bftrainer_slurm.cli import main
+from bftrainer_slurm.cli.common import fail_where_unreadable, safe_lines
 from bftrainer_slurm.cli.plot import Point, plot
 from bftrainer_slurm.cli.show import render as render_trainer
 from bftrainer_slurm.cli.status import render
@@ -176,6 +178,32 @@ def test_where_nothing_answers_it_says_so_in_a_line(command: tuple[str, ...]) ->
     assert result.exit_code == 3
     assert result.stderr.startswith("bftrainer: neither the controller nor Slurm answers")
     assert result.stderr.count("\n") == 1
+
+
+UNREADABLE = [
+    {"trainers": None},
+    {"trainers": [{"array": 9}]},
+    {"trainers": [SHOWN | {"submit_s": 1e300}]},
+    {"pool": 3},
+]
+
+
+@pytest.mark.parametrize("changed", UNREADABLE, ids=lambda changed: ascii(changed)[:40])
+def test_a_status_that_cannot_be_read_is_said_in_a_line(
+    changed: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended, fail_where_unreadable():
+        document: dict[str, Any] = DOCUMENT | changed
+        render(document)
+        render_trainer(document["trainers"][0])
+    assert ended.value.code == 3
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_no_text_of_a_status_reaches_a_terminal_as_it_is() -> None:
+    hostile = SHOWN | {"state": "\x1b]0;mine\x07", "runtime": "\x9b1m"}
+    for text in (render(DOCUMENT | {"trainers": [hostile]}), render_trainer(hostile)):
+        assert safe_lines(text).replace("\n", "").isprintable()
 
 
 def test_a_bad_settings_file_is_named(tmp_path: Path) -> None:
