@@ -62,11 +62,13 @@ static bool read_nodes(slurm_opt_t *options, struct record *record,
     if (sscanf(nodes, "%7u-%7u%c", &record->min_nodes, &record->max_nodes, &rest) != 2) {
         /* Slurm shows MIN-MAX as one number where they are the same. */
         if (sscanf(nodes, "%7u%c", &record->min_nodes, &rest) != 1)
-            return FAIL("-N %s is not a range; write -N MIN-MAX, for example -N 2-16", nodes);
+            return FAIL("-N %s is not a range; write -N MIN-MAX, for example -N 2-16",
+                        shown(nodes).text);
         record->max_nodes = record->min_nodes;
     }
     if (record->min_nodes < 1 || record->max_nodes < record->min_nodes)
-        return FAIL("-N %s: MIN is at least 1 and not above MAX; write for example -N 2-16", nodes);
+        return FAIL("-N %s: MIN is at least 1 and not above MAX; write for example -N 2-16",
+                    shown(nodes).text);
     return true;
 }
 

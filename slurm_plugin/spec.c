@@ -6,7 +6,6 @@
 
 #define MAX_TEXT 256
 #define MAX_PAIRS (MAX_TEXT / 2)
-#define MAX_SHOWN 40
 #define MAX_NODES 1000000
 #define MAX_DIGITS 6
 #define EXAMPLE "--bftrainer=weight=2,grace=5"
@@ -25,12 +24,7 @@ struct pairs {
     size_t count;
 };
 
-/* What may be shown on a terminal: printable ASCII, other bytes as '?', not too long. */
-struct shown {
-    char text[MAX_SHOWN + 1];
-};
-
-static struct shown shown(const char *text)
+struct shown shown(const char *text)
 {
     struct shown result;
     size_t i;

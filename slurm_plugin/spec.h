@@ -31,6 +31,13 @@ struct record {
     bool personal;
 };
 
+/* What may be shown on a terminal: printable ASCII, other bytes as '?', not too long. */
+#define MAX_SHOWN 40
+struct shown {
+    char text[MAX_SHOWN + 1];
+};
+struct shown shown(const char *text);
+
 /* All of these return false and leave one line in `error` when the text is not as it should be. */
 bool spec_parse(const char *text, micros_t max_grace, struct spec *spec,
                 char error[SPEC_ERROR_SIZE]);
