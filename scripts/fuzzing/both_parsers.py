@@ -1,0 +1,110 @@
+"""The option and the comment, read by spec.py and by the plugin's spec.c: both must agree.
+
+The C code is called in this process, as a library without sanitizers: those have targets in C.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from functools import cache
+from typing import TypeVar
+
+from bftrainer_slurm.spec import (
+    Spec,
+    SpecError,
+    TrainerRecord,
+    format_comment,
+    parse_comment,
+    parse_spec,
+)
+from scripts.fuzzing.native import spec_library
+from scripts.fuzzing.promises import one_line, promise
+
+MICROS = 1_000_000
+_MAX_GRACE_S = 30
+_ERROR_SIZE = 256
+_RECORD_SIZE = 160
+
+Read = TypeVar("Read")
+
+
+class _Spec(ctypes.Structure):
+    _fields_ = (("weight", ctypes.c_int64), ("grace", ctypes.c_int64))
+
+
+class _Record(ctypes.Structure):
+    _fields_ = (
+        ("spec", _Spec),
+        ("min_nodes", ctypes.c_uint),
+        ("max_nodes", ctypes.c_uint),
+        ("minutes", ctypes.c_uint),
+        ("personal", ctypes.c_bool),
+    )
+
+
+def option(data: bytes) -> None:
+    """Read ``--bftrainer=DATA`` by both."""
+    raw = data.partition(b"\0")[0]
+    ours = _or_error(lambda: parse_spec(os.fsdecode(raw), _MAX_GRACE_S))
+    promise(ours == _option_in_c(raw), f"Python says {ours!r}, C says {_option_in_c(raw)!r}")
+
+
+def comment(data: bytes) -> None:
+    """Read a comment by both, also one that says that it is a trainer's."""
+    for raw in (data.partition(b"\0")[0], b"bftrainer:" + data.partition(b"\0")[0]):
+        ours = _or_error(lambda raw=raw: parse_comment(os.fsdecode(raw)))  # type: ignore[misc]
+        theirs = _comment_in_c(raw)
+        promise(ours == theirs, f"Python says {ours!r}, C says {theirs!r}")
+        if isinstance(ours, TrainerRecord):
+            promise(parse_comment(format_comment(ours)) == ours, "written and read, it is another")
+        # What squeue prints has lost the bytes that were no text.
+        _or_error(lambda raw=raw: parse_comment(raw.decode("utf-8", "replace")))  # type: ignore[misc]
+
+
+def _or_error(read: Callable[[], Read]) -> Read | str:
+    try:
+        return read()
+    except SpecError as error:
+        one_line(str(error))
+        return str(error)
+
+
+def _option_in_c(raw: bytes) -> Spec | str:
+    spec, error = _Spec(), ctypes.create_string_buffer(_ERROR_SIZE)
+    if not _library().spec_parse(raw, _MAX_GRACE_S * MICROS, ctypes.byref(spec), error):
+        return error.value.decode("ascii")
+    return _spec(spec)
+
+
+def _comment_in_c(raw: bytes) -> TrainerRecord | str:
+    record, error = _Record(), ctypes.create_string_buffer(_ERROR_SIZE)
+    if not _library().record_parse(raw, ctypes.byref(record), error):
+        return error.value.decode("ascii")
+    text = ctypes.create_string_buffer(_RECORD_SIZE)
+    _library().record_format(ctypes.byref(record), text, _RECORD_SIZE)
+    ours = TrainerRecord(
+        min_nodes=record.min_nodes,
+        max_nodes=record.max_nodes,
+        spec=_spec(record.spec),
+        minutes=record.minutes or None,
+        personal=record.personal,
+    )
+    promise(text.value.decode("ascii") == format_comment(ours), "C writes it another way")
+    return ours
+
+
+def _spec(spec: _Spec) -> Spec:
+    return Spec(spec.weight / MICROS, spec.grace / MICROS)
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    library = ctypes.CDLL(str(spec_library()))
+    for parse in (library.spec_parse, library.record_parse):
+        parse.restype = ctypes.c_bool
+    library.spec_parse.argtypes = (
+        *(ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(_Spec), ctypes.c_char_p),
+    )
+    return library

@@ -1,0 +1,198 @@
+"""Fuzzing one target for a while: libFuzzer (or atheris, which is libFuzzer) in a child process.
+
+Where neither is there, inputs are changed blindly. What breaks a target is kept in a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from random import Random
+
+from scripts.fuzzing import guided, native
+from scripts.fuzzing.catalogue import Target
+from scripts.fuzzing.change import changed
+from scripts.fuzzing.native import BUILD, REPO
+
+CRASHES = BUILD / "crashes"
+_RUNS = re.compile(r"^(?:#|stat::number_of_executed_units:\s+)(\d+)", re.MULTILINE)
+_COVERED = re.compile(r"\bcov: (\d+)")
+_A_ROUND = 50_000  # blind changes of a target in C between two looks at the clock
+_SLOWEST_S = 20  # an input that takes longer is a crash too
+_TOO_LATE_S = 60.0
+_UBSAN = "abort_on_error=1:print_stacktrace=1"  # a death that a handler hears of
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of it. ``covered``: libFuzzer's count of edges, None where nothing guided.
+
+    ``crash`` is the file with an input that breaks the target, ``said`` the last lines about it.
+    """
+
+    target: str
+    executions: int
+    seconds: float
+    covered: int | None = None
+    crash: Path | None = None
+    said: str = ""
+
+
+def fuzz(target: Target, seconds: float, seed: int, grow: bool = False) -> Outcome:
+    """Fuzz a target. ``grow``: keep what reaches more in the repository's corpus, minimised.
+
+    Raises:
+        BuildError: a target in C cannot be built.
+    """
+    CRASHES.mkdir(parents=True, exist_ok=True)
+    begun_s = time.monotonic()
+    inputs = target.corpus()
+    if target.module is not None and guided.can_be_guided():
+        command = [sys.executable, "-m", "scripts.fuzzing.guided", target.name]
+        return _guided(target, command, seconds, seed, grow)
+    if target.module is None and native.can_be_guided():
+        return _guided(target, [str(native.guided(target.name))], seconds, seed, grow)
+    if target.module is None:
+        return _blind_in_c(target, inputs, begun_s + seconds, seed)
+    return blind(target, inputs, begun_s + seconds, seed)
+
+
+def blind(target: Target, inputs: list[bytes], until_s: float, seed: int) -> Outcome:
+    """Fuzz a target in Python with seeded changes, ``until_s`` of the monotonic clock."""
+    function, random = target.function(), Random(seed)
+    begun_s, executions = time.monotonic(), 0
+    logging.disable(logging.CRITICAL)
+    try:
+        tries = changed(inputs, target.words, target.longest, random)
+        for data in takewhile(lambda _: time.monotonic() < until_s, tries):
+            executions += 1
+            try:
+                function(data)
+            except Exception as error:
+                crash = kept(target, data)
+                lasted_s = time.monotonic() - begun_s
+                return Outcome(target.name, executions, lasted_s, None, crash, repr(error))
+    finally:
+        logging.disable(logging.NOTSET)
+    return Outcome(target.name, executions, time.monotonic() - begun_s)
+
+
+def kept(target: Target, data: bytes) -> Path:
+    """Keep an input that breaks a target; return its file."""
+    path = CRASHES / f"{target.name}-{hashlib.sha256(data).hexdigest()[:12]}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def _guided(target: Target, command: list[str], seconds: float, seed: int, grow: bool) -> Outcome:
+    with tempfile.TemporaryDirectory(prefix="bftrainer-fuzz-") as name:
+        folder = Path(name)
+        corpus, words = folder / "corpus", folder / "words"
+        corpus.mkdir()
+        for number, data in enumerate(target.corpus()):
+            (corpus / str(number)).write_bytes(data)
+        words.write_text("".join(f'"{_escaped(word)}"\n' for word in target.words))
+        options = [f"-max_len={target.longest}", f"-timeout={_SLOWEST_S}", f"-dict={words}"]
+        options += [f"-artifact_prefix={folder}/found-", "-print_final_stats=1"]
+        begun_s = time.monotonic()
+        limits = [f"-max_total_time={max(1, round(seconds))}", f"-seed={seed + 1}"]
+        code, said = _run([*command, *options, *limits, str(corpus)], seconds)
+        lasted_s = time.monotonic() - begun_s
+        runs = [int(found) for found in _RUNS.findall(said)]
+        covered = [int(found) for found in _COVERED.findall(said)]
+        crash = next((kept(target, found.read_bytes()) for found in folder.glob("found-*")), None)
+        if grow and code == 0:
+            _minimise(target, [*command, *options], corpus, folder / "small")
+        return Outcome(
+            target.name,
+            max(runs, default=0),
+            lasted_s,
+            max(covered, default=None),
+            crash,
+            "" if code == 0 else "\n".join(said.splitlines()[-30:]) or f"exit code {code}",
+        )
+
+
+def _minimise(target: Target, command: list[str], corpus: Path, small: Path) -> None:
+    small.mkdir()
+    _run([*command, "-merge=1", str(small), str(corpus)], _TOO_LATE_S)
+    found = sorted((path.read_bytes() for path in small.iterdir()), key=len)
+    if found:
+        target.keep(found)
+
+
+def _blind_in_c(target: Target, inputs: list[bytes], until_s: float, seed: int) -> Outcome:
+    begun_s, executions = time.monotonic(), 0
+    while time.monotonic() < until_s:
+        outcome = replay_in_c(target, inputs, _A_ROUND, seed + executions)
+        executions += outcome.executions
+        if outcome.said:
+            break
+    lasted_s = time.monotonic() - begun_s
+    return Outcome(target.name, executions, lasted_s, None, outcome.crash, outcome.said)
+
+
+def replay_in_c(target: Target, inputs: list[bytes], changes: int, seed: int) -> Outcome:
+    """Run a target in C, built by any compiler, on inputs and on seeded changes of them.
+
+    Raises:
+        BuildError: it cannot be built.
+    """
+    program = native.plain(target.name)
+    with tempfile.TemporaryDirectory(prefix="bftrainer-fuzz-") as name:
+        folder = Path(name)
+        for number, data in enumerate(inputs):
+            (folder / str(number)).write_bytes(data)
+        files = sorted(str(path) for path in folder.iterdir())
+        crash = folder / "crash"
+        begun_s = time.monotonic()
+        code, said = _run([str(program), str(seed), str(changes), str(crash), *files], 0.0)
+        return Outcome(
+            target.name,
+            len(inputs) + changes,
+            time.monotonic() - begun_s,
+            None,
+            kept(target, crash.read_bytes()) if crash.exists() else None,
+            "" if code == 0 else said[-3_000:] or f"exit code {code}",
+        )
+
+
+def _run(command: list[str], seconds: float) -> tuple[int, str]:
+    """Run a child, which does not outlive us; return its exit code and what it said."""
+    environment = os.environ | {"ASAN_OPTIONS": "abort_on_error=1", "UBSAN_OPTIONS": _UBSAN}
+    process = subprocess.Popen(
+        command,
+        cwd=REPO,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        said, _ = process.communicate(timeout=seconds + _TOO_LATE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return 1, f"did not end within {seconds + _TOO_LATE_S:.0f} s"
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    return process.returncode, said.decode("utf-8", "replace")
+
+
+def _escaped(word: str) -> str:
+    """Write a word as libFuzzer's dictionaries have it."""
+    return "".join(
+        char if 32 < ord(char) < 127 and char not in '"\\' else f"\\x{ord(char):02x}"
+        for char in word
+    )

@@ -1,0 +1,95 @@
+"""What is fuzzed: a new target is an entry here, and a function or a file in slurm_plugin/fuzz."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.fuzzing.native import REPO
+
+CORPUS = REPO / "tests" / "fuzz" / "corpus"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One way in. ``module`` has the function of that name (None: the target is in C).
+
+    ``words`` are put into inputs, which have at most ``longest`` bytes.
+    """
+
+    name: str
+    what: str
+    module: str | None = None
+    words: tuple[str, ...] = ()
+    longest: int = 2_000
+
+    def corpus(self) -> list[bytes]:
+        """Return the inputs that are kept in the repository."""
+        texts: list[str] = json.loads(self._file.read_text())
+        return [text.encode("latin-1") for text in texts]
+
+    def keep(self, inputs: list[bytes]) -> None:
+        """Write the inputs that are to be kept."""
+        texts = sorted({data.decode("latin-1") for data in inputs})
+        self._file.write_text(json.dumps(texts, indent=0) + "\n")
+
+    def function(self) -> Callable[[bytes], None]:
+        """Return what takes an input; of targets in Python only."""
+        from importlib import import_module
+
+        assert self.module is not None
+        found: Callable[[bytes], None] = getattr(import_module(self.module), self.name)
+        return found
+
+    @property
+    def _file(self) -> Path:
+        return CORPUS / f"{self.name}.json"
+
+
+_SPEC = ("bftrainer:", "min=", "max=", "weight=", "grace=", "minutes=", "personal=1", "(null)")
+_OPTIONS = (
+    *("nodes=", "array=", "partition=bftrainer", "time=", "ntasks-per-node=1", "comment="),
+    *("hold=", "0-3", "1-02:03:04"),
+)
+_RANGE = ("#SBATCH ", "-N", "--nodes=", "--nodes", "2-4", "-QN", "\n", "\0")
+_LINE = (
+    *("status", "watch ", "publish ", "own ", "part ", "lost ", "endrun ", "token ", "submitted"),
+    *("up ", "leaving ", "gone ", "progress ", "reformed ", "failed ", "samples=", "%0A", "12 "),
+)
+_JSON = ("true", "null", "1e400", "NaN", "-1", "9" * 40, '"\\ud800"', '"\\u0000"', "[[", "{}")
+_MEMBER = (
+    *('"ping":', '"progress":{', '"ready":{', '"step":', '"cause":"new"', '"cause":"failed"'),
+    *('"error":', '"ack":', '"ack_stop":', '"stop_at":', '"change":', '"store":"n1:1"'),
+    *('"generation":', '"broken":', '"leave":true', '"done":true', '"held":', '"role":"agent"'),
+)
+_STEPS = (
+    *("\0000!worker\0", "\0001!worker\0", "\0002!agent\0", "\0003!reporter\0", "\0000!wait\0"),
+    *("\0001!close\0", "member\n", '{"ready":{"step":5,"cause":"change","error":""}}\n\0'),
+    *('{"store":"n1:1","generation":1}\n\0', '{"ack":1}\n\0', '{"stop_at":6,"change":1}\n\0'),
+    *('{"ack_stop":1}\n\0', '{"broken":1}\n\0', '{"leave":true}\n\0', '{"done":true}\n\0'),
+)
+
+TARGETS = (
+    Target("spec", "C: the option's value and the record", words=_SPEC, longest=600),
+    Target("rewrite", "C: a submission's options", words=_OPTIONS, longest=600),
+    Target("node_range", "C: -N in scripts and on command lines", words=_RANGE),
+    Target("python_path", "C: a user's PYTHONPATH", words=("/opt/py", ":"), longest=600),
+    Target("option", "the option: C and Python agree", "scripts.fuzzing.both_parsers", _SPEC, 600),
+    Target(
+        "comment", "the comment: C and Python agree", "scripts.fuzzing.both_parsers", _SPEC, 600
+    ),
+    Target("line", "the keeper's line protocol", "scripts.fuzzing.strangers", _LINE),
+    Target("message", "members' messages", "scripts.fuzzing.strangers", _MEMBER + _JSON),
+    Target("answer", "a keeper that is none", "scripts.fuzzing.strangers", _LINE + _JSON, 6_000),
+    Target("document", "a status that is none", "scripts.fuzzing.strangers", _JSON, 6_000),
+    Target("queue", "texts in job records", "scripts.fuzzing.strangers", _SPEC + ("0-2:1%3",)),
+    Target(
+        "conversation",
+        "strangers and members speak with the keeper",
+        "scripts.fuzzing.conversation",
+        _STEPS + _MEMBER + _JSON,
+    ),
+)
+BY_NAME = {target.name: target for target in TARGETS}

@@ -1,0 +1,224 @@
+"""Whole conversations with a keeper: several connections at once, before and after their proof.
+
+The input is a script of steps, each ended by a NUL: the first byte says which connection, the
+rest is what it sends, or one of the ``!`` words below. Sockets and time are the only things that
+are not real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any, cast
+
+from bftrainer_slurm.keeper.credentials import SECRET, prove_by_secret
+from bftrainer_slurm.keeper.entrance import Entrance
+from bftrainer_slurm.keeper.gate import Gate, Owner
+from bftrainer_slurm.keeper.messages import (
+    MAX_FROM_KEEPER,
+    Challenge,
+    Hello,
+    Identity,
+    MessageError,
+    Role,
+    encode,
+    parse_from_keeper,
+    payload,
+)
+from bftrainer_slurm.keeper.server import Keeper
+from bftrainer_slurm.keeper.stores import Stores
+from scripts.fuzzing.promises import BrokenPromiseError, promise
+
+CONNECTIONS = 4
+_MAX_STEPS = 64
+_SECRET = b"a secret of sixteen bytes or more"
+_ARRAY = 12
+_ROLES = {b"!agent": Role.AGENT, b"!worker": Role.WORKER, b"!reporter": Role.REPORTER}
+
+
+def conversation(data: bytes) -> None:
+    """Let strangers and members say what DATA says, and then all go away."""
+    loop = _Loop()
+    asyncio.set_event_loop(loop)
+    broken: list[str] = []
+    loop.set_exception_handler(lambda _, context: broken.append(_told(context)))
+    try:
+        loop.run_until_complete(_talk(data.split(b"\0")[:_MAX_STEPS], loop))
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+    promise(not broken, "; ".join(broken))
+
+
+async def _talk(steps: list[bytes], loop: _Loop) -> None:
+    keeper = Keeper(cast(Stores, _NoStores()), Gate(_SECRET), "token", "fuzzed")
+    keeper.sessions.own(_ARRAY, Owner(0, 2))
+    lines = [_Line(keeper.entrance, number) for number in range(CONNECTIONS)]
+    for step in steps:
+        if not step:
+            continue
+        line, said = lines[step[0] % CONNECTIONS], step[1:]
+        if said == b"!wait":
+            loop.ahead_s += 3.0
+        else:
+            line.step(said)
+        await _settled()
+    for line in lines:
+        line.hang_up()
+    await _settled()
+    keeper.sessions.close()
+    promise(keeper.sessions.status()["members"] == 0, "a member that has gone is still counted")
+    await _end(loop.tasks - {asyncio.current_task()})
+
+
+async def _end(tasks: set[asyncio.Task[Any] | None]) -> None:
+    """End what still waits for a time limit; what has ended has ended without an error."""
+    there = [task for task in tasks if task is not None]
+    for task in there:
+        task.cancel()
+    for found in await asyncio.gather(*there, return_exceptions=True):
+        cancelled = isinstance(found, asyncio.CancelledError)
+        promise(cancelled or not isinstance(found, BaseException), f"a task ended in {found!r}")
+
+
+async def _settled() -> None:
+    for _ in range(6):
+        await asyncio.sleep(0)
+
+
+class _Line:
+    """One stranger, who connects again when it was hung up on."""
+
+    def __init__(self, enter: Callable[[], Entrance], number: int) -> None:
+        self._enter = enter
+        self._number = number
+        self._wire: _Wire | None = None
+
+    def step(self, said: bytes) -> None:
+        wire = self._connected()
+        if said == b"!close":
+            self.hang_up()
+        elif said in _ROLES:
+            wire.hear(b"member\n")
+            if (challenge := wire.challenge()) is not None:
+                wire.hear(_hello(challenge, self._number, _ROLES[said]))
+        else:
+            wire.hear(said)
+
+    def hang_up(self) -> None:
+        if self._wire is not None:
+            self._wire.abort()
+            self._wire = None
+
+    def _connected(self) -> _Wire:
+        if self._wire is None or self._wire.is_closing():
+            self._wire = _Wire()
+            self._wire.connect(self._enter())
+        return self._wire
+
+
+class _Wire(asyncio.Transport):
+    """A connection without a socket: what is written to it is checked, and forgotten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._protocol: asyncio.BaseProtocol | None = None
+        self._closing = False
+        self._written = b""
+
+    def connect(self, protocol: asyncio.Protocol) -> None:
+        self._protocol = protocol
+        protocol.connection_made(self)
+
+    def hear(self, data: bytes) -> None:
+        if not self._closing:
+            cast(asyncio.Protocol, self._protocol).data_received(data)
+
+    def challenge(self) -> Challenge | None:
+        first = self._written.partition(b"\n")[0]
+        try:
+            found = parse_from_keeper(first)
+        except MessageError:
+            return None
+        return found if isinstance(found, Challenge) else None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        written = bytes(data)
+        promise(len(written) <= MAX_FROM_KEEPER, "more than a member takes")
+        if written.startswith(b"{") and not written.startswith(b'{"members"'):
+            parse_from_keeper(written)
+        self._written = self._written or written
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        assert self._protocol is not None
+        return self._protocol
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            loop = asyncio.get_running_loop()
+            loop.call_soon(lambda: self.get_protocol().connection_lost(None))
+
+    def abort(self) -> None:
+        self.close()
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def is_reading(self) -> bool:
+        return True
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """A loop whose time can be put ahead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ahead_s = 0.0
+        self.tasks: set[asyncio.Task[Any] | None] = set()
+        self.set_task_factory(self._begun)
+
+    def _begun(self, loop: asyncio.AbstractEventLoop, coroutine: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop)
+        self.tasks.add(task)
+        return task
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
+class _NoStores:
+    def name(self, array: int) -> str:
+        return f"{array}.1"
+
+    def end(self, array: int) -> None:
+        pass
+
+    def run(self, array: int) -> None:
+        raise ValueError("no stores here")
+
+
+def _hello(challenge: Challenge, task: int, role: Role) -> bytes:
+    identity = Identity(_ARRAY, task, f"n{task}", role, address="127.0.0.1")
+    proof = prove_by_secret(_SECRET, payload(challenge.nonce, identity))
+    return encode(Hello(SECRET, proof, identity))
+
+
+def _told(context: dict[str, Any]) -> str:
+    error = context.get("exception")
+    if isinstance(error, BrokenPromiseError):
+        return str(error)
+    return json.dumps(f"{context.get('message')}: {error!r}")

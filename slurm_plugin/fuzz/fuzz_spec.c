@@ -1,0 +1,70 @@
+/*
+ * The option's value and the record in a comment, both any bytes of a user's: what is read is in
+ * bounds and reads the same when it is written and read again; what is not gets one clean line.
+ */
+#include "../spec.h"
+#include "fuzz.h"
+
+#define MAX_GRACE (30 * MICROS)
+
+static void promise_bounds(const struct spec *spec, micros_t max_grace)
+{
+    PROMISE(spec->weight > 0 && spec->weight <= 1000 * MICROS);
+    PROMISE(spec->grace >= 0 && spec->grace <= max_grace);
+}
+
+static void try_spec(const char *text)
+{
+    struct spec spec;
+    struct spec again;
+    char error[SPEC_ERROR_SIZE] = "";
+    char canonical[80];
+
+    if (!spec_parse(text, MAX_GRACE, &spec, error)) {
+        promise_one_line(error, sizeof(error));
+        return;
+    }
+    promise_bounds(&spec, MAX_GRACE);
+    spec_format(&spec, canonical, sizeof(canonical));
+    PROMISE(spec_parse(canonical, MAX_GRACE, &again, error));
+    PROMISE(spec.weight == again.weight && spec.grace == again.grace);
+}
+
+static void try_record(const char *text)
+{
+    struct record record;
+    struct record again;
+    char error[SPEC_ERROR_SIZE] = "";
+    char canonical[RECORD_SIZE];
+
+    if (!record_parse(text, &record, error)) {
+        promise_one_line(error, sizeof(error));
+        return;
+    }
+    promise_bounds(&record.spec, NO_MAX_GRACE);
+    PROMISE(record.min_nodes >= 1 && record.min_nodes <= record.max_nodes);
+    PROMISE(record.max_nodes <= 1000000 && record.minutes <= 1000000);
+    record_format(&record, canonical, sizeof(canonical));
+    PROMISE(strlen(canonical) < sizeof(canonical) - 1);
+    PROMISE(record_parse(canonical, &again, error));
+    PROMISE(record.spec.weight == again.spec.weight && record.spec.grace == again.spec.grace);
+    PROMISE(record.min_nodes == again.min_nodes && record.max_nodes == again.max_nodes);
+    PROMISE(record.minutes == again.minutes && record.personal == again.personal);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = text_of(data, size);
+    char *prefixed = malloc(strlen(RECORD_PREFIX) + size + 1);
+
+    if (prefixed == NULL)
+        abort();
+    try_spec(text);
+    try_record(text);
+    strcpy(prefixed, RECORD_PREFIX);
+    memcpy(prefixed + strlen(RECORD_PREFIX), text, size + 1);
+    try_record(prefixed);
+    free(prefixed);
+    free(text);
+    return 0;
+}

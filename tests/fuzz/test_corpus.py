@@ -1,0 +1,83 @@
+"""All kept inputs through all targets, then seeded changes of them; C under its sanitizers.
+
+For millions of inputs that are guided by coverage: ``scripts/fuzz``.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from scripts.fuzzing import native
+from scripts.fuzzing.campaign import blind, replay_in_c
+from scripts.fuzzing.catalogue import BY_NAME, CORPUS, TARGETS, Target
+
+IN_C = [target for target in TARGETS if target.module is None]
+IN_PYTHON = [target for target in TARGETS if target.module is not None]
+CHANGES = 100_000
+SECONDS = 1.5
+SEED = 20_260
+
+
+@pytest.fixture(autouse=True, scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Built anew, beside what a run by hand has built."""
+    native.BUILD = tmp_path_factory.mktemp("fuzz")
+    native.spec_library.cache_clear()
+
+
+@pytest.mark.parametrize("target", IN_C, ids=lambda target: target.name)
+def test_the_plugins_parsers_take_anything(target: Target) -> None:
+    outcome = replay_in_c(target, target.corpus(), CHANGES, SEED)
+    assert not outcome.said, f"{outcome.crash}: {outcome.said}"
+    assert outcome.executions > CHANGES
+
+
+@pytest.mark.parametrize("target", IN_PYTHON, ids=lambda target: target.name)
+def test_what_is_kept_breaks_nothing(target: Target) -> None:
+    function = target.function()
+    for data in target.corpus():
+        function(data)
+
+
+@pytest.mark.parametrize("target", IN_PYTHON, ids=lambda target: target.name)
+def test_what_is_like_it_breaks_nothing(target: Target) -> None:
+    outcome = blind(target, target.corpus(), time.monotonic() + SECONDS, SEED)
+    assert outcome.crash is None, f"{outcome.crash}: {outcome.said}"
+
+
+def test_what_is_kept_is_small_and_complete() -> None:
+    assert {path.stem for path in CORPUS.iterdir()} == set(BY_NAME)
+    assert sum(path.stat().st_size for path in CORPUS.iterdir()) < 120_000
+
+
+def test_the_parsers_in_c_and_python_are_really_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    from scripts.fuzzing import both_parsers
+    from scripts.fuzzing.promises import BrokenPromiseError
+
+    monkeypatch.setattr("bftrainer_slurm.spec.MAX_WEIGHT", 999.0)
+    both_parsers.option(b"weight=999")
+    with pytest.raises(BrokenPromiseError):
+        both_parsers.option(b"weight=1000")
+
+
+def test_a_broken_target_in_c_is_found_out_and_its_input_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scripts.fuzzing.campaign.CRASHES", tmp_path / "crashes")
+    broken = tmp_path / "slurm_plugin"
+    (broken / "fuzz").mkdir(parents=True)
+    for source in [*native.SOURCES.glob("*.[ch]"), *native.SOURCES.glob("fuzz/*")]:
+        (broken / source.relative_to(native.SOURCES)).write_bytes(source.read_bytes())
+    (broken / "Makefile").write_bytes((native.SOURCES / "Makefile").read_bytes())
+    spec = (broken / "spec.c").read_text()
+    assert spec.count("i < MAX_SHOWN &&") == 1
+    (broken / "spec.c").write_text(spec.replace("i < MAX_SHOWN &&", ""))
+    monkeypatch.setattr(native, "SOURCES", broken)
+    monkeypatch.setattr(native, "BUILD", tmp_path / "build")
+    outcome = replay_in_c(BY_NAME["spec"], [b"weight=" + b"x" * 99], 0, SEED)
+    assert "Sanitizer" in outcome.said or "runtime error" in outcome.said
+    assert outcome.crash is not None
+    assert outcome.crash.read_bytes() == b"weight=" + b"x" * 99
