@@ -61,6 +61,11 @@ class Holes:
                 life_s[node] = min(life_s[node], max(0.0, start_s - now_s))
         return life_s
 
+    @property
+    def since_s(self) -> Mapping[str, float]:
+        """Since when each node in a hole has been in it."""
+        return self._since_s
+
     def forward_time_s(self, settings: Settings) -> float:
         """Return how far ahead to plan: as the admin says, or the mean gap between changes lately.
 

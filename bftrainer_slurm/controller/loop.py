@@ -13,6 +13,8 @@ from typing import Any
 from bftrainer_slurm.controller.act import Deeds, Pacer, carry_out
 from bftrainer_slurm.controller.actions import Action, Cancel, Grow, Shrink
 from bftrainer_slurm.controller.appraisal import Appraiser
+from bftrainer_slurm.controller.clear import keep_clear
+from bftrainer_slurm.controller.endings import Endings
 from bftrainer_slurm.controller.failures import (
     Where,
     bring_back,
@@ -104,6 +106,7 @@ class Controller:
         self._by_array: dict[int, TrainerView] = {}
         self._memory = Memory(given_up=world.history.given_up())
         self._stays = Stays(world.history)
+        self._endings = Endings()
         self._holes = Holes(world.history)
         self._objective = find(settings.objective)
         self._words = Words(world.history, world.appraiser)
@@ -194,7 +197,9 @@ class Controller:
         ending = any(
             element.state is ElementState.ENDING for trainer in mine for element in trainer.elements
         )
-        self.schedule.looked(self._world.clock(), nodes_due, reservations_due, ending)
+        looked_s = self._world.clock()
+        took_s = max(0.0, looked_s - now_s)
+        self.schedule.looked(looked_s, nodes_due, reservations_due, ending, took_s)
         for element in self._stays.update(mine, now_s):
             self._world.groups.lost(element)
         self._holes.update(observation, self._settings.partition)
@@ -210,6 +215,7 @@ class Controller:
         memory = remember_starts(views, self._memory, now_s)
         memory = spare_reclaimed(self._known.views, views, memory, now_s)
         memory = remember_changes(self._known.views, views, memory, now_s, self._world.appraiser)
+        memory = self._avoid_slow_nodes(views, memory, now_s)
         taken = observation.queue.ordinary_nodes
         actions, memory = overdue(views, taken, memory, now_s, settings)
         for view in views:
@@ -220,12 +226,12 @@ class Controller:
                 more += near_limit(view, now_s, settings)
             actions += more
         views = tuple(view_trainer(view.trainer, memory) for view in views)
-        free = free_nodes(observation, views, memory, settings)
+        free = self._free(observation, views, memory)
         leaving: list[Shrink] = []
         if memory.failing:
             where = Where(free, in_service(observation, settings))
             leaving, memory = judge(views, memory, where, now_s, settings)
-            free = free_nodes(observation, views, memory, settings)
+            free = self._free(observation, views, memory)
         cancels, memory = cancel_given_up(views, memory, now_s)
         staying = tuple(without(view, leaving) for view in views) if leaving else views
         problem = problem_of(staying, free, memory, now_s, self._outlook(observation))
@@ -241,6 +247,24 @@ class Controller:
             self._known, observation=observation, views=views, free=free, problem=problem, plan=plan
         )
         return actions
+
+    def _free(
+        self, observation: Observation, views: tuple[TrainerView, ...], memory: Memory
+    ) -> frozenset[str]:
+        """Return the nodes that trainers may grow onto."""
+        free = free_nodes(observation, views, memory, self._settings)
+        since_s, life_s = self._holes.since_s, self._holes.life_s(observation)
+        return keep_clear(free, since_s, life_s, observation.time_s, self._settings)
+
+    def _avoid_slow_nodes(
+        self, views: tuple[TrainerView, ...], memory: Memory, now_s: float
+    ) -> Memory:
+        """Leave nodes alone for a while where an element's end may have delayed somebody."""
+        slow = self._endings.slow(views, now_s, self._settings.slow_end_s)
+        for node, took_s in slow.items():
+            logger.warning("an element took %.1f s to end on %s: left alone for now", took_s, node)
+        until_s = dict.fromkeys(slow, now_s + self._settings.bad_node_s)
+        return replace(memory, avoid={**memory.avoid, **until_s}) if slow else memory
 
     def _outlook(self, observation: Observation) -> Outlook:
         return Outlook(

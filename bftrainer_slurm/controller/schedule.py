@@ -9,6 +9,11 @@ _AFTER_GONE_S = 0.15  # slurmctld has taken the node back by then
 _AFTER_LEAVING_S = 3.0  # in case the word that it is gone does not arrive
 _GAP_S = 0.5
 _MAX_BACKOFF_S = 60.0
+# A slow slurmctld is asked less often: so many times as long as the last look took lie between two
+# regular looks, and between any two.
+_REST_AFTER_A_LOOK = 30.0
+_GAP_AFTER_A_LOOK = 3.0
+_MAX_INTERVAL_S = 300.0
 # Anybody can send hints. So many looks may follow from them at once, then one each so many seconds.
 _HINTED_LOOKS = 20.0
 _A_HINTED_LOOK_S = 3.0
@@ -22,13 +27,15 @@ class Schedule:
         self._queue_due_s = self._nodes_due_s = self._reservations_due_s = now_s
         self._last_look_s = float("-inf")
         self._failures = 0
+        self._took_s = 0.0
         self._endings = 0
         self._regular_s = now_s  # when the next look is due without any hint
         self._hinted = _HINTED_LOOKS
 
     def due_s(self) -> float:
         """When the next look is due."""
-        return max(self._queue_due_s, self._last_look_s + _GAP_S)
+        gap_s = max(_GAP_S, min(_MAX_BACKOFF_S, _GAP_AFTER_A_LOOK * self._took_s))
+        return max(self._queue_due_s, self._last_look_s + gap_s)
 
     def is_due(self, now_s: float) -> bool:
         """Whether it is time for a look, also where the clock was set back."""
@@ -49,14 +56,21 @@ class Schedule:
             delay_s = max(delay_s, _A_HINTED_LOOK_S)
         self._queue_due_s = min(self._queue_due_s, now_s + delay_s)
 
-    def looked(self, now_s: float, nodes: bool, reservations: bool, ending: bool) -> None:
-        """Plan the next look; a second from now, then more, while elements are still ending."""
+    def looked(
+        self, now_s: float, nodes: bool, reservations: bool, ending: bool, took_s: float = 0.0
+    ) -> None:
+        """Plan the next look; a second from now, then more, while elements are still ending.
+
+        ``took_s``: how many seconds this look had to wait for slurmctld.
+        """
         earned = max(0.0, now_s - self._last_look_s) / _A_HINTED_LOOK_S
         self._hinted = min(_HINTED_LOOKS, self._hinted + earned) - (now_s < self._regular_s)
         self._last_look_s = now_s
         self._failures = 0
         self._endings = self._endings + 1 if ending else 0
-        interval_s = self._settings.queue_interval_s
+        self._took_s = took_s
+        rest_s = min(_MAX_INTERVAL_S, _REST_AFTER_A_LOOK * took_s)
+        interval_s = max(self._settings.queue_interval_s, rest_s)
         if ending:
             interval_s = min(interval_s, 2.0 ** (self._endings - 1))
         self._queue_due_s = self._regular_s = now_s + interval_s

@@ -11,6 +11,7 @@ from bftrainer_slurm.planner.objectives import ObjectiveError, find
 from bftrainer_slurm.slurm.open import CHOICES as GATEWAYS
 
 _WORDS: dict[type, str] = {tuple: "list"}
+_MAY_BE_ZERO = ("min_idle_s", "reserve_nodes")
 
 
 class SettingsError(ValueError):
@@ -41,10 +42,13 @@ class Settings:
     plan_limit_s: float = 5.0  # then the greedy plan is taken
     start_timeout_s: float = 90.0  # a released element that has not started is held again
     min_hole_s: float = 60.0  # a node that is needed sooner is left alone
+    min_idle_s: float = 0.0  # and one that ordinary jobs left more lately
+    reserve_nodes: int = 0  # idle nodes that trainers do not grow onto
     limit_margin_s: float = 30.0  # an element this near its time limit is dealt with
     # A trainer that fails on two nodes without progress is given up, or so often on its only one.
     max_failures: int = 5
-    bad_node_s: float = 900.0  # a node on which trainers fail that train elsewhere is left alone
+    slow_end_s: float = 2.0  # an element that is not gone so long after its grace has a bad node
+    bad_node_s: float = 900.0  # a bad node, and one where only there trainers fail, is left alone
     commands_per_s: float = 1.5  # RPCs that change something, after a burst of 20
 
 
@@ -89,5 +93,7 @@ def _checked(source: str, key: str, value: object, wanted: type) -> object:
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
         raise SettingsError(f"{source}: {key} must be a {_WORDS.get(wanted, wanted.__name__)}")
     if isinstance(value, int | float) and not isinstance(value, bool) and not 0 < value < 1e6:
+        if value == 0 and key in _MAY_BE_ZERO:
+            return value
         raise SettingsError(f"{source}: {key} must be above 0 and below a million")
     return value

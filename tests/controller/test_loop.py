@@ -145,9 +145,15 @@ class Setting:
     """A controller on a made-up Slurm, with a clock that is set by hand."""
 
     def __init__(
-        self, nodes: int, *arrays: int, most: int = 4, history: History | None = None
+        self,
+        nodes: int,
+        *arrays: int,
+        most: int = 4,
+        history: History | None = None,
+        settings: Settings | None = None,
     ) -> None:
         self.now_s = NOW_S
+        self.settings = settings or Settings(nodes_interval_s=1)
         self.slurm = Slurm(nodes, *arrays, most=most)
         self.told = Told()
         self.planner = Planner()
@@ -166,7 +172,7 @@ class Setting:
             mine=lambda trainer: True,
             appraiser=Learnt(self.history.lessons),
         )
-        return Controller(world, Settings(nodes_interval_s=1))
+        return Controller(world, self.settings)
 
     def turn(self, seconds: float = 5.0) -> None:
         """Let time pass, and the controller look."""
@@ -416,3 +422,31 @@ def test_a_history_that_cannot_be_written_hinders_nobody_and_is_shown(tmp_path: 
         other.execute("ROLLBACK")
     setting.history.close()
     assert len(History(tmp_path / "history.sqlite").open_stays()) == 3
+
+
+def test_trainers_leave_a_reserve_to_ordinary_jobs() -> None:
+    setting = Setting(4, ARRAY, settings=Settings(nodes_interval_s=1, reserve_nodes=1))
+    setting.settle()
+    assert len(setting.slurm.on()) == 3
+
+
+def test_a_node_that_has_just_come_is_taken_once_it_has_been_idle_for_a_while() -> None:
+    setting = Setting(1, ARRAY, settings=Settings(nodes_interval_s=1, min_idle_s=60))
+    setting.turn()
+    assert not setting.slurm.on()
+    setting.turn(60)
+    assert set(setting.slurm.on()) == {"n1"}
+
+
+def test_a_node_where_an_elements_end_takes_long_is_left_alone_for_a_while() -> None:
+    setting = Setting(2, ARRAY)
+    setting.settle()
+    element = ElementId(ARRAY, setting.slurm.on()["n1"])
+    setting.slurm.elements[element] = Element(element, ElementState.ENDING, "n1")
+    setting.turn()
+    setting.turn()
+    setting.slurm.elements[element] = Element(element, HELD)
+    setting.turn(60)
+    assert set(setting.slurm.on()) == {"n2"}
+    setting.turn(setting.settings.bad_node_s)
+    assert set(setting.slurm.on()) == {"n1", "n2"}

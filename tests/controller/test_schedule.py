@@ -63,3 +63,18 @@ def test_where_slurm_does_not_answer_it_asks_less_and_less_often() -> None:
         schedule.failed(0.0)
         gaps.append(schedule.due_s())
     assert gaps == [2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_a_slow_slurmctld_is_asked_less_often() -> None:
+    schedule = Schedule(SETTINGS, 0.0)
+    schedule.looked(0.0, nodes=False, reservations=False, ending=False, took_s=2.0)
+    assert schedule.due_s() == 60
+    schedule.heard(NoteKind.GONE, 1.0)
+    assert schedule.due_s() == 6
+
+
+def test_one_that_is_quick_again_is_asked_as_before() -> None:
+    schedule = Schedule(SETTINGS, 0.0)
+    schedule.looked(0.0, nodes=False, reservations=False, ending=False, took_s=2.0)
+    looked(schedule, 60.0)
+    assert schedule.due_s() == 75

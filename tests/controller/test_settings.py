@@ -63,3 +63,12 @@ def test_at_rest_slurmctld_is_asked_no_more_than_twelve_times_a_minute() -> None
         + 60 / settings.reservations_interval_s
     )
     assert rpcs <= 12
+
+
+def test_what_may_be_left_out_may_be_zero_and_what_may_not_may_not(tmp_path: Path) -> None:
+    path = tmp_path / "bftrainer.toml"
+    path.write_text("min_idle_s = 0\nreserve_nodes = 0")
+    assert read_settings(path).reserve_nodes == 0
+    path.write_text("queue_interval_s = 0")
+    with pytest.raises(SettingsError, match="above 0"):
+        read_settings(path)
