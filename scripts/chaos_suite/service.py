@@ -104,11 +104,13 @@ class Service:
 
     @property
     def keeper_pid(self) -> int | None:
-        """The keeper's process id, as it has left it in the state folder."""
+        """The keeper's process id, as it has left it in the state folder; None: it has ended."""
         try:
-            return int(json.loads((self.state / "keeper.json").read_text())["pid"])
+            pid = int(json.loads((self.state / "keeper.json").read_text())["pid"])
+            ours = b"bftrainer_slurm.keeper" in Path(f"/proc/{pid}/cmdline").read_bytes()
         except (OSError, ValueError, KeyError):
             return None
+        return pid if ours else None
 
     def kill_keeper(self) -> None:
         """SIGKILL the keeper."""

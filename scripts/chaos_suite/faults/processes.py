@@ -12,6 +12,8 @@ from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected
 from scripts.chaos_suite.observe import Element
 from scripts.chaos_suite.world import World
 
+_TRIES = 15  # all may just have been reclaimed
+
 
 def _kill_agent(world: World) -> Injected:
     element = victim(world)
@@ -47,10 +49,12 @@ def _terminate_agent(world: World) -> Injected:
 
 def victim(world: World) -> Element:
     """Return a running element that trains."""
-    running = [one for one in world.running() if workers(world, one)]
-    if not running:
-        raise CannotInjectError("no element trains")
-    return world.chance.choice(running)
+    for _ in range(_TRIES):
+        running = [one for one in world.running() if workers(world, one)]
+        if running:
+            return world.chance.choice(running)
+        world.wait(1.0)
+    raise CannotInjectError("no element trains")
 
 
 def workers(world: World, element: Element) -> list[int]:

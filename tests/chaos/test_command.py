@@ -1,0 +1,49 @@
+"""The command itself; and faults on a real cluster with real training."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from scripts.chaos_suite.command import chaos
+from tests.lab_fixture import REPO, slurm_is_missing
+
+CHAOS = str(REPO / "scripts" / "chaos")
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to be several users")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--fault", "no-such"], ["--minutes", "-1"], ["--nodes", "2"], ["--seed", "x"]]
+)
+def test_what_is_not_possible_is_refused(arguments: list[str]) -> None:
+    refused = CliRunner().invoke(chaos, arguments)
+    assert refused.exit_code == 2
+    assert "Error: Invalid value" in refused.output
+
+
+def test_without_root_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    refused = CliRunner().invoke(chaos, [])
+    assert refused.exit_code == 2
+    assert refused.output == "chaos: needs root: it is several users, and cuts nodes off\n"
+
+
+@as_root
+@pytest.mark.slurm
+@pytest.mark.torch
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(slurm_is_missing() is not None, reason="needs Slurm")
+def test_trainers_survive_the_keeper_the_solver_and_a_training_process(tmp_path: Path) -> None:
+    faults = ("keeper-killed", "solver-killed", "worker-killed")
+    chosen = [word for fault in faults for word in ("--fault", fault)]
+    command = [CHAOS, "--minutes", "0", "--seed", "1", "--json", "--keep", str(tmp_path), *chosen]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert sorted(one["fault"] for one in document["outcomes"]) == sorted(faults)
+    assert (document["violations"], document["trainers_lost"]) == (0, 0)
+    assert all(steps > 0 for steps in document["steps"].values())
+    assert not list(tmp_path.iterdir())  # nothing to explain
