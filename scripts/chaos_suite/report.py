@@ -35,7 +35,7 @@ def table(result: Result) -> str:
     lines = [f"{'fault':<22}{'times':>6}{'well again after, s':>24}{heads}{'violations':>12}"]
     for fault in sorted({one.fault for one in result.outcomes}):
         found = [one for one in result.outcomes if one.fault == fault]
-        cells = "".join(f"{sum(one.lost.get(n, 0.0) for one in found):>18g}" for n in names)
+        cells = "".join(f"{sum(one.lost.get(n, 0.0) for one in found):>18.0f}" for n in names)
         violations = sum(len(one.violations) for one in found)
         lines.append(f"{fault:<22}{len(found):>6}{_settled(found):>24}{cells}{violations:>12}")
     lost = steps_lost(result)
@@ -49,6 +49,7 @@ def table(result: Result) -> str:
             f"{name}: trained {result.steps[name]:,.0f} steps, lost {lost[name]:g}"
             for name in names
         ),
+        f"  of these, though a process that had made them trains on: {_by_survivors(result):g}",
         f"ordinary jobs          {result.ordinary_submitted}, failed {result.ordinary_failed}",
     ]
     if result.resubmitted:
@@ -60,6 +61,10 @@ def table(result: Result) -> str:
         if one.evidence:
             lines.append(f"  kept in {one.evidence}")
     return "\n".join(lines)
+
+
+def _by_survivors(result: Result) -> float:
+    return sum(one.lost_by_survivors for one in result.outcomes)
 
 
 def _settled(outcomes: Sequence[Outcome]) -> str:

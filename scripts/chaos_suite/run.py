@@ -43,7 +43,8 @@ class Outcome:
     detail: str
     settled_s: float | None
     violations: list[str] = field(default_factory=list)
-    lost: dict[str, float] = field(default_factory=dict)  # by trainer: what was trained in vain
+    lost: dict[str, float] = field(default_factory=dict)  # by trainer: steps made in vain
+    lost_by_survivors: float = 0.0  # of them, those that a process had made that trains on
     waited_for: list[str] = field(default_factory=list)  # what held last of all
     evidence: str | None = None
 
@@ -175,6 +176,7 @@ def _one(world: World, fault: Fault, tell: Callable[[str], None]) -> Outcome | N
     for job in world.trainers.values():
         lost = [one for one in _losses(world, job.name) if one.time_s >= since_s]
         outcome.lost[job.name] = sum(one.lost for one in lost)
+        outcome.lost_by_survivors += sum(one.lost for one in lost if one.survived)
         outcome.violations += [
             f"{job.name} lost {one.lost:g}, and {one.allowed:g} may be"
             for one in lost

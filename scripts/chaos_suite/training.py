@@ -41,11 +41,15 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What was trained and is gone. ``allowed`` is what may be: since the last checkpoint."""
+    """What was trained and is gone. ``allowed`` is what may be: since the last checkpoint.
+
+    ``survived``: a process that had it trains on, so that one step is all that may be lost.
+    """
 
     time_s: float
     lost: float
     allowed: float
+    survived: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +139,19 @@ def losses(generations: Sequence[Generation], saves: Sequence[Save]) -> list[Los
     reached = 0.0
     before: Generation | None = None
     for one in generations:
-        begins_at = one.first - one.step
-        lost = reached - begins_at
+        lost = reached - (one.first - one.step)
         if before is not None and lost > 0:
-            found.append(Loss(one.first_s, lost, _allowed(one, before, reached, saves)))
+            survived = bool(one.places.keys() & before.places.keys())
+            allowed = before.step if survived else _since_checkpoint(one, before, reached, saves)
+            found.append(Loss(one.first_s, lost, allowed, survived))
         reached = max(reached, one.last)
         before = one
     return found
 
 
-def _allowed(one: Generation, before: Generation, reached: float, saves: Sequence[Save]) -> float:
-    if one.places.keys() & before.places.keys():
-        return before.step
+def _since_checkpoint(
+    one: Generation, before: Generation, reached: float, saves: Sequence[Save]
+) -> float:
     saved = max((save.number for save in saves if save.time_s < one.first_s), default=0.0)
     # The step in which the checkpoint was written may be told by the peers only.
     return max(0.0, reached - saved) + max(one.step, before.step)
