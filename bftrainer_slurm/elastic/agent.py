@@ -24,6 +24,7 @@ from torch.distributed.elastic.rendezvous.api import (
 )
 
 from bftrainer_slurm.elastic import warm
+from bftrainer_slurm.elastic.ending import Ending
 from bftrainer_slurm.elastic.failures import LastFailure, is_peers
 from bftrainer_slurm.elastic.generation_store import GenerationStore
 from bftrainer_slurm.elastic.identity import read_identity
@@ -79,7 +80,8 @@ class AgentRendezvous(RendezvousHandler):
         self._membership = Membership(keeper, identity, prover_from(environment), self._hear)
         self._membership.start()
         self._reporting = Reporting(self._memory, self._membership)
-        on_signals(_ending_signals(environment), self._membership.leave)
+        self._ending = Ending()
+        on_signals(_ending_signals(environment), self._leave)
         self._store: GenerationStore | None = None
 
     @property
@@ -140,6 +142,11 @@ class AgentRendezvous(RendezvousHandler):
             self._membership.close()
         self._end_generation()
         return True
+
+    def _leave(self) -> None:
+        # What torchrun ends with where an exception, which the signal becomes, ends it.
+        self._ending.be_quick(1)
+        self._membership.leave()
 
     def _why_again(self) -> tuple[str, str]:
         if self._store is None:

@@ -1,0 +1,33 @@
+"""The end of an agent that was told to end: without the interpreter's teardown.
+
+An ordinary job waits for this node. Taking torch's modules apart needs half a second of processor
+time, more than an element's usual grace, and leaves nothing behind that the kernel would not free.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from multiprocessing import util
+
+# After multiprocessing's own, which end its fork server and remove its files; those have -100.
+_LAST = -1000
+
+
+class Ending:
+    """Ends this process with a code at the point where only the teardown is left, if told to."""
+
+    def __init__(self) -> None:
+        self._code: int | None = None
+        util.Finalize(None, self._end, exitpriority=_LAST)
+
+    def be_quick(self, code: int) -> None:
+        """Let the process end with ``code`` as soon as it has done all of its own."""
+        self._code = code
+
+    def _end(self) -> None:
+        if self._code is None:
+            return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(self._code)
