@@ -1,0 +1,84 @@
+"""``scripts/bench-impact`` as it is called, on a real Slurm with real training."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.lab_fixture import slurm_is_missing
+from tests.waiting import wait_until
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "bench-impact"
+needs_slurm = pytest.mark.skipif(slurm_is_missing() is not None, reason=str(slurm_is_missing()))
+
+
+def command(*options: str) -> list[str]:
+    return [sys.executable, str(SCRIPT), *options]
+
+
+def processes_with(word: str) -> list[int]:
+    """Return the processes whose environment has this word in it."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal() and int(folder.name) != os.getpid():
+            try:
+                if word.encode() in (folder / "environ").read_bytes():
+                    found.append(int(folder.name))
+            except OSError:
+                continue
+    return found
+
+
+@needs_slurm
+@pytest.mark.slurm
+@pytest.mark.torch
+@pytest.mark.timeout(600)  # the machine may be busy, and agents start cold
+def test_ordinary_jobs_run_beside_hostile_trainers_and_nothing_is_left(tmp_path: Path) -> None:
+    options = ("--jobs", "2", "--chunk", "2", "--nodes", "2", "--hostile", "--json")
+    done = subprocess.run(
+        command(*options, "--out", str(tmp_path)), capture_output=True, text=True, check=True
+    )
+    document = json.loads(done.stdout)
+    assert document["failed"] == {"without": 0, "with": 0}
+    assert [len(chunk) for chunk in document["jobs"]["with"]] == [2]
+    [work] = document["trainers"]
+    assert work["samples"] > 0
+    assert document["left_behind"] == 0
+    made = {path.name for path in tmp_path.iterdir()}
+    assert made == {"table.txt", "results.json", "impact.svg", "causes.txt", "logs"}
+
+
+@needs_slurm
+@pytest.mark.slurm
+def test_nothing_is_left_behind_when_it_is_stopped(tmp_path: Path) -> None:
+    bench = subprocess.Popen(
+        command("--jobs", "2", "--nodes", "2", "--out", str(tmp_path)),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert bench.stderr is not None
+        folder = Path(bench.stderr.readline().split()[-1])
+        wait_until(lambda: processes_with(f"SLURM_CONF={folder}"), 60)
+        bench.send_signal(signal.SIGTERM)
+        assert bench.wait(60) != 0
+    finally:
+        bench.kill()
+    assert processes_with(f"SLURM_CONF={folder}") == []
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    "options", [("--jobs", "0"), ("--nodes", "1"), ("--seed", "x"), ("--chunk", "0"), ("more",)]
+)
+def test_a_bad_call_is_refused_in_one_line(options: tuple[str, ...]) -> None:
+    done = subprocess.run(command(*options), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("Error: ")
