@@ -42,15 +42,16 @@ int cli_filter_p_setup_defaults(slurm_opt_t *options, bool early)
 int cli_filter_p_pre_submit(slurm_opt_t *options, int offset)
 {
     const char *text = getenv(ENV_FILTER_SPEC);
-    const char *partition = getenv(ENV_FILTER_PARTITION);
+    const struct target target = {getenv(ENV_FILTER_PARTITION), getenv(ENV_FILTER_QOS)};
     struct spec spec;
     char error[REWRITE_ERROR_SIZE];
 
     /* salloc and heterogeneous jobs are refused by the SPANK plugin. */
-    if (text == NULL || partition == NULL || offset > 0 || !options_are_of_sbatch(options))
+    if (text == NULL || target.partition == NULL || target.qos == NULL || offset > 0 ||
+        !options_are_of_sbatch(options))
         return SLURM_SUCCESS;
     if (spec_parse(text, NO_MAX_GRACE, &spec, error) &&
-        rewrite_submission(options, &spec, partition, error))
+        rewrite_submission(options, &spec, &target, error))
         return SLURM_SUCCESS;
     slurm_error("bftrainer: %s", error);
     return SLURM_ERROR;

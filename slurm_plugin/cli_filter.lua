@@ -28,7 +28,7 @@ local function given_options(options)
   end
 end
 
-local function check_refused(options, given, partition)
+local function check_refused(options, given, partition, qos)
   for _, row in ipairs(REFUSED) do
     if given(row[1]) then
       refuse("%s", row[2])
@@ -44,6 +44,9 @@ local function check_refused(options, given, partition)
       partition,
       partition
     )
+  end
+  if qos ~= "" and given("qos") and options["qos"] ~= qos then
+    refuse("trainers run in QOS %s; leave --qos out (and SBATCH_QOS unset) or write --qos=%s", qos, qos)
   end
 end
 
@@ -78,7 +81,7 @@ local function read_minutes(options, given)
   return total > 0 and string.format(",minutes=%d", total) or ""
 end
 
-local function set_all(options, min, max, minutes, spec, partition)
+local function set_all(options, min, max, minutes, spec, partition, qos)
   options["nodes"] = "1"
   options["ntasks"] = "1"
   options["array"] = string.format("0-%d", max - 1)
@@ -88,6 +91,9 @@ local function set_all(options, min, max, minutes, spec, partition)
   options["open-mode"] = "append"
   options["exclusive"] = "exclusive"
   options["time-min"] = "1"
+  if qos ~= "" then
+    options["qos"] = qos
+  end
   options["comment"] = string.format("bftrainer:min=%d,max=%d,%s%s", min, max, spec, minutes)
 end
 
@@ -95,13 +101,14 @@ end
 function bftrainer_rewrite(options)
   local spec = os.getenv("BFTRAINER_FILTER_SPEC")
   local partition = os.getenv("BFTRAINER_FILTER_PARTITION")
-  if not spec or not partition or options["type"] ~= "sbatch" then
+  local qos = os.getenv("BFTRAINER_FILTER_QOS")
+  if not spec or not partition or not qos or options["type"] ~= "sbatch" then
     return
   end
   local given = given_options(options)
-  check_refused(options, given, partition)
+  check_refused(options, given, partition, qos)
   local min, max = read_nodes(options, given)
-  set_all(options, min, max, read_minutes(options, given), spec, partition)
+  set_all(options, min, max, read_minutes(options, given), spec, partition, qos)
 end
 
 function slurm_cli_setup_defaults(options, early)

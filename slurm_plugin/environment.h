@@ -19,5 +19,6 @@
 /* From the SPANK plugin to a cli_filter in the same sbatch: this submission is tagged. */
 #define ENV_FILTER_SPEC "BFTRAINER_FILTER_SPEC"
 #define ENV_FILTER_PARTITION "BFTRAINER_FILTER_PARTITION"
+#define ENV_FILTER_QOS "BFTRAINER_FILTER_QOS"
 
 #endif

@@ -35,18 +35,26 @@ static bool check_refused(slurm_opt_t *options, char error[REWRITE_ERROR_SIZE])
     return true;
 }
 
-static bool check_partition(slurm_opt_t *options, const char *partition,
-                            char error[REWRITE_ERROR_SIZE])
+static bool option_is(slurm_opt_t *options, const char *name, const char *wanted)
 {
-    char given[256];
+    char value[256];
 
-    if (!options_given(options, "partition"))
-        return true;
-    options_get(options, "partition", given, sizeof(given));
-    if (strcmp(given, partition) != 0)
+    options_get(options, name, value, sizeof(value));
+    return strcmp(value, wanted) == 0;
+}
+
+static bool check_target(slurm_opt_t *options, const struct target *target,
+                         char error[REWRITE_ERROR_SIZE])
+{
+    if (options_given(options, "partition") && !option_is(options, "partition", target->partition))
         return FAIL("trainers run in partition %s; leave --partition out (and SBATCH_PARTITION "
                     "unset) or write --partition=%s",
-                    partition, partition);
+                    target->partition, target->partition);
+    if (target->qos[0] != '\0' && options_given(options, "qos") &&
+        !option_is(options, "qos", target->qos))
+        return FAIL("trainers run in QOS %s; leave --qos out (and SBATCH_QOS unset) or write "
+                    "--qos=%s",
+                    target->qos, target->qos);
     return true;
 }
 
@@ -90,8 +98,8 @@ static unsigned read_minutes(slurm_opt_t *options)
     return 0; /* UNLIMITED: as long as the partition allows */
 }
 
-static bool set_all(slurm_opt_t *options, const struct record *record, const char *partition,
-                    char error[REWRITE_ERROR_SIZE])
+static bool set_all(slurm_opt_t *options, const struct record *record,
+                    const struct target *target, char error[REWRITE_ERROR_SIZE])
 {
     char array[32];
     char comment[RECORD_SIZE];
@@ -99,42 +107,41 @@ static bool set_all(slurm_opt_t *options, const struct record *record, const cha
         const char *name;
         const char *value;
     } settings[] = {
-        {"nodes", "1"},           {"ntasks", "1"},
-        {"array", array},         {"hold", NULL},
-        {"partition", partition}, {"requeue", NULL},
-        {"open-mode", "append"},  {"exclusive", "exclusive"},
-        {"time-min", "1"},        {"comment", comment},
+        {"nodes", "1"},
+        {"ntasks", "1"},
+        {"array", array},
+        {"hold", NULL},
+        {"partition", target->partition},
+        {"requeue", NULL},
+        {"open-mode", "append"},
+        {"exclusive", "exclusive"},
+        {"time-min", "1"},
+        {"comment", comment},
+        {target->qos[0] != '\0' ? "qos" : NULL, target->qos},
     };
 
     snprintf(array, sizeof(array), "0-%u", record->max_nodes - 1);
     record_format(record, comment, sizeof(comment));
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
-        if (!options_set(options, settings[i].name, settings[i].value))
+        if (settings[i].name != NULL &&
+            !options_set(options, settings[i].name, settings[i].value))
             return FAIL("this Slurm does not let --%s be set; tell your admin", settings[i].name);
     return true;
 }
 
-bool rewrite_submission(slurm_opt_t *options, const struct spec *spec, const char *partition,
-                        char error[REWRITE_ERROR_SIZE])
+bool rewrite_submission(slurm_opt_t *options, const struct spec *spec,
+                        const struct target *target, char error[REWRITE_ERROR_SIZE])
 {
     struct record record = {.spec = *spec};
 
-    if (!check_refused(options, error) || !check_partition(options, partition, error) ||
+    if (!check_refused(options, error) || !check_target(options, target, error) ||
         !read_nodes(options, &record, error))
         return false;
     record.minutes = read_minutes(options);
-    return set_all(options, &record, partition, error);
+    return set_all(options, &record, target, error);
 }
 
-static bool option_is(slurm_opt_t *options, const char *name, const char *wanted)
-{
-    char value[256];
-
-    options_get(options, name, value, sizeof(value));
-    return strcmp(value, wanted) == 0;
-}
-
-bool rewrite_read_back(slurm_opt_t *options, const char *partition, struct record *record,
+bool rewrite_read_back(slurm_opt_t *options, const struct target *target, struct record *record,
                        char error[REWRITE_ERROR_SIZE])
 {
     char comment[RECORD_SIZE];
@@ -145,6 +152,8 @@ bool rewrite_read_back(slurm_opt_t *options, const char *partition, struct recor
         return false;
     snprintf(array, sizeof(array), "0-%u", record->max_nodes - 1);
     return (option_is(options, "array", array) && option_is(options, "nodes", "1") &&
-            option_is(options, "partition", partition) && options_given(options, "hold")) ||
-           FAIL("array, nodes, partition or hold are not what they should be");
+            option_is(options, "partition", target->partition) &&
+            (target->qos[0] == '\0' || option_is(options, "qos", target->qos)) &&
+            options_given(options, "hold")) ||
+           FAIL("array, nodes, partition, qos or hold are not what they should be");
 }

@@ -8,14 +8,20 @@
 #include "options.h"
 #include "spec.h"
 
-#define REWRITE_ERROR_SIZE 320
+#define REWRITE_ERROR_SIZE 640
+
+/* Where the site wants trainers. */
+struct target {
+    const char *partition;
+    const char *qos; /* empty: whatever the user has */
+};
 
 /* False: nothing may be submitted, and `error` says what to write instead, in one line. */
-bool rewrite_submission(slurm_opt_t *options, const struct spec *spec, const char *partition,
-                        char error[REWRITE_ERROR_SIZE]);
+bool rewrite_submission(slurm_opt_t *options, const struct spec *spec,
+                        const struct target *target, char error[REWRITE_ERROR_SIZE]);
 
 /* Reads back what a rewriting has left; false when this submission has not been rewritten. */
-bool rewrite_read_back(slurm_opt_t *options, const char *partition, struct record *record,
+bool rewrite_read_back(slurm_opt_t *options, const struct target *target, struct record *record,
                        char error[REWRITE_ERROR_SIZE]);
 
 #endif

@@ -34,6 +34,8 @@ static bool take_word(const char *word, struct site *site)
         return strrchr(value, ':') != NULL && copy(site->keeper, value);
     if (KEY_IS("partition"))
         return copy(site->partition, value);
+    if (KEY_IS("qos"))
+        return copy(site->qos, value);
     if (KEY_IS("local_addr"))
         return copy(site->local_addr, value);
     if (KEY_IS("python"))

@@ -12,6 +12,7 @@
 struct site {
     char keeper[SITE_TEXT]; /* HOST:PORT */
     char partition[SITE_TEXT];
+    char qos[SITE_TEXT]; /* empty: whatever the user has */
     char local_addr[SITE_TEXT]; /* empty: torchrun finds its own address */
     char python[SITE_TEXT];       /* folder of our Python package; empty: stock c10d */
     char munge_socket[SITE_TEXT]; /* empty: munge's own */

@@ -30,6 +30,7 @@ void submit_init(const struct site *site)
 
     unsetenv(ENV_FILTER_SPEC);
     unsetenv(ENV_FILTER_PARTITION);
+    unsetenv(ENV_FILTER_QOS);
     if (in_element)
         unsetenv(ENV_OPTION);
     if (spank_context() == S_CTX_LOCAL)
@@ -62,6 +63,7 @@ int submit_take_option(const struct site *site, const char *text)
         spec_format(&spec, canonical, sizeof(canonical));
         setenv(ENV_FILTER_SPEC, canonical, 1);
         setenv(ENV_FILTER_PARTITION, site->partition, 1);
+        setenv(ENV_FILTER_QOS, site->qos, 1);
     }
     return 0;
 }
@@ -94,11 +96,12 @@ static void check_array_size(const struct record *record)
 
 static void rewrite_or_exit(slurm_opt_t *options, const struct site *site, struct record *record)
 {
+    const struct target target = {.partition = site->partition, .qos = site->qos};
     char error[REWRITE_ERROR_SIZE];
 
-    if (!site->rewritten_by_filter && !rewrite_submission(options, &spec, site->partition, error))
+    if (!site->rewritten_by_filter && !rewrite_submission(options, &spec, &target, error))
         refuse(error);
-    if (!rewrite_read_back(options, site->partition, record, error)) {
+    if (!rewrite_read_back(options, &target, record, error)) {
         slurm_error("bftrainer: the submission was not rewritten (%s); tell your admin", error);
         exit(1);
     }
@@ -127,6 +130,7 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
         refuse("the trainer's record cannot be passed on; tell your admin");
     unsetenv(ENV_FILTER_SPEC);
     unsetenv(ENV_FILTER_PARTITION);
+    unsetenv(ENV_FILTER_QOS);
     rewritten = true;
 }
 

@@ -72,10 +72,12 @@ def started_lab(
     bf_interval: int = 2,
     keeper: str | None = None,
     stock: bool = False,
+    qos: bool = False,
 ) -> Iterator[Lab]:
     """Start a cluster in a folder of its own; end it whatever happens.
 
-    With our plugin in it where there is a ``keeper``, whose elements use c10d where ``stock``.
+    With our plugin in it where there is a ``keeper``, whose elements use c10d where ``stock``;
+    with accounting, and preemption by QOS, where ``qos``.
     """
     folder = Path(tempfile.mkdtemp(prefix="bftrainer-test-", dir="/var/tmp"))
     folder.chmod(0o755)
@@ -92,6 +94,8 @@ def started_lab(
         options += ["--keeper", keeper]
     if stock:
         options += ["--stock"]
+    if qos:
+        options += ["--qos"]
     try:
         subprocess.run([_SCRIPT, "up", *where, *options], check=True, stdout=subprocess.DEVNULL)
         printed = subprocess.run(

@@ -14,10 +14,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from scripts.labcluster import plugin, users
+from scripts.labcluster import accounting, plugin, users
 from scripts.labcluster.configuration import (
     Options,
     cgroup_conf,
@@ -89,7 +89,7 @@ def find(folder: Path) -> Lab | None:
 
 def up(folder: Path, options: Options) -> Lab:
     """Start a cluster and wait until all its nodes are idle; end it again where that fails."""
-    for name in _PROGRAMS:
+    for name in (*_PROGRAMS, *(accounting.PROGRAMS if options.qos else ())):
         _program(name)
     if folder.exists() and any(folder.iterdir()):
         raise LabError(f"{folder} is not empty; choose another folder with --dir")
@@ -194,12 +194,17 @@ def _lay_out(lab: Lab, options: Options) -> None:
         for name in ("state", "run", "log"):
             shutil.chown(folder / name, slurm)
     ports = _free_ports(options.nodes + 1)
+    if options.qos:
+        dbd, database = _free_ports(2)
+        accounting.lay_out(folder, slurm, dbd, database)
+        options = replace(options, conf=(*accounting.settings(folder, dbd), *options.conf))
     host = socket.gethostname().partition(".")[0]
     (folder / "slurm.conf").write_text(slurm_conf(folder, options, host, slurm, me, ports))
     (folder / "cgroup.conf").write_text(cgroup_conf(_version()))
     plugstack = list(options.plugstack)
     if options.keeper is not None:
-        plugstack.append(plugin.install(folder, options.keeper, options.stock))
+        qos = accounting.QOS if options.qos else None
+        plugstack.append(plugin.install(folder, options.keeper, options.stock, qos))
     (folder / "plugstack.conf").write_text(plugstack_conf(plugstack))
     (folder / "env").write_text(exports(folder))
 
@@ -213,11 +218,31 @@ def _start(lab: Lab) -> None:
         *(f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed"),
     )
     _wait(lambda: (munge / "socket").exists(), "munged makes no socket")
+    if accounting.is_laid_out(lab.folder):
+        _start_accounting(lab)
     lab.start_daemon(
         "slurmctld", _program("slurmctld"), "-D", "-c", "-f", f"{lab.folder}/slurm.conf"
     )
     for number in range(1, lab.nodes + 1):
         lab.start_slurmd(f"n{number}")
+
+
+def _start_accounting(lab: Lab) -> None:
+    database = accounting.database_command(_program("mariadbd"), lab.folder)
+    lab.start_daemon("mariadbd", *database)
+    _wait(accounting.database_socket(lab.folder).exists, "mariadbd makes no socket")
+    lab.start_daemon("slurmdbd", _program("slurmdbd"), "-D")
+    _wait(lambda: _answers(lab, "sacctmgr", "show", "qos"), "slurmdbd does not answer")
+    root = os.getuid() == 0
+    accounting.add_everybody(lab.ask, users.NAMES if root else [pwd.getpwuid(os.getuid()).pw_name])
+
+
+def _answers(lab: Lab, *command: str) -> bool:
+    try:
+        lab.ask(*command)
+    except LabError:
+        return False
+    return True
 
 
 def _wait_for_nodes(lab: Lab) -> None:

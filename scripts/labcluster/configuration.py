@@ -22,6 +22,7 @@ class Options:
     plugstack: tuple[str, ...] = ()
     keeper: str | None = None  # HOST:PORT: our plugin is part of the cluster
     stock: bool = False  # its elements use torchrun's own rendezvous
+    qos: bool = False  # accounting, and preempt/qos in place of preempt/partition_prio
 
 
 def slurm_conf(

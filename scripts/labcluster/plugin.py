@@ -8,11 +8,11 @@ from pathlib import Path
 _SOURCES = Path(__file__).resolve().parent.parent.parent / "slurm_plugin"
 
 
-def install(folder: Path, keeper: str, stock: bool) -> str:
+def install(folder: Path, keeper: str, stock: bool, qos: str | None = None) -> str:
     """Build the plugin into the cluster's ``folder``, which every user can read.
 
     Returns the line for plugstack.conf: elements are told of ``keeper`` (HOST:PORT), and use our
-    rendezvous, or torchrun's own where ``stock``.
+    rendezvous, or torchrun's own where ``stock``. ``qos`` is the one that they run in.
     """
     build = folder / "plugin"
     subprocess.run(
@@ -23,6 +23,8 @@ def install(folder: Path, keeper: str, stock: bool) -> str:
     # All nodes are one host.
     line = f"optional {build}/bftrainer.so keeper={keeper} local_addr=127.0.0.1"
     line += f" munge_socket={folder}/munge/socket"
+    if qos is not None:
+        line += f" qos={qos}"
     if stock:
         return line
     subprocess.run([_SOURCES / "install-python", build / "python"], check=True)

@@ -6,7 +6,7 @@
 #include "fuzz.h"
 
 #define MAX_OPTIONS 32
-#define PARTITION "bftrainer"
+static const struct target TARGET = {.partition = "bftrainer", .qos = "idle"};
 
 /* Stands in for sbatch's options; the ones that the rewriting sets come in front. */
 struct slurm_options {
@@ -74,12 +74,12 @@ static void rewrite(slurm_opt_t *options)
     char error[REWRITE_ERROR_SIZE] = "";
     struct record record;
 
-    if (!rewrite_submission(options, &spec, PARTITION, error)) {
+    if (!rewrite_submission(options, &spec, &TARGET, error)) {
         promise_one_line(error, sizeof(error));
         return;
     }
     /* More nodes than a record can have are found when the record is read back. */
-    if (!rewrite_read_back(options, PARTITION, &record, error)) {
+    if (!rewrite_read_back(options, &TARGET, &record, error)) {
         promise_one_line(error, sizeof(error));
         return;
     }

@@ -1,0 +1,112 @@
+"""A cluster that accounts and preempts by QOS (slurmdbd, preempt/qos)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab_fixture import REPO
+from tests.site_fixture import Site, started_site
+from tests.slurm_plugin.conftest import WAYS, slurm_plugins
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
+IDLE = "#!/bin/bash\nsleep 1000\n"
+ADMIN = "root" if os.getuid() == 0 else "alice"
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with started_site(nodes=2, qos=True) as running:
+        yield running
+
+
+def nodes_of(site: Site, array: int) -> int:
+    return len(site.controller.trainer(array)["nodes"])
+
+
+def qos_of(site: Site, job: int) -> set[str]:
+    return set(site.lab.squeue(job, "%q"))
+
+
+def change_qos(site: Site, limit: str) -> None:
+    site.lab.run("sacctmgr", "-i", "modify", "qos", "normal", "set", limit, user=ADMIN)
+
+
+def configured(site: Site, way: str) -> dict[str, str]:
+    """Return the environment of an sbatch that rewrites submissions in one of the three ways."""
+    if way == "spank":
+        return {}
+    folder = site.lab.dir / way
+    folder.mkdir()
+    plugstack = (site.lab.dir / "plugstack.conf").read_text().strip() + " rewrite=cli_filter\n"
+    (folder / "plugstack.conf").write_text(plugstack)
+    conf = (site.lab.dir / "slurm.conf").read_text()
+    conf = conf.replace(f"{site.lab.dir}/plugstack.conf", f"{folder}/plugstack.conf")
+    if way == "lua":
+        conf += "CliFilterPlugins=cli_filter/lua\n"
+        shutil.copy(REPO / "slurm_plugin" / "cli_filter.lua", folder / "cli_filter.lua")
+    else:
+        conf += "CliFilterPlugins=cli_filter/bftrainer\n"
+        conf += f"PluginDir={slurm_plugins()}:{site.lab.dir}/plugin\n"
+    (folder / "slurm.conf").write_text(conf)
+    return {"SLURM_CONF": str(folder / "slurm.conf")}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_trainer_is_in_the_qos_of_trainers(site: Site, way: str) -> None:
+    environment = configured(site, way)
+    submitted = site.lab.run(
+        *("sbatch", "--parsable", "--bftrainer", "-N3-4", "-o/dev/null"),
+        input=IDLE,
+        env=environment,
+    )
+    job = int(submitted.stdout)
+    assert qos_of(site, job) == {"bftrainer"}
+    refused = site.lab.run(
+        *("sbatch", "--bftrainer", "--qos=normal", "-N3-4"),
+        input=IDLE,
+        env=environment,
+        check=False,
+    )
+    assert "leave --qos out" in refused.stderr
+    assert refused.returncode != 0
+    site.end(job)
+
+
+def test_an_ordinary_job_takes_a_trainers_node_and_the_trainer_comes_back(site: Site) -> None:
+    array = site.submit(IDLE, "1-2")
+    wait_until(lambda: nodes_of(site, array) == 2, 60)
+    site.lab.run("srun", "-N1", "--exclusive", "sleep", "2", user="bob")
+    wait_until(lambda: site.controller.trainer(array)["reclaimed"] == 1)
+    wait_until(lambda: nodes_of(site, array) == 2, 60)
+    site.end(array)
+
+
+def test_trainers_are_accounted_under_their_qos(site: Site) -> None:
+    array = site.submit(IDLE, "1-2")
+    wait_until(lambda: nodes_of(site, array) == 2, 60)
+    site.end(array)
+
+    def accounted() -> set[str]:
+        listed = site.lab.run(
+            *("sacct", "-n", "-P", "-X", "-j", str(array), "-o", "qos,partition"), user=ADMIN
+        )
+        return set(listed.stdout.split())
+
+    wait_until(lambda: accounted() == {"bftrainer|bftrainer"})
+
+
+def test_trainers_do_not_count_against_the_limits_of_their_users_ordinary_jobs(site: Site) -> None:
+    change_qos(site, "MaxSubmitJobsPerUser=1")
+    try:
+        array = site.submit(IDLE, "1-2")
+        job = site.lab.sbatch("-N1", "-o", "/dev/null", script="#!/bin/sh\nsleep 5\n")
+        refused = site.lab.run("sbatch", "-N1", "--wrap", "true", check=False)
+        assert "QOSMaxSubmitJobPerUserLimit" in refused.stderr
+        site.end(array, job)
+    finally:
+        change_qos(site, "MaxSubmitJobsPerUser=-1")
