@@ -22,7 +22,7 @@ _LOOK_S = 1.0
 _BEFORE_S = (1.0, 12.0)  # ordinary jobs come and go
 _BUSY_S = 5.0  # and for so long after a fault is mended
 _LONG_S = 15.0  # to say what took so long
-_GAP_S = 10.0  # between ordinary jobs, on average
+_GAP_S = 12.0  # between ordinary jobs, on average
 
 _DIGITS = """#!/bin/bash
 export OMP_NUM_THREADS=1
@@ -32,7 +32,7 @@ _IN_PROCESS = """#!/bin/bash
 export OMP_NUM_THREADS=1
 srun torchrun {jobs}/inprocess.py {folder}
 """
-TRAINERS = (("digits", "1-3", _DIGITS), ("inprocess", "1-3", _IN_PROCESS))
+TRAINERS = (("digits", "1-2", _DIGITS), ("inprocess", "1-2", _IN_PROCESS))
 
 
 @dataclass(slots=True)
@@ -157,6 +157,7 @@ def _one(world: World, fault: Fault, tell: Callable[[str], None]) -> Outcome | N
     except CannotInjectError as error:
         tell(f"{fault.name}: skipped: {error}")
         return None
+    tell(f"{fault.name}: {injected.detail}")
     world.well_since_s = float("inf")
     end_s = time.monotonic() + injected.lasts_s
     violations = dict.fromkeys(injected.violations)  # a set in order
@@ -237,7 +238,7 @@ def _replace_lost(world: World) -> int:
 
 
 def _line(outcome: Outcome) -> str:
-    words = f"{outcome.fault}: {outcome.detail}: "
+    words = f"{outcome.fault}: "
     words += "never settled" if outcome.settled_s is None else f"well in {outcome.settled_s:.0f} s"
     if outcome.settled_s is not None and outcome.settled_s > _LONG_S:
         words += f" (last of all: {'; '.join(outcome.waited_for)})"

@@ -154,9 +154,16 @@ class World:
 
     def running(self) -> list[Element]:
         """Return the running elements of trainers that train, in a fixed order."""
+        return self._mine("RUNNING")
+
+    def waiting(self) -> list[Element]:
+        """Return their elements that wait."""
+        return self._mine("PENDING")
+
+    def _mine(self, state: str) -> list[Element]:
         arrays = {job.array for job in self.trainers.values()}
-        found = [one for one in self.elements() if one.state == "RUNNING" and one.array in arrays]
-        return sorted(found, key=lambda one: one.node)
+        found = [one for one in self.elements() if one.state == state and one.array in arrays]
+        return sorted(found, key=lambda one: (one.node, one.array, one.task))
 
     def processes_of(self, element: Element) -> list[Process]:
         """Return the processes of an element."""

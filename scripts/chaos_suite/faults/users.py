@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 
 from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected
 from scripts.chaos_suite.observe import Element
@@ -12,6 +13,7 @@ _GUEST = """#!/bin/bash
 srun torchrun {jobs}/inprocess.py {folder}
 """
 _GUEST_STARTS_S = 25.0
+_TRIES = 20
 
 
 def _hold(world: World) -> Injected:
@@ -35,11 +37,7 @@ def _limit(world: World) -> Injected:
 
 def _move(world: World) -> Injected:
     """Ask for a node by hand, for an element that waits."""
-    arrays = {job.array for job in world.trainers.values()}
-    held = [one for one in world.elements() if one.state == "PENDING" and one.array in arrays]
-    if not held:
-        raise CannotInjectError("no element waits")
-    element = world.chance.choice(held)
+    element = world.chance.choice(_until_found(world, world.waiting, "no element waits"))
     node = f"n{world.chance.randint(1, world.lab.nodes)}"
     words = ("update", f"JobId={_name(element)}", f"ReqNodeList={node}", "StartTime=now+30")
     return _scontrol(world, *words)
@@ -85,10 +83,16 @@ def _scontrol(world: World, *words: str) -> Injected:
 
 
 def _victim(world: World) -> Element:
-    found = world.running()
-    if not found:
-        raise CannotInjectError("no element runs")
-    return world.chance.choice(found)
+    return world.chance.choice(_until_found(world, world.running, "no element runs"))
+
+
+def _until_found(world: World, find: Callable[[], list[Element]], otherwise: str) -> list[Element]:
+    for _ in range(_TRIES):
+        found = find()
+        if found:
+            return found
+        world.wait(1.0)
+    raise CannotInjectError(otherwise)
 
 
 def _name(element: Element) -> str:
