@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from bftrainer_slurm.keeper.protocol import MAX_LINE
+from bftrainer_slurm.keeper.refusals import Refusals
 from bftrainer_slurm.keeper.sessions import Session
+from bftrainer_slurm.keeper.waiting import Waiting, address_of
 
 FIRST_LINE_S = 5.0
-MAX_WAITING = 4_000
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -17,28 +18,40 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 class Entrance(asyncio.Protocol):
     """Waits for a connection's first line, and hands the connection on.
 
-    ``waiting`` holds all that wait.
+    ``waiting`` holds all that wait; ``open_session`` is called with the address it comes from.
     """
 
     def __init__(
-        self, serve: Serve, open_session: Callable[[], Session | None], waiting: set[Entrance]
+        self,
+        serve: Serve,
+        open_session: Callable[[str], Session | None],
+        waiting: Waiting[Entrance],
+        refusals: Refusals,
     ) -> None:
+        self._refusals = refusals
         self._serve = serve
         self._open_session = open_session
         self._waiting = waiting
         self._buffer = b""
         self._transport: asyncio.Transport | None = None
+        self._address = ""
         self._limit: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        if len(self._waiting) >= MAX_WAITING:
-            transport.abort()
-            return
-        self._waiting.add(self)
-        self._limit = asyncio.get_running_loop().call_later(FIRST_LINE_S, transport.abort)
+        self._address = address_of(transport.get_extra_info("peername"))
+        self._waiting.add(self, self._address)
+        self._limit = asyncio.get_running_loop().call_later(
+            FIRST_LINE_S, self.refuse, "mute", "it has not said what it wants"
+        )
+
+    def refuse(self, kind: str, why: str) -> None:
+        """End the connection at once, and count why."""
+        assert self._transport is not None
+        self._refusals.add(kind, self._address, why)
+        self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
@@ -50,14 +63,14 @@ class Entrance(asyncio.Protocol):
         self._buffer += data
         line, end, rest = self._buffer.partition(b"\n")
         if len(line) > MAX_LINE:
-            self._transport.abort()
+            self.refuse("oversized", f"a first line of more than {MAX_LINE} bytes")
             return
         if not end:
             return
         self._leave()
         protocol: asyncio.BaseProtocol | None
         if line == b"member":
-            protocol, left = self._open_session(), rest
+            protocol, left = self._open_session(self._address), rest
         else:
             reader = asyncio.StreamReader(limit=MAX_LINE)
             protocol, left = asyncio.StreamReaderProtocol(reader, self._serve), self._buffer

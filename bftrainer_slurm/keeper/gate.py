@@ -69,6 +69,11 @@ class Gate:
         owner = self.owners.get(array)
         return 0 if owner is None else owner.want
 
+    def user(self, array: int) -> int:
+        """Return the id of the trainer's owner; -1 where there is but one user, or not known."""
+        owner = self.owners.get(array)
+        return -1 if owner is None or self.secret is not None else owner.uid
+
     def answer(self, challenge: Challenge, hello: Hello) -> str:
         """Return the keeper's own proof; empty where MUNGE vouches for users."""
         if self.secret is None:

@@ -28,12 +28,14 @@ from bftrainer_slurm.keeper.protocol import (
 )
 from bftrainer_slurm.keeper.sessions import Sessions
 from bftrainer_slurm.keeper.stores import Stores, TooManyRunsError
+from bftrainer_slurm.keeper.waiting import Waiting, address_of
 
 logger = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_S = 5.0
 SEND_TIMEOUT_S = 30.0
-MAX_CONNECTIONS = 2_000
+MAX_READERS = 500  # of the status at the same time: who reads slowly holds one of these places
+MAX_WAITING = 4_000
 _PIECE = 64 * 1024
 
 
@@ -61,46 +63,49 @@ class Keeper:
         self._news = asyncio.Event()  # replaced at each note
         self._status = b""
         self._status_time_s = 0.0
-        self._connections = 0
-        self._entering: set[Entrance] = set()
+        self._readers = 0
+        self._entering: Waiting[Entrance] = Waiting(MAX_WAITING, _turn_away)
 
     def entrance(self) -> Entrance:
         """Return what takes a new connection."""
-        return Entrance(self.serve, self.sessions.open, self._entering)
+        return Entrance(self.serve, self.sessions.open, self._entering, self.sessions.refusals)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one connection: one request, and for ``watch`` a stream of notes."""
-        self._connections += 1
         try:
-            if self._connections > MAX_CONNECTIONS:
-                return
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 words = await _read_words(reader)
             try:
                 await self._answer(words, reader, writer)
-            except (ProtocolError, TooManyRunsError, ValueError) as error:
+            except (TooManyRunsError, ValueError) as error:
+                self._refuse(error, writer)
                 writer.write(f"error {error}\n".encode("ascii", "replace"))
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await writer.drain()
         except (TimeoutError, ConnectionError, EOFError, ValueError) as error:
             logger.debug("connection given up: %s", error)
         finally:
-            self._connections -= 1
             writer.close()
             with contextlib.suppress(ConnectionError, TimeoutError):
                 async with asyncio.timeout(SEND_TIMEOUT_S):
                     await writer.wait_closed()
             writer.transport.abort()
 
+    def _refuse(self, error: Exception, writer: asyncio.StreamWriter) -> None:
+        kinds = {
+            TooManyRunsError: "too_many",
+            _TooManyReadersError: "too_many",
+            _TokenError: "bad_token",
+        }
+        address = address_of(writer.get_extra_info("peername"))
+        self.sessions.refusals.add(kinds.get(type(error), "malformed"), address, str(error))
+
     async def _answer(
         self, words: list[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         match words:
             case ["status"]:
-                age_s = self._clock() - self._status_time_s
-                own = json.dumps(self.sessions.status()).encode()
-                head = f"document {age_s:.3f} {len(self._status)} {len(own)}\n"
-                await _send(writer, head.encode() + self._status + own)
+                await self._show(writer)
             case ["watch", token, identity, since]:
                 self._check(token)
                 after = whole(since) if identity == self._identity else 0
@@ -128,6 +133,20 @@ class Keeper:
                 writer.write(b"ok\n")
             case _:
                 writer.write(self._hint(parse_hint(words)))
+
+    async def _show(self, writer: asyncio.StreamWriter) -> None:
+        if self._readers >= MAX_READERS:
+            raise _TooManyReadersError("too many read the status; ask again")
+        self._readers += 1
+        try:
+            age_s = self._clock() - self._status_time_s
+            own = json.dumps(self.sessions.status()).encode()
+            head = f"document {age_s:.3f} {len(self._status)} {len(own)}\n"
+            # Not put together: what those hold who read slowly is one and the same.
+            for part in (head.encode(), self._status, own):
+                await _send(writer, part)
+        finally:
+            self._readers -= 1
 
     def _hint(self, note: Note) -> bytes:
         answer = b"ok\n"
@@ -171,7 +190,19 @@ class Keeper:
 
     def _check(self, token: str) -> None:
         if not hmac.compare_digest(token.encode(), self._token.encode()):
-            raise ProtocolError("only this keeper's own controller may ask that")
+            raise _TokenError("only this keeper's own controller may ask that")
+
+
+class _TooManyReadersError(ProtocolError):
+    """The status is being sent to so many already."""
+
+
+class _TokenError(ProtocolError):
+    """Somebody asked what only the controller may ask."""
+
+
+def _turn_away(entrance: Entrance) -> None:
+    entrance.refuse("too_many", f"{MAX_WAITING} connections have not said anything yet")
 
 
 async def _send(writer: asyncio.StreamWriter, document: bytes) -> None:

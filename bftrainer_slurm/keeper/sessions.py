@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -33,9 +32,9 @@ from bftrainer_slurm.keeper.messages import (
     parse_hello,
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from bftrainer_slurm.keeper.refusals import Refusals
 from bftrainer_slurm.keeper.runs import MAX_MEMBERS, Run
-
-logger = logging.getLogger(__name__)
+from bftrainer_slurm.keeper.waiting import Waiting
 
 PROOF_S = 10.0  # a connection has this long to prove who it is
 SILENCE_S = 5.0  # then a member is lost
@@ -47,6 +46,7 @@ MAX_MESSAGES = 1_000  # of one member between two sweeps
 MAX_UNSENT = 2 * 1024 * 1024  # bytes; who reads slower is dropped
 MAX_UNPROVEN = 2_000
 MAX_SESSIONS = 20_000
+MAX_OF_ONE_USER = MAX_SESSIONS // 2
 
 
 class Sessions:
@@ -64,31 +64,32 @@ class Sessions:
         hold_s: float = 0.0,
     ) -> None:
         self.gate = gate
-        self.counts: Counter[str] = Counter()
+        self.refusals = Refusals()
         self._run_name = run_name
         self._tell = tell
         self._hold_until_s = _now_s() + hold_s
         self._runs: dict[int, _Running] = {}
         self._sessions: dict[int, Session] = {}
-        self._unproven = 0
+        self._of_user: Counter[int] = Counter()
+        self._unproven: Waiting[Session] = Waiting(MAX_UNPROVEN, _give_way)
         self._keys = itertools.count(1)
         self._swept_s = _now_s()
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
 
-    def open(self) -> Session | None:
+    def open(self, address: str) -> Session | None:
         """Return the protocol of a new member's connection; None: there are too many."""
-        if self._unproven >= MAX_UNPROVEN or len(self._sessions) >= MAX_SESSIONS:
-            self.counts["too_many"] += 1
+        if len(self._sessions) - len(self._unproven) >= MAX_SESSIONS:
+            self.refusals.add("too_many", address, f"there are {MAX_SESSIONS} members")
             return None
-        session = Session(self, next(self._keys))
+        session = Session(self, next(self._keys), address)
         self._sessions[session.key] = session
-        self._unproven += 1
+        self._unproven.add(session, address)
         return session
 
     def status(self) -> dict[str, Any]:
         """Return what the status document says of the keeper."""
-        members = len(self._sessions) - self._unproven
-        return {"members": members, "runs": len(self._runs), "refused": dict(self.counts)}
+        members = len(self._sessions) - len(self._unproven)
+        return {"members": members, "runs": len(self._runs), "refused": dict(self.refusals.counts)}
 
     def close(self) -> None:
         """Look no more after who has fallen silent; connections are left as they are."""
@@ -153,8 +154,12 @@ class Sessions:
             running = self._runs[array] = _Running(run)
         if running.run.size >= MAX_MEMBERS:
             raise NotAdmittedError("too_many", "this trainer has too many members", True)
-        session.array = array
-        self._unproven -= 1
+        user = self.gate.user(array)
+        if self._of_user[user] >= MAX_OF_ONE_USER:
+            raise NotAdmittedError("too_many", "this user has too many members", True)
+        session.array, session.user = array, user
+        self._of_user[user] += 1
+        self._unproven.discard(session)
         session.send(Welcome(running.run.name, self.gate.answer(session.challenge, hello)))
         running.run.join(session.key, hello.identity, hello.held, _now_s())
         self._settle(array)
@@ -186,8 +191,12 @@ class Sessions:
         """A connection has ended."""
         del self._sessions[session.key]
         if session.array < 0:
-            self._unproven -= 1
-        elif (running := self._runs.get(session.array)) is not None:
+            self._unproven.discard(session)
+            return
+        self._of_user[session.user] -= 1
+        if not self._of_user[session.user]:
+            del self._of_user[session.user]
+        if (running := self._runs.get(session.array)) is not None:
             running.run.lose(session.key, _now_s())
             self._settle(session.array)
 
@@ -238,9 +247,9 @@ class Sessions:
                 session.heard_s = max(session.heard_s, now_s - SWEEP_S)
             elif session.array < 0:
                 if now_s - session.opened_s > PROOF_S:
-                    session.give_up("unproven")
+                    session.give_up("unproven", "it has proven nothing")
             elif now_s - session.heard_s > SILENCE_S:
-                session.give_up("silent")
+                session.give_up("silent", "it has fallen silent")
         for array, running in list(self._runs.items()):
             if running.run.size:
                 running.used_s = now_s
@@ -252,9 +261,11 @@ class Sessions:
 class Session(asyncio.Protocol):
     """One member's connection, from its challenge on."""
 
-    def __init__(self, sessions: Sessions, key: int) -> None:
+    def __init__(self, sessions: Sessions, key: int, address: str) -> None:
         self.key = key
         self.array = -1  # not proven yet
+        self.user = -1
+        self._address = address
         self.opened_s = self.heard_s = _now_s()
         self.progress_s = -math.inf
         self.messages = 0  # since the last sweep
@@ -289,7 +300,7 @@ class Session(asyncio.Protocol):
             return
         self._transport.write(encode(message))
         if self._transport.get_write_buffer_size() > MAX_UNSENT:
-            self.give_up("slow")
+            self.give_up("slow", "it does not read")
 
     def hang_up(self) -> None:
         """End the connection when all is sent."""
@@ -299,12 +310,15 @@ class Session(asyncio.Protocol):
             else:
                 self._transport.close()
 
-    def give_up(self, kind: str) -> None:
+    def give_up(self, kind: str, why: str) -> None:
         """End the connection at once, and count why."""
         if self._transport is not None and not self._transport.is_closing():
-            self._sessions.counts[kind] += 1
-            logger.info("a member's connection was given up: %s", kind)
+            self._refuse(kind, why)
             self._transport.abort()
+
+    def _refuse(self, kind: str, why: str) -> None:
+        origin = self._address if self.array < 0 else f"{self._address} of trainer {self.array}"
+        self._sessions.refusals.add(kind, origin, why)
 
     def _take_lines(self) -> None:
         while self._checking is None and self._transport is not None:
@@ -317,12 +331,12 @@ class Session(asyncio.Protocol):
             del self._buffer[: end + 1]
             self._take(line)
         if len(self._buffer) >= MAX_FROM_MEMBER:
-            self.give_up("oversized")
+            self.give_up("oversized", f"a message of more than {MAX_FROM_MEMBER} bytes")
 
     def _take(self, line: bytes) -> None:
         self.messages += 1
         if self.messages > MAX_MESSAGES:
-            self.give_up("flood")
+            self.give_up("flood", f"more than {MAX_MESSAGES} messages a second")
             return
         try:
             if self.array < 0:
@@ -331,8 +345,7 @@ class Session(asyncio.Protocol):
             else:
                 self._sessions.heard(self, line)
         except MessageError as error:
-            logger.info("malformed message: %s", error)
-            self.give_up("malformed")
+            self.give_up("malformed", str(error))
 
     async def _admit(self, hello: Hello) -> None:
         try:
@@ -342,12 +355,14 @@ class Session(asyncio.Protocol):
                 self._sessions.proven(self, hello)
         except NotAdmittedError as error:
             self._checking = None
-            self._sessions.counts[error.kind] += 1
-            who = hello.identity
-            logger.warning("%s_%s on %s refused: %s", who.array, who.task, who.node, error)
+            self._refuse(error.kind, f"to trainer {hello.identity.array}: {error}")
             self.send(Refused(str(error), error.retry))
             self.hang_up()
         self._take_lines()
+
+
+def _give_way(session: Session) -> None:
+    session.give_up("too_many", f"{MAX_UNPROVEN} connections have not proven anything yet")
 
 
 class _Running:

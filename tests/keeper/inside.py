@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ class Inside:
     port: int
     client: KeeperClient
     loop: asyncio.AbstractEventLoop
+    refusals: Counter[str]
     members: list[Membership] = field(default_factory=list)
 
     def member(
@@ -75,17 +77,18 @@ def keeper_inside(gate: Gate | None = None, port: int = 0) -> Iterator[Inside]:
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
 
-    async def begin() -> asyncio.Server:
+    async def begin() -> tuple[asyncio.Server, Counter[str]]:
         keeper = Keeper(
             cast(Stores, NoStores()), gate or Gate(SECRET_TEXT), TOKEN, identity="inside"
         )
-        return await asyncio.get_running_loop().create_server(
+        server = await asyncio.get_running_loop().create_server(
             keeper.entrance, "127.0.0.1", port, backlog=1024
         )
+        return server, keeper.sessions.refusals.counts
 
-    server = asyncio.run_coroutine_threadsafe(begin(), loop).result(10)
+    server, refusals = asyncio.run_coroutine_threadsafe(begin(), loop).result(10)
     port = server.sockets[0].getsockname()[1]
-    inside = Inside(port, KeeperClient(f"127.0.0.1:{port}", TOKEN, timeout_s=10), loop)
+    inside = Inside(port, KeeperClient(f"127.0.0.1:{port}", TOKEN, timeout_s=10), loop, refusals)
     try:
         yield inside
     finally:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import prove_by_secret
 from bftrainer_slurm.keeper.messages import MAX_FROM_MEMBER, keeper_payload
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
@@ -234,14 +237,70 @@ def test_who_proves_nothing_is_hung_up_on(keeper: Inside, monkeypatch: pytest.Mo
     assert keeper.counts() == {"unproven": 1}
 
 
-def test_there_are_never_too_many_strangers(
+@pytest.fixture
+def narrow_keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inside]:
+    monkeypatch.setattr("bftrainer_slurm.keeper.sessions.MAX_UNPROVEN", 2)
+    monkeypatch.setattr("bftrainer_slurm.keeper.sessions.MAX_OF_ONE_USER", 2)
+    monkeypatch.setattr("bftrainer_slurm.keeper.server.MAX_WAITING", 2)
+    monkeypatch.setattr("bftrainer_slurm.keeper.server.MAX_READERS", 0)
+    with keeper_inside() as running:
+        yield running
+
+
+def test_of_too_many_strangers_the_first_has_to_go(narrow_keeper: Inside) -> None:
+    port = narrow_keeper.port
+    with Wire(port) as first, Wire(port) as second, Wire(port) as third:
+        assert first.read() is None
+        for honest in (second, third):
+            assert "welcome" in (honest.hello() or {})
+
+
+def test_who_says_nothing_keeps_nobody_out(narrow_keeper: Inside) -> None:
+    address = ("127.0.0.1", narrow_keeper.port)
+    with ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(address, 10)) for _ in range(5)]
+        with Wire(narrow_keeper.port) as honest:
+            assert "welcome" in (honest.hello() or {})
+        assert silent[0].recv(1) == b""
+    assert narrow_keeper.refusals["too_many"] >= 3
+
+
+def test_what_strangers_ask_in_vain_is_counted(
     keeper: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bftrainer_slurm.keeper.sessions.MAX_UNPROVEN", 2)
-    with Wire(keeper.port), Wire(keeper.port), Wire(keeper.port) as third:
-        assert third.challenge == {}
-    assert keeper.counts() == {"too_many": 1}
-    wait_until(lambda: Wire(keeper.port).challenge)
+    monkeypatch.setattr("bftrainer_slurm.keeper.entrance.FIRST_LINE_S", 0.2)
+    stranger = KeeperClient(f"127.0.0.1:{keeper.port}", "guessed")
+    with pytest.raises(KeeperError, match="own controller"):
+        stranger.own(12, 0, 2)
+    for asked in (b"drop table stays\n", b"x" * 600, b"sta"):
+        with socket.create_connection(("127.0.0.1", keeper.port), 10) as connection:
+            connection.sendall(asked)
+            connection.recv(100)
+    assert keeper.counts() == {"bad_token": 1, "malformed": 1, "oversized": 1, "mute": 1}
+
+
+def test_one_user_cannot_have_all_the_members(narrow_keeper: Inside) -> None:
+    port = narrow_keeper.port
+    with ExitStack() as stack:
+        for task in (1, 2):
+            assert "welcome" in (stack.enter_context(Wire(port, task=task)).hello() or {})
+        assert (stack.enter_context(Wire(port, task=3)).hello() or {})["retry"] is True
+
+
+def test_a_reader_of_the_status_too_many_is_told_so(narrow_keeper: Inside) -> None:
+    with pytest.raises(KeeperError, match="ask again"):
+        narrow_keeper.client.status()
+
+
+def test_a_flood_of_refusals_is_one_line_in_the_log(
+    keeper: Inside, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(20):
+        with Wire(keeper.port) as wire:
+            wire.hello(proof="0" * 64)
+    assert keeper.counts() == {"bad_proof": 20}
+    (said,) = [record.getMessage() for record in caplog.records if "refused" in record.message]
+    assert "from 127.0.0.1: to trainer 12: the secret is another one" in said
 
 
 def test_progress_reaches_the_controller_but_not_faster_than_it_should(keeper: Inside) -> None:
