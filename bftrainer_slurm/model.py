@@ -34,6 +34,7 @@ class ElementState(Enum):
     """Where an element stands in its life."""
 
     HELD = "held"  # pending, waits for the controller
+    WITHHELD = "withheld"  # pending, held by an operator: whom no user's wish can overrule
     PENDING = "pending"  # released, Slurm starts it as soon as it can
     DELAYED = "delayed"  # pending with a begin time: just reclaimed or requeued, not held
     RUNNING = "running"

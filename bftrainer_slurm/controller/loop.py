@@ -112,6 +112,7 @@ class Controller:
         self._words = Words(world.history, world.appraiser)
         self._came: dict[ElementId, tuple[str, float]] = {}  # let go by us, and up since
         self._tidied_s = float("-inf")
+        self._malformed = 0
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
         """Hear what elements say; it may bring the next look forward."""
@@ -185,6 +186,12 @@ class Controller:
         nodes_due = self.schedule.nodes_due(now_s)
         reservations_due = self.schedule.reservations_due(now_s)
         queue = gateway.queue()
+        if queue.malformed > self._malformed:
+            logger.warning(
+                "%d job arrays say that they are trainers and cannot be; they are left alone",
+                queue.malformed,
+            )
+        self._malformed = queue.malformed
         mine = tuple(trainer for trainer in queue.trainers if self._world.mine(trainer))
         arrays = frozenset(trainer.array for trainer in mine)
         others = _nodes_of(trainer for trainer in queue.trainers if trainer.array not in arrays)

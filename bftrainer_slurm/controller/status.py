@@ -96,4 +96,6 @@ def _state(view: TrainerView) -> str:
         return "finishing" if view.live else "finished"
     if view.placed:
         return "starting"
-    return "waiting" if view.spare or view.live else "cancelled"
+    if view.spare or view.live:
+        return "waiting"
+    return "withheld" if any(view.with_state(ElementState.WITHHELD)) else "cancelled"

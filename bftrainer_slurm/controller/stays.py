@@ -10,7 +10,12 @@ from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import Element, ElementId, ElementState, Trainer
 
 _NOTE_FITS_S = 60.0
-_WAITING = (ElementState.HELD, ElementState.PENDING, ElementState.DELAYED)
+_WAITING = (
+    ElementState.HELD,
+    ElementState.WITHHELD,
+    ElementState.PENDING,
+    ElementState.DELAYED,
+)
 _THERE = (ElementState.RUNNING, ElementState.ENDING)
 
 

@@ -5,6 +5,7 @@ Names, comments and everything else that users can write are data here and nothi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -38,6 +39,13 @@ _STATES = {
     "PREEMPTED": ElementState.FAILED,  # where a site cancels instead of requeueing
 }
 _WAITING = {"PENDING", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
+_WAITS = {
+    ElementState.HELD,
+    ElementState.WITHHELD,
+    ElementState.PENDING,
+    ElementState.DELAYED,
+}
+_NUMBER = re.compile(r"\d+")
 _HAS_NODES = {ElementState.RUNNING, ElementState.ENDING}
 UNREADABLE = "?"
 
@@ -98,14 +106,39 @@ def queue_of(rows: Iterable[JobRow]) -> Queue:
                 continue
         elif _waits_for_nodes(row):
             waiting[row.job_id] = _waiting_job(row)
-        if state in _HAS_NODES:
-            ordinary_nodes.update(expand(row.nodes))
+        ordinary_nodes.update(_nodes_of(row))
+    for array, members in ours.items():
+        ours[array], strays = _by_partition(members)
+        if strays:
+            malformed.add(array)
+            ordinary_nodes.update(node for row in strays for node in _nodes_of(row))
     return Queue(
         trainers=tuple(_trainer(array, ours[array]) for array in sorted(ours)),
         waiting=tuple(waiting[job_id] for job_id in sorted(waiting)),
         ordinary_nodes=frozenset(ordinary_nodes),
         malformed=len(malformed),
     )
+
+
+def _by_partition(
+    members: list[tuple[JobRow, TrainerRecord]],
+) -> tuple[list[tuple[JobRow, TrainerRecord]], list[JobRow]]:
+    """Return the members of a trainer, and the rows that its owner has moved to another partition.
+
+    What an operator may do for trainers in theirs, nobody may have done elsewhere.
+    """
+    first, _ = min(members, key=lambda member: _first_task(member[0]))
+    here = [member for member in members if member[0].partition == first.partition]
+    return here, [row for row, _ in members if row.partition != first.partition]
+
+
+def _first_task(row: JobRow) -> int:
+    match = _NUMBER.match(row.tasks or "")
+    return int(match[0]) if match else 0
+
+
+def _nodes_of(row: JobRow) -> tuple[str, ...]:
+    return expand(row.nodes) if element_state(row) in _HAS_NODES else ()
 
 
 def element_state(row: JobRow) -> ElementState:
@@ -117,7 +150,9 @@ def element_state(row: JobRow) -> ElementState:
 
 def _waiting_state(row: JobRow) -> ElementState:
     if row.priority == 0:
-        return ElementState.HELD
+        # Held by an operator: its owner may not release it, so neither may we for them. After a
+        # requeue of ours the reason is another one, also where an operator's controller did it.
+        return ElementState.WITHHELD if row.reason == "JobHeldAdmin" else ElementState.HELD
     # A begin time shows as the reason, and until the scheduler has looked at the job (a release
     # clears the reason) as a start time without the nodes that a forecast would name.
     undecided = row.reason == "None" and row.start_s is not None and not expand(row.scheduled_nodes)
@@ -159,7 +194,7 @@ def _elements(row: JobRow, max_nodes: int) -> Iterable[Element]:
     state = element_state(row)
     # A pending element's node is the one that it may start on: that of its last grow.
     nodes = expand(row.nodes) or expand(row.required_nodes)
-    has_run = state not in (ElementState.HELD, ElementState.PENDING, ElementState.DELAYED)
+    has_run = state not in _WAITS
     for task in parse_tasks(row.tasks or "", below=max_nodes):
         yield Element(
             id=ElementId(row.array, task),

@@ -48,7 +48,8 @@ def trainer_row(**changes: Any) -> JobRow:
     ("changes", "state"),
     [
         ({}, ElementState.HELD),
-        ({"reason": "JobHeldAdmin"}, ElementState.HELD),
+        ({"reason": "JobHeldAdmin"}, ElementState.WITHHELD),
+        ({"reason": "job requeued in held state"}, ElementState.HELD),
         ({"reason": "launch failed requeued held"}, ElementState.HELD),
         ({"state": "SPECIAL_EXIT", "reason": "None"}, ElementState.HELD),
         ({"priority": 7, "reason": "None"}, ElementState.PENDING),
@@ -122,6 +123,14 @@ def test_the_cancelled_rest_of_an_array_is_no_malformed_trainer() -> None:
 def test_an_array_with_more_tasks_than_its_record_says_has_no_more_elements() -> None:
     (trainer,) = queue_of([trainer_row(tasks="0-999999")]).trainers
     assert len(trainer.elements) == 4
+
+
+def test_elements_in_another_partition_than_the_first_are_ordinary_jobs() -> None:
+    moved = trainer_row(job_id=11, tasks="1", state="RUNNING", nodes="n3", partition="main")
+    queue = queue_of([moved, trainer_row(tasks="2-3"), trainer_row(job_id=12, tasks="0")])
+    (trainer,) = queue.trainers
+    assert [element.id.task for element in trainer.elements] == [0, 2, 3]
+    assert (queue.malformed, queue.ordinary_nodes) == (1, {"n3"})
 
 
 def test_an_ordinary_job_waits_with_its_forecast() -> None:
