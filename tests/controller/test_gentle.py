@@ -1,4 +1,7 @@
-"""How often the controller asks slurmctld, counted by slurmctld itself (sdiag)."""
+"""How often the controller asks slurmctld, counted by slurmctld itself (sdiag), on a large cluster.
+
+Of its nodes but four are there: the others are only configured, and down.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,15 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
 
 
+CONFIGURED = "NodeName=x[1-5000] NodeHostname=none[1-5000] NodeAddr=127.0.0.1 Port=9 State=DOWN"
+WAITING_JOBS = 2000
+
+
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with started_site(nodes=4, settings="") as running:
+    with started_site(nodes=4, settings="", conf=[CONFIGURED]) as running:
+        for _ in range(WAITING_JOBS // 100):  # for nodes that are down
+            running.lab.sbatch("--array=0-99", "-N100", "-o", "/dev/null", script="#!/bin/sh\n")
         yield running
 
 
