@@ -60,6 +60,7 @@ def controller(
     from bftrainer_slurm.controller.daemon import AlreadyRunningError, Role, run
     from bftrainer_slurm.controller.history import HistoryError
     from bftrainer_slurm.keeper.client import KeeperError
+    from bftrainer_slurm.keeper.private import StateError
     from bftrainer_slurm.slurm.gateway import GatewayError
     from bftrainer_slurm.slurm.open import open_gateway
     from bftrainer_slurm.slurm.owner import slurm_user
@@ -73,8 +74,8 @@ def controller(
         read_settings(config)  # a bad file is said before Slurm is asked
         owner = slurm_user()
         mode = mode or ("site" if me == owner else "personal")
-        if mode == "site" and os.getuid() == 0 and owner != "root":
-            fail(f"not as root: run the site's controller as SlurmUser ({owner})")
+        if os.getuid() == 0:
+            fail(f"not as root: run it as SlurmUser ({owner}), or as an operator with --mode site")
         if config is None and mode == "site" and site_file().is_file():
             config = site_file()
         settings = read_settings(
@@ -87,7 +88,7 @@ def controller(
         state = state or (_SITE_STATE if mode == "site" else personal_state())
         role = Role(user=None if mode == "site" else me)
         run(state, role, settings, open_gateway(settings.gateway))
-    except (SettingsError, AlreadyRunningError, HistoryError) as error:
+    except (SettingsError, AlreadyRunningError, HistoryError, StateError) as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or state}: {error.strerror}; choose another folder with --state")

@@ -24,6 +24,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import MUNGE, SECRET, CredentialError, Munge
 from bftrainer_slurm.keeper.home import find_or_start
+from bftrainer_slurm.keeper.private import private_folder
 from bftrainer_slurm.model import Trainer
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
@@ -63,6 +64,7 @@ def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
 
     Raises:
         AlreadyRunningError: the state folder is in use.
+        StateError: others can write to the state folder.
         KeeperError: the keeper could not be started.
         HistoryError: the history file cannot be used.
     """
@@ -157,7 +159,7 @@ def _stop_signal() -> threading.Event:
 
 @contextmanager
 def _sole_user_of(state: Path) -> Iterator[None]:
-    state.mkdir(parents=True, exist_ok=True)
+    private_folder(state)
     with (state / "controller.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -16,6 +16,7 @@ from bftrainer_slurm.keeper.credentials import MUNGE, SECRET, CredentialError, r
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.groups import ADOPT_S
 from bftrainer_slurm.keeper.home import own_secret, own_token, read_address, write_address
+from bftrainer_slurm.keeper.private import StateError, private_folder
 from bftrainer_slurm.keeper.protocol import ProtocolError, parse_address
 from bftrainer_slurm.keeper.server import Keeper
 from bftrainer_slurm.keeper.stores import Stores
@@ -46,7 +47,7 @@ def serve(state: Path, listen: str, method: str = SECRET, munge_socket: str | No
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         host, port = parse_address(listen)
-        state.mkdir(parents=True, exist_ok=True)
+        private_folder(state)
         with (state / "keeper.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             gate = Gate(read_secret(own_secret(state)) if method == SECRET else None, munge_socket)
@@ -55,7 +56,7 @@ def serve(state: Path, listen: str, method: str = SECRET, munge_socket: str | No
     except BlockingIOError:
         print(f"keeper: another one serves {state}", file=sys.stderr)
         return 2
-    except (OSError, ProtocolError, CredentialError) as error:
+    except (OSError, ProtocolError, CredentialError, StateError) as error:
         print(f"keeper: {error}", file=sys.stderr)
         return 2
     return 0
