@@ -18,6 +18,10 @@ from bftrainer_slurm.planner.problem import Contender, Costs, Problem
 # trace anything from 0.1 to 0.3 does as well.
 _SOON_GROWS = 0.25
 _MOST_GROWN_NODES = 10
+# A start takes its time too: else a trainer loses its last node to one that would begin there, as
+# soon as it stands still for a moment. At most half of the forward time, so that a node that
+# nobody else wants is worth a start in any case.
+_MOST_OF_FORWARD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ def problem_of(
     pool = free | held
     grown = min(_MOST_GROWN_NODES, math.ceil(outlook.grown_pool / max(1, len(chosen))))
     contenders = tuple(
-        _contender(view, appraisal, curve, memory, now_s, grown)
+        _contender(view, appraisal, curve, memory, now_s, grown, outlook.forward_time_s)
         for view, appraisal, curve in zip(chosen, appraisals, curves, strict=True)
     )
     return Problem(
@@ -143,10 +147,13 @@ def _contender(
     memory: Memory,
     now_s: float,
     grown_nodes: int,
+    forward_time_s: float,
 ) -> Contender:
     record = view.trainer.record
     costs = appraisal.costs
     spared_s = max(0.0, costs.up_s - costs.start_s)
+    saved_up = _SOON_GROWS * spared_s * curve.at(max(record.min_nodes, grown_nodes))
+    start_s = min(costs.start_s, _MOST_OF_FORWARD * forward_time_s)
     return Contender(
         key=str(view.array),
         min_nodes=record.min_nodes,
@@ -156,7 +163,7 @@ def _contender(
         rescale_up_s=costs.up_s,
         rescale_down_s=costs.down_s,
         paused_s=max(0.0, memory.paused_until.get(view.array, 0.0) - now_s),
-        start_premium=_SOON_GROWS * spared_s * curve.at(max(record.min_nodes, grown_nodes)),
+        start_premium=max(saved_up, start_s * curve.at(record.min_nodes)),
     )
 
 

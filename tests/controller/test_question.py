@@ -15,11 +15,11 @@ from bftrainer_slurm.controller.question import (
     remember_changes,
     same_question,
 )
-from bftrainer_slurm.controller.view import Memory, TrainerView
-from bftrainer_slurm.model import ElementState, ThroughputCurve
+from bftrainer_slurm.controller.view import Memory, TrainerView, view_trainer
+from bftrainer_slurm.model import ElementId, ElementState, ThroughputCurve
 from bftrainer_slurm.planner.objectives import find
-from bftrainer_slurm.planner.problem import Problem
-from tests.controller.worlds import ARRAY, NOW_S, element, view
+from bftrainer_slurm.planner.problem import Problem, value
+from tests.controller.worlds import ARRAY, NOW_S, element, trainer, view
 
 HELD = element(2, ElementState.HELD)
 ON_N1 = element(0, ElementState.RUNNING, "n1")
@@ -79,6 +79,21 @@ def test_a_trainer_that_has_failed_just_now_is_left_out() -> None:
 
 def test_a_start_that_costs_less_than_a_growth_is_worth_saving_up() -> None:
     assert asked(view(HELD)).contenders[0].start_premium > 0
+
+
+def test_nobody_loses_its_last_node_to_one_that_would_have_to_start_there() -> None:
+    other = trainer(replace(HELD, id=ElementId(ARRAY + 1, 0)))
+    both = view(ON_N1, HELD), view_trainer(replace(other, array=ARRAY + 1), Memory())
+    paused = Memory(paused_until={ARRAY: NOW_S + 5.0})  # it has just lost its other node
+    problem = asked(*both, memory=paused)
+    assert value(problem, [1, 0]) > value(problem, [0, 1])
+
+
+@pytest.mark.parametrize("forward_time_s", [5.0, 120.0])
+def test_a_node_that_nobody_has_is_worth_a_start(forward_time_s: float) -> None:
+    outlook = Outlook(find("speedup"), known, forward_time_s)
+    problem = problem_of((view(HELD),), frozenset({"n7"}), Memory(), NOW_S, outlook)
+    assert value(problem, [1]) > 0
 
 
 def test_a_trainer_stands_still_for_a_while_after_each_change() -> None:
