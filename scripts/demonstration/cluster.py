@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,8 @@ from scripts.labcluster.configuration import exported
 from scripts.labcluster.stage import Stage, staged
 
 _STOP_TIMEOUT_S = 20.0
+# Holes last seconds in the demo, not minutes: look more often, and less far ahead.
+_QUICK = {"forward_time_s": 30, "queue_interval_s": 5}
 
 
 @dataclass(frozen=True)
@@ -63,14 +65,14 @@ class Cluster:
         return self.folder / "bftrainer"
 
     @contextmanager
-    def controller(self) -> Iterator[None]:
+    def controller(self, toml: Mapping[str, object] = _QUICK) -> Iterator[None]:
         """Run the controller, and end it and its keeper."""
         self.state.mkdir(exist_ok=True)
         if self.slurm_user is not None:
             subprocess.run(["chown", self.slurm_user, self.state], check=True)
         with (self.folder / "controller.log").open("wb") as log:
             command = [str(self.stage.bin / "bftrainer"), "controller", "--mode", "site"]
-            command += ["--state", str(self.state), "--config", str(self._settings())]
+            command += ["--state", str(self.state), "--config", str(self._settings(toml))]
             settings: dict[str, Any] = {"env": self.environment, "cwd": "/"}
             settings |= self._as(self.slurm_user)
             process = subprocess.Popen(command, stdout=log, stderr=log, **settings)
@@ -81,16 +83,10 @@ class Cluster:
                 process.wait(_STOP_TIMEOUT_S)
                 self._end_keeper()
 
-    def _settings(self) -> Path:
+    def _settings(self, toml: Mapping[str, object]) -> Path:
         path = self.folder / "bftrainer.toml"
-        # Holes last seconds here, not minutes: look more often, and less far ahead.
-        settings = {
-            "listen": self.keeper,
-            "munge_socket": f"{self.folder}/munge/socket",
-            "forward_time_s": 30,
-            "queue_interval_s": 5,
-        }
-        lines = [f"{key} = {json.dumps(value)}\n" for key, value in settings.items()]
+        where = {"listen": self.keeper, "munge_socket": f"{self.folder}/munge/socket"}
+        lines = [f"{key} = {json.dumps(value)}\n" for key, value in {**where, **toml}.items()]
         path.write_text("".join(lines))
         return path
 

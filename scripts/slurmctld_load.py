@@ -1,0 +1,110 @@
+"""What a controller and its trainers cost slurmctld, as its own statistics say (sdiag).
+
+On a cluster with many configured nodes and waiting jobs, of which only a few nodes are there.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.demonstration.cluster import Cluster, started_cluster
+
+REAL_NODES = 8
+_TRAINER = "#!/bin/bash\n#SBATCH --bftrainer -N 1-4 -o /dev/null\nsrun sleep 100000\n"
+_ORDINARY = "#!/bin/bash\n#SBATCH -N 100 -o /dev/null --array=0-99\ntrue\n"  # they wait
+
+
+@dataclass(frozen=True)
+class Load:
+    """slurmctld's statistics of some time. Cycles in milliseconds, in the mean."""
+
+    minutes: float
+    rpcs: int  # of the account that the controller runs as
+    rpc_ms: float  # what they took slurmctld, in all
+    main_cycle_ms: float
+    backfill_cycle_ms: float
+
+
+def measure(
+    repo: Path,
+    folder: Path,
+    nodes: int,
+    jobs: int,
+    minutes: float,
+    tell: Callable[[str], None],
+) -> dict[str, Load]:
+    """Return the load without a controller, and with one whose trainers have all nodes, at rest."""
+    down = f"NodeName=x[1-{nodes}] NodeHostname=none[1-{nodes}] NodeAddr=127.0.0.1 State=DOWN"
+    conf = [down, f"MaxJobCount={10 * jobs + 10_000}"]
+    with started_cluster(repo, folder, REAL_NODES, conf) as cluster:
+        tell(f"{nodes} nodes are configured, {REAL_NODES} more are there; submitting {jobs} jobs")
+        for _ in range(jobs // 100):
+            cluster.run("sbatch", input=_ORDINARY)
+        tell(f"without a controller, {minutes:g} min")
+        without = _observe(cluster, minutes)
+        with cluster.controller({}):
+            for _ in range(REAL_NODES // 4):
+                cluster.run("sbatch", input=_TRAINER)
+            _wait_until_used(cluster)
+            tell(f"with a controller and {REAL_NODES // 4} trainers, {minutes:g} min")
+            return {"without": without, "with": _observe(cluster, minutes)}
+
+
+def table(loads: dict[str, Load]) -> str:
+    """Return the measured loads side by side."""
+    rows: list[tuple[str, Callable[[Load], float]]] = [
+        ("RPCs of the controller's account, a minute", lambda one: one.rpcs / one.minutes),
+        ("slurmctld's time for them, ms a minute", lambda one: one.rpc_ms / one.minutes),
+        ("main scheduling cycle, ms", lambda one: one.main_cycle_ms),
+        ("backfill cycle, ms", lambda one: one.backfill_cycle_ms),
+    ]
+    lines = [f"{'':44} {'without':>10} {'with':>10}"]
+    for name, of in rows:
+        values = [f"{of(loads[side]):10.1f}" for side in ("without", "with")]
+        lines.append(f"{name:44} {' '.join(values)}")
+    return "\n".join(lines)
+
+
+def document(loads: dict[str, Load]) -> dict[str, dict[str, float]]:
+    """Return the same for --json."""
+    return {side: asdict(load) for side, load in loads.items()}
+
+
+def _observe(cluster: Cluster, minutes: float) -> Load:
+    account = cluster.slurm_user or "[^ ]+"
+    cluster.run("sdiag", "--reset", **_as_admin(cluster))
+    time.sleep(60 * minutes)
+    text = cluster.run("sdiag").stdout
+    by_user = text.partition("statistics by user")[2]
+    own = re.search(rf"^\s*{account}\s.*count:(\d+)\s.*total_time:(\d+)", by_user, re.MULTILINE)
+    main, _, backfill = text.partition("Backfilling stats")
+    return Load(
+        minutes,
+        int(own[1]) if own else 0,
+        int(own[2]) / 1e3 if own else 0.0,
+        _mean_cycle_ms(main),
+        _mean_cycle_ms(backfill),
+    )
+
+
+def _mean_cycle_ms(text: str) -> float:
+    mean = re.search(r"Mean cycle:\s+(\d+)", text)
+    return int(mean[1]) / 1e3 if mean else 0.0
+
+
+def _as_admin(cluster: Cluster) -> dict[str, Any]:
+    return {"user": "root", "group": "root"} if cluster.user is not None else {}
+
+
+def _wait_until_used(cluster: Cluster, timeout_s: float = 120.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while cluster.status().get("pool", {}).get("used", 0) < REAL_NODES:
+        if time.monotonic() > deadline_s:
+            raise TimeoutError("the trainers do not get all nodes")
+        time.sleep(1)
+    time.sleep(10)  # what follows from the joins
