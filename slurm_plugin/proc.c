@@ -1,6 +1,7 @@
 #include "proc.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 #define LONGEST_LINE 1000 /* of ancestors: a user may make it as long as he likes */
 
@@ -33,7 +34,15 @@ bool proc_state(pid_t pid, struct proc_state *state)
     return true;
 }
 
-/* Not the owner of /proc/PID: that is root where a process does not want to be looked into. */
+bool proc_is_owned_by(pid_t pid, uid_t user)
+{
+    char path[64];
+    struct stat status;
+
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    return stat(path, &status) == 0 && status.st_uid == user;
+}
+
 bool proc_belongs_to(pid_t pid, uid_t user)
 {
     char line[256];

@@ -17,7 +17,11 @@ struct proc_state {
 };
 
 bool proc_state(pid_t pid, struct proc_state *state);
+
+/* By the owner of /proc/PID: quick, but that is root where a process is not to be looked into. */
+bool proc_is_owned_by(pid_t pid, uid_t user);
 bool proc_belongs_to(pid_t pid, uid_t user);
+
 bool proc_is_named(pid_t pid, const char *name);
 
 /* Whether `ancestor` is its parent, or its parent's parent, and so on. */

@@ -14,7 +14,7 @@
 
 #define ROUNDS 200
 #define ROUND_MS 10
-#define QUICK_LOOKS 30 /* at the orphans, in each round */
+#define QUICK_LOOKS 30 /* at slurmstepd's children, in each round */
 #define MAX_SRUNS 64
 
 struct sruns {
@@ -60,9 +60,13 @@ static bool environment_is_in_scope(pid_t pid, const struct scope *scope)
             (scope->step == NO_STEP && !has_step));
 }
 
+/*
+ * Quick with those of others: a node has thousands of the kernel's. A process that is not to be
+ * looked into is found once its parent is dead.
+ */
 static bool is_in_scope(pid_t pid, const struct scope *scope)
 {
-    return proc_belongs_to(pid, scope->user) &&
+    return proc_is_owned_by(pid, scope->user) &&
            (proc_descends_from(pid, scope->slurmstepd) || environment_is_in_scope(pid, scope));
 }
 
@@ -106,10 +110,11 @@ static unsigned signal_all(const struct scope *scope, int number, struct sruns *
 }
 
 /*
- * Signals the orphans that slurmstepd has adopted. A process that does nothing but fork and end is
- * never where a look through all of /proc has seen it; here it is found while it lives.
+ * Signals slurmstepd's own children: its tasks, and the orphans that it has adopted. A process that
+ * does nothing but fork and end is never where a look through all of /proc has seen it; here it is
+ * found while it lives.
  */
-static unsigned signal_orphans(const struct scope *scope, int number, bool spare_sruns)
+static unsigned signal_children(const struct scope *scope, int number, bool spare_sruns)
 {
     char name[32];
     FILE *children;
@@ -138,7 +143,7 @@ static void stop_all(const struct scope *scope, struct sruns *sruns)
     for (int round = 0; round < ROUNDS && signaled > 0; round++) {
         signaled = signal_all(scope, SIGSTOP, sruns);
         for (int look = 0; look < QUICK_LOOKS; look++)
-            signaled += signal_orphans(scope, SIGSTOP, sruns != NULL);
+            signaled += signal_children(scope, SIGSTOP, sruns != NULL);
     }
 }
 
@@ -146,7 +151,7 @@ static bool kill_all(const struct scope *scope, struct sruns *sruns)
 {
     stop_all(scope, sruns);
     for (int round = 0; round < ROUNDS; round++) {
-        if (signal_all(scope, SIGKILL, sruns) == 0)
+        if (signal_all(scope, SIGKILL, sruns) + signal_children(scope, SIGKILL, sruns != NULL) == 0)
             return true;
         sleep_ms(ROUND_MS);
     }

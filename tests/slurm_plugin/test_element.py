@@ -194,6 +194,8 @@ def test_the_keeper_is_told_of_a_reclaim_at_once(lab: Lab, keeper: FakeKeeper) -
 
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.5; : MARK; done"
 COMET = """perl -MPOSIX -e 'while (1) { exit if fork; POSIX::setsid }' MARK"""
+PRIVATE = """perl -e 'syscall(157, 4, 0, 0, 0, 0); $SIG{TERM} = "IGNORE"; $| = 1;
+print "ready\\n"; sleep 1 while 1' MARK"""  # prctl(PR_SET_DUMPABLE, 0)
 GUARD = "$(ps --ppid $PPID -o pid=,comm= | sed -n 's/ bftrainer-guard$//p')"
 HOSTILE = {
     "the script": f"{STUBBORN}\n",
@@ -204,6 +206,7 @@ HOSTILE = {
     "a step in the background": f'srun bash -c "{STUBBORN}" & wait\n',
     "a daemon of a step": f'srun bash -c "(setsid bash -c \\"{STUBBORN}\\" &) ; sleep 1000"\n',
     "a daemon without an environment": f'( env -i setsid bash -c "{STUBBORN}" & )\nsleep 1000\n',
+    "a daemon that may not be looked into": f"( setsid {PRIVATE} & )\nsleep 1000\n",
     "one that forks in a loop": STUBBORN.replace("sleep 0.5", "( setsid sleep 0.5 & )") + "\n",
     "one that is never there for long": f"{COMET} & {STUBBORN}\n",
     "one that stops its guard": f"while sleep 0.01; do kill -STOP {GUARD}; done & {STUBBORN}\n",
