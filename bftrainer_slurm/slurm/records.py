@@ -46,6 +46,7 @@ _WAITS = {
     ElementState.DELAYED,
 }
 _NUMBER = re.compile(r"\d+")
+_OVER = {ElementState.COMPLETED, ElementState.CANCELLED, ElementState.FAILED}
 _HAS_NODES = {ElementState.RUNNING, ElementState.ENDING}
 UNREADABLE = "?"
 
@@ -99,7 +100,8 @@ def queue_of(rows: Iterable[JobRow]) -> Queue:
             try:
                 record = _record(row)
             except ValueError:
-                malformed.add(row.array)
+                if state not in _OVER:
+                    malformed.add(row.array)
                 # Whatever it is, its nodes are not ours.
             else:
                 ours.setdefault(row.array, []).append((row, record))
@@ -109,8 +111,9 @@ def queue_of(rows: Iterable[JobRow]) -> Queue:
         ordinary_nodes.update(_nodes_of(row))
     for array, members in ours.items():
         ours[array], strays = _by_partition(members)
-        if strays:
+        if any(element_state(row) not in _OVER for row in strays):
             malformed.add(array)
+        if strays:
             ordinary_nodes.update(node for row in strays for node in _nodes_of(row))
     return Queue(
         trainers=tuple(_trainer(array, ours[array]) for array in sorted(ours)),

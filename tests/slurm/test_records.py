@@ -115,6 +115,12 @@ def test_counts_what_claims_to_be_a_trainer_and_is_not(changes: dict[str, Any]) 
     assert queue.ordinary_nodes == {"n1"}
 
 
+def test_what_only_claimed_to_be_a_trainer_is_forgotten_when_it_is_over() -> None:
+    assert queue_of([trainer_row(state="CANCELLED", comment="bftrainer:")]).malformed == 0
+    over = trainer_row(job_id=11, tasks="1", state="CANCELLED", partition="main")
+    assert queue_of([trainer_row(tasks="0"), over]).malformed == 0
+
+
 def test_the_cancelled_rest_of_an_array_is_no_malformed_trainer() -> None:
     queue = queue_of([trainer_row(tasks=None, state="CANCELLED")])
     assert (queue.trainers, queue.malformed) == ((), 0)
