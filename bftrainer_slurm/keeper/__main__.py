@@ -26,9 +26,8 @@ async def _serve(state: Path, host: str, port: int, gate: Gate) -> None:
     # Where a keeper was before, the members of its groups are about to come back.
     hold_s = 0.0 if read_address(state) is None else ADOPT_S
     identity = os.urandom(8).hex()
-    keeper = Keeper(
-        Stores(host, gate.owners.__contains__), gate, own_token(state), identity, hold_s
-    )
+    stores = Stores(host, gate.owners.__contains__)
+    keeper = Keeper(stores, gate, own_token(state), identity, hold_s)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(keeper.entrance, host, port, backlog=1024)
     write_address(state, f"{host}:{server.sockets[0].getsockname()[1]}")
@@ -37,6 +36,7 @@ async def _serve(state: Path, host: str, port: int, gate: Gate) -> None:
         loop.add_signal_handler(number, stop.set)
     async with server:
         await stop.wait()
+    stores.stop()
 
 
 def serve(state: Path, listen: str, method: str = SECRET, munge_socket: str | None = None) -> int:

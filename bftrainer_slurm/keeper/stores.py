@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass
 
-from torch.distributed import TCPStore  # type: ignore[attr-defined]
+from bftrainer_slurm.keeper.store_host import StoreHost
 
 MAX_RUNS = 1_000
 MAX_UNKNOWN = 100  # of trainers whose owner the controller has not named: anybody may ask for one
 REMEMBERED = 20_000
-_TIMEOUT = timedelta(seconds=60)
+_BACKLOG = 512
 
 
 class TooManyRunsError(RuntimeError):
@@ -30,18 +29,20 @@ class Run:
     id: str
     host: str
     port: int
-    store: TCPStore = field(repr=False, compare=False)
 
 
 class Stores:
     """The runs of all trainers, by array id. The newest run of a trainer is the one in use.
 
-    ``known`` says whether the controller has named a trainer's owner.
+    ``known`` says whether the controller has named a trainer's owner. Where the process that
+    hosts the stores ends, all runs end with it.
     """
 
     def __init__(self, host: str, known: Callable[[int], bool] = lambda array: True) -> None:
         self._host = host
         self._known = known
+        self._stores = StoreHost()
+        self._stores.ensure()
         self._runs: dict[int, Run] = {}
         self._begun: dict[int, int] = {}
 
@@ -51,6 +52,8 @@ class Stores:
         Raises:
             TooManyRunsError: 1,000 stores are open already, or 100 of trainers nobody knows.
         """
+        if self._stores.ensure():
+            self._runs.clear()
         if array not in self._runs:
             self._runs[array] = self._begin(array)
         return self._runs[array]
@@ -63,7 +66,13 @@ class Stores:
 
     def end(self, array: int) -> None:
         """Close the trainer's run, if it has one; its next element begins another."""
-        self._runs.pop(array, None)
+        run = self._runs.pop(array, None)
+        if run is not None:
+            self._stores.close(run.id)
+
+    def stop(self) -> None:
+        """Close all stores."""
+        self._stores.stop()
 
     def _begin(self, array: int) -> Run:
         unknown = [one for one in self._runs if not self._known(one)]
@@ -75,15 +84,7 @@ class Stores:
         self._begun[array] = attempt
         if len(self._begun) > REMEMBERED:
             del self._begun[next(iter(self._begun))]
-        listener = socket.create_server((self._host, 0), backlog=512)
-        port: int = listener.getsockname()[1]
-        # The store owns the descriptor from here on.
-        store = TCPStore(
-            self._host,
-            port,
-            is_master=True,
-            wait_for_workers=False,
-            timeout=_TIMEOUT,
-            master_listen_fd=listener.detach(),
-        )
-        return Run(f"{array}.{attempt}", self._host, port, store)
+        with socket.create_server((self._host, 0), backlog=_BACKLOG) as listener:
+            run = Run(f"{array}.{attempt}", self._host, listener.getsockname()[1])
+            self._stores.open(run.id, listener)
+        return run
