@@ -3,20 +3,24 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BIN := .venv/bin
 
-.PHONY: help setup plugin demo lint test matrix bench-planner bench-curves bench-elastic paper \
-	install clean
+.PHONY: help setup plugin demo lint test matrix chaos fuzz bench-planner bench-curves bench-elastic \
+	bench-impact bench-slurmctld paper install clean
 
 help:
-	@echo 'make demo           a private Slurm cluster, two trainers in its holes; about 4 minutes'
-	@echo 'make test           all checks and tests, those against a real Slurm included'
-	@echo 'make matrix         the Slurm tests on newer Slurms, each in a rootfs of its own'
-	@echo 'make paper          the experiments of the paper on traces of Summit; an hour or two'
-	@echo 'make bench-planner  how long plans take, beside the formulation of the paper'
-	@echo 'make bench-curves   what it costs not to know the throughput curves'
-	@echo 'make bench-elastic  how long trainers stand still as nodes come and go, beside stock torchrun'
-	@echo 'make plugin         the SPANK plugin and the cli_filter, for the Slurm installed here'
-	@echo 'make install        the plugin: DESTDIR= PREFIX=; activates nothing'
-	@echo 'make setup          what all of these need (they call it); make clean undoes it'
+	@echo 'make demo             a private Slurm cluster, two trainers in its holes; about 4 minutes'
+	@echo 'make test             all checks and tests, those against a real Slurm included'
+	@echo 'make matrix           the Slurm tests on newer Slurms, each in a rootfs of its own'
+	@echo 'make chaos            faults of all kinds on a cluster that trains; CHAOS="--minutes 60 --seed 7"'
+	@echo 'make fuzz             what strangers and users may write, to the parsers; FUZZ="--seconds 60"'
+	@echo 'make bench-impact     the same ordinary jobs without and with trainers; an hour'
+	@echo 'make bench-slurmctld  what the controller costs slurmctld on 5,000 nodes; 11 minutes'
+	@echo 'make paper            the experiments of the paper on traces of Summit; an hour or two'
+	@echo 'make bench-planner    how long plans take, beside the formulation of the paper'
+	@echo 'make bench-curves     what it costs not to know the throughput curves'
+	@echo 'make bench-elastic    how long trainers stand still as nodes come and go, beside stock torchrun'
+	@echo 'make plugin           the SPANK plugin and the cli_filter, for the Slurm installed here'
+	@echo 'make install          the plugin: DESTDIR= PREFIX=; activates nothing'
+	@echo 'make setup            what all of these need (they call it); make clean undoes it'
 
 setup:
 	@scripts/setup
@@ -46,6 +50,18 @@ bench-curves: setup
 
 bench-elastic: setup
 	@$(BIN)/python scripts/bench-elastic
+
+bench-impact: setup
+	@$(BIN)/python scripts/bench-impact
+
+bench-slurmctld: setup
+	@$(BIN)/python scripts/bench-slurmctld
+
+chaos: setup
+	@$(BIN)/python scripts/chaos $(CHAOS)
+
+fuzz: setup
+	@$(BIN)/python scripts/fuzz $(FUZZ)
 
 paper: setup
 	@$(BIN)/python scripts/paper
