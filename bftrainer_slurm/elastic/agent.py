@@ -29,6 +29,7 @@ from bftrainer_slurm.elastic.failures import LastFailure, is_peers
 from bftrainer_slurm.elastic.generation_store import GenerationStore
 from bftrainer_slurm.elastic.identity import read_identity
 from bftrainer_slurm.elastic.place import address_towards
+from bftrainer_slurm.elastic.processes import group_catches
 from bftrainer_slurm.elastic.reporting import Reporting
 from bftrainer_slurm.elastic.signals import on_signals, wait_for_the_end
 from bftrainer_slurm.elastic.steps import VARIABLE, Memory
@@ -49,6 +50,7 @@ from bftrainer_slurm.keeper.protocol import parse_address
 _ATTEMPT = timedelta(seconds=1)  # to reach a store, before looking whether its host is lost
 _BETWEEN_ATTEMPTS_S = 0.05
 _PEERS_WORD_S = 0.3  # a lost peer's or failed peer's own news comes within a moment
+_SIGNALLED = 1  # what torchrun ends with when a signal, which it makes an exception, has come
 _NO_STATE = -1  # a script's state is in its own checkpoints
 
 
@@ -144,9 +146,16 @@ class AgentRendezvous(RendezvousHandler):
         return True
 
     def _leave(self) -> None:
-        # What torchrun ends with where an exception, which the signal becomes, ends it.
-        self._ending.be_quick(1)
+        """Leave the group, and end as fast as the others of this node let it.
+
+        Slurm has signalled them all. Where nobody does something about it there is nothing to wait
+        for, and torchrun need not stop its workers one by one.
+        """
+        self._ending.be_quick(_SIGNALLED)
         self._membership.leave()
+        if self._forks and not group_catches(signal.SIGTERM):
+            self._membership.close()
+            self._ending.at_once(_SIGNALLED)
 
     def _why_again(self) -> tuple[str, str]:
         if self._store is None:

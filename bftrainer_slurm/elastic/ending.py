@@ -1,4 +1,4 @@
-"""The end of an agent that was told to end: without the interpreter's teardown.
+"""The end of an agent that was told to end: at once, or without the interpreter's teardown.
 
 An ordinary job waits for this node. Taking torch's modules apart needs half a second of processor
 time, more than an element's usual grace, and leaves nothing behind that the kernel would not free.
@@ -6,9 +6,14 @@ time, more than an element's usual grace, and leaves nothing behind that the ker
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import shutil
 import sys
 from multiprocessing import util
+from typing import NoReturn
+
+from bftrainer_slurm.elastic import semaphores
 
 # After multiprocessing's own, which end its fork server and remove its files; those have -100.
 _LAST = -1000
@@ -24,6 +29,17 @@ class Ending:
     def be_quick(self, code: int) -> None:
         """Let the process end with ``code`` as soon as it has done all of its own."""
         self._code = code
+
+    def at_once(self, code: int) -> NoReturn:
+        """End now, whatever the main thread is about to do; from any thread.
+
+        Multiprocessing's processes are sent SIGTERM, and none is waited for; its files go.
+        """
+        for child in multiprocessing.active_children():
+            child.terminate()
+        shutil.rmtree(util.get_temp_dir(), ignore_errors=True)
+        semaphores.remove_own()
+        os._exit(code)
 
     def _end(self) -> None:
         if self._code is None:

@@ -1,4 +1,4 @@
-"""Ending everything of a job on this node, whatever it does with signals. Linux only."""
+"""Other processes on this node, as /proc shows them, and ending a whole job's. Linux only."""
 
 from __future__ import annotations
 
@@ -28,6 +28,31 @@ def job_processes(job_id: str, spare: Collection[int] = ()) -> list[int]:
         if marker in variables:
             found.append(int(folder.name))
     return found
+
+
+def group_catches(number: int) -> bool:
+    """Return whether another process of this one's group has a handler of its own for a signal.
+
+    That is so for none of those that the signal ends, or that ignore it.
+    """
+    group, me = os.getpgrp(), os.getpid()
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal() or int(folder.name) == me:
+            continue
+        try:
+            if os.getpgid(int(folder.name)) == group and _catches(folder, number):
+                return True
+        except (OSError, ValueError):  # ended in between
+            continue
+    return False
+
+
+def _catches(process: Path, number: int) -> bool:
+    for line in (process / "status").read_text().splitlines():
+        name, _, mask = line.partition(":")
+        if name == "SigCgt":
+            return bool(int(mask, 16) >> (number - 1) & 1)
+    return False
 
 
 def kill_job(

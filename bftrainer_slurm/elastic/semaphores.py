@@ -32,6 +32,12 @@ def claim(folder: Path = _FOLDER) -> None:
                 _remove_old(path)
 
 
+def remove_own(folder: Path = _FOLDER) -> None:
+    """Remove those of this process, which is about to end without multiprocessing's own end."""
+    for path in folder.glob(f"sem.bftrainer-{os.getpid()}-*"):
+        path.unlink(missing_ok=True)
+
+
 def _remove_old(path: Path) -> None:
     # A process that cannot be seen may live in another container.
     with contextlib.suppress(OSError):

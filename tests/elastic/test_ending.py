@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.waiting import wait_until
+
 SCRIPT = """
 import atexit, multiprocessing, sys
 atexit.register(lambda: print("teardown"))  # as what torch registers as it is imported
@@ -43,6 +45,23 @@ def test_what_was_told_to_end_leaves_out_the_teardown(tmp_path: Path) -> None:
 def test_multiprocessing_leaves_nothing_behind_nevertheless(tmp_path: Path) -> None:
     ended(tmp_path, "ending.be_quick(7)", "")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_who_ends_at_once_ends_though_the_main_thread_is_busy(tmp_path: Path) -> None:
+    end = "import threading, time\nthreading.Thread(target=ending.at_once, args=(7,)).start()\n"
+    done = ended(tmp_path, "", f"sys.stdout.flush()\n{end}time.sleep(50)")
+    assert (done.returncode, done.stdout) == (7, "last words\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_ends_at_once_leaves_no_worker(tmp_path: Path) -> None:
+    child = (
+        "worker = multiprocessing.get_context('forkserver').Process(target=input)\n"
+        "worker.start()\nprint(worker.pid, flush=True)\nending.at_once(7)"
+    )
+    done = ended(tmp_path, "", child)
+    worker = int(done.stdout.split()[-1])
+    wait_until(lambda: not Path(f"/proc/{worker}").exists())
 
 
 def test_a_process_that_ends_by_itself_ends_as_ever(tmp_path: Path) -> None:

@@ -92,10 +92,12 @@ def test_the_loss_of_an_agent_alone_ends_its_workers(pair: Agents) -> None:
 
 
 def test_an_agent_that_is_told_to_end_leaves_at_once(pair: Agents) -> None:
+    worker = pair.steps(2)[-1].process
     pair.signal(2, signal.SIGTERM)
     pair.wait_for_world(1, 1)
     pair.print_pauses("SIGTERM", 1)
     assert pair.processes[2].wait(30) != 0
+    wait_until(lambda: not Path(f"/proc/{worker}").exists())
 
 
 def test_a_node_leaves_by_plan_and_is_quiet_until_it_is_ended(trio: Agents) -> None:
