@@ -110,29 +110,34 @@ def queue_of(rows: Iterable[JobRow]) -> Queue:
             waiting[row.job_id] = _waiting_job(row)
         ordinary_nodes.update(_nodes_of(row))
     for array, members in ours.items():
-        ours[array], strays = _by_partition(members)
+        ours[array], strays = _without_strays(members)
         if any(element_state(row) not in _OVER for row in strays):
             malformed.add(array)
         if strays:
             ordinary_nodes.update(node for row in strays for node in _nodes_of(row))
     return Queue(
-        trainers=tuple(_trainer(array, ours[array]) for array in sorted(ours)),
+        trainers=tuple(_trainer(array, ours[array]) for array in sorted(ours) if ours[array]),
         waiting=tuple(waiting[job_id] for job_id in sorted(waiting)),
         ordinary_nodes=frozenset(ordinary_nodes),
         malformed=len(malformed),
     )
 
 
-def _by_partition(
+def _without_strays(
     members: list[tuple[JobRow, TrainerRecord]],
 ) -> tuple[list[tuple[JobRow, TrainerRecord]], list[JobRow]]:
-    """Return the members of a trainer, and the rows that its owner has moved to another partition.
+    """Return the members of a trainer, and the rows that its owner has made something else of.
 
-    What an operator may do for trainers in theirs, nobody may have done elsewhere.
+    Those in another partition: what an operator may do for trainers in theirs, nobody may have
+    done elsewhere. And tasks beyond those that the record names.
     """
     first, _ = min(members, key=lambda member: _first_task(member[0]))
-    here = [member for member in members if member[0].partition == first.partition]
-    return here, [row for row, _ in members if row.partition != first.partition]
+
+    def strays(row: JobRow, record: TrainerRecord) -> bool:
+        return row.partition != first.partition or _first_task(row) >= record.max_nodes
+
+    here = [(row, record) for row, record in members if not strays(row, record)]
+    return here, [row for row, record in members if strays(row, record)]
 
 
 def _first_task(row: JobRow) -> int:

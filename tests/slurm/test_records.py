@@ -115,6 +115,13 @@ def test_counts_what_claims_to_be_a_trainer_and_is_not(changes: dict[str, Any]) 
     assert queue.ordinary_nodes == {"n1"}
 
 
+def test_a_task_beyond_the_records_most_has_its_node_as_an_ordinary_job_has() -> None:
+    beyond = trainer_row(job_id=11, tasks="4", state="RUNNING", nodes="n3")
+    queue = queue_of([trainer_row(tasks="0-3"), beyond])
+    assert [element.id.task for element in queue.trainers[0].elements] == [0, 1, 2, 3]
+    assert (queue.malformed, queue.ordinary_nodes) == (1, {"n3"})
+
+
 def test_what_only_claimed_to_be_a_trainer_is_forgotten_when_it_is_over() -> None:
     assert queue_of([trainer_row(state="CANCELLED", comment="bftrainer:")]).malformed == 0
     over = trainer_row(job_id=11, tasks="1", state="CANCELLED", partition="main")
