@@ -1,0 +1,57 @@
+"""One site with three users for all of these tests; alice's trainer holds two of its nodes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.site_fixture import Site, started_site
+from tests.waiting import wait_until
+
+HOLDS = "#!/bin/bash\nsrun sleep 10000\n"
+
+
+@dataclass(frozen=True)
+class Victim:
+    """Alice's trainer, that nobody else may disturb."""
+
+    site: Site
+    array: int
+
+    def elements(self) -> dict[str, str]:
+        """Since when each of its running elements runs."""
+        lines = (line.split() for line in self.site.lab.squeue(self.array, "%i %t %S"))
+        return {element: since for element, state, since in lines if state == "R"}
+
+    @property
+    def nodes(self) -> list[str]:
+        nodes: list[str] = self.site.controller.trainer(self.array)["nodes"]
+        return nodes
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[Site]:
+    if os.getuid() != 0:
+        pytest.skip("needs root to be three users")
+    with started_site(nodes=4) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def trainer_of_alice(site: Site) -> Iterator[Victim]:
+    victim = Victim(site, site.submit(HOLDS, "2-2"))
+    wait_until(lambda: len(victim.elements()) == 2 and len(victim.nodes) == 2, 60)
+    yield victim
+    site.end(victim.array)
+
+
+@pytest.fixture
+def victim(trainer_of_alice: Victim) -> Iterator[Victim]:
+    """The same trainer, which a test leaves as it was: not an element has been started anew."""
+    before = trainer_of_alice.elements()
+    yield trainer_of_alice
+    assert trainer_of_alice.elements() == before
+    wait_until(lambda: len(trainer_of_alice.nodes) == 2)

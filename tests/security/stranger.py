@@ -1,0 +1,83 @@
+"""What a user's process may try at the keeper's port: ``stranger.py ATTACK HOST:PORT ARRAY``."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+TIMES = 5
+HELLO = (
+    b'member\n{"method":"munge","proof":"MUNGE:AwQFAAA:","array":%d,"task":0,"node":"n1",'
+    b'"role":"agent","local_rank":0,"local_world":1,"address":"127.0.0.1"}\n'
+)
+
+
+def main() -> None:
+    attack, address, array = sys.argv[1:]
+    host, _, port = address.rpartition(":")
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    ATTACKS[attack](lambda: socket.create_connection((host, int(port)), 10), int(array))
+
+
+Connect = Callable[[], socket.socket]
+
+
+def garbage(connect: Connect, array: int) -> None:
+    """Bytes that are nothing, lines that never end, questions that only the controller may ask."""
+    lines = [b"\0" * 600, b"\xff" * 100 + b"\n", b"x" * 100_000, b"member\n" + b"[" * 70_000]
+    lines += [b"member\n{}\n", HELLO % array, b"GET / HTTP/1.1\r\n\r\n", b"member\n" + b"\0" * 99]
+    lines += [b"own - %d 0 9\n" % array, b"endrun - %d\n" % array, b"lost - %d 0\n" % array]
+    lines += [b"part - %d 0 1\n" % array, b"publish - 2\n{}", b"watch - - 0\n"]
+    for line in lines * TIMES:
+        with contextlib.suppress(OSError), connect() as connection:
+            connection.sendall(line)
+            connection.settimeout(1)
+            while connection.recv(4_096):
+                pass
+
+
+def hints(connect: Connect, array: int) -> None:
+    """Say of somebody else's elements that they are gone, that they leave, and that they came."""
+    for number in range(600):
+        for line in (b"gone %d 0 n1\n", b"leaving %d 1 n2\n", b"up %d 0 n3\n", b"up %d 7 n1\n"):
+            with contextlib.suppress(OSError), connect() as connection:
+                connection.sendall(line % (array if number % 2 else 10**9 + number))
+
+
+def silence(connect: Connect, array: int) -> None:
+    """Sit in the door: as many connections as there can be, which say nothing, or half a word."""
+    with ExitStack() as stack:
+        open_ones: list[socket.socket] = []
+        print("sits", flush=True)
+        end_s = time.monotonic() + 6
+        while time.monotonic() < end_s:
+            with contextlib.suppress(OSError):
+                connection = stack.enter_context(connect())
+                connection.sendall((b"", b"mem", b"member\n")[len(open_ones) % 3])
+                open_ones.append(connection)
+            if len(open_ones) >= 7_000:
+                time.sleep(0.05)
+
+
+def readers(connect: Connect, array: int) -> None:
+    """Ask for the status and never read it."""
+    with ExitStack() as stack:
+        for _ in range(800):
+            with contextlib.suppress(OSError):
+                connection = stack.enter_context(connect())
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1_024)
+                connection.sendall(b"status\n")
+        print("sits", flush=True)
+        time.sleep(4)
+
+
+ATTACKS = {"garbage": garbage, "hints": hints, "silence": silence, "readers": readers}
+
+if __name__ == "__main__":
+    main()

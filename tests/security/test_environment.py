@@ -1,0 +1,78 @@
+"""Variables of ours that a user sets before sbatch and srun: to lie, or to break something."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.security.conftest import Victim
+from tests.site_fixture import Site
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
+
+LONG = "x" * 100_000
+SHOWS = "#!/bin/bash\nenv > $BFTRAINER_SHOWN.$SLURM_ARRAY_TASK_ID.new\n"
+SHOWS += "mv $BFTRAINER_SHOWN.$SLURM_ARRAY_TASK_ID{.new,}\nsleep 1000\n"
+
+
+def lies(array: int) -> dict[str, str]:
+    """Say to be an element of somebody else's trainer, with another keeper."""
+    return {
+        "BFTRAINER_ELEMENT": f"{array}_0",
+        "BFTRAINER_KEEPER": "127.0.0.1:1",
+        "BFTRAINER_STEPS": LONG,
+        "BFTRAINER_MUNGE_SOCKET": "/tmp/none",
+        "BFTRAINER_FILTER_SPEC": "weight=1000",
+        "BFTRAINER_FILTER_PARTITION": "main",
+        "SLURM_SPANK_BFTRAINER": "bftrainer:min=1,max=2,grace=999999",
+        "SLURM_SPANK__SLURM_SPANK_OPTION_bftrainer_bftrainer": "\x1b[31mweight=2\n",
+        "PET_RDZV_ENDPOINT": "127.0.0.1:2",
+        "PET_RDZV_ID": f"{array}.1",
+        "PET_NNODES": "1:9\nPATH=/tmp",
+    }
+
+
+def test_an_ordinary_job_is_one_whatever_its_environment_says(site: Site, victim: Victim) -> None:
+    for command in (("srun", "-N1", "true"), ("salloc", "-N1", "-Q", "true")):
+        site.run(*command, user="bob", env=lies(victim.array))
+    out = site.folder("bob") / "out"
+    options = ("--parsable", "-N1", f"--output={out}", "--wait", "--wrap", "echo done")
+    job = int(site.run("sbatch", *options, user="bob", env=lies(victim.array)).stdout)
+    assert out.read_text() == "done\n"
+    listed = site.lab.run("scontrol", "show", "job", str(job), user="root").stdout
+    assert "Comment=bftrainer" not in listed
+
+
+def test_a_trainer_gets_the_sites_keeper_and_its_own_name(site: Site, victim: Victim) -> None:
+    shown = site.folder("bob") / "shown"
+    environment = lies(victim.array) | {"BFTRAINER_SHOWN": str(shown)}
+    options = ("--parsable", "--bftrainer", "-N1-2", "--output=/dev/null")
+    submitted = site.run("sbatch", *options, user="bob", env=environment, input=SHOWS)
+    array = int(submitted.stdout)
+    try:
+        first = shown.with_name("shown.0")
+        wait_until(first.exists, 60)
+        found = dict(line.split("=", 1) for line in first.read_text().splitlines() if "=" in line)
+        assert found["BFTRAINER_ELEMENT"] == f"{array}_0"
+        assert found["BFTRAINER_KEEPER"] == site.controller.keeper_note["address"]
+        assert found["PET_RDZV_ID"] == f"{array}.1"
+        assert found["PET_NNODES"] == "1:2"
+        assert found["BFTRAINER_MUNGE_SOCKET"] == f"{site.lab.dir}/munge/socket"
+        assert "grace=999999" not in site.lab.squeue(array, "%k")[0]
+    finally:
+        site.end(array)
+
+
+def test_a_record_that_a_user_hands_on_makes_an_element_of_their_own_at_most(
+    site: Site, victim: Victim
+) -> None:
+    record = "SLURM_SPANK_BFTRAINER=bftrainer:min=1,max=2,grace=1"
+    folder = site.folder("bob")
+    exported = folder / "exported"
+    exported.write_text(f"{record}\0PATH={site.lab.env['PATH']}\0")
+    exported.chmod(0o644)
+    options = ("--parsable", "--array=0-0", "-N1", f"--export-file={exported}", "--wait")
+    wrap = ("--output", f"{folder}/out", "--wrap", "echo $BFTRAINER_ELEMENT; sleep 1")
+    array = int(site.run("sbatch", *options, *wrap, user="bob").stdout)
+    assert (folder / "out").read_text().split() in ([], [f"{array}_0"])
+    assert array not in [one["array"] for one in site.controller.status()["trainers"]]
