@@ -76,6 +76,7 @@ date +%s.%N > {name}.start
 sleep {runs_s}
 date +%s.%N > {name}.end
 """
+_TICK_S = 0.5
 _SBATCH = ("sbatch", "--parsable", "--exclusive")
 
 
@@ -108,7 +109,8 @@ def submit_stream(
 ) -> list[Submitted]:
     """Submit the stream, and return when ``over`` says so after the last submission.
 
-    It is asked twice a second, with the seconds since the beginning and what was submitted so far.
+    It is asked at least twice a second, with the seconds since the beginning and what was
+    submitted so far.
     """
     begin_s = _next_second()
     submitted: list[Submitted] = []
@@ -118,7 +120,11 @@ def submit_stream(
             submitted.append(_submit(stream[len(submitted)], folder / f"job-{len(submitted)}", run))
         if over(now_s, submitted) and len(submitted) == len(stream):
             return submitted
-        time.sleep(0.5 - min(0.5, (time.time() - begin_s) % 0.5))
+        now_s = time.time() - begin_s
+        next_s = now_s + _TICK_S - now_s % _TICK_S
+        if len(submitted) < len(stream):
+            next_s = min(next_s, stream[len(submitted)].at_s)
+        time.sleep(max(0.0, next_s - now_s))
 
 
 def _submit(

@@ -12,12 +12,14 @@ _MEDIAN_S = 5.0
 _SPREAD = 0.9  # of the logarithm
 _SHORTEST_S, _LONGEST_S = 2.0, 60.0
 # Node-seconds that jobs ask for, of those that there are while they arrive.
-_LOAD = 0.7
+_LOAD = 0.6
 _LARGEST_BURST = 6
 # How often a job has up to so many nodes, as a share of all nodes; half of them have one.
 _SIZES = ((0.5, 0.0), (0.75, 0.25), (0.88, 0.5), (0.95, 0.75), (1.0, 1.0))
 _LONGEST_GAP_S = 45.0
-_TICK_S = 0.5  # jobs are submitted at whole ticks
+# slurmctld looks at new batch jobs once a second: they meet it at all moments of that second, and
+# not all at the same one, which would be another one on the other side.
+_SPREAD_OF_A_BURST_S = 1.0
 
 
 def made_stream(jobs: int, nodes: int, seed: int, chunk: int) -> list[list[OrdinaryJob]]:
@@ -38,12 +40,12 @@ def _made_chunk(chooser: random.Random, count: int, nodes: int) -> list[Ordinary
         asked_s = 0.0
         for _ in range(burst):
             size = nodes if len(made) == count // 2 else _size(chooser, nodes)
-            job = _made_job(chooser, at_s, size)
+            job = _made_job(chooser, at_s + chooser.uniform(0, _SPREAD_OF_A_BURST_S), size)
             asked_s += job.nodes * job.runs_s
             made.append(job)
         gap_s = chooser.expovariate(_LOAD * nodes / asked_s)
-        at_s += _whole(min(_LONGEST_GAP_S, gap_s))
-    return made
+        at_s += min(_LONGEST_GAP_S, gap_s)
+    return sorted(made, key=lambda job: job.at_s)
 
 
 def _made_job(chooser: random.Random, at_s: float, nodes: int) -> OrdinaryJob:
@@ -51,7 +53,7 @@ def _made_job(chooser: random.Random, at_s: float, nodes: int) -> OrdinaryJob:
     runs_s = round(min(_LONGEST_S, max(_SHORTEST_S, runs_s)), 1)
     # Users ask for more than they need, and Slurm counts in minutes.
     minutes = math.ceil(runs_s / 60) + chooser.choice((0, 1, 4))
-    return OrdinaryJob(at_s, nodes, runs_s, minutes)
+    return OrdinaryJob(round(at_s, 3), nodes, runs_s, minutes)
 
 
 def _burst(chooser: random.Random) -> int:
@@ -66,7 +68,3 @@ def _size(chooser: random.Random, nodes: int) -> int:
         if drawn < until:
             return chooser.randint(min(least, most), most)
     return nodes
-
-
-def _whole(seconds: float) -> float:
-    return math.ceil(seconds / _TICK_S) * _TICK_S
