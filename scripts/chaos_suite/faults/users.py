@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
 
@@ -62,8 +63,9 @@ def _second_controller(world: World) -> Injected:
     """Start another one, on the same state folder or on one of its own."""
     same = world.chance.random() < 0.5
     state = world.service.state if same else world.folder / "second-state"
-    state.mkdir(exist_ok=True)
-    state.chmod(0o777)
+    if not same:
+        state.mkdir(exist_ok=True)
+        shutil.chown(state, "slurm", "slurm")
     command = (*world.service.command[:-1], str(state))
     detail = "same state folder" if same else "another state folder"
     try:
