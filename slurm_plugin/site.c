@@ -55,7 +55,8 @@ void site_parse(int count, char **words, struct site *site)
     *site = (struct site){.partition = "bftrainer", .max_grace = 30 * MICROS};
     for (int i = 0; i < count; i++)
         if (!take_word(words[i], site))
-            snprintf(site->mistake, sizeof(site->mistake), "'%.100s' is not a setting", words[i]);
+            snprintf(site->mistake, sizeof(site->mistake), "'%s' is not a setting",
+                     shown(words[i]).text);
     if (site->keeper[0] == '\0' && site->mistake[0] == '\0')
         snprintf(site->mistake, sizeof(site->mistake), "keeper=HOST:PORT is missing");
 }

@@ -1,0 +1,174 @@
+"""A plugin that is missing, broken, for another Slurm or wrongly set up: ordinary jobs go on."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab_fixture import REPO, Lab, started_lab
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
+
+NOBODY = "192.0.2.1:6820"  # a documentation address: nobody answers, nobody refuses
+HEADERS = Path("/usr/include/slurm")
+
+
+def make(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = ["make", "-s", "-C", str(REPO / "slurm_plugin"), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """Plugins as they should not be, beside a good one, where every user can read them."""
+    folder = Path(tempfile.mkdtemp(prefix="bftrainer-broken-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    assert make(f"BUILD={folder}/good").returncode == 0
+    good = folder / "good" / "bftrainer.so"
+    (folder / "text.so").write_text("#!/bin/sh\nexit 1\n")
+    (folder / "empty.so").touch()
+    (folder / "header.so").write_bytes(good.read_bytes()[:32])
+    (folder / "another.so").symlink_to("/lib/x86_64-linux-gnu/libc.so.6")
+    shutil.copytree(HEADERS, folder / "include" / "slurm")
+    version = folder / "include" / "slurm" / "slurm_version.h"
+    version.write_text(re.sub(r"(VERSION_NUMBER) 0x.*", r"\1 0x130500", version.read_text()))
+    include = f"SLURM_INCLUDE={folder}/include"
+    for_another = make(f"BUILD={folder}/old", include, folder / "old" / "bftrainer.so")
+    assert for_another.returncode == 0, for_another.stderr
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with started_lab(nodes=1) as running:
+        yield running
+
+
+@pytest.fixture
+def plugstack(lab: Lab) -> Iterator[Callable[[str], None]]:
+    """Writes the cluster's plugstack.conf; it is as it was afterwards."""
+    file = lab.dir / "plugstack.conf"
+    before = file.read_text()
+    yield lambda line: void(file.write_text(line + "\n"))
+    file.write_text(before)
+
+
+def void(_: object) -> None:
+    """A lambda that returns nothing."""
+
+
+def ordinary_jobs_run(lab: Lab) -> None:
+    assert lab.run("srun", "-N1", "echo", "here").stdout == "here\n"
+    out = lab.home("alice") / "ordinary.out"
+    lab.run("sbatch", "--wait", "-N1", f"--output={out}", "--wrap", "srun echo here")
+    wait_until(lambda: out.read_text().endswith("here\n"))
+    out.unlink()
+
+
+def tagged(lab: Lab) -> subprocess.CompletedProcess[str]:
+    command = ("sbatch", "--parsable", "--bftrainer", "-N1-2", "-o/dev/null")
+    return lab.run(*command, input="#!/bin/sh\ntrue\n", check=False)
+
+
+@pytest.mark.parametrize(
+    "name", ["missing.so", "text.so", "empty.so", "header.so", "another.so", "old/bftrainer.so"]
+)
+def test_with_a_plugin_that_cannot_be_loaded_only_the_option_is_gone(
+    lab: Lab, folder: Path, plugstack: Callable[[str], None], name: str
+) -> None:
+    plugstack(f"optional {folder}/{name} keeper={NOBODY}")
+    ordinary_jobs_run(lab)
+    refused = tagged(lab)
+    assert refused.returncode != 0
+    assert "unrecognized option '--bftrainer'" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ("", "keeper=HOST:PORT is missing"),
+        ("keeper=nowhere", "'keeper=nowhere' is not a setting"),
+        (f"keeper={NOBODY} max_grace=soon", "'max_grace=soon' is not a setting"),
+        (f"keeper={NOBODY} python=relative", "'python=relative' is not a setting"),
+        (f"keeper={NOBODY} \x1b[31m=1", "is not a setting"),
+    ],
+    ids=str,
+)
+def test_with_settings_that_cannot_be_only_tagged_jobs_are_refused_and_told_why(
+    lab: Lab, folder: Path, plugstack: Callable[[str], None], settings: str, why: str
+) -> None:
+    plugstack(f"optional {folder}/good/bftrainer.so {settings}")
+    ordinary_jobs_run(lab)
+    refused = tagged(lab)
+    assert refused.returncode != 0
+    assert why in refused.stderr
+    assert refused.stderr.replace("\n", "").isprintable()
+
+
+def test_a_filter_that_is_promised_and_missing_costs_the_option_alone(
+    lab: Lab, folder: Path, plugstack: Callable[[str], None]
+) -> None:
+    plugstack(f"optional {folder}/good/bftrainer.so keeper={NOBODY} rewrite=cli_filter")
+    ordinary_jobs_run(lab)
+    refused = tagged(lab)
+    assert refused.returncode == 1
+    assert "the submission was not rewritten" in refused.stderr
+
+
+def test_a_keeper_that_does_not_answer_holds_up_no_submission(
+    lab: Lab, folder: Path, plugstack: Callable[[str], None]
+) -> None:
+    plugstack(f"optional {folder}/good/bftrainer.so keeper={NOBODY} partition=main")
+    ordinary_jobs_run(lab)
+    done = tagged(lab)
+    assert done.returncode == 0
+    assert set(lab.squeue(int(done.stdout), "%t %r")) == {"PD JobHeldUser"}
+    lab.run("scancel", done.stdout.strip(), user="root")
+
+
+@pytest.mark.parametrize("installed", ["99.05.1", "22.04.8", ""])
+def test_it_is_not_installed_for_another_slurm(
+    folder: Path, tmp_path: Path, installed: str
+) -> None:
+    words = (f"BUILD={folder}/good", f"DESTDIR={tmp_path}", f"SLURM_INSTALLED={installed}")
+    done = make(*words, "install")
+    assert done.returncode == 2
+    ours = [line for line in done.stderr.splitlines() if not line.startswith("make")]
+    assert len(ours) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_installed_as_a_whole_leaves_what_was_there(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Half a plugin would end every srun and sbatch with SIGBUS, in the loader: see SECURITY.md."""
+    plugin = tmp_path / "usr" / "lib" / "bftrainer-slurm" / "bftrainer.so"
+    plugin.parent.mkdir(parents=True)
+    plugin.write_text("the one before")
+    command = f"ulimit -f 8; make -s -C {REPO}/slurm_plugin BUILD={folder}/good"
+    command += f" DESTDIR={tmp_path} PREFIX=/usr install"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.returncode != 0
+    assert plugin.read_text() == "the one before"
+
+
+def test_the_filter_is_installed_for_just_the_slurm_that_it_fits(
+    folder: Path, tmp_path: Path
+) -> None:
+    built = (folder / "good" / "slurm-version").read_text().strip()
+    for installed, there in ((built, True), (f"{built}9", False)):
+        words = (f"BUILD={folder}/good", f"DESTDIR={tmp_path}", f"SLURM_INSTALLED={installed}")
+        done = make(*words, "PREFIX=/usr", "install")
+        assert done.returncode == 0, done.stderr
+        plugins = tmp_path / "usr" / "lib" / "bftrainer-slurm"
+        assert (plugins / "bftrainer.so").exists()
+        assert (plugins / "cli_filter_bftrainer.so").exists() == there
+        assert ("left out cli_filter_bftrainer.so" in done.stderr) != there
