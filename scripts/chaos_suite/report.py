@@ -54,6 +54,9 @@ def table(result: Result) -> str:
     ]
     if result.resubmitted:
         lines.append(f"submitted again        {result.resubmitted}, as Slurm had lost all its jobs")
+    if result.drained_by_slurm:
+        words = "as slurmctld, killed, had not saved what it had started"
+        lines.append(f"drained by Slurm       {result.drained_by_slurm}, {words}")
     if result.skipped:
         lines.append(f"skipped                {', '.join(result.skipped)}")
     for one in result.outcomes:

@@ -60,6 +60,7 @@ class Result:
     resubmitted: int = 0
     ordinary_submitted: int = 0
     ordinary_failed: int = 0
+    drained_by_slurm: int = 0
     steps: dict[str, float] = field(default_factory=dict)  # by trainer: how far it has come
     skipped: list[str] = field(default_factory=list)
 
@@ -118,6 +119,7 @@ def run(
     result.seconds = time.monotonic() - begin_s
     result.ordinary_submitted = world.stream.submitted
     result.ordinary_failed = len(world.stream.failed)
+    result.drained_by_slurm = world.drained_by_slurm
     result.resubmitted = sum(job.submissions - 1 for job in world.trainers.values())
     for job in world.trainers.values():
         result.steps[job.name] = max(

@@ -34,6 +34,8 @@ from scripts.labcluster.stage import Stage, staged
 
 _REPO = Path(__file__).resolve().parent.parent.parent
 _JOBS = Path(__file__).resolve().parent / "jobs"
+# A job that was started just before slurmctld was killed, and not saved, is started once more.
+_SLURMS_OWN = "Duplicate jobid"
 _STATE_MB = 8  # of the controller's disk
 _QUEUE = ("squeue", "-h", "-r", "-t", "all", "-o", "%F|%K|%T|%r|%N|%P")
 _CONF = ("SlurmdTimeout=10", "SlurmctldTimeout=10", "MessageTimeout=5", "InactiveLimit=0")
@@ -77,6 +79,7 @@ class World:
     guests: set[int] = field(default_factory=set)  # trainers that only a fault knows
     over: set[int] = field(default_factory=set)
     stream: Stream | None = None
+    drained_by_slurm: int = 0  # nodes that an admin had to resume, for no fault of ours
     well_since_s: float = 0.0  # since when no fault is under way
 
     @property
@@ -204,7 +207,7 @@ class World:
         try:
             queue = self.run(*_QUEUE, user="root", timeout_s=15.0)
             jobs = self.run("squeue", "-h", "-t", "all", "-p", "main", "-o", "%A %T", timeout_s=15)
-            sinfo = self.run("sinfo", "-h", "-N", "-p", "main", "-o", "%N %t", timeout_s=15)
+            sinfo = self.run("sinfo", "-h", "-N", "-p", "main", "-o", "%N %t %E", timeout_s=15)
         except subprocess.TimeoutExpired:
             return None, {}, ()
         if queue.returncode or jobs.returncode or sinfo.returncode:
@@ -214,7 +217,12 @@ class World:
             states = dict(line.split() for line in jobs.stdout.splitlines())
             self.stream.check({int(job): state for job, state in states.items()})
             problems = self.stream.failed + self.stream.overdue(self.well_since_s)
-        nodes = dict(line.split() for line in sinfo.stdout.splitlines())
+        reasons = [line.split(maxsplit=2) for line in sinfo.stdout.splitlines()]
+        nodes = {node: state for node, state, _ in reasons}
+        for node, state, reason in reasons:
+            if state.startswith("dr") and reason == _SLURMS_OWN:
+                self.drained_by_slurm += 1
+                self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", user="root")
         return read_elements(queue.stdout), nodes, tuple(problems)
 
     # Slurm's daemons.
