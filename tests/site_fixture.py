@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.home import read_token
 from scripts.labcluster.stage import Stage, staged
 from tests.lab_fixture import REPO, Lab, started_lab
 from tests.waiting import wait_until
@@ -80,7 +81,8 @@ class Controller:
 
     def status(self) -> dict[str, Any]:
         try:
-            return KeeperClient(self.keeper_note["address"]).status()[1] or {}
+            note = self.keeper_note["address"], read_token(self.state)
+            return KeeperClient(*note).status()[1] or {}
         except (KeeperError, OSError):
             return {}
 

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,7 +14,9 @@ import click
 
 from bftrainer_slurm.controller.settings import SettingsError, read_settings
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.home import read_address
+from bftrainer_slurm.keeper.credentials import CredentialError, Munge
+from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD
+from bftrainer_slurm.keeper.home import read_address, read_token
 
 BAD_INPUT = 2
 _LONGEST_LINE = 4_000  # characters
@@ -74,14 +76,36 @@ def find_keeper(state: Path | None, address: str | None) -> str | None:
     return found
 
 
-def published_status(address: str | None) -> tuple[float, dict[str, Any] | None]:
-    """Return age (seconds) and content of the last published status, None where there is none."""
+def published_status(
+    address: str | None, state: Path | None = None
+) -> tuple[float, dict[str, Any] | None]:
+    """Return age (seconds) and content of the last published status, None where there is none.
+
+    As far as its reader may see it: with the token in ``state`` (None: one's own folder) all of it.
+    """
     if address is None:
         return 0.0, None
+    token = own_token_of(state, address)
+    credential = "" if token else _credential()
+    # Without a proof, or where the keeper does not take it: what is everybody's.
+    for client, proof in ((KeeperClient(address, token), credential), (KeeperClient(address), "")):
+        with suppress(KeeperError, ValueError):
+            return client.status(proof)
+    return 0.0, None
+
+
+def own_token_of(state: Path | None, address: str) -> str:
+    """Return the token of one's own keeper; empty where the one at this address is not."""
+    folder = state or personal_state()
+    return read_token(folder) if read_address(folder) == address else ""
+
+
+def _credential() -> str:
     try:
-        return KeeperClient(address).status()
-    except (KeeperError, ValueError):
-        return 0.0, None
+        socket = read_settings(site_file()).munge_socket if site_file().is_file() else ""
+        return Munge(socket or None).encode(STATUS_PAYLOAD)
+    except (SettingsError, CredentialError):
+        return ""
 
 
 @contextmanager

@@ -53,7 +53,7 @@ def status(state: Path | None, address: str | None, as_json: bool) -> None:
 
 def current_status(state: Path | None, address: str | None) -> dict[str, Any]:
     """Return the controller's status; what Slurm knows where it is down (``down`` says why)."""
-    age_s, document = published_status(find_keeper(state, address))
+    age_s, document = published_status(find_keeper(state, address), state)
     if document is not None and age_s < _OLD_S and document["controller"].get("error") != "stopped":
         return document | {"down": None}
     if document is None:

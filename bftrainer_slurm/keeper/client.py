@@ -97,13 +97,15 @@ class KeeperClient:
             stream.flush()
             _expect_good(stream)
 
-    def status(self) -> tuple[float, dict[str, Any] | None]:
+    def status(self, credential: str = "") -> tuple[float, dict[str, Any] | None]:
         """Return the age (seconds) of the last published status, and the status or None.
 
-        What the keeper says of itself stands in it under ``keeper``.
+        All of it with the token; with a ``credential`` of MUNGE's all of the trainers of who made
+        it; else what is everybody's. What the keeper says of itself is in it under ``keeper``.
         """
+        proof = f"munge {credential}" if credential else self.token
         with self._connect(self.timeout_s) as stream:
-            stream.write(b"status\n")
+            stream.write(f"status {proof}".rstrip().encode("ascii") + b"\n")
             stream.flush()
             words = _expect_good(stream).split()
             lengths = [whole(word) for word in words[2:]]

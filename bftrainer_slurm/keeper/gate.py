@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ from bftrainer_slurm.keeper.credentials import (
     check_secret,
     prove_by_secret,
 )
+from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD
 from bftrainer_slurm.keeper.messages import Challenge, Hello, keeper_payload, payload
 
 REMEMBERED_OWNERS = 20_000
@@ -108,6 +110,24 @@ class Gate:
             raise NotAdmittedError("owner_unknown", "whose trainer this is, is not known yet", True)
         if uid != owner.uid:
             raise NotAdmittedError("not_owner", "this trainer is somebody else's")
+
+    async def reader(self, method: str, proof: str) -> Callable[[int], bool]:
+        """Return which trainers (by array) somebody may see all of, who proves who they are.
+
+        Raises:
+            NotAdmittedError: they do not.
+        """
+        if self.secret is not None or method != MUNGE:
+            raise NotAdmittedError("bad_proof", "prove it by munge, or have the token")
+        loop = asyncio.get_running_loop()
+        try:
+            said, uid = await loop.run_in_executor(self._threads, self._decode, proof)
+        except CredentialError as error:
+            raise NotAdmittedError("bad_proof", str(error)) from error
+        if said != STATUS_PAYLOAD:
+            raise NotAdmittedError("bad_proof", "the credential is for something else")
+        all_of_them = uid in (0, os.getuid())
+        return lambda array: all_of_them or self.user(array) == uid
 
     def _decode(self, proof: str) -> tuple[str, int]:
         return Munge(self.munge_socket).decode(proof)

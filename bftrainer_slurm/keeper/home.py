@@ -60,6 +60,14 @@ def own_token(state: Path) -> str:
     return _own(state / _TOKEN)
 
 
+def read_token(state: Path) -> str:
+    """Return the token in a state folder, empty where there is none that we may read."""
+    try:
+        return (state / _TOKEN).read_text().strip()
+    except OSError:
+        return ""
+
+
 def own_secret(state: Path) -> Path:
     """Return the file with the secret of one user's members (personal mode), made if missing."""
     _own(state / _SECRET)

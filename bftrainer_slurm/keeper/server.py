@@ -13,8 +13,9 @@ import logging
 import time
 from collections.abc import Callable
 
+from bftrainer_slurm.keeper.disclosure import disclosed
 from bftrainer_slurm.keeper.entrance import Entrance
-from bftrainer_slurm.keeper.gate import Gate, Owner
+from bftrainer_slurm.keeper.gate import Gate, NotAdmittedError, Owner
 from bftrainer_slurm.keeper.notes import Notes
 from bftrainer_slurm.keeper.protocol import (
     MAX_DOCUMENT,
@@ -62,6 +63,7 @@ class Keeper:
         self._notes = Notes(clock)
         self._news = asyncio.Event()  # replaced at each note
         self._status = b""
+        self._public: bytes | None = None
         self._status_time_s = 0.0
         self._readers = 0
         self._entering: Waiting[Entrance] = Waiting(MAX_WAITING, _turn_away)
@@ -77,7 +79,7 @@ class Keeper:
                 words = await _read_words(reader)
             try:
                 await self._answer(words, reader, writer)
-            except (TooManyRunsError, ValueError) as error:
+            except (TooManyRunsError, NotAdmittedError, ValueError) as error:
                 self._refuse(error, writer)
                 writer.write(f"error {error}\n".encode("ascii", "replace"))
             async with asyncio.timeout(SEND_TIMEOUT_S):
@@ -95,6 +97,7 @@ class Keeper:
         kinds = {
             TooManyRunsError: "too_many",
             _TooManyReadersError: "too_many",
+            NotAdmittedError: "bad_proof",
             _TokenError: "bad_token",
         }
         address = address_of(writer.get_extra_info("peername"))
@@ -105,7 +108,13 @@ class Keeper:
     ) -> None:
         match words:
             case ["status"]:
-                await self._show(writer)
+                await self._show(writer, self._public_status())
+            case ["status", token]:
+                self._check(token)
+                await self._show(writer, self._status)
+            case ["status", method, proof]:
+                may_see = await self.sessions.gate.reader(method, proof)
+                await self._show(writer, await asyncio.to_thread(disclosed, self._status, may_see))
             case ["watch", token, identity, since]:
                 self._check(token)
                 after = whole(since) if identity == self._identity else 0
@@ -134,16 +143,22 @@ class Keeper:
             case _:
                 writer.write(self._hint(parse_hint(words)))
 
-    async def _show(self, writer: asyncio.StreamWriter) -> None:
+    def _public_status(self) -> bytes:
+        """What of the status is everybody's; made where it is asked for, once for each status."""
+        if self._public is None:
+            self._public = disclosed(self._status, lambda array: False)
+        return self._public
+
+    async def _show(self, writer: asyncio.StreamWriter, status: bytes) -> None:
         if self._readers >= MAX_READERS:
             raise _TooManyReadersError("too many read the status; ask again")
         self._readers += 1
         try:
             age_s = self._clock() - self._status_time_s
             own = json.dumps(self.sessions.status()).encode()
-            head = f"document {age_s:.3f} {len(self._status)} {len(own)}\n"
+            head = f"document {age_s:.3f} {len(status)} {len(own)}\n"
             # Not put together: what those hold who read slowly is one and the same.
-            for part in (head.encode(), self._status, own):
+            for part in (head.encode(), status, own):
                 await _send(writer, part)
         finally:
             self._readers -= 1
@@ -186,6 +201,7 @@ class Keeper:
             raise ProtocolError("the status is too large")
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
             self._status = await reader.readexactly(length)
+        self._public = None
         self._status_time_s = self._clock()
 
     def _check(self, token: str) -> None:

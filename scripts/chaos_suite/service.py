@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.home import read_token
 
 _RESTART_S = 2.0  # systemd's RestartSec in scripts/systemd
 _STOP_TIMEOUT_S = 20.0
@@ -120,7 +121,7 @@ class Service:
     def status(self) -> dict[str, Any]:
         """Return what it published last; ``age_s`` is how long ago. Nothing: no keeper answers."""
         try:
-            age_s, status = KeeperClient(self.keeper).status()
+            age_s, status = KeeperClient(self.keeper, read_token(self.state)).status()
         except (KeeperError, OSError):
             return {}
         return {} if status is None else status | {"age_s": age_s}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.home import read_token
 from scripts.labcluster.configuration import exported
 from scripts.labcluster.stage import Stage, staged
 
@@ -55,7 +56,7 @@ class Cluster:
     def status(self) -> dict[str, Any]:
         """Return what the controller last said."""
         try:
-            return KeeperClient(self.keeper).status()[1] or {}
+            return KeeperClient(self.keeper, read_token(self.state)).status()[1] or {}
         except KeeperError:
             return {}
 

@@ -74,7 +74,17 @@ def test_the_published_status_is_shown_to_anybody(keeper: KeeperProcess) -> None
     assert 0 <= age_s < 60
 
 
-@pytest.mark.parametrize("request_line", ["watch WRONG - 0", "publish WRONG 2", "endrun WRONG 12"])
+def test_of_others_trainers_nobody_sees_more_than_squeue_shows(keeper: KeeperProcess) -> None:
+    mine = {"array": 9, "name": "digits", "nodes": ["n1"], "samples": 5.0, "error": "my secret"}
+    keeper.client.publish({"trainers": [mine]})
+    (seen,) = (KeeperClient(keeper.client.address).status()[1] or {})["trainers"]
+    assert seen == {"array": 9, "name": "digits", "nodes": ["n1"], "hidden": True}
+    assert (keeper.client.status()[1] or {})["trainers"] == [mine]
+
+
+@pytest.mark.parametrize(
+    "request_line", ["status WRONG", "watch WRONG - 0", "publish WRONG 2", "endrun WRONG 12"]
+)
 def test_what_only_the_controller_may_needs_its_token(
     keeper: KeeperProcess, request_line: str
 ) -> None:

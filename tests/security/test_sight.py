@@ -1,0 +1,36 @@
+"""What users see of each other's trainers: what squeue shows, and no more."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.security.conftest import Victim
+from tests.site_fixture import Site
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
+
+PRIVATE = {"samples", "steps", "measures", "error", "curve", "rescale", "why", "runtime"}
+
+
+def seen_by(site: Site, user: str, array: int) -> dict[str, Any]:
+    listed = site.run("bftrainer", "status", "--json", user=user).stdout
+    (found,) = [one for one in json.loads(listed)["trainers"] if one["array"] == array]
+    return dict(found)
+
+
+def test_how_a_trainer_does_is_for_its_owner_and_operators(site: Site, victim: Victim) -> None:
+    for user in ("alice", "root", "slurm"):
+        assert set(seen_by(site, user, victim.array)) >= PRIVATE
+    for user in ("bob", "carol"):
+        seen = seen_by(site, user, victim.array)
+        assert not set(seen) & PRIVATE
+        assert seen["nodes"] == victim.nodes
+
+
+def test_show_says_whose_it_is_to_see(site: Site, victim: Victim) -> None:
+    show = ("bftrainer", "show", str(victim.array))
+    assert "for alice to see" in site.run(*show, user="bob").stdout
+    assert "for alice to see" not in site.run(*show, user="alice").stdout
