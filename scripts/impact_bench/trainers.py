@@ -13,7 +13,7 @@ from scripts.demonstration.cluster import Cluster
 from scripts.impact_bench.course import wait_until_idle
 
 _HERE = Path(__file__).resolve().parent
-_PATIENCE_S = 180.0
+_PATIENCE_S = 300.0
 _TRAINERS = 2  # so that they share the nodes
 
 _SCRIPT = """#!/bin/bash
@@ -43,7 +43,7 @@ def training(cluster: Cluster, nodes: int, hostile: bool, name: str) -> Iterator
     """Let trainers fill the cluster, and end them afterwards; what is yielded is true then.
 
     Raises:
-        NoTrainingError: not all nodes train within three minutes.
+        NoTrainingError: not all nodes train within five minutes.
     """
     work = Work()
     with cluster.controller():
