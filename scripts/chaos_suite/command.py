@@ -38,6 +38,14 @@ from scripts.labcluster.cluster import LabError
     multiple=True,
     help="Only this one; may be given again. [default: all]",
 )
+@click.option(
+    "--double",
+    type=click.FloatRange(0, 1),
+    default=0.2,
+    show_default=True,
+    metavar="SHARE",
+    help="The share of faults during which another one comes.",
+)
 @click.option("--nodes", type=click.IntRange(4, 16), default=5, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every single fault.")
 @click.option(
@@ -49,7 +57,13 @@ from scripts.labcluster.cluster import LabError
     help="Where what is needed to explain a violation is kept.",
 )
 def chaos(
-    seed: int, minutes: float, names: Sequence[str], nodes: int, as_json: bool, kept: Path
+    seed: int,
+    minutes: float,
+    names: Sequence[str],
+    double: float,
+    nodes: int,
+    as_json: bool,
+    kept: Path,
 ) -> None:
     """Break things on a private Slurm cluster that trains, and see whether anything is lost.
 
@@ -78,7 +92,7 @@ def chaos(
         tell(f"starting a private Slurm cluster of {nodes} nodes in {folder}")
         with started_world(folder / "lab", nodes, seed) as world:
             faults = [CATALOGUE[name] for name in names or CATALOGUE]
-            run(world, faults, result, minutes, kept.resolve() / f"seed-{seed}", tell)
+            run(world, faults, result, minutes, double, kept.resolve() / f"seed-{seed}", tell)
     except (LabError, NotStartedError) as error:
         click.echo(f"chaos: {error}", err=True)
         sys.exit(1)

@@ -13,7 +13,7 @@ from scripts.chaos_suite.run import Outcome, Result
 def document(result: Result) -> dict[str, Any]:
     """Return the result with every single fault."""
     return asdict(result) | {
-        "faults": len(result.outcomes),
+        "faults": len(result.outcomes) + _doubles(result),
         "violations": result.violations,
         "steps_lost": steps_lost(result),
         "good": result.good,
@@ -37,12 +37,13 @@ def table(result: Result) -> str:
         found = [one for one in result.outcomes if one.fault == fault]
         cells = "".join(f"{sum(one.lost.get(n, 0.0) for one in found):>18.0f}" for n in names)
         violations = sum(len(one.violations) for one in found)
-        lines.append(f"{fault:<22}{len(found):>6}{_settled(found):>24}{cells}{violations:>12}")
+        times = len(found) + sum(one.second == fault for one in result.outcomes)
+        lines.append(f"{fault:<22}{times:>6}{_settled(found):>24}{cells}{violations:>12}")
     lost = steps_lost(result)
     lines += [
         "",
         f"seed {result.seed}, {result.seconds / 60:.1f} minutes",
-        f"faults injected        {len(result.outcomes)}",
+        f"faults injected        {len(result.outcomes) + _doubles(result)}",
         f"trainers lost          {result.trainers_lost}",
         f"invariant violations   {result.violations}",
         *(
@@ -64,6 +65,10 @@ def table(result: Result) -> str:
         if one.evidence:
             lines.append(f"  kept in {one.evidence}")
     return "\n".join(lines)
+
+
+def _doubles(result: Result) -> int:
+    return sum(one.second is not None for one in result.outcomes)
 
 
 def _by_survivors(result: Result) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,8 @@ from pathlib import Path
 from random import Random
 
 from scripts.chaos_suite.evidence import keep
-from scripts.chaos_suite.faults.fault import CannotInjectError, Fault
+from scripts.chaos_suite.faults.catalogue import CATALOGUE, SECONDS
+from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected
 from scripts.chaos_suite.invariants import never_so, unsettled
 from scripts.chaos_suite.ordinary import Stream
 from scripts.chaos_suite.training import Loss, in_order, losses
@@ -20,6 +22,7 @@ _PATIENCE_S = 150.0  # all nodes are this host, and it may be busy
 _STILL_S = 3.0  # all must be well for so long
 _LOOK_S = 1.0
 _BEFORE_S = (1.0, 12.0)  # ordinary jobs come and go
+_APART_S = (0.2, 6.0)  # a fault and one on top of it
 _BUSY_S = 5.0  # and for so long after a fault is mended
 _LONG_S = 15.0  # to say what took so long
 _GAP_S = 12.0  # between ordinary jobs, on average
@@ -46,6 +49,7 @@ class Outcome:
     lost: dict[str, float] = field(default_factory=dict)  # by trainer: steps made in vain
     lost_by_survivors: float = 0.0  # of them, those that a process had made that trains on
     waited_for: list[str] = field(default_factory=list)  # what held last of all
+    second: str | None = None  # the fault that came on top
     evidence: str | None = None
 
 
@@ -90,10 +94,13 @@ def run(
     faults: Sequence[Fault],
     result: Result,
     minutes: float,
+    double: float,
     kept: Path,
     tell: Callable[[str], None],
 ) -> None:
     """Inject faults until the time is over (0: each kind once); fill in ``result``.
+
+    ``double`` is the share of faults during which another one comes.
 
     Raises:
         NotStartedError: nothing was injected.
@@ -106,7 +113,10 @@ def run(
         if spent and (minutes or injected >= len(faults)):
             break
         injected += 1
-        outcome = _one(world, fault, tell)
+        second = None
+        if world.chance.random() < double:
+            second = CATALOGUE[world.chance.choice(SECONDS)]
+        outcome = _one(world, fault, second, tell)
         if outcome is None:
             result.skipped.append(fault.name)
             continue
@@ -120,7 +130,8 @@ def run(
     result.ordinary_submitted = world.stream.submitted
     result.ordinary_failed = len(world.stream.failed)
     result.drained_by_slurm = world.drained_by_slurm
-    result.resubmitted = sum(job.submissions - 1 for job in world.trainers.values())
+    submissions = sum(job.submissions - 1 for job in world.trainers.values())
+    result.resubmitted = submissions - result.trainers_lost
     for job in world.trainers.values():
         result.steps[job.name] = max(
             (one.last for one in job.training.generations.values()), default=0.0
@@ -150,32 +161,63 @@ def _begin(world: World, tell: Callable[[str], None]) -> None:
     tell("all train")
 
 
-def _one(world: World, fault: Fault, tell: Callable[[str], None]) -> Outcome | None:
-    """Inject a fault, mend it, and wait until all holds again; None: it cannot be done now."""
+def _one(
+    world: World, fault: Fault, second: Fault | None, tell: Callable[[str], None]
+) -> Outcome | None:
+    """Inject a fault, mend it, and wait until all holds again; None: it cannot be done now.
+
+    The ``second`` one comes while the first is under way.
+    """
     since_s = time.monotonic()
     world.wait(world.chance.uniform(*_BEFORE_S))
+    under_way = [_inject(world, fault, tell)]
+    if under_way == [None]:
+        world.well_since_s = time.monotonic()
+        return None
+    if second is not None:
+        world.wait(world.chance.uniform(*_APART_S))
+        under_way.append(_inject(world, second, tell))
+    injected = [one for one in under_way if one is not None]
+    violations = _let_last(world, injected)
+    mended_s = world.well_since_s = time.monotonic()
+    waited_for: list[str] = []
+    left = _settle(world, _PATIENCE_S, violations, waited_for)
+    settled_s = None if left else time.monotonic() - mended_s - _STILL_S
+    detail = " and then ".join(one.detail for one in injected)
+    outcome = Outcome(fault.name, detail, settled_s, [*violations, *left])
+    outcome.waited_for = waited_for
+    outcome.second = second.name if second is not None and len(injected) > 1 else None
+    _count_losses(world, outcome, since_s)
+    return outcome
+
+
+def _inject(world: World, fault: Fault, tell: Callable[[str], None]) -> Injected | None:
+    world.well_since_s = float("inf")
     try:
         injected = fault.inject(world)
-    except CannotInjectError as error:
+    except (CannotInjectError, subprocess.TimeoutExpired) as error:
         tell(f"{fault.name}: skipped: {error}")
         return None
     tell(f"{fault.name}: {injected.detail}")
-    world.well_since_s = float("inf")
-    end_s = time.monotonic() + injected.lasts_s
-    violations = dict.fromkeys(injected.violations)  # a set in order
+    return injected
+
+
+def _let_last(world: World, injected: Sequence[Injected]) -> dict[str, None]:
+    """Watch until the longest is over, and mend them; return the violations seen, in order."""
+    end_s = time.monotonic() + max(one.lasts_s for one in injected)
+    violations = dict.fromkeys(words for one in injected for words in one.violations)
     try:
         while time.monotonic() < end_s:
             world.tick()
             violations |= dict.fromkeys(never_so(world.look()))
             time.sleep(min(_LOOK_S, max(0.0, end_s - time.monotonic())))
     finally:
-        injected.undo()
-    mended_s = world.well_since_s = time.monotonic()
-    waited_for: list[str] = []
-    left = _settle(world, _PATIENCE_S, violations, waited_for)
-    settled_s = None if left else time.monotonic() - mended_s - _STILL_S
-    outcome = Outcome(fault.name, injected.detail, settled_s, [*violations, *left])
-    outcome.waited_for = waited_for
+        for one in reversed(injected):
+            one.undo()
+    return violations
+
+
+def _count_losses(world: World, outcome: Outcome, since_s: float) -> None:
     for job in world.trainers.values():
         lost = [one for one in _losses(world, job.name) if one.time_s >= since_s]
         outcome.lost[job.name] = sum(one.lost for one in lost)
@@ -185,7 +227,6 @@ def _one(world: World, fault: Fault, tell: Callable[[str], None]) -> Outcome | N
             for one in lost
             if one.lost > one.allowed
         ]
-    return outcome
 
 
 def _settle(
@@ -240,7 +281,7 @@ def _replace_lost(world: World) -> int:
 
 
 def _line(outcome: Outcome) -> str:
-    words = f"{outcome.fault}: "
+    words = f"{outcome.fault}{f' and {outcome.second}' if outcome.second else ''}: "
     words += "never settled" if outcome.settled_s is None else f"well in {outcome.settled_s:.0f} s"
     if outcome.settled_s is not None and outcome.settled_s > _LONG_S:
         words += f" (last of all: {'; '.join(outcome.waited_for)})"

@@ -10,3 +10,6 @@ CATALOGUE: dict[str, Fault] = {
     for module in (daemons, processes, nodes, state, slurm, users, solver)
     for one in module.FAULTS
 }
+
+# Those that may come while another one is under way.
+SECONDS = ("controller-killed", "keeper-killed", "worker-killed", "element-killed", "solver-killed")
