@@ -19,15 +19,16 @@ from bftrainer_slurm.keeper.home import own_secret, own_token, read_address, wri
 from bftrainer_slurm.keeper.private import StateError, private_folder
 from bftrainer_slurm.keeper.protocol import ProtocolError, parse_address
 from bftrainer_slurm.keeper.server import Keeper
+from bftrainer_slurm.keeper.sessions import MANY_FILES
 from bftrainer_slurm.keeper.stores import Stores
 
 
-async def _serve(state: Path, host: str, port: int, gate: Gate) -> None:
+async def _serve(state: Path, host: str, port: int, gate: Gate, files: int) -> None:
     # Where a keeper was before, the members of its groups are about to come back.
     hold_s = 0.0 if read_address(state) is None else ADOPT_S
     identity = os.urandom(8).hex()
     stores = Stores(host, gate.owners.__contains__)
-    keeper = Keeper(stores, gate, own_token(state), identity, hold_s)
+    keeper = Keeper(stores, gate, own_token(state), identity, hold_s, files=files)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(keeper.entrance, host, port, backlog=1024)
     write_address(state, f"{host}:{server.sockets[0].getsockname()[1]}")
@@ -51,8 +52,7 @@ def serve(state: Path, listen: str, method: str = SECRET, munge_socket: str | No
         with (state / "keeper.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             gate = Gate(read_secret(own_secret(state)) if method == SECRET else None, munge_socket)
-            _allow_connections()
-            asyncio.run(_serve(state, host, port, gate))
+            asyncio.run(_serve(state, host, port, gate, _allow_connections()))
     except BlockingIOError:
         print(f"keeper: another one serves {state}", file=sys.stderr)
         return 2
@@ -62,10 +62,11 @@ def serve(state: Path, listen: str, method: str = SECRET, munge_socket: str | No
     return 0
 
 
-def _allow_connections() -> None:
-    """Allow as many open files as this process may: each member is one."""
+def _allow_connections() -> int:
+    """Allow and return as many open files as this process may have: each member is one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return MANY_FILES if most == resource.RLIM_INFINITY else most
 
 
 def main() -> int:

@@ -27,7 +27,7 @@ from bftrainer_slurm.keeper.protocol import (
     parse_hint,
     whole,
 )
-from bftrainer_slurm.keeper.sessions import Sessions
+from bftrainer_slurm.keeper.sessions import MANY_FILES, Sessions
 from bftrainer_slurm.keeper.stores import Stores, TooManyRunsError
 from bftrainer_slurm.keeper.waiting import Waiting, address_of
 
@@ -43,7 +43,7 @@ _PIECE = 64 * 1024
 class Keeper:
     """Everything the keeper holds. ``identity`` tells two lives of a keeper apart.
 
-    ``hold_s``: see ``Sessions``.
+    ``hold_s``: see ``Sessions``; ``files`` is how many this process may have open.
     """
 
     def __init__(
@@ -54,9 +54,10 @@ class Keeper:
         identity: str,
         hold_s: float = 0.0,
         clock: Callable[[], float] = time.time,
+        files: int = MANY_FILES,
     ) -> None:
         self._stores = stores
-        self.sessions = Sessions(gate, stores.name, self._tell, hold_s)
+        self.sessions = Sessions(gate, stores.name, self._tell, hold_s, files)
         self._token = token
         self._identity = identity
         self._clock = clock
@@ -66,7 +67,7 @@ class Keeper:
         self._public: bytes | None = None
         self._status_time_s = 0.0
         self._readers = 0
-        self._entering: Waiting[Entrance] = Waiting(MAX_WAITING, _turn_away)
+        self._entering: Waiting[Entrance] = Waiting(min(MAX_WAITING, files // 4), _turn_away)
 
     def entrance(self) -> Entrance:
         """Return what takes a new connection."""
@@ -218,7 +219,7 @@ class _TokenError(ProtocolError):
 
 
 def _turn_away(entrance: Entrance) -> None:
-    entrance.refuse("too_many", f"{MAX_WAITING} connections have not said anything yet")
+    entrance.refuse("too_many", "too many connections have not said anything yet")
 
 
 async def _send(writer: asyncio.StreamWriter, document: bytes) -> None:

@@ -46,6 +46,7 @@ MAX_MESSAGES = 1_000  # of one member between two sweeps
 MAX_UNSENT = 2 * 1024 * 1024  # bytes; who reads slower is dropped
 MAX_UNPROVEN = 2_000
 MAX_SESSIONS = 20_000
+MANY_FILES = 65_536  # open at the same time: each connection is one
 MAX_OF_ONE_USER = MAX_SESSIONS // 2
 
 
@@ -62,6 +63,7 @@ class Sessions:
         run_name: Callable[[int], str],
         tell: Callable[[Note], None],
         hold_s: float = 0.0,
+        files: int = MANY_FILES,
     ) -> None:
         self.gate = gate
         self.refusals = Refusals()
@@ -71,7 +73,7 @@ class Sessions:
         self._runs: dict[int, _Running] = {}
         self._sessions: dict[int, Session] = {}
         self._of_user: Counter[int] = Counter()
-        self._unproven: Waiting[Session] = Waiting(MAX_UNPROVEN, _give_way)
+        self._unproven: Waiting[Session] = Waiting(min(MAX_UNPROVEN, files // 8), _give_way)
         self._keys = itertools.count(1)
         self._swept_s = _now_s()
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
@@ -362,7 +364,7 @@ class Session(asyncio.Protocol):
 
 
 def _give_way(session: Session) -> None:
-    session.give_up("too_many", f"{MAX_UNPROVEN} connections have not proven anything yet")
+    session.give_up("too_many", "too many connections have not proven anything yet")
 
 
 class _Running:
