@@ -9,10 +9,12 @@ import hashlib
 import logging
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -125,7 +127,12 @@ def _guided(target: Target, command: list[str], seconds: float, seed: int, grow:
 
 def _minimise(target: Target, command: list[str], corpus: Path, small: Path) -> None:
     small.mkdir()
-    _run([*command, "-merge=1", str(small), str(corpus)], _TOO_LATE_S)
+    again = small.with_name("again")
+    program = shlex.join(word for word in command if not word.startswith("-") or word == "-m")
+    again.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
+    again.chmod(0o700)
+    merge = [*command, "-merge=1", str(small), str(corpus)]
+    _run(merge, _TOO_LATE_S, {guided.AGAIN: str(again)})
     found = sorted((path.read_bytes() for path in small.iterdir()), key=len)
     if found:
         target.keep(found)
@@ -167,9 +174,12 @@ def replay_in_c(target: Target, inputs: list[bytes], changes: int, seed: int) ->
         )
 
 
-def _run(command: list[str], seconds: float) -> tuple[int, str]:
+def _run(
+    command: list[str], seconds: float, variables: Mapping[str, str] | None = None
+) -> tuple[int, str]:
     """Run a child, which does not outlive us; return its exit code and what it said."""
     environment = os.environ | {"ASAN_OPTIONS": "abort_on_error=1", "UBSAN_OPTIONS": _UBSAN}
+    environment |= variables or {}
     process = subprocess.Popen(
         command,
         cwd=REPO,
