@@ -10,6 +10,7 @@ import contextlib
 import hmac
 import json
 import logging
+import os
 import time
 from collections.abc import Callable
 
@@ -37,6 +38,7 @@ REQUEST_TIMEOUT_S = 5.0
 SEND_TIMEOUT_S = 30.0
 MAX_READERS = 500  # of the status at the same time: who reads slowly holds one of these places
 MAX_WAITING = 4_000
+NOBODY = -1  # a reader of the status who has not said who they are
 _PIECE = 64 * 1024
 
 
@@ -64,7 +66,7 @@ class Keeper:
         self._notes = Notes(clock)
         self._news = asyncio.Event()  # replaced at each note
         self._status = b""
-        self._public: bytes | None = None
+        self._disclosed: dict[int, bytes] = {}  # by user
         self._status_time_s = 0.0
         self._readers = 0
         self._entering: Waiting[Entrance] = Waiting(min(MAX_WAITING, files // 4), _turn_away)
@@ -109,13 +111,13 @@ class Keeper:
     ) -> None:
         match words:
             case ["status"]:
-                await self._show(writer, self._public_status())
+                await self._show(writer, self._status_for(NOBODY))
             case ["status", token]:
                 self._check(token)
                 await self._show(writer, self._status)
             case ["status", method, proof]:
-                may_see = await self.sessions.gate.reader(method, proof)
-                await self._show(writer, await asyncio.to_thread(disclosed, self._status, may_see))
+                user = await self.sessions.gate.reader(method, proof)
+                await self._show(writer, self._status_for(user))
             case ["watch", token, identity, since]:
                 self._check(token)
                 after = whole(since) if identity == self._identity else 0
@@ -144,11 +146,16 @@ class Keeper:
             case _:
                 writer.write(self._hint(parse_hint(words)))
 
-    def _public_status(self) -> bytes:
-        """What of the status is everybody's; made where it is asked for, once for each status."""
-        if self._public is None:
-            self._public = disclosed(self._status, lambda array: False)
-        return self._public
+    def _status_for(self, user: int) -> bytes:
+        """What of the status a user may see; made where it is asked for, once for each status."""
+        if user in (0, os.getuid()):
+            return self._status
+        if user not in self._disclosed:
+            gate = self.sessions.gate
+            self._disclosed[user] = disclosed(
+                self._status, lambda array: user != NOBODY and gate.user(array) == user
+            )
+        return self._disclosed[user]
 
     async def _show(self, writer: asyncio.StreamWriter, status: bytes) -> None:
         if self._readers >= MAX_READERS:
@@ -202,7 +209,7 @@ class Keeper:
             raise ProtocolError("the status is too large")
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
             self._status = await reader.readexactly(length)
-        self._public = None
+        self._disclosed.clear()
         self._status_time_s = self._clock()
 
     def _check(self, token: str) -> None:
