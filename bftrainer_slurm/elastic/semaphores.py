@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import time
-from multiprocessing import process
+from multiprocessing import process, resource_tracker
 from pathlib import Path
 
 _FOLDER = Path("/dev/shm")
@@ -35,6 +35,8 @@ def claim(folder: Path = _FOLDER) -> None:
 def remove_own(folder: Path = _FOLDER) -> None:
     """Remove those of this process, which is about to end without multiprocessing's own end."""
     for path in folder.glob(f"sem.bftrainer-{os.getpid()}-*"):
+        # Else the tracker, which outlives this process, would miss them, and complain.
+        resource_tracker.unregister(f"/{path.name.removeprefix('sem.')}", "semaphore")
         path.unlink(missing_ok=True)
 
 

@@ -64,6 +64,17 @@ def test_who_ends_at_once_leaves_no_worker(tmp_path: Path) -> None:
     wait_until(lambda: not Path(f"/proc/{worker}").exists())
 
 
+def test_who_ends_at_once_leaves_no_semaphore_and_no_complaint_of_one(tmp_path: Path) -> None:
+    made = (
+        "from bftrainer_slurm.elastic import semaphores\nsemaphores.claim()\n"
+        "lock = multiprocessing.get_context('forkserver').Lock()\n"
+        "import os\nprint(os.getpid(), flush=True)\nending.at_once(7)"
+    )
+    done = ended(tmp_path, "", made)
+    assert done.stderr == ""
+    assert list(Path("/dev/shm").glob(f"sem.bftrainer-{done.stdout.split()[-1]}-*")) == []
+
+
 def test_a_process_that_ends_by_itself_ends_as_ever(tmp_path: Path) -> None:
     done = ended(tmp_path, "", "sys.exit(3)")
     assert done.returncode == 3
