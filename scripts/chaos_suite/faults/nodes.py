@@ -1,4 +1,4 @@
-"""Nodes that vanish, hang, and come back; those with an ordinary job on them are spared."""
+"""Nodes that vanish, hang, and come back, with an element on them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected
+from scripts.chaos_suite.faults.fault import Fault, Injected
 from scripts.chaos_suite.faults.processes import send
+from scripts.chaos_suite.faults.victims import running
 from scripts.chaos_suite.observe import Element
 from scripts.chaos_suite.world import World
 from scripts.labcluster import cluster as labs
@@ -17,14 +18,14 @@ _LONGER_S = 25.0  # than SlurmdTimeout and a ping: Slurm gives the node up
 
 def _vanish(world: World) -> Injected:
     """Slurm reaches the node no more, for so long that it starts the element elsewhere."""
-    element, seconds = _victim(world), _LONGER_S + world.chance.uniform(0, 10)
+    element, seconds = running(world), _LONGER_S + world.chance.uniform(0, 10)
     labs.node(world.lab, element.node, "cut")
     detail = f"{element.node} cut off for {seconds:.0f} s"
     return Injected(detail, seconds, lambda: labs.node(world.lab, element.node, "mend"))
 
 
 def _blink(world: World) -> Injected:
-    element, seconds = _victim(world), world.chance.uniform(1, 6)
+    element, seconds = running(world), world.chance.uniform(1, 6)
     labs.node(world.lab, element.node, "cut")
     detail = f"{element.node} cut off for {seconds:.0f} s"
     return Injected(detail, seconds, lambda: labs.node(world.lab, element.node, "mend"))
@@ -32,7 +33,7 @@ def _blink(world: World) -> Injected:
 
 def _hang(world: World) -> Injected:
     """Nothing on the node runs any more: neither slurmd nor the element."""
-    element = _victim(world)
+    element = running(world)
     seconds = world.chance.choice((6.0, _LONGER_S + 10))
     labs.node(world.lab, element.node, "hang")
     pids = [one.pid for one in world.processes_of(element)]
@@ -47,7 +48,7 @@ def _hang(world: World) -> Injected:
 
 def _die(world: World) -> Injected:
     """The power goes: slurmd and all of the element are gone at once; it boots again later."""
-    element = _victim(world)
+    element = running(world)
     seconds = world.chance.choice((4.0, _LONGER_S))
     world.signal_daemon(element.node, signal.SIGKILL)
     send(_everything(world, element), signal.SIGKILL)
@@ -56,7 +57,7 @@ def _die(world: World) -> Injected:
 
 
 def _drain(world: World) -> Injected:
-    element, seconds = _victim(world), world.chance.uniform(5, 15)
+    element, seconds = running(world), world.chance.uniform(5, 15)
     node = f"NodeName={element.node}"
     world.run("scontrol", "update", node, "State=DRAIN", "Reason=chaos", user="root")
     undo = ("scontrol", "update", node, "State=RESUME")
@@ -65,13 +66,6 @@ def _drain(world: World) -> Injected:
 
 def _run(world: World, command: Sequence[str]) -> None:
     world.run(*command, user="root")
-
-
-def _victim(world: World) -> Element:
-    found = world.running()
-    if not found:
-        raise CannotInjectError("no element runs")
-    return world.chance.choice(found)
 
 
 def _everything(world: World, element: Element) -> list[int]:

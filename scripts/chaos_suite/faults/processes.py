@@ -9,26 +9,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected
+from scripts.chaos_suite.faults.victims import training, workers
 from scripts.chaos_suite.observe import Element
 from scripts.chaos_suite.world import World
 
-_TRIES = 15  # all may just have been reclaimed
-
 
 def _kill_agent(world: World) -> Injected:
-    element = victim(world)
+    element = training(world)
     send(_agents(world, element), signal.SIGKILL)
     return Injected(f"SIGKILL on {element.node}")
 
 
 def _kill_worker(world: World) -> Injected:
-    element = victim(world)
+    element = training(world)
     send(workers(world, element)[:1] or _none(element, "training process"), signal.SIGKILL)
     return Injected(f"SIGKILL on {element.node}")
 
 
 def _freeze_worker(world: World) -> Injected:
-    element, seconds = victim(world), world.chance.uniform(2, 15)
+    element, seconds = training(world), world.chance.uniform(2, 15)
     pids = workers(world, element) or _none(element, "training process")
     send(pids, signal.SIGSTOP)
     detail = f"SIGSTOP on {element.node} for {seconds:.0f} s"
@@ -36,36 +35,15 @@ def _freeze_worker(world: World) -> Injected:
 
 
 def _kill_all(world: World) -> Injected:
-    element = victim(world)
+    element = training(world)
     send(_pids(world, element), signal.SIGKILL)
     return Injected(f"SIGKILL of all on {element.node}")
 
 
 def _terminate_agent(world: World) -> Injected:
-    element = victim(world)
+    element = training(world)
     send(_agents(world, element), signal.SIGTERM)
     return Injected(f"SIGTERM on {element.node}")
-
-
-def victim(world: World) -> Element:
-    """Return a running element that trains."""
-    for _ in range(_TRIES):
-        running = [one for one in world.running() if workers(world, one)]
-        if running:
-            return world.chance.choice(running)
-        world.wait(1.0)
-    raise CannotInjectError("no element trains")
-
-
-def workers(world: World, element: Element) -> list[int]:
-    """Return the processes of an element that make steps, as their logs say."""
-    (job,) = [job for job in world.trainers.values() if job.array == element.array]
-    job.training.read()
-    newest = job.training.newest
-    if newest is None:
-        return []
-    mine = set(_pids(world, element))
-    return [int(pid) for pid in newest.places if int(pid) in mine]
 
 
 def send(pids: Sequence[int], number: signal.Signals) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
 
-from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected
+from scripts.chaos_suite.faults.fault import Fault, Injected
+from scripts.chaos_suite.faults.victims import running, waiting
 from scripts.chaos_suite.observe import Element
 from scripts.chaos_suite.world import World
 
@@ -14,31 +14,30 @@ _GUEST = """#!/bin/bash
 srun torchrun {jobs}/inprocess.py {folder}
 """
 _GUEST_STARTS_S = 25.0
-_TRIES = 20
 
 
 def _hold(world: World) -> Injected:
-    element = _victim(world)
+    element = running(world)
     return _scontrol(world, "hold", _name(element))
 
 
 def _release(world: World) -> Injected:
     """All elements that the controller holds may start, wherever Slurm likes."""
-    return _scontrol(world, "release", str(_victim(world).array))
+    return _scontrol(world, "release", str(running(world).array))
 
 
 def _requeue(world: World) -> Injected:
     verb = world.chance.choice(("requeue", "requeuehold"))
-    return _scontrol(world, verb, _name(_victim(world)))
+    return _scontrol(world, verb, _name(running(world)))
 
 
 def _limit(world: World) -> Injected:
-    return _scontrol(world, "update", f"JobId={_name(_victim(world))}", "TimeLimit=1")
+    return _scontrol(world, "update", f"JobId={_name(running(world))}", "TimeLimit=1")
 
 
 def _move(world: World) -> Injected:
     """Ask for a node by hand, for an element that waits."""
-    element = world.chance.choice(_until_found(world, world.waiting, "no element waits"))
+    element = waiting(world)
     node = f"n{world.chance.randint(1, world.lab.nodes)}"
     words = ("update", f"JobId={_name(element)}", f"ReqNodeList={node}", "StartTime=now+30")
     return _scontrol(world, *words)
@@ -82,19 +81,6 @@ def _scontrol(world: World, *words: str) -> Injected:
     done = world.run("scontrol", *words)
     said = f" ({done.stderr.strip()})" if done.returncode else ""
     return Injected(f"scontrol {' '.join(words)}{said}"[:120], world.chance.uniform(0, 5))
-
-
-def _victim(world: World) -> Element:
-    return world.chance.choice(_until_found(world, world.running, "no element runs"))
-
-
-def _until_found(world: World, find: Callable[[], list[Element]], otherwise: str) -> list[Element]:
-    for _ in range(_TRIES):
-        found = find()
-        if found:
-            return found
-        world.wait(1.0)
-    raise CannotInjectError(otherwise)
 
 
 def _name(element: Element) -> str:
