@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +15,7 @@ from typing import Any
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import read_token
 from scripts.labcluster.configuration import exported
+from scripts.labcluster.processes import Daemon, end, start_of
 from scripts.labcluster.stage import Stage, staged
 
 _STOP_TIMEOUT_S = 20.0
@@ -92,8 +91,14 @@ class Cluster:
         return path
 
     def _end_keeper(self) -> None:
-        with contextlib.suppress(OSError, ProcessLookupError):
-            os.kill(json.loads((self.state / "keeper.json").read_text())["pid"], signal.SIGTERM)
+        """End it and wait for that: the next controller's keeper has the same address."""
+        try:
+            pid = json.loads((self.state / "keeper.json").read_text())["pid"]
+        except OSError:
+            return
+        start = start_of(pid)
+        if start is not None:
+            end([Daemon(pid, start)])
 
     @staticmethod
     def _as(user: str | None) -> dict[str, Any]:

@@ -25,10 +25,18 @@ from scripts.labcluster.configuration import (
     plugstack_conf,
     slurm_conf,
 )
-from scripts.labcluster.processes import Daemon, end, launch, processes_with, send
+from scripts.labcluster.processes import (
+    Daemon,
+    end,
+    launch,
+    prefer_session,
+    processes_with,
+    send,
+)
 
 _NOTE = "lab.json"
 _START_TIMEOUT_S = 60.0
+_PRIORITY = -10
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo")
 
 
@@ -58,9 +66,12 @@ class Lab:
         """Start a daemon and write it down at once."""
         log = self.folder / "log" / f"{name}.out"
         # On a real cluster no job takes the daemons' processors away; here all share one host.
-        priority = ("nice", "-n", "-10") if os.getuid() == 0 else ()
+        root = os.getuid() == 0
+        priority = ("nice", "-n", str(_PRIORITY)) if root else ()
         environment = {"SLURM_CONF": f"{self.folder}/slurm.conf"}
         self.daemons[name] = launch((*priority, *command), log, environment)
+        if root:
+            prefer_session(self.daemons[name], _PRIORITY)
         self.save()
 
     def start_slurmd(self, node: str) -> None:

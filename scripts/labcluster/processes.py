@@ -50,6 +50,15 @@ def launch(command: Sequence[str], log: Path, environment: dict[str, str] | None
     return Daemon(process.pid, -1 if start is None else start)
 
 
+def prefer_session(daemon: Daemon, nice: int) -> None:
+    """Let the processors prefer a daemon's whole session to others by ``nice``.
+
+    Where the kernel groups processes by session, their own nice values count within it only.
+    """
+    with contextlib.suppress(OSError):  # a kernel that does not, or the daemon has ended already
+        Path(f"/proc/{daemon.pid}/autogroup").write_text(str(nice))
+
+
 def send(daemon: Daemon, number: signal.Signals) -> None:
     """Send a signal, if it is still the same process."""
     if daemon.alive:

@@ -1,3 +1,4 @@
+import json
 import os
 import shutil
 import subprocess
@@ -47,6 +48,13 @@ def test_an_ordinary_job_takes_the_nodes_of_a_preemptible_one(small: Lab) -> Non
 def test_there_are_several_unix_users(small: Lab) -> None:
     for user in ("alice", "bob", "carol"):
         assert small.run("srun", "id", "-un", user=user).stdout.strip() == user
+
+
+@as_root
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="not this kernel")
+def test_its_daemons_come_before_its_jobs(small: Lab) -> None:
+    daemon = json.loads((small.dir / "lab.json").read_text())["daemons"]["slurmctld"][0]
+    assert "nice -10" in Path(f"/proc/{daemon}/autogroup").read_text()
 
 
 def test_a_second_up_finds_it_running(small: Lab) -> None:
