@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from pathlib import Path
 from random import Random
 
@@ -31,6 +31,7 @@ _COVERED = re.compile(r"\bcov: (\d+)")
 _A_ROUND = 50_000  # blind changes of a target in C between two looks at the clock
 _SLOWEST_S = 20  # an input that takes longer is a crash too
 _TOO_LATE_S = 60.0
+_ROOM = 8_000  # bytes of a target's inputs that are kept
 _UBSAN = "abort_on_error=1:print_stacktrace=1"  # a death that a handler hears of
 
 
@@ -133,9 +134,14 @@ def _minimise(target: Target, command: list[str], corpus: Path, small: Path) -> 
     again.chmod(0o700)
     merge = [*command, "-merge=1", str(small), str(corpus)]
     _run(merge, _TOO_LATE_S, {guided.AGAIN: str(again)})
-    found = sorted((path.read_bytes() for path in small.iterdir()), key=len)
-    if found:
-        target.keep(found)
+    before = set(target.corpus())
+    found = {path.read_bytes() for path in small.iterdir()}
+    # What was kept goes first, then what is short: the repository has room for so much only.
+    in_order = sorted(found, key=lambda data: (data not in before, len(data)))
+    sums = accumulate(len(data) for data in in_order)
+    kept_now = [data for data, size in zip(in_order, sums, strict=True) if size <= _ROOM]
+    if kept_now:
+        target.keep(kept_now)
 
 
 def _blind_in_c(target: Target, inputs: list[bytes], until_s: float, seed: int) -> Outcome:

@@ -50,7 +50,7 @@ def test_what_is_like_it_breaks_nothing(target: Target) -> None:
 
 def test_what_is_kept_is_small_and_complete() -> None:
     assert {path.stem for path in CORPUS.iterdir()} == set(BY_NAME)
-    assert sum(path.stat().st_size for path in CORPUS.iterdir()) < 120_000
+    assert sum(path.stat().st_size for path in CORPUS.iterdir()) < 100_000
 
 
 def test_the_parsers_in_c_and_python_are_really_compared(monkeypatch: pytest.MonkeyPatch) -> None:
