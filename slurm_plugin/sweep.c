@@ -126,7 +126,9 @@ static unsigned signal_children(const struct scope *scope, int number, bool spar
     if (children == NULL)
         return 0;
     while (fscanf(children, "%d", &pid) == 1)
-        if (proc_belongs_to(pid, scope->user) && !(spare_sruns && proc_is_named(pid, "srun")))
+        /* First whether it would feel it: of hundreds most have been stopped in an earlier look. */
+        if (would_feel(pid, number) && proc_belongs_to(pid, scope->user) &&
+            !(spare_sruns && proc_is_named(pid, "srun")))
             signaled += signal_process(pid, number);
     fclose(children);
     return signaled;
