@@ -31,9 +31,11 @@ def rendered(measured: Measured) -> str:
     lines += ["", *_by_size(measured), "", *_makespans(measured), ""]
     samples = sum(work.samples for work in on.work)
     reclaimed = sum(work.reclaimed for work in on.work)
+    began = _spread([work.nodes for work in on.work])
     lines += [
         f"jobs failed: {failures(off.chunks)} without trainers, {failures(on.chunks)} with",
-        f"trainers meanwhile: {samples:,.0f} samples, {reclaimed} elements reclaimed, "
+        f"trainers meanwhile: on {began} nodes as chunks began, "
+        f"{samples:,.0f} samples, {reclaimed} elements reclaimed, "
         f"{on.left_behind} processes left behind",
     ]
     if seen is not None:
@@ -82,6 +84,11 @@ def _makespans(measured: Measured) -> list[str]:
         f"                           in all            "
         f"{sum(off for off, _ in pairs):.1f} and {sum(on for _, on in pairs):.1f}",
     ]
+
+
+def _spread(counts: Sequence[int]) -> str:
+    least, most = min(counts, default=0), max(counts, default=0)
+    return str(most) if least == most else f"{least} to {most}"
 
 
 def _numbers(values: Sequence[float]) -> str:

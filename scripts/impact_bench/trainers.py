@@ -13,7 +13,7 @@ from scripts.demonstration.cluster import Cluster
 from scripts.impact_bench.course import wait_until_idle
 
 _HERE = Path(__file__).resolve().parent
-_PATIENCE_S = 300.0
+_PATIENCE_S = 120.0
 _TRAINERS = 2  # so that they share the nodes
 
 _SCRIPT = """#!/bin/bash
@@ -30,6 +30,7 @@ class Work:
     """What trainers did beside a chunk."""
 
     arrays: list[int] = field(default_factory=list)
+    nodes: int = 0  # that trained when the chunk began
     samples: float = 0.0
     reclaimed: int = 0  # elements that Slurm took the node of
 
@@ -43,7 +44,7 @@ def training(cluster: Cluster, nodes: int, hostile: bool, name: str) -> Iterator
     """Let trainers fill the cluster, and end them afterwards; what is yielded is true then.
 
     Raises:
-        NoTrainingError: not all nodes train within five minutes.
+        NoTrainingError: no node trains within two minutes.
     """
     work = Work()
     with cluster.controller():
@@ -51,7 +52,7 @@ def training(cluster: Cluster, nodes: int, hostile: bool, name: str) -> Iterator
             for number in range(_TRAINERS):
                 folder = _made_folder(cluster, f"{name}-trainer-{number}")
                 work.arrays.append(_submit(cluster, folder, nodes // _TRAINERS, hostile))
-            _wait_until_full(cluster, nodes)
+            work.nodes = _wait_until_full(cluster, nodes)
             yield work
             for trainer in cluster.status().get("trainers", []):
                 work.samples += trainer["samples"] or 0.0
@@ -91,19 +92,28 @@ def _submit(cluster: Cluster, folder: Path, most: int, hostile: bool) -> int:
     return int(submitted.strip().partition(";")[0])
 
 
-def _wait_until_full(cluster: Cluster, nodes: int) -> None:
+def _wait_until_full(cluster: Cluster, nodes: int) -> int:
+    """Wait until all nodes train; return how many do.
+
+    The controller leaves nodes alone on which elements are slow to end, as hostile ones may be.
+    """
     deadline_s = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline_s:
+    used = 0
+    while used < nodes and time.monotonic() < deadline_s:
+        time.sleep(0.5)
         trainers = cluster.status().get("trainers", [])
         used = sum(len(one["nodes"]) for one in trainers if one["samples"])
-        if used == nodes:
-            return
-        time.sleep(0.5)
+    if used == 0:
+        raise NoTrainingError(
+            "\n".join([f"nothing trains after {_PATIENCE_S:g} s", *_last_words(cluster)])
+        )
+    return used
+
+
+def _last_words(cluster: Cluster) -> list[str]:
     words = [
         f"{path}: {line}"
         for path in sorted((cluster.folder / "jobs").rglob("*.out"))
         for line in path.read_text(errors="replace").splitlines()[-3:]
     ]
-    raise NoTrainingError(
-        "\n".join([f"{used} of {nodes} nodes train after {_PATIENCE_S:g} s", *words[-12:]])
-    )
+    return words[-12:]

@@ -19,7 +19,7 @@ def measured() -> Measured:
     off = Side("without", [[start(delay_s=0.2), start(delay_s=0.4, nodes=8)]])
     on = Side("with", [[start(delay_s=0.3), start(delay_s=1.9, nodes=8)]])
     on.left_behind = 2
-    on.work = [Work([1, 2], samples=1500.0, reclaimed=9)]
+    on.work = [Work([1, 2], nodes=8, samples=1500.0, reclaimed=9)]
     return Measured(off, on, Path("/nowhere"))
 
 
@@ -47,7 +47,10 @@ def test_targets_are_judged(measured: Measured) -> None:
 
 
 def test_what_trainers_did_meanwhile_is_told(measured: Measured) -> None:
-    assert "1,500 samples, 9 elements reclaimed, 2 processes left behind" in rendered(measured)
+    assert (
+        "on 8 nodes as chunks began, 1,500 samples, 9 elements reclaimed, 2 processes left behind"
+        in rendered(measured)
+    )
 
 
 def test_the_document_has_every_job_and_the_verdicts(measured: Measured) -> None:
