@@ -88,7 +88,9 @@ def main() -> None:
         if rank == 0 and (time.monotonic() - saved_s > 1 or seen >= arguments.samples):
             saved_s = time.monotonic()
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            save(checkpoint, state | {"seen": seen})
+            # A node that hung and comes back may write what the others have long passed.
+            if not checkpoint.exists() or torch.load(checkpoint)["seen"] < seen:
+                save(checkpoint, state | {"seen": seen})
             with torch.no_grad():
                 right = (model(test_images).argmax(1) == test_labels).float().mean().item()
             print(f"seen={seen} world={world} test accuracy={right:.3f}", flush=True)

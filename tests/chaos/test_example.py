@@ -1,0 +1,26 @@
+"""The example that users copy: what it does with a checkpoint that went further than itself."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.lab_fixture import REPO
+from tests.waiting import wait_until
+
+
+@pytest.mark.torch
+def test_a_process_that_was_left_behind_does_not_replace_a_newer_checkpoint(tmp_path: Path) -> None:
+    script = REPO / "examples" / "digits" / "train.py"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", str(script)]
+    command += ["--folder", str(tmp_path), "--samples", "100000"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as training:
+        checkpoint = tmp_path / "checkpoint.pt"
+        wait_until(checkpoint.exists, 90)
+        beside = tmp_path / "newer"
+        torch.save(torch.load(checkpoint) | {"seen": 10**9}, beside)
+        beside.replace(checkpoint)
+        assert training.wait(120) == 0
+    assert torch.load(checkpoint)["seen"] == 10**9
