@@ -11,7 +11,7 @@ help:
 	@echo 'make test             all checks and tests, those against a real Slurm included'
 	@echo 'make matrix           the Slurm tests on newer Slurms, each in a rootfs of its own'
 	@echo 'make chaos            faults of all kinds on a cluster that trains; CHAOS="--minutes 60 --seed 7"'
-	@echo 'make fuzz             what strangers and users may write, to the parsers; FUZZ="--seconds 60"'
+	@echo 'make fuzz             what parses texts of users and strangers; FUZZ="--seconds 60"'
 	@echo 'make bench-impact     the same ordinary jobs without and with trainers; an hour'
 	@echo 'make bench-slurmctld  what the controller costs slurmctld on 5,000 nodes; 11 minutes'
 	@echo 'make paper            the experiments of the paper on traces of Summit; an hour or two'
