@@ -14,7 +14,8 @@
 
 #define ROUNDS 200
 #define ROUND_MS 10
-#define QUICK_LOOKS 30 /* at slurmstepd's children, in each round */
+#define QUIET_LOOKS 5   /* at slurmstepd's children, before all is looked at again */
+#define MOST_LOOKS 1000 /* the same, where there is always one more to stop */
 #define MAX_SRUNS 64
 
 struct sruns {
@@ -98,7 +99,9 @@ static unsigned signal_all(const struct scope *scope, int number, struct sruns *
     while ((entry = readdir(processes)) != NULL) {
         pid_t pid = atoi(entry->d_name);
 
-        if (!isdigit((unsigned char)entry->d_name[0]) || !is_in_scope(pid, scope))
+        /* What costs least first: most are others', or have been stopped in an earlier round. */
+        if (!isdigit((unsigned char)entry->d_name[0]) || !proc_is_owned_by(pid, scope->user) ||
+            !would_feel(pid, number) || !is_in_scope(pid, scope))
             continue;
         if (sruns != NULL && sruns->count < MAX_SRUNS && proc_is_named(pid, "srun"))
             sruns->pid[sruns->count++] = pid;
@@ -144,8 +147,12 @@ static void stop_all(const struct scope *scope, struct sruns *sruns)
 
     for (int round = 0; round < ROUNDS && signaled > 0; round++) {
         signaled = signal_all(scope, SIGSTOP, sruns);
-        for (int look = 0; look < QUICK_LOOKS; look++)
-            signaled += signal_children(scope, SIGSTOP, sruns != NULL);
+        for (int look = 0, quiet = 0; look < MOST_LOOKS && quiet < QUIET_LOOKS; look++) {
+            unsigned more = signal_children(scope, SIGSTOP, sruns != NULL);
+
+            signaled += more;
+            quiet = more > 0 ? 0 : quiet + 1;
+        }
     }
 }
 
