@@ -51,13 +51,13 @@ bench-curves: setup
 bench-elastic: setup
 	@$(BIN)/python scripts/bench-elastic
 
-bench-impact: setup
+bench-impact: plugin
 	@$(BIN)/python scripts/bench-impact
 
 bench-slurmctld: setup
 	@$(BIN)/python scripts/bench-slurmctld
 
-chaos: setup
+chaos: plugin
 	@$(BIN)/python scripts/chaos $(CHAOS)
 
 fuzz: setup
@@ -71,4 +71,4 @@ install:
 		PREFIX='$(PREFIX)' install
 
 clean:
-	rm -rf build .venv .cache demo-output
+	rm -rf build .venv .cache demo-output chaos-output bench-impact-output
