@@ -137,7 +137,14 @@ class Workers:
 
     def wait_for_world(self, size: int, *tasks: int) -> None:
         """Wait until these tasks train in a world of so many ranks."""
-        wait_until(lambda: all(self._last_world(task) == size for task in tasks), 60)
+        try:
+            wait_until(lambda: all(self._last_world(task) == size for task in tasks), 60)
+        except AssertionError as error:
+            worlds = {task: self._last_world(task) for task in tasks}
+            logs = [path.read_text()[-1500:] for path in self.folder.glob("log.*")]
+            raise AssertionError(
+                f"{error}: world of {size}, but {worlds}\n" + "\n".join(logs)
+            ) from None
 
     def wait_for_steps(self, task: int, count: int = 5) -> None:
         before = len(self.steps(task))

@@ -77,7 +77,7 @@ def test_nothing_is_left_behind_when_it_is_stopped(number: signal.Signals) -> No
         [folder] = {path.parent for path in Path("/dev/shm").glob(f"bench-elastic-*/{bench.pid}*")}
         bench.send_signal(number)
         assert bench.wait(60) != 0
-        assert nodes_of(bench.pid) == []
+        wait_until(lambda: nodes_of(bench.pid) == [])
         assert not folder.exists()
 
 

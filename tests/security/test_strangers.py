@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +24,14 @@ def attack(kind: str, site: Site, victim: Victim) -> Iterator[subprocess.Popen[s
     """What bob's process does, see stranger.py; it is ended with the context."""
     script = (REPO / "tests" / "security" / "stranger.py").read_text()
     process = subprocess.Popen(
-        [sys.executable, "-c", script, kind, address(site), str(victim.array)],
+        [
+            site.stage.repo / ".venv" / "bin" / "python",
+            "-c",
+            script,
+            kind,
+            address(site),
+            str(victim.array),
+        ],
         cwd="/",
         stdout=subprocess.PIPE,
         text=True,
