@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,18 @@ def test_without_root_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> 
 def test_trainers_survive_the_keeper_the_solver_and_a_training_process(tmp_path: Path) -> None:
     faults = ("keeper-killed", "solver-killed", "worker-killed")
     chosen = [word for fault in faults for word in ("--fault", fault)]
-    command = [CHAOS, "--minutes", "0", "--double", "0", "--json", "--keep", str(tmp_path), *chosen]
+    command = [
+        sys.executable,
+        CHAOS,
+        "--minutes",
+        "0",
+        "--double",
+        "0",
+        "--json",
+        "--keep",
+        str(tmp_path),
+        *chosen,
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
