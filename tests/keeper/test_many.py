@@ -111,7 +111,10 @@ async def _change(keeper: KeeperProcess) -> None:
     for array in range(1, TRAINERS + 1):
         keeper.client.own(array, os.getuid(), AGENTS)
     began = time.monotonic(), cpu_s(keeper.pid)
-    await in_time(agent.connect(keeper.client.address, secret) for agent in agents)
+    # Not all at once: who takes long to prove itself is hung up on, and this is but one process.
+    for begin in range(0, len(agents), AGENTS):
+        batch = agents[begin : begin + AGENTS]
+        await in_time(agent.connect(keeper.client.address, secret) for agent in batch)
     for agent in agents:
         agent.ready("new")
     await in_time(agent.until("generation") for agent in agents)
