@@ -23,5 +23,6 @@ def keep_clear(
     """
     settled = [node for node in free if now_s - since_s.get(node, now_s) >= settings.min_idle_s]
     short = max(0, settings.reserve_nodes - (len(free) - len(settled)))
-    settled.sort(key=lambda node: (life_s.get(node, math.inf), node))
+    if short:
+        settled.sort(key=lambda node: (life_s.get(node, math.inf), node))
     return frozenset(settled[short:])

@@ -6,7 +6,7 @@ It is handed its gateway, planner, keeper's groups, history and clock, and waits
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -233,15 +233,16 @@ class Controller:
                 more += near_limit(view, now_s, settings)
             actions += more
         views = tuple(view_trainer(view.trainer, memory) for view in views)
-        free = self._free(observation, views, memory)
+        life_s = self._holes.life_s(observation)
+        free = self._free(observation, views, memory, life_s)
         leaving: list[Shrink] = []
         if memory.failing:
             where = Where(free, in_service(observation, settings))
             leaving, memory = judge(views, memory, where, now_s, settings)
-            free = self._free(observation, views, memory)
+            free = self._free(observation, views, memory, life_s)
         cancels, memory = cancel_given_up(views, memory, now_s)
         staying = tuple(without(view, leaving) for view in views) if leaving else views
-        problem = problem_of(staying, free, memory, now_s, self._outlook(observation))
+        problem = problem_of(staying, free, memory, now_s, self._outlook(observation, life_s))
         plan = self._plan(problem, now_s)
         moves, memory = moves_of(plan, staying, free, now_s, memory)
         actions += [*leaving, *cancels, *moves]
@@ -256,12 +257,15 @@ class Controller:
         return actions
 
     def _free(
-        self, observation: Observation, views: tuple[TrainerView, ...], memory: Memory
+        self,
+        observation: Observation,
+        views: tuple[TrainerView, ...],
+        memory: Memory,
+        life_s: Mapping[str, float],
     ) -> frozenset[str]:
         """Return the nodes that trainers may grow onto."""
         free = free_nodes(observation, views, memory, self._settings)
-        since_s, life_s = self._holes.since_s, self._holes.life_s(observation)
-        return keep_clear(free, since_s, life_s, observation.time_s, self._settings)
+        return keep_clear(free, self._holes.since_s, life_s, observation.time_s, self._settings)
 
     def _avoid_slow_nodes(
         self, views: tuple[TrainerView, ...], memory: Memory, now_s: float
@@ -273,12 +277,12 @@ class Controller:
         until_s = dict.fromkeys(slow, now_s + self._settings.bad_node_s)
         return replace(memory, avoid={**memory.avoid, **until_s}) if slow else memory
 
-    def _outlook(self, observation: Observation) -> Outlook:
+    def _outlook(self, observation: Observation, life_s: Mapping[str, float]) -> Outlook:
         return Outlook(
             objective=self._objective,
             appraiser=self._world.appraiser,
             forward_time_s=self._holes.forward_time_s(self._settings),
-            life_s=self._holes.life_s(observation),
+            life_s=life_s,
             hardware=hardware_of(observation, self._settings),
             grown_pool=self._holes.grown_pool,
         )
