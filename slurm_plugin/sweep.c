@@ -61,16 +61,6 @@ static bool environment_is_in_scope(pid_t pid, const struct scope *scope)
             (scope->step == NO_STEP && !has_step));
 }
 
-/*
- * Quick with those of others: a node has thousands of the kernel's. A process that is not to be
- * looked into is found once its parent is dead.
- */
-static bool is_in_scope(pid_t pid, const struct scope *scope)
-{
-    return proc_is_owned_by(pid, scope->user) &&
-           (proc_descends_from(pid, scope->slurmstepd) || environment_is_in_scope(pid, scope));
-}
-
 /* Whether a signal would do something: a zombie is dead already, and who is stopped stays so. */
 static bool would_feel(pid_t pid, int number)
 {
@@ -80,9 +70,20 @@ static bool would_feel(pid_t pid, int number)
            (number == SIGKILL || state.letter != 'T');
 }
 
+/*
+ * What costs least first: a node has thousands of the kernel's processes, and of the element's own
+ * most have been stopped in an earlier round. A process that is not to be looked into is found once
+ * its parent is dead.
+ */
+static bool is_target(pid_t pid, const struct scope *scope, int number)
+{
+    return proc_is_owned_by(pid, scope->user) && would_feel(pid, number) &&
+           (proc_descends_from(pid, scope->slurmstepd) || environment_is_in_scope(pid, scope));
+}
+
 static bool signal_process(pid_t pid, int number)
 {
-    return pid != getpid() && would_feel(pid, number) && kill(pid, number) == 0;
+    return pid != getpid() && kill(pid, number) == 0;
 }
 
 /* Signals what is in scope, but only notes the sruns where `sruns` is given. */
@@ -99,9 +100,7 @@ static unsigned signal_all(const struct scope *scope, int number, struct sruns *
     while ((entry = readdir(processes)) != NULL) {
         pid_t pid = atoi(entry->d_name);
 
-        /* What costs least first: most are others', or have been stopped in an earlier round. */
-        if (!isdigit((unsigned char)entry->d_name[0]) || !proc_is_owned_by(pid, scope->user) ||
-            !would_feel(pid, number) || !is_in_scope(pid, scope))
+        if (!isdigit((unsigned char)entry->d_name[0]) || !is_target(pid, scope, number))
             continue;
         if (sruns != NULL && sruns->count < MAX_SRUNS && proc_is_named(pid, "srun"))
             sruns->pid[sruns->count++] = pid;
@@ -172,7 +171,7 @@ static void wait_for_sruns(const struct scope *scope, struct sruns *sruns, int l
     for (int waited = 0; sruns->count > 0 && waited < limit_ms; waited += ROUND_MS) {
         pid_t last = sruns->pid[sruns->count - 1];
 
-        if (is_in_scope(last, scope) && would_feel(last, SIGKILL))
+        if (is_target(last, scope, SIGKILL))
             sleep_ms(ROUND_MS);
         else
             sruns->count--;
