@@ -7,7 +7,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -227,13 +226,6 @@ class World:
 
     # Slurm's daemons.
 
-    @staticmethod
-    def free_port() -> int:
-        """Return a port that is free now."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port: int = free.getsockname()[1]
-        return port
-
     def start_slurmctld(self, clean: bool = False) -> None:
         """Start slurmctld, with its saved state or without it."""
         program = "/usr/sbin/slurmctld"
@@ -252,7 +244,7 @@ class World:
 @contextmanager
 def started_world(folder: Path, nodes: int, seed: int) -> Iterator[World]:
     """Start all of it, and end all of it whatever happens; needs root."""
-    keeper = f"127.0.0.1:{World.free_port()}"
+    keeper = f"127.0.0.1:{labs.free_ports(1)[0]}"
     # Guards end processes by user and job id: clusters side by side must not share ids.
     first = f"FirstJobId={1 + random.SystemRandom().randrange(600) * 100_000}"
     options = Options(nodes, kill_wait_s=5, bf_interval_s=2, conf=(first, *_CONF), keeper=keeper)

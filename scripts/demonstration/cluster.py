@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import read_token
+from scripts.labcluster.cluster import free_ports
 from scripts.labcluster.configuration import exported
 from scripts.labcluster.processes import Daemon, end, start_of
 from scripts.labcluster.stage import Stage, staged
@@ -114,7 +114,7 @@ def started_cluster(
     ``conf`` has further lines of slurm.conf.
     """
     lab = (str(repo / "scripts" / "lab"), "--dir", str(folder))
-    keeper = f"127.0.0.1:{_free_port()}"
+    keeper = f"127.0.0.1:{free_ports(1)[0]}"
     try:
         options = [word for line in conf for word in ("--conf", line)]
         _lab(lab, "up", "--nodes", str(nodes), "--bf-interval", "2", "--keeper", keeper, *options)
@@ -137,9 +137,3 @@ def _lab(lab: tuple[str, ...], command: str, *arguments: str) -> str:
         stdout=subprocess.PIPE,
         start_new_session=True,
     ).stdout
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port

@@ -204,9 +204,9 @@ def _lay_out(lab: Lab, options: Options) -> None:
             users.home_of(folder, name)
         for name in ("state", "run", "log"):
             shutil.chown(folder / name, slurm)
-    ports = _free_ports(options.nodes + 1)
+    ports = free_ports(options.nodes + 1)
     if options.qos:
-        dbd, database = _free_ports(2)
+        dbd, database = free_ports(2)
         accounting.lay_out(folder, slurm, dbd, database)
         options = replace(options, conf=(*accounting.settings(folder, dbd), *options.conf))
     host = socket.gethostname().partition(".")[0]
@@ -293,7 +293,7 @@ def _program(name: str) -> str:
     return path
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that are free now, below the range that the kernel gives to outgoing connections."""
     found: list[int] = []
     candidates = random.sample(range(10_000, 32_000), 20 * count)

@@ -11,6 +11,7 @@ from scripts.chaos_suite.faults.fault import Fault, Injected
 from scripts.chaos_suite.faults.processes import send
 from scripts.chaos_suite.observe import element_processes
 from scripts.chaos_suite.world import World
+from scripts.labcluster.cluster import free_ports
 
 _ANSWER_S = 30.0
 _NEW_IDS = 5_000
@@ -31,7 +32,7 @@ def _add_node(world: World) -> Injected:
     conf = _conf(world)
     before = conf.read_text()
     last = re.findall(r"^NodeName=.*$", before, re.MULTILINE)[-1]
-    port = world.free_port()
+    port = free_ports(1)[0]
     line = re.sub(r"NodeName=\S+", f"NodeName={name}", last)
     line = re.sub(r"Port=\d+", f"Port={port}", line)
     (world.folder / "spool" / name).mkdir(exist_ok=True)
