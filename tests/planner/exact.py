@@ -6,11 +6,19 @@ import itertools
 
 import numpy as np
 
-from bftrainer_slurm.planner.problem import Problem, Share
+from bftrainer_slurm.planner.problem import Problem, Share, value
 
 
 def exact_counts(problem: Problem) -> list[int]:
-    """Return counts of the greatest objective.
+    """Return counts of the greatest objective; where spares count, by trying who has no node."""
+    keys = [one.key for one in problem.contenders] if problem.spares else []
+    barred = itertools.product(*([(), (key,)] for key in keys))
+    every = (_exact_counts(problem, set(itertools.chain(*one))) for one in barred)
+    return max(every, key=lambda counts: value(problem, counts))
+
+
+def _exact_counts(problem: Problem, barred: set[str]) -> list[int]:
+    """Return the best counts without regard to spares, with no node for who is barred.
 
     After each trainer, ``best[n]`` is the most that the trainers so far can bring on n nodes.
     """
@@ -18,7 +26,8 @@ def exact_counts(problem: Problem) -> list[int]:
     best = np.zeros(pool + 1)
     chosen = []
     for contender in problem.contenders:
-        sizes = [0, *range(contender.min_nodes, min(contender.max_nodes, pool) + 1)]
+        most = 0 if contender.key in barred else min(contender.max_nodes, pool)
+        sizes = [0, *range(contender.min_nodes, most + 1)]
         options = np.full((len(sizes), pool + 1), -np.inf)
         for row, size in enumerate(sizes):
             worth = problem.worth(contender, size)
