@@ -40,8 +40,19 @@ class ElementState(Enum):
     RUNNING = "running"
     ENDING = "ending"  # completing: its processes are being ended
     COMPLETED = "completed"  # ended by itself with exit code 0
-    FAILED = "failed"  # ended otherwise: exit code, time limit, node failure
+    FAILED = "failed"  # ended otherwise: exit code, time limit
     CANCELLED = "cancelled"
+    LOST = "lost"  # given up by Slurm, which does not requeue it
+
+    @property
+    def over(self) -> bool:
+        """Whether it waits for nothing, and nothing of it runs."""
+        return self in (
+            ElementState.COMPLETED,
+            ElementState.FAILED,
+            ElementState.CANCELLED,
+            ElementState.LOST,
+        )
 
 
 @dataclass(frozen=True, slots=True, order=True)
