@@ -244,13 +244,15 @@ class World:
 @contextmanager
 def started_world(folder: Path, nodes: int, seed: int) -> Iterator[World]:
     """Start all of it, and end all of it whatever happens; needs root."""
-    keeper = f"127.0.0.1:{labs.free_ports(1)[0]}"
+    port = f":{labs.free_ports(1)[0]}"
     # Guards end processes by user and job id: clusters side by side must not share ids.
     first = f"FirstJobId={1 + random.SystemRandom().randrange(600) * 100_000}"
-    options = Options(nodes, kill_wait_s=5, bf_interval_s=2, conf=(first, *_CONF), keeper=keeper)
+    conf = (first, *_CONF)
+    options = Options(nodes, kill_wait_s=5, bf_interval_s=2, conf=conf, keeper=port, networks=True)
     with ExitStack() as stack:
         lab = labs.up(folder, options)
         stack.callback(labs.down, lab)
+        keeper = lab.address + port
         stage = staged(_REPO, folder / "stage", "alice")
         shutil.copytree(_JOBS, folder / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
         environment = os.environ | exported((folder / "env").read_text())

@@ -9,7 +9,7 @@ from pathlib import Path
 from scripts.chaos_suite.faults.fault import Fault, Injected
 from scripts.chaos_suite.faults.processes import send
 from scripts.chaos_suite.faults.victims import running
-from scripts.chaos_suite.observe import Element
+from scripts.chaos_suite.observe import element_processes
 from scripts.chaos_suite.world import World
 from scripts.labcluster import cluster as labs
 
@@ -17,7 +17,7 @@ _LONGER_S = 25.0  # than SlurmdTimeout and a ping: Slurm gives the node up
 
 
 def _vanish(world: World) -> Injected:
-    """Slurm reaches the node no more, for so long that it starts the element elsewhere."""
+    """Nobody reaches the node any more, for so long that Slurm starts the element elsewhere."""
     element, seconds = running(world), _LONGER_S + world.chance.uniform(0, 10)
     labs.node(world.lab, element.node, "cut")
     detail = f"{element.node} cut off for {seconds:.0f} s"
@@ -51,7 +51,7 @@ def _die(world: World) -> Injected:
     element = running(world)
     seconds = world.chance.choice((4.0, _LONGER_S))
     world.signal_daemon(element.node, signal.SIGKILL)
-    send(_everything(world, element), signal.SIGKILL)
+    kill_all_on(world, element.node)
     detail = f"{element.node} without power for {seconds:.0f} s"
     return Injected(detail, seconds, lambda: world.lab.start_slurmd(element.node))
 
@@ -68,16 +68,17 @@ def _run(world: World, command: Sequence[str]) -> None:
     world.run(*command, user="root")
 
 
-def _everything(world: World, element: Element) -> list[int]:
-    """Return the element's processes, and the slurmstepds that keep them."""
-    mine = world.processes_of(element)
+def kill_all_on(world: World, node: str) -> None:
+    """Kill all elements on a node: their processes, and the slurmstepds that keep them."""
+    processes = element_processes(f"{world.folder}/slurm.conf")
+    mine = [one for one in processes if one.node == node]
     titles = tuple(f"slurmstepd: [{job}." for job in {one.job for one in mine})
     keepers = [
         int(path.parent.name)
         for path in Path("/proc").glob("[0-9]*/cmdline")
         if _text(path).startswith(titles)
     ]
-    return [*keepers, *(one.pid for one in mine)]
+    send([*keepers, *(one.pid for one in mine)], signal.SIGKILL)
 
 
 def _text(path: Path) -> str:
