@@ -17,7 +17,13 @@ class NodeState(Enum):
 
     IDLE = "idle"
     BUSY = "busy"  # allocated, mixed or completing
+    DRAINING = "draining"  # busy, and an admin waits until it is not: to drain or reboot it
     UNAVAILABLE = "unavailable"  # drained, down, reserved, rebooting, powered down, ...
+
+    @property
+    def in_service(self) -> bool:
+        """Whether jobs can start there, now or later."""
+        return self in (NodeState.IDLE, NodeState.BUSY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,11 @@ from scripts.chaos_suite.faults.fault import Fault, Injected
 from scripts.chaos_suite.faults.processes import send
 from scripts.chaos_suite.faults.victims import running
 from scripts.chaos_suite.observe import element_processes
+from scripts.chaos_suite.patience import Patience
 from scripts.chaos_suite.world import World
 from scripts.labcluster import cluster as labs
 
+_EMPTY_S = 30.0  # the nodes are looked at every 4 s
 _LONGER_S = 25.0  # than SlurmdTimeout and a ping: Slurm gives the node up
 
 
@@ -57,11 +59,16 @@ def _die(world: World) -> Injected:
 
 
 def _drain(world: World) -> Injected:
-    element, seconds = running(world), world.chance.uniform(5, 15)
-    node = f"NodeName={element.node}"
+    """An admin waits until the node is empty."""
+    name, seconds = running(world).node, world.chance.uniform(1, 10)
+    node = f"NodeName={name}"
     world.run("scontrol", "update", node, "State=DRAIN", "Reason=chaos", user="root")
+    patience = Patience(_EMPTY_S)
+    while (stays := any(one.node == name for one in world.running())) and not patience.over:
+        world.wait(1.0)
+    violations = (f"{name} is drained, and an element stays there",) if stays else ()
     undo = ("scontrol", "update", node, "State=RESUME")
-    return Injected(f"{element.node} drained", seconds, lambda: _run(world, undo))
+    return Injected(f"{name} drained", seconds, lambda: _run(world, undo), violations)
 
 
 def _run(world: World, command: Sequence[str]) -> None:
