@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bftrainer_slurm.controller.act import Deeds, Pacer, carry_out
@@ -24,6 +24,7 @@ from bftrainer_slurm.controller.failures import (
 from bftrainer_slurm.controller.groups import Groups
 from bftrainer_slurm.controller.history import History
 from bftrainer_slurm.controller.holes import Holes
+from bftrainer_slurm.controller.limits import Limits, keep_apart, limits_of, note_refused, withdraw
 from bftrainer_slurm.controller.moves import hold_unplaced, moves_of
 from bftrainer_slurm.controller.question import (
     Outlook,
@@ -62,7 +63,7 @@ from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
 
 logger = logging.getLogger(__name__)
 
-_AVOID_AFTER_REFUSAL_S = 30.0
+_APART_AFTER_REFUSAL_S = 30.0
 _TIDY_EVERY_S = 86400.0
 
 
@@ -90,6 +91,7 @@ class _Known:
     observation: Observation
     views: tuple[TrainerView, ...] = ()
     free: frozenset[str] = frozenset()
+    limits: Limits = field(default_factory=Limits)
     problem: Problem | None = None
     plan: Plan | None = None
 
@@ -166,6 +168,7 @@ class Controller:
                 self._world.history.tally(view.array),
                 self._words.progress,
                 self._memory,
+                known.limits.stuck.get(view.array),
                 self._world.appraiser.known(view),
                 now_s,
             )
@@ -219,12 +222,15 @@ class Controller:
     def _decide(self, observation: Observation) -> list[Action]:
         now_s, settings = observation.time_s, self._settings
         views = self._views(observation)
-        memory = remember_starts(views, self._memory, now_s)
+        memory = note_refused(views, self._memory, now_s)
+        memory = remember_starts(views, memory, now_s)
         memory = spare_reclaimed(self._known.views, views, memory, now_s)
         memory = remember_changes(self._known.views, views, memory, now_s, self._world.appraiser)
         memory = self._avoid_slow_nodes(views, memory, now_s)
         taken = observation.queue.ordinary_nodes
-        actions, memory = overdue(views, taken, memory, now_s, settings)
+        actions, memory = withdraw(views, memory, now_s)
+        late, memory = overdue(views, taken, memory, now_s, settings)
+        actions += late
         for view in views:
             if view.finishing:
                 more, memory = clear_finished(view, memory, now_s)
@@ -242,7 +248,9 @@ class Controller:
             free = self._free(observation, views, memory, life_s)
         cancels, memory = cancel_given_up(views, memory, now_s)
         staying = tuple(without(view, leaving) for view in views) if leaving else views
-        problem = problem_of(staying, free, memory, now_s, self._outlook(observation, life_s))
+        limits = self._limits(observation, views, memory)
+        outlook = self._outlook(observation, life_s, limits)
+        problem = problem_of(staying, free, memory, now_s, outlook)
         plan = self._plan(problem, now_s)
         moves, memory = moves_of(plan, staying, free, now_s, memory)
         actions += [*leaving, *cancels, *moves]
@@ -251,9 +259,7 @@ class Controller:
                 actions += hold_unplaced(view, actions)
         self._memory = memory
         self._by_array = {view.array: view for view in views}
-        self._known = replace(
-            self._known, observation=observation, views=views, free=free, problem=problem, plan=plan
-        )
+        self._known = _Known(observation, views, free, limits, problem, plan)
         return actions
 
     def _free(
@@ -277,13 +283,23 @@ class Controller:
         until_s = dict.fromkeys(slow, now_s + self._settings.bad_node_s)
         return replace(memory, avoid={**memory.avoid, **until_s}) if slow else memory
 
-    def _outlook(self, observation: Observation, life_s: Mapping[str, float]) -> Outlook:
+    def _limits(
+        self, observation: Observation, views: tuple[TrainerView, ...], memory: Memory
+    ) -> Limits:
+        there = in_service(observation, self._settings)
+        nodes = tuple(node for node in observation.nodes if node.name in there)
+        return limits_of(views, nodes, memory, observation.time_s)
+
+    def _outlook(
+        self, observation: Observation, life_s: Mapping[str, float], limits: Limits
+    ) -> Outlook:
         return Outlook(
             objective=self._objective,
             appraiser=self._world.appraiser,
             forward_time_s=self._holes.forward_time_s(self._settings),
             life_s=life_s,
             hardware=hardware_of(observation, self._settings),
+            limits=limits,
             grown_pool=self._holes.grown_pool,
         )
 
@@ -304,8 +320,8 @@ class Controller:
 
     def _remember(self, deeds: Deeds) -> None:
         now_s = self._world.clock()
-        avoid = dict(self._memory.avoid)
-        releases = dict(self._memory.releases)
+        memory = self._memory
+        releases = dict(memory.releases)
         for action in deeds.done:
             if isinstance(action, Shrink):
                 self._stays.shrunk(action.elements)
@@ -314,8 +330,9 @@ class Controller:
         for action in deeds.refused:
             if isinstance(action, Grow):
                 releases.pop(action.element, None)
-                avoid[action.node] = now_s + _AVOID_AFTER_REFUSAL_S
-        self._memory = replace(self._memory, avoid=avoid, releases=releases)
+                until_s = now_s + _APART_AFTER_REFUSAL_S
+                memory = keep_apart(memory, action.element.array, action.node, until_s)
+        self._memory = replace(memory, releases=releases)
 
     def _forget(self, arrays: frozenset[int], now_s: float) -> None:
         """Drop what concerns trainers that are gone, and once a day what is old."""

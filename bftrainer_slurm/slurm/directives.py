@@ -17,6 +17,7 @@ _VALUED = {
     "array": "a",
     "begin": "b",
     "comment": "",
+    "constraint": "C",
     "gpus": "G",
     "job-name": "J",
     "nodefile": "F",
@@ -26,6 +27,8 @@ _VALUED = {
     "ntasks-per-node": "",
     "open-mode": "",
     "partition": "p",
+    "prefer": "",
+    "reservation": "",
     "time": "t",
     "time-min": "",
 }
