@@ -17,6 +17,7 @@ local REFUSED = {
     "reservation",
     "trainers run on idle nodes only; leave --reservation out (and SBATCH_RESERVATION unset)",
   },
+  { "licenses", "licences do not come back with a reclaimed node; leave --licenses out" },
   { "prefer", "the plan chooses the nodes; leave --prefer out" },
 }
 

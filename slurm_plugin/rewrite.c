@@ -22,6 +22,7 @@ static const struct {
     {"time-min", "Slurm may cut a run short anyway; leave --time-min out"},
     {"reservation", "trainers run on idle nodes only; leave --reservation out (and "
                     "SBATCH_RESERVATION unset)"},
+    {"licenses", "licences do not come back with a reclaimed node; leave --licenses out"},
     {"prefer", "the plan chooses the nodes; leave --prefer out"},
 };
 

@@ -20,6 +20,7 @@ _VALUED = {
     "constraint": "C",
     "gpus": "G",
     "job-name": "J",
+    "licenses": "L",
     "nodefile": "F",
     "nodelist": "w",
     "nodes": "N",

@@ -42,6 +42,7 @@ _REFUSED = {
     "hold": "a trainer is held until nodes are idle; leave --hold out",
     "time-min": "Slurm may cut a run short anyway; leave --time-min out",
     "reservation": "trainers run on idle nodes only; leave --reservation out",
+    "licenses": "licences do not come back with a reclaimed node; leave --licenses out",
     "prefer": "the plan chooses the nodes; leave --prefer out",
 }
 

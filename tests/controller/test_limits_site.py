@@ -93,6 +93,16 @@ def test_licences_are_not_taken_from_ordinary_jobs(site: Site) -> None:
     assert_never_tried(site, array)
 
 
+def test_a_reservation_of_licences_keeps_nobody_from_nodes(site: Site) -> None:
+    make = ("scontrol", "create", "reservation", "Reservation=course", "Start=now", "Duration=10")
+    licences = ("Licenses=matlab:1", "Flags=LICENSE_ONLY", "Users=root")
+    site.lab.run(*make, *licences, user="root")
+    array = site.submit(IDLE, "1-4")
+    wait_until(lambda: len(nodes_of(site, array)) == 4, 60)
+    site.end(array)
+    site.lab.run("scontrol", "delete", "Reservation=course", user="root")
+
+
 def test_a_constraint_that_cannot_be_decided_is_said(site: Site) -> None:
     array = by_hand(site, "--constraint=red*1")
     wait_until(lambda: "features with & or |" in says(site, array), 60)

@@ -110,6 +110,7 @@ def test_a_named_value_beats_the_options_and_those_the_script() -> None:
         (["-N2-4", "--constraint=[red|blue]"], "features with & or |"),
         (["-N2-4", "-C", "red*2"], "features with & or |"),
         (["-N2-4", "--reservation=exam"], "leave --reservation out"),
+        (["-N2-4", "-L", "matlab:1"], "leave --licenses out"),
         (["-N2-4", "--prefer=red"], "leave --prefer out"),
         (["-N2-4", "-t", "soon"], "is not a time limit"),
         (["-N2-4", "--bftrainer=speed=2"], "known keys: weight, grace"),
