@@ -26,6 +26,7 @@ from bftrainer_slurm.controller.history import History
 from bftrainer_slurm.controller.holes import Holes
 from bftrainer_slurm.controller.limits import Limits, keep_apart, limits_of, note_refused, withdraw
 from bftrainer_slurm.controller.moves import hold_unplaced, moves_of
+from bftrainer_slurm.controller.newcomers import newcomers
 from bftrainer_slurm.controller.question import (
     Outlook,
     problem_of,
@@ -107,6 +108,7 @@ class Controller:
         self._known = _Known(Observation(now_s, (), Queue((), (), frozenset())))
         self._by_array: dict[int, TrainerView] = {}
         self._memory = Memory(given_up=world.history.given_up())
+        self._looked_s = world.history.looked_s()
         self._stays = Stays(world.history)
         self._endings = Endings()
         self._holes = Holes(world.history)
@@ -145,6 +147,8 @@ class Controller:
             raise
         finally:
             self._remember(deeds)
+        self._looked_s = self._world.clock()
+        self._world.history.looked(self._looked_s)
 
     def introduce(self) -> None:
         """Tell the keeper whose the trainers are, and how many nodes the plan gives them."""
@@ -210,6 +214,7 @@ class Controller:
         looked_s = self._world.clock()
         took_s = max(0.0, looked_s - now_s)
         self.schedule.looked(looked_s, nodes_due, reservations_due, ending, took_s)
+        self._meet(mine)
         for element in self._stays.update(mine, now_s):
             self._world.groups.lost(element)
         self._holes.update(observation, self._settings.partition)
@@ -218,6 +223,14 @@ class Controller:
             self._world.groups.end(array)
         self._forget(arrays, now_s)
         return observation
+
+    def _meet(self, trainers: tuple[Trainer, ...]) -> None:
+        """Forget what is known of earlier jobs under the ids of trainers that have just come."""
+        new = newcomers(trainers, self._by_array, self._looked_s)
+        for array in new:
+            self._world.history.forget(array)
+        kept = {array: why for array, why in self._memory.given_up.items() if array not in new}
+        self._memory = replace(self._memory, given_up=kept)
 
     def _decide(self, observation: Observation) -> list[Action]:
         now_s, settings = observation.time_s, self._settings
