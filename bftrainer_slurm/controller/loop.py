@@ -40,6 +40,7 @@ from bftrainer_slurm.controller.stays import Stays
 from bftrainer_slurm.controller.upkeep import (
     FINISHED,
     clear_finished,
+    leave_draining,
     near_limit,
     overdue,
     remember_starts,
@@ -254,13 +255,15 @@ class Controller:
         views = tuple(view_trainer(view.trainer, memory) for view in views)
         life_s = self._holes.life_s(observation)
         free = self._free(observation, views, memory, life_s)
-        leaving: list[Shrink] = []
+        leaving = leave_draining(views, observation)
+        staying = tuple(without(view, leaving) for view in views) if leaving else views
         if memory.failing:
             where = Where(free, in_service(observation, settings))
-            leaving, memory = judge(views, memory, where, now_s, settings)
+            suspected, memory = judge(staying, memory, where, now_s, settings)
+            staying = tuple(without(view, suspected) for view in staying)
+            leaving += suspected
             free = self._free(observation, views, memory, life_s)
         cancels, memory = cancel_given_up(views, memory, now_s)
-        staying = tuple(without(view, leaving) for view in views) if leaving else views
         limits = self._limits(observation, views, memory)
         outlook = self._outlook(observation, life_s, limits)
         problem = problem_of(staying, free, memory, now_s, outlook)
