@@ -37,7 +37,7 @@ def _time_copies(log: StepLog) -> None:
         if is_new and group.rank > 0:
             log.copied(time.monotonic() - begin_s)
 
-    Common.agree = timed  # type: ignore[method-assign]
+    Common.agree = timed  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":
