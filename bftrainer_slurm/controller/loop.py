@@ -32,6 +32,7 @@ from bftrainer_slurm.controller.question import (
     problem_of,
     remember_changes,
     same_question,
+    stops_a_trainer,
 )
 from bftrainer_slurm.controller.schedule import Schedule
 from bftrainer_slurm.controller.settings import Settings
@@ -267,7 +268,11 @@ class Controller:
         limits = self._limits(observation, views, memory)
         outlook = self._outlook(observation, life_s, limits)
         problem = problem_of(staying, free, memory, now_s, outlook)
-        plan = self._plan(problem, now_s)
+        plan = self._plan(
+            problem,
+            lambda: problem_of(staying, free, memory, now_s, outlook, exploring=False),
+            now_s,
+        )
         moves, memory = moves_of(plan, staying, free, now_s, memory)
         actions += [*leaving, *cancels, *moves]
         for view in views:
@@ -322,12 +327,15 @@ class Controller:
     def _views(self, observation: Observation) -> tuple[TrainerView, ...]:
         return tuple(view_trainer(trainer, self._memory) for trainer in observation.queue.trainers)
 
-    def _plan(self, problem: Problem, now_s: float) -> Plan:
+    def _plan(self, problem: Problem, sober: Callable[[], Problem], now_s: float) -> Plan:
+        """Plan, unless the last plan stands; soberly where exploring would stop a trainer."""
         last = self._known.plan
         same = same_question(problem, self._known.problem)
         if same and last is not None and last.status == "optimal":
             return last
         plan = self._world.planner.plan(problem)
+        if stops_a_trainer(problem, plan) and (other := sober()) != problem:
+            plan = self._world.planner.plan(other)
         used = sum(len(nodes) for nodes in plan.assignment.values())
         self._world.history.add_plan(
             now_s, len(problem.pool), used, plan.objective, plan.status, plan.solve_s
