@@ -85,6 +85,17 @@ class Element:
     node: str | None = None
     start_s: float | None = None
     limit_end_s: float | None = None  # when Slurm ends it because of its time limit
+    reason: str = ""  # why a waiting one waits, in Slurm's word
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What a trainer asks of Slurm beside nodes: of all its elements together, in Slurm's texts."""
+
+    constraints: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()  # nodes
+    licenses: str = ""
+    reservation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +109,7 @@ class Trainer:
     record: TrainerRecord
     submit_s: float
     elements: tuple[Element, ...]
+    demands: Demands = Demands()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ def remember_starts(views: tuple[TrainerView, ...], memory: Memory, now_s: float
         memory,
         releases=releases,
         avoid=avoid,
+        refused=_of(there, memory.refused),
+        waits=_of(there, memory.waits),
         finishing_since=_of(there, memory.finishing_since),
         failing=_of(there, memory.failing),
         patient_until=_of(there, memory.patient_until),

@@ -40,6 +40,14 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """Why Slurm does not start a trainer's elements on any node, and when to try again."""
+
+    reason: str
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Suspect:
     """A node that is left alone until then, after so many failures in a row on it."""
 
@@ -71,12 +79,15 @@ class Failing:
 class Memory:
     """What Slurm does not tell, and what may be lost with the controller without harm.
 
-    ``avoid`` holds nodes that are left alone, and until when; ``paused_until`` when a trainer that
-    changed its size trains again; ``trained_s`` when it last had a node.
+    ``avoid`` holds nodes that are left alone, and until when; ``refused`` those that a trainer
+    cannot have, Slurm says; ``paused_until`` when a trainer that changed its size trains again;
+    ``trained_s`` when it last had a node.
     """
 
     releases: Mapping[ElementId, Release] = field(default_factory=dict)
     avoid: Mapping[str, float] = field(default_factory=dict)
+    refused: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    waits: Mapping[int, Wait] = field(default_factory=dict)
     finishing_since: Mapping[int, float] = field(default_factory=dict)
     failing: Mapping[int, Failing] = field(default_factory=dict)
     patient_until: Mapping[int, float] = field(default_factory=dict)

@@ -6,10 +6,18 @@ Names, comments and everything else that users can write are data here and nothi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bftrainer_slurm.model import Element, ElementId, ElementState, Queue, Trainer, WaitingJob
+from bftrainer_slurm.model import (
+    Demands,
+    Element,
+    ElementId,
+    ElementState,
+    Queue,
+    Trainer,
+    WaitingJob,
+)
 from bftrainer_slurm.slurm.arrays import parse_tasks
 from bftrainer_slurm.slurm.nodelists import expand
 from bftrainer_slurm.spec import SpecError, TrainerRecord, is_trainer_comment, parse_comment
@@ -80,6 +88,10 @@ class JobRow:
     user: str
     name: str
     comment: str
+    constraint: str = ""
+    excluded_nodes: str = ""
+    licenses: str = ""
+    reservation: str = ""
 
 
 def readable(text: str) -> str:
@@ -196,6 +208,18 @@ def _trainer(array: int, members: list[tuple[JobRow, TrainerRecord]]) -> Trainer
         # A requeue makes the submit time of an element the time of the requeue.
         submit_s=min(row.submit_s or 0.0 for row, _ in members),
         elements=tuple(element for element, _, _ in in_order),
+        demands=_demands([row for row, _ in members if not element_state(row).over]),
+    )
+
+
+def _demands(rows: Sequence[JobRow]) -> Demands:
+    """What any of an array's records asks for: its owner can change each of them."""
+    excluded = {row.excluded_nodes for row in rows}  # long lists, and mostly the same
+    return Demands(
+        constraints=frozenset(row.constraint for row in rows if row.constraint),
+        excluded=frozenset(node for nodes in excluded for node in expand(nodes)),
+        licenses=next((row.licenses for row in rows if row.licenses), ""),
+        reservation=next((row.reservation for row in rows if row.reservation), ""),
     )
 
 
@@ -211,6 +235,7 @@ def _elements(row: JobRow, max_nodes: int) -> Iterable[Element]:
             node=nodes[0] if len(nodes) == 1 else None,
             start_s=row.start_s if has_run else None,
             limit_end_s=row.end_s if state is ElementState.RUNNING else None,
+            reason="" if has_run else row.reason,
         )
 
 
