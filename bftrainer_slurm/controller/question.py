@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Container, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.appraisal import Appraisal, Appraiser, RescaleCosts
+from bftrainer_slurm.controller.limits import Limits
 from bftrainer_slurm.controller.saving import spares_of, with_stand_ins
 from bftrainer_slurm.controller.view import Memory, TrainerView
 from bftrainer_slurm.model import ElementState, ThroughputCurve
 from bftrainer_slurm.planner.classes import NodeClass
 from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
-from bftrainer_slurm.planner.problem import Contender, Costs, Problem
+from bftrainer_slurm.planner.problem import Contender, Costs, Plan, Problem
 
 # A start takes its time too: else a trainer loses its last node to one that would begin there, as
 # soon as it stands still for a moment. At most half of the forward time, so that a node that
@@ -29,6 +30,7 @@ class Outlook:
     forward_time_s: float
     life_s: Mapping[str, float] = field(default_factory=dict)
     hardware: Mapping[str, str] = field(default_factory=dict)  # by node, where kinds are told apart
+    limits: Limits = field(default_factory=Limits)
     grown_pool: float = 0.0  # nodes there usually are when others have just come
 
 
@@ -38,10 +40,17 @@ def problem_of(
     memory: Memory,
     now_s: float,
     outlook: Outlook,
+    exploring: bool = True,
 ) -> Problem:
-    """Return the planning problem: every trainer that can use nodes, over all nodes to be had."""
-    chosen = [view for view in views if _can_use_nodes(view, memory, now_s)]
+    """Return the planning problem: every trainer that can use nodes, over all nodes to be had.
+
+    Trainers may have curves with some hope in them, unless nobody is to explore.
+    """
+    stuck = outlook.limits.stuck
+    chosen = [view for view in views if _can_use_nodes(view, memory, now_s, stuck)]
     appraisals = outlook.appraiser.appraise(chosen, now_s)
+    if not exploring:
+        appraisals = [replace(one, curve=one.sober or one.curve) for one in appraisals]
     facts = [
         _facts(view, appraisal, memory, now_s)
         for view, appraisal in zip(chosen, appraisals, strict=True)
@@ -49,10 +58,14 @@ def problem_of(
     curves = curves_of(outlook.objective, facts)
     held = frozenset(node for view in chosen for node in view.placed)
     pool = free | held
-    classes = _kinds(pool, outlook.hardware)
+    barred = {view.array: outlook.limits.barred.get(view.array, frozenset()) for view in chosen}
+    classes = _classes(pool, outlook.hardware, {a: out for a, out in barred.items() if out & pool})
     contenders = with_stand_ins(
         [
-            _contender(view, appraisal, curve, memory, now_s, outlook.forward_time_s)
+            replace(
+                _contender(view, appraisal, curve, memory, now_s, outlook),
+                barred=frozenset(one.name for one in classes if one.nodes & barred[view.array]),
+            )
             for view, appraisal, curve in zip(chosen, appraisals, curves, strict=True)
         ]
     )
@@ -64,17 +77,21 @@ def problem_of(
         costs=Costs.PAUSE,
         life_s={node: life for node, life in outlook.life_s.items() if node in pool},
         classes=classes,
-        spares=() if classes else spares_of(contenders, starts_s, outlook.grown_pool),
+        spares=spares_of(contenders, starts_s, outlook.grown_pool),
     )
 
 
-def _kinds(pool: frozenset[str], hardware: Mapping[str, str]) -> tuple[NodeClass, ...]:
-    nodes: dict[str, set[str]] = {}
-    for node in pool if hardware else ():
-        nodes.setdefault(hardware.get(node, ""), set()).add(node)
+def _classes(
+    pool: frozenset[str], hardware: Mapping[str, str], barred: Mapping[int, frozenset[str]]
+) -> tuple[NodeClass, ...]:
+    """Part the pool into nodes of one kind that the same trainers cannot have."""
+    parts: dict[tuple[str, tuple[int, ...]], set[str]] = {}
+    for node in pool if hardware or barred else ():
+        kept_out = tuple(array for array, nodes in barred.items() if node in nodes)
+        parts.setdefault((hardware.get(node, ""), kept_out), set()).add(node)
     return tuple(
-        NodeClass(kind or "other", frozenset(names), hardware=kind)
-        for kind, names in sorted(nodes.items())
+        NodeClass(" not ".join([kind or "other", *map(str, kept_out)]), frozenset(names), kind)
+        for (kind, kept_out), names in sorted(parts.items())
     )
 
 
@@ -130,8 +147,15 @@ def same_question(problem: Problem, other: Problem | None) -> bool:
     return other is not None and _wanted(problem) == _wanted(other)
 
 
+def stops_a_trainer(problem: Problem, plan: Plan) -> bool:
+    """Whether a plan takes all nodes of a trainer that has some."""
+    return any(one.current and not plan.assignment[one.key] for one in problem.contenders)
+
+
 def _wanted(problem: Problem) -> tuple[object, ...]:
-    contenders = [(one.key, one.min_nodes, one.max_nodes, one.curve) for one in problem.contenders]
+    contenders = [
+        (one.key, one.min_nodes, one.max_nodes, one.curve, one.barred) for one in problem.contenders
+    ]
     return problem.pool, contenders, problem.classes
 
 
@@ -156,15 +180,16 @@ def _contender(
     curve: ThroughputCurve,
     memory: Memory,
     now_s: float,
-    forward_time_s: float,
+    outlook: Outlook,
 ) -> Contender:
     record = view.trainer.record
+    stuck = view.array in outlook.limits.stuck
     costs = appraisal.costs
-    start_s = min(costs.start_s, _MOST_OF_FORWARD * forward_time_s)
+    start_s = min(costs.start_s, _MOST_OF_FORWARD * outlook.forward_time_s)
     return Contender(
         key=str(view.array),
         min_nodes=record.min_nodes,
-        max_nodes=min(record.max_nodes, len(view.placed) + len(view.spare)),
+        max_nodes=min(record.max_nodes, len(view.placed) + (0 if stuck else len(view.spare))),
         current=frozenset(view.placed),
         curve=curve,
         rescale_up_s=costs.up_s,
@@ -174,9 +199,10 @@ def _contender(
     )
 
 
-def _can_use_nodes(view: TrainerView, memory: Memory, now_s: float) -> bool:
+def _can_use_nodes(view: TrainerView, memory: Memory, now_s: float, stuck: Container[int]) -> bool:
     if view.finishing or view.array in memory.given_up:
         return False
     if memory.patient_until.get(view.array, 0.0) > now_s:
         return False  # it has just failed
-    return len(view.placed) + len(view.spare) >= view.trainer.record.min_nodes
+    spare = 0 if view.array in stuck else len(view.spare)
+    return len(view.placed) + spare >= view.trainer.record.min_nodes

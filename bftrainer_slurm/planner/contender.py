@@ -36,8 +36,8 @@ class Contender:
     has no nodes (``Problem.spares``).
 
     ``hardware`` has the kinds of nodes it can use, each with a factor on the curve (empty: any, at
-    1); ``spread`` is the factor where its nodes are on several switches. Both count where the
-    problem has classes of nodes.
+    1); ``spread`` is the factor where its nodes are on several switches; ``barred`` names the
+    classes of which it can have no node. All count where the problem has classes of nodes.
     """
 
     key: str
@@ -52,6 +52,7 @@ class Contender:
     stands_in: bool = True
     hardware: Mapping[str, float] = field(default_factory=dict)
     spread: float = 1.0
+    barred: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_nodes <= self.max_nodes:

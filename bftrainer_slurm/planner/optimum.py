@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bftrainer_slurm.planner.bound import Bound, counts_by_price
+from bftrainer_slurm.planner.bound import Bound, bound_by_price, counts_by_price
 from bftrainer_slurm.planner.core import core_of
 from bftrainer_slurm.planner.greedy_by_class import greedy_shares
 from bftrainer_slurm.planner.improve import improve
@@ -40,7 +40,7 @@ def solve(problem: Problem, time_limit_s: float) -> Found:
 
 def _solve_without_classes(problem: Problem, bidders: list[Bidder], deadline_s: float) -> Found:
     nodes = len(problem.pool)
-    rebated = best_rebate(bidders, nodes, problem.spares)
+    rebated = best_rebate(bidders, problem.spares, lambda paid: bound_by_price(paid, nodes))
     bidders, bound = rebated.bidders, rebated.bound
     counts = counts_by_price(bidders, nodes)
     gap = GAP * _scale(bound, bidders)
@@ -63,7 +63,12 @@ def _solve_without_classes(problem: Problem, bidders: list[Bidder], deadline_s: 
 
 def _solve_with_classes(problem: Problem, bidders: list[Bidder], deadline_s: float) -> Found:
     """Try small cores first: a plan that loses no more than its core allows is the best."""
-    bound = bound_by_prices(bidders, problem.sizes(), GAP / 10, deadline_s)
+    rebated = best_rebate(
+        bidders,
+        problem.spares,
+        lambda paid: bound_by_prices(paid, problem.sizes(), GAP / 10, deadline_s),
+    )
+    bidders, bound = rebated.bidders, rebated.bound
     scale = _scale(bound, bidders)
     counts: list[Count] = list(greedy_shares(problem))
     least_loss = bound.value - value(problem, counts)
@@ -71,7 +76,9 @@ def _solve_with_classes(problem: Problem, bidders: list[Bidder], deadline_s: flo
     while least_loss > GAP * scale and time.monotonic() < deadline_s:
         core = core_of(bidders, bound, most_loss)
         left_s = deadline_s - time.monotonic()
-        answer = solve_core(core, _supply(problem, bound), most_loss, GAP * scale, left_s)
+        answer = solve_core(
+            core, _supply(problem, bound), most_loss, GAP * scale, left_s, rebated.spares
+        )
         if answer.shares is not None:
             found = _in_order(answer.shares)
             loss = bound.value - value(problem, found)

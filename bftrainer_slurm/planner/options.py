@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from bftrainer_slurm.planner import classes as by_class
@@ -42,7 +42,7 @@ class Bidder:
     members: tuple[int, ...]
     options: tuple[Option, ...]
     charges: tuple[float, ...]
-    stands_in: bool = True
+    stands_in: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,7 @@ def _nature(problem: Problem, contender: Contender) -> object:
         contender.stands_in,
         tuple(sorted(contender.hardware.items())),
         contender.spread,
+        contender.barred,
     )
 
 
@@ -94,7 +95,7 @@ def _bidder(problem: Problem, members: list[int]) -> Bidder:
     for region in _regions(problem, contender):
         options += offers.on(region)
     charges = by_class.charges(contender, problem.classes, problem.forward_time_s)
-    return Bidder(tuple(members), tuple(options), charges)
+    return Bidder(tuple(members), tuple(options), charges, contender.stands_in)
 
 
 def _regions(problem: Problem, contender: Contender) -> Iterator[_Region]:
@@ -103,18 +104,23 @@ def _regions(problem: Problem, contender: Contender) -> Iterator[_Region]:
         if contender.hardware and kind not in contender.hardware:
             continue
         factor = by_class.factor_on(contender, [kind])
-        places = {one.switch for one in problem.classes if one.hardware == kind}
+        there = {
+            index: one.switch
+            for index, one in enumerate(problem.classes)
+            if one.hardware == kind and one.name not in contender.barred
+        }
+        places = sorted(set(there.values()))
         spread = contender.spread if len(places) > 1 else 1.0
-        yield _Region(factor * spread, _sizes(problem, kind, places))
+        yield _Region(factor * spread, _sizes(problem, there.keys()))
         if spread < 1:
-            for place in sorted(places):
-                yield _Region(factor, _sizes(problem, kind, {place}))
+            for place in places:
+                here = {index for index, switch in there.items() if switch == place}
+                yield _Region(factor, _sizes(problem, here))
 
 
-def _sizes(problem: Problem, kind: str, switches: set[str]) -> Share:
+def _sizes(problem: Problem, indices: Set[int]) -> Share:
     return tuple(
-        len(one.nodes) if one.hardware == kind and one.switch in switches else 0
-        for one in problem.classes
+        len(one.nodes) if index in indices else 0 for index, one in enumerate(problem.classes)
     )
 
 

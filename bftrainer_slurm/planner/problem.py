@@ -40,8 +40,7 @@ class Problem:
     ``life_s`` is how long each node's hole is expected to last; a node that it leaves out lasts.
     It decides which nodes a trainer gets, not how many. ``classes`` part the pool; where there are
     none, all nodes are alike. ``spares`` is what it is worth that a first contender (of those who
-    stand in for others) has no node, a second, and so on, none more than the one before; it is for
-    pools without classes.
+    stand in for others) has no node, a second, and so on, none more than the one before.
     """
 
     pool: frozenset[str]
@@ -67,8 +66,6 @@ class Problem:
             raise ValueError("life_s must be 0 s or more")
         if self.classes and not self._is_parted():
             raise ValueError("each node of the pool must be in one class, and no other node")
-        if self.classes and self.spares:
-            raise ValueError("a pool with classes has no spares")
         if not all(0 <= worth < math.inf for worth in self.spares):
             raise ValueError("spares must be worth 0 or more")
         if any(later > worth for worth, later in itertools.pairwise(self.spares)):

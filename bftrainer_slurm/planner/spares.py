@@ -1,4 +1,4 @@
-"""Spares, trainers without nodes, in the bound and in the solver's model; where nodes are alike.
+"""Spares, trainers without nodes, in the bound and in the solver's model.
 
 What one more of those who stand in for others is worth (``Problem.spares``) is a sum over no
 trainers. So the bound pays each of them the same rebate, and the model counts what they bring
@@ -7,10 +7,10 @@ beyond it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bftrainer_slurm.planner.bound import Bound, bound_by_price
+from bftrainer_slurm.planner.bound import Bound
 from bftrainer_slurm.planner.options import Bidder
 
 
@@ -39,18 +39,22 @@ class Rebated:
     spares: Spares
 
 
-def best_rebate(bidders: Sequence[Bidder], nodes: int, worths: tuple[float, ...]) -> Rebated:
+def best_rebate(
+    bidders: Sequence[Bidder], worths: tuple[float, ...], bound_of: Callable[[list[Bidder]], Bound]
+) -> Rebated:
     """Return, of no rebate and one as high as each spare's worth, that with the best bound.
 
-    Any rebate proves a bound.
+    Any rebate proves a bound; ``bound_of`` finds it.
     """
-    offers = (_with_rebate(bidders, nodes, Spares(worths, rebate)) for rebate in {0.0, *worths})
+    offers = (_with_rebate(bidders, Spares(worths, one), bound_of) for one in {0.0, *worths})
     return min(offers, key=lambda one: (one.bound.value, one.spares.rebate))
 
 
-def _with_rebate(bidders: Sequence[Bidder], nodes: int, spares: Spares) -> Rebated:
+def _with_rebate(
+    bidders: Sequence[Bidder], spares: Spares, bound_of: Callable[[list[Bidder]], Bound]
+) -> Rebated:
     paid = [_paid(bidder, spares.rebate) for bidder in bidders] if spares.rebate else [*bidders]
-    bound = bound_by_price(paid, nodes)
+    bound = bound_of(paid)
     return Rebated(paid, replace(bound, value=bound.value + spares.excess), spares)
 
 

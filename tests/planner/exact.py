@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -11,9 +12,7 @@ from bftrainer_slurm.planner.problem import Problem, Share, value
 
 def exact_counts(problem: Problem) -> list[int]:
     """Return counts of the greatest objective; where spares count, by trying who has no node."""
-    keys = [one.key for one in problem.contenders] if problem.spares else []
-    barred = itertools.product(*([(), (key,)] for key in keys))
-    every = (_exact_counts(problem, set(itertools.chain(*one))) for one in barred)
+    every = (_exact_counts(problem, barred) for barred in _who_has_none(problem))
     return max(every, key=lambda counts: value(problem, counts))
 
 
@@ -43,13 +42,18 @@ def _exact_counts(problem: Problem, barred: set[str]) -> list[int]:
 
 def exact_shares(problem: Problem) -> list[Share]:
     """Return shares of the greatest objective, by trying all of them: for a few nodes only."""
+    every = (_exact_shares(problem, barred) for barred in _who_has_none(problem))
+    return max(every, key=lambda shares: value(problem, shares))
+
+
+def _exact_shares(problem: Problem, barred: set[str]) -> list[Share]:
     sizes = problem.sizes()
     every = list(itertools.product(*(range(size + 1) for size in sizes)))
     options = [
         [
             (share, problem.worth(contender, share))
             for share in every
-            if problem.allows(contender, share)
+            if problem.allows(contender, share) and not (contender.key in barred and any(share))
         ]
         for contender in problem.contenders
     ]
@@ -65,3 +69,10 @@ def exact_shares(problem: Problem) -> list[Share]:
                     after[total] = (worth + gain, [*chosen, share])
         best = after
     return max(best.values(), key=lambda one: one[0])[1]
+
+
+def _who_has_none(problem: Problem) -> Iterator[set[str]]:
+    """All that can be said of who has no node; nothing where that counts for nobody."""
+    keys = [one.key for one in problem.contenders] if problem.spares else []
+    for chosen in itertools.product(*([(), (key,)] for key in keys)):
+        yield set(itertools.chain(*chosen))

@@ -110,8 +110,10 @@ def problems_with_classes(draw: st.DrawFn) -> Problem:
                 rescale_down_s=draw(seconds),
                 paused_s=draw(seconds),
                 start_cost=draw(seconds),
+                stands_in=draw(st.booleans()),
                 hardware=draw(st.sampled_from([{}, {"": 1.0}, {"": 0.5, "fast": 1.0}])),
                 spread=draw(st.sampled_from([1.0, 0.8])),
+                barred=draw(st.sampled_from([frozenset(), frozenset({"c0"}), frozenset({"c1"})])),
             )
         )
     return Problem(
@@ -120,4 +122,5 @@ def problems_with_classes(draw: st.DrawFn) -> Problem:
         contenders=tuple(contenders),
         costs=draw(st.sampled_from(Costs)),
         classes=classes,
+        spares=tuple(sorted(draw(st.lists(seconds, max_size=3)), reverse=True)),
     )

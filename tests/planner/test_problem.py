@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.problem import Costs, NodeClass, feasible, value
+from bftrainer_slurm.planner.problem import Costs, feasible, value
 from tests.planner.problems import contender, problem
 
 
@@ -79,10 +79,6 @@ def test_who_stands_in_for_nobody_is_no_spare() -> None:
         ({"spares": (-1.0,)}, "0 or more"),
         ({"spares": (float("nan"),)}, "0 or more"),
         ({"spares": (1.0, 2.0)}, "the one before"),
-        (
-            {"spares": (1.0,), "classes": (NodeClass("all", frozenset({"n0"})),)},
-            "a pool with classes has no spares",
-        ),
     ],
 )
 def test_refuses_spares_that_cannot_be(others: dict[str, Any], message: str) -> None:
