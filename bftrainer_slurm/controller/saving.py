@@ -14,10 +14,8 @@ from bftrainer_slurm.planner.problem import Contender
 
 # How much of a growth to the usual size the first spare trainer saves in a forward time, the second
 # and the third. Chosen on nodes 1,025 to 3,072 and 4,097 to 4,734 of Summit's week, not on those of
-# docs/paper.md; half and twice as much does nearly as well.
+# docs/paper.md; 0.35 to 0.8 for the first does as well.
 _SAVED = (0.5, 0.15, 0.05)
-
-
 # Who stands in for others brings, at its most nodes, at least so much of what the best one does.
 _AS_GOOD = 0.7
 
