@@ -17,7 +17,13 @@ class NodeState(Enum):
 
     IDLE = "idle"
     BUSY = "busy"  # allocated, mixed or completing
+    DRAINING = "draining"  # busy, and an admin waits until it is not: to drain or reboot it
     UNAVAILABLE = "unavailable"  # drained, down, reserved, rebooting, powered down, ...
+
+    @property
+    def in_service(self) -> bool:
+        """Whether jobs can start there, now or later."""
+        return self in (NodeState.IDLE, NodeState.BUSY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +46,19 @@ class ElementState(Enum):
     RUNNING = "running"
     ENDING = "ending"  # completing: its processes are being ended
     COMPLETED = "completed"  # ended by itself with exit code 0
-    FAILED = "failed"  # ended otherwise: exit code, time limit, node failure
+    FAILED = "failed"  # ended otherwise: exit code, time limit
     CANCELLED = "cancelled"
+    LOST = "lost"  # given up by Slurm, which does not requeue it
+
+    @property
+    def over(self) -> bool:
+        """Whether it waits for nothing, and nothing of it runs."""
+        return self in (
+            ElementState.COMPLETED,
+            ElementState.FAILED,
+            ElementState.CANCELLED,
+            ElementState.LOST,
+        )
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -68,6 +85,17 @@ class Element:
     node: str | None = None
     start_s: float | None = None
     limit_end_s: float | None = None  # when Slurm ends it because of its time limit
+    reason: str = ""  # why a waiting one waits, in Slurm's word
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What a trainer asks of Slurm beside nodes: of all its elements together, in Slurm's texts."""
+
+    constraints: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()  # nodes
+    licenses: str = ""
+    reservation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +109,7 @@ class Trainer:
     record: TrainerRecord
     submit_s: float
     elements: tuple[Element, ...]
+    demands: Demands = Demands()
 
 
 @dataclass(frozen=True, slots=True)

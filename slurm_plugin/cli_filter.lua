@@ -13,6 +13,12 @@ local REFUSED = {
   { "begin", "a trainer starts when nodes are idle; leave --begin out" },
   { "hold", "a trainer is held until nodes are idle; leave --hold out" },
   { "time-min", "Slurm may cut a run short anyway; leave --time-min out" },
+  {
+    "reservation",
+    "trainers run on idle nodes only; leave --reservation out (and SBATCH_RESERVATION unset)",
+  },
+  { "licenses", "licences do not come back with a reclaimed node; leave --licenses out" },
+  { "prefer", "the plan chooses the nodes; leave --prefer out" },
 }
 
 
@@ -33,6 +39,12 @@ local function check_refused(options, given, partition, qos)
     if given(row[1]) then
       refuse("%s", row[2])
     end
+  end
+  if given("constraint") and string.find(options["constraint"], "[][(){}*]") then
+    refuse(
+      "a trainer's nodes come one by one; write --constraint as features with & or |, "
+        .. "without counts, brackets or parentheses"
+    )
   end
   if given("ntasks-per-node") and options["ntasks-per-node"] ~= "1" then
     refuse("torchrun starts a node's processes; write --ntasks-per-node=1 or leave it out")

@@ -20,15 +20,25 @@ static const struct {
     {"begin", "a trainer starts when nodes are idle; leave --begin out"},
     {"hold", "a trainer is held until nodes are idle; leave --hold out"},
     {"time-min", "Slurm may cut a run short anyway; leave --time-min out"},
+    {"reservation", "trainers run on idle nodes only; leave --reservation out (and "
+                    "SBATCH_RESERVATION unset)"},
+    {"licenses", "licences do not come back with a reclaimed node; leave --licenses out"},
+    {"prefer", "the plan chooses the nodes; leave --prefer out"},
 };
 
 static bool check_refused(slurm_opt_t *options, char error[REWRITE_ERROR_SIZE])
 {
     char tasks_per_node[32];
+    char constraint[1024];
 
     for (size_t i = 0; i < sizeof(REFUSED) / sizeof(REFUSED[0]); i++)
         if (options_given(options, REFUSED[i].name))
             return FAIL("%s", REFUSED[i].instead);
+    options_get(options, "constraint", constraint, sizeof(constraint));
+    if (options_given(options, "constraint") &&
+        (constraint[0] == '\0' || strpbrk(constraint, "[](){}*") != NULL))
+        return FAIL("a trainer's nodes come one by one; write --constraint as features with & or "
+                    "|, without counts, brackets or parentheses");
     options_get(options, "ntasks-per-node", tasks_per_node, sizeof(tasks_per_node));
     if (options_given(options, "ntasks-per-node") && strcmp(tasks_per_node, "1") != 0)
         return FAIL("torchrun starts a node's processes; write --ntasks-per-node=1 or leave it out");

@@ -18,6 +18,7 @@ from bftrainer_slurm.model import ElementId
 
 _KEEP_S = 90 * 86400.0
 _DATED = ("plans", "progress", "given_up", "looks", "rescales", "reforms")
+_BY_ARRAY = ("stays", "progress", "given_up", "looks", "reforms")
 
 
 logger = logging.getLogger(__name__)
@@ -143,6 +144,22 @@ class History:
     def given_up(self) -> dict[int, str]:
         """Return why trainers are not tried again, by array id."""
         return dict(self._database.read("SELECT array, why FROM given_up"))
+
+    def looked(self, time_s: float) -> None:
+        """Note that nothing has happened to trainers until then that is not written here."""
+        self._database.write(("INSERT OR REPLACE INTO looked VALUES (1, ?)", (time_s,)))
+
+    def looked_s(self) -> float | None:
+        """Return until when all is written, None: nothing is known of that."""
+        rows = self._database.read("SELECT time_s FROM looked")
+        return float(rows[0][0]) if rows else None
+
+    def forget(self, array: int) -> None:
+        """Drop all that is known of the trainer of this id: Slurm has given it to another one."""
+        self._database.write(
+            *((f"DELETE FROM {table} WHERE array = ?", (array,)) for table in _BY_ARRAY)
+        )
+        self._tallies.pop(array, None)
 
     def forget_old(self, now_s: float) -> None:
         """Drop what is older than 90 days."""

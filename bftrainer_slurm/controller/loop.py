@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bftrainer_slurm.controller.act import Deeds, Pacer, carry_out
@@ -24,7 +24,9 @@ from bftrainer_slurm.controller.failures import (
 from bftrainer_slurm.controller.groups import Groups
 from bftrainer_slurm.controller.history import History
 from bftrainer_slurm.controller.holes import Holes
+from bftrainer_slurm.controller.limits import Limits, keep_apart, limits_of, note_refused, withdraw
 from bftrainer_slurm.controller.moves import hold_unplaced, moves_of
+from bftrainer_slurm.controller.newcomers import newcomers
 from bftrainer_slurm.controller.question import (
     Outlook,
     problem_of,
@@ -39,6 +41,7 @@ from bftrainer_slurm.controller.stays import Stays
 from bftrainer_slurm.controller.upkeep import (
     FINISHED,
     clear_finished,
+    leave_draining,
     near_limit,
     overdue,
     remember_starts,
@@ -63,7 +66,7 @@ from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
 
 logger = logging.getLogger(__name__)
 
-_AVOID_AFTER_REFUSAL_S = 30.0
+_APART_AFTER_REFUSAL_S = 30.0
 _TIDY_EVERY_S = 86400.0
 
 
@@ -91,6 +94,7 @@ class _Known:
     observation: Observation
     views: tuple[TrainerView, ...] = ()
     free: frozenset[str] = frozenset()
+    limits: Limits = field(default_factory=Limits)
     problem: Problem | None = None
     plan: Plan | None = None
 
@@ -106,6 +110,7 @@ class Controller:
         self._known = _Known(Observation(now_s, (), Queue((), (), frozenset())))
         self._by_array: dict[int, TrainerView] = {}
         self._memory = Memory(given_up=world.history.given_up())
+        self._looked_s = world.history.looked_s()
         self._stays = Stays(world.history)
         self._endings = Endings()
         self._holes = Holes(world.history)
@@ -144,6 +149,8 @@ class Controller:
             raise
         finally:
             self._remember(deeds)
+        self._looked_s = self._world.clock()
+        self._world.history.looked(self._looked_s)
 
     def introduce(self) -> None:
         """Tell the keeper whose the trainers are, and how many nodes the plan gives them."""
@@ -167,6 +174,7 @@ class Controller:
                 self._world.history.tally(view.array),
                 self._words.progress,
                 self._memory,
+                known.limits.stuck.get(view.array),
                 self._world.appraiser.known(view),
                 now_s,
             )
@@ -208,6 +216,7 @@ class Controller:
         looked_s = self._world.clock()
         took_s = max(0.0, looked_s - now_s)
         self.schedule.looked(looked_s, nodes_due, reservations_due, ending, took_s)
+        self._meet(mine)
         for element in self._stays.update(mine, now_s):
             self._world.groups.lost(element)
         self._holes.update(observation, self._settings.partition)
@@ -217,15 +226,26 @@ class Controller:
         self._forget(arrays, now_s)
         return observation
 
+    def _meet(self, trainers: tuple[Trainer, ...]) -> None:
+        """Forget what is known of earlier jobs under the ids of trainers that have just come."""
+        new = newcomers(trainers, self._by_array, self._looked_s)
+        for array in new:
+            self._world.history.forget(array)
+        kept = {array: why for array, why in self._memory.given_up.items() if array not in new}
+        self._memory = replace(self._memory, given_up=kept)
+
     def _decide(self, observation: Observation) -> list[Action]:
         now_s, settings = observation.time_s, self._settings
         views = self._views(observation)
-        memory = remember_starts(views, self._memory, now_s)
+        memory = note_refused(views, self._memory, now_s)
+        memory = remember_starts(views, memory, now_s)
         memory = spare_reclaimed(self._known.views, views, memory, now_s)
         memory = remember_changes(self._known.views, views, memory, now_s, self._world.appraiser)
         memory = self._avoid_slow_nodes(views, memory, now_s)
         taken = observation.queue.ordinary_nodes
-        actions, memory = overdue(views, taken, memory, now_s, settings)
+        actions, memory = withdraw(views, memory, now_s)
+        late, memory = overdue(views, taken, memory, now_s, settings)
+        actions += late
         for view in views:
             if view.finishing:
                 more, memory = clear_finished(view, memory, now_s)
@@ -236,14 +256,17 @@ class Controller:
         views = tuple(view_trainer(view.trainer, memory) for view in views)
         life_s = self._holes.life_s(observation)
         free = self._free(observation, views, memory, life_s)
-        leaving: list[Shrink] = []
+        leaving = leave_draining(views, observation)
+        staying = tuple(without(view, leaving) for view in views) if leaving else views
         if memory.failing:
             where = Where(free, in_service(observation, settings))
-            leaving, memory = judge(views, memory, where, now_s, settings)
+            suspected, memory = judge(staying, memory, where, now_s, settings)
+            staying = tuple(without(view, suspected) for view in staying)
+            leaving += suspected
             free = self._free(observation, views, memory, life_s)
         cancels, memory = cancel_given_up(views, memory, now_s)
-        staying = tuple(without(view, leaving) for view in views) if leaving else views
-        outlook = self._outlook(observation, life_s)
+        limits = self._limits(observation, views, memory)
+        outlook = self._outlook(observation, life_s, limits)
         problem = problem_of(staying, free, memory, now_s, outlook)
         plan = self._plan(
             problem,
@@ -257,9 +280,7 @@ class Controller:
                 actions += hold_unplaced(view, actions)
         self._memory = memory
         self._by_array = {view.array: view for view in views}
-        self._known = replace(
-            self._known, observation=observation, views=views, free=free, problem=problem, plan=plan
-        )
+        self._known = _Known(observation, views, free, limits, problem, plan)
         return actions
 
     def _free(
@@ -283,13 +304,23 @@ class Controller:
         until_s = dict.fromkeys(slow, now_s + self._settings.bad_node_s)
         return replace(memory, avoid={**memory.avoid, **until_s}) if slow else memory
 
-    def _outlook(self, observation: Observation, life_s: Mapping[str, float]) -> Outlook:
+    def _limits(
+        self, observation: Observation, views: tuple[TrainerView, ...], memory: Memory
+    ) -> Limits:
+        there = in_service(observation, self._settings)
+        nodes = tuple(node for node in observation.nodes if node.name in there)
+        return limits_of(views, nodes, memory, observation.time_s)
+
+    def _outlook(
+        self, observation: Observation, life_s: Mapping[str, float], limits: Limits
+    ) -> Outlook:
         return Outlook(
             objective=self._objective,
             appraiser=self._world.appraiser,
             forward_time_s=self._holes.forward_time_s(self._settings),
             life_s=life_s,
             hardware=hardware_of(observation, self._settings),
+            limits=limits,
             grown_pool=self._holes.grown_pool,
         )
 
@@ -313,8 +344,8 @@ class Controller:
 
     def _remember(self, deeds: Deeds) -> None:
         now_s = self._world.clock()
-        avoid = dict(self._memory.avoid)
-        releases = dict(self._memory.releases)
+        memory = self._memory
+        releases = dict(memory.releases)
         for action in deeds.done:
             if isinstance(action, Shrink):
                 self._stays.shrunk(action.elements)
@@ -323,8 +354,9 @@ class Controller:
         for action in deeds.refused:
             if isinstance(action, Grow):
                 releases.pop(action.element, None)
-                avoid[action.node] = now_s + _AVOID_AFTER_REFUSAL_S
-        self._memory = replace(self._memory, avoid=avoid, releases=releases)
+                until_s = now_s + _APART_AFTER_REFUSAL_S
+                memory = keep_apart(memory, action.element.array, action.node, until_s)
+        self._memory = replace(memory, releases=releases)
 
     def _forget(self, arrays: frozenset[int], now_s: float) -> None:
         """Drop what concerns trainers that are gone, and once a day what is old."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Container, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.appraisal import Appraisal, Appraiser
+from bftrainer_slurm.controller.limits import Limits
 from bftrainer_slurm.controller.view import Memory, TrainerView
 from bftrainer_slurm.model import ElementState, ThroughputCurve
 from bftrainer_slurm.planner.classes import NodeClass
@@ -33,6 +34,7 @@ class Outlook:
     forward_time_s: float
     life_s: Mapping[str, float] = field(default_factory=dict)
     hardware: Mapping[str, str] = field(default_factory=dict)  # by node, where kinds are told apart
+    limits: Limits = field(default_factory=Limits)
     grown_pool: float = 0.0  # nodes there usually are when others have just come
 
 
@@ -48,7 +50,8 @@ def problem_of(
 
     Trainers may have curves with some hope in them, unless nobody is to explore.
     """
-    chosen = [view for view in views if _can_use_nodes(view, memory, now_s)]
+    stuck = outlook.limits.stuck
+    chosen = [view for view in views if _can_use_nodes(view, memory, now_s, stuck)]
     appraisals = outlook.appraiser.appraise(chosen, now_s)
     if not exploring:
         appraisals = [replace(one, curve=one.sober or one.curve) for one in appraisals]
@@ -60,8 +63,13 @@ def problem_of(
     held = frozenset(node for view in chosen for node in view.placed)
     pool = free | held
     grown = min(_MOST_GROWN_NODES, math.ceil(outlook.grown_pool / max(1, len(chosen))))
+    barred = {view.array: outlook.limits.barred.get(view.array, frozenset()) for view in chosen}
+    classes = _classes(pool, outlook.hardware, {a: out for a, out in barred.items() if out & pool})
     contenders = tuple(
-        _contender(view, appraisal, curve, memory, now_s, grown, outlook.forward_time_s)
+        replace(
+            _contender(view, appraisal, curve, memory, now_s, grown, outlook),
+            barred=frozenset(one.name for one in classes if one.nodes & barred[view.array]),
+        )
         for view, appraisal, curve in zip(chosen, appraisals, curves, strict=True)
     )
     return Problem(
@@ -70,17 +78,21 @@ def problem_of(
         contenders,
         costs=Costs.PAUSE,
         life_s={node: life for node, life in outlook.life_s.items() if node in pool},
-        classes=_kinds(pool, outlook.hardware),
+        classes=classes,
     )
 
 
-def _kinds(pool: frozenset[str], hardware: Mapping[str, str]) -> tuple[NodeClass, ...]:
-    nodes: dict[str, set[str]] = {}
-    for node in pool if hardware else ():
-        nodes.setdefault(hardware.get(node, ""), set()).add(node)
+def _classes(
+    pool: frozenset[str], hardware: Mapping[str, str], barred: Mapping[int, frozenset[str]]
+) -> tuple[NodeClass, ...]:
+    """Part the pool into nodes of one kind that the same trainers cannot have."""
+    parts: dict[tuple[str, tuple[int, ...]], set[str]] = {}
+    for node in pool if hardware or barred else ():
+        kept_out = tuple(array for array, nodes in barred.items() if node in nodes)
+        parts.setdefault((hardware.get(node, ""), kept_out), set()).add(node)
     return tuple(
-        NodeClass(kind or "other", frozenset(names), hardware=kind)
-        for kind, names in sorted(nodes.items())
+        NodeClass(" not ".join([kind or "other", *map(str, kept_out)]), frozenset(names), kind)
+        for (kind, kept_out), names in sorted(parts.items())
     )
 
 
@@ -132,7 +144,9 @@ def stops_a_trainer(problem: Problem, plan: Plan) -> bool:
 
 
 def _wanted(problem: Problem) -> tuple[object, ...]:
-    contenders = [(one.key, one.min_nodes, one.max_nodes, one.curve) for one in problem.contenders]
+    contenders = [
+        (one.key, one.min_nodes, one.max_nodes, one.curve, one.barred) for one in problem.contenders
+    ]
     return problem.pool, contenders, problem.classes
 
 
@@ -158,17 +172,18 @@ def _contender(
     memory: Memory,
     now_s: float,
     grown_nodes: int,
-    forward_time_s: float,
+    outlook: Outlook,
 ) -> Contender:
     record = view.trainer.record
+    stuck = view.array in outlook.limits.stuck
     costs = appraisal.costs
     spared_s = max(0.0, costs.up_s - costs.start_s)
     saved_up = _SOON_GROWS * spared_s * curve.at(max(record.min_nodes, grown_nodes))
-    start_s = min(costs.start_s, _MOST_OF_FORWARD * forward_time_s)
+    start_s = min(costs.start_s, _MOST_OF_FORWARD * outlook.forward_time_s)
     return Contender(
         key=str(view.array),
         min_nodes=record.min_nodes,
-        max_nodes=min(record.max_nodes, len(view.placed) + len(view.spare)),
+        max_nodes=min(record.max_nodes, len(view.placed) + (0 if stuck else len(view.spare))),
         current=frozenset(view.placed),
         curve=curve,
         rescale_up_s=costs.up_s,
@@ -178,9 +193,10 @@ def _contender(
     )
 
 
-def _can_use_nodes(view: TrainerView, memory: Memory, now_s: float) -> bool:
+def _can_use_nodes(view: TrainerView, memory: Memory, now_s: float, stuck: Container[int]) -> bool:
     if view.finishing or view.array in memory.given_up:
         return False
     if memory.patient_until.get(view.array, 0.0) > now_s:
         return False  # it has just failed
-    return len(view.placed) + len(view.spare) >= view.trainer.record.min_nodes
+    spare = 0 if view.array in stuck else len(view.spare)
+    return len(view.placed) + spare >= view.trainer.record.min_nodes

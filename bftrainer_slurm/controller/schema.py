@@ -46,6 +46,9 @@ CREATE TABLE reforms (
     generation INTEGER NOT NULL, nodes INTEGER NOT NULL
 );
 """,
+    """
+CREATE TABLE looked (one INTEGER PRIMARY KEY CHECK (one = 1), time_s REAL NOT NULL);
+""",
 )
 _VERSION = len(_UPGRADES)
 

@@ -18,13 +18,15 @@ def trainer_status(
     tally: Tally,
     progress: ProgressBook,
     memory: Memory,
+    stuck: str | None,
     known: Mapping[str, Any],
     now_s: float,
 ) -> dict[str, Any]:
     """Return what users are shown of one trainer.
 
     ``came`` says since when (Unix seconds) an element runs on a node, for those that have said so
-    since the last look at Slurm; ``known`` what is known of its throughput and its costs.
+    since the last look at Slurm; ``stuck`` why it cannot grow, if so; ``known`` what is known of
+    its throughput and its costs.
     """
     trainer = view.trainer
     given_up, _, error = memory.given_up.get(view.array, "").partition("\n")
@@ -41,7 +43,7 @@ def trainer_status(
         "name": trainer.name,
         "user": trainer.user,
         "state": "given up" if given_up else "running" if running else _state(view),
-        "why": given_up or None,
+        "why": given_up or stuck,
         "failures": failing.count if failing else 0,
         "failed_on": list(failing.nodes) if failing else [],
         "error": (failing.text if failing else error) or None,

@@ -15,7 +15,6 @@ from bftrainer_slurm.model import (
     ElementId,
     ElementState,
     Node,
-    NodeState,
     Queue,
     Reservation,
     Trainer,
@@ -38,6 +37,14 @@ class Release:
 
     node: str | None
     time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why Slurm does not start a trainer's elements on any node, and when to try again."""
+
+    reason: str
+    until_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +79,15 @@ class Failing:
 class Memory:
     """What Slurm does not tell, and what may be lost with the controller without harm.
 
-    ``avoid`` holds nodes that are left alone, and until when; ``paused_until`` when a trainer that
-    changed its size trains again; ``trained_s`` when it last had a node.
+    ``avoid`` holds nodes that are left alone, and until when; ``refused`` those that a trainer
+    cannot have, Slurm says; ``paused_until`` when a trainer that changed its size trains again;
+    ``trained_s`` when it last had a node.
     """
 
     releases: Mapping[ElementId, Release] = field(default_factory=dict)
     avoid: Mapping[str, float] = field(default_factory=dict)
+    refused: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    waits: Mapping[int, Wait] = field(default_factory=dict)
     finishing_since: Mapping[int, float] = field(default_factory=dict)
     failing: Mapping[int, Failing] = field(default_factory=dict)
     patient_until: Mapping[int, float] = field(default_factory=dict)
@@ -170,7 +180,7 @@ def in_service(observation: Observation, settings: Settings) -> frozenset[str]:
     return frozenset(
         node.name
         for node in observation.nodes
-        if node.state is not NodeState.UNAVAILABLE and settings.partition in node.partitions
+        if node.state.in_service and settings.partition in node.partitions
     )
 
 

@@ -44,10 +44,14 @@ def factor_on(contender: Contender, kinds: Iterable[str]) -> float:
 def allows(contender: Contender, now: Share, share: Share, classes: Classes) -> bool:
     """Whether it can have this share in place of what it has now.
 
-    Its nodes are all of one kind that it can use, and none of them migrates.
+    Its nodes are all of one kind that it can use, of no class that it is barred from, and none of
+    them migrates.
     """
-    kinds = {one.hardware for one, count in zip(classes, share, strict=True) if count}
+    used = [one for one, count in zip(classes, share, strict=True) if count]
+    kinds = {one.hardware for one in used}
     if min(share) < 0 or not contender.allows(sum(share)) or len(kinds) > 1:
+        return False
+    if any(one.name in contender.barred for one in used):
         return False
     if contender.hardware and not contender.hardware.keys() >= kinds:
         return False

@@ -35,8 +35,8 @@ class Contender:
     seconds; both count with ``Costs.PAUSE`` only.
 
     ``hardware`` has the kinds of nodes it can use, each with a factor on the curve (empty: any, at
-    1); ``spread`` is the factor where its nodes are on several switches. Both count where the
-    problem has classes of nodes.
+    1); ``spread`` is the factor where its nodes are on several switches; ``barred`` names the
+    classes of which it can have no node. All count where the problem has classes of nodes.
     """
 
     key: str
@@ -50,6 +50,7 @@ class Contender:
     start_premium: float = 0.0
     hardware: Mapping[str, float] = field(default_factory=dict)
     spread: float = 1.0
+    barred: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_nodes <= self.max_nodes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from bftrainer_slurm.planner import classes as by_class
@@ -77,6 +77,7 @@ def _nature(problem: Problem, contender: Contender) -> object:
         contender.start_premium,
         tuple(sorted(contender.hardware.items())),
         contender.spread,
+        contender.barred,
     )
 
 
@@ -101,18 +102,23 @@ def _regions(problem: Problem, contender: Contender) -> Iterator[_Region]:
         if contender.hardware and kind not in contender.hardware:
             continue
         factor = by_class.factor_on(contender, [kind])
-        places = {one.switch for one in problem.classes if one.hardware == kind}
+        there = {
+            index: one.switch
+            for index, one in enumerate(problem.classes)
+            if one.hardware == kind and one.name not in contender.barred
+        }
+        places = sorted(set(there.values()))
         spread = contender.spread if len(places) > 1 else 1.0
-        yield _Region(factor * spread, _sizes(problem, kind, places))
+        yield _Region(factor * spread, _sizes(problem, there.keys()))
         if spread < 1:
-            for place in sorted(places):
-                yield _Region(factor, _sizes(problem, kind, {place}))
+            for place in places:
+                here = {index for index, switch in there.items() if switch == place}
+                yield _Region(factor, _sizes(problem, here))
 
 
-def _sizes(problem: Problem, kind: str, switches: set[str]) -> Share:
+def _sizes(problem: Problem, indices: Set[int]) -> Share:
     return tuple(
-        len(one.nodes) if one.hardware == kind and one.switch in switches else 0
-        for one in problem.classes
+        len(one.nodes) if index in indices else 0 for index, one in enumerate(problem.classes)
     )
 
 

@@ -32,6 +32,11 @@ def to_wire(problem: Problem) -> dict[str, Any]:
                 "start_premium": contender.start_premium,
                 "hardware": dict(contender.hardware),
                 "spread": contender.spread,
+                "barred": [
+                    str(index)
+                    for index, one in enumerate(problem.classes)
+                    if one.name in contender.barred
+                ],
             }
             for contender in problem.contenders
         ],
@@ -52,6 +57,7 @@ def from_wire(document: dict[str, Any]) -> Problem:
                 itertools.chain.from_iterable(map(itertools.islice, names, one.pop("current")))
             ),
             curve=ThroughputCurve(tuple(one.pop("curve_nodes")), tuple(one.pop("curve_values"))),
+            barred=frozenset(one.pop("barred")),
             **one,
         )
         for index, one in enumerate(document["contenders"])

@@ -15,8 +15,11 @@ from bftrainer_slurm.slurm.nodelists import expand, node_state
 from bftrainer_slurm.slurm.records import JobRow, queue_of, readable
 from bftrainer_slurm.slurm.run import SlurmRunner
 
-# squeue's format letters in the order of JobRow; what users can write comes last.
-_JOB_FIELDS = ("A", "F", "K", "T", "r", "Q", "V", "S", "e", "N", "n", "Y", "D", "P", "u", "j", "k")
+# squeue's format letters in the order of JobRow.
+_JOB_FIELDS = (
+    *("A", "F", "K", "T", "r", "Q", "V", "S", "e", "N", "n", "Y", "D", "P", "u", "j", "k"),
+    *("f", "x", "W", "v"),
+)
 _NODE_FIELDS = ("R", "T", "b", "N")
 _RESERVATION = re.compile(
     r"^ReservationName=(?P<name>\S+) StartTime=(?P<start>\d+) EndTime=(?P<end>\d+)"
@@ -141,7 +144,8 @@ def _expression(elements: Sequence[ElementId]) -> str:
 
 def _job_row(values: Sequence[str]) -> JobRow:
     job_id, array, tasks, state, reason, priority, submit, start, end, *rest = values
-    nodes, required, scheduled, count, partition, user, name, comment = rest
+    nodes, required, scheduled, count, partition, user, name, comment, *asked = rest
+    constraint, excluded, licenses, reservation = ("" if one == "(null)" else one for one in asked)
     return JobRow(
         job_id=int(job_id),
         array=int(array),
@@ -160,6 +164,10 @@ def _job_row(values: Sequence[str]) -> JobRow:
         user=user,
         name=readable(name),
         comment=readable(comment),
+        constraint=constraint,
+        excluded_nodes=excluded,
+        licenses=licenses,
+        reservation=reservation,
     )
 
 

@@ -129,6 +129,10 @@ def _job_row(job: Any) -> JobRow:
         user=job.user_name or "",
         name=_users_text(job, "name"),
         comment=_users_text(job, "comment"),
+        constraint=",".join(job.constraints),
+        excluded_nodes=job.excluded_nodes or "",
+        licenses=",".join(job.licenses),
+        reservation=job.reservation or "",
     )
 
 

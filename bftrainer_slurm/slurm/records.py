@@ -6,10 +6,18 @@ Names, comments and everything else that users can write are data here and nothi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bftrainer_slurm.model import Element, ElementId, ElementState, Queue, Trainer, WaitingJob
+from bftrainer_slurm.model import (
+    Demands,
+    Element,
+    ElementId,
+    ElementState,
+    Queue,
+    Trainer,
+    WaitingJob,
+)
 from bftrainer_slurm.slurm.arrays import parse_tasks
 from bftrainer_slurm.slurm.nodelists import expand
 from bftrainer_slurm.spec import SpecError, TrainerRecord, is_trainer_comment, parse_comment
@@ -32,7 +40,9 @@ _STATES = {
     "REVOKED": ElementState.CANCELLED,
     "FAILED": ElementState.FAILED,
     "TIMEOUT": ElementState.FAILED,
-    "NODE_FAIL": ElementState.FAILED,
+    # When a node fails, elements are requeued. What stays in this state Slurm has given up, and
+    # refuses to requeue: its node is no longer in slurm.conf (seen on 22.05).
+    "NODE_FAIL": ElementState.LOST,
     "BOOT_FAIL": ElementState.FAILED,
     "OUT_OF_MEMORY": ElementState.FAILED,
     "DEADLINE": ElementState.FAILED,
@@ -46,7 +56,6 @@ _WAITS = {
     ElementState.DELAYED,
 }
 _NUMBER = re.compile(r"\d+")
-_OVER = {ElementState.COMPLETED, ElementState.CANCELLED, ElementState.FAILED}
 _HAS_NODES = {ElementState.RUNNING, ElementState.ENDING}
 UNREADABLE = "?"
 
@@ -79,6 +88,10 @@ class JobRow:
     user: str
     name: str
     comment: str
+    constraint: str = ""
+    excluded_nodes: str = ""
+    licenses: str = ""
+    reservation: str = ""
 
 
 def readable(text: str) -> str:
@@ -100,7 +113,7 @@ def queue_of(rows: Iterable[JobRow]) -> Queue:
             try:
                 record = _record(row)
             except ValueError:
-                if state not in _OVER:
+                if not state.over:
                     malformed.add(row.array)
                 # Whatever it is, its nodes are not ours.
             else:
@@ -111,7 +124,7 @@ def queue_of(rows: Iterable[JobRow]) -> Queue:
         ordinary_nodes.update(_nodes_of(row))
     for array, members in ours.items():
         ours[array], strays = _without_strays(members)
-        if any(element_state(row) not in _OVER for row in strays):
+        if any(not element_state(row).over for row in strays):
             malformed.add(array)
         if strays:
             ordinary_nodes.update(node for row in strays for node in _nodes_of(row))
@@ -195,6 +208,18 @@ def _trainer(array: int, members: list[tuple[JobRow, TrainerRecord]]) -> Trainer
         # A requeue makes the submit time of an element the time of the requeue.
         submit_s=min(row.submit_s or 0.0 for row, _ in members),
         elements=tuple(element for element, _, _ in in_order),
+        demands=_demands([row for row, _ in members if not element_state(row).over]),
+    )
+
+
+def _demands(rows: Sequence[JobRow]) -> Demands:
+    """What any of an array's records asks for: its owner can change each of them."""
+    excluded = {row.excluded_nodes for row in rows}  # long lists, and mostly the same
+    return Demands(
+        constraints=frozenset(row.constraint for row in rows if row.constraint),
+        excluded=frozenset(node for nodes in excluded for node in expand(nodes)),
+        licenses=next((row.licenses for row in rows if row.licenses), ""),
+        reservation=next((row.reservation for row in rows if row.reservation), ""),
     )
 
 
@@ -210,6 +235,7 @@ def _elements(row: JobRow, max_nodes: int) -> Iterable[Element]:
             node=nodes[0] if len(nodes) == 1 else None,
             start_s=row.start_s if has_run else None,
             limit_end_s=row.end_s if state is ElementState.RUNNING else None,
+            reason="" if has_run else row.reason,
         )
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bftrainer_slurm.constraint import ConstraintError, parse_constraint
 from bftrainer_slurm.elastic.element import MARKER
 from bftrainer_slurm.slurm.directives import (
     Directives,
@@ -40,6 +41,9 @@ _REFUSED = {
     "begin": "a trainer starts when nodes are idle; leave --begin out",
     "hold": "a trainer is held until nodes are idle; leave --hold out",
     "time-min": "Slurm may cut a run short anyway; leave --time-min out",
+    "reservation": "trainers run on idle nodes only; leave --reservation out",
+    "licenses": "licences do not come back with a reclaimed node; leave --licenses out",
+    "prefer": "the plan chooses the nodes; leave --prefer out",
 }
 
 
@@ -82,6 +86,11 @@ def compose(
     for name, instead in _REFUSED.items():
         if name in given:
             raise SubmissionError(instead)
+    if "constraint" in given:
+        try:
+            parse_constraint(given["constraint"])
+        except ConstraintError as error:
+            raise SubmissionError(str(error)) from error
     if given.get("ntasks-per-node", "1") != "1":
         raise SubmissionError(
             "torchrun starts a node's processes; write --ntasks-per-node=1 or leave it out"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.controller.history import History, HistoryError, Tally
+from bftrainer_slurm.controller.lessons import Job, Look, Reform, Runtime
 from bftrainer_slurm.model import ElementId
 
 FIRST, SECOND = ElementId(12, 0), ElementId(12, 1)
@@ -92,7 +93,11 @@ def test_a_file_that_cannot_be_opened_is_refused_with_a_remedy(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("version", "came_later"),
-    [(1, ("holes", "looks", "rescales", "reforms")), (2, ("looks", "rescales", "reforms"))],
+    [
+        (1, ("holes", "looks", "rescales", "reforms", "looked")),
+        (2, ("looks", "rescales", "reforms", "looked")),
+        (3, ("looked",)),
+    ],
 )
 def test_a_history_of_a_version_before_is_brought_up_to_date(
     tmp_path: Path, version: int, came_later: tuple[str, ...]
@@ -109,6 +114,7 @@ def test_a_history_of_a_version_before_is_brought_up_to_date(
     assert after.open_holes() == {"n1": 5.0}
     assert after.open_stays() == {FIRST: "n1"}
     assert after.lessons.reform(12) is None
+    assert after.looked_s() is None
     assert after.trouble is None
 
 
@@ -127,6 +133,31 @@ def test_the_samples_of_the_last_progress_are_known_after_a_restart(tmp_path: Pa
     before.close()
     after = History(tmp_path / "history.sqlite")
     assert (after.samples(12), after.samples(13)) == (10.0, None)
+
+
+def test_until_when_all_is_written_is_known_after_a_restart(tmp_path: Path) -> None:
+    before = History(tmp_path / "history.sqlite")
+    for time_s in (100.0, 200.0):
+        before.looked(time_s)
+    before.close()
+    assert History(tmp_path / "history.sqlite").looked_s() == 200.0
+
+
+def test_all_that_is_known_under_an_id_can_be_forgotten_and_of_others_nothing() -> None:
+    history = History(":memory:")
+    for array in (12, 13):
+        history.begin_stay(ElementId(array, 0), "n1", 100.0)
+        history.add_progress(array, 100.0, 5.0, "{}")
+        history.give_up(array, 100.0, "it fails")
+        history.lessons.add_look(Job("alice", "digits"), Look(array, "samples", 1, 100.0, 5, 9))
+        history.lessons.set_reform(array, Reform(100.0, Runtime.AGENT, 1, 1))
+    history.forget(12)
+    assert (history.tally(12), history.samples(12)) == (Tally(), None)
+    assert not history.has_trained(12)
+    assert history.lessons.reform(12) is None
+    assert history.given_up() == {13: "it fails"}
+    assert history.open_stays() == {ElementId(13, 0): "n1"}
+    assert [look.array for look in history.lessons.looks(Job("alice", "digits"))] == [13]
 
 
 def test_stays_begun_while_the_disk_is_full_are_counted_once_it_is_not(tmp_path: Path) -> None:

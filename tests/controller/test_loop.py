@@ -53,6 +53,7 @@ class Slurm:
 
     name = "made up"
     away = False
+    submit_s = NOW_S
 
     def __init__(self, nodes: int, *arrays: int, most: int = 4) -> None:
         self.in_service = [f"n{number}" for number in range(1, nodes + 1)]
@@ -74,7 +75,7 @@ class Slurm:
             raise SlurmUnavailableError("no answer")
         arrays = sorted({id_.array for id_ in self.elements})
         trainers = tuple(
-            Trainer(array, "digits", "alice", "bftrainer", self._record(array), NOW_S, own)
+            Trainer(array, "digits", "alice", "bftrainer", self._record(array), self.submit_s, own)
             for array in arrays
             for own in [tuple(one for id_, one in self.elements.items() if id_.array == array)]
         )
@@ -450,3 +451,46 @@ def test_a_node_where_an_elements_end_takes_long_is_left_alone_for_a_while() -> 
     assert set(setting.slurm.on()) == {"n2"}
     setting.turn(setting.settings.bad_node_s)
     assert set(setting.slurm.on()) == {"n1", "n2"}
+
+
+def as_submitted(setting: Setting) -> None:
+    """All elements of a new job under the trainer's id, that nobody has touched."""
+    for id_ in setting.slurm.elements:
+        setting.slurm.elements[id_] = Element(id_, HELD, reason="JobHeldUser")
+    setting.slurm.submit_s = setting.now_s
+
+
+def test_a_new_trainer_with_the_id_of_one_that_was_given_up_is_run(tmp_path: Path) -> None:
+    setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
+    setting.settle()
+    setting.history.give_up(ARRAY, setting.now_s, "it failed")
+    setting.now_s += 60
+    as_submitted(setting)
+    setting.controller = setting.started()  # it was away while slurmctld lost its state
+    setting.settle()
+    assert len(setting.slurm.on()) == 2
+    assert setting.shown()["why"] is None
+    assert setting.shown()["grew"] == 2
+
+
+def test_a_trainer_that_was_given_up_stays_so_after_a_restart(tmp_path: Path) -> None:
+    setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
+    setting.settle()
+    setting.history.give_up(ARRAY, setting.now_s, "it failed")
+    setting.controller = setting.started()
+    setting.settle()
+    assert setting.shown()["why"] == "it failed"
+    assert setting.slurm.cancelled == [ARRAY]
+
+
+def test_a_trainer_all_of_whose_elements_were_requeued_meanwhile_keeps_its_past() -> None:
+    setting = Setting(2, ARRAY)
+    setting.settle()
+    setting.now_s += 60
+    for id_, one in setting.slurm.elements.items():
+        state = ElementState.DELAYED if one.state is RUNNING else HELD
+        setting.slurm.elements[id_] = Element(id_, state, reason="BeginTime")
+    setting.slurm.submit_s = setting.now_s
+    setting.controller = setting.started()
+    setting.turn()
+    assert setting.shown()["grew"] == 2

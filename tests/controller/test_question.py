@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller.appraisal import Appraisal, RescaleCosts
+from bftrainer_slurm.controller.limits import Limits
 from bftrainer_slurm.controller.question import (
     Outlook,
     problem_of,
@@ -45,6 +46,11 @@ def asked(*views: TrainerView, free: str = "", memory: Memory | None = None) -> 
     return problem_of(views, frozenset(free.split()), memory or Memory(), NOW_S, outlook)
 
 
+def limited(view: TrainerView, limits: Limits) -> Problem:
+    outlook = Outlook(find("speedup"), known, 120.0, limits=limits)
+    return problem_of((view,), frozenset({"n7", "n8"}), Memory(), NOW_S, outlook)
+
+
 def test_the_pool_is_what_is_free_and_what_trainers_have() -> None:
     problem = asked(view(ON_N1, HELD), free="n7 n8")
     assert problem.pool == {"n1", "n7", "n8"}
@@ -58,6 +64,27 @@ def test_kinds_of_hardware_become_classes_of_nodes() -> None:
     assert {one.hardware: set(one.nodes) for one in problem.classes} == {
         "": {"n8"}, "a100": {"n1"}, "v100": {"n7"},
     }  # fmt: skip
+
+
+def test_nodes_that_some_trainers_cannot_have_become_classes_of_their_own() -> None:
+    limits = Limits(barred={ARRAY: frozenset({"n7", "n99"})})
+    problem = limited(view(ON_N1, HELD), limits=limits)
+    assert {frozenset(one.nodes) for one in problem.classes} == {
+        frozenset({"n7"}), frozenset({"n1", "n8"}),
+    }  # fmt: skip
+    (barred,) = problem.contenders[0].barred
+    assert next(one.nodes for one in problem.classes if one.name == barred) == {"n7"}
+
+
+def test_nodes_that_nobody_here_is_barred_from_need_no_classes() -> None:
+    limits = Limits(barred={ARRAY: frozenset({"n99"})})
+    assert limited(view(ON_N1, HELD), limits=limits).classes == ()
+
+
+def test_a_trainer_that_is_stuck_keeps_at_most_what_it_has() -> None:
+    limits = Limits(stuck={ARRAY: "a limit"})
+    assert limited(view(ON_N1, HELD), limits=limits).contenders[0].max_nodes == 1
+    assert limited(view(HELD), limits=limits).contenders == ()
 
 
 def test_only_nodes_of_the_pool_have_an_expected_end() -> None:

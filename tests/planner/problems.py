@@ -110,6 +110,7 @@ def problems_with_classes(draw: st.DrawFn) -> Problem:
                 start_premium=draw(seconds),
                 hardware=draw(st.sampled_from([{}, {"": 1.0}, {"": 0.5, "fast": 1.0}])),
                 spread=draw(st.sampled_from([1.0, 0.8])),
+                barred=draw(st.sampled_from([frozenset(), frozenset({"c0"}), frozenset({"c1"})])),
             )
         )
     return Problem(

@@ -73,6 +73,17 @@ def test_a_kind_that_a_trainer_does_not_name_is_not_for_it(planner: Planner) -> 
     assert planner.plan(case).assignment == {"a": {"n2", "n3"}}
 
 
+def test_a_class_that_a_trainer_is_barred_from_is_not_for_it(planner: Planner) -> None:
+    case = on_two(replace(contender(), barred=frozenset({"first"})))
+    assert not feasible(case, [(1, 0)])
+    assert planner.plan(case).assignment == {"a": {"n2", "n3"}}
+
+
+def test_a_trainer_leaves_the_nodes_that_it_is_barred_from(planner: Planner) -> None:
+    case = on_two(replace(contender(current="n0 n2"), barred=frozenset({"first"})))
+    assert planner.plan(case).assignment == {"a": {"n2"}}
+
+
 def test_a_trainer_that_pays_dearly_for_rescaling_gets_the_nodes_that_stay(
     planner: Planner,
 ) -> None:

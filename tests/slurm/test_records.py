@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.model import ElementId, ElementState
+from bftrainer_slurm.model import Demands, ElementId, ElementState
 from bftrainer_slurm.slurm.records import JobRow, element_state, queue_of
 
 TRAINER = JobRow(
@@ -66,7 +66,7 @@ def trainer_row(**changes: Any) -> JobRow:
         ({"state": "COMPLETED"}, ElementState.COMPLETED),
         ({"state": "FAILED"}, ElementState.FAILED),
         ({"state": "TIMEOUT"}, ElementState.FAILED),
-        ({"state": "NODE_FAIL"}, ElementState.FAILED),
+        ({"state": "NODE_FAIL"}, ElementState.LOST),
         ({"state": "CANCELLED"}, ElementState.CANCELLED),
         ({"state": "A_STATE_OF_NEXT_YEAR"}, ElementState.ENDING),
     ],
@@ -97,6 +97,21 @@ def test_a_pending_element_names_the_node_it_may_start_on() -> None:
     row = trainer_row(tasks="0", priority=7, reason="Resources", required_nodes="n2", start_s=9.0)
     (trainer,) = queue_of([row]).trainers
     assert (trainer.elements[0].node, trainer.elements[0].start_s) == ("n2", None)
+
+
+def test_a_trainer_demands_what_any_of_its_elements_does() -> None:
+    first = trainer_row(tasks="0", constraint="red", excluded_nodes="n[1-2]")
+    others = trainer_row(tasks="1-3", constraint="big", excluded_nodes="n3", licenses="matlab:1")
+    (trainer,) = queue_of([first, others]).trainers
+    assert trainer.demands == Demands(
+        frozenset({"red", "big"}), frozenset({"n1", "n2", "n3"}), "matlab:1"
+    )
+
+
+def test_an_element_that_is_over_demands_nothing() -> None:
+    over = trainer_row(tasks="0", state="CANCELLED", licenses="matlab:1")
+    (trainer,) = queue_of([over, trainer_row(tasks="1-3")]).trainers
+    assert trainer.demands == Demands()
 
 
 @pytest.mark.parametrize(

@@ -44,12 +44,18 @@ def plugin_lab(
     """A cluster where submissions are rewritten in one of the three ways."""
     way = str(request.param)
     line = f"optional {plugins}/bftrainer.so keeper={keeper.address} local_addr=127.0.0.1"
-    if way == "spank":
-        return make_lab(nodes=1, plugstack=[line])
-    conf = ["CliFilterPlugins=cli_filter/lua"]
-    if way == "cli_filter":
-        conf = ["CliFilterPlugins=cli_filter/bftrainer", f"PluginDir={slurm_plugins()}:{plugins}"]
-    lab = make_lab(nodes=1, plugstack=[f"{line} rewrite=cli_filter"], conf=conf)
+    conf = {
+        "spank": [],
+        "cli_filter": [
+            "CliFilterPlugins=cli_filter/bftrainer",
+            f"PluginDir={slurm_plugins()}:{plugins}",
+        ],
+        "lua": ["CliFilterPlugins=cli_filter/lua"],
+    }[way]
+    line += "" if way == "spank" else " rewrite=cli_filter"
+    lab = make_lab(nodes=1, plugstack=[line], conf=conf)
+    features = ("AvailableFeatures=red,big", "ActiveFeatures=red,big")
+    lab.run("scontrol", "update", "NodeName=n1", *features, user="root")
     if way == "lua":
         shutil.copy(REPO / "slurm_plugin/cli_filter.lua", lab.dir / "cli_filter.lua")
     return lab

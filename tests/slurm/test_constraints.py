@@ -1,0 +1,80 @@
+"""What is foreseen of --constraint and --exclude, beside what Slurm then does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from bftrainer_slurm.constraint import parse_constraint
+from bftrainer_slurm.model import ElementId, ElementState
+from tests.lab_fixture import Lab
+from tests.slurm.conftest import Bench
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slurm
+
+FEATURES = {"n1": "red", "n2": "red,big", "n3": "big,slow", "n4": "slow"}
+CONSTRAINTS = (
+    "red",
+    "red&big",
+    "red,big",
+    "red|slow",
+    "red|big&slow",  # from left to right: (red|big)&slow
+    "big&slow|red",
+    "red&big|slow",
+    "slow|red&big",
+)
+
+
+@pytest.fixture(scope="module")
+def features(lab: Lab) -> Iterator[None]:
+    """Features that the nodes of the shared cluster have for a while."""
+
+    def give(node: str, names: str) -> None:
+        features = (f"AvailableFeatures={names}", f"ActiveFeatures={names}")
+        lab.run("scontrol", "update", f"NodeName={node}", *features, user="root")
+
+    for node, names in FEATURES.items():
+        give(node, names)
+    yield
+    for node in FEATURES:
+        give(node, "")
+
+
+def runs(bench: Bench, array: int, node: str) -> bool:
+    """Whether Slurm starts an element on a node; it says at once if it never will."""
+    bench.gateway.grow(ElementId(array, 0), node)
+
+    def refused() -> bool:
+        return bench.element(array, 0).reason == "BadConstraints"
+
+    wait_until(lambda: refused() or bench.state(array, 0) is ElementState.RUNNING)
+    return not refused()
+
+
+@pytest.mark.usefixtures("features")
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_a_constraint_is_read_as_slurm_reads_it(bench: Bench, constraint: str) -> None:
+    foreseen, seen = {}, {}
+    for node in FEATURES:
+        array = bench.submit(tasks=1, constraint=constraint)
+        (asked,) = bench.trainer(array).demands.constraints
+        foreseen[node] = parse_constraint(asked).allows(bench.node(node).features)
+        seen[node] = runs(bench, array, node)
+        bench.gateway.cancel(array)
+    assert foreseen == seen
+
+
+def test_an_excluded_node_is_none_for_it(bench: Bench) -> None:
+    array = bench.submit(tasks=1, exclude="n[1-2]")
+    assert bench.trainer(array).demands.excluded == {"n1", "n2"}
+    assert runs(bench, array, "n1") is False
+    assert runs(bench, array, "n3") is True
+
+
+def test_a_node_too_small_is_refused_at_once(bench: Bench) -> None:
+    array = bench.submit(tasks=1, mem="100G")
+    assert runs(bench, array, "n1") is False
+    element = bench.element(array, 0)
+    assert (element.state, element.node) == (ElementState.HELD, "n1")
