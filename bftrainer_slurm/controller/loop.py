@@ -66,6 +66,7 @@ logger = logging.getLogger(__name__)
 
 _APART_AFTER_REFUSAL_S = 30.0
 _TIDY_EVERY_S = 86400.0
+_SAY_AGAIN_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class Controller:
         self._objective = find(settings.objective)
         self._words = Words(world.history, world.appraiser)
         self._came: dict[ElementId, tuple[str, float]] = {}  # let go by us, and up since
-        self._tidied_s = float("-inf")
+        self._tidied_s = self._said_slow_s = float("-inf")
         self._malformed = 0
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
@@ -214,6 +215,7 @@ class Controller:
         looked_s = self._world.clock()
         took_s = max(0.0, looked_s - now_s)
         self.schedule.looked(looked_s, nodes_due, reservations_due, ending, took_s)
+        self._say_if_slow(took_s, looked_s)
         self._meet(mine)
         for element in self._stays.update(mine, now_s):
             self._world.groups.lost(element)
@@ -223,6 +225,16 @@ class Controller:
             self._world.groups.end(array)
         self._forget(arrays, now_s)
         return observation
+
+    def _say_if_slow(self, took_s: float, now_s: float) -> None:
+        interval_s = self.schedule.slowed_to_s
+        if interval_s is not None and now_s - self._said_slow_s >= _SAY_AGAIN_S:
+            self._said_slow_s = now_s
+            logger.warning(
+                "slurmctld took %.1f s to answer, or limits our requests (rl_enable): it is asked "
+                "every %.0f s for now",
+                *(took_s, interval_s),
+            )
 
     def _meet(self, trainers: tuple[Trainer, ...]) -> None:
         """Forget what is known of earlier jobs under the ids of trainers that have just come."""

@@ -26,6 +26,7 @@ _UNAVAILABLE = (
     "Zero Bytes were transmitted or received",
     "Slurm backup controller in standby mode",
     "Slurmctld is shutting down",
+    "Rate limit exceeded",  # 23.02 and later
     "Transport endpoint is not connected",
     "Unable to connect",
     "Unexpected message received",  # what scontrol update says when nobody answers
