@@ -273,7 +273,7 @@ class Controller:
             free = self._free(observation, views, memory, life_s)
         cancels, memory = cancel_given_up(views, memory, now_s)
         staying = tuple(without(view, leaving) for view in views) if leaving else views
-        limits = self._limits(observation, views, memory)
+        limits = limits_of(views, observation, memory, settings)
         outlook = self._outlook(observation, life_s, limits)
         problem = problem_of(staying, free, memory, now_s, outlook)
         plan = self._plan(problem, now_s)
@@ -307,13 +307,6 @@ class Controller:
             logger.warning("an element took %.1f s to end on %s: left alone for now", took_s, node)
         until_s = dict.fromkeys(slow, now_s + self._settings.bad_node_s)
         return replace(memory, avoid={**memory.avoid, **until_s}) if slow else memory
-
-    def _limits(
-        self, observation: Observation, views: tuple[TrainerView, ...], memory: Memory
-    ) -> Limits:
-        there = in_service(observation, self._settings)
-        nodes = tuple(node for node in observation.nodes if node.name in there)
-        return limits_of(views, nodes, memory, observation.time_s)
 
     def _outlook(
         self, observation: Observation, life_s: Mapping[str, float], limits: Limits
