@@ -17,7 +17,13 @@ class NodeState(Enum):
 
     IDLE = "idle"
     BUSY = "busy"  # allocated, mixed or completing
+    DRAINING = "draining"  # busy, and an admin waits until it is not: to drain or reboot it
     UNAVAILABLE = "unavailable"  # drained, down, reserved, rebooting, powered down, ...
+
+    @property
+    def in_service(self) -> bool:
+        """Whether jobs can start there, now or later."""
+        return self in (NodeState.IDLE, NodeState.BUSY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +46,19 @@ class ElementState(Enum):
     RUNNING = "running"
     ENDING = "ending"  # completing: its processes are being ended
     COMPLETED = "completed"  # ended by itself with exit code 0
-    FAILED = "failed"  # ended otherwise: exit code, time limit, node failure
+    FAILED = "failed"  # ended otherwise: exit code, time limit
     CANCELLED = "cancelled"
+    LOST = "lost"  # given up by Slurm, which does not requeue it
+
+    @property
+    def over(self) -> bool:
+        """Whether it waits for nothing, and nothing of it runs."""
+        return self in (
+            ElementState.COMPLETED,
+            ElementState.FAILED,
+            ElementState.CANCELLED,
+            ElementState.LOST,
+        )
 
 
 @dataclass(frozen=True, slots=True, order=True)

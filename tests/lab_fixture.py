@@ -73,11 +73,13 @@ def started_lab(
     keeper: str | None = None,
     stock: bool = False,
     qos: bool = False,
+    networks: bool = False,
 ) -> Iterator[Lab]:
     """Start a cluster in a folder of its own; end it whatever happens.
 
     With our plugin in it where there is a ``keeper``, whose elements use c10d where ``stock``;
-    with accounting, and preemption by QOS, where ``qos``.
+    with accounting, and preemption by QOS, where ``qos``; its nodes may have ``networks`` of their
+    own, and the keeper's host may then be empty.
     """
     folder = Path(tempfile.mkdtemp(prefix="bftrainer-test-", dir="/var/tmp"))
     folder.chmod(0o755)
@@ -96,6 +98,8 @@ def started_lab(
         options += ["--stock"]
     if qos:
         options += ["--qos"]
+    if networks:
+        options += ["--networks"]
     try:
         subprocess.run([_SCRIPT, "up", *where, *options], check=True, stdout=subprocess.DEVNULL)
         printed = subprocess.run(

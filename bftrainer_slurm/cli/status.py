@@ -128,8 +128,7 @@ def _from_slurm() -> dict[str, Any]:
 
 
 def _is_alive(trainer: Trainer) -> bool:
-    ended = (ElementState.COMPLETED, ElementState.FAILED, ElementState.CANCELLED)
-    return any(element.state not in ended for element in trainer.elements)
+    return any(not element.state.over for element in trainer.elements)
 
 
 def known_to_slurm(trainer: Trainer) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from bftrainer_slurm.controller.history import History
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.view import Observation
-from bftrainer_slurm.model import NodeState
 from bftrainer_slurm.planner.survival import Survival
 
 _CHANGES_COUNTED = 50.0  # the mean gap is over about so many changes
@@ -38,9 +37,7 @@ class Holes:
         order = [
             node.name
             for node in observation.nodes
-            if node.name not in taken
-            and node.state is not NodeState.UNAVAILABLE
-            and partition in node.partitions
+            if node.name not in taken and node.state.in_service and partition in node.partitions
         ]
         if self._last_s is None:
             self._first_look(order, now_s)

@@ -32,6 +32,7 @@ from bftrainer_slurm.controller.question import (
     problem_of,
     remember_changes,
     same_question,
+    stops_a_trainer,
 )
 from bftrainer_slurm.controller.schedule import Schedule
 from bftrainer_slurm.controller.settings import Settings
@@ -40,6 +41,7 @@ from bftrainer_slurm.controller.stays import Stays
 from bftrainer_slurm.controller.upkeep import (
     FINISHED,
     clear_finished,
+    leave_draining,
     near_limit,
     overdue,
     remember_starts,
@@ -266,17 +268,23 @@ class Controller:
         views = tuple(view_trainer(view.trainer, memory) for view in views)
         life_s = self._holes.life_s(observation)
         free = self._free(observation, views, memory, life_s)
-        leaving: list[Shrink] = []
+        leaving = leave_draining(views, observation)
+        staying = tuple(without(view, leaving) for view in views) if leaving else views
         if memory.failing:
             where = Where(free, in_service(observation, settings))
-            leaving, memory = judge(views, memory, where, now_s, settings)
+            suspected, memory = judge(staying, memory, where, now_s, settings)
+            staying = tuple(without(view, suspected) for view in staying)
+            leaving += suspected
             free = self._free(observation, views, memory, life_s)
         cancels, memory = cancel_given_up(views, memory, now_s)
-        staying = tuple(without(view, leaving) for view in views) if leaving else views
         limits = limits_of(views, observation, memory, settings)
         outlook = self._outlook(observation, life_s, limits)
         problem = problem_of(staying, free, memory, now_s, outlook)
-        plan = self._plan(problem, now_s)
+        plan = self._plan(
+            problem,
+            lambda: problem_of(staying, free, memory, now_s, outlook, exploring=False),
+            now_s,
+        )
         moves, memory = moves_of(plan, staying, free, now_s, memory)
         actions += [*leaving, *cancels, *moves]
         for view in views:
@@ -324,12 +332,15 @@ class Controller:
     def _views(self, observation: Observation) -> tuple[TrainerView, ...]:
         return tuple(view_trainer(trainer, self._memory) for trainer in observation.queue.trainers)
 
-    def _plan(self, problem: Problem, now_s: float) -> Plan:
+    def _plan(self, problem: Problem, sober: Callable[[], Problem], now_s: float) -> Plan:
+        """Plan, unless the last plan stands; soberly where exploring would stop a trainer."""
         last = self._known.plan
         same = same_question(problem, self._known.problem)
         if same and last is not None and last.status == "optimal":
             return last
         plan = self._world.planner.plan(problem)
+        if stops_a_trainer(problem, plan) and (other := sober()) != problem:
+            plan = self._world.planner.plan(other)
         used = sum(len(nodes) for nodes in plan.assignment.values())
         self._world.history.add_plan(
             now_s, len(problem.pool), used, plan.objective, plan.status, plan.solve_s

@@ -12,7 +12,7 @@ from bftrainer_slurm.controller.view import Memory, TrainerView
 from bftrainer_slurm.model import ElementState, ThroughputCurve
 from bftrainer_slurm.planner.classes import NodeClass
 from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
-from bftrainer_slurm.planner.problem import Contender, Costs, Problem
+from bftrainer_slurm.planner.problem import Contender, Costs, Plan, Problem
 
 # Where a start costs less than a growth, a trainer without nodes is worth keeping for the next
 # holes. How often a start is soon followed by a growth, and to how many nodes at most: on Summit's
@@ -44,11 +44,17 @@ def problem_of(
     memory: Memory,
     now_s: float,
     outlook: Outlook,
+    exploring: bool = True,
 ) -> Problem:
-    """Return the planning problem: every trainer that can use nodes, over all nodes to be had."""
+    """Return the planning problem: every trainer that can use nodes, over all nodes to be had.
+
+    Trainers may have curves with some hope in them, unless nobody is to explore.
+    """
     stuck = outlook.limits.stuck
     chosen = [view for view in views if _can_use_nodes(view, memory, now_s, stuck)]
     appraisals = outlook.appraiser.appraise(chosen, now_s)
+    if not exploring:
+        appraisals = [replace(one, curve=one.sober or one.curve) for one in appraisals]
     facts = [
         _facts(view, appraisal, memory, now_s)
         for view, appraisal in zip(chosen, appraisals, strict=True)
@@ -130,6 +136,11 @@ def same_question(problem: Problem, other: Problem | None) -> bool:
     towards that plan, and what passes with time.
     """
     return other is not None and _wanted(problem) == _wanted(other)
+
+
+def stops_a_trainer(problem: Problem, plan: Plan) -> bool:
+    """Whether a plan takes all nodes of a trainer that has some."""
+    return any(one.current and not plan.assignment[one.key] for one in problem.contenders)
 
 
 def _wanted(problem: Problem) -> tuple[object, ...]:

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from bftrainer_slurm.controller.actions import Action, Cancel, Hold, Lengthen, Shrink
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.view import Memory, Release, TrainerView
-from bftrainer_slurm.model import Element, ElementId, ElementState
+from bftrainer_slurm.controller.view import Memory, Observation, Release, TrainerView
+from bftrainer_slurm.model import Element, ElementId, ElementState, NodeState
 
 Value = TypeVar("Value")
 
@@ -114,6 +114,16 @@ def near_limit(view: TrainerView, now_s: float, settings: Settings) -> list[Acti
     if requeued:
         actions.append(Shrink(tuple(requeued), "near its time limit"))
     return actions
+
+
+def leave_draining(views: tuple[TrainerView, ...], observation: Observation) -> list[Shrink]:
+    """End the elements on nodes that an admin waits for: elements are lengthened, jobs end."""
+    draining = {one.name for one in observation.nodes if one.state is NodeState.DRAINING}
+    leaving = (
+        tuple(one.id for one in view.with_state(ElementState.RUNNING) if one.node in draining)
+        for view in views
+    )
+    return [Shrink(elements, "its node is to be empty") for elements in leaving if elements]
 
 
 def clear_finished(view: TrainerView, memory: Memory, now_s: float) -> tuple[list[Action], Memory]:

@@ -15,7 +15,6 @@ from bftrainer_slurm.model import (
     ElementId,
     ElementState,
     Node,
-    NodeState,
     Queue,
     Reservation,
     Trainer,
@@ -181,7 +180,7 @@ def in_service(observation: Observation, settings: Settings) -> frozenset[str]:
     return frozenset(
         node.name
         for node in observation.nodes
-        if node.state is not NodeState.UNAVAILABLE and settings.partition in node.partitions
+        if node.state.in_service and settings.partition in node.partitions
     )
 
 

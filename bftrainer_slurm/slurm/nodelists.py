@@ -17,6 +17,8 @@ _NOTHING = ("", "(null)", "None", "N/A", "n/a")
 # backfill has it in mind for a waiting job; it came with the cloud or by itself.
 _HARMLESS = {"PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"}
 _BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
+_DRAINING = {"DRAIN", "DRAINING", "REBOOT_REQUESTED"}
+_REBOOT_REQUESTED = "@"
 _WORD = re.compile(r"[A-Z_]+\Z")
 
 
@@ -36,12 +38,17 @@ def node_state(text: str) -> NodeState:
     """Read a node's state as ``sinfo`` (``idle*``) or ``scontrol`` (``IDLE+DRAIN``) writes it.
 
     Whatever is not plainly idle or busy is unavailable: a suffix (not responding ``*``, powered
-    down ``~``, rebooting ``@``, under maintenance ``$``, ...) and any unknown word included. A
+    down ``~``, rebooting ``^``, under maintenance ``$``, ...) and any unknown word included. A
     trailing ``-`` means planned by backfill, which leaves an idle node idle.
     """
-    words = set(text.upper().removesuffix("-").split("+")) - _HARMLESS
+    plain = text.upper().removesuffix("-")
+    words = set(plain.removesuffix(_REBOOT_REQUESTED).split("+")) - _HARMLESS
     if not all(_WORD.match(word) for word in words):
         return NodeState.UNAVAILABLE
+    if plain.endswith(_REBOOT_REQUESTED) or words & _DRAINING:
+        left = words - _DRAINING
+        busy = "DRAINING" in words or left & _BUSY
+        return NodeState.DRAINING if busy and left <= _BUSY else NodeState.UNAVAILABLE
     if words <= {"IDLE"}:  # nothing but harmless words: sinfo says just "planned"
         return NodeState.IDLE
     if words <= _BUSY | {"IDLE"}:

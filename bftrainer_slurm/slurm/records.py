@@ -40,7 +40,9 @@ _STATES = {
     "REVOKED": ElementState.CANCELLED,
     "FAILED": ElementState.FAILED,
     "TIMEOUT": ElementState.FAILED,
-    "NODE_FAIL": ElementState.FAILED,
+    # When a node fails, elements are requeued. What stays in this state Slurm has given up, and
+    # refuses to requeue: its node is no longer in slurm.conf (seen on 22.05).
+    "NODE_FAIL": ElementState.LOST,
     "BOOT_FAIL": ElementState.FAILED,
     "OUT_OF_MEMORY": ElementState.FAILED,
     "DEADLINE": ElementState.FAILED,
@@ -54,7 +56,6 @@ _WAITS = {
     ElementState.DELAYED,
 }
 _NUMBER = re.compile(r"\d+")
-_OVER = {ElementState.COMPLETED, ElementState.CANCELLED, ElementState.FAILED}
 _HAS_NODES = {ElementState.RUNNING, ElementState.ENDING}
 UNREADABLE = "?"
 
@@ -112,7 +113,7 @@ def queue_of(rows: Iterable[JobRow]) -> Queue:
             try:
                 record = _record(row)
             except ValueError:
-                if state not in _OVER:
+                if not state.over:
                     malformed.add(row.array)
                 # Whatever it is, its nodes are not ours.
             else:
@@ -123,7 +124,7 @@ def queue_of(rows: Iterable[JobRow]) -> Queue:
         ordinary_nodes.update(_nodes_of(row))
     for array, members in ours.items():
         ours[array], strays = _without_strays(members)
-        if any(element_state(row) not in _OVER for row in strays):
+        if any(not element_state(row).over for row in strays):
             malformed.add(array)
         if strays:
             ordinary_nodes.update(node for row in strays for node in _nodes_of(row))
@@ -207,7 +208,7 @@ def _trainer(array: int, members: list[tuple[JobRow, TrainerRecord]]) -> Trainer
         # A requeue makes the submit time of an element the time of the requeue.
         submit_s=min(row.submit_s or 0.0 for row, _ in members),
         elements=tuple(element for element, _, _ in in_order),
-        demands=_demands([row for row, _ in members if element_state(row) not in _OVER]),
+        demands=_demands([row for row, _ in members if not element_state(row).over]),
     )
 
 

@@ -54,7 +54,9 @@ def table(result: Result) -> str:
         f"ordinary jobs          {result.ordinary_submitted}, failed {result.ordinary_failed}",
     ]
     if result.resubmitted:
-        lines.append(f"submitted again        {result.resubmitted}, as Slurm had lost all its jobs")
+        lines.append(
+            f"submitted again        {result.resubmitted}, as Slurm had lost their jobs, or some"
+        )
     if result.drained_by_slurm:
         words = "as slurmctld, killed, had not saved what it had started"
         lines.append(f"drained by Slurm       {result.drained_by_slurm}, {words}")

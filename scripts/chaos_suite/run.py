@@ -14,11 +14,12 @@ from scripts.chaos_suite.faults.catalogue import CATALOGUE, SECONDS
 from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected
 from scripts.chaos_suite.invariants import never_so, unsettled
 from scripts.chaos_suite.ordinary import Stream
+from scripts.chaos_suite.patience import Patience
 from scripts.chaos_suite.training import Loss, in_order, losses
 from scripts.chaos_suite.world import World
 
 _START_S = 240.0
-_PATIENCE_S = 150.0  # all nodes are this host, and it may be busy
+_PATIENCE_S = 150.0  # all nodes are this host
 _STILL_S = 3.0  # all must be well for so long
 _LOOK_S = 1.0
 _BEFORE_S = (1.0, 12.0)  # ordinary jobs come and go
@@ -26,6 +27,7 @@ _APART_S = (0.2, 6.0)  # a fault and one on top of it
 _BUSY_S = 5.0  # and for so long after a fault is mended
 _LONG_S = 15.0  # to say what took so long
 _GAP_S = 12.0  # between ordinary jobs, on average
+_OVER = ("CANCELLED", "COMPLETED", "FAILED", "NODE_FAIL")
 
 _DIGITS = """#!/bin/bash
 export OMP_NUM_THREADS=1
@@ -182,6 +184,7 @@ def _one(
     mended_s = world.well_since_s = time.monotonic()
     waited_for: list[str] = []
     left = _settle(world, _PATIENCE_S, violations, waited_for)
+    world.apart.clear()
     settled_s = None if left else time.monotonic() - mended_s - _STILL_S
     detail = " and then ".join(one.detail for one in injected)
     outcome = Outcome(fault.name, detail, settled_s, [*violations, *left])
@@ -235,11 +238,11 @@ def _settle(
     never: dict[str, None] | None = None,
     waited_for: list[str] | None = None,
 ) -> list[str]:
-    """Wait until all holds for a moment; return what does not after ``patience_s``.
+    """Wait until all holds for a moment; return what does not after ``patience_s`` of work.
 
     Fills ``never`` with what must not be at any moment, and ``waited_for`` with what held last.
     """
-    deadline_s = time.monotonic() + patience_s
+    patience = Patience(patience_s)
     good_since_s: float | None = None
     quiet_s = time.monotonic() + _BUSY_S
     while True:
@@ -254,7 +257,7 @@ def _settle(
             good_since_s = None
             if waited_for is not None:
                 waited_for[:] = left
-            if now_s > deadline_s:
+            if patience.over:
                 return left
         elif good_since_s is None:
             good_since_s = now_s
@@ -273,7 +276,7 @@ def _replace_lost(world: World) -> int:
     lost = 0
     for job in world.trainers.values():
         known = [one for one in world.elements() if one.array == job.array]
-        if not known or all(one.state in ("CANCELLED", "COMPLETED", "FAILED") for one in known):
+        if not known or all(one.state in _OVER for one in known):
             world.over.add(job.array)
             world.submit(job)
             lost += 1

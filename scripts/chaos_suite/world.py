@@ -40,15 +40,14 @@ _QUEUE = ("squeue", "-h", "-r", "-t", "all", "-o", "%F|%K|%T|%r|%N|%P")
 _CONF = ("SlurmdTimeout=10", "SlurmctldTimeout=10", "MessageTimeout=5", "InactiveLimit=0")
 
 # Quicker than on a real cluster, so that a fault's aftermath is short.
-_SETTINGS = """listen = "{keeper}"
-munge_socket = "{folder}/munge/socket"
-queue_interval_s = 2
-nodes_interval_s = 4
-reservations_interval_s = 20
-start_timeout_s = 30
-min_hole_s = 5
-forward_time_s = 30
-"""
+_SETTINGS = {
+    "queue_interval_s": 2,
+    "nodes_interval_s": 4,
+    "reservations_interval_s": 20,
+    "start_timeout_s": 30,
+    "min_hole_s": 5,
+    "forward_time_s": 30,
+}
 
 
 @dataclass
@@ -80,6 +79,7 @@ class World:
     stream: Stream | None = None
     drained_by_slurm: int = 0  # nodes that an admin had to resume, for no fault of ours
     well_since_s: float = 0.0  # since when no fault is under way
+    apart: set[str] = field(default_factory=set)  # nodes cut off since all was well
 
     @property
     def folder(self) -> Path:
@@ -200,6 +200,7 @@ class World:
             ),
             frozenset(self.over),
             problems,
+            frozenset(self.apart),
         )
 
     def _ask_slurm(self) -> tuple[tuple[Element, ...] | None, dict[str, str], tuple[str, ...]]:
@@ -224,7 +225,16 @@ class World:
                 self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", user="root")
         return read_elements(queue.stdout), nodes, tuple(problems)
 
-    # Slurm's daemons.
+    # Slurm's daemons, and its nodes.
+
+    def cut(self, node: str) -> None:
+        """Cut a node off from all others."""
+        self.apart.add(node)
+        labs.node(self.lab, node, "cut")
+
+    def mend(self, node: str) -> None:
+        """Undo that. What ran there alone goes on until Slurm has told the node."""
+        labs.node(self.lab, node, "mend")
 
     def start_slurmctld(self, clean: bool = False) -> None:
         """Start slurmctld, with its saved state or without it."""
@@ -244,30 +254,29 @@ class World:
 @contextmanager
 def started_world(folder: Path, nodes: int, seed: int) -> Iterator[World]:
     """Start all of it, and end all of it whatever happens; needs root."""
-    keeper = f"127.0.0.1:{labs.free_ports(1)[0]}"
+    port = f":{labs.free_ports(1)[0]}"
     # Guards end processes by user and job id: clusters side by side must not share ids.
     first = f"FirstJobId={1 + random.SystemRandom().randrange(600) * 100_000}"
-    options = Options(nodes, kill_wait_s=5, bf_interval_s=2, conf=(first, *_CONF), keeper=keeper)
+    conf = (first, *_CONF)
+    options = Options(nodes, kill_wait_s=5, bf_interval_s=2, conf=conf, keeper=port, networks=True)
     with ExitStack() as stack:
         lab = labs.up(folder, options)
         stack.callback(labs.down, lab)
+        keeper = lab.address + port
         stage = staged(_REPO, folder / "stage", "alice")
         shutil.copytree(_JOBS, folder / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
         environment = os.environ | exported((folder / "env").read_text())
         environment["PATH"] = f"{stage.bin}:{environment['PATH']}"
         clock = Clock(folder)
-        state = folder / "bftrainer"
-        _small_disk(state, stack)
-        (folder / "bftrainer.toml").write_text(_SETTINGS.format(keeper=keeper, folder=folder))
-        command = (str(stage.bin / "bftrainer"), "controller", "--mode", "site", "--state")
         service = Service(
-            (*command, str(state)),
-            state,
-            folder / "controller.log",
+            stage.bin / "bftrainer",
+            folder,
+            keeper,
             environment | clock.environment | {"PATH": f"{folder}/plugin:{environment['PATH']}"},
             "slurm",
-            keeper,
         )
+        _small_disk(service.state, stack)
+        service.set_up(_SETTINGS)
         stack.callback(_end_service, service)
         service.start()
         yield World(lab, stage, service, clock, environment, random.Random(seed))
@@ -279,10 +288,8 @@ def _small_disk(state: Path, stack: ExitStack) -> None:
     mount = ("mount", "-t", "tmpfs", "-o", f"size={_STATE_MB}m,mode=755,uid=slurm,gid=slurm")
     subprocess.run([*mount, "bftrainer-chaos", state], check=True)
     stack.callback(lambda: subprocess.run(["umount", "--lazy", state], check=False))
-    shutil.chown(state, "slurm", "slurm")
 
 
 def _end_service(service: Service) -> None:
     service.stop()
-    with contextlib.suppress(OSError):
-        service.kill_keeper()
+    service.kill_keeper()

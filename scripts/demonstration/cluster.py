@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.home import read_token
 from scripts.labcluster.cluster import free_ports
 from scripts.labcluster.configuration import exported
-from scripts.labcluster.processes import Daemon, end, start_of
+from scripts.labcluster.controller import Controller
 from scripts.labcluster.stage import Stage, staged
 
-_STOP_TIMEOUT_S = 20.0
 # Holes last seconds in the demo, not minutes: look more often, and less far ahead.
 _QUICK = {"forward_time_s": 30, "queue_interval_s": 5}
 
@@ -54,51 +51,30 @@ class Cluster:
 
     def status(self) -> dict[str, Any]:
         """Return what the controller last said."""
-        try:
-            return KeeperClient(self.keeper, read_token(self.state)).status()[1] or {}
-        except KeeperError:
-            return {}
+        return self._controller.status()
 
     @property
     def state(self) -> Path:
         """The controller's state folder."""
-        return self.folder / "bftrainer"
+        return self._controller.state
 
     @contextmanager
     def controller(self, toml: Mapping[str, object] = _QUICK) -> Iterator[None]:
         """Run the controller, and end it and its keeper."""
-        self.state.mkdir(exist_ok=True)
-        if self.slurm_user is not None:
-            subprocess.run(["chown", self.slurm_user, self.state], check=True)
-        with (self.folder / "controller.log").open("wb") as log:
-            command = [str(self.stage.bin / "bftrainer"), "controller", "--mode", "site"]
-            command += ["--state", str(self.state), "--config", str(self._settings(toml))]
-            settings: dict[str, Any] = {"env": self.environment, "cwd": "/"}
-            settings |= self._as(self.slurm_user)
-            process = subprocess.Popen(command, stdout=log, stderr=log, **settings)
-            try:
-                yield
-            finally:
-                process.terminate()
-                process.wait(_STOP_TIMEOUT_S)
-                self._end_keeper()
-
-    def _settings(self, toml: Mapping[str, object]) -> Path:
-        path = self.folder / "bftrainer.toml"
-        where = {"listen": self.keeper, "munge_socket": f"{self.folder}/munge/socket"}
-        lines = [f"{key} = {json.dumps(value)}\n" for key, value in {**where, **toml}.items()]
-        path.write_text("".join(lines))
-        return path
-
-    def _end_keeper(self) -> None:
-        """End it and wait for that: the next controller's keeper has the same address."""
+        controller = self._controller
+        controller.set_up(toml)
+        controller.log.unlink(missing_ok=True)
+        controller.start()
         try:
-            pid = json.loads((self.state / "keeper.json").read_text())["pid"]
-        except OSError:
-            return
-        start = start_of(pid)
-        if start is not None:
-            end([Daemon(pid, start)])
+            yield
+        finally:
+            controller.stop()
+            controller.end_keeper()
+
+    @cached_property
+    def _controller(self) -> Controller:
+        program = self.stage.bin / "bftrainer"
+        return Controller(program, self.folder, self.keeper, self.environment, self.slurm_user)
 
     @staticmethod
     def _as(user: str | None) -> dict[str, Any]:

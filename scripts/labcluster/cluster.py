@@ -15,10 +15,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Network
 from pathlib import Path
 
-from scripts.labcluster import accounting, plugin, users
+from scripts.labcluster import accounting, firewall, networks, plugin, users
 from scripts.labcluster.configuration import (
+    LOOPBACK,
     Options,
     cgroup_conf,
     exports,
@@ -38,6 +40,8 @@ _NOTE = "lab.json"
 _START_TIMEOUT_S = 60.0
 _PRIORITY = -10
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo")
+_HERE = "127.0.0.1"
+_SWITCH = "network"  # what keeps the switch's namespace; a node's is network-n1
 
 
 class LabError(Exception):
@@ -51,6 +55,12 @@ class Lab:
     folder: Path
     nodes: int
     daemons: dict[str, Daemon] = field(default_factory=dict)
+    subnet: IPv4Network | None = None  # of nodes with networks of their own
+
+    @property
+    def address(self) -> str:
+        """Where the nodes reach this host."""
+        return _HERE if self.subnet is None else str(networks.host_of(self.subnet))
 
     @property
     def note(self) -> Path:
@@ -60,7 +70,9 @@ class Lab:
     def save(self) -> None:
         """Write down what runs."""
         daemons = {name: [one.pid, one.start] for name, one in self.daemons.items()}
-        self.note.write_text(json.dumps({"nodes": self.nodes, "daemons": daemons}))
+        subnet = None if self.subnet is None else str(self.subnet)
+        note = {"nodes": self.nodes, "daemons": daemons, "subnet": subnet}
+        self.note.write_text(json.dumps(note))
 
     def start_daemon(self, name: str, *command: str) -> None:
         """Start a daemon and write it down at once."""
@@ -74,10 +86,40 @@ class Lab:
             prefer_session(self.daemons[name], _PRIORITY)
         self.save()
 
-    def start_slurmd(self, node: str) -> None:
-        """Start the slurmd of one node."""
+    def start_slurmd(self, node: str, called: str | None = None) -> None:
+        """Start the slurmd of one node, which slurm.conf may have given another name."""
         conf = f"{self.folder}/slurm.conf"
-        self.start_daemon(node, _program("slurmd"), "-D", "-N", node, "-f", conf)
+        command: tuple[str, ...] = (_program("slurmd"), "-D", "-N", called or node, "-f", conf)
+        if self.subnet is not None:
+            command = networks.within(self.daemons[_network(node)].pid, command)
+        self.start_daemon(node, *command)
+
+    def plug_in(self, number: int) -> str:
+        """Give a node its network; return its address."""
+        if self.subnet is None:
+            return _HERE
+        name, address = f"n{number}", networks.node_of(self.subnet, number)
+        holder = self._hold_network(_network(name))
+        networks.plug_in(self.daemons[_SWITCH].pid, holder, name, address)
+        return str(address)
+
+    def unplug(self, number: int) -> None:
+        """Take a node's network away again, and forget the node; nothing may run on it."""
+        for name in (f"n{number}", _network(f"n{number}")):
+            if name in self.daemons:
+                end([self.daemons.pop(name)])
+        self.save()
+
+    def make_switch(self) -> None:
+        """Make the network that nodes are plugged into."""
+        self.subnet = networks.make_switch(self._hold_network(_SWITCH))
+        self.save()
+
+    def _hold_network(self, name: str) -> int:
+        self.start_daemon(name, *networks.HOLDER)
+        holder = self.daemons[name]
+        _wait(lambda: networks.is_apart(holder.pid), f"{name} does not start")
+        return holder.pid
 
     def ask(self, *command: str) -> str:
         """Run one of Slurm's commands."""
@@ -95,13 +137,13 @@ def find(folder: Path) -> Lab | None:
     except OSError:
         return None
     daemons = {name: Daemon(*values) for name, values in note["daemons"].items()}
-    return Lab(folder, note["nodes"], daemons)
+    subnet = note.get("subnet")
+    return Lab(folder, note["nodes"], daemons, None if subnet is None else IPv4Network(subnet))
 
 
 def up(folder: Path, options: Options) -> Lab:
     """Start a cluster and wait until all its nodes are idle; end it again where that fails."""
-    for name in (*_PROGRAMS, *(accounting.PROGRAMS if options.qos else ())):
-        _program(name)
+    _check(options)
     if folder.exists() and any(folder.iterdir()):
         raise LabError(f"{folder} is not empty; choose another folder with --dir")
     folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +154,7 @@ def up(folder: Path, options: Options) -> Lab:
         lab.save()
         _start(lab)
         _wait_for_nodes(lab)
-    except (OSError, LabError, subprocess.SubprocessError) as error:
+    except (OSError, LabError, networks.NetworkError, subprocess.SubprocessError) as error:
         log = _last_words(folder)
         down(lab)
         raise LabError(f"the cluster did not start: {error}\n{log}") from error
@@ -125,8 +167,9 @@ def up(folder: Path, options: Options) -> Lab:
 def down(lab: Lab) -> None:
     """End everything that runs in and for the cluster, and remove its folder."""
     _cancel_jobs(lab)
-    slurmds = [daemon for name, daemon in lab.daemons.items() if name != "munged"]
-    end(slurmds)
+    # What keeps the networks is still needed, as munged is, for all others to end.
+    kept = ("munged", _SWITCH)
+    end([one for name, one in lab.daemons.items() if not name.startswith(kept)])
     # Jobs, and the slurmstepds that keep them, outlive their slurmd.
     end(processes_with(f"SLURM_CONF={lab.folder}/slurm.conf"), within_s=3.0)
     end(list(lab.daemons.values()))
@@ -148,7 +191,10 @@ def _cancel_jobs(lab: Lab) -> None:
 
 
 def node(lab: Lab, name: str, what: str) -> None:
-    """Do something to one node's slurmd: stop, start, hang, slow, cut, mend."""
+    """Do something to one node: stop, start, hang or slow its slurmd, cut it off; mend it.
+
+    Cut off, a node with a network of its own reaches nobody; else only its slurmd is not reached.
+    """
     if name not in lab.daemons or not re.fullmatch(r"n[0-9]+", name):
         raise LabError(f"no node '{name}'; there are n1 to n{lab.nodes}")
     daemon = lab.daemons[name]
@@ -162,13 +208,12 @@ def node(lab: Lab, name: str, what: str) -> None:
     elif what == "slow":
         lab.start_daemon(f"slow-{name}", sys.executable, "-c", _SLOW, str(daemon.pid))
     elif what == "cut":
-        _firewall("add", lab, name)
+        _set_link(lab, name, up=False)
     elif what == "mend":
         if f"slow-{name}" in lab.daemons:
             end([lab.daemons.pop(f"slow-{name}")])
             lab.save()
-        if _is_cut(lab, name):
-            _firewall("delete", lab, name)
+        _set_link(lab, name, up=True)
         send(daemon, signal.SIGCONT)
 
 
@@ -186,38 +231,49 @@ while True:
 
 def _lay_out(lab: Lab, options: Options) -> None:
     folder, me = lab.folder, pwd.getpwuid(os.getuid()).pw_name
-    root = os.getuid() == 0
-    slurm = "slurm" if root else me
-    folder.chmod(0o755)
-    for name in ("munge", "state", "spool", "run", "log", "home"):
-        (folder / name).mkdir()
-    (folder / "tmp").mkdir()
-    (folder / "tmp").chmod(0o1777)
-    for number in range(1, options.nodes + 1):
-        (folder / "spool" / f"n{number}").mkdir()
-    key = folder / "munge" / "key"
-    key.touch(mode=0o600)
-    key.write_bytes(os.urandom(128))
-    if root:
-        users.acquire(folder)
-        for name in users.NAMES:
-            users.home_of(folder, name)
-        for name in ("state", "run", "log"):
-            shutil.chown(folder / name, slurm)
+    slurm = "slurm" if os.getuid() == 0 else me
+    _make_folders(lab, slurm)
     ports = free_ports(options.nodes + 1)
+    if options.networks:
+        lab.make_switch()
+    addresses = [lab.address, *(lab.plug_in(number) for number in range(1, options.nodes + 1))]
     if options.qos:
         dbd, database = free_ports(2)
         accounting.lay_out(folder, slurm, dbd, database)
         options = replace(options, conf=(*accounting.settings(folder, dbd), *options.conf))
     host = socket.gethostname().partition(".")[0]
-    (folder / "slurm.conf").write_text(slurm_conf(folder, options, host, slurm, me, ports))
+    conf = slurm_conf(folder, options, host, slurm, me, ports, addresses)
+    (folder / "slurm.conf").write_text(conf)
     (folder / "cgroup.conf").write_text(cgroup_conf(_version()))
     plugstack = list(options.plugstack)
     if options.keeper is not None:
         qos = accounting.QOS if options.qos else None
-        plugstack.append(plugin.install(folder, options.keeper, options.stock, qos))
+        keeper = lab.address + options.keeper if options.keeper.startswith(":") else options.keeper
+        all_here = None if options.networks else _HERE
+        plugstack.append(plugin.install(folder, keeper, options.stock, qos, all_here))
     (folder / "plugstack.conf").write_text(plugstack_conf(plugstack))
-    (folder / "env").write_text(exports(folder))
+    interface = networks.INTERFACE if options.networks else LOOPBACK
+    (folder / "env").write_text(exports(folder, interface))
+
+
+def _make_folders(lab: Lab, slurm: str) -> None:
+    folder = lab.folder
+    folder.chmod(0o755)
+    for name in ("munge", "state", "spool", "run", "log", "home"):
+        (folder / name).mkdir()
+    (folder / "tmp").mkdir()
+    (folder / "tmp").chmod(0o1777)
+    for number in range(1, lab.nodes + 1):
+        (folder / "spool" / f"n{number}").mkdir()
+    key = folder / "munge" / "key"
+    key.touch(mode=0o600)
+    key.write_bytes(os.urandom(128))
+    if os.getuid() == 0:
+        users.acquire(folder)
+        for name in users.NAMES:
+            users.home_of(folder, name)
+        for name in ("state", "run", "log"):
+            shutil.chown(folder / name, slurm)
 
 
 def _start(lab: Lab) -> None:
@@ -256,6 +312,24 @@ def _answers(lab: Lab, *command: str) -> bool:
     return True
 
 
+def _check(options: Options) -> None:
+    for name in _PROGRAMS:
+        _program(name)
+    if options.qos:
+        for name in accounting.PROGRAMS:
+            _program(name)
+    if not options.networks:
+        return
+    for name in networks.PROGRAMS:
+        _program(name, "iproute2 util-linux")
+    if os.getuid() != 0:
+        raise LabError("nodes with networks of their own need root")
+    if options.stock:
+        raise LabError("torchrun's own rendezvous finds nodes by name, and all have this host's")
+    if options.nodes > networks.MOST_NODES:
+        raise LabError(f"at most {networks.MOST_NODES} nodes have networks of their own")
+
+
 def _wait_for_nodes(lab: Lab) -> None:
     def idle() -> bool:
         for name, daemon in lab.daemons.items():
@@ -286,10 +360,14 @@ def _version() -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _program(name: str) -> str:
+def _network(node: str) -> str:
+    return f"{_SWITCH}-{node}"
+
+
+def _program(name: str, packages: str = "slurmctld slurmd munge") -> str:
     path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if path is None:
-        raise LabError(f"{name} is not installed: apt-get install slurmctld slurmd munge")
+        raise LabError(f"{name} is not installed: apt-get install {packages}")
     return path
 
 
@@ -317,27 +395,16 @@ def _port_of(lab: Lab, name: str) -> str:
     return match[1]
 
 
-def _is_cut(lab: Lab, name: str) -> bool:
-    nft = shutil.which("nft", path="/usr/sbin:/sbin")
-    if nft is None:
-        return False
-    table = f"bftrainer_lab_{_port_of(lab, name)}"
-    return (
-        subprocess.run([nft, "list", "table", "inet", table], capture_output=True).returncode == 0
-    )
-
-
-def _firewall(verb: str, lab: Lab, name: str) -> None:
-    nft = shutil.which("nft", path="/usr/sbin:/sbin")
-    if nft is None or os.getuid() != 0:
-        raise LabError("cutting a node off needs root and nft: apt-get install nftables")
-    port = _port_of(lab, name)
-    table = f"table inet bftrainer_lab_{port}"
-    chain = f"chain input {{ type filter hook input priority 0; tcp dport {port} drop; }}"
-    rules = f"{table} {{\n{chain}\n}}\n" if verb == "add" else f"delete {table}"
-    done = subprocess.run([nft, "-f", "-"], input=rules, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise LabError(f"nft: {done.stderr.strip()}")
+def _set_link(lab: Lab, name: str, up: bool) -> None:
+    try:
+        if lab.subnet is not None:
+            networks.set_link(lab.daemons[_SWITCH].pid, name, up)
+        elif up:
+            firewall.mend(_port_of(lab, name))
+        else:
+            firewall.cut(_port_of(lab, name))
+    except (networks.NetworkError, firewall.FirewallError) as error:
+        raise LabError(str(error)) from error
 
 
 def _last_words(folder: Path) -> str:

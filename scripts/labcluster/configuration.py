@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+LOOPBACK = "lo"
+
 
 @dataclass(frozen=True)
 class Options:
@@ -20,21 +22,28 @@ class Options:
     bf_interval_s: int = 5
     conf: tuple[str, ...] = ()
     plugstack: tuple[str, ...] = ()
-    keeper: str | None = None  # HOST:PORT: our plugin is part of the cluster
+    keeper: str | None = None  # [HOST]:PORT: our plugin is part of the cluster
     stock: bool = False  # its elements use torchrun's own rendezvous
     qos: bool = False  # accounting, and preempt/qos in place of preempt/partition_prio
+    networks: bool = False  # the nodes have networks of their own
 
 
 def slurm_conf(
-    folder: Path, options: Options, host: str, user: str, slurmd_user: str, ports: Sequence[int]
+    folder: Path,
+    options: Options,
+    host: str,
+    user: str,
+    slurmd_user: str,
+    ports: Sequence[int],
+    addresses: Sequence[str],
 ) -> str:
-    """Return slurm.conf; ``ports`` has the controller's and one for each node.
+    """Return slurm.conf; ``ports`` and ``addresses`` have the controller's and each node's.
 
     Lines of ``options.conf`` take the place of lines with the same key, or are added.
     """
     lines = {
         "ClusterName": "lab",
-        "SlurmctldHost": f"{host}(127.0.0.1)",
+        "SlurmctldHost": f"{host}({addresses[0]})",
         "SlurmUser": user,
         "SlurmdUser": slurmd_user,
         "SlurmctldPort": str(ports[0]),
@@ -71,8 +80,10 @@ def slurm_conf(
         lines[key] = value
     text = [f"{key}={value}" for key, value in lines.items()]
     text += [
-        f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2"
-        for number, port in enumerate(ports[1:], start=1)
+        f"NodeName=n{number} NodeHostname={host} NodeAddr={address} Port={port} CPUs=2"
+        for number, (port, address) in enumerate(
+            zip(ports[1:], addresses[1:], strict=True), start=1
+        )
     ]
     text += [
         "PartitionName=main Nodes=ALL Default=YES PriorityTier=10 PreemptMode=OFF "
@@ -93,19 +104,21 @@ def plugstack_conf(lines: Sequence[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def exports(folder: Path) -> str:
+def exports(folder: Path, interface: str) -> str:
     """Return the lines that a shell evaluates to use the cluster.
 
-    All nodes are one host: gloo is told the loopback interface.
+    ``interface`` is by what elements meet: the host's loopback, or each node's own. gloo must be
+    told, as all nodes have the host's name.
     """
     variables = {
         "SLURM_CONF": f"{folder}/slurm.conf",
         "BFTRAINER_LAB": str(folder),
-        "GLOO_SOCKET_IFNAME": "lo",
+        "GLOO_SOCKET_IFNAME": interface,
         "TMPDIR": f"{folder}/tmp",  # what jobs leave there goes with the cluster
-        # What personal mode's elements tell torchrun; the plugin is told in plugstack.conf.
-        "BFTRAINER_LOCAL_ADDRESS": "127.0.0.1",
     }
+    if interface == LOOPBACK:
+        # What personal mode's elements tell torchrun; the plugin is told in plugstack.conf.
+        variables["BFTRAINER_LOCAL_ADDRESS"] = "127.0.0.1"
     return "".join(f"export {key}='{value}'\n" for key, value in variables.items())
 
 

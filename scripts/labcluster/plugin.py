@@ -8,11 +8,14 @@ from pathlib import Path
 _SOURCES = Path(__file__).resolve().parent.parent.parent / "slurm_plugin"
 
 
-def install(folder: Path, keeper: str, stock: bool, qos: str | None = None) -> str:
+def install(
+    folder: Path, keeper: str, stock: bool, qos: str | None = None, local_address: str | None = None
+) -> str:
     """Build the plugin into the cluster's ``folder``, which every user can read.
 
     Returns the line for plugstack.conf: elements are told of ``keeper`` (HOST:PORT), and use our
-    rendezvous, or torchrun's own where ``stock``. ``qos`` is the one that they run in.
+    rendezvous, or torchrun's own where ``stock``. ``qos`` is the one that they run in, and
+    ``local_address`` what all nodes are reached by, where they do not know their own.
     """
     build = folder / "plugin"
     subprocess.run(
@@ -20,9 +23,9 @@ def install(folder: Path, keeper: str, stock: bool, qos: str | None = None) -> s
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    # All nodes are one host.
-    line = f"optional {build}/bftrainer.so keeper={keeper} local_addr=127.0.0.1"
-    line += f" munge_socket={folder}/munge/socket"
+    line = f"optional {build}/bftrainer.so keeper={keeper} munge_socket={folder}/munge/socket"
+    if local_address is not None:
+        line += f" local_addr={local_address}"
     if qos is not None:
         line += f" qos={qos}"
     if stock:

@@ -37,8 +37,10 @@ def test_without_root_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.torch
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(slurm_is_missing() is not None, reason="needs Slurm")
-def test_trainers_survive_the_keeper_the_solver_and_a_training_process(tmp_path: Path) -> None:
-    faults = ("keeper-killed", "solver-killed", "worker-killed")
+def test_trainers_survive_the_keeper_a_training_process_and_a_node_that_vanishes(
+    tmp_path: Path,
+) -> None:
+    faults = ("keeper-killed", "node-vanishes", "worker-killed")
     chosen = [word for fault in faults for word in ("--fault", fault)]
     command = [
         sys.executable,

@@ -37,6 +37,14 @@ def test_an_old_generation_that_trains_on_beside_the_new_one_is_a_twin() -> None
     assert not twins(steps(*old[:3], "n2.2 8 b 1"))  # one straggler's late word
 
 
+def test_what_trains_on_where_nobody_reaches_it_is_no_twin() -> None:
+    old = [f"n1.1 {time_s} a {number}" for number, time_s in enumerate((1, 2, 11, 12, 13))]
+    made = steps(*old, "n2.2 8 b 1")
+    assert twins(made, apart={"n1"}) == []
+    assert twins(made, apart={"n2"})
+    assert twins(steps(*old, "n3.3 2 a 1", "n2.2 8 b 1"), apart={"n1"})
+
+
 def test_two_processes_of_one_generation_on_one_node_are_seen() -> None:
     assert doubled(steps("n1.1 1 a 1", "n1.2 1 a 1", "n2.3 1 a 1")) == [
         "generation a has two processes on n1"

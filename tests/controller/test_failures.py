@@ -155,12 +155,18 @@ def test_elements_that_fail_together_count_once_and_on_no_node() -> None:
     assert (memory.failing[ARRAY].count, memory.failing[ARRAY].nodes) == (1, ())
 
 
+def test_a_failed_element_is_brought_back_beside_one_that_slurm_has_lost() -> None:
+    mine = view(element(0, ElementState.FAILED, "n1"), element(1, ElementState.LOST, "n2"))
+    assert bring_back(mine, Memory(), False, NOW_S)[0] == [Shrink((FIRST,), "failed, brought back")]
+
+
 @pytest.mark.parametrize(
     ("mine", "memory"),
     [
         (view(element(0, ElementState.FAILED)), Memory(given_up={ARRAY: "why"})),
         (view(element(0, ElementState.FAILED), element(1, ElementState.CANCELLED)), Memory()),
         (view(ON_N1), Memory()),
+        (view(ON_N1, element(1, ElementState.LOST, "n2")), Memory()),
     ],
 )
 def test_nothing_is_brought_back_of_who_is_given_up_or_cancelled_or_well(

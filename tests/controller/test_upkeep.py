@@ -2,14 +2,15 @@ from bftrainer_slurm.controller.actions import Cancel, Hold, Lengthen, Shrink
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.upkeep import (
     clear_finished,
+    leave_draining,
     near_limit,
     overdue,
     remember_starts,
     spare_reclaimed,
 )
 from bftrainer_slurm.controller.view import Failing, Memory, Release, view_trainer
-from bftrainer_slurm.model import ElementId, ElementState
-from tests.controller.worlds import ARRAY, NOW_S, element, trainer, view
+from bftrainer_slurm.model import ElementId, ElementState, NodeState
+from tests.controller.worlds import ARRAY, NOW_S, element, node, observation, trainer, view
 
 SETTINGS = Settings(start_timeout_s=90, limit_margin_s=30)
 FIRST = ElementId(ARRAY, 0)
@@ -49,6 +50,18 @@ def test_an_element_whose_node_went_to_an_ordinary_job_is_held_again_at_once() -
     actions, after = overdue((mine,), frozenset({"n1"}), memory, NOW_S, SETTINGS)
     assert actions == [Hold((FIRST,))]
     assert "n1" not in after.avoid
+
+
+def test_a_node_that_an_admin_waits_for_is_left_and_others_are_not() -> None:
+    mine = view(
+        element(0, ElementState.RUNNING, "n1"),
+        element(1, ElementState.RUNNING, "n2"),
+        element(2, ElementState.ENDING, "n1"),
+        element(3, ElementState.RUNNING, "n3"),
+    )
+    states = {"n1": NodeState.DRAINING, "n2": NodeState.BUSY, "n3": NodeState.UNAVAILABLE}
+    seen = observation(tuple(node(name, state) for name, state in states.items()))
+    assert leave_draining((mine,), seen) == [Shrink((FIRST,), "its node is to be empty")]
 
 
 def test_a_node_just_reclaimed_is_left_to_the_job_that_needs_it() -> None:

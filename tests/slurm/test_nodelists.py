@@ -44,11 +44,27 @@ def test_a_node_with_jobs_is_busy(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        *("draining", "draining@", "allocated@", "mixed@", "MIXED+DRAIN", "ALLOCATED+DRAIN"),
+        *("MIXED+REBOOT_REQUESTED", "MIXED+DRAIN+REBOOT_REQUESTED", "COMPLETING+DRAIN"),
+    ],
+)
+def test_a_busy_node_that_an_admin_waits_for_is_draining(text: str) -> None:
+    assert node_state(text) is NodeState.DRAINING
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         *("idle*", "idle~", "idle#", "idle!", "idle%", "idle@", "idle^", "idle$"),
-        *("allocated*", "down", "down*", "drained", "draining", "draining*", "drained~", "fail"),
+        *("allocated*", "down", "down*", "drained", "draining*", "drained~", "drained@", "fail"),
         *("failing", "reserved", "maint", "reboot^", "inval", "unknown", "future", "blocked", ""),
         *("IDLE+DRAIN", "IDLE+RESERVED", "IDLE+MAINTENANCE", "IDLE+NOT_RESPONDING", "DOWN+DRAIN"),
-        *("IDLE+POWERED_DOWN", "MIXED+DRAIN", "IDLE+CLOUD+POWERING_UP", "IDLE+REBOOT_REQUESTED"),
+        *(
+            "IDLE+POWERED_DOWN",
+            "DOWN+DRAIN+REBOOT_REQUESTED",
+            "IDLE+CLOUD+POWERING_UP",
+            "IDLE+REBOOT_REQUESTED",
+        ),
     ],
 )
 def test_any_other_node_is_unavailable(text: str) -> None:

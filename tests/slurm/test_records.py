@@ -66,7 +66,7 @@ def trainer_row(**changes: Any) -> JobRow:
         ({"state": "COMPLETED"}, ElementState.COMPLETED),
         ({"state": "FAILED"}, ElementState.FAILED),
         ({"state": "TIMEOUT"}, ElementState.FAILED),
-        ({"state": "NODE_FAIL"}, ElementState.FAILED),
+        ({"state": "NODE_FAIL"}, ElementState.LOST),
         ({"state": "CANCELLED"}, ElementState.CANCELLED),
         ({"state": "A_STATE_OF_NEXT_YEAR"}, ElementState.ENDING),
     ],

@@ -9,26 +9,28 @@ from pathlib import Path
 from scripts.chaos_suite.faults.fault import Fault, Injected
 from scripts.chaos_suite.faults.processes import send
 from scripts.chaos_suite.faults.victims import running
-from scripts.chaos_suite.observe import Element
+from scripts.chaos_suite.observe import element_processes
+from scripts.chaos_suite.patience import Patience
 from scripts.chaos_suite.world import World
 from scripts.labcluster import cluster as labs
 
+_EMPTY_S = 30.0  # the nodes are looked at every 4 s
 _LONGER_S = 25.0  # than SlurmdTimeout and a ping: Slurm gives the node up
 
 
 def _vanish(world: World) -> Injected:
-    """Slurm reaches the node no more, for so long that it starts the element elsewhere."""
+    """Nobody reaches the node any more, for so long that Slurm starts the element elsewhere."""
     element, seconds = running(world), _LONGER_S + world.chance.uniform(0, 10)
-    labs.node(world.lab, element.node, "cut")
+    world.cut(element.node)
     detail = f"{element.node} cut off for {seconds:.0f} s"
-    return Injected(detail, seconds, lambda: labs.node(world.lab, element.node, "mend"))
+    return Injected(detail, seconds, lambda: world.mend(element.node))
 
 
 def _blink(world: World) -> Injected:
     element, seconds = running(world), world.chance.uniform(1, 6)
-    labs.node(world.lab, element.node, "cut")
+    world.cut(element.node)
     detail = f"{element.node} cut off for {seconds:.0f} s"
-    return Injected(detail, seconds, lambda: labs.node(world.lab, element.node, "mend"))
+    return Injected(detail, seconds, lambda: world.mend(element.node))
 
 
 def _hang(world: World) -> Injected:
@@ -51,33 +53,39 @@ def _die(world: World) -> Injected:
     element = running(world)
     seconds = world.chance.choice((4.0, _LONGER_S))
     world.signal_daemon(element.node, signal.SIGKILL)
-    send(_everything(world, element), signal.SIGKILL)
+    kill_all_on(world, element.node)
     detail = f"{element.node} without power for {seconds:.0f} s"
     return Injected(detail, seconds, lambda: world.lab.start_slurmd(element.node))
 
 
 def _drain(world: World) -> Injected:
-    element, seconds = running(world), world.chance.uniform(5, 15)
-    node = f"NodeName={element.node}"
+    """An admin waits until the node is empty."""
+    name, seconds = running(world).node, world.chance.uniform(1, 10)
+    node = f"NodeName={name}"
     world.run("scontrol", "update", node, "State=DRAIN", "Reason=chaos", user="root")
+    patience = Patience(_EMPTY_S)
+    while (stays := any(one.node == name for one in world.running())) and not patience.over:
+        world.wait(1.0)
+    violations = (f"{name} is drained, and an element stays there",) if stays else ()
     undo = ("scontrol", "update", node, "State=RESUME")
-    return Injected(f"{element.node} drained", seconds, lambda: _run(world, undo))
+    return Injected(f"{name} drained", seconds, lambda: _run(world, undo), violations)
 
 
 def _run(world: World, command: Sequence[str]) -> None:
     world.run(*command, user="root")
 
 
-def _everything(world: World, element: Element) -> list[int]:
-    """Return the element's processes, and the slurmstepds that keep them."""
-    mine = world.processes_of(element)
+def kill_all_on(world: World, node: str) -> None:
+    """Kill all elements on a node: their processes, and the slurmstepds that keep them."""
+    processes = element_processes(f"{world.folder}/slurm.conf")
+    mine = [one for one in processes if one.node == node]
     titles = tuple(f"slurmstepd: [{job}." for job in {one.job for one in mine})
     keepers = [
         int(path.parent.name)
         for path in Path("/proc").glob("[0-9]*/cmdline")
         if _text(path).startswith(titles)
     ]
-    return [*keepers, *(one.pid for one in mine)]
+    send([*keepers, *(one.pid for one in mine)], signal.SIGKILL)
 
 
 def _text(path: Path) -> str:

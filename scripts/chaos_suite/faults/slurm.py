@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from scripts.chaos_suite.faults.fault import Fault, Injected
-from scripts.chaos_suite.faults.processes import send
-from scripts.chaos_suite.observe import element_processes
+from scripts.chaos_suite.faults.nodes import kill_all_on
+from scripts.chaos_suite.faults.victims import running
 from scripts.chaos_suite.world import World
 from scripts.labcluster.cluster import free_ports
 
 _ANSWER_S = 30.0
 _NEW_IDS = 5_000
+# The elements that wait, each with the node that it is to start on.
+_MEANT_FOR = ("squeue", "-h", "-r", "-t", "PD", "-p", "bftrainer", "-o", "%F_%K %n")
 
 
 def _reconfigure(world: World) -> Injected:
@@ -28,13 +32,14 @@ def _reconfigure(world: World) -> Injected:
 
 def _add_node(world: World) -> Injected:
     """A node is new, and goes again: with a restart of all daemons, as 22.05 wants it."""
-    name = f"n{world.lab.nodes + 1}"
+    number = world.lab.nodes + 1
+    name, address = f"n{number}", world.lab.plug_in(number)
     conf = _conf(world)
     before = conf.read_text()
     last = re.findall(r"^NodeName=.*$", before, re.MULTILINE)[-1]
     port = free_ports(1)[0]
     line = re.sub(r"NodeName=\S+", f"NodeName={name}", last)
-    line = re.sub(r"Port=\d+", f"Port={port}", line)
+    line = re.sub(r"NodeAddr=\S+ Port=\d+", f"NodeAddr={address} Port={port}", line)
     (world.folder / "spool" / name).mkdir(exist_ok=True)
     conf.write_text(before.replace(last, f"{last}\n{line}"))
     _restart_all(world)
@@ -42,13 +47,65 @@ def _add_node(world: World) -> Injected:
 
     def undo() -> None:
         world.signal_daemon(name, signal.SIGKILL)
-        del world.lab.daemons[name]
-        processes = element_processes(f"{world.folder}/slurm.conf")
-        send([one.pid for one in processes if one.node == name], signal.SIGKILL)
+        kill_all_on(world, name)
+        world.lab.unplug(number)
         conf.write_text(before)
         _restart_all(world)
 
     return Injected(f"{name} is added, used, and removed", 30.0, undo)
+
+
+def _rename_node(world: World) -> Injected:
+    """A node gets another name, and boots with it; later it gets its old one back.
+
+    With care: an admin empties it first. Without, Slurm gives up what ran there, or was to.
+    """
+    node, care = running(world).node, world.chance.random() < 0.5
+    called = f"new-{node}"
+    (world.folder / "spool" / called).mkdir(exist_ok=True)
+
+    def rename(before: str, after: str) -> None:
+        if care:
+            _empty(world, before)
+        world.signal_daemon(node, signal.SIGKILL)
+        kill_all_on(world, before)
+        _edit(world, rf"(?m)^NodeName={before} ", f"NodeName={after} ")
+        _restart_all(world, {node: after})
+        _wait_for_slurmctld(world)
+
+    def undo() -> None:
+        rename(called, node)
+        for job in world.trainers.values():
+            if any(one.array == job.array and one.state == "NODE_FAIL" for one in world.elements()):
+                # It trains on, with fewer elements than its user asked for.
+                world.run("scancel", str(job.array))
+                world.over.add(job.array)
+                world.submit(job)
+
+    rename(node, called)
+    seconds = 30.0 + world.chance.uniform(0, 10)
+    detail = f"{node} is {called} for {seconds:.0f} s, {'emptied first' if care else 'as it is'}"
+    return Injected(detail, seconds, undo)
+
+
+def _empty(world: World, node: str) -> None:
+    """Drain a node, take elements off it, and let no held one be meant for it."""
+    said = "Reason=is renamed"
+    world.run("scontrol", "update", f"NodeName={node}", "State=DRAIN", said, user="root")
+    elsewhere = "n2" if node.endswith("n1") else "n1"
+    deadline_s = time.monotonic() + _ANSWER_S
+    while time.monotonic() < deadline_s:
+        done = world.run(*_MEANT_FOR, user="root")
+        meant = [line.split()[0] for line in done.stdout.splitlines() if line.split()[1:] == [node]]
+        on_it = [f"{one.array}_{one.task}" for one in world.elements() if one.node == node]
+        if not meant and not on_it:
+            return
+        if on_it:
+            world.run("scontrol", "requeuehold", ",".join(on_it), user="root")
+        for element in meant:
+            new = f"ReqNodeList={elsewhere}"
+            world.run("scontrol", "update", f"JobId={element}", new, user="root")
+        world.wait(1.0)
 
 
 def _lose_state(world: World) -> Injected:
@@ -61,9 +118,7 @@ def _lose_state(world: World) -> Injected:
     world.start_slurmctld(clean=True)
     if world.stream is not None:
         world.stream.forget()
-    deadline_s = time.monotonic() + _ANSWER_S
-    while time.monotonic() < deadline_s and world.run("scontrol", "ping").returncode != 0:
-        world.wait(0.5)
+    _wait_for_slurmctld(world)
     for job in world.trainers.values():
         world.over.add(job.array)
         world.submit(job)
@@ -79,13 +134,19 @@ def _kill_munge(world: World) -> Injected:
     return Injected(f"SIGKILL, away for {seconds:.0f} s", seconds, undo)
 
 
-def _restart_all(world: World) -> None:
+def _wait_for_slurmctld(world: World) -> None:
+    deadline_s = time.monotonic() + _ANSWER_S
+    while time.monotonic() < deadline_s and world.run("scontrol", "ping").returncode != 0:
+        world.wait(0.5)
+
+
+def _restart_all(world: World, names: Mapping[str, str] = MappingProxyType({})) -> None:
     nodes = [f"n{number}" for number in range(1, world.lab.nodes + 1)]
     for name in ("slurmctld", *nodes):
         world.signal_daemon(name, signal.SIGTERM)
     world.start_slurmctld()
     for node in nodes:
-        world.lab.start_slurmd(node)
+        world.lab.start_slurmd(node, names.get(node))
 
 
 def _conf(world: World) -> Path:
@@ -100,6 +161,9 @@ def _edit(world: World, pattern: str, text: str) -> None:
 FAULTS = (
     Fault("reconfigured", "Slurm is reconfigured", _reconfigure),
     Fault("node-added", "a node is added, and removed again", _add_node),
+    Fault(
+        "node-renamed", "a node boots with another name, and gets its old one back", _rename_node
+    ),
     Fault("slurm-state-lost", "slurmctld comes back without its saved state", _lose_state),
     Fault("munge-killed", "munged is killed and comes back", _kill_munge),
 )

@@ -1,0 +1,124 @@
+"""Nodes with networks of their own: they meet through the switch, and can be cut off from all."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.labcluster import networks
+from scripts.labcluster.processes import launch
+from tests.lab_fixture import REPO, Lab, started_lab
+from tests.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.skipif(
+        os.getuid() != 0 or not shutil.which("ip", path="/usr/sbin:/sbin"),
+        reason="needs root and iproute2",
+    ),
+]
+ADDRESS = ("sh", "-c", "echo $SLURMD_NODENAME $(hostname -I)")
+
+# A connection that is refused has reached the other node.
+ASKS = """#!/usr/bin/python3
+import socket, time
+while True:
+    time.sleep(0.3)
+    try:
+        socket.create_connection(("{address}", 9), 1)
+    except OSError as error:
+        with open("{answers}", "a") as file:
+            print("reached" if isinstance(error, ConnectionRefusedError) else "cut", file=file)
+"""
+
+
+@pytest.fixture(scope="module")
+def apart() -> Iterator[Lab]:
+    with started_lab(nodes=3, networks=True, conf=["SlurmdTimeout=5"]) as running:
+        yield running
+
+
+def states(lab: Lab) -> list[str]:
+    return lab.run("sinfo", "-h", "-N", "-p", "main", "-o", "%t").stdout.split()
+
+
+def addresses(lab: Lab) -> dict[str, str]:
+    told = lab.run("srun", "-N3", *ADDRESS).stdout.splitlines()
+    return dict(line.split()[:2] for line in told)
+
+
+def links() -> set[str]:
+    listed = subprocess.run(["ip", "-json", "link"], capture_output=True, text=True, check=True)
+    return {link["ifname"] for link in json.loads(listed.stdout)}
+
+
+def link_of(lab: Lab) -> str:
+    _, second, third, _ = json.loads((lab.dir / "lab.json").read_text())["subnet"].split(".")
+    return f"bftlab-{second}-{third}"
+
+
+def test_each_node_has_an_address_of_its_own(apart: Lab) -> None:
+    found = addresses(apart)
+    assert sorted(found) == ["n1", "n2", "n3"]
+    assert len(set(found.values())) == 3
+
+
+def test_a_node_that_is_cut_off_reaches_nobody_and_comes_back(apart: Lab) -> None:
+    wait_until(lambda: states(apart) == ["idle"] * 3, timeout_s=90)
+    other = addresses(apart)["n1"]
+    answers = apart.home("alice") / "answers"
+    script = ASKS.format(address=other, answers=answers)
+    apart.sbatch("-w", "n2", "-o", "/dev/null", script=script)
+
+    def last() -> str:
+        return answers.read_text().split("\n")[-2] if answers.exists() else ""
+
+    wait_until(lambda: last() == "reached")
+    apart.node("n2", "cut")
+    wait_until(lambda: last() == "cut")
+    wait_until(lambda: states(apart)[1].startswith("down"), timeout_s=120)
+    assert apart.run("srun", "-N2", "true").returncode == 0  # the others see each other
+    apart.node("n2", "mend")
+    wait_until(lambda: states(apart) == ["idle"] * 3, timeout_s=120)
+    assert sorted(addresses(apart)) == ["n1", "n2", "n3"]
+
+
+def test_clusters_side_by_side_have_different_networks(apart: Lab) -> None:
+    with started_lab(nodes=1, networks=True) as other:
+        assert link_of(other) != link_of(apart)
+        assert {link_of(other), link_of(apart)} <= links()
+    assert link_of(apart) in links()
+
+
+def test_down_leaves_no_network_even_when_a_node_is_cut_off() -> None:
+    with started_lab(nodes=1, networks=True) as lab:
+        link = link_of(lab)
+        lab.node("n1", "cut")
+        assert link in links()
+    assert link not in links()
+
+
+def test_without_its_processes_no_network_is_left(tmp_path: Path) -> None:
+    """However a cluster was killed: the kernel takes links with the namespaces that they join."""
+    holders = [launch(networks.HOLDER, tmp_path / "log") for _ in range(2)]
+    switch, node = holders
+    for one in holders:
+        wait_until(lambda one=one: networks.is_apart(one.pid))  # type: ignore[misc]
+    subnet = networks.make_switch(switch.pid)
+    networks.plug_in(switch.pid, node.pid, "n1", networks.node_of(subnet, 1))
+    before = links()
+    for one in holders:
+        os.kill(one.pid, 9)
+        os.waitpid(one.pid, 0)
+    wait_until(lambda: len(before - links()) == 1)
+
+
+@pytest.mark.parametrize("more", [["--stock", "--keeper", ":5"], ["--nodes", "251"]])
+def test_what_networks_cannot_do_is_said(more: list[str], tmp_path: Path) -> None:
+    command = [REPO / "scripts" / "lab", "up", "--networks", "--nodes", "1", *more]
+    done = subprocess.run([*command, "--dir", tmp_path / "lab"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
