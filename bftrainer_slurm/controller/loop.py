@@ -34,6 +34,7 @@ from bftrainer_slurm.controller.question import (
     same_question,
     stops_a_trainer,
 )
+from bftrainer_slurm.controller.reading import read
 from bftrainer_slurm.controller.schedule import Schedule
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.status import cluster_status, trainer_status
@@ -192,25 +193,19 @@ class Controller:
         )
 
     def _observe(self) -> Observation:
-        gateway, now_s, last = self._world.gateway, self._world.clock(), self._known.observation
+        now_s = self._world.clock()
         nodes_due = self.schedule.nodes_due(now_s)
         reservations_due = self.schedule.reservations_due(now_s)
-        queue = gateway.queue()
-        if queue.malformed > self._malformed:
-            logger.warning(
-                "%d job arrays say that they are trainers and cannot be; they are left alone",
-                queue.malformed,
-            )
-        self._malformed = queue.malformed
-        mine = tuple(trainer for trainer in queue.trainers if self._world.mine(trainer))
-        arrays = frozenset(trainer.array for trainer in mine)
-        others = _nodes_of(trainer for trainer in queue.trainers if trainer.array not in arrays)
-        observation = Observation(
+        observation = read(
+            self._world.gateway,
+            self._known.observation,
             now_s,
-            gateway.nodes() if nodes_due else last.nodes,
-            replace(queue, trainers=mine, ordinary_nodes=queue.ordinary_nodes | others),
-            gateway.reservations() if reservations_due else last.reservations,
+            nodes_due=nodes_due,
+            reservations_due=reservations_due,
+            mine=self._world.mine,
         )
+        self._say_if_malformed(observation.queue.malformed)
+        mine = observation.queue.trainers
         ending = any(
             element.state is ElementState.ENDING for trainer in mine for element in trainer.elements
         )
@@ -223,10 +218,19 @@ class Controller:
             self._world.groups.lost(element)
         self._holes.update(observation, self._settings.partition)
         self._came.clear()
+        arrays = frozenset(trainer.array for trainer in mine)
         for array in self._by_array.keys() - arrays:
             self._world.groups.end(array)
         self._forget(arrays, now_s)
         return observation
+
+    def _say_if_malformed(self, malformed: int) -> None:
+        if malformed > self._malformed:
+            logger.warning(
+                "%d job arrays say that they are trainers and cannot be; they are left alone",
+                malformed,
+            )
+        self._malformed = malformed
 
     def _say_if_slow(self, took_s: float, now_s: float) -> None:
         interval_s = self.schedule.slowed_to_s
@@ -405,13 +409,3 @@ class Controller:
             self._came[ElementId(note.array, note.task)] = (note.node, numbered.time_s)
         else:
             self.schedule.heard(note.kind, self._world.clock())
-
-
-def _nodes_of(trainers: Iterable[Trainer]) -> frozenset[str]:
-    there = (ElementState.RUNNING, ElementState.ENDING)
-    return frozenset(
-        element.node
-        for trainer in trainers
-        for element in trainer.elements
-        if element.node and element.state in there
-    )
