@@ -247,37 +247,15 @@ class Controller:
         self._memory = replace(self._memory, given_up=kept)
 
     def _decide(self, observation: Observation) -> list[Action]:
-        now_s, settings = observation.time_s, self._settings
+        now_s = observation.time_s
         views = self._views(observation)
-        memory = note_refused(views, self._memory, now_s)
-        memory = remember_starts(views, memory, now_s)
-        memory = spare_reclaimed(self._known.views, views, memory, now_s)
-        memory = remember_changes(self._known.views, views, memory, now_s, self._world.appraiser)
-        memory = self._avoid_slow_nodes(views, memory, now_s)
-        taken = observation.queue.ordinary_nodes
-        actions, memory = withdraw(views, memory, now_s)
-        late, memory = overdue(views, taken, memory, now_s, settings)
-        actions += late
-        for view in views:
-            if view.finishing:
-                more, memory = clear_finished(view, memory, now_s)
-            else:
-                more, memory = bring_back(view, memory, self._words.has_trained(view.array), now_s)
-                more += near_limit(view, now_s, settings)
-            actions += more
+        memory = self._noted(views, now_s)
+        upkeep, memory = self._keep_up(views, observation, memory)
         views = tuple(view_trainer(view.trainer, memory) for view in views)
         life_s = self._holes.life_s(observation)
+        ends, staying, memory = self._end_some(views, observation, memory, life_s)
         free = self._free(observation, views, memory, life_s)
-        leaving = leave_draining(views, observation)
-        staying = tuple(without(view, leaving) for view in views) if leaving else views
-        if memory.failing:
-            where = Where(free, in_service(observation, settings))
-            suspected, memory = judge(staying, memory, where, now_s, settings)
-            staying = tuple(without(view, suspected) for view in staying)
-            leaving += suspected
-            free = self._free(observation, views, memory, life_s)
-        cancels, memory = cancel_given_up(views, memory, now_s)
-        limits = limits_of(views, observation, memory, settings)
+        limits = limits_of(views, observation, memory, self._settings)
         outlook = self._outlook(observation, life_s, limits)
         problem = problem_of(staying, free, memory, now_s, outlook)
         plan = self._plan(
@@ -286,7 +264,7 @@ class Controller:
             now_s,
         )
         moves, memory = moves_of(plan, staying, free, now_s, memory)
-        actions += [*leaving, *cancels, *moves]
+        actions = [*upkeep, *ends, *moves]
         for view in views:
             if not view.finishing and view.array not in memory.given_up:
                 actions += hold_unplaced(view, actions)
@@ -294,6 +272,52 @@ class Controller:
         self._by_array = {view.array: view for view in views}
         self._known = _Known(observation, views, free, limits, problem, plan)
         return actions
+
+    def _noted(self, views: tuple[TrainerView, ...], now_s: float) -> Memory:
+        """Return the memory with what this reading adds to it."""
+        before = self._known.views
+        memory = note_refused(views, self._memory, now_s)
+        memory = remember_starts(views, memory, now_s)
+        memory = spare_reclaimed(before, views, memory, now_s)
+        memory = remember_changes(before, views, memory, now_s, self._world.appraiser)
+        return self._avoid_slow_nodes(views, memory, now_s)
+
+    def _keep_up(
+        self, views: tuple[TrainerView, ...], observation: Observation, memory: Memory
+    ) -> tuple[list[Action], Memory]:
+        """Return what elements need whatever the plan says."""
+        now_s, taken = observation.time_s, observation.queue.ordinary_nodes
+        actions, memory = withdraw(views, memory, now_s)
+        late, memory = overdue(views, taken, memory, now_s, self._settings)
+        actions += late
+        for view in views:
+            if view.finishing:
+                more, memory = clear_finished(view, memory, now_s)
+            else:
+                more, memory = bring_back(view, memory, self._words.has_trained(view.array), now_s)
+                more += near_limit(view, now_s, self._settings)
+            actions += more
+        return actions, memory
+
+    def _end_some(
+        self,
+        views: tuple[TrainerView, ...],
+        observation: Observation,
+        memory: Memory,
+        life_s: Mapping[str, float],
+    ) -> tuple[list[Action], tuple[TrainerView, ...], Memory]:
+        """End what may not go on where it is, or at all; the views are without the former."""
+        now_s = observation.time_s
+        leaving = leave_draining(views, observation)
+        staying = tuple(without(view, leaving) for view in views) if leaving else views
+        if memory.failing:
+            free = self._free(observation, views, memory, life_s)
+            where = Where(free, in_service(observation, self._settings))
+            suspected, memory = judge(staying, memory, where, now_s, self._settings)
+            staying = tuple(without(view, suspected) for view in staying)
+            leaving += suspected
+        cancels, memory = cancel_given_up(views, memory, now_s)
+        return [*leaving, *cancels], staying, memory
 
     def _free(
         self,
