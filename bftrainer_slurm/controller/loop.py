@@ -69,6 +69,7 @@ logger = logging.getLogger(__name__)
 
 _APART_AFTER_REFUSAL_S = 30.0
 _TIDY_EVERY_S = 86400.0
+_SLOW_S = 1.0  # of a look: from then on it is said
 _SAY_AGAIN_S = 600.0
 
 
@@ -234,7 +235,8 @@ class Controller:
 
     def _say_if_slow(self, took_s: float, now_s: float) -> None:
         interval_s = self.schedule.slowed_to_s
-        if interval_s is not None and now_s - self._said_slow_s >= _SAY_AGAIN_S:
+        said_lately = now_s - self._said_slow_s < _SAY_AGAIN_S
+        if interval_s is not None and took_s >= _SLOW_S and not said_lately:
             self._said_slow_s = now_s
             logger.warning(
                 "slurmctld took %.1f s to answer, or limits our requests (rl_enable): it is asked "
