@@ -68,6 +68,7 @@ logger = logging.getLogger(__name__)
 
 _APART_AFTER_REFUSAL_S = 30.0
 _TIDY_EVERY_S = 86400.0
+_SAY_AGAIN_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ class Controller:
         self._objective = find(settings.objective)
         self._words = Words(world.history, world.appraiser)
         self._came: dict[ElementId, tuple[str, float]] = {}  # let go by us, and up since
-        self._tidied_s = float("-inf")
+        self._tidied_s = self._said_slow_s = float("-inf")
         self._malformed = 0
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
@@ -216,6 +217,7 @@ class Controller:
         looked_s = self._world.clock()
         took_s = max(0.0, looked_s - now_s)
         self.schedule.looked(looked_s, nodes_due, reservations_due, ending, took_s)
+        self._say_if_slow(took_s, looked_s)
         self._meet(mine)
         for element in self._stays.update(mine, now_s):
             self._world.groups.lost(element)
@@ -225,6 +227,16 @@ class Controller:
             self._world.groups.end(array)
         self._forget(arrays, now_s)
         return observation
+
+    def _say_if_slow(self, took_s: float, now_s: float) -> None:
+        interval_s = self.schedule.slowed_to_s
+        if interval_s is not None and now_s - self._said_slow_s >= _SAY_AGAIN_S:
+            self._said_slow_s = now_s
+            logger.warning(
+                "slurmctld took %.1f s to answer, or limits our requests (rl_enable): it is asked "
+                "every %.0f s for now",
+                *(took_s, interval_s),
+            )
 
     def _meet(self, trainers: tuple[Trainer, ...]) -> None:
         """Forget what is known of earlier jobs under the ids of trainers that have just come."""
@@ -265,7 +277,7 @@ class Controller:
             leaving += suspected
             free = self._free(observation, views, memory, life_s)
         cancels, memory = cancel_given_up(views, memory, now_s)
-        limits = self._limits(observation, views, memory)
+        limits = limits_of(views, observation, memory, settings)
         outlook = self._outlook(observation, life_s, limits)
         problem = problem_of(staying, free, memory, now_s, outlook)
         plan = self._plan(
@@ -303,13 +315,6 @@ class Controller:
             logger.warning("an element took %.1f s to end on %s: left alone for now", took_s, node)
         until_s = dict.fromkeys(slow, now_s + self._settings.bad_node_s)
         return replace(memory, avoid={**memory.avoid, **until_s}) if slow else memory
-
-    def _limits(
-        self, observation: Observation, views: tuple[TrainerView, ...], memory: Memory
-    ) -> Limits:
-        there = in_service(observation, self._settings)
-        nodes = tuple(node for node in observation.nodes if node.name in there)
-        return limits_of(views, nodes, memory, observation.time_s)
 
     def _outlook(
         self, observation: Observation, life_s: Mapping[str, float], limits: Limits

@@ -17,6 +17,7 @@ from bftrainer_slurm.planner.milp import Supply, solve_core
 from bftrainer_slurm.planner.options import Bidder, bidders_of
 from bftrainer_slurm.planner.prices import bound_by_prices
 from bftrainer_slurm.planner.problem import Count, Problem, value
+from bftrainer_slurm.planner.spares import best_rebate
 
 GAP = 1e-7  # relative; the recorded optima are met to 1e-6
 _FIRST_LOSS, _WIDER = 1e-5, 2.0  # of cores, where no good plan is known: relative to the bound
@@ -39,19 +40,21 @@ def solve(problem: Problem, time_limit_s: float) -> Found:
 
 def _solve_without_classes(problem: Problem, bidders: list[Bidder], deadline_s: float) -> Found:
     nodes = len(problem.pool)
-    bound = bound_by_price(bidders, nodes)
+    rebated = best_rebate(bidders, problem.spares, lambda paid: bound_by_price(paid, nodes))
+    bidders, bound = rebated.bidders, rebated.bound
     counts = counts_by_price(bidders, nodes)
     gap = GAP * _scale(bound, bidders)
     most_loss = bound.value - _value(problem, counts)
     if most_loss > gap:
         core = core_of(bidders, bound, most_loss)
-        counts = improve(core, counts, nodes, bound.prices[0])
+        better = improve(core, counts, nodes, bound.prices[0])
+        counts = max(counts, better, key=lambda one: _value(problem, one))
         most_loss = bound.value - _value(problem, counts)
     if most_loss <= gap:
         return Found(_in_order(counts), True)
     core = core_of(bidders, bound, most_loss)
     left_s = deadline_s - time.monotonic()
-    answer = solve_core(core, _supply(problem, bound), most_loss, gap, left_s)
+    answer = solve_core(core, _supply(problem, bound), most_loss, gap, left_s, rebated.spares)
     if answer.shares is not None:
         found = {index: share[0] for index, share in answer.shares.items()}
         counts = max(counts, found, key=lambda one: _value(problem, one))
@@ -60,7 +63,12 @@ def _solve_without_classes(problem: Problem, bidders: list[Bidder], deadline_s: 
 
 def _solve_with_classes(problem: Problem, bidders: list[Bidder], deadline_s: float) -> Found:
     """Try small cores first: a plan that loses no more than its core allows is the best."""
-    bound = bound_by_prices(bidders, problem.sizes(), GAP / 10, deadline_s)
+    rebated = best_rebate(
+        bidders,
+        problem.spares,
+        lambda paid: bound_by_prices(paid, problem.sizes(), GAP / 10, deadline_s),
+    )
+    bidders, bound = rebated.bidders, rebated.bound
     scale = _scale(bound, bidders)
     counts: list[Count] = list(greedy_shares(problem))
     least_loss = bound.value - value(problem, counts)
@@ -68,7 +76,9 @@ def _solve_with_classes(problem: Problem, bidders: list[Bidder], deadline_s: flo
     while least_loss > GAP * scale and time.monotonic() < deadline_s:
         core = core_of(bidders, bound, most_loss)
         left_s = deadline_s - time.monotonic()
-        answer = solve_core(core, _supply(problem, bound), most_loss, GAP * scale, left_s)
+        answer = solve_core(
+            core, _supply(problem, bound), most_loss, GAP * scale, left_s, rebated.spares
+        )
         if answer.shares is not None:
             found = _in_order(answer.shares)
             loss = bound.value - value(problem, found)
