@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from bftrainer_slurm.controller.lessons import Look, Reform, Rescale, Runtime
 from bftrainer_slurm.controller.progress import Report
 
-_WARM_S = 10.0  # caches, lazy imports, autotuners: the first steps of a generation are slow
+_WARM_S = 15.0  # caches, lazy imports, autotuners: the first steps of a generation are slow
 _LOOK_S = 20.0
 # Looks grow with the generation: few are kept, and a node that is slow for some minutes must not
 # be in most of them.

@@ -144,7 +144,7 @@ def losses(generations: Sequence[Generation], saves: Sequence[Save]) -> list[Los
             survived = bool(one.places.keys() & before.places.keys())
             allowed = before.step if survived else _since_checkpoint(one, before, reached, saves)
             found.append(Loss(one.first_s, lost, allowed, survived))
-        reached = max(reached, one.last)
+        reached = one.last  # what the ones before had reached beyond that is counted already
         before = one
     return found
 

@@ -26,6 +26,12 @@ def test_new_processes_go_on_from_the_last_checkpoint() -> None:
     assert loss.lost > loss.allowed
 
 
+def test_what_is_lost_is_counted_once() -> None:
+    lines = [f"n1.1 {number} a {number}" for number in range(1, 11)]
+    made = steps(*lines, "n1.2 12 b 7", "n2.3 12 b 7", "n1.2 13 c 8")
+    assert [loss.lost for loss in losses(made, [Save(6.5, 6.0)])] == [4.0]
+
+
 def test_without_a_checkpoint_all_may_be_lost() -> None:
     (loss,) = losses(steps("n1.1 1 a 1", "n1.1 2 a 2", "n1.2 5 b 1"), [])
     assert (loss.lost, loss.lost <= loss.allowed) == (2.0, True)
