@@ -16,7 +16,7 @@ import mip
 from mip.cbc import cbc_set_parameter
 
 from bftrainer_slurm.planner.classes import Share
-from bftrainer_slurm.planner.core import Seat
+from bftrainer_slurm.planner.core import Answer, Seat
 from bftrainer_slurm.planner.hills import Hill, Stretch
 
 # CBC's tolerances are absolute: the model counts losses in units in which the most is this.
@@ -39,14 +39,6 @@ class Supply:
     sizes: Share
     kinds: tuple[str, ...]
     prices: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What CBC found: each contender's share, by its place (None: nothing), proven or not."""
-
-    shares: dict[int, Share] | None
-    optimal: bool
 
 
 def solve_core(

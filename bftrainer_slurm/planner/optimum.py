@@ -5,79 +5,86 @@ Runs in the child process only (``child``).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from bftrainer_slurm.planner.bound import Bound, bound_by_price, counts_by_price
 from bftrainer_slurm.planner.core import core_of
-from bftrainer_slurm.planner.greedy_by_class import greedy_shares
-from bftrainer_slurm.planner.improve import improve
+from bftrainer_slurm.planner.lots import by_class, in_lots
 from bftrainer_slurm.planner.milp import Supply, solve_core
 from bftrainer_slurm.planner.options import Bidder, bidders_of
 from bftrainer_slurm.planner.prices import bound_by_prices
 from bftrainer_slurm.planner.problem import Count, Problem, value
+from bftrainer_slurm.planner.programme import best_counts
 
 GAP = 1e-7  # relative; the recorded optima are met to 1e-6
-_FIRST_LOSS, _WIDER = 1e-5, 2.0  # of cores, where no good plan is known: relative to the bound
+_PARTS = (1 / 8, 1 / 3, 1.0)  # of what the plan by price loses
+_FIRST_LOSS, _WIDER = 100, 2.0  # of cores, where no plan is known: in gaps, and times
+
+_Any = TypeVar("_Any")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Counts in the order of the contenders, proven the best or not."""
+    """Counts in the order of the contenders (None: nothing in time), proven the best or not."""
 
-    counts: list[Count]
+    counts: list[Count] | None
     optimal: bool
 
 
 def solve(problem: Problem, time_limit_s: float) -> Found:
     """Maximise the objective over the counts."""
-    deadline_s = time.monotonic() + time_limit_s
     solve_one = _solve_with_classes if problem.classes else _solve_without_classes
-    return solve_one(problem, bidders_of(problem), deadline_s)
+    return solve_one(problem, time.monotonic() + time_limit_s)
 
 
-def _solve_without_classes(problem: Problem, bidders: list[Bidder], deadline_s: float) -> Found:
-    nodes = len(problem.pool)
+def _solve_without_classes(problem: Problem, deadline_s: float) -> Found:
+    """Try a part of the core first: most often it has the best plan, and is done much sooner."""
+    bidders, nodes = bidders_of(problem), len(problem.pool)
     bound = bound_by_price(bidders, nodes)
     counts = counts_by_price(bidders, nodes)
     gap = GAP * _scale(bound, bidders)
-    most_loss = bound.value - _value(problem, counts)
-    if most_loss > gap:
-        core = core_of(bidders, bound, most_loss)
-        counts = improve(core, counts, nodes, bound.prices[0])
-        most_loss = bound.value - _value(problem, counts)
-    if most_loss <= gap:
+    least_loss = bound.value - _value(problem, counts)
+    if least_loss <= gap:
         return Found(_in_order(counts), True)
-    core = core_of(bidders, bound, most_loss)
-    left_s = deadline_s - time.monotonic()
-    answer = solve_core(core, _supply(problem, bound), most_loss, gap, left_s)
+    core = core_of(bidders, bound, least_loss)
+    for part in _PARTS:
+        answer = best_counts(core, nodes, bound.prices[0], part * least_loss)
+        if answer.shares is not None or not answer.optimal:
+            break
+    if not answer.optimal:
+        left_s = deadline_s - time.monotonic()
+        answer = solve_core(core, _supply(problem, bound), least_loss, gap, left_s)
     if answer.shares is not None:
         found = {index: share[0] for index, share in answer.shares.items()}
         counts = max(counts, found, key=lambda one: _value(problem, one))
     return Found(_in_order(counts), answer.optimal)
 
 
-def _solve_with_classes(problem: Problem, bidders: list[Bidder], deadline_s: float) -> Found:
+def _solve_with_classes(problem: Problem, deadline_s: float) -> Found:
     """Try small cores first: a plan that loses no more than its core allows is the best."""
-    bound = bound_by_prices(bidders, problem.sizes(), GAP / 10, deadline_s)
-    scale = _scale(bound, bidders)
-    counts: list[Count] = list(greedy_shares(problem))
-    least_loss = bound.value - value(problem, counts)
-    most_loss = min(least_loss, _FIRST_LOSS * scale)
-    while least_loss > GAP * scale and time.monotonic() < deadline_s:
+    lots = in_lots(problem)
+    bidders = bidders_of(lots)
+    bound = bound_by_prices(bidders, lots.sizes(), GAP / 10, deadline_s)
+    gap = GAP * _scale(bound, bidders)
+    best, least_loss = Found(None, False), math.inf
+    most_loss = _FIRST_LOSS * gap
+    while not best.optimal and time.monotonic() < deadline_s:
         core = core_of(bidders, bound, most_loss)
         left_s = deadline_s - time.monotonic()
-        answer = solve_core(core, _supply(problem, bound), most_loss, GAP * scale, left_s)
+        answer = solve_core(core, _supply(lots, bound), most_loss, gap, left_s)
         if answer.shares is not None:
-            found = _in_order(answer.shares)
-            loss = bound.value - value(problem, found)
+            shares = _in_order(answer.shares)
+            loss = bound.value - value(lots, shares)
             if loss < least_loss:
-                counts, least_loss = found, loss
-        if answer.optimal and least_loss <= most_loss + GAP * scale:
-            return Found(counts, True)
+                best, least_loss = Found([by_class(share) for share in shares], False), loss
+        if answer.optimal and least_loss <= most_loss + gap:
+            best = replace(best, optimal=True)
         most_loss = min(least_loss, _WIDER * most_loss)
-    return Found(counts, least_loss <= GAP * scale)
+    return best
 
 
 def _supply(problem: Problem, bound: Bound) -> Supply:
@@ -95,5 +102,5 @@ def _value(problem: Problem, counts: Mapping[int, Count]) -> float:
     return value(problem, _in_order(counts))
 
 
-def _in_order(counts: Mapping[int, Count]) -> list[Count]:
+def _in_order(counts: Mapping[int, _Any]) -> list[_Any]:
     return [counts[index] for index in range(len(counts))]
