@@ -54,8 +54,6 @@ def solve_core(
     # There is little to gain before branching: the bound is tight, and a good plan is known.
     model.cuts = model.preprocess = model.pump_passes = model.clique = 0
     cbc_set_parameter(model.solver, "heuristicsOnOff", "off")
-    if len(supply.sizes) == 1:  # small: presolving costs more than it saves
-        cbc_set_parameter(model.solver, "presolve", "off")
     model.cutoff = 1.01 * _SCALE
     used = [mip.LinExpr() for _ in supply.sizes]
     losses = mip.LinExpr()

@@ -1,4 +1,6 @@
-"""The best plan: a bound by prices, a core that cannot lack a better plan, CBC for what is open.
+"""The best plan: a bound by prices, a core that cannot lack a better plan, and who solves that.
+
+Where all nodes are alike, a dynamic programme, and CBC what is too large for it; else CBC.
 
 Runs in the child process only (``child``).
 """
@@ -22,7 +24,7 @@ from bftrainer_slurm.planner.programme import best_counts
 
 GAP = 1e-7  # relative; the recorded optima are met to 1e-6
 _PARTS = (1 / 8, 1 / 3, 1.0)  # of what the plan by price loses
-_FIRST_LOSS, _WIDER = 100, 2.0  # of cores, where no plan is known: in gaps, and times
+_FIRST_LOSS, _WIDER = 200, 2.0  # of cores, where no plan is known: in gaps, and times
 
 _Any = TypeVar("_Any")
 
