@@ -16,6 +16,7 @@ from pathlib import Path
 from bftrainer_slurm.controller.history import History
 from bftrainer_slurm.controller.learnt import Learnt
 from bftrainer_slurm.controller.progress import Report
+from bftrainer_slurm.controller.question import stops_a_trainer
 from bftrainer_slurm.controller.view import TrainerView
 from bftrainer_slurm.model import ElementId, ThroughputCurve, Trainer
 from bftrainer_slurm.planner.curves import Fit, Measurement, Standing, fit, planning_curves
@@ -65,28 +66,37 @@ class Learner:
         return [look for _, looks in self.generations for look in looks]
 
 
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """What to plan with, and what where exploring would stop a trainer (None: nobody explores)."""
+
+    curves: list[ThroughputCurve]
+    sober: list[ThroughputCurve] | None = None
+
+
 Planning = Callable[[Problem], Plan]
-Method = Callable[[Sequence[Learner]], list[ThroughputCurve]]
+Method = Callable[[Sequence[Learner]], Curves]
 
 
-def known(learners: Sequence[Learner]) -> list[ThroughputCurve]:
+def known(learners: Sequence[Learner]) -> Curves:
     """Plan with the true curves."""
-    return [one.true for one in learners]
+    return Curves([one.true for one in learners])
 
 
-def prior_only(learners: Sequence[Learner]) -> list[ThroughputCurve]:
+def prior_only(learners: Sequence[Learner]) -> Curves:
     """Plan as if nothing had been measured."""
-    return [fit([]).curve(MOST) for _ in learners]
+    return Curves([fit([]).curve(MOST) for _ in learners])
 
 
-def fitted(learners: Sequence[Learner]) -> list[ThroughputCurve]:
+def fitted(learners: Sequence[Learner]) -> Curves:
     """Plan with what was measured."""
-    return [_fit(one).curve(MOST) for one in learners]
+    return Curves([_fit(one).curve(MOST) for one in learners])
 
 
-def exploring(learners: Sequence[Learner]) -> list[ThroughputCurve]:
+def exploring(learners: Sequence[Learner]) -> Curves:
     """Plan with what was measured, and explore."""
-    return planning_curves([Standing(_fit(one), len(one.held), MOST) for one in learners])
+    standings = [Standing(_fit(one), len(one.held), MOST) for one in learners]
+    return Curves(planning_curves(standings), planning_curves(standings, exploring=False))
 
 
 class Controller:
@@ -98,7 +108,7 @@ class Controller:
         self._time_s: dict[int, float] = {}
         self._samples: dict[int, float] = {}
 
-    def __call__(self, learners: Sequence[Learner]) -> list[ThroughputCurve]:
+    def __call__(self, learners: Sequence[Learner]) -> Curves:
         """Report what has happened since, and plan with what was learnt from it."""
         for key, one in enumerate(learners):
             for rescales, looks in one.generations[self._told.get(key, 0) :]:
@@ -106,7 +116,10 @@ class Controller:
             self._told[key] = len(one.generations)
         views = [_view(key, len(one.held)) for key, one in enumerate(learners)]
         now_s = max(self._time_s.values(), default=0.0)
-        return [one.curve for one in self._learnt.appraise(views, now_s)]
+        appraisals = self._learnt.appraise(views, now_s)
+        return Curves(
+            [one.curve for one in appraisals], [one.sober or one.curve for one in appraisals]
+        )
 
     def _report(self, key: int, rescales: int, looks: list[Measurement]) -> None:
         view = _view(key, looks[0].nodes)
@@ -142,13 +155,24 @@ def run(
     for stretch in stretches:
         rescales = sum(one.rescales for one in learners) / len(learners)
         pool = _change_pool(learners, stretch.nodes, dice)
-        true = _problem(learners, pool, known(learners))
-        plan = planning(_problem(learners, pool, method(learners)))
+        true = _problem(learners, pool, known(learners).curves)
+        plan = _plan(planning, learners, pool, method(learners))
         counts = [len(plan.assignment[contender.key]) for contender in true.contenders]
         outcomes.append(Outcome(value(true, counts), planning(true).objective, rescales))
         for key, one in enumerate(learners):
             _train(one, plan.assignment[str(key)], stretch.seconds, dice)
     return outcomes
+
+
+def _plan(
+    planning: Planning, learners: Sequence[Learner], pool: frozenset[str], curves: Curves
+) -> Plan:
+    """Plan as the controller does: exploring takes no trainer's last node."""
+    problem = _problem(learners, pool, curves.curves)
+    plan = planning(problem)
+    if curves.sober is not None and stops_a_trainer(problem, plan):
+        plan = planning(_problem(learners, pool, curves.sober))
+    return plan
 
 
 def wandering(plans: int, seed: int) -> list[Stretch]:

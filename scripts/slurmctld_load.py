@@ -5,6 +5,7 @@ On a cluster with many configured nodes and waiting jobs, of which only a few no
 
 from __future__ import annotations
 
+import getpass
 import re
 import time
 from collections.abc import Callable
@@ -30,6 +31,28 @@ class Load:
     backfill_cycle_ms: float
 
 
+@dataclass(frozen=True)
+class Requests:
+    """What an account has asked of slurmctld since its statistics began."""
+
+    count: int
+    ms: float  # what they took slurmctld, in all
+
+
+def down_nodes(count: int) -> str:
+    """Return the line of slurm.conf for so many nodes that are configured and not there."""
+    where = f"NodeHostname=none[1-{count}] NodeAddr=127.0.0.1 Port=9"  # where nobody listens
+    return f"NodeName=x[1-{count}] {where} State=DOWN"
+
+
+def requests_of(account: str, sdiag: str) -> Requests:
+    """Read what sdiag says of an account; nothing where it has asked nothing."""
+    by_user = sdiag.partition("statistics by user")[2]
+    line = rf"^\s*{re.escape(account)}\s.*count:(\d+)\s.*total_time:(\d+)"
+    found = re.search(line, by_user, re.MULTILINE)
+    return Requests(int(found[1]), int(found[2]) / 1e3) if found else Requests(0, 0.0)
+
+
 def measure(
     repo: Path,
     folder: Path,
@@ -38,9 +61,13 @@ def measure(
     minutes: float,
     tell: Callable[[str], None],
 ) -> dict[str, Load]:
-    """Return the load without a controller, and with one whose trainers have all nodes, at rest."""
-    down = f"NodeName=x[1-{nodes}] NodeHostname=none[1-{nodes}] NodeAddr=127.0.0.1 State=DOWN"
-    conf = [down, f"MaxJobCount={10 * jobs + 10_000}"]
+    """Return the load without a controller, and with one whose trainers have all nodes, at rest.
+
+    Raises:
+        subprocess.CalledProcessError: the cluster does not start, or a command fails in it.
+        TimeoutError: the trainers do not get all nodes.
+    """
+    conf = [down_nodes(nodes), f"MaxJobCount={10 * jobs + 10_000}"]
     with started_cluster(repo, folder, REAL_NODES, conf) as cluster:
         tell(f"{nodes} nodes are configured, {REAL_NODES} more are there; submitting {jobs} jobs")
         for _ in range(jobs // 100):
@@ -76,17 +103,16 @@ def document(loads: dict[str, Load]) -> dict[str, dict[str, float]]:
 
 
 def _observe(cluster: Cluster, minutes: float) -> Load:
-    account = cluster.slurm_user or "[^ ]+"
+    account = cluster.slurm_user or getpass.getuser()
     cluster.run("sdiag", "--reset", **_as_admin(cluster))
     time.sleep(60 * minutes)
     text = cluster.run("sdiag").stdout
-    by_user = text.partition("statistics by user")[2]
-    own = re.search(rf"^\s*{account}\s.*count:(\d+)\s.*total_time:(\d+)", by_user, re.MULTILINE)
+    own = requests_of(account, text)
     main, _, backfill = text.partition("Backfilling stats")
     return Load(
         minutes,
-        int(own[1]) if own else 0,
-        int(own[2]) / 1e3 if own else 0.0,
+        own.count,
+        own.ms,
         _mean_cycle_ms(main),
         _mean_cycle_ms(backfill),
     )

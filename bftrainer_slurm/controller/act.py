@@ -12,12 +12,12 @@ from bftrainer_slurm.slurm.gateway import Gateway, RefusedError
 
 logger = logging.getLogger(__name__)
 
-BURST = 20  # slurmctld's own rate limit (rl_enable) allows a user 30 RPCs at once
+BURST = 20  # RPCs; slurmctld's own rate limit (rl_enable) allows a user 30 at once
 
 
 @dataclass(slots=True)
 class Pacer:
-    """Lets ``BURST`` commands go at once, and ``per_s`` a second after that."""
+    """Lets commands of ``BURST`` RPCs go at once, and ``per_s`` RPCs a second after that."""
 
     per_s: float
     clock: Callable[[], float]
@@ -25,11 +25,11 @@ class Pacer:
     _credit: float = BURST
     _last_s: float | None = None
 
-    def wait(self) -> None:
-        """Return when the next command may be sent."""
+    def wait(self, rpcs: int = 1) -> None:
+        """Return when a command of so many RPCs may be sent."""
         now_s = self.clock()
         earned = 0.0 if self._last_s is None else max(0.0, now_s - self._last_s) * self.per_s
-        self._credit = min(BURST, self._credit + earned) - 1
+        self._credit = min(BURST, self._credit + earned) - rpcs
         self._last_s = now_s
         if self._credit < 0:
             self.sleep(-self._credit / self.per_s)
@@ -61,7 +61,7 @@ def carry_out(
         if isinstance(action, Grow) and action.first and action.element.array not in begun:
             begun.add(action.element.array)
             groups.end(action.element.array)
-        pacer.wait()
+        pacer.wait(gateway.grow_rpcs if isinstance(action, Grow) else 1)
         try:
             _do(action, gateway)
             logger.info("%s", describe(action))

@@ -122,7 +122,11 @@ class Learnt:
             for view, known in ((view, self._trainer(view)) for view in views)
         }
         curves = self._exploration.curves(standings, now_s)
-        return [Appraisal(curves[view.array], self.costs(view)) for view in views]
+        sober = self._exploration.sober
+        return [
+            Appraisal(curves[view.array], self.costs(view), sober=sober[view.array])
+            for view in views
+        ]
 
     def known(self, view: TrainerView) -> dict[str, Any]:
         """Return curve, costs and runtime, for users."""

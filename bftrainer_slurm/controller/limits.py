@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constraint
 from bftrainer_slurm.controller.actions import Action, Hold
-from bftrainer_slurm.controller.view import Memory, TrainerView, Wait
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.view import Memory, Observation, TrainerView, Wait, in_service
 from bftrainer_slurm.model import Demands, ElementState, Node
 
 _REFUSED_S = 3600.0  # a node may be given the memory or the feature that it lacks
@@ -34,12 +35,11 @@ class Limits:
 
 
 def limits_of(
-    views: tuple[TrainerView, ...], nodes: tuple[Node, ...], memory: Memory, now_s: float
+    views: tuple[TrainerView, ...], observation: Observation, memory: Memory, settings: Settings
 ) -> Limits:
-    """Return what keeps each trainer back; ``nodes`` are those in service.
-
-    A node that it has is never among those that it cannot have.
-    """
+    """Return what keeps each trainer back. A node that it has is not among those it cannot have."""
+    now_s, there = observation.time_s, in_service(observation, settings)
+    nodes = tuple(node for node in observation.nodes if node.name in there)
     stuck: dict[int, str] = {}
     barred: dict[int, frozenset[str]] = {}
     unfit: dict[Demands, frozenset[str]] = {}
@@ -123,9 +123,10 @@ def _why_not_now(wait: Wait | None, now_s: float) -> str | None:
 
 
 def _too_few(view: TrainerView, nodes: tuple[Node, ...], out: frozenset[str]) -> str | None:
+    if not out:
+        return None
     fit = sum(node.name not in out for node in nodes)
-    least = view.trainer.record.min_nodes
-    if not out or fit >= least:
+    if fit >= view.trainer.record.min_nodes:
         return None
     return (
         f"of {len(nodes)} nodes {fit} will do: others lack what it asks for, or Slurm refuses them"

@@ -32,7 +32,9 @@ from bftrainer_slurm.controller.question import (
     problem_of,
     remember_changes,
     same_question,
+    stops_a_trainer,
 )
+from bftrainer_slurm.controller.reading import read
 from bftrainer_slurm.controller.schedule import Schedule
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.status import cluster_status, trainer_status
@@ -67,6 +69,8 @@ logger = logging.getLogger(__name__)
 
 _APART_AFTER_REFUSAL_S = 30.0
 _TIDY_EVERY_S = 86400.0
+_SLOW_S = 1.0  # of a look: from then on it is said
+_SAY_AGAIN_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,7 @@ class Controller:
         self._objective = find(settings.objective)
         self._words = Words(world.history, world.appraiser)
         self._came: dict[ElementId, tuple[str, float]] = {}  # let go by us, and up since
-        self._tidied_s = float("-inf")
+        self._tidied_s = self._said_slow_s = float("-inf")
         self._malformed = 0
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
@@ -190,40 +194,55 @@ class Controller:
         )
 
     def _observe(self) -> Observation:
-        gateway, now_s, last = self._world.gateway, self._world.clock(), self._known.observation
+        now_s = self._world.clock()
         nodes_due = self.schedule.nodes_due(now_s)
         reservations_due = self.schedule.reservations_due(now_s)
-        queue = gateway.queue()
-        if queue.malformed > self._malformed:
-            logger.warning(
-                "%d job arrays say that they are trainers and cannot be; they are left alone",
-                queue.malformed,
-            )
-        self._malformed = queue.malformed
-        mine = tuple(trainer for trainer in queue.trainers if self._world.mine(trainer))
-        arrays = frozenset(trainer.array for trainer in mine)
-        others = _nodes_of(trainer for trainer in queue.trainers if trainer.array not in arrays)
-        observation = Observation(
+        observation = read(
+            self._world.gateway,
+            self._known.observation,
             now_s,
-            gateway.nodes() if nodes_due else last.nodes,
-            replace(queue, trainers=mine, ordinary_nodes=queue.ordinary_nodes | others),
-            gateway.reservations() if reservations_due else last.reservations,
+            nodes_due=nodes_due,
+            reservations_due=reservations_due,
+            mine=self._world.mine,
         )
+        self._say_if_malformed(observation.queue.malformed)
+        mine = observation.queue.trainers
         ending = any(
             element.state is ElementState.ENDING for trainer in mine for element in trainer.elements
         )
         looked_s = self._world.clock()
         took_s = max(0.0, looked_s - now_s)
         self.schedule.looked(looked_s, nodes_due, reservations_due, ending, took_s)
+        self._say_if_slow(took_s, looked_s)
         self._meet(mine)
         for element in self._stays.update(mine, now_s):
             self._world.groups.lost(element)
         self._holes.update(observation, self._settings.partition)
         self._came.clear()
+        arrays = frozenset(trainer.array for trainer in mine)
         for array in self._by_array.keys() - arrays:
             self._world.groups.end(array)
         self._forget(arrays, now_s)
         return observation
+
+    def _say_if_malformed(self, malformed: int) -> None:
+        if malformed > self._malformed:
+            logger.warning(
+                "%d job arrays say that they are trainers and cannot be; they are left alone",
+                malformed,
+            )
+        self._malformed = malformed
+
+    def _say_if_slow(self, took_s: float, now_s: float) -> None:
+        interval_s = self.schedule.slowed_to_s
+        said_lately = now_s - self._said_slow_s < _SAY_AGAIN_S
+        if interval_s is not None and took_s >= _SLOW_S and not said_lately:
+            self._said_slow_s = now_s
+            logger.warning(
+                "slurmctld took %.1f s to answer, or limits our requests (rl_enable): it is asked "
+                "every %.0f s for now",
+                *(took_s, interval_s),
+            )
 
     def _meet(self, trainers: tuple[Trainer, ...]) -> None:
         """Forget what is known of earlier jobs under the ids of trainers that have just come."""
@@ -234,42 +253,24 @@ class Controller:
         self._memory = replace(self._memory, given_up=kept)
 
     def _decide(self, observation: Observation) -> list[Action]:
-        now_s, settings = observation.time_s, self._settings
+        now_s = observation.time_s
         views = self._views(observation)
-        memory = note_refused(views, self._memory, now_s)
-        memory = remember_starts(views, memory, now_s)
-        memory = spare_reclaimed(self._known.views, views, memory, now_s)
-        memory = remember_changes(self._known.views, views, memory, now_s, self._world.appraiser)
-        memory = self._avoid_slow_nodes(views, memory, now_s)
-        taken = observation.queue.ordinary_nodes
-        actions, memory = withdraw(views, memory, now_s)
-        late, memory = overdue(views, taken, memory, now_s, settings)
-        actions += late
-        for view in views:
-            if view.finishing:
-                more, memory = clear_finished(view, memory, now_s)
-            else:
-                more, memory = bring_back(view, memory, self._words.has_trained(view.array), now_s)
-                more += near_limit(view, now_s, settings)
-            actions += more
+        memory = self._noted(views, now_s)
+        upkeep, memory = self._keep_up(views, observation, memory)
         views = tuple(view_trainer(view.trainer, memory) for view in views)
         life_s = self._holes.life_s(observation)
+        ends, staying, memory = self._end_some(views, observation, memory, life_s)
         free = self._free(observation, views, memory, life_s)
-        leaving = leave_draining(views, observation)
-        staying = tuple(without(view, leaving) for view in views) if leaving else views
-        if memory.failing:
-            where = Where(free, in_service(observation, settings))
-            suspected, memory = judge(staying, memory, where, now_s, settings)
-            staying = tuple(without(view, suspected) for view in staying)
-            leaving += suspected
-            free = self._free(observation, views, memory, life_s)
-        cancels, memory = cancel_given_up(views, memory, now_s)
-        limits = self._limits(observation, views, memory)
+        limits = limits_of(views, observation, memory, self._settings)
         outlook = self._outlook(observation, life_s, limits)
         problem = problem_of(staying, free, memory, now_s, outlook)
-        plan = self._plan(problem, now_s)
+        plan = self._plan(
+            problem,
+            lambda: problem_of(staying, free, memory, now_s, outlook, exploring=False),
+            now_s,
+        )
         moves, memory = moves_of(plan, staying, free, now_s, memory)
-        actions += [*leaving, *cancels, *moves]
+        actions = [*upkeep, *ends, *moves]
         for view in views:
             if not view.finishing and view.array not in memory.given_up:
                 actions += hold_unplaced(view, actions)
@@ -277,6 +278,52 @@ class Controller:
         self._by_array = {view.array: view for view in views}
         self._known = _Known(observation, views, free, limits, problem, plan)
         return actions
+
+    def _noted(self, views: tuple[TrainerView, ...], now_s: float) -> Memory:
+        """Return the memory with what this reading adds to it."""
+        before = self._known.views
+        memory = note_refused(views, self._memory, now_s)
+        memory = remember_starts(views, memory, now_s)
+        memory = spare_reclaimed(before, views, memory, now_s)
+        memory = remember_changes(before, views, memory, now_s, self._world.appraiser)
+        return self._avoid_slow_nodes(views, memory, now_s)
+
+    def _keep_up(
+        self, views: tuple[TrainerView, ...], observation: Observation, memory: Memory
+    ) -> tuple[list[Action], Memory]:
+        """Return what elements need whatever the plan says."""
+        now_s, taken = observation.time_s, observation.queue.ordinary_nodes
+        actions, memory = withdraw(views, memory, now_s)
+        late, memory = overdue(views, taken, memory, now_s, self._settings)
+        actions += late
+        for view in views:
+            if view.finishing:
+                more, memory = clear_finished(view, memory, now_s)
+            else:
+                more, memory = bring_back(view, memory, self._words.has_trained(view.array), now_s)
+                more += near_limit(view, now_s, self._settings)
+            actions += more
+        return actions, memory
+
+    def _end_some(
+        self,
+        views: tuple[TrainerView, ...],
+        observation: Observation,
+        memory: Memory,
+        life_s: Mapping[str, float],
+    ) -> tuple[list[Action], tuple[TrainerView, ...], Memory]:
+        """End what may not go on where it is, or at all; the views are without the former."""
+        now_s = observation.time_s
+        leaving = leave_draining(views, observation)
+        staying = tuple(without(view, leaving) for view in views) if leaving else views
+        if memory.failing:
+            free = self._free(observation, views, memory, life_s)
+            where = Where(free, in_service(observation, self._settings))
+            suspected, memory = judge(staying, memory, where, now_s, self._settings)
+            staying = tuple(without(view, suspected) for view in staying)
+            leaving += suspected
+        cancels, memory = cancel_given_up(views, memory, now_s)
+        return [*leaving, *cancels], staying, memory
 
     def _free(
         self,
@@ -299,13 +346,6 @@ class Controller:
         until_s = dict.fromkeys(slow, now_s + self._settings.bad_node_s)
         return replace(memory, avoid={**memory.avoid, **until_s}) if slow else memory
 
-    def _limits(
-        self, observation: Observation, views: tuple[TrainerView, ...], memory: Memory
-    ) -> Limits:
-        there = in_service(observation, self._settings)
-        nodes = tuple(node for node in observation.nodes if node.name in there)
-        return limits_of(views, nodes, memory, observation.time_s)
-
     def _outlook(
         self, observation: Observation, life_s: Mapping[str, float], limits: Limits
     ) -> Outlook:
@@ -322,12 +362,15 @@ class Controller:
     def _views(self, observation: Observation) -> tuple[TrainerView, ...]:
         return tuple(view_trainer(trainer, self._memory) for trainer in observation.queue.trainers)
 
-    def _plan(self, problem: Problem, now_s: float) -> Plan:
+    def _plan(self, problem: Problem, sober: Callable[[], Problem], now_s: float) -> Plan:
+        """Plan, unless the last plan stands; soberly where exploring would stop a trainer."""
         last = self._known.plan
         same = same_question(problem, self._known.problem)
         if same and last is not None and last.status == "optimal":
             return last
         plan = self._world.planner.plan(problem)
+        if stops_a_trainer(problem, plan) and (other := sober()) != problem:
+            plan = self._world.planner.plan(other)
         used = sum(len(nodes) for nodes in plan.assignment.values())
         self._world.history.add_plan(
             now_s, len(problem.pool), used, plan.objective, plan.status, plan.solve_s
@@ -368,13 +411,3 @@ class Controller:
             self._came[ElementId(note.array, note.task)] = (note.node, numbered.time_s)
         else:
             self.schedule.heard(note.kind, self._world.clock())
-
-
-def _nodes_of(trainers: Iterable[Trainer]) -> frozenset[str]:
-    there = (ElementState.RUNNING, ElementState.ENDING)
-    return frozenset(
-        element.node
-        for trainer in trainers
-        for element in trainer.elements
-        if element.node and element.state in there
-    )

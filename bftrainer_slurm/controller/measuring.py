@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from bftrainer_slurm.controller.lessons import Look, Reform, Rescale, Runtime
 from bftrainer_slurm.controller.progress import Report
 
-_WARM_S = 5.0  # caches, lazy imports, autotuners: the first steps of a generation are slow
+_WARM_S = 15.0  # caches, lazy imports, autotuners: the first steps of a generation are slow
 _LOOK_S = 20.0
+# Looks grow with the generation: few are kept, and a node that is slow for some minutes must not
+# be in most of them.
+_LONGEST_LOOK_S = 80.0
 _SHORT_LOOK_S = 10.0  # what a generation's last look may last at least
 _MOST_PER_NODE = 1e9  # samples/s
 _UNIX_S = 1e9  # under c10d generations have the number of the Unix second in which they began
@@ -27,6 +30,14 @@ class _Generation:
     since_s: float
     begin: Report | None = None  # of the look
     last: Report | None = None
+
+    @property
+    def look_s(self) -> float:
+        """How long the look lasts: as long as was measured before it, within bounds."""
+        if self.begin is None:
+            return _LOOK_S
+        before_s = self.begin.time_s - self.since_s - _WARM_S
+        return min(max(_LOOK_S, before_s), _LONGEST_LOOK_S)
 
 
 class Stopwatch:
@@ -83,7 +94,7 @@ class Stopwatch:
             present.begin = present.last = report
             return [], cost
         present.last = report
-        return self._look(_LOOK_S), cost
+        return self._look(present.look_s), cost
 
     def _look(self, least_s: float) -> list[Look]:
         """End the present look where it has lasted long enough."""

@@ -6,19 +6,15 @@ import math
 from collections.abc import Container, Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from bftrainer_slurm.controller.appraisal import Appraisal, Appraiser
+from bftrainer_slurm.controller.appraisal import Appraisal, Appraiser, RescaleCosts
 from bftrainer_slurm.controller.limits import Limits
+from bftrainer_slurm.controller.saving import spares_of, with_stand_ins
 from bftrainer_slurm.controller.view import Memory, TrainerView
 from bftrainer_slurm.model import ElementState, ThroughputCurve
 from bftrainer_slurm.planner.classes import NodeClass
 from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
-from bftrainer_slurm.planner.problem import Contender, Costs, Problem
+from bftrainer_slurm.planner.problem import Contender, Costs, Plan, Problem
 
-# Where a start costs less than a growth, a trainer without nodes is worth keeping for the next
-# holes. How often a start is soon followed by a growth, and to how many nodes at most: on Summit's
-# trace anything from 0.1 to 0.3 does as well.
-_SOON_GROWS = 0.25
-_MOST_GROWN_NODES = 10
 # A start takes its time too: else a trainer loses its last node to one that would begin there, as
 # soon as it stands still for a moment. At most half of the forward time, so that a node that
 # nobody else wants is worth a start in any case.
@@ -44,11 +40,17 @@ def problem_of(
     memory: Memory,
     now_s: float,
     outlook: Outlook,
+    exploring: bool = True,
 ) -> Problem:
-    """Return the planning problem: every trainer that can use nodes, over all nodes to be had."""
+    """Return the planning problem: every trainer that can use nodes, over all nodes to be had.
+
+    Trainers may have curves with some hope in them, unless nobody is to explore.
+    """
     stuck = outlook.limits.stuck
     chosen = [view for view in views if _can_use_nodes(view, memory, now_s, stuck)]
     appraisals = outlook.appraiser.appraise(chosen, now_s)
+    if not exploring:
+        appraisals = [replace(one, curve=one.sober or one.curve) for one in appraisals]
     facts = [
         _facts(view, appraisal, memory, now_s)
         for view, appraisal in zip(chosen, appraisals, strict=True)
@@ -56,16 +58,18 @@ def problem_of(
     curves = curves_of(outlook.objective, facts)
     held = frozenset(node for view in chosen for node in view.placed)
     pool = free | held
-    grown = min(_MOST_GROWN_NODES, math.ceil(outlook.grown_pool / max(1, len(chosen))))
     barred = {view.array: outlook.limits.barred.get(view.array, frozenset()) for view in chosen}
     classes = _classes(pool, outlook.hardware, {a: out for a, out in barred.items() if out & pool})
-    contenders = tuple(
-        replace(
-            _contender(view, appraisal, curve, memory, now_s, grown, outlook),
-            barred=frozenset(one.name for one in classes if one.nodes & barred[view.array]),
-        )
-        for view, appraisal, curve in zip(chosen, appraisals, curves, strict=True)
+    contenders = with_stand_ins(
+        [
+            replace(
+                _contender(view, appraisal, curve, memory, now_s, outlook),
+                barred=frozenset(one.name for one in classes if one.nodes & barred[view.array]),
+            )
+            for view, appraisal, curve in zip(chosen, appraisals, curves, strict=True)
+        ]
     )
+    starts_s = [appraisal.costs.start_s for appraisal in appraisals]
     return Problem(
         pool,
         outlook.forward_time_s,
@@ -73,6 +77,7 @@ def problem_of(
         costs=Costs.PAUSE,
         life_s={node: life for node, life in outlook.life_s.items() if node in pool},
         classes=classes,
+        spares=spares_of(contenders, starts_s, outlook.grown_pool),
     )
 
 
@@ -106,21 +111,31 @@ def remember_changes(
         if nodes:
             trained[view.array] = now_s
         if old and nodes and nodes != old:
-            costs = appraiser.costs(view)
-            joined_s = _last_start_s(view, nodes - old, now_s)
-            until_s = joined_s + costs.up_s if nodes - old else now_s + costs.down_s
+            until_s = _paused_until_s(view, nodes - old, now_s, appraiser.costs(view))
             paused[view.array] = max(paused.get(view.array, 0.0), until_s)
     return replace(memory, paused_until=paused, trained_s=trained)
 
 
-def _last_start_s(view: TrainerView, nodes: Set[str], now_s: float) -> float:
-    """When the last of these nodes joined: it may be some time before it is seen."""
-    starts = [
-        element.start_s
+def _paused_until_s(
+    view: TrainerView, joined: Set[str], now_s: float, costs: RescaleCosts
+) -> float:
+    """Until when it stands still that these nodes joined, or that others left.
+
+    It may be some time before a node is seen; and one that came as soon as the first ones, from
+    another trainer say, belongs to the start.
+    """
+    if not joined:
+        return now_s + costs.down_s
+    starts = {
+        element.node: element.start_s
         for element in view.with_state(ElementState.RUNNING)
-        if element.node in nodes and element.start_s is not None
-    ]
-    return min(now_s, max(starts, default=now_s))
+        if element.start_s is not None
+    }
+    joined_s = min(now_s, max((starts[node] for node in joined & starts.keys()), default=now_s))
+    others = view.placed.keys() - joined
+    if all(starts.get(node, -math.inf) >= joined_s for node in others):
+        return now_s
+    return joined_s + costs.up_s
 
 
 def same_question(problem: Problem, other: Problem | None) -> bool:
@@ -130,6 +145,11 @@ def same_question(problem: Problem, other: Problem | None) -> bool:
     towards that plan, and what passes with time.
     """
     return other is not None and _wanted(problem) == _wanted(other)
+
+
+def stops_a_trainer(problem: Problem, plan: Plan) -> bool:
+    """Whether a plan takes all nodes of a trainer that has some."""
+    return any(one.current and not plan.assignment[one.key] for one in problem.contenders)
 
 
 def _wanted(problem: Problem) -> tuple[object, ...]:
@@ -160,14 +180,11 @@ def _contender(
     curve: ThroughputCurve,
     memory: Memory,
     now_s: float,
-    grown_nodes: int,
     outlook: Outlook,
 ) -> Contender:
     record = view.trainer.record
     stuck = view.array in outlook.limits.stuck
     costs = appraisal.costs
-    spared_s = max(0.0, costs.up_s - costs.start_s)
-    saved_up = _SOON_GROWS * spared_s * curve.at(max(record.min_nodes, grown_nodes))
     start_s = min(costs.start_s, _MOST_OF_FORWARD * outlook.forward_time_s)
     return Contender(
         key=str(view.array),
@@ -178,7 +195,7 @@ def _contender(
         rescale_up_s=costs.up_s,
         rescale_down_s=costs.down_s,
         paused_s=max(0.0, memory.paused_until.get(view.array, 0.0) - now_s),
-        start_premium=max(saved_up, start_s * curve.at(record.min_nodes)),
+        start_cost=start_s * curve.at(record.min_nodes),
     )
 
 

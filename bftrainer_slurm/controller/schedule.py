@@ -28,6 +28,7 @@ class Schedule:
         self._last_look_s = float("-inf")
         self._failures = 0
         self._took_s = 0.0
+        self._slowed_to_s: float | None = None
         self._endings = 0
         self._regular_s = now_s  # when the next look is due without any hint
         self._hinted = _HINTED_LOOKS
@@ -40,6 +41,11 @@ class Schedule:
     def is_due(self, now_s: float) -> bool:
         """Whether it is time for a look, also where the clock was set back."""
         return now_s >= self.due_s() or now_s < self._last_look_s
+
+    @property
+    def slowed_to_s(self) -> float | None:
+        """Seconds between regular looks, where slurmctld is slow; None where it is not."""
+        return self._slowed_to_s
 
     def nodes_due(self, now_s: float) -> bool:
         """Whether this look should read the nodes too."""
@@ -71,6 +77,7 @@ class Schedule:
         self._took_s = took_s
         rest_s = min(_MAX_INTERVAL_S, _REST_AFTER_A_LOOK * took_s)
         interval_s = max(self._settings.queue_interval_s, rest_s)
+        self._slowed_to_s = rest_s if rest_s > self._settings.queue_interval_s else None
         if ending:
             interval_s = min(interval_s, 2.0 ** (self._endings - 1))
         self._queue_due_s = self._regular_s = now_s + interval_s

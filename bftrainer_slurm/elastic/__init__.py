@@ -2,7 +2,7 @@
 
 Standard library and torch only; of the rest of the project it uses just the spec and the keeper's
 client, so that a job's Python needs nothing installed. For scripts: ``Trainer`` re-forms in
-process, ``step`` tells the progress of one that does not.
+process (``ShardedTrainer`` with FSDP2), ``step`` tells the progress of one that does not.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bftrainer_slurm.elastic.sharded import ShardedTrainer
     from bftrainer_slurm.elastic.steps import step
     from bftrainer_slurm.elastic.trainer import Trainer
 
-__all__ = ["Trainer", "step"]
+__all__ = ["ShardedTrainer", "Trainer", "step"]
 
 
 def __getattr__(name: str) -> Any:
@@ -22,6 +23,10 @@ def __getattr__(name: str) -> Any:
         from bftrainer_slurm.elastic.trainer import Trainer
 
         return Trainer
+    if name == "ShardedTrainer":
+        from bftrainer_slurm.elastic.sharded import ShardedTrainer
+
+        return ShardedTrainer
     if name == "step":
         from bftrainer_slurm.elastic.steps import step
 

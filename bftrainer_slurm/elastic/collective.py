@@ -31,7 +31,11 @@ from bftrainer_slurm.keeper.membership import Generation
 from bftrainer_slurm.keeper.protocol import parse_address
 
 _CONNECT_S = 3.0  # a store's host that is up answers at once
+_CONNECTS = 6
 _STORE_S = 60.0
+# gloo waits five times as long for a peer to connect, and there is no connection yet that could be
+# cut: so long does it stand still if a peer is lost in these milliseconds.
+_FORM_S = 2.0
 _AGAIN_S = 0.02
 
 # A torchrun agent sets 1, with which a lost peer ends this process; 2 only cleans up.
@@ -76,22 +80,39 @@ class Group:
         self.rank, self.world = generation.rank, generation.world
         self._nccl = "nccl" in backend
         with self.noting():
-            timeout = timedelta(seconds=_STORE_S)
             if generation.rank == 0:
-                store = TCPStore(*(address, 0, None, True), timeout=timeout, wait_for_workers=False)
+                store = self._open_store(address, 0, hosts=True)
                 offer(f"{address}:{store.port}")
             else:
-                host, port = _reachable(generation.store or "")
-                store = TCPStore(
-                    *(host, port, None, False), timeout=timeout, wait_for_workers=False
-                )
+                store = self._open_store(*_reachable(generation.store or ""), hosts=False)
             self._store = store
-            make_default(
-                backend,
-                PrefixStore(str(generation.number), store),
-                generation.rank,
-                generation.world,
-            )
+            # Who waits here can be freed, unlike who waits in the group's making.
+            store.set(f"here/{self.rank}", "")
+            store.wait([f"here/{rank}" for rank in range(self.world)])
+            own = PrefixStore(str(generation.number), store)
+            make_default(backend, own, generation.rank, generation.world)
+
+    def _open_store(self, host: str, port: int, hosts: bool) -> TCPStore:
+        """Open a store, or connect to one.
+
+        A connection that is cut meanwhile, or whose other end has gone, is tried again and again
+        for the whole timeout: so that is short at first, and who has aborted does not try again.
+        """
+        for _ in range(_CONNECTS):
+            try:
+                store = TCPStore(
+                    *(host, port, None, hosts),
+                    timeout=timedelta(seconds=_CONNECT_S / _CONNECTS),
+                    wait_for_workers=False,
+                )
+            except RuntimeError as error:
+                failure = error
+            else:
+                store.set_timeout(timedelta(seconds=_STORE_S))
+                return store
+            if self._aborted is not None:
+                break
+        raise failure
 
     def formed(self) -> None:
         """Say that all connections are there which the group will have.
@@ -124,7 +145,7 @@ class Group:
         """
         with self.noting():
             some = others is not None and len(others) + 1 < self.world
-            return Channel(self, dist.new_group([0, *others]) if others and some else None)
+            return Channel(self, _group_of([0, *others]) if others and some else None)
 
     def begin(self, weight: float, record: bool = False) -> None:
         """Begin a step in which this rank's gradients have this weight; ``record`` its layout."""
@@ -275,7 +296,22 @@ def make_default(backend: str, store: Store, rank: int, world: int) -> None:
     """Make a new default process group, in the place of the one there is."""
     if dist.is_initialized():
         dist.distributed_c10d.destroy_process_group()  # not the one that keeps groups
-    dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+    dist.init_process_group(
+        backend, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=_FORM_S)
+    )
+    _let_work(dist.group.WORLD)
+
+
+def _group_of(ranks: list[int]) -> dist.ProcessGroup | None:
+    group: dist.ProcessGroup | None = dist.new_group(ranks, timeout=timedelta(seconds=_FORM_S))
+    if dist.get_rank() in ranks:
+        _let_work(group)
+    return group
+
+
+def _let_work(group: dist.ProcessGroup | None) -> None:
+    """Give a group's collectives torch's own time, now that its connections are there."""
+    dist.distributed_c10d._set_pg_timeout(dist.distributed_c10d.default_pg_timeout, group)
 
 
 def backend_for(model: nn.Module) -> str:

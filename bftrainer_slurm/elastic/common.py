@@ -67,18 +67,30 @@ class Common:
     def save_if_due(self) -> None:
         """Write a checkpoint in the background, as rank 0, if it is time for one."""
         if self._checkpoints is not None and self._checkpoints.due():
+            self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint in the background, as rank 0."""
+        if self._checkpoints is not None:
             self._checkpoints.save(self.cursor.step, self._state())
 
     def save_last(self) -> None:
         """Write a checkpoint, as rank 0, and wait for it."""
         if self._checkpoints is not None:
-            self._checkpoints.save(self.cursor.step, self._state())
+            self.save()
             self._checkpoints.wait()
 
+    def forget(self) -> None:
+        """This copy is none any more: begin again from the newest checkpoint, or another's copy."""
+        self.cursor, self._agreed = Cursor(), False
+
     def _restore(self) -> None:
-        """Take the newest checkpoint if it goes further than what this process has."""
-        state = None if self._checkpoints is None else self._checkpoints.newest()
-        if state is not None and state["cursor"]["step"] > self.cursor.step:
+        """Take the newest checkpoint, if there is one."""
+        if self._checkpoints is None:
+            return
+        self._checkpoints.wait()
+        state = self._checkpoints.newest()
+        if state is not None:
             self._take(state)
 
     def _state(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from bftrainer_slurm.elastic.sampler import Course
 
 if TYPE_CHECKING:
-    from bftrainer_slurm.elastic.trainer import Trainer
+    from bftrainer_slurm.elastic.training import Training
 
 _PR_SET_PDEATHSIG = 1
 _REHEARSALS = 2  # DDP orders its buckets after the first backward pass
@@ -29,7 +29,7 @@ class Loader:
 
     def __init__(
         self,
-        trainer: Trainer,
+        trainer: Training,
         dataset: Dataset[Any],
         course: Course,
         seed: int | None,

@@ -55,6 +55,11 @@ def empty_tensors(description: bytes) -> list[Tensor]:
     return tensors
 
 
+def copied(state: Any) -> Any:
+    """Return new dicts and lists with the same tensors."""
+    return _each_tensor(state, lambda tensor: tensor)
+
+
 class Channel(Protocol):
     """Rank 0's word to all others that take part."""
 

@@ -31,8 +31,9 @@ class Contender:
 
     ``curve`` is its objective curve; ``current`` its nodes now; the rescale costs are seconds
     without progress after it grew or shrank. ``paused_s`` is how long it still stands still from
-    its last rescale, ``start_premium`` what being started costs later, in units of the curve times
-    seconds; both count with ``Costs.PAUSE`` only.
+    its last rescale, ``start_cost`` what being started costs, in units of the curve times
+    seconds; both count with ``Costs.PAUSE`` only. ``stands_in`` says whether it is a spare while it
+    has no nodes (``Problem.spares``).
 
     ``hardware`` has the kinds of nodes it can use, each with a factor on the curve (empty: any, at
     1); ``spread`` is the factor where its nodes are on several switches; ``barred`` names the
@@ -47,7 +48,8 @@ class Contender:
     rescale_up_s: float
     rescale_down_s: float
     paused_s: float = 0.0
-    start_premium: float = 0.0
+    start_cost: float = 0.0
+    stands_in: bool = True
     hardware: Mapping[str, float] = field(default_factory=dict)
     spread: float = 1.0
     barred: frozenset[str] = frozenset()
@@ -59,8 +61,8 @@ class Contender:
             raise ValueError(
                 f"trainer {self.key}: rescale_up_s and rescale_down_s must be 0 s or more"
             )
-        if not (_is_amount(self.paused_s) and _is_amount(self.start_premium)):
-            raise ValueError(f"trainer {self.key}: paused_s and start_premium must be 0 or more")
+        if not (_is_amount(self.paused_s) and _is_amount(self.start_cost)):
+            raise ValueError(f"trainer {self.key}: paused_s and start_cost must be 0 or more")
         if not all(map(_is_amount, self.curve.values)):
             raise ValueError(f"trainer {self.key}: its curve must have finite values")
         if not all(map(_is_amount, self.hardware.values())):
@@ -93,7 +95,7 @@ class Contender:
         if costs is Costs.PAPER:
             return Terms(forward_s, rate * rescale_s)
         if now == 0 and count > 0:
-            return Terms(forward_s, self.start_premium)
+            return Terms(forward_s, self.start_cost)
         return Terms(forward_s - min(forward_s, max(rescale_s, self.paused_s)), 0.0)
 
 

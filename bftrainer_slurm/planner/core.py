@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bftrainer_slurm.planner.bound import Bound
 from bftrainer_slurm.planner.classes import Share
@@ -25,6 +25,7 @@ class Seat:
 
     members: tuple[int, ...]
     hills: tuple[Hill, ...]
+    stands_in: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,9 @@ def core_of(bidders: Sequence[Bidder], bound: Bound, most_loss: float) -> list[S
     for bidder in bidders:
         hills = hills_of(bidder, bound.prices, most_loss)
         nature = tuple(_nature(hill, same) for hill in hills)
-        alike[nature].append(Seat(bidder.members, hills))
+        alike[bidder.stands_in, nature].append(Seat(bidder.members, hills, bidder.stands_in))
     return [
-        Seat(tuple(member for seat in seats for member in seat.members), seats[0].hills)
+        replace(seats[0], members=tuple(member for seat in seats for member in seat.members))
         for seats in alike.values()
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 
-from bftrainer_slurm.planner.problem import Contender, Problem
+from bftrainer_slurm.planner.problem import Contender, Problem, value
 
 _Step = tuple[float, int]  # (gain per node, size after it)
 
@@ -31,6 +31,9 @@ def greedy_counts(problem: Problem) -> list[int]:
             climbs[index] = _climb(problem, contenders[index], counts[index], free)
         if climbs[index]:
             heapq.heappush(queue, (-climbs[index][-1][0], index))
+    standing = [_standing(contender) for contender in contenders]
+    if problem.spares and value(problem, counts) < value(problem, standing):
+        return standing  # its starts cost more spares than they bring
     return counts
 
 

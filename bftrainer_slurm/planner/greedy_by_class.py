@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bftrainer_slurm.planner.classes import Share
 from bftrainer_slurm.planner.options import Bidder, Option, bidders_of, worth_of
-from bftrainer_slurm.planner.problem import Problem
+from bftrainer_slurm.planner.problem import Problem, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ def greedy_shares(problem: Problem) -> list[Share]:
         share if problem.allows(contender, share) else _best(bidders[index], share, none).share
         for index, (contender, share) in enumerate(zip(problem.contenders, now, strict=True))
     ]
+    standing = list(shares)
     free = _minus(problem.sizes(), tuple(map(sum, zip(*shares, strict=True))) or none)
     gains = []
     for index, contender in enumerate(problem.contenders):
@@ -42,6 +43,8 @@ def greedy_shares(problem: Problem) -> list[Share]:
         best = _best(bidders[index], now[index], _minus(own, now[index]))
         if best.worth > problem.worth(problem.contenders[index], shares[index]):
             shares[index], free = best.share, _minus(own, best.share)
+    if problem.spares and value(problem, shares) < value(problem, standing):
+        return standing  # its starts cost more spares than they bring
     return shares
 
 

@@ -18,6 +18,7 @@ from mip.cbc import cbc_set_parameter
 from bftrainer_slurm.planner.classes import Share
 from bftrainer_slurm.planner.core import Answer, Seat
 from bftrainer_slurm.planner.hills import Hill, Stretch
+from bftrainer_slurm.planner.spares import NO_SPARES, Spares
 
 # CBC's tolerances are absolute: the model counts losses in units in which the most is this.
 _SCALE = 1000.0
@@ -42,7 +43,12 @@ class Supply:
 
 
 def solve_core(
-    seats: Sequence[Seat], supply: Supply, most_loss: float, gap: float, limit_s: float
+    seats: Sequence[Seat],
+    supply: Supply,
+    most_loss: float,
+    gap: float,
+    limit_s: float,
+    spares: Spares = NO_SPARES,
 ) -> Answer:
     """Find the plan of the least loss, at most ``most_loss``, to within ``gap``."""
     unit = most_loss / _SCALE
@@ -63,6 +69,14 @@ def solve_core(
         unused = model.add_var(ub=size)
         losses.add_var(unused, price / unit)
         model += count + unused == size
+    if spares.worths:
+        standing_in = [
+            choice
+            for seat, chosen in zip(seats, choices, strict=True)
+            for choice in chosen
+            if seat.stands_in
+        ]
+        _add_spares(model, spares, standing_in, losses, unit)
     model.objective = losses
     status = model.optimize(max_seconds=max(0.05, limit_s))
     if model.num_solutions == 0:
@@ -122,6 +136,22 @@ def _add_stretch(
     model += nodes <= stretch.nodes * takers
     losses.add_var(nodes, stretch.loss / unit)
     return nodes
+
+
+def _add_spares(
+    model: mip.Model, spares: Spares, choices: Sequence[_Choice], losses: mip.LinExpr, unit: float
+) -> None:
+    """What spares bring less than the most they can: each gives its rebate back, has its worth.
+
+    None is worth more than the one before, so that the first ones count first by themselves.
+    """
+    without = mip.xsum(choice.takers for choice in choices if choice.hill.most == 0)
+    losses.add_const(spares.excess / unit)
+    losses.add_expr(without, spares.rebate / unit)
+    counted = [model.add_var(ub=1.0) for _ in spares.worths]
+    for one, worth in zip(counted, spares.worths, strict=True):
+        losses.add_var(one, -worth / unit)
+    model += mip.xsum(counted) <= without
 
 
 def _add_tallies(model: mip.Model, kinds: Sequence[str], choices: Sequence[_Choice]) -> None:

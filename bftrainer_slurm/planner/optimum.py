@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from bftrainer_slurm.planner.bound import Bound, bound_by_price, counts_by_price
-from bftrainer_slurm.planner.core import core_of
+from bftrainer_slurm.planner.core import Answer, core_of
 from bftrainer_slurm.planner.lots import by_class, in_lots
 from bftrainer_slurm.planner.milp import Supply, solve_core
 from bftrainer_slurm.planner.options import Bidder, bidders_of
 from bftrainer_slurm.planner.prices import bound_by_prices
 from bftrainer_slurm.planner.problem import Count, Problem, value
 from bftrainer_slurm.planner.programme import best_counts
+from bftrainer_slurm.planner.spares import best_rebate
 
 GAP = 1e-7  # relative; the recorded optima are met to 1e-6
 _PARTS = (1 / 8, 1 / 3, 1.0)  # of what the plan by price loses
@@ -45,8 +46,11 @@ def solve(problem: Problem, time_limit_s: float) -> Found:
 
 def _solve_without_classes(problem: Problem, deadline_s: float) -> Found:
     """Try a part of the core first: most often it has the best plan, and is done much sooner."""
-    bidders, nodes = bidders_of(problem), len(problem.pool)
-    bound = bound_by_price(bidders, nodes)
+    nodes = len(problem.pool)
+    rebated = best_rebate(
+        bidders_of(problem), problem.spares, lambda paid: bound_by_price(paid, nodes)
+    )
+    bidders, bound = rebated.bidders, rebated.bound
     counts = counts_by_price(bidders, nodes)
     gap = GAP * _scale(bound, bidders)
     least_loss = bound.value - _value(problem, counts)
@@ -57,27 +61,36 @@ def _solve_without_classes(problem: Problem, deadline_s: float) -> Found:
         answer = best_counts(core, nodes, bound.prices[0], part * least_loss)
         if answer.shares is not None or not answer.optimal:
             break
-    if not answer.optimal:
+    counts = _better(problem, counts, answer)
+    least_loss = bound.value - _value(problem, counts)
+    # What spares lose comes on top of what the programme counts.
+    is_open = not answer.optimal or bool(problem.spares and answer.shares)
+    if is_open and least_loss > gap:
+        core = core_of(bidders, bound, least_loss)
         left_s = deadline_s - time.monotonic()
-        answer = solve_core(core, _supply(problem, bound), least_loss, gap, left_s)
-    if answer.shares is not None:
-        found = {index: share[0] for index, share in answer.shares.items()}
-        counts = max(counts, found, key=lambda one: _value(problem, one))
+        supply = _supply(problem, bound)
+        answer = solve_core(core, supply, least_loss, gap, left_s, rebated.spares)
+        counts = _better(problem, counts, answer)
     return Found(_in_order(counts), answer.optimal)
 
 
 def _solve_with_classes(problem: Problem, deadline_s: float) -> Found:
     """Try small cores first: a plan that loses no more than its core allows is the best."""
     lots = in_lots(problem)
-    bidders = bidders_of(lots)
-    bound = bound_by_prices(bidders, lots.sizes(), GAP / 10, deadline_s)
+    rebated = best_rebate(
+        bidders_of(lots),
+        lots.spares,
+        lambda paid: bound_by_prices(paid, lots.sizes(), GAP / 10, deadline_s),
+    )
+    bidders, bound = rebated.bidders, rebated.bound
     gap = GAP * _scale(bound, bidders)
     best, least_loss = Found(None, False), math.inf
     most_loss = _FIRST_LOSS * gap
     while not best.optimal and time.monotonic() < deadline_s:
         core = core_of(bidders, bound, most_loss)
         left_s = deadline_s - time.monotonic()
-        answer = solve_core(core, _supply(lots, bound), most_loss, gap, left_s)
+        supply = _supply(lots, bound)
+        answer = solve_core(core, supply, most_loss, gap, left_s, rebated.spares)
         if answer.shares is not None:
             shares = _in_order(answer.shares)
             loss = bound.value - value(lots, shares)
@@ -87,6 +100,14 @@ def _solve_with_classes(problem: Problem, deadline_s: float) -> Found:
             best = replace(best, optimal=True)
         most_loss = min(least_loss, _WIDER * most_loss)
     return best
+
+
+def _better(problem: Problem, counts: dict[int, int], answer: Answer) -> dict[int, int]:
+    """These counts, or those of the answer where they are worth more."""
+    if answer.shares is None:
+        return counts
+    found = {index: share[0] for index, share in answer.shares.items()}
+    return max(counts, found, key=lambda one: _value(problem, one))
 
 
 def _supply(problem: Problem, bound: Bound) -> Supply:

@@ -36,12 +36,13 @@ class Bidder:
     """Contenders that are alike in all that counts, and what each of them can have.
 
     ``members`` are their places in the problem; ``charges`` is what a node loses by its class.
-    The first option is to have none.
+    The first option is to have none; who ``stands_in`` is a spare then.
     """
 
     members: tuple[int, ...]
     options: tuple[Option, ...]
     charges: tuple[float, ...]
+    stands_in: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,8 @@ def _nature(problem: Problem, contender: Contender) -> object:
         contender.rescale_up_s,
         contender.rescale_down_s,
         contender.paused_s,
-        contender.start_premium,
+        contender.start_cost,
+        contender.stands_in,
         tuple(sorted(contender.hardware.items())),
         contender.spread,
         contender.barred,
@@ -88,12 +90,12 @@ def _bidder(problem: Problem, members: list[int]) -> Bidder:
     if not problem.classes:
         nothing = problem.worth(contender, 0)
         options = [Option(0, 0, nothing, 0.0, none, none), *offers.on(_Region(1.0, sizes))]
-        return Bidder(tuple(members), tuple(options), (0.0,))
+        return Bidder(tuple(members), tuple(options), (0.0,), contender.stands_in)
     options = [Option(0, 0, problem.worth(contender, none), 0.0, none, none)]
     for region in _regions(problem, contender):
         options += offers.on(region)
     charges = by_class.charges(contender, problem.classes, problem.forward_time_s)
-    return Bidder(tuple(members), tuple(options), charges)
+    return Bidder(tuple(members), tuple(options), charges, contender.stands_in)
 
 
 def _regions(problem: Problem, contender: Contender) -> Iterator[_Region]:

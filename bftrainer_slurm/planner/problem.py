@@ -6,6 +6,7 @@ with other rescale costs (``Costs``) and with classes of nodes.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,8 @@ class Problem:
 
     ``life_s`` is how long each node's hole is expected to last; a node that it leaves out lasts.
     It decides which nodes a trainer gets, not how many. ``classes`` part the pool; where there are
-    none, all nodes are alike.
+    none, all nodes are alike. ``spares`` is what it is worth that a first contender (of those who
+    stand in for others) has no node, a second, and so on, none more than the one before.
     """
 
     pool: frozenset[str]
@@ -47,6 +49,7 @@ class Problem:
     costs: Costs = Costs.PAPER
     life_s: Mapping[str, float] = field(default_factory=dict)
     classes: tuple[NodeClass, ...] = ()
+    spares: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         held = [node for contender in self.contenders for node in contender.current]
@@ -63,6 +66,10 @@ class Problem:
             raise ValueError("life_s must be 0 s or more")
         if self.classes and not self._is_parted():
             raise ValueError("each node of the pool must be in one class, and no other node")
+        if not all(0 <= worth < math.inf for worth in self.spares):
+            raise ValueError("spares must be worth 0 or more")
+        if any(later > worth for worth, later in itertools.pairwise(self.spares)):
+            raise ValueError("no spare may be worth more than the one before")
 
     def _is_parted(self) -> bool:
         parts = [one.nodes for one in self.classes]
@@ -121,10 +128,9 @@ class PlanMaker(Protocol):
 
 def value(problem: Problem, counts: Sequence[Count]) -> float:
     """Return the objective of giving the contenders these many nodes, in their order."""
-    return sum(
-        problem.worth(contender, count)
-        for contender, count in zip(problem.contenders, counts, strict=True)
-    )
+    pairs = list(zip(problem.contenders, counts, strict=True))
+    spare = sum(one.stands_in and problem.nodes_of(count) == 0 for one, count in pairs)
+    return sum(problem.spares[:spare]) + sum(problem.worth(one, count) for one, count in pairs)
 
 
 def feasible(problem: Problem, counts: Sequence[Count]) -> bool:

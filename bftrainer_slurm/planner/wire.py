@@ -15,6 +15,7 @@ def to_wire(problem: Problem) -> dict[str, Any]:
         "forward_time_s": problem.forward_time_s,
         "costs": problem.costs.value,
         "sizes": problem.sizes(),
+        "spares": problem.spares,
         "classes": [
             {"hardware": one.hardware, "switch": one.switch, "life_s": one.life_s}
             for one in problem.classes
@@ -29,7 +30,8 @@ def to_wire(problem: Problem) -> dict[str, Any]:
                 "rescale_up_s": contender.rescale_up_s,
                 "rescale_down_s": contender.rescale_down_s,
                 "paused_s": contender.paused_s,
-                "start_premium": contender.start_premium,
+                "start_cost": contender.start_cost,
+                "stands_in": contender.stands_in,
                 "hardware": dict(contender.hardware),
                 "spread": contender.spread,
                 "barred": [
@@ -72,4 +74,5 @@ def from_wire(document: dict[str, Any]) -> Problem:
         contenders=contenders,
         costs=Costs(document["costs"]),
         classes=classes,
+        spares=tuple(document["spares"]),
     )

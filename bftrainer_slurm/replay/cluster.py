@@ -45,6 +45,7 @@ class SimulatedCluster:
     """
 
     name = "simulated"
+    grow_rpcs = 1
 
     def __init__(
         self,

@@ -31,6 +31,11 @@ class Learning:
         }
         return self._exploration.curves(standings, now_s)
 
+    @property
+    def sober(self) -> dict[int, ThroughputCurve]:
+        """The curves returned last, but that nobody explores."""
+        return self._exploration.sober
+
 
 def _measurements(trainer: SimulatedTrainer) -> list[Measurement]:
     return [

@@ -25,7 +25,7 @@ class EqualShare:
 
 
 class PaperModel:
-    """The paper's model: its rescale costs, and any node as good as any other.
+    """The paper's model: its rescale costs, any node as good as any other, nobody in reserve.
 
     Which one is left to chance, as the paper's solver does: order by name would be knowledge,
     because schedulers take nodes in some order of their own.
@@ -37,7 +37,8 @@ class PaperModel:
     def plan(self, problem: Problem) -> Plan:
         """Return the planner's plan for the plainer problem."""
         chance = {node: float(zlib.crc32(node.encode())) for node in problem.pool}
-        return self._planner.plan(replace(problem, costs=Costs.PAPER, life_s=chance))
+        plainer = replace(problem, costs=Costs.PAPER, life_s=chance, spares=())
+        return self._planner.plan(plainer)
 
 
 class Oracle:

@@ -38,6 +38,7 @@ class CommandGateway:
         """Take what runs the commands, and the path of bftrainer-grow where there is one."""
         self._runner = runner or SlurmRunner()
         self._grow_program = grow_program
+        self.grow_rpcs = 4 if grow_program is None else 1
 
     def nodes(self) -> tuple[Node, ...]:
         """See Gateway."""

@@ -31,6 +31,7 @@ class Gateway(Protocol):
     """
 
     name: str  # "commands" or "pyslurm", for logs and status
+    grow_rpcs: int  # what a grow costs; every other change costs one RPC
 
     def nodes(self) -> tuple[Node, ...]:
         """Return every node of the cluster."""

@@ -26,6 +26,7 @@ _UNAVAILABLE = (
     "Zero Bytes were transmitted or received",
     "Slurm backup controller in standby mode",
     "Slurmctld is shutting down",
+    "Rate limit exceeded",  # 23.02 and later
     "Transport endpoint is not connected",
     "Unable to connect",
     "Unexpected message received",  # what scontrol update says when nobody answers
@@ -49,14 +50,16 @@ class SlurmRunner:
     timeout_s: float = DEFAULT_TIMEOUT_S
     environment: Mapping[str, str] | None = None
 
-    def read(self, *command: str) -> str:
+    def read(self, *command: str, also: int = 0) -> str:
         """Return what a command that changes nothing prints.
+
+        ``also`` is an exit status that is as good as 0 where the command complains of nothing.
 
         Raises:
             SlurmUnavailableError: slurmctld does not answer.
             GatewayError: the command cannot be run, or failed for another reason.
         """
-        return self._run(command, self._plain_environment(), GatewayError)
+        return self._run(command, self._plain_environment(), GatewayError, also=also)
 
     def change(self, *command: str) -> str:
         """Run a command that changes jobs.
@@ -89,6 +92,7 @@ class SlurmRunner:
         environment: dict[str, str],
         failure: type[GatewayError],
         script: str | None = None,
+        also: int = 0,
     ) -> str:
         shown = " ".join(command[:3])
         try:
@@ -106,10 +110,10 @@ class SlurmRunner:
         except OSError as error:
             reason = f"cannot be run ({error.strerror}); are Slurm's commands on PATH?"
             raise GatewayError(f"{command[0]}: {reason}") from error
-        if done.returncode == 0:
+        words = _slurms_words(_text(done.stderr))
+        if done.returncode == 0 or (done.returncode == also and not words):
             return _text(done.stdout)
-        words = _slurms_words(_text(done.stderr)) or f"exit status {done.returncode}"
-        raise error_for(f"{shown}: {words}", failure)
+        raise error_for(f"{shown}: {words or f'exit status {done.returncode}'}", failure)
 
 
 def error_for(message: str, otherwise: type[GatewayError]) -> GatewayError:

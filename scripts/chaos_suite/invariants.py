@@ -171,7 +171,7 @@ def never_so(seen: Snapshot) -> list[str]:
     """Return what must not be the case at any moment, settled or not."""
     found = one_element_a_node(seen)
     for one in seen.trainers:
-        found += [f"{one.name}: {words}" for words in twins(one.generations)]
+        found += [f"{one.name}: {words}" for words in twins(one.generations, seen.apart)]
         found += [f"{one.name}: {words}" for words in doubled(one.generations)]
     return found
 

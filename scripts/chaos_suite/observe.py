@@ -55,6 +55,7 @@ class Snapshot:
     trainers: tuple[Trainer, ...]
     over: frozenset[int] = frozenset()  # arrays that are cancelled, or finished
     problems: tuple[str, ...] = field(default=())  # what has become of ordinary jobs
+    apart: frozenset[str] = frozenset()  # nodes that are cut off, or were a moment ago
 
     def published(self, array: int) -> Mapping[str, Any]:
         """Return what the controller says of a trainer."""

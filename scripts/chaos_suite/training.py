@@ -6,7 +6,7 @@ A number counts a trainer's progress: completed steps in process, batches of 32 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -144,7 +144,7 @@ def losses(generations: Sequence[Generation], saves: Sequence[Save]) -> list[Los
             survived = bool(one.places.keys() & before.places.keys())
             allowed = before.step if survived else _since_checkpoint(one, before, reached, saves)
             found.append(Loss(one.first_s, lost, allowed, survived))
-        reached = max(reached, one.last)
+        reached = one.last  # what the ones before had reached beyond that is counted already
         before = one
     return found
 
@@ -157,12 +157,17 @@ def _since_checkpoint(
     return max(0.0, reached - saved) + max(one.step, before.step)
 
 
-def twins(generations: Sequence[Generation]) -> list[str]:
-    """Return where an old generation went on to train while a newer one did."""
+def twins(generations: Sequence[Generation], apart: Collection[str] = ()) -> list[str]:
+    """Return where an old generation went on to train while a newer one did.
+
+    One that has all its processes on nodes ``apart``, where nobody reaches it, may do so.
+    """
     return [
         f"generation {old.key} made steps {old.tail[0] - new.first_s:.1f} s after {new.key} began"
         for old, new in pairwise(generations)
-        if len(old.tail) == _TAIL and old.tail[0] > new.first_s + _TWIN_S
+        if len(old.tail) == _TAIL
+        and old.tail[0] > new.first_s + _TWIN_S
+        and not set(old.places.values()) <= set(apart)
     ]
 
 

@@ -79,6 +79,7 @@ class World:
     stream: Stream | None = None
     drained_by_slurm: int = 0  # nodes that an admin had to resume, for no fault of ours
     well_since_s: float = 0.0  # since when no fault is under way
+    apart: set[str] = field(default_factory=set)  # nodes cut off since all was well
 
     @property
     def folder(self) -> Path:
@@ -199,6 +200,7 @@ class World:
             ),
             frozenset(self.over),
             problems,
+            frozenset(self.apart),
         )
 
     def _ask_slurm(self) -> tuple[tuple[Element, ...] | None, dict[str, str], tuple[str, ...]]:
@@ -223,7 +225,16 @@ class World:
                 self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", user="root")
         return read_elements(queue.stdout), nodes, tuple(problems)
 
-    # Slurm's daemons.
+    # Slurm's daemons, and its nodes.
+
+    def cut(self, node: str) -> None:
+        """Cut a node off from all others."""
+        self.apart.add(node)
+        labs.node(self.lab, node, "cut")
+
+    def mend(self, node: str) -> None:
+        """Undo that. What ran there alone goes on until Slurm has told the node."""
+        labs.node(self.lab, node, "mend")
 
     def start_slurmctld(self, clean: bool = False) -> None:
         """Start slurmctld, with its saved state or without it."""

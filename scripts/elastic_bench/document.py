@@ -23,10 +23,9 @@ def document(
         "machine": machine,
         "pauses": {model: [asdict(one) for one in found] for model, found in pauses.items()},
         "targets": [
-            asdict(one) | {"met": one.met}
+            asdict(one) | {"model": model, "met": one.met}
             for model, found in pauses.items()
-            if model == "tiny"
-            for one in targets(found)
+            for one in targets(model, found)
         ],
         "chaos": [asdict(one) for one in chaos],
         "cluster": [asdict(one) for one in cluster],

@@ -24,7 +24,10 @@ _REPO = _HERE.parent.parent
 _PATIENCE_S = 180.0
 _SETTLED_STEPS = 10
 _END_S = 3.0  # until a cancelled trainer has written its last line
-_HOLD_S = 12  # how long the ordinary job keeps its node
+_HOLD_S = 3600  # longer than the ordinary job is let keep its node
+# Far enough ahead for a fourth node to pay where a rescale costs half a minute. The demo's 30 s are
+# too near for stock c10d: 4 nodes for 22 s are less than 3 for 30 s.
+_CONTROLLER = {"forward_time_s": 300, "queue_interval_s": 5}
 
 _SCRIPT = """#!/bin/bash
 export BENCH_NODE=$SLURMD_NODENAME-$$ OMP_NUM_THREADS=1 {exports}
@@ -58,7 +61,7 @@ def measure_cluster(setups: Sequence[Setup], rounds: int, tell: Tell) -> list[En
             tell(f"{setup.title}: starting Slurm")
             with (
                 started_cluster(_REPO, folder / "lab", NODES) as cluster,
-                cluster.controller(),
+                cluster.controller(_CONTROLLER),
             ):
                 result = EndToEnd(setup)
                 found.append(result)
@@ -154,6 +157,9 @@ def _take_and_give_back(
     result.taken_s.append(max(trained_s) - since_s)
     pauses = [standstill(one, since_s, NODES - 1, usual_s, planned=True) for one in steps]
     result.pause_s.append(max(one for one in pauses if one is not None))
+    cluster.run(
+        "scancel", job
+    )  # not before: the others may take longer than any time one might set
     while cluster.run("squeue", "-h", "-j", job, "-t", "PD,R,CG").stdout.strip():
         time.sleep(0.1)
     idle_s = time.monotonic()

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 from bftrainer_slurm import elastic
+from bftrainer_slurm.elastic.collective import Group
+from bftrainer_slurm.elastic.common import Common
+from bftrainer_slurm.keeper.membership import Peer
 from scripts.elastic_bench.workload import StepLog, Workload, arguments
 
 
@@ -12,6 +17,7 @@ def main() -> None:
     work = Workload(options.model, options.compute)
     trainer = elastic.Trainer(work.model, work.optimizer, rate="none")
     log = StepLog(options.folder, work.model)
+    _time_copies(log)
     for images, labels in trainer.loader(work.data, work.batch, 1_000_000_000):
         with trainer.step() as step:
             work.optimizer.zero_grad()
@@ -19,6 +25,19 @@ def main() -> None:
             work.optimizer.step()
         if step.committed:
             log.write(trainer.cursor.step, trainer.world)
+
+
+def _time_copies(log: StepLog) -> None:
+    """Log how long it takes to get a state from another rank's memory."""
+    agree = Common.agree
+
+    def timed(common: Common, group: Group, members: tuple[Peer, ...]) -> None:
+        begin_s, is_new = time.monotonic(), common.step < 0
+        agree(common, group, members)
+        if is_new and group.rank > 0:
+            log.copied(time.monotonic() - begin_s)
+
+    Common.agree = timed  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":

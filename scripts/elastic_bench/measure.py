@@ -25,6 +25,7 @@ class Measured:
     setup: Setup
     step_s: list[float] = field(default_factory=list)  # the usual time of a step, all nodes there
     join_s: list[float] = field(default_factory=list)
+    copy_s: list[float] = field(default_factory=list)  # of each join, copying the state
     kill_s: list[float] = field(default_factory=list)
     leave_s: list[float] = field(default_factory=list)
     reclaim_s: list[float] = field(default_factory=list)
@@ -89,6 +90,9 @@ def _grow(fleet: Fleet, measured: Measured) -> None:
     others = list(fleet.nodes)
     [node] = fleet.start()
     measured.join_s.append(_pause(fleet, others, node.started_s, planned=True))
+    copy_s = fleet.logs.copy_s(node.job)
+    if copy_s is not None:
+        measured.copy_s.append(copy_s)
     measured.start_s.append(fleet.logs.of(node.job)[0].time_s - node.started_s)
 
 

@@ -45,6 +45,11 @@ class StepLogs:
         """Return the steps that a node's processes completed, none if it made none yet."""
         return self._steps[node]
 
+    def copy_s(self, node: str) -> float | None:
+        """Return how long a node took to get the state from others' memory; None: it did not."""
+        path = self._folder / f"{node}.copy"
+        return float(path.read_text()) if path.exists() else None
+
     @property
     def all(self) -> dict[str, list[Step]]:
         """The steps of every node that ever was."""

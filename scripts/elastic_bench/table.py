@@ -12,6 +12,7 @@ from scripts.elastic_bench.measure import Measured
 
 ROWS = (
     ("join_s", "node joins: pause of the others"),
+    ("copy_s", "of that, copying the state"),
     ("kill_s", "node killed: pause of the others"),
     ("leave_s", "planned leave: pause of the others"),
     ("reclaim_s", "SIGTERM: pause of the others"),
@@ -28,7 +29,7 @@ _TARGETS = {
     ("handler", "join_s"): 0.25,
     ("handler", "kill_s"): 0.30,
     ("handler", "leave_s"): 0.25,
-    ("inprocess", "join_s"): 0.15,  # and the copy of the state
+    ("inprocess", "join_s"): 0.15,  # and the copying of the state
     ("inprocess", "kill_s"): 0.20,
     ("inprocess", "leave_s"): 0.10,
 }
@@ -37,28 +38,42 @@ _WIDTH = 32
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What was asked of a median, and what it is."""
+    """What was asked of a median, and what it is. ``copy_s`` may come on top of ``most_s``."""
 
     setup: str
     row: str
     most_s: float
     median_s: float
+    copy_s: float = 0.0
 
     @property
     def met(self) -> bool:
         """Whether it is reached."""
-        return self.median_s <= self.most_s
+        return self.median_s <= self.most_s + self.copy_s
+
+    def __str__(self) -> str:
+        most = f"{self.most_s:.2f}" + (f" + {self.copy_s:.3f}" if self.copy_s else "")
+        verdict, row = "met" if self.met else "MISSED", dict(ROWS)[self.row]
+        return f"{verdict:<8}{self.setup}: {row}: {self.median_s:.3f} <= {most}"
 
 
-def targets(all_measured: Sequence[Measured]) -> list[Target]:
-    """Return the targets of all that was measured."""
+def targets(model: str, all_measured: Sequence[Measured]) -> list[Target]:
+    """Return the targets of all that was measured.
+
+    With the large model those of the processes that go on: an unchanged script's own reading of
+    its checkpoint is none of ours.
+    """
     held = []
     for measured in all_measured:
+        if model != "tiny" and measured.setup.name != "inprocess":
+            continue
         for row, _ in ROWS:
             most_s = _TARGETS.get((measured.setup.name, row))
             found = summarise(getattr(measured, row))
             if most_s is not None and found is not None:
-                held.append(Target(measured.setup.name, row, most_s, found.median))
+                copy = summarise(measured.copy_s) if row == "join_s" else None
+                copy_s = copy.median if copy is not None else 0.0
+                held.append(Target(measured.setup.name, row, most_s, found.median, copy_s))
     return held
 
 
@@ -76,13 +91,7 @@ def pauses(model: str, all_measured: Sequence[Measured]) -> str:
         lines.append("* stock c10d knows no planned leave: SIGTERM, as Slurm sends it")
     for measured in all_measured:
         lines += [f"{measured.setup.title} FAILED: {words}" for words in measured.failures]
-    held = targets(all_measured) if model == "tiny" else []
-    texts = dict(ROWS)
-    lines += [
-        f"{'met' if one.met else 'MISSED':<8}{one.setup}: {texts[one.row]}: "
-        f"{one.median_s:.3f} <= {one.most_s:.2f}"
-        for one in held
-    ]
+    lines += [str(one) for one in targets(model, all_measured)]
     return "\n".join(lines)
 
 

@@ -48,6 +48,7 @@ class StepLog:
 
     def __init__(self, folder: Path, model: nn.Module) -> None:
         path = folder / "logs" / f"{os.environ['BENCH_NODE']}.{os.getpid()}.log"
+        self._copy = path.with_name(f"{os.environ['BENCH_NODE']}.copy")
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._parameters = list(model.parameters())
 
@@ -55,6 +56,10 @@ class StepLog:
         """Say that this step has been completed now, by so many ranks."""
         now_s = time.monotonic()
         os.write(self._file, f"{now_s:.6f} {step} {world} {self._weights()}\n".encode())
+
+    def copied(self, seconds: float) -> None:
+        """Say that the state was copied to this process, as it joined."""
+        self._copy.write_text(f"{seconds:.6f}\n")
 
     def _weights(self) -> int:
         """Return a sum over all bits, the same only for the same weights."""

@@ -117,7 +117,7 @@ def _steps(size: Size) -> Experiment:
             "the paper's model, 120 s": papers(base),
             "+ rescales are pauses": method("pauses")(at_120),
             "+ placement by expected life": method("survival")(at_120),
-            "+ premium on starts": method("milp")(at_120),
+            "+ trainers kept in reserve": method("milp")(at_120),
             "+ adaptive forward time": base,
             "ends known (oracle)": method("oracle")(base),
             "rescaling free (U_free)": free(base),

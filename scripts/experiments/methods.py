@@ -15,14 +15,14 @@ class Method:
 
     policy: str
     expected_ends: bool = True  # else a node is as good as any other
-    start_premium: bool = True  # else the start of a trainer is held to cost nothing later
+    spares: bool = True  # else no trainer is kept without nodes for the next holes
 
 
 METHODS = {
     "equal-share": Method("equal-share"),
     "paper": Method("paper"),
-    "pauses": Method("milp", expected_ends=False, start_premium=False),
-    "survival": Method("milp", start_premium=False),
+    "pauses": Method("milp", expected_ends=False, spares=False),
+    "survival": Method("milp", spares=False),
     "milp": Method("milp"),
     "oracle": Method("oracle"),
 }
@@ -48,7 +48,6 @@ def _plainer(problem: Problem, method: Method) -> Problem:
         # Left to chance: order by name would be knowledge, as replay.policies.PaperModel says.
         chance = {node: float(zlib.crc32(node.encode())) for node in problem.pool}
         problem = replace(problem, life_s=chance)
-    if not method.start_premium:
-        contenders = tuple(replace(one, start_premium=0.0) for one in problem.contenders)
-        problem = replace(problem, contenders=contenders)
+    if not method.spares:
+        problem = replace(problem, spares=())
     return problem

@@ -26,6 +26,12 @@ def test_new_processes_go_on_from_the_last_checkpoint() -> None:
     assert loss.lost > loss.allowed
 
 
+def test_what_is_lost_is_counted_once() -> None:
+    lines = [f"n1.1 {number} a {number}" for number in range(1, 11)]
+    made = steps(*lines, "n1.2 12 b 7", "n2.3 12 b 7", "n1.2 13 c 8")
+    assert [loss.lost for loss in losses(made, [Save(6.5, 6.0)])] == [4.0]
+
+
 def test_without_a_checkpoint_all_may_be_lost() -> None:
     (loss,) = losses(steps("n1.1 1 a 1", "n1.1 2 a 2", "n1.2 5 b 1"), [])
     assert (loss.lost, loss.lost <= loss.allowed) == (2.0, True)
@@ -35,6 +41,14 @@ def test_an_old_generation_that_trains_on_beside_the_new_one_is_a_twin() -> None
     old = [f"n1.1 {time_s} a {number}" for number, time_s in enumerate((1, 2, 11, 12, 13))]
     assert twins(steps(*old, "n2.2 8 b 1"))
     assert not twins(steps(*old[:3], "n2.2 8 b 1"))  # one straggler's late word
+
+
+def test_what_trains_on_where_nobody_reaches_it_is_no_twin() -> None:
+    old = [f"n1.1 {time_s} a {number}" for number, time_s in enumerate((1, 2, 11, 12, 13))]
+    made = steps(*old, "n2.2 8 b 1")
+    assert twins(made, apart={"n1"}) == []
+    assert twins(made, apart={"n2"})
+    assert twins(steps(*old, "n3.3 2 a 1", "n2.2 8 b 1"), apart={"n1"})
 
 
 def test_two_processes_of_one_generation_on_one_node_are_seen() -> None:

@@ -15,6 +15,7 @@ class Recorder:
     """Notes what a gateway would be asked; refuses to grow on the nodes it is told to."""
 
     name = "recorder"
+    grow_rpcs = 1
 
     def __init__(self, refused: Sequence[str] = ()) -> None:
         self.asked: list[str] = []
@@ -109,3 +110,13 @@ def test_after_a_burst_commands_are_paced() -> None:
     for _ in range(BURST + 4):
         pacer.wait()
     assert waits == [0.5] * 4
+
+
+def test_commands_of_several_rpcs_are_paced_by_these() -> None:
+    waits: list[float] = []
+    pacer = Pacer(2.0, lambda: 0.0, waits.append)
+    gateway = Recorder()
+    gateway.grow_rpcs = 4
+    grows: list[Action] = [Grow(A, "n1", first=False)] * (BURST // 4 + 1)
+    carry_out(grows, gateway, pacer, NoGroups(), Deeds())  # type: ignore[arg-type]
+    assert waits == [2.0]

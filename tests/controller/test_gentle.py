@@ -5,25 +5,24 @@ Of its nodes but four are there: the others are only configured, and down.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from scripts.slurmctld_load import down_nodes, requests_of
 from tests.site_fixture import Site, started_site
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
 
 
-CONFIGURED = "NodeName=x[1-5000] NodeHostname=none[1-5000] NodeAddr=127.0.0.1 Port=9 State=DOWN"
 WAITING_JOBS = 2000
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with started_site(nodes=4, settings="", conf=[CONFIGURED]) as running:
+    with started_site(nodes=4, settings="", conf=[down_nodes(5000)]) as running:
         for _ in range(WAITING_JOBS // 100):  # for nodes that are down
             running.lab.sbatch("--array=0-99", "-N100", "-o", "/dev/null", script="#!/bin/sh\n")
         yield running
@@ -31,9 +30,7 @@ def site() -> Iterator[Site]:
 
 def rpcs(site: Site) -> int:
     """RPCs that the controller's account has sent."""
-    text = site.lab.run("sdiag", user="alice").stdout.partition("statistics by user")[2]
-    match = re.search(rf"^\s*{site.controller.user}\s.*count:(\d+)", text, re.MULTILINE)
-    return int(match[1]) if match else 0
+    return requests_of(site.controller.user, site.lab.run("sdiag").stdout).count
 
 
 def all_have_hours(site: Site, array: int) -> bool:

@@ -77,8 +77,8 @@ def test_what_slurm_announces_counts_where_it_is_sooner() -> None:
 
 
 def test_the_forward_time_adapts_to_how_often_the_pool_changes() -> None:
-    looks = [seen(200.0 * turn, *(["n1"] if turn % 2 else [])) for turn in range(40)]
-    assert watching(*looks).forward_time_s(Settings()) == pytest.approx(200)
+    looks = [seen(80.0 * turn, *(["n1"] if turn % 2 else [])) for turn in range(40)]
+    assert watching(*looks).forward_time_s(Settings()) == pytest.approx(80)
 
 
 def test_times_without_any_hole_do_not_count_for_it() -> None:
@@ -86,7 +86,7 @@ def test_times_without_any_hole_do_not_count_for_it() -> None:
     looks = []
     for turn in range(20):
         looks += [seen(5000.0 * turn, *everything), seen(5000.0 * turn + 4850)]
-    assert watching(*looks).forward_time_s(Settings()) < 150
+    assert watching(*looks).forward_time_s(Settings()) < 100
 
 
 def test_an_admin_can_fix_the_forward_time() -> None:

@@ -14,9 +14,10 @@ from bftrainer_slurm.controller.limits import (
     why_never,
     withdraw,
 )
+from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.view import Memory, Release, TrainerView, Wait, view_trainer
 from bftrainer_slurm.model import Demands, Element, ElementId, ElementState
-from tests.controller.worlds import ARRAY, NOW_S, element, node, trainer, view
+from tests.controller.worlds import ARRAY, NOW_S, element, node, observation, trainer, view
 
 HELD = element(0, ElementState.HELD)
 FIRST = ElementId(ARRAY, 0)
@@ -33,7 +34,7 @@ def asking(*elements: Element, min_nodes: int = 1, **demands: object) -> Trainer
 
 
 def limits(*views: TrainerView, memory: Memory | None = None) -> Limits:
-    return limits_of(views, NODES, memory or Memory(), NOW_S)
+    return limits_of(views, observation(NODES), memory or Memory(), Settings())
 
 
 def let_go(reason: str, state: ElementState = ElementState.PENDING) -> tuple[TrainerView, Memory]:
@@ -88,7 +89,8 @@ def test_a_node_that_slurm_holds_an_element_for_is_barred_for_an_hour() -> None:
     refused, memory = let_go("BadConstraints", ElementState.HELD)
     memory = note_refused((refused,), memory, NOW_S)
     assert limits(refused, memory=memory).barred == {ARRAY: {"n1"}}
-    assert limits_of((refused,), NODES, memory, NOW_S + 3601).barred == {}
+    later = replace(observation(NODES), time_s=NOW_S + 3601)
+    assert limits_of((refused,), later, memory, Settings()).barred == {}
 
 
 def test_a_reason_from_before_says_nothing_of_a_node() -> None:

@@ -52,6 +52,7 @@ class Slurm:
     """Does at once what it is asked."""
 
     name = "made up"
+    grow_rpcs = 1
     away = False
     submit_s = NOW_S
 

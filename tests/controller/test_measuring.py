@@ -45,8 +45,13 @@ def reformed(watch: Stopwatch, time_s: float, generation: int, nodes: int) -> No
 
 
 def test_a_look_is_samples_over_seconds_on_a_number_of_nodes() -> None:
-    looks, _ = training(Stopwatch(ARRAY), 0, 25)
-    assert looks == [Look(ARRAY, "samples", 2, 25.0, 100.0, 20.0)]
+    looks, _ = training(Stopwatch(ARRAY), 0, 35)
+    assert looks == [Look(ARRAY, "samples", 2, 35.0, 100.0, 20.0)]
+
+
+def test_looks_grow_as_long_as_a_generation_lasts() -> None:
+    looks, _ = training(Stopwatch(ARRAY), 0, 400)
+    assert [look.seconds for look in looks] == [20, 20, 40, 80, 80, 80]
 
 
 def test_the_warm_up_after_a_change_is_in_no_look() -> None:
@@ -55,7 +60,7 @@ def test_the_warm_up_after_a_change_is_in_no_look() -> None:
     watch.report(Report(4.0, samples=1.0, nodes=2, generation=1), 2)  # slow, while it compiles
     looks = [
         look
-        for second in range(5, 30)
+        for second in range(5, 45)
         for look in watch.report(Report(second, samples=100.0 * second, nodes=2, generation=1), 2)[
             0
         ]
@@ -65,27 +70,27 @@ def test_the_warm_up_after_a_change_is_in_no_look() -> None:
 
 def test_no_look_is_over_two_generations() -> None:
     watch = Stopwatch(ARRAY)
-    training(watch, 0, 12, generation=1, nodes=2)
-    looks, _ = training(watch, 12, 14, generation=2, nodes=3)
+    training(watch, 0, 22, generation=1, nodes=2)
+    looks, _ = training(watch, 22, 24, generation=2, nodes=3)
     assert looks == []
 
 
 def test_the_last_look_of_a_generation_counts_if_it_was_long_enough() -> None:
     watch = Stopwatch(ARRAY)
-    training(watch, 0, 17, generation=1, nodes=2)
-    looks, _ = training(watch, 18, 1, generation=2, nodes=3)
+    training(watch, 0, 27, generation=1, nodes=2)
+    looks, _ = training(watch, 28, 1, generation=2, nodes=3)
     assert [(look.nodes, look.seconds) for look in looks] == [(2, 12.0)]
 
 
 def test_where_samples_are_not_known_steps_times_nodes_stand_for_them() -> None:
-    looks, _ = training(Stopwatch(ARRAY), 0, 25, nodes=3, rate=None, steps=10.0)
+    looks, _ = training(Stopwatch(ARRAY), 0, 35, nodes=3, rate=None, steps=10.0)
     assert [(look.unit, look.rate) for look in looks] == [("steps", 30.0)]
 
 
 def test_who_does_not_say_on_how_many_nodes_was_on_those_that_slurm_knows() -> None:
     watch = Stopwatch(ARRAY)
     found = [
-        watch.report(Report(second, samples=50.0 * second), nodes=4)[0] for second in range(26)
+        watch.report(Report(second, samples=50.0 * second), nodes=4)[0] for second in range(36)
     ]
     assert [look.nodes for looks in found for look in looks] == [4]
 
@@ -96,8 +101,8 @@ def test_who_stands_still_is_not_measured() -> None:
 
 def test_a_count_that_falls_begins_the_look_anew() -> None:
     watch = Stopwatch(ARRAY)
-    training(watch, 0, 20)
-    looks, _ = training(watch, 21, 19)
+    training(watch, 0, 30)
+    looks, _ = training(watch, 31, 19)
     assert looks == []
 
 

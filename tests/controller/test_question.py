@@ -17,7 +17,7 @@ from bftrainer_slurm.controller.question import (
     same_question,
 )
 from bftrainer_slurm.controller.view import Memory, TrainerView, view_trainer
-from bftrainer_slurm.model import ElementId, ElementState, ThroughputCurve
+from bftrainer_slurm.model import Element, ElementId, ElementState, ThroughputCurve
 from bftrainer_slurm.planner.objectives import find
 from bftrainer_slurm.planner.problem import Problem, value
 from tests.controller.worlds import ARRAY, NOW_S, element, trainer, view
@@ -104,13 +104,17 @@ def test_a_trainer_that_has_failed_just_now_is_left_out() -> None:
     assert asked(view(HELD), memory=memory).contenders == ()
 
 
-def test_a_start_that_costs_less_than_a_growth_is_worth_saving_up() -> None:
-    assert asked(view(HELD)).contenders[0].start_premium > 0
+def other_trainer(*elements: Element) -> TrainerView:
+    mine = [replace(one, id=ElementId(ARRAY + 1, one.id.task)) for one in elements]
+    return view_trainer(replace(trainer(*mine), array=ARRAY + 1), Memory())
+
+
+def test_where_a_start_costs_less_than_a_growth_a_trainer_in_reserve_is_worth_something() -> None:
+    assert asked(view(HELD), other_trainer(HELD)).spares[0] > 0
 
 
 def test_nobody_loses_its_last_node_to_one_that_would_have_to_start_there() -> None:
-    other = trainer(replace(HELD, id=ElementId(ARRAY + 1, 0)))
-    both = view(ON_N1, HELD), view_trainer(replace(other, array=ARRAY + 1), Memory())
+    both = view(ON_N1, HELD), other_trainer(HELD, element(3, ElementState.HELD))
     paused = Memory(paused_until={ARRAY: NOW_S + 5.0})  # it has just lost its other node
     problem = asked(*both, memory=paused)
     assert value(problem, [1, 0]) > value(problem, [0, 1])
@@ -135,6 +139,20 @@ def test_nobody_pauses_for_a_start_or_for_nothing() -> None:
     for before, after in ((view(HELD), view(ON_N1)), (view(ON_N1), view(ON_N1))):
         memory = remember_changes((before,), (after,), Memory(), NOW_S, known)
         assert not memory.paused_until
+
+
+def test_nodes_that_come_together_are_one_start_also_where_they_come_from_others() -> None:
+    first, second = replace(ON_N1, start_s=NOW_S - 3), replace(ON_N2, start_s=NOW_S - 3)
+    before, after = view(first, HELD), view(first, second)
+    memory = remember_changes((before,), (after,), Memory(), NOW_S, known)
+    assert memory.paused_until.get(ARRAY, NOW_S) <= NOW_S
+
+
+def test_a_growth_counts_from_when_the_node_came_not_from_when_it_was_seen() -> None:
+    first, second = replace(ON_N1, start_s=NOW_S - 60), replace(ON_N2, start_s=NOW_S - 3)
+    before, after = view(first, HELD), view(first, second)
+    memory = remember_changes((before,), (after,), Memory(), NOW_S, known)
+    assert memory.paused_until[ARRAY] == NOW_S - 3 + 18
 
 
 def test_pauses_that_are_over_are_forgotten() -> None:

@@ -78,3 +78,11 @@ def test_one_that_is_quick_again_is_asked_as_before() -> None:
     schedule.looked(0.0, nodes=False, reservations=False, ending=False, took_s=2.0)
     looked(schedule, 60.0)
     assert schedule.due_s() == 75
+
+
+def test_how_slowly_a_slow_slurmctld_is_asked_can_be_said() -> None:
+    schedule = Schedule(SETTINGS, 0.0)
+    schedule.looked(0.0, nodes=False, reservations=False, ending=False, took_s=2.0)
+    assert schedule.slowed_to_s == 60
+    looked(schedule, 60.0)
+    assert schedule.slowed_to_s is None

@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.elastic.elements import Elements
 from tests.keeper.process import KeeperProcess
 from tests.waiting import wait_until
 
@@ -27,19 +28,17 @@ class Step:
     process: int
 
 
-class Agents:
+class Agents(Elements[Step]):
     """The elements of trainer 7, by task; the logs of their steps lie in ``folder``."""
 
+    array = ARRAY
+
     def __init__(self, keeper: KeeperProcess, folder: Path, script: Path = _SCRIPT) -> None:
-        self.keeper = keeper
+        super().__init__(keeper)
         self.folder = folder
         self._script = script
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         folder.mkdir(exist_ok=True)
-
-    def own(self, want: int) -> None:
-        """Say to the keeper what the controller would: whose trainer it is, and its size."""
-        self.keeper.client.own(ARRAY, os.getuid(), want)
 
     def start(self, *tasks: int, **environment: str) -> None:
         for task in tasks:
@@ -100,17 +99,9 @@ class Agents:
         def reached() -> bool:
             for task in tasks:
                 assert self.processes[task].poll() is None, self.log(task)
-            return all(self._last_world(task) == size for task in tasks)
+            return all(self.last_world(task) == size for task in tasks)
 
         wait_until(reached, 120)
-
-    def wait_for_steps(self, task: int, count: int = 5) -> None:
-        before = len(self.steps(task))
-        wait_until(lambda: len(self.steps(task)) >= before + count, 60)
-
-    def _last_world(self, task: int) -> int:
-        steps = self.steps(task)
-        return steps[-1].world if steps else 0
 
     def pauses(self, task: int) -> list[float]:
         """Return how long (s) a node stood still each time that its process was replaced."""

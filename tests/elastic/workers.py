@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 import json
 import os
@@ -16,6 +17,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from tests.elastic.elements import Elements
 from tests.keeper.process import KeeperProcess
 from tests.waiting import wait_until
 
@@ -24,7 +26,7 @@ ARRAY = 9
 # Processes are forked from one that has all imported: a test needs many, and has few cores.
 _FORKS = get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    ["torch._dynamo", "bftrainer_slurm.elastic.trainer", "tests.elastic.inprocess"]
+    ["torch._dynamo", "tests.elastic.inprocess", "tests.elastic.sharding"]
 )
 
 
@@ -51,20 +53,21 @@ class Part:
     samples: tuple[int, ...]
 
 
-class Workers:
+class Workers(Elements[Step]):
     """The elements of trainer 9, by task; what they write lies in ``folder``."""
 
-    def __init__(self, keeper: KeeperProcess, folder: Path, **options: Any) -> None:
-        self.keeper = keeper
+    array = ARRAY
+
+    def __init__(
+        self, keeper: KeeperProcess, folder: Path, script: str = "inprocess", **options: Any
+    ) -> None:
+        super().__init__(keeper)
+        self._script = script
         self.folder = folder
         self.options = options
         self.processes: dict[int, list[ForkServerProcess]] = {}
         self._spawned: list[ForkServerProcess] = []
         folder.mkdir(exist_ok=True)
-
-    def own(self, want: int) -> None:
-        """Say to the keeper what the controller would: whose trainer it is, and its size."""
-        self.keeper.client.own(ARRAY, os.getuid(), want)
 
     def start(self, *tasks: int, local_world: int = 1) -> None:
         for task in tasks:
@@ -86,7 +89,8 @@ class Workers:
     def fork(self, name: str, **environment: str) -> ForkServerProcess:
         """Start the script with some variables more."""
         process = _FORKS.Process(
-            target=_run, args=(self.folder, f"log.{name}", self.options, environment)
+            target=_run,
+            args=(self._script, self.folder, f"log.{name}", self.options, environment),
         )
         process.start()
         self._spawned.append(process)
@@ -138,21 +142,13 @@ class Workers:
     def wait_for_world(self, size: int, *tasks: int) -> None:
         """Wait until these tasks train in a world of so many ranks."""
         try:
-            wait_until(lambda: all(self._last_world(task) == size for task in tasks), 60)
+            wait_until(lambda: all(self.last_world(task) == size for task in tasks), 60)
         except AssertionError as error:
-            worlds = {task: self._last_world(task) for task in tasks}
+            worlds = {task: self.last_world(task) for task in tasks}
             logs = [path.read_text()[-1500:] for path in self.folder.glob("log.*")]
             raise AssertionError(
                 f"{error}: world of {size}, but {worlds}\n" + "\n".join(logs)
             ) from None
-
-    def wait_for_steps(self, task: int, count: int = 5) -> None:
-        before = len(self.steps(task))
-        wait_until(lambda: len(self.steps(task)) >= before + count, 60)
-
-    def _last_world(self, task: int) -> int:
-        steps = self.steps(task)
-        return steps[-1].world if steps else 0
 
     def pauses(self, task: int) -> list[float]:
         """Return how long (s) a node stood still each time that its world's size changed."""
@@ -191,8 +187,10 @@ class Workers:
 
 
 @contextmanager
-def started_workers(keeper: KeeperProcess, folder: Path, **options: Any) -> Iterator[Workers]:
-    workers = Workers(keeper, folder, **options)
+def started_workers(
+    keeper: KeeperProcess, folder: Path, script: str = "inprocess", **options: Any
+) -> Iterator[Workers]:
+    workers = Workers(keeper, folder, script, **options)
     try:
         yield workers
     finally:
@@ -215,13 +213,13 @@ def _kill(process: ForkServerProcess) -> None:
     process.join()
 
 
-def _run(folder: Path, log: str, options: dict[str, Any], environment: dict[str, str]) -> None:
+def _run(
+    script: str, folder: Path, log: str, options: dict[str, Any], environment: dict[str, str]
+) -> None:
     os.setsid()
     os.environ.update(environment)
     with (folder / log).open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     os.chdir(folder)
-    from tests.elastic.inprocess import main
-
-    main(folder, options)
+    importlib.import_module(f"tests.elastic.{script}").main(folder, options)

@@ -40,6 +40,16 @@ def test_targets_are_held_against_medians() -> None:
     assert "MISSED  handler: node killed: pause of the others: 0.500 <= 0.30" in text
 
 
+def test_copying_the_state_comes_on_top_of_what_a_join_may_take() -> None:
+    joined = Measured(SETUPS["inprocess"], join_s=[0.9, 1.0, 1.1], copy_s=[0.8, 0.9, 0.9])
+    text = table.pauses("large", [joined])
+    assert "met     inprocess: node joins: pause of the others: 1.000 <= 0.15 + 0.900" in text
+
+
+def test_of_the_large_model_reading_the_scripts_own_checkpoint_is_held_against_nothing() -> None:
+    assert "handler: node" not in table.pauses("large", [OWN])
+
+
 def test_a_trainer_that_did_not_train_on_is_not_passed_over() -> None:
     failed = Measured(SETUPS["handler"], failures=["3 nodes do not train together"])
     assert "FAILED: 3 nodes do not train together" in table.pauses("tiny", [failed])

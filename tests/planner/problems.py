@@ -66,12 +66,14 @@ def problems(draw: st.DrawFn, costs: tuple[Costs, ...] = (Costs.PAPER,)) -> Prob
                 rescale_up_s=draw(seconds),
                 rescale_down_s=draw(seconds),
                 paused_s=draw(seconds),
-                start_premium=draw(seconds),
+                start_cost=draw(seconds),
+                stands_in=draw(st.booleans()),
             )
         )
     pool = frozenset(names).union(*(one.current for one in contenders))
     forward_s = draw(st.sampled_from([1.0, 120.0, 600.0]))
-    return Problem(pool, forward_s, tuple(contenders), draw(st.sampled_from(costs)))
+    spares = tuple(sorted(draw(st.lists(seconds, max_size=3)), reverse=True))
+    return Problem(pool, forward_s, tuple(contenders), draw(st.sampled_from(costs)), spares=spares)
 
 
 @st.composite
@@ -107,7 +109,8 @@ def problems_with_classes(draw: st.DrawFn) -> Problem:
                 rescale_up_s=draw(seconds),
                 rescale_down_s=draw(seconds),
                 paused_s=draw(seconds),
-                start_premium=draw(seconds),
+                start_cost=draw(seconds),
+                stands_in=draw(st.booleans()),
                 hardware=draw(st.sampled_from([{}, {"": 1.0}, {"": 0.5, "fast": 1.0}])),
                 spread=draw(st.sampled_from([1.0, 0.8])),
                 barred=draw(st.sampled_from([frozenset(), frozenset({"c0"}), frozenset({"c1"})])),
@@ -119,4 +122,5 @@ def problems_with_classes(draw: st.DrawFn) -> Problem:
         contenders=tuple(contenders),
         costs=draw(st.sampled_from(Costs)),
         classes=classes,
+        spares=tuple(sorted(draw(st.lists(seconds, max_size=3)), reverse=True)),
     )

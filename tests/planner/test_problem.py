@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -53,9 +54,36 @@ def test_with_pauses_stopping_is_free_and_no_pause_outlasts_the_forward_time() -
     assert [value(case, [count]) for count in (0, 1, 2, 3)] == [0, 0, 0, 0]
 
 
-def test_with_pauses_being_started_costs_its_premium() -> None:
-    case = problem(4, replace(contender(), start_premium=50.0), costs=Costs.PAUSE)
+def test_with_pauses_being_started_costs_something() -> None:
+    case = problem(4, replace(contender(), start_cost=50.0), costs=Costs.PAUSE)
     assert [value(case, [count]) for count in (0, 2)] == [0, 120 * 2 - 50]
+
+
+@pytest.mark.parametrize(
+    ("counts", "worth"), [([1, 1, 1], 360), ([2, 1, 0], 360 + 50), ([3, 0, 0], 360 + 50 + 20)]
+)
+def test_each_contender_without_nodes_is_a_spare(counts: list[int], worth: float) -> None:
+    case = problem(3, *(contender(key) for key in "abc"), spares=(50.0, 20.0))
+    assert value(case, counts) == worth
+    assert value(case, [0, 0, 0]) == 50 + 20
+
+
+def test_who_stands_in_for_nobody_is_no_spare() -> None:
+    case = problem(3, replace(contender(), stands_in=False), spares=(50.0,))
+    assert value(case, [0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        ({"spares": (-1.0,)}, "0 or more"),
+        ({"spares": (float("nan"),)}, "0 or more"),
+        ({"spares": (1.0, 2.0)}, "the one before"),
+    ],
+)
+def test_refuses_spares_that_cannot_be(others: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        problem(1, **others)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +112,7 @@ def test_counts_keep_bounds_and_pool(counts: list[int], is_feasible: bool) -> No
         ({"rescale_up_s": float("nan")}, "rescale_up_s"),
         ({"rescale_down_s": float("inf")}, "rescale_down_s"),
         ({"paused_s": -1.0}, "paused_s"),
-        ({"start_premium": float("nan")}, "start_premium"),
+        ({"start_cost": float("nan")}, "start_cost"),
         ({"curve": ThroughputCurve((0, 1), (0.0, float("nan")))}, "finite"),
         ({"curve": ThroughputCurve((0, 1), (0.0, float("inf")))}, "finite"),
     ],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from bftrainer_slurm.constraint import parse_constraint
 from bftrainer_slurm.model import ElementId, ElementState
+from bftrainer_slurm.slurm.commands import CommandGateway
+from bftrainer_slurm.slurm.run import SlurmRunner
 from tests.lab_fixture import Lab
 from tests.slurm.conftest import Bench
 from tests.waiting import wait_until
@@ -42,9 +45,9 @@ def features(lab: Lab) -> Iterator[None]:
         give(node, "")
 
 
-def runs(bench: Bench, array: int, node: str) -> bool:
+def runs(bench: Bench, array: int, node: str, gateway: CommandGateway | None = None) -> bool:
     """Whether Slurm starts an element on a node; it says at once if it never will."""
-    bench.gateway.grow(ElementId(array, 0), node)
+    (gateway or bench.gateway).grow(ElementId(array, 0), node)
 
     def refused() -> bool:
         return bench.element(array, 0).reason == "BadConstraints"
@@ -78,3 +81,12 @@ def test_a_node_too_small_is_refused_at_once(bench: Bench) -> None:
     assert runs(bench, array, "n1") is False
     element = bench.element(array, 0)
     assert (element.state, element.node) == (ElementState.HELD, "n1")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, for several users")
+def test_its_owner_may_let_a_refused_element_go_elsewhere(
+    bench: Bench, as_bob: SlurmRunner
+) -> None:
+    array = bench.submit(tasks=1, user="bob", exclude="n1")
+    assert runs(bench, array, "n1", CommandGateway(as_bob)) is False
+    assert runs(bench, array, "n3", CommandGateway(as_bob)) is True

@@ -48,10 +48,8 @@ def test_the_life_of_two_elements(bench: Bench) -> None:
 def test_growing_without_our_program_takes_more(bench: Bench) -> None:
     plain = CommandGateway(SlurmRunner(environment=bench.lab.env))
     array = bench.submit()
-    assert bench.asked(lambda: plain.grow(ElementId(array, 0), "n2", minutes=30)) == {
-        "REQUEST_FED_INFO": 1,
-        "REQUEST_JOB_INFO_SINGLE": 1,
-        "REQUEST_UPDATE_JOB": 2,
-    }
+    expected = {"REQUEST_FED_INFO": 1, "REQUEST_JOB_INFO_SINGLE": 1, "REQUEST_UPDATE_JOB": 2}
+    assert bench.asked(lambda: plain.grow(ElementId(array, 0), "n2", minutes=30)) == expected
+    assert sum(expected.values()) == plain.grow_rpcs
     wait_until(lambda: bench.state(array, 0) is ElementState.RUNNING)
     assert bench.element(array, 0).node == "n2"

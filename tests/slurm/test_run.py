@@ -49,6 +49,13 @@ def test_a_command_that_hangs_means_unavailable(tmp_path: Path) -> None:
         runner(tmp_path, "exec sleep 60", timeout_s=0.1).read("tool")
 
 
+def test_a_failure_without_a_complaint_can_be_as_good_as_success(tmp_path: Path) -> None:
+    assert runner(tmp_path, "echo all; exit 1").read("tool", also=1) == "all\n"
+    for script in ("echo half; exit 2", "echo half; echo no >&2; exit 1"):
+        with pytest.raises(GatewayError):
+            runner(tmp_path, script).read("tool", also=1)
+
+
 def test_a_missing_command_is_named(tmp_path: Path) -> None:
     with pytest.raises(GatewayError, match=r"no-such-tool: cannot be run .* PATH"):
         runner(tmp_path, "").read("no-such-tool")
@@ -58,6 +65,7 @@ def test_a_missing_command_is_named(tmp_path: Path) -> None:
     "words",
     [
         "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+        "slurm_load_jobs error: Rate limit exceeded, please retry later",
         "slurm_load_node: Socket timed out on send/recv operation",
         "Unexpected message received for job 1_0",
     ],

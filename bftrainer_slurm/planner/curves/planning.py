@@ -49,14 +49,14 @@ class Standing:
         return self.fit.uncertainty(min(2 * self.nodes, self.max_nodes), above=self.nodes)
 
 
-def planning_curves(trainers: Sequence[Standing]) -> list[ThroughputCurve]:
+def planning_curves(trainers: Sequence[Standing], exploring: bool = True) -> list[ThroughputCurve]:
     """Return the throughput curves to plan with, in samples/s, in the trainers' order.
 
     The trainer whose next nodes are least known explores, one in twenty trainers, until a
-    measurement says more; the others' curves are concave. Where a trainer's samples/s are not
-    known, those of the others stand in.
+    measurement says more; the others' curves are concave, and all are where nobody is to explore.
+    Where a trainer's samples/s are not known, those of the others stand in.
     """
-    raised = explorers(trainers)
+    raised = explorers(trainers) if exploring else frozenset()
     unit = common_unit([one.fit for one in trainers if one.in_samples])
     curves = [_curve(one, index in raised) for index, one in enumerate(trainers)]
     return [

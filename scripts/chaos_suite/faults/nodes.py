@@ -21,16 +21,16 @@ _LONGER_S = 25.0  # than SlurmdTimeout and a ping: Slurm gives the node up
 def _vanish(world: World) -> Injected:
     """Nobody reaches the node any more, for so long that Slurm starts the element elsewhere."""
     element, seconds = running(world), _LONGER_S + world.chance.uniform(0, 10)
-    labs.node(world.lab, element.node, "cut")
+    world.cut(element.node)
     detail = f"{element.node} cut off for {seconds:.0f} s"
-    return Injected(detail, seconds, lambda: labs.node(world.lab, element.node, "mend"))
+    return Injected(detail, seconds, lambda: world.mend(element.node))
 
 
 def _blink(world: World) -> Injected:
     element, seconds = running(world), world.chance.uniform(1, 6)
-    labs.node(world.lab, element.node, "cut")
+    world.cut(element.node)
     detail = f"{element.node} cut off for {seconds:.0f} s"
-    return Injected(detail, seconds, lambda: labs.node(world.lab, element.node, "mend"))
+    return Injected(detail, seconds, lambda: world.mend(element.node))
 
 
 def _hang(world: World) -> Injected:

@@ -1,0 +1,224 @@
+"""A trainer whose model is sharded over all ranks (FSDP2, ``fully_shard``), and rebuilt at changes.
+
+Between two generations the whole state is in the memory of every rank that was in the first one;
+in a generation each has its shard only. What was lost with a rank comes from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_state_dict,
+)
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule
+
+from bftrainer_slurm.elastic.checkpoint import Checkpoints
+from bftrainer_slurm.elastic.collective import PeerLostError, of_collective
+from bftrainer_slurm.elastic.common import Common
+from bftrainer_slurm.elastic.members import find_members
+from bftrainer_slurm.elastic.sampler import Cursor
+from bftrainer_slurm.elastic.scaling import ScaledRate
+from bftrainer_slurm.elastic.state import copied
+from bftrainer_slurm.elastic.training import RehearsedError, Step, Training
+
+Build = Callable[[DeviceMesh], tuple[nn.Module, torch.optim.Optimizer]]
+
+
+class ShardedTrainer(Training):
+    """Trains what ``build`` makes on whatever ranks there are; gloo and the CPU only.
+
+    ``model`` and ``optimizer`` are the present generation's: ask for them in each step. Use
+    ``backward(loss)`` in the place of ``loss.backward()``.
+
+    Args:
+        build: makes the model, sharded over the mesh that it is given (``fully_shard(model,
+            mesh=mesh)``), and its optimizer. It is called anew in each generation.
+        checkpoint: a folder that all nodes see. The loss of a node costs the steps since the last
+            checkpoint there.
+        checkpoint_every: steps between checkpoints.
+        rate: what multiplies the learning rate as the global batch grows with the world.
+        seed: of the order of samples, and of torch's generators in each step and rank; None
+            leaves the generators to the script.
+    """
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+
+    def __init__(
+        self,
+        build: Build,
+        *,
+        checkpoint: str | os.PathLike[str],
+        checkpoint_every: int = 1000,
+        rate: Literal["linear", "sqrt", "none"] = "linear",
+        seed: int | None = 0,
+    ) -> None:
+        self._build = build
+        self._every = checkpoint_every
+        self._whole = _Whole()
+        common = Common({"training": self._whole}, Checkpoints(Path(checkpoint), 0.0))
+        super().__init__(find_members(os.environ, "gloo"), common, rate, seed)
+        self._make(0)
+        self._whole.state = self._gathered(everywhere=True)  # the first state of all
+        self._watch_optimizer()
+
+    def backward(self, loss: Tensor) -> None:
+        """Compute gradients of a mean over this rank's samples, averaged over all samples."""
+        torch.autograd.backward(loss * self._present.weight)
+
+    def regroup(self) -> None:
+        """Get into the next generation, with the whole state of whoever has come furthest."""
+        self._pace.changed()
+        if self._generation is not None and not self._regroup_now:
+            self._keep()
+        while True:
+            generation = self._members.form(self._common.step)
+            try:
+                self._common.agree(self._group, generation.members)
+                self._spread(generation.number)
+                self._group.formed()
+            except PeerLostError:
+                super()._lose()  # the whole state is still there
+            else:
+                self._whole.state = None
+                self._generation = generation
+                self._regroup_now = False
+                return
+
+    def leave(self, step: Step, error: BaseException | None) -> bool:
+        """Commit or give up a step; return whether ``error`` is dealt with."""
+        self._step = None
+        self._scaled.restore()
+        if self._present.after is None:
+            self.optimizer.zero_grad()
+            return error is None or isinstance(error, RehearsedError)
+        if isinstance(error, RuntimeError) and of_collective(error):
+            self._group.fail(error)
+        if self._group.failed() and (error is None or isinstance(error, Exception)):
+            self._lose()
+            return True
+        if error is None:
+            self._commit(self._present.after)
+            step.committed = True
+        return error is None
+
+    def _begin(self, rehearsal: bool) -> None:
+        self._group.begin(self._present.weight)
+
+    def _complete(self) -> None:
+        self._keep()
+
+    def _commit(self, after: Cursor) -> None:
+        super()._commit(after)
+        if after.step % self._every == 0:
+            try:
+                self._whole.state = self._gathered(everywhere=False)
+            except PeerLostError:
+                self._lose()
+                return
+            if self.rank == 0:
+                self._common.save()
+            self._whole.state = None
+
+    def _lose(self) -> None:
+        """Give up what this rank has: of the lost rank's shards there is no copy."""
+        super()._lose()
+        self._common.forget()
+        self._whole.state = None
+
+    def _keep(self) -> None:
+        """Have the whole state in the memory of each rank."""
+        try:
+            self._whole.state = self._gathered(everywhere=True)
+        except PeerLostError:
+            self._lose()
+
+    def _spread(self, generation: int) -> None:
+        """Shard the whole state over the ranks there are."""
+        self._make(generation)
+        whole = copied(self._whole.state_dict())  # torch puts shards into the dictionaries
+        options = StateDictOptions(full_state_dict=True)
+        with self._with_peers():
+            set_state_dict(
+                *(self.model, self.optimizer),
+                model_state_dict=whole["model"],
+                optim_state_dict=whole["optimizer"],
+                options=options,
+            )
+            if self.cursor.step == 0:  # who loses a peer has to find a checkpoint
+                if self.rank == 0:
+                    self._common.save_last()
+                dist.barrier()
+        self._watch_optimizer()
+
+    def _make(self, generation: int) -> None:
+        # DTensor caches what it computes for a mesh, this process's part of a tensor too. As ranks
+        # change, no mesh may equal an earlier one: hence the name.
+        with self._with_peers():
+            mesh = init_device_mesh(
+                "cpu", (dist.get_world_size(),), mesh_dim_names=(f"generation_{generation}",)
+            )
+            self.model, self.optimizer = self._build(mesh)
+        shards = [one for one in self.model.modules() if isinstance(one, FSDPModule)]
+        if not shards:
+            raise ValueError("build has to shard its model: fully_shard(model, mesh=mesh)")
+        for one in shards:  # sums: backward() has weighted each rank's part
+            one.set_gradient_divide_factor(1.0)
+            one.set_force_sum_reduction_for_comms(True)
+
+    def _watch_optimizer(self) -> None:
+        """Not before its state is there: torch steps once to make it."""
+        scaled = self._scaled = ScaledRate(self.optimizer)
+        self.optimizer.register_step_pre_hook(lambda *_: self._before_update(scaled))
+        self.optimizer.register_step_post_hook(self._after_update)
+
+    def _after_update(self, *_: Any) -> None:
+        assert self._step is not None
+        self._step.updated = True
+        self._scaled.restore()
+
+    def _gathered(self, everywhere: bool) -> dict[str, Any]:
+        """Return the whole state, on rank 0 or everywhere."""
+        options = StateDictOptions(full_state_dict=True, cpu_offload=not everywhere)
+        with self._with_peers():
+            model, optimizer = get_state_dict(self.model, self.optimizer, options=options)
+        return {"model": model, "optimizer": optimizer}
+
+    @contextlib.contextmanager
+    def _with_peers(self) -> Iterator[None]:
+        """Let a collective that fails be a lost peer, and every other error be itself."""
+        try:
+            yield
+        except RuntimeError as error:
+            if not of_collective(error):
+                raise
+            self._group.fail(error)
+            raise PeerLostError(str(error)) from error
+
+
+class _Whole:
+    """The whole state while it is in memory, as ``Common`` sends and saves it."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, Any] | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return it."""
+        if self.state is None:
+            raise RuntimeError("the whole state is not in memory")
+        return self.state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take it."""
+        self.state = state_dict

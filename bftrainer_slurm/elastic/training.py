@@ -1,0 +1,242 @@
+"""What all trainers share: the loader's side of a training on ranks that come and go.
+
+How a model is trained on them, and what becomes of its state at a change, is in ``trainer`` (DDP)
+and ``sharded`` (FSDP2).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from bftrainer_slurm.elastic.collective import Group, PeerLostError
+from bftrainer_slurm.elastic.common import Common
+from bftrainer_slurm.elastic.loader import Loader
+from bftrainer_slurm.elastic.members import Members
+from bftrainer_slurm.elastic.pace import Pace, known
+from bftrainer_slurm.elastic.sampler import Batch, Course, Cursor
+from bftrainer_slurm.elastic.scaling import Rate, ScaledRate
+from bftrainer_slurm.keeper.membership import Generation
+
+
+class RehearsedError(Exception):
+    """The rehearsal has come to the commit, and ends there."""
+
+
+class Training(ABC):
+    """A training as its loader and its steps see it."""
+
+    def __init__(self, members: Members, common: Common, rate: str, seed: int | None) -> None:
+        self.loss: float | Tensor | None = None  # set it to have it reported
+        self.changing = members.changing
+        self._members = members
+        self._common = common
+        self._rate = Rate(rate)
+        self._seed = seed
+        self._generation: Generation | None = None
+        self._course: Course | None = None
+        self._step: Step | None = None  # the one that has been entered
+        self._expected: Expected | None = None  # by the batch given last, if not entered yet
+        self._present = Expected(1.0, None)  # in the step entered last
+        self._regroup_now = False
+        self._pace = Pace()
+
+    def loader(
+        self,
+        dataset: Dataset[Any],
+        batch_size: int,
+        epochs: int,
+        *,
+        batch: Literal["local", "global"] = "local",
+        shuffle: bool = True,
+        **options: Any,
+    ) -> Loader:
+        """Return the batches of the whole training, for one ``for`` loop.
+
+        ``batch_size`` is of each rank (``batch="local"``), or of all together (``"global"``).
+        ``options`` go to DataLoader.
+        """
+        if self._course is not None:
+            raise RuntimeError("a trainer has one loader; other data needs no trainer")
+        self._course = Course(
+            size=len(dataset),  # type: ignore[arg-type]
+            epochs=epochs,
+            batch_size=batch_size,
+            batch=Batch(batch),
+            shuffle=shuffle,
+            seed=self._seed or 0,
+        )
+        return Loader(self, dataset, self._course, self._seed, options)
+
+    def step(self) -> Step:
+        """Return the context of one training step, from the forward pass to optimizer.step().
+
+        If a peer is lost in it, the step ends where it stands, and the loader gives its samples
+        again, to the ranks that there are then.
+        """
+        return Step(self)
+
+    @property
+    def cursor(self) -> Cursor:
+        """How far the training has come."""
+        return self._common.cursor
+
+    @property
+    def rank(self) -> int:
+        """This process's rank in the present generation."""
+        return self._group.rank
+
+    @property
+    def world(self) -> int:
+        """How many ranks the present generation has."""
+        return self._group.world
+
+    @property
+    def generation(self) -> int:
+        """The number of the present generation; 0 before the first, and in a fixed world."""
+        return 0 if self._generation is None else self._generation.number
+
+    def finish(self) -> bool:
+        """End the training, on all ranks after the same step; the loader does it at its end.
+
+        Returns whether all ranks have come here; if not, one was lost and the training goes on.
+        """
+        self._group.begin(1.0)
+        self._group.attempt(lambda: dist.all_reduce(torch.zeros(1)))
+        try:
+            self._complete()
+            self._group.commit()
+        except PeerLostError:
+            self._lose()
+            return False
+        if self.rank == 0:
+            self._common.save_last()
+            self._report()
+        self._members.done()
+        return True
+
+    # What the loader asks for.
+
+    def must_regroup(self) -> bool:
+        """Return whether the ranks are about to change, now that a step has been committed."""
+        return self._regroup_now or self._members.boundary(self._common.cursor.step)
+
+    @abstractmethod
+    def regroup(self) -> None:
+        """Get into the next generation, with the state of whoever has come furthest."""
+
+    def expect(self, weight: float, after: Cursor) -> None:
+        """Say what the step that follows trains, and where the training stands after it."""
+        self._expected = Expected(weight, after)
+
+    def expect_rehearsal(self) -> None:
+        """Say that the step that follows is not to be committed."""
+        self._expected = Expected(1.0, None)
+
+    def check_stepped(self) -> None:
+        """Check that the batch given last was trained, at least in vain.
+
+        Raises:
+            RuntimeError: the loop's body was without ``with trainer.step():``.
+        """
+        if self._expected is not None:
+            raise RuntimeError("each batch of the loader needs one 'with trainer.step():'")
+
+    # What a step does.
+
+    def enter(self, step: Step) -> None:
+        """Begin a step."""
+        if self._expected is None:
+            raise RuntimeError("trainer.step() belongs to a batch of trainer.loader()")
+        self._step, self._present, self._expected = step, self._expected, None
+        step.weight = self._present.weight
+        self._begin(rehearsal=self._present.after is None)
+
+    @abstractmethod
+    def leave(self, step: Step, error: BaseException | None) -> bool:
+        """Commit or give up a step; return whether ``error`` is dealt with."""
+
+    @abstractmethod
+    def _begin(self, rehearsal: bool) -> None:
+        """Make ready for a step."""
+
+    @abstractmethod
+    def _complete(self) -> None:
+        """Do what all ranks do at the end of the training."""
+
+    def _before_update(self, scaled: ScaledRate) -> None:
+        """The optimizer is about to step: what a step has to have done by then."""
+        if self._step is None or self._step.updated:
+            raise RuntimeError("a training step is one optimizer.step() in one trainer.step()")
+        if self._present.after is None:
+            raise RehearsedError
+        self._group.commit()
+        assert self._course is not None
+        times = self._course.total(self.world) / self._course.batch_size
+        scaled.apply(self._rate.factor(times))
+
+    def _commit(self, after: Cursor) -> None:
+        self._common.cursor = after
+        self._pace.stepped()
+        if self.rank == 0 and self._pace.is_due():
+            self._report()
+
+    def _lose(self) -> None:
+        if not self.changing:
+            self._group.commit()  # raises what has happened: nobody will come
+        self._regroup_now = True
+        self._members.lost()
+
+    def _report(self) -> None:
+        assert self._generation is not None
+        self._members.progress(
+            **known(
+                samples=self._common.cursor.samples,
+                steps=self._common.cursor.step,
+                nodes=len({member.task for member in self._generation.members}),
+                generation=self._generation.number,
+                pause_s=self._pace.pause_s,
+                loss=self.loss,
+            )
+        )
+
+    @property
+    def _group(self) -> Group:
+        return self._members.group
+
+
+class Step:
+    """One training step; ``committed`` says afterwards whether it counts or will be repeated."""
+
+    def __init__(self, training: Training) -> None:
+        self._training = training
+        self.weight = 0.0  # of this rank's samples in it, from 0 to 1
+        self.updated = False  # the optimizer has stepped
+        self.committed = False
+
+    def __enter__(self) -> Step:
+        self._training.enter(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        return self._training.leave(self, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a step trains: this rank's part of it, and where it leads; None: it is a rehearsal."""
+
+    weight: float
+    after: Cursor | None

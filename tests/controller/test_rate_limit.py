@@ -1,0 +1,108 @@
+"""Under slurmctld's own limit on a user's requests (rl_enable, since 23.02).
+
+A user's own controller: SlurmUser, which the site's runs as, is exempt.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from scripts.labcluster.stage import staged
+from tests.lab_fixture import REPO, started_lab
+from tests.site_fixture import Controller, Site, end_controller, made_controller
+from tests.waiting import wait_until
+
+
+def has_the_limit() -> bool:
+    """Whether the installed Slurm knows rl_enable."""
+    try:
+        said = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True).stdout
+    except OSError:
+        return False
+    version = re.search(r"(\d+)\.(\d+)", said)
+    return version is not None and (int(version[1]), int(version[2])) >= (23, 2)
+
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.torch,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not has_the_limit(), reason="rl_enable came with Slurm 23.02"),
+    pytest.mark.skipif(os.getuid() != 0, reason="needs root to be several users"),
+]
+SCRIPT = "#!/bin/bash\n#SBATCH --bftrainer -N1-4 -o /dev/null\nsleep 1000\n"
+NODES = 4
+
+
+@dataclass
+class Limited:
+    """A cluster with a limit, and bob's trainer on all of its nodes, run by bob himself."""
+
+    site: Site
+    controller: Controller
+    array: int
+
+    def nodes(self) -> int:
+        return len(self.controller.trainer(self.array)["nodes"])
+
+    def reclaimed(self) -> int:
+        return int(self.controller.trainer(self.array)["reclaimed"])
+
+    def lose_all_nodes_and_get_them_back(self) -> None:
+        before = self.reclaimed()
+        self.site.lab.run("srun", f"-N{NODES}", "--exclusive", "true")  # alice's
+        wait_until(lambda: self.reclaimed() == before + NODES, 120)
+        wait_until(lambda: self.nodes() == NODES, 240)
+
+    def complaints(self) -> list[str]:
+        """Lines of the controller's log that are no mere information."""
+        return [line for line in self.controller.log.splitlines() if " INFO " not in line]
+
+    def was_limited(self) -> bool:
+        log = (self.site.lab.dir / "log" / "slurmctld.log").read_text()
+        uid = self.site.lab.run("id", "-u", "bob").stdout.strip()
+        return f"rate limit exceeded by uid {uid}" in log
+
+
+@contextmanager
+def limited(parameters: str) -> Iterator[Limited]:
+    with started_lab(nodes=NODES, conf=[f"SlurmctldParameters={parameters}"]) as lab:
+        stage = staged(REPO, lab.dir / "stage", "bob")
+        own = made_controller(lab, stage, "bob", "--partition", "bftrainer")
+        site = Site(lab, stage, own)
+        try:
+            own.start()
+            script = site.folder("bob") / "train.sh"
+            script.write_text(SCRIPT)
+            submit = ("bftrainer", "submit", "--personal", "--state", own.state, "-p", "bftrainer")
+            array = json.loads(site.run(*submit, "--json", script, user="bob").stdout)["array"]
+            found = Limited(site, own, array)
+            wait_until(lambda: found.nodes() == NODES, 240)
+            yield found
+            site.end(array)
+        finally:
+            end_controller(own)
+
+
+def test_nodes_that_come_and_go_stay_within_the_usual_limit() -> None:
+    with limited("rl_enable") as bob:
+        for _ in range(3):
+            bob.lose_all_nodes_and_get_them_back()
+        assert bob.complaints() == []
+        assert not bob.was_limited()
+
+
+def test_a_limit_that_is_far_too_low_slows_it_down_and_loses_nothing() -> None:
+    with limited("rl_enable,rl_bucket_size=1,rl_refill_rate=1") as bob:
+        bob.lose_all_nodes_and_get_them_back()
+        assert bob.was_limited()
+        assert any("slurmctld took" in line for line in bob.complaints())
+        assert bob.controller.status()["controller"]["error"] is None

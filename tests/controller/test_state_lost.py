@@ -1,0 +1,54 @@
+"""slurmctld loses its state while the controller is away, and hands out old job ids again."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.labcluster import cluster as labs
+from scripts.labcluster.processes import end, send
+from tests.lab_fixture import Lab
+from tests.site_fixture import Site, started_site
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
+
+
+def lose_state(lab: Lab) -> None:
+    """End slurmctld, and start it without its saved state: with -c alone it keeps the last id."""
+    found = labs.find(Path(lab.dir))
+    assert found is not None
+    slurmctld = found.daemons["slurmctld"]
+    command = Path(f"/proc/{slurmctld.pid}/cmdline").read_text().split("\0")[:-1]
+    send(slurmctld, signal.SIGKILL)
+    end([slurmctld])
+    for saved in (lab.dir / "state").glob("job_state*"):
+        saved.unlink()
+    found.start_daemon("slurmctld", *command, "-c")
+    wait_until(lambda: lab.run("scontrol", "ping", check=False).returncode == 0, 60)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with started_site(nodes=2) as running:
+        yield running
+
+
+def test_a_new_trainer_under_the_id_of_one_that_was_given_up_is_run(site: Site) -> None:
+    failing = site.submit("#!/bin/sh\nexit 3\n", "1-2")
+    wait_until(lambda: site.controller.trainer(failing)["state"] == "given up", 240)
+    site.controller.stop()
+    stopped_s = time.time()
+    lose_state(site.lab)
+    wait_until(lambda: time.time() > stopped_s + 1)  # Slurm's times are whole seconds
+    array = site.submit("#!/bin/sh\nsleep 1000\n", "1-2")
+    assert array == failing
+    site.controller.start()
+    wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 2, 120)
+    shown = site.controller.trainer(array)
+    assert (shown["why"], shown["failures"], shown["grew"]) == (None, 0, 2)
+    site.end(array)

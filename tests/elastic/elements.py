@@ -1,0 +1,48 @@
+"""What tests do with the elements of a trainer, whether these are torchruns or bare processes."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
+
+from tests.keeper.process import KeeperProcess
+from tests.waiting import wait_until
+
+
+class InWorld(Protocol):
+    """A step that was made by so many ranks."""
+
+    @property
+    def world(self) -> int: ...
+
+
+Made = TypeVar("Made", bound=InWorld)
+
+
+class Elements(ABC, Generic[Made]):
+    """The elements of trainer ``array``, by task."""
+
+    array: int
+
+    def __init__(self, keeper: KeeperProcess) -> None:
+        self.keeper = keeper
+
+    @abstractmethod
+    def steps(self, task: int) -> Sequence[Made]:
+        """Return the steps that were made on a task's node, in order."""
+
+    def own(self, want: int) -> None:
+        """Say to the keeper what the controller would: whose trainer it is, and its size."""
+        self.keeper.client.own(self.array, os.getuid(), want)
+
+    def wait_for_steps(self, task: int, count: int = 5) -> None:
+        """Wait until a task has made so many steps more."""
+        before = len(self.steps(task))
+        wait_until(lambda: len(self.steps(task)) >= before + count, 60)
+
+    def last_world(self, task: int) -> int:
+        """Return the size of the world in which a task made its last step; 0: it made none."""
+        steps = self.steps(task)
+        return steps[-1].world if steps else 0

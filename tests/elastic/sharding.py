@@ -1,0 +1,59 @@
+"""A script that trains a sharded model, and writes down what it does, as ``inprocess`` does.
+
+At the end rank 0 writes the whole weights to FOLDER/weights.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+
+from bftrainer_slurm import elastic
+from tests.elastic.inprocess import Numbers
+
+
+def build(mesh: DeviceMesh) -> tuple[nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 33), nn.Tanh(), nn.Linear(33, 1))
+    for layer in model:
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model, torch.optim.Adam(model.parameters())
+
+
+def main(folder: Path, given: dict[str, Any]) -> None:
+    options: dict[str, Any] = {"size": 200, "epochs": 1, "every": 20, "pause_s": 0.01} | given
+    torch.set_num_threads(1)
+    trainer = elastic.ShardedTrainer(
+        build, checkpoint=folder / "checkpoints", checkpoint_every=options["every"]
+    )
+    # The same steps whatever the world is, so that all runs end with the same weights.
+    loader = trainer.loader(Numbers(options["size"]), 8, options["epochs"], batch="global")
+    where = f"{os.environ.get('SLURMD_NODENAME', 'here')}.{os.environ.get('LOCAL_RANK', '0')}"
+    with (folder / f"{where}.{os.getpid()}").open("w", 1) as log:
+        for x, numbers in loader:
+            with trainer.step() as step:
+                trainer.optimizer.zero_grad()
+                goal = numbers.unsqueeze(1) / options["size"]
+                loss = nn.functional.mse_loss(trainer.model(x), goal)
+                place = trainer.generation, trainer.world, trainer.rank
+                trained = json.dumps(numbers.tolist() if step.weight else [])
+                number = trainer.cursor.step + 1
+                print(time.monotonic(), *place, "tried", number, loader.epoch, trained, file=log)
+                trainer.backward(loss)
+                trainer.optimizer.step()
+            if step.committed:
+                print(time.monotonic(), *place, "done", number, file=log)
+            time.sleep(options["pause_s"])
+    weights = get_model_state_dict(trainer.model, options=StateDictOptions(full_state_dict=True))
+    if dist.get_rank() == 0:
+        torch.save(weights, folder / "weights")
