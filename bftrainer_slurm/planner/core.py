@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bftrainer_slurm.planner.bound import Bound
+from bftrainer_slurm.planner.classes import Share
 from bftrainer_slurm.planner.hills import Hill, hills_of
 from bftrainer_slurm.planner.options import Bidder
 
@@ -25,6 +26,17 @@ class Seat:
     members: tuple[int, ...]
     hills: tuple[Hill, ...]
     stands_in: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a solver found of a core: each contender's share by its place, proven the best or not.
+
+    None: there is no plan that loses so little; where that is not proven, none was found.
+    """
+
+    shares: dict[int, Share] | None
+    optimal: bool
 
 
 def core_of(bidders: Sequence[Bidder], bound: Bound, most_loss: float) -> list[Seat]:

@@ -16,7 +16,7 @@ import mip
 from mip.cbc import cbc_set_parameter
 
 from bftrainer_slurm.planner.classes import Share
-from bftrainer_slurm.planner.core import Seat
+from bftrainer_slurm.planner.core import Answer, Seat
 from bftrainer_slurm.planner.hills import Hill, Stretch
 from bftrainer_slurm.planner.spares import NO_SPARES, Spares
 
@@ -42,14 +42,6 @@ class Supply:
     prices: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What CBC found: each contender's share, by its place (None: nothing), proven or not."""
-
-    shares: dict[int, Share] | None
-    optimal: bool
-
-
 def solve_core(
     seats: Sequence[Seat],
     supply: Supply,
@@ -68,8 +60,6 @@ def solve_core(
     # There is little to gain before branching: the bound is tight, and a good plan is known.
     model.cuts = model.preprocess = model.pump_passes = model.clique = 0
     cbc_set_parameter(model.solver, "heuristicsOnOff", "off")
-    if len(supply.sizes) == 1:  # small: presolving costs more than it saves
-        cbc_set_parameter(model.solver, "presolve", "off")
     model.cutoff = 1.01 * _SCALE
     used = [mip.LinExpr() for _ in supply.sizes]
     losses = mip.LinExpr()

@@ -1,93 +1,113 @@
-"""The best plan: a bound by prices, a core that cannot lack a better plan, CBC for what is open.
+"""The best plan: a bound by prices, a core that cannot lack a better plan, and who solves that.
+
+Where all nodes are alike, a dynamic programme, and CBC what is too large for it; else CBC.
 
 Runs in the child process only (``child``).
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from bftrainer_slurm.planner.bound import Bound, bound_by_price, counts_by_price
-from bftrainer_slurm.planner.core import core_of
-from bftrainer_slurm.planner.greedy_by_class import greedy_shares
-from bftrainer_slurm.planner.improve import improve
+from bftrainer_slurm.planner.core import Answer, core_of
+from bftrainer_slurm.planner.lots import by_class, in_lots
 from bftrainer_slurm.planner.milp import Supply, solve_core
 from bftrainer_slurm.planner.options import Bidder, bidders_of
 from bftrainer_slurm.planner.prices import bound_by_prices
 from bftrainer_slurm.planner.problem import Count, Problem, value
+from bftrainer_slurm.planner.programme import best_counts
 from bftrainer_slurm.planner.spares import best_rebate
 
 GAP = 1e-7  # relative; the recorded optima are met to 1e-6
-_FIRST_LOSS, _WIDER = 1e-5, 2.0  # of cores, where no good plan is known: relative to the bound
+_PARTS = (1 / 8, 1 / 3, 1.0)  # of what the plan by price loses
+_FIRST_LOSS, _WIDER = 200, 2.0  # of cores, where no plan is known: in gaps, and times
+
+_Any = TypeVar("_Any")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Counts in the order of the contenders, proven the best or not."""
+    """Counts in the order of the contenders (None: nothing in time), proven the best or not."""
 
-    counts: list[Count]
+    counts: list[Count] | None
     optimal: bool
 
 
 def solve(problem: Problem, time_limit_s: float) -> Found:
     """Maximise the objective over the counts."""
-    deadline_s = time.monotonic() + time_limit_s
     solve_one = _solve_with_classes if problem.classes else _solve_without_classes
-    return solve_one(problem, bidders_of(problem), deadline_s)
+    return solve_one(problem, time.monotonic() + time_limit_s)
 
 
-def _solve_without_classes(problem: Problem, bidders: list[Bidder], deadline_s: float) -> Found:
+def _solve_without_classes(problem: Problem, deadline_s: float) -> Found:
+    """Try a part of the core first: most often it has the best plan, and is done much sooner."""
     nodes = len(problem.pool)
-    rebated = best_rebate(bidders, problem.spares, lambda paid: bound_by_price(paid, nodes))
+    rebated = best_rebate(
+        bidders_of(problem), problem.spares, lambda paid: bound_by_price(paid, nodes)
+    )
     bidders, bound = rebated.bidders, rebated.bound
     counts = counts_by_price(bidders, nodes)
     gap = GAP * _scale(bound, bidders)
-    most_loss = bound.value - _value(problem, counts)
-    if most_loss > gap:
-        core = core_of(bidders, bound, most_loss)
-        better = improve(core, counts, nodes, bound.prices[0])
-        counts = max(counts, better, key=lambda one: _value(problem, one))
-        most_loss = bound.value - _value(problem, counts)
-    if most_loss <= gap:
+    least_loss = bound.value - _value(problem, counts)
+    if least_loss <= gap:
         return Found(_in_order(counts), True)
-    core = core_of(bidders, bound, most_loss)
-    left_s = deadline_s - time.monotonic()
-    answer = solve_core(core, _supply(problem, bound), most_loss, gap, left_s, rebated.spares)
-    if answer.shares is not None:
-        found = {index: share[0] for index, share in answer.shares.items()}
-        counts = max(counts, found, key=lambda one: _value(problem, one))
+    core = core_of(bidders, bound, least_loss)
+    for part in _PARTS:
+        answer = best_counts(core, nodes, bound.prices[0], part * least_loss)
+        if answer.shares is not None or not answer.optimal:
+            break
+    counts = _better(problem, counts, answer)
+    least_loss = bound.value - _value(problem, counts)
+    # What spares lose comes on top of what the programme counts.
+    is_open = not answer.optimal or bool(problem.spares and answer.shares)
+    if is_open and least_loss > gap:
+        core = core_of(bidders, bound, least_loss)
+        left_s = deadline_s - time.monotonic()
+        supply = _supply(problem, bound)
+        answer = solve_core(core, supply, least_loss, gap, left_s, rebated.spares)
+        counts = _better(problem, counts, answer)
     return Found(_in_order(counts), answer.optimal)
 
 
-def _solve_with_classes(problem: Problem, bidders: list[Bidder], deadline_s: float) -> Found:
+def _solve_with_classes(problem: Problem, deadline_s: float) -> Found:
     """Try small cores first: a plan that loses no more than its core allows is the best."""
+    lots = in_lots(problem)
     rebated = best_rebate(
-        bidders,
-        problem.spares,
-        lambda paid: bound_by_prices(paid, problem.sizes(), GAP / 10, deadline_s),
+        bidders_of(lots),
+        lots.spares,
+        lambda paid: bound_by_prices(paid, lots.sizes(), GAP / 10, deadline_s),
     )
     bidders, bound = rebated.bidders, rebated.bound
-    scale = _scale(bound, bidders)
-    counts: list[Count] = list(greedy_shares(problem))
-    least_loss = bound.value - value(problem, counts)
-    most_loss = min(least_loss, _FIRST_LOSS * scale)
-    while least_loss > GAP * scale and time.monotonic() < deadline_s:
+    gap = GAP * _scale(bound, bidders)
+    best, least_loss = Found(None, False), math.inf
+    most_loss = _FIRST_LOSS * gap
+    while not best.optimal and time.monotonic() < deadline_s:
         core = core_of(bidders, bound, most_loss)
         left_s = deadline_s - time.monotonic()
-        answer = solve_core(
-            core, _supply(problem, bound), most_loss, GAP * scale, left_s, rebated.spares
-        )
+        supply = _supply(lots, bound)
+        answer = solve_core(core, supply, most_loss, gap, left_s, rebated.spares)
         if answer.shares is not None:
-            found = _in_order(answer.shares)
-            loss = bound.value - value(problem, found)
+            shares = _in_order(answer.shares)
+            loss = bound.value - value(lots, shares)
             if loss < least_loss:
-                counts, least_loss = found, loss
-        if answer.optimal and least_loss <= most_loss + GAP * scale:
-            return Found(counts, True)
+                best, least_loss = Found([by_class(share) for share in shares], False), loss
+        if answer.optimal and least_loss <= most_loss + gap:
+            best = replace(best, optimal=True)
         most_loss = min(least_loss, _WIDER * most_loss)
-    return Found(counts, least_loss <= GAP * scale)
+    return best
+
+
+def _better(problem: Problem, counts: dict[int, int], answer: Answer) -> dict[int, int]:
+    """These counts, or those of the answer where they are worth more."""
+    if answer.shares is None:
+        return counts
+    found = {index: share[0] for index, share in answer.shares.items()}
+    return max(counts, found, key=lambda one: _value(problem, one))
 
 
 def _supply(problem: Problem, bound: Bound) -> Supply:
@@ -105,5 +125,5 @@ def _value(problem: Problem, counts: Mapping[int, Count]) -> float:
     return value(problem, _in_order(counts))
 
 
-def _in_order(counts: Mapping[int, Count]) -> list[Count]:
+def _in_order(counts: Mapping[int, _Any]) -> list[_Any]:
     return [counts[index] for index in range(len(counts))]

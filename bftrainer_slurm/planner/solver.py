@@ -8,6 +8,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -29,6 +30,14 @@ _TOLERANCE = 1e-6  # relative, of objectives
 
 class _NoAnswerError(Exception):
     """The child gave nothing usable; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The child's counts, which are integers but not checked, and whether proven the best."""
+
+    counts: list[Count]
+    optimal: bool
 
 
 class Planner:
@@ -55,15 +64,17 @@ class Planner:
         Without a usable answer it is the greedy plan, with status ``greedy`` and the reason.
         """
         begin_s = self._clock()
-        fallback: list[Count] = list(
-            greedy_shares(problem) if problem.classes else greedy_counts(problem)
-        )
+        if not problem.contenders:
+            return Plan({}, 0.0, 0.0, "optimal")
+        deadline_s = begin_s + self._time_limit_s
         try:
-            answer, optimal = self._ask(problem, begin_s + self._time_limit_s)
+            worker = self._ask(problem, deadline_s)
+            fallback = _greedy(problem)  # while the child solves
+            answer = self._hear(worker, deadline_s)
             counts = _checked(problem, answer, fallback)
-            status, reason = "optimal" if optimal else "feasible", ""
+            status, reason = "optimal" if answer.optimal else "feasible", ""
         except _NoAnswerError as error:
-            counts, status, reason = fallback, "greedy", str(error)
+            counts, status, reason = _greedy(problem), "greedy", str(error)
             logger.warning("greedy plan: %s", reason)
         return Plan(
             assignment=place(problem, counts),
@@ -100,14 +111,20 @@ class Planner:
     ) -> None:
         self.close()
 
-    def _ask(self, problem: Problem, deadline_s: float) -> tuple[list[Count], bool]:
-        """Return the child's counts, which are integers but not checked, and whether proven."""
-        if not problem.contenders:
-            return [], True
+    def _ask(self, problem: Problem, deadline_s: float) -> Worker:
+        """Give the problem to the child; return the child."""
         try:
             worker = self._get_ready(self._left(deadline_s))
             request = to_wire(problem) | {"time_limit_s": self._left(deadline_s)}
             worker.send(json.dumps(request), self._left(deadline_s) + _OVERTIME_S)
+        except WorkerError as error:
+            self._restart()
+            raise _NoAnswerError(f"the solver {error}") from error
+        return worker
+
+    def _hear(self, worker: Worker, deadline_s: float) -> _Answer:
+        """Wait for what the child says to the problem."""
+        try:
             answer = _read(worker.receive(self._left(deadline_s) + _OVERTIME_S))
         except WorkerError as error:
             self._restart()
@@ -118,7 +135,7 @@ class Planner:
         if counts is None and "counts" in answer:
             raise _NoAnswerError("the solver found nothing within its time")
         try:
-            return _counts(counts), answer.get("optimal") is True
+            return _Answer(_counts(counts), answer.get("optimal") is True)
         except ValueError:
             self._restart()
             raise _NoAnswerError("the solver's answer is not a list of counts") from None
@@ -180,14 +197,18 @@ def _share(answer: object) -> Share:
     return tuple(answer)
 
 
-def _checked(problem: Problem, counts: list[Count], fallback: list[Count]) -> list[Count]:
+def _greedy(problem: Problem) -> list[Count]:
+    return list(greedy_shares(problem) if problem.classes else greedy_counts(problem))
+
+
+def _checked(problem: Problem, answer: _Answer, fallback: list[Count]) -> list[Count]:
     """Hold the answer to the problem itself: the solver is not believed.
 
-    Returns the fallback where it is as good: it changes less.
+    Returns the fallback where it is as good, since it changes less, or better, for lack of time.
     """
-    if not feasible(problem, counts):
+    if not feasible(problem, answer.counts):
         raise _NoAnswerError("the solver's answer breaks a bound")
-    reached, least = value(problem, counts), value(problem, fallback)
-    if reached < least and not math.isclose(reached, least, rel_tol=_TOLERANCE):
+    reached, least = value(problem, answer.counts), value(problem, fallback)
+    if answer.optimal and reached < least and not math.isclose(reached, least, rel_tol=_TOLERANCE):
         raise _NoAnswerError("the solver's answer is worse than the greedy plan")
-    return counts if reached > least else fallback
+    return answer.counts if reached > least else fallback

@@ -60,7 +60,10 @@ UNUSABLE = {
     "answers too few": (saying('{"counts": [1]}'), "breaks a bound"),
     "answers too large": (saying('{"counts": [4, 4]}'), "breaks a bound"),
     "answers a negative": (saying('{"counts": [-1, 1]}'), "breaks a bound"),
-    "answers worse than greedy": (saying('{"counts": [0, 0]}'), "worse than the greedy plan"),
+    "claims that worse than greedy is best": (
+        saying('{"counts": [0, 0], "optimal": true}'),
+        "worse than the greedy plan",
+    ),
 }
 
 
@@ -100,6 +103,12 @@ def test_logs_why_a_plan_is_greedy(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_takes_a_plan_that_is_not_proven() -> None:
     assert plan_with(saying('{"counts": [1, 3], "optimal": false}')).status == "feasible"
+
+
+def test_keeps_the_greedy_plan_where_the_child_has_not_come_so_far_in_time() -> None:
+    plan = plan_with(saying('{"counts": [0, 0], "optimal": false}'))
+    assert plan.status == "feasible"
+    assert [len(plan.assignment[key]) for key in "ab"] == greedy_counts(CASE)
 
 
 def test_starts_another_child_after_one_that_was_killed() -> None:

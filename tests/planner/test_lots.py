@@ -1,0 +1,34 @@
+"""Lots: what is held and what is idle of each class; plans on them are plans on the classes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from bftrainer_slurm.planner.greedy_by_class import greedy_shares
+from bftrainer_slurm.planner.lots import by_class, in_lots
+from bftrainer_slurm.planner.problem import NodeClass, Problem, feasible, value
+from tests.planner.problems import contender, problem, problems_with_classes
+
+CLASSES = (NodeClass("first", frozenset({"n0", "n1", "n2"})), NodeClass("other", frozenset({"n3"})))
+
+
+def test_a_class_is_parted_into_what_is_held_and_what_is_idle() -> None:
+    lots = in_lots(problem(4, contender(current="n0 n2"), classes=CLASSES))
+    assert [one.nodes for one in lots.classes] == [{"n0", "n2"}, {"n1"}, set(), {"n3"}]
+    assert lots.now(lots.contenders[0]) == (2, 0, 0, 0)
+
+
+def test_lots_are_put_together_by_class() -> None:
+    assert by_class((2, 1, 0, 1)) == (3, 1)
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems_with_classes())
+def test_a_plan_on_lots_is_worth_as_much_on_the_classes(problem: Problem) -> None:
+    lots = in_lots(problem)
+    shares = greedy_shares(lots)
+    counts = [by_class(share) for share in shares]
+    assert feasible(lots, shares)
+    assert feasible(problem, counts)
+    assert value(problem, counts) == pytest.approx(value(lots, shares))
