@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,7 +76,8 @@ def _run(
             variables[SECRET_FILE] = str(own_secret(arguments.state))
         if arguments.munge_socket is not None:
             variables[MUNGE_SOCKET] = arguments.munge_socket
-        script = subprocess.Popen(command, env=os.environ | variables)
+        with _heard_afterwards():
+            script = subprocess.Popen(command, env=os.environ | variables)
         code = script.wait()
         _tell(client, NoteKind.GONE, place)
     except _Reclaimed:
@@ -142,6 +143,17 @@ def _user_script(submitted: Path, workplace: Path) -> Path:
 
 def _raise_reclaimed(number: int, frame: object) -> None:
     raise _Reclaimed
+
+
+@contextlib.contextmanager
+def _heard_afterwards() -> Iterator[None]:
+    """Put off a SIGTERM: a script that has begun is to have its grace, also before we know it."""
+    heard: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    yield
+    signal.signal(signal.SIGTERM, _raise_reclaimed)
+    if heard:
+        raise _Reclaimed
 
 
 def _record(text: str) -> TrainerRecord:

@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 from bftrainer_slurm.cli import show, status
 from bftrainer_slurm.cli.common import fail_where_unreadable, safe_lines
+from bftrainer_slurm.controller.limits import why_never
 from bftrainer_slurm.controller.view import Memory, view_trainer
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.messages import (
@@ -114,6 +115,7 @@ def queue(data: bytes) -> None:
     promise(len(found.trainers) + len(found.waiting) <= _RECORDS, "more jobs than records")
     for trainer in found.trainers:
         view_trainer(trainer, Memory())
+        why_never(trainer.demands)
         promise(trainer.array in range(1, _RECORDS + 1), "an array that squeue has not named")
         promise(trainer.user == "alice", "somebody else's")
     known = [status.known_to_slurm(trainer) for trainer in found.trainers]
@@ -163,7 +165,7 @@ class _Squeue:
             values = dict.fromkeys("FA", str(at + 1)) | dict.fromkeys("VSe", "1795214324")
             values |= {"K": tasks, "T": _STATES[len(name) % len(_STATES)], "r": "None", "Q": "0"}
             values |= {"N": "n1", "n": "", "Y": "", "D": "1", "P": "bftrainer", "u": "alice"}
-            values |= {"j": name, "k": comment}
+            values |= {"j": name, "k": comment, "f": name, "x": "n2", "W": "", "v": ""}
             first, *rest = form.split("%")[1:]
             mark = first[1:]
             fields = [first[0], *(word[0] for word in rest)]
