@@ -54,7 +54,7 @@ class CommandGateway:
                 name=name,
                 state=node_state(state),
                 partitions=frozenset(partitions[name]),
-                features=frozenset() if features == "(null)" else frozenset(features.split(",")),
+                features=frozenset(features.split(",")) - {"(null)", ""},
             )
             for name, (state, features) in seen.items()
         )

@@ -46,13 +46,17 @@ def features(lab: Lab) -> Iterator[None]:
 
 
 def runs(bench: Bench, array: int, node: str, gateway: CommandGateway | None = None) -> bool:
-    """Whether Slurm starts an element on a node; it says at once if it never will."""
+    """Whether Slurm starts an element on a node; it says so if it never will."""
     (gateway or bench.gateway).grow(ElementId(array, 0), node)
 
     def refused() -> bool:
         return bench.element(array, 0).reason == "BadConstraints"
 
-    wait_until(lambda: refused() or bench.state(array, 0) is ElementState.RUNNING)
+    def answered() -> bool:
+        return refused() or bench.state(array, 0) is ElementState.RUNNING
+
+    # slurmctld looks at once, but for the look that it misses now and then: the next is in 60 s.
+    wait_until(answered, timeout_s=120)
     return not refused()
 
 
