@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from bftrainer_slurm.planner.bound import Bound, bound_by_price, counts_by_price
 from bftrainer_slurm.planner.core import Answer, core_of
-from bftrainer_slurm.planner.lots import by_class, in_lots
+from bftrainer_slurm.planner.lots import by_class, few_are_idle, in_lots
 from bftrainer_slurm.planner.milp import Supply, solve_core
 from bftrainer_slurm.planner.options import Bidder, bidders_of
 from bftrainer_slurm.planner.prices import bound_by_prices
@@ -76,7 +76,8 @@ def _solve_without_classes(problem: Problem, deadline_s: float) -> Found:
 
 def _solve_with_classes(problem: Problem, deadline_s: float) -> Found:
     """Try small cores first: a plan that loses no more than its core allows is the best."""
-    lots = in_lots(problem)
+    parted = few_are_idle(problem)
+    lots = in_lots(problem) if parted else problem
     rebated = best_rebate(
         bidders_of(lots),
         lots.spares,
@@ -95,7 +96,8 @@ def _solve_with_classes(problem: Problem, deadline_s: float) -> Found:
             shares = _in_order(answer.shares)
             loss = bound.value - value(lots, shares)
             if loss < least_loss:
-                best, least_loss = Found([by_class(share) for share in shares], False), loss
+                counts = [by_class(share) for share in shares] if parted else shares
+                best, least_loss = Found([*counts], False), loss
         if answer.optimal and least_loss <= most_loss + gap:
             best = replace(best, optimal=True)
         most_loss = min(least_loss, _WIDER * most_loss)

@@ -104,12 +104,13 @@ def bound_by_prices(
     """
     market = Market(bidders, sizes)
     master = _Master(market)
-    prices, best = market.common_price(), Bound(math.inf, ())
+    prices, low, best = market.common_price(), -math.inf, Bound(math.inf, ())
     while True:
         demand = market.demand(prices)
         if demand.bound < best.value:
             best = Bound(demand.bound, tuple(map(float, prices)))
-        master.add(demand)
+        if not master.add(demand) and low > -math.inf:
+            return best  # but for rounding, it is as low as the master says
         prices, low = master.solve()
         if best.value - low <= gap * abs(best.value) or time.monotonic() > deadline_s:
             return best
@@ -130,8 +131,9 @@ class _Master:
         self._known: set[tuple[float, ...]] = set()
         self.add(market.demand(np.full(len(market.sizes), market.most())))
 
-    def add(self, demand: Demand) -> None:
-        """Nobody's best is below what this brings after paying."""
+    def add(self, demand: Demand) -> bool:
+        """Nobody's best is below what this brings after paying; False: all of it was known."""
+        known = len(self._known)
         for place, (worth, share) in enumerate(zip(demand.worth, demand.shares, strict=True)):
             taken = (place, *map(float, share), float(worth))
             if taken in self._known:
@@ -141,6 +143,7 @@ class _Master:
             terms = [self._bests[place], *(self._prices[one] for one in classes)]
             factors = [1.0, *map(float, share[classes])]
             self._model += mip.LinExpr(terms, factors) >= float(worth) / self._unit
+        return len(self._known) > known
 
     def solve(self) -> tuple[_Reals, float]:
         """Return the prices, and the bound that they would give if nothing else could be taken."""
