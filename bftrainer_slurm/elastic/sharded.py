@@ -31,6 +31,7 @@ from bftrainer_slurm.elastic.sampler import Cursor
 from bftrainer_slurm.elastic.scaling import ScaledRate
 from bftrainer_slurm.elastic.state import copied
 from bftrainer_slurm.elastic.training import RehearsedError, Step, Training
+from bftrainer_slurm.keeper.membership import Generation
 
 Build = Callable[[DeviceMesh], tuple[nn.Module, torch.optim.Optimizer]]
 
@@ -79,22 +80,14 @@ class ShardedTrainer(Training):
 
     def regroup(self) -> None:
         """Get into the next generation, with the whole state of whoever has come furthest."""
-        self._pace.changed()
         if self._generation is not None and not self._regroup_now:
             self._keep()
-        while True:
-            generation = self._members.form(self._common.step)
-            try:
-                self._common.agree(self._group, generation.members)
-                self._spread(generation.number)
-                self._group.formed()
-            except PeerLostError:
-                super()._lose()  # the whole state is still there
-            else:
-                self._whole.state = None
-                self._generation = generation
-                self._regroup_now = False
-                return
+        super().regroup()
+        self._whole.state = None
+
+    def _take_over(self, generation: Generation) -> None:
+        self._common.agree(self._group, generation.members)
+        self._spread(generation.number)
 
     def leave(self, step: Step, error: BaseException | None) -> bool:
         """Commit or give up a step; return whether ``error`` is dealt with."""

@@ -29,6 +29,7 @@ from bftrainer_slurm.elastic.sampler import Cursor
 from bftrainer_slurm.elastic.scaling import ScaledRate
 from bftrainer_slurm.elastic.state import share_tensors
 from bftrainer_slurm.elastic.training import RehearsedError, Step, Training
+from bftrainer_slurm.keeper.membership import Generation
 
 
 class LayoutError(Exception):
@@ -89,22 +90,10 @@ class Trainer(Training):
         self._kept: list[Tensor] = []
         self._layout: list[tuple[int, ...]] = []
 
-    def regroup(self) -> None:
-        """Get into the next generation, with the state of whoever has come furthest."""
-        self._pace.changed()
-        while True:
-            generation = self._members.form(self._common.step)
-            try:
-                if self.changing:
-                    self._check_layout()
-                self._common.agree(self._group, generation.members)
-                self._group.formed()
-            except PeerLostError:
-                self._lose()
-            else:
-                self._generation = generation
-                self._regroup_now = False
-                return
+    def _take_over(self, generation: Generation) -> None:
+        if self.changing:
+            self._check_layout()
+        self._common.agree(self._group, generation.members)
 
     def leave(self, step: Step, error: BaseException | None) -> bool:
         """Commit or give up a step; return whether ``error`` is dealt with."""

@@ -128,9 +128,24 @@ class Training(ABC):
         """Return whether the ranks are about to change, now that a step has been committed."""
         return self._regroup_now or self._members.boundary(self._common.cursor.step)
 
-    @abstractmethod
     def regroup(self) -> None:
         """Get into the next generation, with the state of whoever has come furthest."""
+        self._pace.changed()
+        while True:
+            generation = self._members.form(self._common.step)
+            try:
+                self._take_over(generation)
+                self._group.formed()
+            except PeerLostError:
+                self._await_others()  # this rank still has all that it came with
+            else:
+                self._generation = generation
+                self._regroup_now = False
+                return
+
+    @abstractmethod
+    def _take_over(self, generation: Generation) -> None:
+        """Have all ranks of a generation begin with the same state."""
 
     def expect(self, weight: float, after: Cursor) -> None:
         """Say what the step that follows trains, and where the training stands after it."""
@@ -189,6 +204,10 @@ class Training(ABC):
             self._report()
 
     def _lose(self) -> None:
+        """A peer was lost while the ranks trained."""
+        self._await_others()
+
+    def _await_others(self) -> None:
         if not self.changing:
             self._group.commit()  # raises what has happened: nobody will come
         self._regroup_now = True
