@@ -15,6 +15,7 @@ void submit_check_or_exit(spank_t spank, const struct site *site);
 void submit_exit(const struct site *site);
 
 /* slurmstepd, and the task that it has forked: spank_element.c */
+void element_make_secret(spank_t spank, const struct site *site);
 void element_recognise(spank_t spank, const struct site *site);
 void element_watch(const struct site *site);
 void element_start_task(spank_t spank, const struct site *site);

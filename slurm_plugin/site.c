@@ -42,6 +42,8 @@ static bool take_word(const char *word, struct site *site)
         return copy_path(site->python, value);
     if (KEY_IS("munge_socket"))
         return copy_path(site->munge_socket, value);
+    if (KEY_IS("key_file"))
+        return copy_path(site->key_file, value);
     if (KEY_IS("max_grace"))
         return micros_parse(value, &site->max_grace);
     if (KEY_IS("rewrite"))

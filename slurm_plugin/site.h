@@ -16,6 +16,7 @@ struct site {
     char local_addr[SITE_TEXT]; /* empty: torchrun finds its own address */
     char python[SITE_TEXT];       /* folder of our Python package; empty: stock c10d */
     char munge_socket[SITE_TEXT]; /* empty: munge's own */
+    char key_file[SITE_TEXT];     /* empty: MUNGE says who is who */
     micros_t max_grace;
     bool rewritten_by_filter; /* a cli_filter does the rewriting, not the SPANK plugin */
     char mistake[SITE_TEXT];  /* empty when the line is right */

@@ -5,6 +5,7 @@
 #include "contexts.h"
 #include "environment.h"
 #include "guard.h"
+#include "job_secret.h"
 #include "keeper_note.h"
 #include "sweep.h"
 #include "torchrun.h"
@@ -32,6 +33,7 @@ static struct {
     uint32_t step;
     uint32_t tasks_left;
     char node[128];
+    char secret[JOB_SECRET_SIZE]; /* empty where MUNGE says who is who */
     struct guard_life *life; /* shared with the guard */
     struct watch watch;
 } element;
@@ -39,6 +41,24 @@ static struct {
 static void note(char line[KEEPER_LINE], const char *kind)
 {
     snprintf(line, KEEPER_LINE, "%s %u %u %s", kind, element.array, element.task, element.node);
+}
+
+/* Still as root, who alone may read the site's key; an environment that only claims to be an
+ * element's gains the secret of its own user's array. */
+void element_make_secret(spank_t spank, const struct site *site)
+{
+    char record[RECORD_SIZE];
+    char error[JOB_SECRET_ERROR];
+    uint32_t array = 0;
+    uid_t user;
+
+    if (site->key_file[0] == '\0' ||
+        spank_getenv(spank, ENV_RECORD, record, sizeof(record)) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_ARRAY_ID, &array) != ESPANK_SUCCESS || array == 0 ||
+        spank_get_item(spank, S_JOB_UID, &user) != ESPANK_SUCCESS)
+        return;
+    if (!job_secret(site->key_file, array, user, element.secret, error))
+        slurm_error("bftrainer: key_file: %s", error);
 }
 
 void element_recognise(spank_t spank, const struct site *site)
@@ -186,6 +206,8 @@ void element_start_task(spank_t spank, const struct site *site)
     ask_for_run(site, &run);
     torchrun_set(spank, site, &run, element.record.max_nodes);
     spank_setenv(spank, ENV_KEEPER, site->keeper, 1);
+    if (element.secret[0] != '\0')
+        spank_setenv(spank, ENV_JOB_SECRET, element.secret, 1);
     spank_setenv(spank, ENV_ELEMENT, id, 1);
 }
 

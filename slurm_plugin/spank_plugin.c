@@ -50,6 +50,8 @@ int slurm_spank_init_post_opt(spank_t spank, int count, char **words)
     (void)words;
     if (is_client())
         submit_check_or_exit(spank, &site);
+    else if (spank_context() == S_CTX_REMOTE)
+        element_make_secret(spank, &site);
     return 0;
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -74,12 +75,13 @@ def started_lab(
     stock: bool = False,
     qos: bool = False,
     networks: bool = False,
+    auth_slurm: bool = False,
 ) -> Iterator[Lab]:
     """Start a cluster in a folder of its own; end it whatever happens.
 
     With our plugin in it where there is a ``keeper``, whose elements use c10d where ``stock``;
     with accounting, and preemption by QOS, where ``qos``; its nodes may have ``networks`` of their
-    own, and the keeper's host may then be empty.
+    own, and the keeper's host may then be empty; with ``auth_slurm`` there is no MUNGE.
     """
     folder = Path(tempfile.mkdtemp(prefix="bftrainer-test-", dir="/var/tmp"))
     folder.chmod(0o755)
@@ -100,6 +102,8 @@ def started_lab(
         options += ["--qos"]
     if networks:
         options += ["--networks"]
+    if auth_slurm:
+        options += ["--auth-slurm"]
     try:
         subprocess.run([_SCRIPT, "up", *where, *options], check=True, stdout=subprocess.DEVNULL)
         printed = subprocess.run(
@@ -109,6 +113,16 @@ def started_lab(
     finally:
         subprocess.run([_SCRIPT, "down", *where], check=True)
         shutil.rmtree(folder)
+
+
+def slurm_version() -> tuple[int, int]:
+    """Return the installed Slurm's version, (0, 0) where there is none."""
+    try:
+        said = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True).stdout
+    except OSError:
+        return 0, 0
+    version = re.search(r"(\d+)\.(\d+)", said)
+    return (0, 0) if version is None else (int(version[1]), int(version[2]))
 
 
 def slurm_is_missing() -> str | None:

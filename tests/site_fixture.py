@@ -155,7 +155,11 @@ def started_site(nodes: int, settings: str = QUICK, **lab_options: Any) -> Itera
         keeper = f"127.0.0.1:{free.getsockname()[1]}"
     with ExitStack() as stack:
         lab = stack.enter_context(started_lab(nodes=nodes, keeper=keeper, **lab_options))
-        where = f'listen = "{keeper}"\nmunge_socket = "{lab.dir}/munge/socket"\n'
+        where = f'listen = "{keeper}"\n'
+        if lab_options.get("auth_slurm"):
+            where += f'key_file = "{lab.dir}/bftrainer.key"\n'
+        else:
+            where += f'munge_socket = "{lab.dir}/munge/socket"\n'
         (lab.dir / "bftrainer.toml").write_text(where + settings)
         user = "slurm" if os.getuid() == 0 else "alice"
         stage = staged(REPO, lab.dir / "stage", user if os.getuid() == 0 else None)

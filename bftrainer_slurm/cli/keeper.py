@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from bftrainer_slurm.cli.common import personal_state, state_option
-from bftrainer_slurm.keeper.credentials import MUNGE, SECRET
+from bftrainer_slurm.keeper.credentials import METHODS, SECRET, Means
 
 
 @click.command()
@@ -15,13 +15,25 @@ from bftrainer_slurm.keeper.credentials import MUNGE, SECRET
 @click.option("--listen", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT")
 @click.option(
     "--method",
-    type=click.Choice([SECRET, MUNGE]),
+    type=click.Choice(METHODS),
     default=SECRET,
     show_default=True,
-    help="How members of groups prove whose they are: munge where there are several users.",
+    help="How members of groups prove whose they are. Where there are several users: munge, or "
+    "job where Slurm does without MUNGE.",
 )
 @click.option("--munge-socket", metavar="PATH", help="Where munged listens, if not as usual.")
-def keeper(state: Path | None, listen: str, method: str, munge_socket: str | None) -> None:
+@click.option(
+    "--key-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="For job: the key that root on the nodes has too, as in the plugin's key_file=.",
+)
+def keeper(
+    state: Path | None,
+    listen: str,
+    method: str,
+    munge_socket: str | None,
+    key_file: Path | None,
+) -> None:
     """Run the keeper by itself: the process that holds the rendezvous.
 
     'bftrainer controller' starts one where none answers; run it as a service of its own where a
@@ -33,4 +45,5 @@ def keeper(state: Path | None, listen: str, method: str, munge_socket: str | Non
     """
     from bftrainer_slurm.keeper.__main__ import serve
 
-    raise SystemExit(serve(state or personal_state(), listen, method, munge_socket))
+    means = Means(method, munge_socket, key_file)
+    raise SystemExit(serve(state or personal_state(), listen, means))

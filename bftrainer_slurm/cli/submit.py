@@ -123,6 +123,8 @@ def _element_command(submission: Submission, site: bool, state: Path | None) -> 
     """Return what each element runs first: our Python, which then runs the user's script."""
     if site:
         settings = _site_settings()
+        if settings.key_file:
+            fail("here trainers are submitted through the plugin: sbatch --bftrainer -N MIN-MAX")
         where = ["--keeper", settings.listen]
         if settings.munge_socket:
             where += ["--munge-socket", settings.munge_socket]

@@ -20,9 +20,16 @@ from bftrainer_slurm.controller.groups import KeeperGroups
 from bftrainer_slurm.controller.history import History
 from bftrainer_slurm.controller.learnt import Learnt
 from bftrainer_slurm.controller.loop import Controller, World
-from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.credentials import MUNGE, SECRET, CredentialError, Munge
+from bftrainer_slurm.keeper.credentials import (
+    JOB,
+    MUNGE,
+    CredentialError,
+    Means,
+    Munge,
+    read_secret,
+)
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.private import private_folder
 from bftrainer_slurm.model import Trainer
@@ -67,6 +74,7 @@ def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
         StateError: others can write to the state folder.
         KeeperError: the keeper could not be started.
         HistoryError: the history file cannot be used.
+        SettingsError: the site's key cannot be used.
     """
     with _sole_user_of(state), Planner(time_limit_s=settings.plan_limit_s) as planner:
         find_keeper = _finder(state, role, settings)
@@ -93,14 +101,23 @@ def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
 
 def _finder(state: Path, role: Role, settings: Settings) -> Callable[[], KeeperClient]:
     """Return what finds or starts the keeper, to which members prove whose they are."""
-    if role.user is not None:
-        return lambda: find_or_start(state, settings.listen, method=SECRET)
+    means = Means() if role.user is not None else _means_of_site(settings)
+    return lambda: find_or_start(state, settings.listen, means=means)
+
+
+def _means_of_site(settings: Settings) -> Means:
+    if settings.key_file:
+        try:
+            read_secret(Path(settings.key_file))
+        except CredentialError as error:
+            raise SettingsError(f"key_file: {error}") from error
+        return Means(JOB, key_file=Path(settings.key_file))
     socket = settings.munge_socket or None
     try:
         Munge(socket).encode("")
     except CredentialError as error:
         logger.warning("%s: trainers can only use torchrun's own rendezvous", error)
-    return lambda: find_or_start(state, settings.listen, method=MUNGE, munge_socket=socket)
+    return Means(MUNGE, socket)
 
 
 def _work(controller: Controller, feed: Feed, role: Role, gateway: Gateway) -> None:

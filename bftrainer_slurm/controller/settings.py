@@ -29,6 +29,7 @@ class Settings:
     partition: str = "bftrainer"
     listen: str = "127.0.0.1:0"  # the keeper's HOST:PORT, HOST as the nodes reach it
     munge_socket: str = ""  # where munged listens, if not where it usually does (site mode)
+    key_file: str = ""  # without MUNGE: the key that root on the nodes has too (site mode)
     gateway: str = "auto"  # one of GATEWAYS
     operator: bool = True  # may lengthen the time limit of a running element
     objective: str = "speedup"  # see docs/objectives.md

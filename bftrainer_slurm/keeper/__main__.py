@@ -12,7 +12,15 @@ import signal
 import sys
 from pathlib import Path
 
-from bftrainer_slurm.keeper.credentials import MUNGE, SECRET, CredentialError, read_secret
+from bftrainer_slurm.keeper.credentials import (
+    JOB,
+    METHODS,
+    MUNGE,
+    SECRET,
+    CredentialError,
+    Means,
+    read_secret,
+)
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.groups import ADOPT_S
 from bftrainer_slurm.keeper.home import own_secret, own_token, read_address, write_address
@@ -21,6 +29,7 @@ from bftrainer_slurm.keeper.protocol import ProtocolError, parse_address
 from bftrainer_slurm.keeper.server import Keeper
 from bftrainer_slurm.keeper.sessions import MANY_FILES
 from bftrainer_slurm.keeper.stores import Stores
+from bftrainer_slurm.keeper.vouchers import ByMunge, OneUser, SiteKey, Voucher
 
 
 async def _serve(state: Path, host: str, port: int, gate: Gate, files: int) -> None:
@@ -40,18 +49,15 @@ async def _serve(state: Path, host: str, port: int, gate: Gate, files: int) -> N
     stores.stop()
 
 
-def serve(state: Path, listen: str, method: str = SECRET, munge_socket: str | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit code.
-
-    ``method`` is how members prove whose they are, ``munge_socket`` where munged listens.
-    """
+def serve(state: Path, listen: str, means: Means) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         host, port = parse_address(listen)
         private_folder(state)
         with (state / "keeper.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            gate = Gate(read_secret(own_secret(state)) if method == SECRET else None, munge_socket)
+            gate = Gate(_voucher(state, means))
             asyncio.run(_serve(state, host, port, gate, _allow_connections()))
     except BlockingIOError:
         print(f"keeper: another one serves {state}", file=sys.stderr)
@@ -60,6 +66,16 @@ def serve(state: Path, listen: str, method: str = SECRET, munge_socket: str | No
         print(f"keeper: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _voucher(state: Path, means: Means) -> Voucher:
+    if means.method == MUNGE:
+        return ByMunge(means.munge_socket)
+    if means.method == SECRET:
+        return OneUser(read_secret(own_secret(state)))
+    if means.key_file is None:
+        raise CredentialError(f"--method {JOB} needs --key-file PATH")
+    return SiteKey(read_secret(means.key_file))
 
 
 def _allow_connections() -> int:
@@ -81,13 +97,16 @@ def main() -> int:
     )
     parser.add_argument(
         "--method",
-        choices=(SECRET, MUNGE),
+        choices=METHODS,
         default=SECRET,
-        help="how members prove whose they are: a secret of the only user, or MUNGE",
+        help="how members prove whose they are: a secret of the only user, MUNGE, or a secret of "
+        "their job",
     )
     parser.add_argument("--munge-socket", metavar="PATH", help="munged's, if not the usual one")
+    parser.add_argument("--key-file", type=Path, metavar="PATH", help="the site's key, for 'job'")
     arguments = parser.parse_args()
-    return serve(arguments.state, arguments.listen, arguments.method, arguments.munge_socket)
+    means = Means(arguments.method, arguments.munge_socket, arguments.key_file)
+    return serve(arguments.state, arguments.listen, means)
 
 
 if __name__ == "__main__":

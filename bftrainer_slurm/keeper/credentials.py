@@ -1,6 +1,6 @@
-"""Proving and checking whose process speaks: a MUNGE credential, or a secret of one user.
+"""Proving and checking whose process speaks: by MUNGE, or a secret of one user or one trainer.
 
-Both cover the keeper's challenge, so that what was overheard is of no use a second time.
+All cover the keeper's challenge, so that what was overheard is of no use a second time.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ from pathlib import Path
 
 MUNGE = "munge"
 SECRET = "secret"
+JOB = "job"
+METHODS = (SECRET, MUNGE, JOB)
+SHARED = (SECRET, JOB)  # both sides know it, so that the keeper proves itself as well
 
 MUNGE_SOCKET = "BFTRAINER_MUNGE_SOCKET"  # where munged listens, if not where it usually does
 SECRET_FILE = "BFTRAINER_SECRET_FILE"  # personal mode: the file with the user's secret
+JOB_SECRET = "BFTRAINER_JOB_SECRET"  # without MUNGE: the trainer's, from the SPANK plugin
 
 MAX_PROOF = 4_096
 _OPTION_SOCKET = 8  # munge.h, MUNGE_OPT_SOCKET
@@ -28,6 +32,18 @@ Prove = Callable[[str, tuple[str, ...]], tuple[str, str]]
 
 class CredentialError(Exception):
     """A proof could not be made, or is not good; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """How members prove whose they are, and what that needs.
+
+    ``munge_socket`` is where munged listens (None: as usual), ``key_file`` has the site's key.
+    """
+
+    method: str = SECRET
+    munge_socket: str | None = None
+    key_file: Path | None = None
 
 
 def prover_from(environment: Mapping[str, str]) -> Prove:
@@ -41,15 +57,20 @@ def prover_from(environment: Mapping[str, str]) -> Prove:
         path = environment.get(SECRET_FILE)
         if SECRET in methods and path:
             return SECRET, prove_by_secret(read_secret(Path(path)), payload)
+        job_secret = environment.get(JOB_SECRET)
+        if JOB in methods and job_secret:
+            return JOB, prove_by_secret(job_secret.encode(), payload)
         if MUNGE in methods:
             return MUNGE, Munge(environment.get(MUNGE_SOCKET)).encode(payload)
-        raise CredentialError(f"the keeper wants {' or '.join(methods)}; {SECRET_FILE} is not set")
+        wanted = " or ".join(methods)
+        missing = f"neither {SECRET_FILE} nor {JOB_SECRET} is set"
+        raise CredentialError(f"the keeper wants {wanted}; {missing}")
 
     return prove
 
 
 def read_secret(path: Path) -> bytes:
-    """Return the secret in a file that only its user may read.
+    """Return the secret, or the site's key, in a file that only its user may read.
 
     Raises:
         CredentialError: it cannot be read, or others could.
@@ -64,6 +85,14 @@ def read_secret(path: Path) -> bytes:
     if len(secret) < _SHORTEST_SECRET:
         raise CredentialError(f"{path} holds no secret")
     return secret
+
+
+def secret_of_job(key: bytes, array: int, uid: int) -> bytes:
+    """Return the secret that only the processes of this user's trainer know.
+
+    ``slurm_plugin/job_secret.c`` makes the same of the site's key, as root on the node.
+    """
+    return prove_by_secret(key, f"bftrainer {array} {uid}").encode()
 
 
 def prove_by_secret(secret: bytes, payload: str) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.credentials import SECRET
+from bftrainer_slurm.keeper.credentials import Means
 
 logger = logging.getLogger(__name__)
 
@@ -93,16 +93,14 @@ def find_or_start(
     state: Path,
     listen: str,
     *,
-    method: str = SECRET,
-    munge_socket: str | None = None,
+    means: Means = Means(),  # noqa: B008 - it is frozen
     wait: Callable[[float], None] = time.sleep,
 ) -> KeeperClient:
     """Return a client of the keeper of this state folder; start one if none answers.
 
     A keeper that answers is kept, whoever started it. A new one takes ``listen`` (port 0: the
-    port of its predecessor, so that elements find it again, or any free one). ``method`` is how
-    members prove whose they are: by the ``secret`` of the only user, or by ``munge``, whose
-    daemon listens at ``munge_socket`` (None: its usual one).
+    port of its predecessor, so that elements find it again, or any free one). ``means`` is
+    how members prove whose they are to a new one.
 
     Raises:
         KeeperError: it could not be started; its log says why.
@@ -114,9 +112,11 @@ def find_or_start(
     if before is not None and listen.endswith(":0"):
         listen = before
     command = [sys.executable, "-P", "-m", "bftrainer_slurm.keeper"]
-    command += ["--state", str(state), "--listen", listen, "--method", method]
-    if munge_socket is not None:
-        command += ["--munge-socket", munge_socket]
+    command += ["--state", str(state), "--listen", listen, "--method", means.method]
+    if means.munge_socket is not None:
+        command += ["--munge-socket", means.munge_socket]
+    if means.key_file is not None:
+        command += ["--key-file", str(means.key_file)]
     log_path = state / "keeper.log"
     with log_path.open("ab") as log:
         process = subprocess.Popen(

@@ -18,7 +18,7 @@ import time
 import weakref
 from collections.abc import Callable
 
-from bftrainer_slurm.keeper.credentials import SECRET, CredentialError, Prove
+from bftrainer_slurm.keeper.credentials import SHARED, CredentialError, Prove
 from bftrainer_slurm.keeper.messages import (
     MAX_FROM_KEEPER,
     Ack,
@@ -346,8 +346,8 @@ class Membership:
         link.send(encode(hello))
         match link.next(2 * CONNECT_S):
             case Welcome(_, answer):
-                if method == SECRET:  # somebody else may have taken the keeper's port
-                    _, expected = self._prover(keeper_payload(nonce, own_nonce), (SECRET,))
+                if method in SHARED:  # somebody else may have taken the keeper's port
+                    _, expected = self._prover(keeper_payload(nonce, own_nonce), (method,))
                     if not hmac.compare_digest(answer.encode(), expected.encode()):
                         raise _LostError("it does not know the secret")
             case Refused(why, retry):

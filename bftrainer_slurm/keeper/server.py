@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from bftrainer_slurm.keeper.disclosure import disclosed
 from bftrainer_slurm.keeper.entrance import Entrance
-from bftrainer_slurm.keeper.gate import Gate, NotAdmittedError, Owner
+from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.notes import Notes
 from bftrainer_slurm.keeper.protocol import (
     MAX_DOCUMENT,
@@ -30,6 +30,7 @@ from bftrainer_slurm.keeper.protocol import (
 )
 from bftrainer_slurm.keeper.sessions import MANY_FILES, Sessions
 from bftrainer_slurm.keeper.stores import Stores, TooManyRunsError
+from bftrainer_slurm.keeper.vouchers import NotAdmittedError, Owner
 from bftrainer_slurm.keeper.waiting import Waiting, address_of
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from bftrainer_slurm.keeper.failures import Failure
-from bftrainer_slurm.keeper.gate import Gate, NotAdmittedError, Owner
+from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.groups import HangUp, Output, Reformed, Send
 from bftrainer_slurm.keeper.messages import (
     MAX_FROM_MEMBER,
@@ -34,6 +34,7 @@ from bftrainer_slurm.keeper.messages import (
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.refusals import Refusals
 from bftrainer_slurm.keeper.runs import MAX_MEMBERS, Run
+from bftrainer_slurm.keeper.vouchers import NotAdmittedError, Owner
 from bftrainer_slurm.keeper.waiting import Waiting
 
 PROOF_S = 10.0  # a connection has this long to prove who it is

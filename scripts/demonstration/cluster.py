@@ -17,7 +17,7 @@ from scripts.labcluster.controller import Controller
 from scripts.labcluster.stage import Stage, staged
 
 # Holes last seconds in the demo, not minutes: look more often, and less far ahead.
-_QUICK = {"forward_time_s": 30, "queue_interval_s": 5}
+QUICK = {"forward_time_s": 30, "queue_interval_s": 5}
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Cluster:
         return self._controller.state
 
     @contextmanager
-    def controller(self, toml: Mapping[str, object] = _QUICK) -> Iterator[None]:
+    def controller(self, toml: Mapping[str, object] = QUICK) -> Iterator[None]:
         """Run the controller, and end it and its keeper."""
         controller = self._controller
         controller.set_up(toml)

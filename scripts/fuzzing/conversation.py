@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from bftrainer_slurm.keeper.credentials import SECRET, prove_by_secret
 from bftrainer_slurm.keeper.entrance import Entrance
-from bftrainer_slurm.keeper.gate import Gate, Owner
+from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.messages import (
     MAX_FROM_KEEPER,
     Challenge,
@@ -28,6 +28,7 @@ from bftrainer_slurm.keeper.messages import (
 )
 from bftrainer_slurm.keeper.server import Keeper
 from bftrainer_slurm.keeper.stores import Stores
+from bftrainer_slurm.keeper.vouchers import OneUser, Owner
 from scripts.fuzzing.promises import BrokenPromiseError, promise
 
 CONNECTIONS = 4
@@ -52,7 +53,7 @@ def conversation(data: bytes) -> None:
 
 
 async def _talk(steps: list[bytes], loop: _Loop) -> None:
-    keeper = Keeper(cast(Stores, _NoStores()), Gate(_SECRET), "token", "fuzzed")
+    keeper = Keeper(cast(Stores, _NoStores()), Gate(OneUser(_SECRET)), "token", "fuzzed")
     keeper.sessions.own(_ARRAY, Owner(0, 2))
     lines = [_Line(keeper.entrance, number) for number in range(CONNECTIONS)]
     for step in steps:

@@ -16,13 +16,16 @@ from pathlib import Path
 from scripts.demonstration.cluster import Cluster, started_cluster
 from scripts.demonstration.stream import OrdinaryJob
 from scripts.impact_bench.course import Start, run_chunk, wait_until_idle
-from scripts.impact_bench.trainers import Work, training, user_folder
+from scripts.impact_bench.trainers import Kind, Work, training, user_folder
 
 _REPO = Path(__file__).resolve().parent.parent.parent
 _CONF = (
     "MinJobAge=14400",  # slurmctld remembers what became of each job
     "SlurmctldDebug=debug2",  # what the breakdown is read from
     "SlurmdDebug=debug2",
+    # A job that is backfilled onto a trainer's node starts one pass after the one that took it; the
+    # usual 30 s are a hundredth here, as the jobs' times are.
+    "SchedulerParameters=bf_interval=1,batch_sched_delay=0",
 )
 _LEFT_S = 5.0  # what is still there so long after the last element is left behind
 
@@ -51,14 +54,13 @@ class Measured:
 def measure(
     stream: Sequence[Sequence[OrdinaryJob]],
     nodes: int,
-    hostile: bool,
-    null: bool,
+    kind: Kind | None,
     logs: Path,
     tell: Tell,
 ) -> Iterator[Measured]:
     """Run it on a private cluster; yields after each chunk what there is so far.
 
-    With ``null`` both sides are without trainers: what this cannot tell apart.
+    Without a ``kind`` of trainers both sides are without them: what this cannot tell apart.
 
     Raises:
         NotIdleError: the cluster does not come to rest.
@@ -75,8 +77,8 @@ def measure(
                     sides = (measured.off, measured.on)
                     # In turns, so that a machine that becomes slower does so for both.
                     for side in sides if number % 2 == 0 else reversed(sides):
-                        trainers = side is measured.on and not null
-                        _run_side(cluster, side, chunk, nodes, trainers, hostile)
+                        trainers = kind if side is measured.on else None
+                        _run_side(cluster, side, chunk, nodes, trainers)
                         tell(f"chunk {number + 1} of {len(stream)}, {side.name} trainers")
                     yield measured
             finally:
@@ -89,16 +91,15 @@ def _run_side(
     side: Side,
     chunk: Sequence[OrdinaryJob],
     nodes: int,
-    trainers: bool,
-    hostile: bool,
+    trainers: Kind | None,
 ) -> None:
     name = f"{side.name}-{len(side.chunks)}"
     folder = user_folder(cluster, name)
     wait_until_idle(cluster)
-    if not trainers:
+    if trainers is None:
         side.chunks.append(run_chunk(cluster, chunk, folder))
         return
-    with training(cluster, nodes, hostile, name) as work:
+    with training(cluster, nodes, trainers, name) as work:
         side.chunks.append(run_chunk(cluster, chunk, folder))
     side.work.append(work)
     wait_until_idle(cluster)

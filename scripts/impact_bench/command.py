@@ -21,7 +21,7 @@ from scripts.impact_bench.causes import causes
 from scripts.impact_bench.course import NotIdleError
 from scripts.impact_bench.document import document
 from scripts.impact_bench.stream import made_stream
-from scripts.impact_bench.trainers import NoTrainingError
+from scripts.impact_bench.trainers import Kind, NoTrainingError
 
 
 @click.command()
@@ -50,6 +50,13 @@ from scripts.impact_bench.trainers import NoTrainingError
 )
 @click.option("--hostile", is_flag=True, help="Trainers that do all not to be ended.")
 @click.option(
+    "--reserve",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="The controller's reserve_nodes: idle nodes that are left to ordinary jobs.",
+)
+@click.option(
     "--null", is_flag=True, help="No trainers on either side: what this cannot tell apart."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every single job.")
@@ -66,6 +73,7 @@ def bench_impact(
     seed: int,
     chunk: int,
     hostile: bool,
+    reserve: int,
     null: bool,
     as_json: bool,
     out: Path,
@@ -87,13 +95,17 @@ def bench_impact(
         "seed": seed,
         "chunk": chunk,
         "trainers": "none" if null else "hostile" if hostile else "well-behaved",
+        "reserve": reserve,
     }
+    if reserve >= nodes:
+        raise click.BadParameter(f"with {nodes} nodes at most {nodes - 1}", param_hint="--reserve")
     machine = f"{this_machine()}, torch {version('torch')}"
     out.mkdir(parents=True, exist_ok=True)
     stream = made_stream(jobs, nodes, seed, chunk)
+    kind = None if null else Kind(hostile, reserve)
     measured: Measured | None = None
     try:
-        for measured in measure(stream, nodes, hostile, null, out / "logs", _Teller()):
+        for measured in measure(stream, nodes, kind, out / "logs", _Teller()):
             _write(out, machine, settings, measured)
     except (NotIdleError, NoTrainingError) as error:
         raise click.ClickException(str(error)) from error
@@ -124,7 +136,7 @@ def _title(machine: str, settings: dict[str, Any]) -> str:
     return (
         f"{machine}\n{settings['jobs']} ordinary jobs on {settings['nodes']} nodes, "
         f"seed {settings['seed']}, in chunks of {settings['chunk']}; "
-        f"trainers: {settings['trainers']}"
+        f"trainers: {settings['trainers']}; nodes in reserve: {settings['reserve']}"
     )
 
 

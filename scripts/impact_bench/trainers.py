@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts.demonstration.cluster import Cluster
+from scripts.demonstration.cluster import QUICK, Cluster
 from scripts.impact_bench.course import wait_until_idle
 
 _HERE = Path(__file__).resolve().parent
@@ -23,6 +23,14 @@ export OMP_NUM_THREADS=1
 srun {hostile}nice -n 10 torchrun {folder}/paced.py {train} --folder {folder} \\
   --samples 100000000
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """``hostile`` ones do all not to be ended; ``reserve`` idle nodes are left to ordinary jobs."""
+
+    hostile: bool = False
+    reserve: int = 0
 
 
 @dataclass
@@ -40,19 +48,19 @@ class NoTrainingError(Exception):
 
 
 @contextmanager
-def training(cluster: Cluster, nodes: int, hostile: bool, name: str) -> Iterator[Work]:
+def training(cluster: Cluster, nodes: int, kind: Kind, name: str) -> Iterator[Work]:
     """Let trainers fill the cluster, and end them afterwards; what is yielded is true then.
 
     Raises:
         NoTrainingError: no node trains within two minutes.
     """
     work = Work()
-    with cluster.controller():
+    with cluster.controller({**QUICK, "reserve_nodes": kind.reserve}):
         try:
             for number in range(_TRAINERS):
                 folder = _made_folder(cluster, f"{name}-trainer-{number}")
-                work.arrays.append(_submit(cluster, folder, nodes // _TRAINERS, hostile))
-            work.nodes = _wait_until_full(cluster, nodes)
+                work.arrays.append(_submit(cluster, folder, nodes // _TRAINERS, kind.hostile))
+            work.nodes = _wait_until_full(cluster, nodes - kind.reserve)
             yield work
             for trainer in cluster.status().get("trainers", []):
                 work.samples += trainer["samples"] or 0.0
@@ -93,7 +101,7 @@ def _submit(cluster: Cluster, folder: Path, most: int, hostile: bool) -> int:
 
 
 def _wait_until_full(cluster: Cluster, nodes: int) -> int:
-    """Wait until all nodes train; return how many do.
+    """Wait until so many nodes train; return how many do.
 
     The controller leaves nodes alone on which elements are slow to end, as hostile ones may be.
     """

@@ -41,6 +41,8 @@ _START_TIMEOUT_S = 60.0
 _PRIORITY = -10
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo")
 _HERE = "127.0.0.1"
+_SLURM_KEY = "slurm.key"  # where there is no MUNGE
+_OUR_KEY = "bftrainer.key"
 _SWITCH = "network"  # what keeps the switch's namespace; a node's is network-n1
 
 
@@ -233,6 +235,8 @@ def _lay_out(lab: Lab, options: Options) -> None:
     folder, me = lab.folder, pwd.getpwuid(os.getuid()).pw_name
     slurm = "slurm" if os.getuid() == 0 else me
     _make_folders(lab, slurm)
+    if options.auth_slurm:
+        _make_keys(folder, slurm)
     ports = free_ports(options.nodes + 1)
     if options.networks:
         lab.make_switch()
@@ -250,7 +254,10 @@ def _lay_out(lab: Lab, options: Options) -> None:
         qos = accounting.QOS if options.qos else None
         keeper = lab.address + options.keeper if options.keeper.startswith(":") else options.keeper
         all_here = None if options.networks else _HERE
-        plugstack.append(plugin.install(folder, keeper, options.stock, qos, all_here))
+        identity = f"munge_socket={folder}/munge/socket"
+        if options.auth_slurm:
+            identity = f"key_file={folder}/{_OUR_KEY}"
+        plugstack.append(plugin.install(folder, keeper, identity, options.stock, qos, all_here))
     (folder / "plugstack.conf").write_text(plugstack_conf(plugstack))
     interface = networks.INTERFACE if options.networks else LOOPBACK
     (folder / "env").write_text(exports(folder, interface))
@@ -276,7 +283,30 @@ def _make_folders(lab: Lab, slurm: str) -> None:
             shutil.chown(folder / name, slurm)
 
 
+def _make_keys(folder: Path, slurm: str) -> None:
+    if _version() < (23, 11):
+        raise LabError("--auth-slurm needs Slurm 23.11 or newer")
+    for name in (_SLURM_KEY, _OUR_KEY):
+        key = folder / name
+        key.touch(mode=0o600)
+        key.write_text(os.urandom(64).hex())
+        if os.getuid() == 0:
+            shutil.chown(key, slurm)
+
+
 def _start(lab: Lab) -> None:
+    if not (lab.folder / _SLURM_KEY).exists():
+        _start_munge(lab)
+    if accounting.is_laid_out(lab.folder):
+        _start_accounting(lab)
+    lab.start_daemon(
+        "slurmctld", _program("slurmctld"), "-D", "-c", "-f", f"{lab.folder}/slurm.conf"
+    )
+    for number in range(1, lab.nodes + 1):
+        lab.start_slurmd(f"n{number}")
+
+
+def _start_munge(lab: Lab) -> None:
     munge = lab.folder / "munge"
     lab.start_daemon(
         "munged",
@@ -285,13 +315,6 @@ def _start(lab: Lab) -> None:
         *(f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed"),
     )
     _wait(lambda: (munge / "socket").exists(), "munged makes no socket")
-    if accounting.is_laid_out(lab.folder):
-        _start_accounting(lab)
-    lab.start_daemon(
-        "slurmctld", _program("slurmctld"), "-D", "-c", "-f", f"{lab.folder}/slurm.conf"
-    )
-    for number in range(1, lab.nodes + 1):
-        lab.start_slurmd(f"n{number}")
 
 
 def _start_accounting(lab: Lab) -> None:

@@ -26,6 +26,7 @@ class Options:
     stock: bool = False  # its elements use torchrun's own rendezvous
     qos: bool = False  # accounting, and preempt/qos in place of preempt/partition_prio
     networks: bool = False  # the nodes have networks of their own
+    auth_slurm: bool = False  # Slurm proves by itself who is who, without MUNGE
 
 
 def slurm_conf(
@@ -47,8 +48,7 @@ def slurm_conf(
         "SlurmUser": user,
         "SlurmdUser": slurmd_user,
         "SlurmctldPort": str(ports[0]),
-        "AuthType": "auth/munge",
-        "AuthInfo": f"socket={folder}/munge/socket",
+        **_authentication(folder, options.auth_slurm),
         "StateSaveLocation": f"{folder}/state",
         "SlurmdSpoolDir": f"{folder}/spool/%n",
         "SlurmctldPidFile": f"{folder}/run/slurmctld.pid",
@@ -92,6 +92,12 @@ def slurm_conf(
         "DefaultTime=1440 MaxTime=INFINITE State=UP",
     ]
     return "\n".join(text) + "\n"
+
+
+def _authentication(folder: Path, by_slurm: bool) -> dict[str, str]:
+    if by_slurm:  # its key is slurm.key beside slurm.conf
+        return {"AuthType": "auth/slurm", "CredType": "auth/slurm"}
+    return {"AuthType": "auth/munge", "AuthInfo": f"socket={folder}/munge/socket"}
 
 
 def cgroup_conf(version: tuple[int, int]) -> str:

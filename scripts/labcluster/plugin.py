@@ -9,12 +9,18 @@ _SOURCES = Path(__file__).resolve().parent.parent.parent / "slurm_plugin"
 
 
 def install(
-    folder: Path, keeper: str, stock: bool, qos: str | None = None, local_address: str | None = None
+    folder: Path,
+    keeper: str,
+    identity: str,
+    stock: bool,
+    qos: str | None = None,
+    local_address: str | None = None,
 ) -> str:
     """Build the plugin into the cluster's ``folder``, which every user can read.
 
     Returns the line for plugstack.conf: elements are told of ``keeper`` (HOST:PORT), and use our
-    rendezvous, or torchrun's own where ``stock``. ``qos`` is the one that they run in, and
+    rendezvous, or torchrun's own where ``stock``; ``identity`` is the setting by which they prove
+    whose they are. ``qos`` is the one that they run in, and
     ``local_address`` what all nodes are reached by, where they do not know their own.
     """
     build = folder / "plugin"
@@ -23,7 +29,7 @@ def install(
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    line = f"optional {build}/bftrainer.so keeper={keeper} munge_socket={folder}/munge/socket"
+    line = f"optional {build}/bftrainer.so keeper={keeper} {identity}"
     if local_address is not None:
         line += f" local_addr={local_address}"
     if qos is not None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,26 +14,15 @@ from dataclasses import dataclass
 import pytest
 
 from scripts.labcluster.stage import staged
-from tests.lab_fixture import REPO, started_lab
+from tests.lab_fixture import REPO, slurm_version, started_lab
 from tests.site_fixture import Controller, Site, end_controller, made_controller
 from tests.waiting import wait_until
-
-
-def has_the_limit() -> bool:
-    """Whether the installed Slurm knows rl_enable."""
-    try:
-        said = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True).stdout
-    except OSError:
-        return False
-    version = re.search(r"(\d+)\.(\d+)", said)
-    return version is not None and (int(version[1]), int(version[2])) >= (23, 2)
-
 
 pytestmark = [
     pytest.mark.slurm,
     pytest.mark.torch,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(not has_the_limit(), reason="rl_enable came with Slurm 23.02"),
+    pytest.mark.skipif(slurm_version() < (23, 2), reason="rl_enable came with Slurm 23.02"),
     pytest.mark.skipif(os.getuid() != 0, reason="needs root to be several users"),
 ]
 SCRIPT = "#!/bin/bash\n#SBATCH --bftrainer -N1-4 -o /dev/null\nsleep 1000\n"

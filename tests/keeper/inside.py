@@ -17,6 +17,7 @@ from bftrainer_slurm.keeper.membership import Generation, Identity, Membership, 
 from bftrainer_slurm.keeper.protocol import Note
 from bftrainer_slurm.keeper.server import Keeper
 from bftrainer_slurm.keeper.stores import Stores
+from bftrainer_slurm.keeper.vouchers import OneUser
 
 TOKEN = "token"
 SECRET_TEXT = b"a secret of sixteen bytes or more"
@@ -79,7 +80,7 @@ def keeper_inside(gate: Gate | None = None, port: int = 0) -> Iterator[Inside]:
 
     async def begin() -> tuple[asyncio.Server, Counter[str]]:
         keeper = Keeper(
-            cast(Stores, NoStores()), gate or Gate(SECRET_TEXT), TOKEN, identity="inside"
+            cast(Stores, NoStores()), gate or Gate(OneUser(SECRET_TEXT)), TOKEN, identity="inside"
         )
         server = await asyncio.get_running_loop().create_server(
             keeper.entrance, "127.0.0.1", port, backlog=1024

@@ -21,6 +21,7 @@ from bftrainer_slurm.keeper.credentials import (
 )
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.membership import Identity, Membership, RefusedError, Role
+from bftrainer_slurm.keeper.vouchers import ByMunge
 from tests.keeper.inside import Inside, keeper_inside, together
 from tests.waiting import wait_until
 
@@ -57,7 +58,7 @@ def munge_socket() -> Iterator[str]:
 
 @pytest.fixture
 def keeper(munge_socket: str) -> Iterator[Inside]:
-    with keeper_inside(Gate(None, munge_socket)) as running:
+    with keeper_inside(Gate(ByMunge(munge_socket))) as running:
         yield running
 
 

@@ -1,0 +1,105 @@
+#include "job_secret.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SHORTEST_KEY 16
+#define LONGEST_KEY 1024
+#define HASH_SIZE 32
+
+typedef const void *hash_function(void);
+typedef unsigned char *hmac_function(const void *hash, const void *key, int key_size,
+                                     const unsigned char *text, size_t size, unsigned char *result,
+                                     unsigned int *result_size);
+
+/*
+ * OpenSSL's, found only where an element starts: an sbatch or an ordinary job that could not load
+ * it would be harmed by a plugin that is linked with it.
+ */
+static const char *const LIBRARIES[] = {"libcrypto.so.3", "libcrypto.so.4", "libcrypto.so.1.1"};
+
+static bool hmac_sha256(const char *key, size_t key_size, const char *text,
+                        unsigned char result[HASH_SIZE])
+{
+    void *library = NULL;
+    hash_function *sha256;
+    hmac_function *hmac;
+    unsigned int size = 0;
+
+    for (size_t i = 0; library == NULL && i < sizeof(LIBRARIES) / sizeof(LIBRARIES[0]); i++)
+        library = dlopen(LIBRARIES[i], RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        return false;
+    sha256 = (hash_function *)dlsym(library, "EVP_sha256");
+    hmac = (hmac_function *)dlsym(library, "HMAC");
+    return sha256 != NULL && hmac != NULL &&
+           hmac(sha256(), key, (int)key_size, (const unsigned char *)text, strlen(text), result,
+                &size) != NULL &&
+           size == HASH_SIZE;
+}
+
+/* As read_secret() in Python: white space around it does not count. 0: `errno` says why. */
+static size_t read_key(const char *path, char text[LONGEST_KEY], const char **key)
+{
+    struct stat about;
+    ssize_t size = -1;
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    if (file < 0)
+        return 0;
+    if (fstat(file, &about) == 0) {
+        if (!S_ISREG(about.st_mode) || (about.st_mode & 077) != 0)
+            errno = EPERM;
+        else
+            size = read(file, text, LONGEST_KEY);
+    }
+    close(file);
+    if (size < 0)
+        return 0;
+    while (size > 0 && isspace((unsigned char)text[size - 1]))
+        size--;
+    for (*key = text; size > 0 && isspace((unsigned char)**key); size--)
+        ++*key;
+    if (size < SHORTEST_KEY)
+        errno = ENODATA;
+    return size < SHORTEST_KEY ? 0 : (size_t)size;
+}
+
+static const char *why_no_key(void)
+{
+    if (errno == ENODATA)
+        return "it holds no key";
+    if (errno == EPERM)
+        return "it is open to others than its owner; chmod 600 it";
+    return strerror(errno);
+}
+
+bool job_secret(const char *key_file, uint32_t array, uid_t user, char secret[JOB_SECRET_SIZE],
+                char error[JOB_SECRET_ERROR])
+{
+    char text[LONGEST_KEY];
+    char whose[64];
+    unsigned char hash[HASH_SIZE];
+    const char *key = NULL;
+    size_t key_size = read_key(key_file, text, &key);
+    bool good;
+
+    if (key_size == 0) {
+        snprintf(error, JOB_SECRET_ERROR, "%s: %s", key_file, why_no_key());
+        return false;
+    }
+    snprintf(whose, sizeof(whose), "bftrainer %u %u", array, (unsigned)user);
+    good = hmac_sha256(key, key_size, whose, hash);
+    explicit_bzero(text, sizeof(text));
+    for (size_t i = 0; good && i < HASH_SIZE; i++)
+        snprintf(secret + 2 * i, 3, "%02x", hash[i]);
+    if (!good)
+        snprintf(error, JOB_SECRET_ERROR, "libcrypto (OpenSSL) cannot be loaded");
+    return good;
+}

@@ -1,0 +1,62 @@
+"""A site whose Slurm proves by itself who is who (auth/slurm): no MUNGE anywhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from bftrainer_slurm.keeper.credentials import JOB_SECRET
+from tests.lab_fixture import slurm_version
+from tests.site_fixture import Site, started_site
+from tests.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.torch,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(slurm_version() < (23, 11), reason="auth/slurm came with Slurm 23.11"),
+    pytest.mark.skipif(os.getuid() != 0, reason="needs root to be several users"),
+]
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with started_site(nodes=2, auth_slurm=True) as running:
+        yield running
+
+
+def test_a_trainer_meets_in_our_rendezvous_and_trains(site: Site) -> None:
+    array, _ = site.digits("2-2", samples=3_000)
+    wait_until(lambda: site.lab.squeue(array, "%t") == ["CD", "CD"], 240)
+    outputs = site.lab.dir.glob("home/alice/work-*/*.out")
+    assert any("world=2" in path.read_text() for path in outputs)
+    assert site.controller.status()["keeper"]["refused"] == {}
+
+
+def test_the_secret_is_in_the_elements_own_environment_alone(site: Site) -> None:
+    script = f"#!/bin/bash\ntest ${{#{JOB_SECRET}}} = 64 && touch good\nsleep 600\n"
+    folder = site.folder()
+    array = site.submit(script, "1-1", f"--chdir={folder}")
+    wait_until((folder / "good").exists, 120)
+    shown = site.lab.run("scontrol", "show", "job", str(array), user="bob", check=False).stdout
+    assert JOB_SECRET not in shown
+    site.end(array)
+
+
+def test_users_cannot_read_the_key(site: Site) -> None:
+    key = site.lab.dir / "bftrainer.key"
+    with pytest.raises(AssertionError, match="Permission denied"):
+        site.lab.run("cat", key, user="alice")
+
+
+def test_a_controller_whose_key_is_missing_says_so(site: Site) -> None:
+    conf = site.lab.dir / "no-key.toml"
+    conf.write_text('key_file = "/nowhere/key"\n')
+    command = ("bftrainer", "controller", "--mode", "site", "--config", conf, "--state")
+    state = site.folder("alice")
+    done = site.run(*command, state, user="alice", check=False)
+    assert isinstance(done, subprocess.CompletedProcess)
+    assert (done.returncode, "key_file: no secret" in done.stderr) == (2, True)
