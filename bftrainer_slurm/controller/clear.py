@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from bftrainer_slurm.controller.actions import Shrink
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.view import TrainerView
+from bftrainer_slurm.model import ElementId, ElementState
 
 
 def keep_clear(
@@ -26,3 +29,39 @@ def keep_clear(
     if short:
         settled.sort(key=lambda node: (life_s.get(node, math.inf), node))
     return frozenset(settled[short:])
+
+
+def refill(
+    free: frozenset[str],
+    views: Sequence[TrainerView],
+    life_s: Mapping[str, float],
+    settings: Settings,
+) -> list[Shrink]:
+    """Return what trainers give up where ordinary jobs have taken nodes of the reserve.
+
+    First the nodes that are wanted soonest, and no trainer goes below its least size for it. Nodes
+    that elements are leaving are waited for.
+    """
+    leaving = sum(1 for view in views for _ in view.with_state(ElementState.ENDING))
+    missing = settings.reserve_nodes - len(free) - leaving
+    left = {view.array: len(view.placed) - view.trainer.record.min_nodes for view in views}
+    given: dict[int, list[ElementId]] = {}
+    for element in _soonest_wanted(views, life_s):
+        if missing > 0 and left[element.array] > 0:
+            missing -= 1
+            left[element.array] -= 1
+            given.setdefault(element.array, []).append(element)
+    return [
+        Shrink(tuple(elements), "its node is kept for ordinary jobs") for elements in given.values()
+    ]
+
+
+def _soonest_wanted(views: Sequence[TrainerView], life_s: Mapping[str, float]) -> list[ElementId]:
+    running = {element.id for view in views for element in view.with_state(ElementState.RUNNING)}
+    found = [
+        (life_s.get(node, math.inf), node, element)
+        for view in views
+        for node, element in view.placed.items()
+        if element in running
+    ]
+    return [element for _, _, element in sorted(found)]

@@ -13,7 +13,7 @@ from typing import Any
 from bftrainer_slurm.controller.act import Deeds, Pacer, carry_out
 from bftrainer_slurm.controller.actions import Action, Cancel, Grow, Shrink
 from bftrainer_slurm.controller.appraisal import Appraiser
-from bftrainer_slurm.controller.clear import keep_clear
+from bftrainer_slurm.controller.clear import keep_clear, refill
 from bftrainer_slurm.controller.endings import Endings
 from bftrainer_slurm.controller.failures import (
     Where,
@@ -316,6 +316,11 @@ class Controller:
         now_s = observation.time_s
         leaving = leave_draining(views, observation)
         staying = tuple(without(view, leaving) for view in views) if leaving else views
+        if self._settings.reserve_nodes:
+            idle = free_nodes(observation, views, memory, self._settings)
+            given = refill(idle, staying, life_s, self._settings)
+            staying = tuple(without(view, given) for view in staying)
+            leaving += given
         if memory.failing:
             free = self._free(observation, views, memory, life_s)
             where = Where(free, in_service(observation, self._settings))

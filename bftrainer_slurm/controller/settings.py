@@ -44,7 +44,7 @@ class Settings:
     start_timeout_s: float = 90.0  # a released element that has not started is held again
     min_hole_s: float = 60.0  # a node that is needed sooner is left alone
     min_idle_s: float = 0.0  # and one that ordinary jobs left more lately
-    reserve_nodes: int = 0  # idle nodes that trainers do not grow onto
+    reserve_nodes: int = 0  # kept idle: trainers grow onto others, and give up what is missing
     limit_margin_s: float = 30.0  # an element this near its time limit is dealt with
     # A trainer that fails on two nodes without progress is given up, or so often on its only one.
     max_failures: int = 5

@@ -9,9 +9,8 @@ import contextlib
 import multiprocessing
 import os
 import sys
-from multiprocessing import forkserver
 
-from bftrainer_slurm.elastic import semaphores
+from bftrainer_slurm.elastic import fork_server, semaphores
 
 _REHEARSAL_S = 60.0  # a cold disk takes a while; without a rehearsal the first step takes longer
 
@@ -19,12 +18,12 @@ _REHEARSAL_S = 60.0  # a cold disk takes a while; without a rehearsal the first 
 def start() -> None:
     """Start multiprocessing's fork server, which begins to import what training needs.
 
-    Returns at once. To be called in the main thread: the server ends with the thread that
-    started it.
+    Returns at once. To be called in the main thread, as the server ends with the thread that
+    started it, and before there are others.
     """
     semaphores.claim()
     multiprocessing.set_forkserver_preload(["bftrainer_slurm.elastic.preload"])
-    forkserver.ensure_running()
+    fork_server.ensure_running()
 
 
 def wait() -> None:

@@ -432,6 +432,27 @@ def test_trainers_leave_a_reserve_to_ordinary_jobs() -> None:
     assert len(setting.slurm.on()) == 3
 
 
+def test_what_ordinary_jobs_take_of_the_reserve_trainers_make_up_for() -> None:
+    setting = Setting(4, ARRAY, settings=Settings(nodes_interval_s=1, reserve_nodes=1))
+    setting.settle()
+    (idle,) = {"n1", "n2", "n3", "n4"} - set(setting.slurm.on())
+    setting.slurm.reclaim(idle)
+    setting.settle()
+    assert len(setting.slurm.on()) == 2
+    setting.slurm.reclaimed.clear()
+    setting.settle()
+    assert len(setting.slurm.on()) == 3
+
+
+def test_for_the_reserve_no_trainer_goes_below_its_least_size() -> None:
+    setting = Setting(2, ARRAY, settings=Settings(nodes_interval_s=1, reserve_nodes=1))
+    setting.settle()
+    (idle,) = {"n1", "n2"} - set(setting.slurm.on())
+    setting.slurm.reclaim(idle)
+    setting.settle()
+    assert len(setting.slurm.on()) == 1
+
+
 def test_a_node_that_has_just_come_is_taken_once_it_has_been_idle_for_a_while() -> None:
     setting = Setting(1, ARRAY, settings=Settings(nodes_interval_s=1, min_idle_s=60))
     setting.turn()
