@@ -29,11 +29,12 @@ def site() -> Iterator[Site]:
 
 
 def test_a_trainer_meets_in_our_rendezvous_and_trains(site: Site) -> None:
-    array, _ = site.digits("2-2", samples=3_000)
-    wait_until(lambda: site.lab.squeue(array, "%t") == ["CD", "CD"], 240)
-    outputs = site.lab.dir.glob("home/alice/work-*/*.out")
-    assert any("world=2" in path.read_text() for path in outputs)
+    array, _ = site.digits("2-2", samples=100_000)
+    wait_until(lambda: site.controller.trainer(array).get("samples"), 240)
+    trainer = site.controller.trainer(array)
+    assert (len(trainer["nodes"]), trainer["runtime"]) == (2, "bftrainer")
     assert site.controller.status()["keeper"]["refused"] == {}
+    site.end(array)
 
 
 def test_the_secret_is_in_the_elements_own_environment_alone(site: Site) -> None:
