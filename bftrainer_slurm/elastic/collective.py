@@ -7,6 +7,7 @@ collective is remembered and raised at the step's commit, never into DDP's reduc
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import socket
 import threading
@@ -37,6 +38,10 @@ _STORE_S = 60.0
 # cut: so long does it stand still if a peer is lost in these milliseconds.
 _FORM_S = 2.0
 _AGAIN_S = 0.02
+# Once in some hundred losses gloo forgets a send whose connection is closed as it begins (seen in
+# torch 2.13's ``UnboundBuffer::waitSend``), which then waits for its timeout, half an hour. After so
+# long all that will ever fail has failed.
+_STUCK_S = 5.0
 
 # A torchrun agent sets 1, with which a lost peer ends this process; 2 only cleans up.
 _NCCL = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "2", "TORCH_NCCL_ENABLE_MONITORING": "0"}
@@ -61,6 +66,8 @@ class Group:
         self._nccl = False
         self._connections = Connections(keeper_port)
         self._works: list[dist.Work] = []
+        self._sums: list[_Sum] = []  # that DDP waits for
+        self._stuck = False
         self._failure: Exception | None = None
         self._aborted: str | None = None
         self._over = threading.Event()
@@ -151,7 +158,7 @@ class Group:
         """Begin a step in which this rank's gradients have this weight; ``record`` its layout."""
         self.weight, self.record = weight, record
         self.layout = []
-        self._works = []
+        self._works, self._sums = [], []
 
     def average(self, bucket: GradBucket) -> Future[Tensor]:
         """Sum a bucket of gradients, weighted, over the world: DDP's communication hook."""
@@ -169,10 +176,7 @@ class Group:
                 self.fail(error)
             else:
                 self._works.append(work)
-                summed: Future[Tensor] = work.get_future().then(
-                    lambda done: self._sum_or_zero(done, buffer)
-                )
-                return summed
+                return self._sum_of(work, buffer)
         if self._failure is not None:
             buffer.zero_()
         finished: Future[Tensor] = Future()
@@ -196,8 +200,7 @@ class Group:
             PeerLostError: one of them failed.
         """
         for work in self._works:
-            while not work.is_completed():  # never blocks in NCCL, which may not return
-                time.sleep(0.00005)
+            self._end_of(work)
             # gloo's failures have come with the future, or where somebody waited.
             if self._nccl and isinstance(failure := work.exception(), Exception):
                 self.fail(failure)
@@ -229,12 +232,53 @@ class Group:
 
     def _abort(self) -> None:
         # Again and again, as the group may still be forming.
+        begun_s = time.monotonic()
         while not self._over.is_set():
             with self._aborting:
                 if self._over.is_set():
                     return
                 self._cut()
+                if time.monotonic() - begun_s > _STUCK_S:
+                    self._give_up()
             self._over.wait(_AGAIN_S)
+
+    def _give_up(self) -> None:
+        """Free who waits for collectives of gloo's that will not end."""
+        if self._nccl or all(work.is_completed() for work in list(self._works)):
+            return
+        self.fail(PeerLostError("a collective does not end, though its connections were cut"))
+        if not self._stuck:
+            self._stuck = True
+            for group in list(dist.distributed_c10d._world.pg_map):
+                _keep_for_ever(group)
+        for one in list(self._sums):
+            one.give_up()
+
+    def _end_of(self, work: dist.Work) -> None:
+        """Wait for a collective; never blocks in NCCL or gloo, which may not return."""
+        pause_s = 0.00005
+        while not work.is_completed() and not self._stuck:
+            time.sleep(pause_s)
+            pause_s = min(0.001, 1.1 * pause_s)
+
+    def wait(self, work: dist.Work) -> None:
+        """Wait for a collective, which raises what is wrong; on a GPU, let the stream wait."""
+        if not self._nccl:
+            self._end_of(work)
+        if self._stuck and not work.is_completed():
+            raise PeerLostError("a collective does not end")
+        work.wait()
+
+    def _sum_of(self, work: dist.Work, buffer: Tensor) -> Future[Tensor]:
+        if self._nccl:
+            summed: Future[Tensor] = work.get_future().then(
+                lambda done: self._sum_or_zero(done, buffer)
+            )
+            return summed
+        one = _Sum(buffer)
+        self._sums.append(one)
+        work.get_future().add_done_callback(lambda done: one.give(self._sum_or_zero(done, buffer)))
+        return one.future
 
     def _usable(self) -> bool:
         if self._aborted is not None:
@@ -264,6 +308,22 @@ class Group:
             raise PeerLostError(str(error)) from error
 
 
+class _Sum:
+    """A bucket's sum, given once: by who has it, or by who gives up."""
+
+    def __init__(self, buffer: Tensor) -> None:
+        self.future: Future[Tensor] = Future()
+        self._buffer = buffer
+        self._given = threading.Lock()
+
+    def give(self, tensor: Tensor) -> None:
+        if self._given.acquire(blocking=False):
+            self.future.set_result(tensor)
+
+    def give_up(self) -> None:
+        self.give(self._buffer)
+
+
 class Channel:
     """The way from rank 0 of a group to the others in ``within``, or to all."""
 
@@ -283,7 +343,7 @@ class Channel:
         """Wait for all that was begun; on a GPU, let the stream wait."""
         with self._group.noting():
             for work in self._begun:
-                work.wait()
+                self._group.wait(work)
         self._begun.clear()
 
 
@@ -300,6 +360,11 @@ def make_default(backend: str, store: Store, rank: int, world: int) -> None:
         backend, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=_FORM_S)
     )
     _let_work(dist.group.WORLD)
+
+
+def _keep_for_ever(group: dist.ProcessGroup) -> None:
+    """A group waits for its threads as it is destroyed, one of which waits for nobody now."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
 
 def _group_of(ranks: list[int]) -> dist.ProcessGroup | None:

@@ -109,7 +109,7 @@ class Training(ABC):
         Returns whether all ranks have come here; if not, one was lost and the training goes on.
         """
         self._group.begin(1.0)
-        self._group.attempt(lambda: dist.all_reduce(torch.zeros(1)))
+        self._group.attempt(self._meet)
         try:
             self._complete()
             self._group.commit()
@@ -121,6 +121,9 @@ class Training(ABC):
             self._report()
         self._members.done()
         return True
+
+    def _meet(self) -> None:
+        self._group.watch(dist.all_reduce(torch.zeros(1), async_op=True))
 
     # What the loader asks for.
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import importlib
 import itertools
 import json
 import os
 import signal
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -145,10 +147,17 @@ class Workers(Elements[Step]):
             wait_until(lambda: all(self.last_world(task) == size for task in tasks), 60)
         except AssertionError as error:
             worlds = {task: self.last_world(task) for task in tasks}
-            logs = [path.read_text()[-1500:] for path in self.folder.glob("log.*")]
             raise AssertionError(
-                f"{error}: world of {size}, but {worlds}\n" + "\n".join(logs)
+                f"{error}: world of {size}, but {worlds}\n{self._stacks(tasks)}"
             ) from None
+
+    def _stacks(self, tasks: Sequence[int]) -> str:
+        """Return where the threads of these tasks' processes are, after what these have said."""
+        for task in tasks:
+            self.signal(task, signal.SIGUSR1)
+        time.sleep(1)
+        logs = [path for task in tasks for path in self.folder.glob(f"log.{task}.*")]
+        return "\n".join(f"{path.name}:\n{path.read_text()[-8000:]}" for path in logs)
 
     def pauses(self, task: int) -> list[float]:
         """Return how long (s) a node stood still each time that its world's size changed."""
@@ -221,5 +230,6 @@ def _run(
     with (folder / log).open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
+    faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
     os.chdir(folder)
     importlib.import_module(f"tests.elastic.{script}").main(folder, options)

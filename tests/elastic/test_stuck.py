@@ -1,0 +1,83 @@
+"""Collectives that gloo never ends, though their connections are cut, hold nobody.
+
+It comes to that in a race inside gloo that cannot be timed: a made-up collective stands for it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import GradBucket, Work  # type: ignore[attr-defined]
+from torch.futures import Future
+
+from bftrainer_slurm.elastic import collective
+from bftrainer_slurm.elastic.collective import Group, PeerLostError
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(60)]
+
+
+class Forgotten:
+    """A collective that nobody will end."""
+
+    def __init__(self) -> None:
+        self.future: Future[list[Tensor]] = Future()
+
+    def is_completed(self) -> bool:
+        return False
+
+    def get_future(self) -> Future[list[Tensor]]:
+        return self.future
+
+    def wait(self) -> None:
+        raise AssertionError("would never return")
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Group:
+    """A group of two that is aborted while a collective is on its way."""
+    monkeypatch.setattr(collective, "_STUCK_S", 0.2)
+    made = Group()
+    made.world = 2
+    made.begin(1.0)
+    threading.Timer(0.1, made.abort, ("the peer is lost",)).start()
+    return made
+
+
+def test_a_backward_pass_comes_to_its_end_and_the_step_is_not_committed(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dist, "all_reduce", lambda *_, **__: Forgotten())
+    bucket = SimpleNamespace(buffer=lambda: torch.ones(3), parameters=list)
+    group.average(cast(GradBucket, bucket)).wait()
+    with pytest.raises(PeerLostError, match="does not end"):
+        group.commit()
+    group.close()
+
+
+def test_who_waits_for_a_state_goes_on(group: Group) -> None:
+    work = cast(Work, Forgotten())
+    group.watch(work)
+    with pytest.raises(PeerLostError, match="does not end"):
+        group.wait(work)
+    group.close()
+
+
+def test_a_sum_that_comes_after_all_is_left_alone(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = Forgotten()
+    monkeypatch.setattr(dist, "all_reduce", lambda *_, **__: late)
+    bucket: Any = SimpleNamespace(buffer=lambda: torch.ones(3), parameters=list)
+    summed = group.average(bucket)
+    given = summed.wait().clone()
+    late.future.set_result([torch.full((3,), 7.0)])
+    time.sleep(0.1)
+    assert torch.equal(summed.wait(), given)
+    group.close()
