@@ -39,8 +39,8 @@ _STORE_S = 60.0
 _FORM_S = 2.0
 _AGAIN_S = 0.02
 # Once in some hundred losses gloo forgets a send whose connection is closed as it begins (seen in
-# torch 2.13's ``UnboundBuffer::waitSend``), which then waits for its timeout, half an hour. After so
-# long all that will ever fail has failed.
+# torch 2.13's ``UnboundBuffer::waitSend``), which then waits for its timeout, half an hour. After
+# so long all that will ever fail has failed.
 _STUCK_S = 5.0
 
 # A torchrun agent sets 1, with which a lost peer ends this process; 2 only cleans up.
