@@ -14,7 +14,7 @@ from bftrainer_slurm.controller.view import Observation
 from bftrainer_slurm.planner.survival import Survival
 
 _CHANGES_COUNTED = 50.0  # the mean gap is over about so many changes
-_SHORTEST_S, _LONGEST_S = 60.0, 120.0  # forward times
+_SHORTEST_S, _LONGEST_S = 60.0, 300.0  # forward times
 
 
 class Holes:
