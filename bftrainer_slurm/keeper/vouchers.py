@@ -6,6 +6,7 @@ Checking a MUNGE credential asks munged, so it is done in a thread; nothing here
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -72,38 +73,46 @@ class Voucher(Protocol):
         """Return the keeper's own proof of a text to a member; empty where there is none."""
 
 
+class _BySecret(ABC):
+    """Both sides know a secret, and prove it to each other."""
+
+    __slots__ = ()
+
+    async def check(self, proof: str, claim: Claim) -> None:
+        """Check that its maker knows the secret. Raises NotAdmittedError."""
+        try:
+            check_secret(self._secret(claim), claim.text, proof)
+        except CredentialError as error:
+            raise NotAdmittedError("bad_proof", str(error)) from error
+
+    def answer(self, claim: Claim) -> str:
+        """Return the keeper's own proof."""
+        return prove_by_secret(self._secret(claim), claim.text)
+
+    @abstractmethod
+    def _secret(self, claim: Claim) -> bytes:
+        """Return the secret. Raises NotAdmittedError."""
+
+
 @dataclass(frozen=True, slots=True)
-class OneUser:
+class OneUser(_BySecret):
     """Personal mode: a secret that only the user can read."""
 
     secret: bytes
     method: str = field(default=SECRET, init=False)
     one_user: bool = field(default=True, init=False)
 
-    async def check(self, proof: str, claim: Claim) -> None:
-        """Check that its maker knows the secret. Raises NotAdmittedError."""
-        _check_secret(self.secret, proof, claim)
-
-    def answer(self, claim: Claim) -> str:
-        """Return the keeper's own proof."""
-        return prove_by_secret(self.secret, claim.text)
+    def _secret(self, claim: Claim) -> bytes:
+        return self.secret
 
 
 @dataclass(frozen=True, slots=True)
-class SiteKey:
+class SiteKey(_BySecret):
     """Without MUNGE: the key of which root on the nodes makes each trainer's secret."""
 
     key: bytes
     method: str = field(default=JOB, init=False)
     one_user: bool = field(default=False, init=False)
-
-    async def check(self, proof: str, claim: Claim) -> None:
-        """Check that its maker knows the trainer's secret. Raises NotAdmittedError."""
-        _check_secret(self._secret(claim), proof, claim)
-
-    def answer(self, claim: Claim) -> str:
-        """Return the keeper's own proof."""
-        return prove_by_secret(self._secret(claim), claim.text)
 
     def _secret(self, claim: Claim) -> bytes:
         return secret_of_job(self.key, claim.array, claim.known_owner().uid)
@@ -143,10 +152,3 @@ class ByMunge:
 
     def _decode(self, proof: str) -> tuple[str, int]:
         return Munge(self.socket).decode(proof)
-
-
-def _check_secret(secret: bytes, proof: str, claim: Claim) -> None:
-    try:
-        check_secret(secret, claim.text, proof)
-    except CredentialError as error:
-        raise NotAdmittedError("bad_proof", str(error)) from error
