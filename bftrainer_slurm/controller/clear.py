@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from bftrainer_slurm.controller.actions import Shrink
 from bftrainer_slurm.controller.settings import Settings
@@ -27,7 +27,7 @@ def keep_clear(
     settled = [node for node in free if now_s - since_s.get(node, now_s) >= settings.min_idle_s]
     short = max(0, settings.reserve_nodes - (len(free) - len(settled)))
     if short:
-        settled.sort(key=lambda node: (life_s.get(node, math.inf), node))
+        settled = _soonest_wanted(settled, life_s)
     return frozenset(settled[short:])
 
 
@@ -46,7 +46,9 @@ def refill(
     missing = settings.reserve_nodes - len(free) - leaving
     left = {view.array: len(view.placed) - view.trainer.record.min_nodes for view in views}
     given: dict[int, list[ElementId]] = {}
-    for element in _soonest_wanted(views, life_s):
+    held = _running(views)
+    for node in _soonest_wanted(held, life_s):
+        element = held[node]
         if missing > 0 and left[element.array] > 0:
             missing -= 1
             left[element.array] -= 1
@@ -56,12 +58,16 @@ def refill(
     ]
 
 
-def _soonest_wanted(views: Sequence[TrainerView], life_s: Mapping[str, float]) -> list[ElementId]:
+def _running(views: Sequence[TrainerView]) -> dict[str, ElementId]:
+    """Return the running elements by their nodes."""
     running = {element.id for view in views for element in view.with_state(ElementState.RUNNING)}
-    found = [
-        (life_s.get(node, math.inf), node, element)
+    return {
+        node: element
         for view in views
         for node, element in view.placed.items()
         if element in running
-    ]
-    return [element for _, _, element in sorted(found)]
+    }
+
+
+def _soonest_wanted(nodes: Iterable[str], life_s: Mapping[str, float]) -> list[str]:
+    return sorted(nodes, key=lambda node: (life_s.get(node, math.inf), node))
