@@ -48,6 +48,13 @@ from scripts.impact_bench.trainers import Kind, NoTrainingError
     metavar="JOBS",
     help="How many jobs run before the other side has its turn.",
 )
+@click.option(
+    "--load",
+    type=click.FloatRange(min=0.05, max=0.95),
+    default=0.6,
+    show_default=True,
+    help="Node-seconds that jobs ask for, of those that there are while they arrive.",
+)
 @click.option("--hostile", is_flag=True, help="Trainers that do all not to be ended.")
 @click.option(
     "--reserve",
@@ -72,6 +79,7 @@ def bench_impact(
     nodes: int,
     seed: int,
     chunk: int,
+    load: float,
     hostile: bool,
     reserve: int,
     null: bool,
@@ -94,6 +102,7 @@ def bench_impact(
         "nodes": nodes,
         "seed": seed,
         "chunk": chunk,
+        "load": load,
         "trainers": "none" if null else "hostile" if hostile else "well-behaved",
         "reserve": reserve,
     }
@@ -101,7 +110,7 @@ def bench_impact(
         raise click.BadParameter(f"with {nodes} nodes at most {nodes - 1}", param_hint="--reserve")
     machine = f"{this_machine()}, torch {version('torch')}"
     out.mkdir(parents=True, exist_ok=True)
-    stream = made_stream(jobs, nodes, seed, chunk)
+    stream = made_stream(jobs, nodes, seed, chunk, load)
     kind = None if null else Kind(hostile, reserve)
     measured: Measured | None = None
     try:
@@ -135,8 +144,9 @@ def _write(out: Path, machine: str, settings: dict[str, Any], measured: Measured
 def _title(machine: str, settings: dict[str, Any]) -> str:
     return (
         f"{machine}\n{settings['jobs']} ordinary jobs on {settings['nodes']} nodes, "
-        f"seed {settings['seed']}, in chunks of {settings['chunk']}; "
-        f"trainers: {settings['trainers']}; nodes in reserve: {settings['reserve']}"
+        f"seed {settings['seed']}, in chunks of {settings['chunk']}, "
+        f"load {settings['load']:g}; trainers: {settings['trainers']}; "
+        f"nodes in reserve: {settings['reserve']}"
     )
 
 

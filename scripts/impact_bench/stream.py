@@ -11,8 +11,6 @@ from scripts.demonstration.stream import OrdinaryJob
 _MEDIAN_S = 5.0
 _SPREAD = 0.9  # of the logarithm
 _SHORTEST_S, _LONGEST_S = 2.0, 60.0
-# Node-seconds that jobs ask for, of those that there are while they arrive.
-_LOAD = 0.6
 _LARGEST_BURST = 6
 # How often a job has up to so many nodes, as a share of all nodes; half of them have one.
 _SIZES = ((0.5, 0.0), (0.75, 0.25), (0.88, 0.5), (0.95, 0.75), (1.0, 1.0))
@@ -22,17 +20,21 @@ _LONGEST_GAP_S = 45.0
 _SPREAD_OF_A_BURST_S = 1.0
 
 
-def made_stream(jobs: int, nodes: int, seed: int, chunk: int) -> list[list[OrdinaryJob]]:
+def made_stream(
+    jobs: int, nodes: int, seed: int, chunk: int, load: float
+) -> list[list[OrdinaryJob]]:
     """Return the chunks: bursts of jobs from one node to all, their times from each chunk's begin.
 
-    Each chunk has a job of all nodes in its middle, before which nodes drain while others arrive.
+    ``load``: node-seconds that they ask for, of those that there are while they arrive, but for
+    gaps that would be longer than 45 s. Each chunk has a job of all nodes in its middle, before
+    which nodes drain while others arrive.
     """
     chooser = random.Random(seed)
     counts = [min(chunk, jobs - begin) for begin in range(0, jobs, chunk)]
-    return [_made_chunk(chooser, count, nodes) for count in counts]
+    return [_made_chunk(chooser, count, nodes, load) for count in counts]
 
 
-def _made_chunk(chooser: random.Random, count: int, nodes: int) -> list[OrdinaryJob]:
+def _made_chunk(chooser: random.Random, count: int, nodes: int, load: float) -> list[OrdinaryJob]:
     made: list[OrdinaryJob] = []
     at_s = 0.0
     while len(made) < count:
@@ -43,7 +45,7 @@ def _made_chunk(chooser: random.Random, count: int, nodes: int) -> list[Ordinary
             job = _made_job(chooser, at_s + chooser.uniform(0, _SPREAD_OF_A_BURST_S), size)
             asked_s += job.nodes * job.runs_s
             made.append(job)
-        gap_s = chooser.expovariate(_LOAD * nodes / asked_s)
+        gap_s = chooser.expovariate(load * nodes / asked_s)
         at_s += min(_LONGEST_GAP_S, gap_s)
     return sorted(made, key=lambda job: job.at_s)
 

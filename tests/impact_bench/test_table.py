@@ -36,7 +36,15 @@ def test_both_sides_and_the_difference_stand_below_each_other(measured: Measured
 
 
 def test_the_difference_is_told_by_size_as_well(measured: Measured) -> None:
-    assert row(rendered(measured), "  8 ") == ["1", "+1.50", "+1.50"]
+    assert row(rendered(measured), "  nodes: 8") == ["1", "+1.50", "+1.50"]
+
+
+def test_jobs_that_wait_without_trainers_are_told_by_themselves() -> None:
+    off = Side("without", [[start(delay_s=0.2), start(delay_s=30.0), start(delay_s=None)]])
+    on = Side("with", [[start(delay_s=0.3), start(delay_s=28.0), start(delay_s=None)]])
+    text = rendered(Measured(off, on, Path("/nowhere")))
+    assert row(text, "  started at once without trainers") == ["1", "+0.10", "+0.10"]
+    assert row(text, "  waited in the queue") == ["1", "-2.00", "-2.00"]
 
 
 def test_targets_are_judged(measured: Measured) -> None:
