@@ -69,13 +69,13 @@ def serve(state: Path, listen: str, means: Means) -> int:
 
 
 def _voucher(state: Path, means: Means) -> Voucher:
+    if (means.key_file is not None) != (means.method == JOB):
+        raise CredentialError(f"--method {JOB} and --key-file PATH go together")
+    if means.key_file is not None:
+        return SiteKey(read_secret(means.key_file))
     if means.method == MUNGE:
         return ByMunge(means.munge_socket)
-    if means.method == SECRET:
-        return OneUser(read_secret(own_secret(state)))
-    if means.key_file is None:
-        raise CredentialError(f"--method {JOB} needs --key-file PATH")
-    return SiteKey(read_secret(means.key_file))
+    return OneUser(read_secret(own_secret(state)))
 
 
 def _allow_connections() -> int:

@@ -214,6 +214,15 @@ def test_a_bad_settings_file_is_named(tmp_path: Path) -> None:
     assert "unknown key 'forward_time'" in result.stderr
 
 
+@pytest.mark.parametrize("options", [("--method", "job"), ("--key-file", "key")], ids=" ".join)
+def test_a_keeper_needs_a_key_where_jobs_have_secrets_and_nowhere_else(
+    tmp_path: Path, options: tuple[str, str]
+) -> None:
+    result = call("keeper", "--state", str(tmp_path / "state"), *options)
+    assert result.exit_code == 2
+    assert result.stderr == "keeper: --method job and --key-file PATH go together\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
