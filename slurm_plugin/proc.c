@@ -1,8 +1,11 @@
 #include "proc.h"
 
+#include <dirent.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#define PF_EXITING 0x4    /* of the kernel's linux/sched.h: field 9 of proc(5)'s stat */
 #define LONGEST_LINE 1000 /* of ancestors: a user may make it as long as he likes */
 
 FILE *proc_open(pid_t pid, const char *name)
@@ -14,12 +17,13 @@ FILE *proc_open(pid_t pid, const char *name)
 }
 
 /* The name in the middle is the user's choice: blanks and brackets too. */
-bool proc_state(pid_t pid, struct proc_state *state)
+static bool read_state(pid_t pid, const char *name, struct proc_state *state)
 {
-    char line[256];
-    FILE *file = proc_open(pid, "stat");
+    char line[512];
+    FILE *file = proc_open(pid, name);
     const char *after_name;
     size_t length;
+    unsigned flags;
     int parent;
 
     if (file == NULL)
@@ -28,9 +32,43 @@ bool proc_state(pid_t pid, struct proc_state *state)
     fclose(file);
     line[length] = '\0';
     after_name = strrchr(line, ')');
-    if (after_name == NULL || sscanf(after_name, ") %c %d", &state->letter, &parent) != 2)
+    if (after_name == NULL ||
+        sscanf(after_name,
+               ") %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d",
+               &state->letter, &parent, &flags, &state->threads) != 4)
         return false;
     state->parent = parent;
+    state->exiting = (flags & PF_EXITING) != 0;
+    return true;
+}
+
+static void find_living_thread(pid_t pid, struct proc_state *state)
+{
+    char name[32];
+    struct proc_state thread;
+    struct dirent *entry;
+    DIR *threads;
+
+    snprintf(name, sizeof(name), "/proc/%d/task", (int)pid);
+    threads = opendir(name);
+    if (threads == NULL)
+        return;
+    while (state->exiting && (entry = readdir(threads)) != NULL) {
+        snprintf(name, sizeof(name), "task/%d/stat", atoi(entry->d_name));
+        if (read_state(pid, name, &thread) && !thread.exiting) {
+            state->letter = thread.letter;
+            state->exiting = false;
+        }
+    }
+    closedir(threads);
+}
+
+bool proc_state(pid_t pid, struct proc_state *state)
+{
+    if (!read_state(pid, "stat", state))
+        return false;
+    if (state->exiting && state->threads > 1)
+        find_living_thread(pid, state);
     return true;
 }
 

@@ -14,8 +14,11 @@ FILE *proc_open(pid_t pid, const char *name);
 struct proc_state {
     char letter; /* as ps shows it: R, S, D, T, Z */
     pid_t parent;
+    bool exiting; /* runs none of its program any more; its memory may still have to be freed */
+    int threads;
 };
 
+/* Where the first thread has ended: of one that goes on. ps calls such a process a zombie. */
 bool proc_state(pid_t pid, struct proc_state *state);
 
 /* By the owner of /proc/PID: quick, but that is root where a process is not to be looked into. */

@@ -61,13 +61,19 @@ static bool environment_is_in_scope(pid_t pid, const struct scope *scope)
             (scope->step == NO_STEP && !has_step));
 }
 
-/* Whether a signal would do something: a zombie is dead already, and who is stopped stays so. */
+/*
+ * Whether a signal would do something. One that ends is stopped by nothing and forks no more; it is
+ * waited for as if it felt SIGKILL, until what it held (memory, GPUs) is free.
+ */
 static bool would_feel(pid_t pid, int number)
 {
     struct proc_state state;
 
-    return proc_state(pid, &state) && state.letter != 'Z' && state.letter != 'X' &&
-           (number == SIGKILL || state.letter != 'T');
+    if (!proc_state(pid, &state))
+        return false;
+    if (number == SIGKILL)
+        return state.threads > 1 || (state.letter != 'Z' && state.letter != 'X');
+    return !state.exiting && state.letter != 'T';
 }
 
 /*
@@ -157,11 +163,16 @@ static void stop_all(const struct scope *scope, struct sruns *sruns)
 
 static bool kill_all(const struct scope *scope, struct sruns *sruns)
 {
+    int round = 0;
+
     stop_all(scope, sruns);
-    for (int round = 0; round < ROUNDS; round++) {
+    while (round < ROUNDS) {
         if (signal_all(scope, SIGKILL, sruns) + signal_children(scope, SIGKILL, sruns != NULL) == 0)
             return true;
-        sleep_ms(ROUND_MS);
+        /* Whose parent dies becomes slurmstepd's child: only its children need be looked at. */
+        do
+            sleep_ms(ROUND_MS);
+        while (++round < ROUNDS && signal_children(scope, SIGKILL, sruns != NULL) > 0);
     }
     return false;
 }

@@ -224,6 +224,26 @@ def test_nothing_of_an_element_outlives_its_grace(lab: Lab, script: str) -> None
     assert not processes_with(mark)
 
 
+# It looks dead: /proc shows the first thread's state, and who it is cannot be told any more.
+HEADLESS = """import ctypes, os, signal, threading, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print('pid=', os.getpid(), sep='', flush=True)
+threading.Thread(target=time.sleep, args=[600]).start()
+ctypes.CDLL(None).syscall(60, 0)  # the end of this thread alone
+"""
+
+
+@pytest.mark.parametrize("way", ["", "setsid ", "env -i /usr/bin/setsid "])
+def test_a_process_whose_first_thread_has_ended_is_ended(lab: Lab, way: str) -> None:
+    script = f'( {way}/usr/bin/python3 -c "{HEADLESS}" & )\nsleep 1000\n'
+    element = start_element(lab, f"#!/bin/bash\n{script}")
+    element.wait_for("pid=")
+    element.requeue()
+    element.wait_until_node_is_free()
+    # Dead by now; init may take a moment to bury it.
+    wait_until(lambda: not Path("/proc", element.lines()["pid"]).exists())
+
+
 def test_an_element_that_ends_its_guard_is_ended(lab: Lab) -> None:
     script = f"kill -KILL {GUARD}\n( env -i setsid bash -c '{STUBBORN}' & )\n{STUBBORN}\n"
     element = start_element(lab, "#!/bin/bash\n" + script.replace("MARK", "hostile-guardless"))
