@@ -54,6 +54,7 @@ def serve(state: Path, listen: str, means: Means) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         host, port = parse_address(listen)
+        _check(means)
         private_folder(state)
         with (state / "keeper.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,9 +69,12 @@ def serve(state: Path, listen: str, means: Means) -> int:
     return 0
 
 
-def _voucher(state: Path, means: Means) -> Voucher:
+def _check(means: Means) -> None:
     if (means.key_file is not None) != (means.method == JOB):
         raise CredentialError(f"--method {JOB} and --key-file PATH go together")
+
+
+def _voucher(state: Path, means: Means) -> Voucher:
     if means.key_file is not None:
         return SiteKey(read_secret(means.key_file))
     if means.method == MUNGE:

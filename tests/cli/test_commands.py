@@ -221,6 +221,7 @@ def test_a_keeper_needs_a_key_where_jobs_have_secrets_and_nowhere_else(
     result = call("keeper", "--state", str(tmp_path / "state"), *options)
     assert result.exit_code == 2
     assert result.stderr == "keeper: --method job and --key-file PATH go together\n"
+    assert not (tmp_path / "state").exists()
 
 
 @pytest.mark.parametrize(
