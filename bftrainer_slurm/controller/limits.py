@@ -38,8 +38,11 @@ def limits_of(
     views: tuple[TrainerView, ...], observation: Observation, memory: Memory, settings: Settings
 ) -> Limits:
     """Return what keeps each trainer back. A node that it has is not among those it cannot have."""
-    now_s, there = observation.time_s, in_service(observation, settings)
-    nodes = tuple(node for node in observation.nodes if node.name in there)
+    now_s = observation.time_s
+    nodes: tuple[Node, ...] = ()
+    if any(_is_choosy(view.trainer.demands) or view.array in memory.refused for view in views):
+        there = in_service(observation, settings)
+        nodes = tuple(node for node in observation.nodes if node.name in there)
     stuck: dict[int, str] = {}
     barred: dict[int, frozenset[str]] = {}
     unfit: dict[Demands, frozenset[str]] = {}
@@ -133,7 +136,14 @@ def _too_few(view: TrainerView, nodes: tuple[Node, ...], out: frozenset[str]) ->
     )
 
 
+def _is_choosy(demands: Demands) -> bool:
+    """Whether there may be nodes that it cannot have; where nobody is, none need be looked at."""
+    return bool(demands.excluded or demands.constraints)
+
+
 def _unfit(demands: Demands, nodes: tuple[Node, ...]) -> frozenset[str]:
+    if not _is_choosy(demands):
+        return frozenset()
     constraints = _parsed(demands)
     return frozenset(
         node.name

@@ -15,6 +15,7 @@ from bftrainer_slurm.model import (
     ElementId,
     ElementState,
     Node,
+    NodeState,
     Queue,
     Reservation,
     Trainer,
@@ -177,10 +178,14 @@ def free_nodes(
 
 def in_service(observation: Observation, settings: Settings) -> frozenset[str]:
     """Return the nodes of the trainers' partition that are in use, or could be."""
+    there = tuple(state for state in NodeState if state.in_service)
+    partition = settings.partition
     return frozenset(
-        node.name
-        for node in observation.nodes
-        if node.state.in_service and settings.partition in node.partitions
+        [
+            node.name
+            for node in observation.nodes
+            if node.state in there and partition in node.partitions
+        ]
     )
 
 
