@@ -142,8 +142,6 @@ def _is_choosy(demands: Demands) -> bool:
 
 
 def _unfit(demands: Demands, nodes: tuple[Node, ...]) -> frozenset[str]:
-    if not _is_choosy(demands):
-        return frozenset()
     constraints = _parsed(demands)
     return frozenset(
         node.name

@@ -178,14 +178,12 @@ def free_nodes(
 
 def in_service(observation: Observation, settings: Settings) -> frozenset[str]:
     """Return the nodes of the trainers' partition that are in use, or could be."""
-    there = tuple(state for state in NodeState if state.in_service)
-    partition = settings.partition
+    # Asked once, not of each node: there may be 10,000, and this is needed at every turn.
+    usable = tuple(state for state in NodeState if state.in_service)
     return frozenset(
-        [
-            node.name
-            for node in observation.nodes
-            if node.state in there and partition in node.partitions
-        ]
+        node.name
+        for node in observation.nodes
+        if node.state in usable and settings.partition in node.partitions
     )
 
 
