@@ -110,16 +110,23 @@ bool proc_is_named(pid_t pid, const char *name)
     return strcmp(found, name) == 0;
 }
 
-bool proc_descends_from(pid_t pid, pid_t ancestor)
+/* What is known of `pid` without looking: it is the ancestor, or nobody's child, or was asked for. */
+static bool is_known(const struct lineage *lineage, pid_t pid, bool *descends)
 {
-    struct proc_state state;
+    const struct verdict *verdict = &lineage->verdicts[(unsigned)pid % LINEAGE_SIZE];
 
-    for (int steps = 0; steps < LONGEST_LINE && proc_state(pid, &state); steps++) {
-        if (state.parent == ancestor)
-            return true;
-        if (state.parent <= 1)
+    *descends = pid == lineage->ancestor || (pid == verdict->pid && verdict->descends);
+    return *descends || pid <= 1 || pid == verdict->pid;
+}
+
+bool proc_is_or_descends(pid_t pid, struct lineage *lineage)
+{
+    struct proc_state state = {.parent = pid};
+    bool descends = false;
+
+    for (int steps = 0; !is_known(lineage, state.parent, &descends); steps++)
+        if (steps == LONGEST_LINE || !proc_state(state.parent, &state))
             return false;
-        pid = state.parent;
-    }
-    return false;
+    lineage->verdicts[(unsigned)pid % LINEAGE_SIZE] = (struct verdict){pid, descends};
+    return descends;
 }

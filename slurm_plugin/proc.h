@@ -27,7 +27,21 @@ bool proc_belongs_to(pid_t pid, uid_t user);
 
 bool proc_is_named(pid_t pid, const char *name);
 
-/* Whether `ancestor` is its parent, or its parent's parent, and so on. */
-bool proc_descends_from(pid_t pid, pid_t ancestor);
+#define LINEAGE_SIZE 64
+
+struct verdict {
+    pid_t pid;
+    bool descends;
+};
+
+/* Who descends from `ancestor`, as far as was asked: brothers have their parent's line in common.
+ * For one look at all processes; their numbers are given out anew some time. */
+struct lineage {
+    pid_t ancestor;
+    struct verdict verdicts[LINEAGE_SIZE]; /* of the process that was last asked for in each place */
+};
+
+/* Whether this process is the ancestor, a child of his, or a child's child, and so on. */
+bool proc_is_or_descends(pid_t pid, struct lineage *lineage);
 
 #endif

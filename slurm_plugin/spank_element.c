@@ -236,6 +236,7 @@ void element_end_task(spank_t spank, const struct site *site)
         return;
     watch_end(&element.watch);
     scope = scope_of_step(site);
+    scope.guard = element.life->pid;
     if (element.is_batch && was_signaled(spank))
         srun_ms = (int)(element.record.spec.grace / 1000) + GUARD_SRUN_MS;
     if (!sweep(&scope, srun_ms))

@@ -17,6 +17,7 @@ struct scope {
     uint32_t job;
     const char *keeper; /* a host may run nodes of several clusters, which all have a job 7 */
     int64_t step;       /* the number of a step, ANY_STEP or NO_STEP */
+    pid_t guard;        /* of the element, where it is known: killed with the rest */
     pid_t slurmstepd;   /* adopts orphans (PR_SET_CHILD_SUBREAPER): all it started descends from it */
 };
 
