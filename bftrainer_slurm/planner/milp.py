@@ -164,9 +164,10 @@ def _add_tallies(model: mip.Model, kinds: Sequence[str], choices: Sequence[_Choi
     tallies: dict[object, list[mip.Var]] = defaultdict(list)
     for choice in choices:
         size, places = choice.hill.most.bit_length(), choice.hill.places
-        kind = {kinds[place] for place in places}
+        kind = sorted({kinds[place] for place in places})
         stays = "changes" if choice.hill.rooms else "stays"
-        for tally in {(size,), (size, *kind), (size, places), (stays,), (stays, *kind)}:
+        sums = (size,), (size, *kind), (size, places), (stays,), (stays, *kind)
+        for tally in dict.fromkeys(sums):  # in the same order in each process, as CBC's choices are
             tallies[tally].append(choice.takers)
     for takers in tallies.values():
         if len(takers) > 1:
