@@ -110,7 +110,7 @@ bool proc_is_named(pid_t pid, const char *name)
     return strcmp(found, name) == 0;
 }
 
-/* What is known of `pid` without looking: it is the ancestor, or nobody's child, or was asked for. */
+/* Whether the answer for `pid` is known: it is the ancestor, nobody's child, or was asked for. */
 static bool is_known(const struct lineage *lineage, pid_t pid, bool *descends)
 {
     const struct verdict *verdict = &lineage->verdicts[(unsigned)pid % LINEAGE_SIZE];

@@ -34,11 +34,13 @@ struct verdict {
     bool descends;
 };
 
-/* Who descends from `ancestor`, as far as was asked: brothers have their parent's line in common.
- * For one look at all processes; their numbers are given out anew some time. */
+/*
+ * Who descends from `ancestor`, as far as was asked: brothers share their parent's line. It is good
+ * for one look at all processes only; in time, numbers of processes are given out anew.
+ */
 struct lineage {
     pid_t ancestor;
-    struct verdict verdicts[LINEAGE_SIZE]; /* of the process that was last asked for in each place */
+    struct verdict verdicts[LINEAGE_SIZE]; /* each of the last process with that remainder */
 };
 
 /* Whether this process is the ancestor, a child of his, or a child's child, and so on. */
