@@ -57,7 +57,8 @@ def test_a_constraint_and_its_complement_share_the_cluster(site: Site) -> None:
 
 
 def test_who_can_have_any_node_leaves_the_others_to_those_who_cannot(site: Site) -> None:
-    anywhere, red = site.submit(IDLE, "1-2"), site.submit(IDLE, "2-2", "-C", "red")
+    # In this order: who is there alone for a moment may have any node, and nobody migrates.
+    red, anywhere = site.submit(IDLE, "2-2", "-C", "red"), site.submit(IDLE, "1-2")
     wait_until(lambda: len(nodes_of(site, anywhere)) == len(nodes_of(site, red)) == 2, 120)
     assert nodes_of(site, red) == RED
     site.end(anywhere, red)
