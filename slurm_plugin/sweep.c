@@ -17,6 +17,7 @@
 #define SRUN_LOOK_MS 4
 #define QUIET_LOOKS 5   /* at slurmstepd's children, before all is looked at again */
 #define MOST_LOOKS 1000 /* the same, where there is always one more to stop */
+#define MAX_SRUNS 64
 #define MOST_PROCESSES 1024
 
 struct processes {
@@ -118,7 +119,7 @@ static bool signal_process(const struct hunt *hunt, pid_t pid, int number)
 {
     if (pid == getpid() || (number == SIGSTOP && pid == hunt->scope->guard))
         return false;
-    return would_feel(pid, number) && kill(pid, number) == 0;
+    return kill(pid, number) == 0;
 }
 
 /* Signals what is in scope, and notes all of it that would feel `felt`. */
@@ -135,14 +136,14 @@ static unsigned look_at_all(struct hunt *hunt, int number, int felt)
     while ((entry = readdir(processes)) != NULL) {
         pid_t pid = atoi(entry->d_name);
 
-        if (!isdigit((unsigned char)entry->d_name[0]) || pid == getpid() ||
+        if (!isdigit((unsigned char)entry->d_name[0]) ||
             !is_target(pid, hunt->scope, felt, &lineage))
             continue;
-        if (is_spared(hunt, pid)) {
+        if (hunt->sruns.count < MAX_SRUNS && is_spared(hunt, pid)) {
             note(&hunt->sruns, pid);
         } else {
             note(&hunt->others, pid);
-            signaled += signal_process(hunt, pid, number);
+            signaled += would_feel(pid, number) && signal_process(hunt, pid, number);
         }
     }
     closedir(processes);
@@ -193,12 +194,11 @@ static unsigned kill_others(struct hunt *hunt)
 
 /*
  * So that nothing forks any more while it is killed: else a program that forks faster than it is
- * killed would stay for ever. True: there was something.
+ * killed would stay for ever.
  */
-static bool stop_all(struct hunt *hunt)
+static void stop_all(struct hunt *hunt)
 {
     unsigned signaled = 1;
-    bool found = false;
 
     for (int round = 0; round < ROUNDS && signaled > 0; round++) {
         /* What ends, or has been stopped already, is to be killed as well. */
@@ -209,19 +209,19 @@ static bool stop_all(struct hunt *hunt)
             signaled += more;
             quiet = more > 0 ? 0 : quiet + 1;
         }
-        found |= signaled > 0 || hunt->others.count > 0;
     }
-    return found;
 }
 
 static bool kill_all(struct hunt *hunt)
 {
-    bool found = stop_all(hunt);
-
+    stop_all(hunt);
     for (int round = 0; round < ROUNDS; round++) {
-        /* Whose parent dies becomes slurmstepd's child. */
+        /*
+         * Whose parent dies becomes slurmstepd's child, and may do so while its children are looked
+         * at: once more after the look at all.
+         */
         if (kill_others(hunt) + look_at_children(hunt, SIGKILL) == 0 &&
-            (!found || look_at_all(hunt, SIGKILL, SIGKILL) == 0))
+            look_at_all(hunt, SIGKILL, SIGKILL) == 0 && look_at_children(hunt, SIGKILL) == 0)
             return true;
         sleep_ms(round < 3 ? 1 << round : LONGEST_PAUSE_MS);
     }
