@@ -184,7 +184,7 @@ def _one(
     mended_s = world.well_since_s = time.monotonic()
     waited_for: list[str] = []
     left = _settle(world, _PATIENCE_S, violations, waited_for)
-    world.apart.clear()
+    world.forgive()
     settled_s = None if left else time.monotonic() - mended_s - _STILL_S
     detail = " and then ".join(one.detail for one in injected)
     outcome = Outcome(fault.name, detail, settled_s, [*violations, *left])

@@ -167,8 +167,19 @@ def twins(generations: Sequence[Generation], apart: Collection[str] = ()) -> lis
         for old, new in pairwise(generations)
         if len(old.tail) == _TAIL
         and old.tail[0] > new.first_s + _TWIN_S
-        and not set(old.places.values()) <= set(apart)
+        and not _is_apart(old, apart)
     ]
+
+
+def forget_apart(generations: Iterable[Generation], apart: Collection[str]) -> None:
+    """Forget when those made steps that were on nodes ``apart``: later ones make twins again."""
+    for one in generations:
+        if _is_apart(one, apart):
+            one.tail.clear()
+
+
+def _is_apart(one: Generation, apart: Collection[str]) -> bool:
+    return set(one.places.values()) <= set(apart)
 
 
 def doubled(generations: Sequence[Generation]) -> list[str]:

@@ -25,7 +25,7 @@ from scripts.chaos_suite.observe import (
 )
 from scripts.chaos_suite.ordinary import Stream
 from scripts.chaos_suite.service import Clock, Service
-from scripts.chaos_suite.training import Training, in_order
+from scripts.chaos_suite.training import Training, forget_apart, in_order
 from scripts.labcluster import cluster as labs
 from scripts.labcluster.configuration import Options, exported
 from scripts.labcluster.processes import end
@@ -174,6 +174,12 @@ class World:
             for one in element_processes(f"{self.folder}/slurm.conf")
             if (one.array, one.task, one.node) == (element.array, element.task, element.node)
         ]
+
+    def forgive(self) -> None:
+        """All is one again: that a node trained on while nobody reached it did no harm."""
+        for job in self.trainers.values():
+            forget_apart(job.training.generations.values(), self.apart)
+        self.apart.clear()
 
     # Observation.
 

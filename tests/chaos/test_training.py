@@ -1,6 +1,17 @@
 from pathlib import Path
 
-from scripts.chaos_suite.training import Loss, Save, Training, doubled, losses, twins
+from scripts.chaos_suite.training import (
+    Loss,
+    Save,
+    Training,
+    add_step,
+    doubled,
+    forget_apart,
+    in_order,
+    losses,
+    parse,
+    twins,
+)
 from tests.chaos.made import steps
 
 
@@ -49,6 +60,16 @@ def test_what_trains_on_where_nobody_reaches_it_is_no_twin() -> None:
     assert twins(made, apart={"n1"}) == []
     assert twins(made, apart={"n2"})
     assert twins(steps(*old, "n3.3 2 a 1", "n2.2 8 b 1"), apart={"n1"})
+
+
+def test_what_was_forgiven_stays_so_and_what_comes_after_does_not() -> None:
+    old = [f"n1.1 {time_s} a {number}" for number, time_s in enumerate((1, 2, 11, 12, 13))]
+    generations = {one.key: one for one in steps(*old, "n2.2 8 b 1")}
+    forget_apart(generations.values(), {"n1"})
+    assert twins(in_order(generations)) == []
+    for line in parse([f"{time_s} step a 1 9" for time_s in (21, 22, 23)]):
+        add_step(generations, line, "n1", "1")
+    assert twins(in_order(generations))
 
 
 def test_two_processes_of_one_generation_on_one_node_are_seen() -> None:
