@@ -6,7 +6,15 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from bftrainer_slurm.controller.actions import Action, Cancel, Grow, Hold, Lengthen, Shrink
+from bftrainer_slurm.controller.actions import (
+    Action,
+    Cancel,
+    Grow,
+    Hold,
+    Lengthen,
+    Revive,
+    Shrink,
+)
 from bftrainer_slurm.controller.groups import Groups
 from bftrainer_slurm.slurm.gateway import Gateway, RefusedError
 
@@ -78,6 +86,8 @@ def describe(action: Action) -> str:
             return f"grow {element} on {node}"
         case Shrink(elements, why):
             return f"shrink {_names(elements)}: {why}"
+        case Revive(elements):
+            return f"bring back {_names(elements)}: failed"
         case Hold(elements):
             return f"hold {_names(elements)} again"
         case Lengthen(elements, minutes):
@@ -92,6 +102,8 @@ def _do(action: Action, gateway: Gateway) -> None:
             gateway.grow(element, node, minutes)
         case Shrink(elements):
             gateway.shrink(elements)
+        case Revive(elements):
+            gateway.revive(elements)
         case Hold(elements):
             gateway.hold(elements)
         case Lengthen(elements, minutes):

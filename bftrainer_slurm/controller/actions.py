@@ -19,10 +19,17 @@ class Grow:
 
 @dataclass(frozen=True, slots=True)
 class Shrink:
-    """End elements of one trainer and hold them; ``why`` is for the log and the history."""
+    """End running elements of one trainer and hold them; ``why`` is for the log and the history."""
 
     elements: tuple[ElementId, ...]
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Revive:
+    """Hold elements of one trainer that have failed, so that they can start again."""
+
+    elements: tuple[ElementId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,4 +55,4 @@ class Cancel:
     why: str
 
 
-Action = Grow | Shrink | Hold | Lengthen | Cancel
+Action = Grow | Shrink | Revive | Hold | Lengthen | Cancel

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from bftrainer_slurm.controller.actions import Action, Cancel, Shrink
+from bftrainer_slurm.controller.actions import Action, Cancel, Revive, Shrink
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.view import Failing, Memory, Suspect, TrainerView
 from bftrainer_slurm.model import ElementState
@@ -79,7 +79,7 @@ def bring_back(
     rest_s = _PATIENCE_S * 2 ** min(memory.failing[view.array].count - 1, 6)
     patient_until = {**memory.patient_until, view.array: now_s + rest_s}
     ids = tuple(element.id for element in elements)
-    return [Shrink(ids, "failed, brought back")], replace(memory, patient_until=patient_until)
+    return [Revive(ids)], replace(memory, patient_until=patient_until)
 
 
 def judge(

@@ -157,6 +157,10 @@ class SimulatedCluster:
         self._changed(trainer.array)
         self.changes += 1
 
+    def revive(self, elements: Sequence[ElementId]) -> None:
+        """Not needed: simulated elements do not fail."""
+        raise AssertionError(f"{elements[0]} has not failed")
+
     def hold(self, elements: Sequence[ElementId]) -> None:
         """Hold elements that were reclaimed."""
         self._active[elements[0].array].delayed -= {element.task for element in elements}

@@ -100,12 +100,16 @@ class CommandGateway:
         self._runner.change("scontrol", "release", str(element))
 
     def shrink(self, elements: Sequence[ElementId]) -> None:
+        """See Gateway. Without ``Incomplete`` Slurm would also requeue what was cancelled."""
+        self._for_elements(("requeuehold", "Incomplete"), elements)
+
+    def revive(self, elements: Sequence[ElementId]) -> None:
         """See Gateway."""
-        self._for_elements("requeuehold", elements)
+        self._for_elements(("requeuehold",), elements)
 
     def hold(self, elements: Sequence[ElementId]) -> None:
         """See Gateway. A user's hold, so that owners can release their elements themselves."""
-        self._for_elements("uhold", elements)
+        self._for_elements(("uhold",), elements)
 
     def lengthen(self, elements: Sequence[ElementId], minutes: int) -> None:
         """See Gateway."""
@@ -117,9 +121,9 @@ class CommandGateway:
         """See Gateway. Cancelling what has ended already is no error."""
         self._runner.change("scancel", str(array))
 
-    def _for_elements(self, request: str, elements: Sequence[ElementId]) -> None:
+    def _for_elements(self, request: Sequence[str], elements: Sequence[ElementId]) -> None:
         if elements:
-            self._runner.change("scontrol", request, _expression(elements))
+            self._runner.change("scontrol", *request, _expression(elements))
 
     def _table(self, command: Sequence[str], fields: Sequence[str]) -> Iterator[list[str]]:
         """Ask for these fields of every record.

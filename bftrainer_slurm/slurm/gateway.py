@@ -50,7 +50,13 @@ class Gateway(Protocol):
         """
 
     def shrink(self, elements: Sequence[ElementId]) -> None:
-        """End running (or ended) elements and hold them again, all of one trainer."""
+        """End running elements and hold them again, all of one trainer.
+
+        Those that have ended meanwhile stay as they are: their owner may have cancelled them.
+        """
+
+    def revive(self, elements: Sequence[ElementId]) -> None:
+        """Requeue and hold elements that have ended, all of one trainer."""
 
     def hold(self, elements: Sequence[ElementId]) -> None:
         """Hold pending or delayed elements again, all of one trainer."""

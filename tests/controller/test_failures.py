@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer_slurm.controller.actions import Cancel, Shrink
+from bftrainer_slurm.controller.actions import Cancel, Revive, Shrink
 from bftrainer_slurm.controller.failures import (
     Where,
     bring_back,
@@ -143,7 +143,7 @@ def test_what_is_left_of_a_trainer_is_cancelled_until_nothing_is() -> None:
 def test_a_failed_element_is_brought_back_and_the_trainer_rests_a_while() -> None:
     mine = view(element(0, ElementState.FAILED, "n1"), element(1, ElementState.HELD))
     actions, memory = bring_back(mine, Memory(), False, NOW_S)
-    assert actions == [Shrink((FIRST,), "failed, brought back")]
+    assert actions == [Revive((FIRST,))]
     assert memory.patient_until == {ARRAY: NOW_S + 5}
     assert memory.failing[ARRAY].nodes == ("n1",)
     assert bring_back(mine, memory, False, NOW_S)[1].patient_until == {ARRAY: NOW_S + 10}
@@ -157,7 +157,7 @@ def test_elements_that_fail_together_count_once_and_on_no_node() -> None:
 
 def test_a_failed_element_is_brought_back_beside_one_that_slurm_has_lost() -> None:
     mine = view(element(0, ElementState.FAILED, "n1"), element(1, ElementState.LOST, "n2"))
-    assert bring_back(mine, Memory(), False, NOW_S)[0] == [Shrink((FIRST,), "failed, brought back")]
+    assert bring_back(mine, Memory(), False, NOW_S)[0] == [Revive((FIRST,))]
 
 
 @pytest.mark.parametrize(

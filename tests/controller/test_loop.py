@@ -92,7 +92,7 @@ class Slurm:
         for element in elements:
             self.elements[element] = Element(element, HELD)
 
-    hold = shrink
+    revive = hold = shrink
 
     def lengthen(self, elements: Sequence[ElementId], minutes: int) -> None:
         raise AssertionError("nothing has a limit")

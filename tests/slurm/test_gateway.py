@@ -114,16 +114,27 @@ def test_shrink_ends_elements_and_holds_them_and_they_can_grow_elsewhere(bench: 
     bench.run_on(array, 2, "n7")
 
 
+def test_shrink_does_not_bring_back_what_its_owner_has_just_cancelled(bench: Bench) -> None:
+    array = bench.submit()
+    both = [ElementId(array, 0), ElementId(array, 1)]
+    bench.run_on(array, 0, "n1")
+    bench.run_on(array, 1, "n2")
+    bench.lab.run("scancel", f"{array}_0", user="root")
+    bench.gateway.shrink(both)
+    wait_until(lambda: bench.state(array, 1) is ElementState.HELD)
+    assert bench.state(array, 0) is ElementState.CANCELLED
+
+
 @pytest.mark.parametrize(
     ("script", "state"), [("exit 0", ElementState.COMPLETED), ("exit 3", ElementState.FAILED)]
 )
-def test_shrink_brings_back_an_element_that_has_ended(
+def test_revive_brings_back_an_element_that_has_ended(
     bench: Bench, script: str, state: ElementState
 ) -> None:
     array = bench.submit(script=script)
     bench.gateway.grow(ElementId(array, 0), "n1")
     wait_until(lambda: bench.state(array, 0) is state)
-    bench.gateway.shrink([ElementId(array, 0)])
+    bench.gateway.revive([ElementId(array, 0)])
     wait_until(lambda: bench.state(array, 0) is ElementState.HELD)
 
 
@@ -243,6 +254,7 @@ def test_another_users_elements_are_refused(bench: Bench, as_bob: SlurmRunner) -
     for request in (
         lambda: theirs.grow(element, "n1"),
         lambda: theirs.shrink([element]),
+        lambda: theirs.revive([element]),
         lambda: theirs.hold([element]),
         lambda: theirs.lengthen([element], 5),
         lambda: theirs.cancel(array),
@@ -259,14 +271,14 @@ def test_what_is_not_there_is_refused(bench: Bench) -> None:
     with pytest.raises(RefusedError, match="Invalid node name"):
         bench.gateway.grow(ElementId(array, 0), "nowhere")
     with pytest.raises(RefusedError, match="pending"):
-        bench.gateway.shrink([ElementId(array, 0)])
+        bench.gateway.revive([ElementId(array, 0)])
 
 
 def test_of_several_elements_the_good_ones_are_done_and_the_bad_ones_named(bench: Bench) -> None:
     array = bench.submit()
     bench.run_on(array, 0, "n1")
-    with pytest.raises(RefusedError, match="pending"):
-        bench.gateway.shrink([ElementId(array, 0), ElementId(array, 1)])
+    with pytest.raises(RefusedError, match=r"_\[?9\]?: Invalid job id"):
+        bench.gateway.shrink([ElementId(array, 0), ElementId(array, 9)])
     wait_until(lambda: bench.state(array, 0) is ElementState.HELD)
 
 
