@@ -6,6 +6,7 @@ time, more than an element's usual grace, and leaves nothing behind that the ker
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import shutil
@@ -15,16 +16,17 @@ from typing import NoReturn
 
 from bftrainer_slurm.elastic import semaphores
 
-# After multiprocessing's own, which end its fork server and remove its files; those have -100.
-_LAST = -1000
-
 
 class Ending:
-    """Ends this process with a code at the point where only the teardown is left, if told to."""
+    """Ends this process with a code at the point where only the teardown is left, if told to.
+
+    It is to be made after torch has been imported.
+    """
 
     def __init__(self) -> None:
         self._code: int | None = None
-        util.Finalize(None, self._end, exitpriority=_LAST)
+        # What was registered last comes first: torch would take its operators apart one by one.
+        atexit.register(self._end)
 
     def be_quick(self, code: int) -> None:
         """Let the process end with ``code`` as soon as it has done all of its own."""
@@ -46,4 +48,4 @@ class Ending:
             return
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(self._code)
+        self.at_once(self._code)

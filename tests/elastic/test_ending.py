@@ -10,8 +10,8 @@ from tests.waiting import wait_until
 
 SCRIPT = """
 import atexit, multiprocessing, sys
-atexit.register(lambda: print("teardown"))  # as what torch registers as it is imported
 from multiprocessing import forkserver, util
+atexit.register(lambda: print("teardown"))  # as what torch registers as it is imported
 from bftrainer_slurm.elastic.ending import Ending
 
 ending = Ending()
