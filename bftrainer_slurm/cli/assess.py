@@ -10,6 +10,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import click
+from click.core import ParameterSource
 
 from bftrainer_slurm.cli.common import fail, finite, json_option, print_json, shown
 from bftrainer_slurm.replay.assessment.assess import Assessment, Replays
@@ -24,6 +25,9 @@ from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
 from bftrainer_slurm.replay.synthetic.schedule import simulate
 from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
 from bftrainer_slurm.replay.trainers import TrainersError, read_trainers
+
+_OF_MADE = {"days"}
+_OF_LOGS = {"nodes", "node_list", "down", "cpus_per_node", "begin", "end"}
 
 
 def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
@@ -153,6 +157,7 @@ def assess(
     )
     if (log is None) == (synthetic is None):
         fail("give either a LOG or --synthetic NODES")
+    _refuse_idle_options(made=log is None)
     replays = None if no_replay else _replays(trainers, at_once, sample_hours)
     if log is None:
         source, holes = "a made cluster", _made(str(synthetic), days, min_hole)
@@ -162,6 +167,16 @@ def assess(
     with _progress("replaying", len(replays.planned) if replays else 0) as advance:
         found = assess_log(source, holes, zone, replays, advance)
     _hand_over(found, report, as_json)
+
+
+def _refuse_idle_options(made: bool) -> None:
+    """Refuse what was given and would change nothing."""
+    context = click.get_current_context()
+    unused, place = (_OF_LOGS, "a LOG") if made else (_OF_MADE, "--synthetic")
+    for option in context.command.params:
+        given = context.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT
+        if option.name in unused and given:
+            fail(f"{option.opts[0]} goes with {place} only; leave it out")
 
 
 def _hand_over(found: Assessment, report: Path | None, as_json: bool) -> None:

@@ -64,8 +64,8 @@ def read_events(path: Path) -> Trace:
         table = _read_table(path)
         time_s, names, idle = (_column(table, name) for name in COLUMNS)
         return _checked(np.asarray(time_s, np.float64), names, idle, _vocabulary(table))
-    except TraceError as error:
-        raise TraceError(f"{path}: {error}") from error
+    except ValueError as error:  # Arrow's too: names of columns that are no UTF-8
+        raise TraceError(f"{path}: {_one_line(error)}") from error
 
 
 def select(

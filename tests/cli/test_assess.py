@@ -101,6 +101,9 @@ def test_trainers_may_be_ones_own(log: Path, tmp_path: Path) -> None:
     [
         ([], "give either a LOG or --synthetic NODES"),
         (["log", "--synthetic", "10"], "give either a LOG or --synthetic NODES"),
+        (["--synthetic", "10", "--down", "log"], "--down goes with a LOG only"),
+        (["--synthetic", "10", "--from", "2024-03-01"], "--from goes with a LOG only"),
+        (["log", "--days", "2"], "--days goes with --synthetic only"),
         (["--synthetic", "many"], "--synthetic 'many' is not NODES[:LOAD[:SEED]]"),
         (["nowhere"], "nowhere: No such file or directory"),
         (["log", "--from", "yesterday"], "--from yesterday: write 2024-03-01"),

@@ -25,7 +25,7 @@ CSV = "time,node,idle\n10,b,true\n10,a,true\n30,b,false\n40,b,true\n"
 
 def written(folder: Path, text: str) -> Path:
     path = folder / "events.csv"
-    path.write_text(text)
+    path.write_text(text, errors="surrogateescape")  # "\udcff" is the byte 0xff
     return path
 
 
@@ -56,6 +56,7 @@ def test_reads_parquet_with_the_nodes_that_are_never_idle(tmp_path: Path) -> Non
         ("time,node,idle\n1,,true\n,b,true\n", "column time has empty values"),
         ("", "events.csv"),
         ("\0\0\0", "events.csv"),
+        ("time,n\udcffde,idle\n1,a,true\n", "events.csv"),
     ],
 )
 def test_says_what_is_wrong_with_a_file(tmp_path: Path, text: str, said: str) -> None:

@@ -115,8 +115,11 @@ def _whole(text: str) -> int:
 
 
 def columns_of(header: str) -> dict[str, int]:
-    """Return where each column of a header is, by its name in small letters."""
-    names = [name.strip().lower() for name in splitter(header)(header)]
+    """Return where each column of a header is, by its name in small letters; none in no header."""
+    try:
+        names = [name.strip().lower() for name in splitter(header)(header)]
+    except csv.Error:
+        return {}
     return {_OTHER_NAMES.get(name, name): place for place, name in enumerate(names)}
 
 

@@ -39,6 +39,7 @@ def test_events_of_the_cluster_are_passed_over(tmp_path: Path) -> None:
     [
         ("", "no column nodename, timeend, timestart; use: .*sacctmgr"),
         ("NodeName|TimeStart\n", "no column timeend"),
+        ("NodeName,\rTimeStart\n", "no column nodename"),
         (HEADER + "n1|soon|200|DOWN\n", "line 2: 'soon' is no time"),
         (HEADER + "n1|Unknown|200|DOWN\n", "line 2: it has no beginning"),
         (HEADER + "n1\n", "line 2"),

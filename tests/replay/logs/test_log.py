@@ -130,6 +130,7 @@ def test_a_list_that_is_none_is_a_malformed_line(tmp_path: Path) -> None:
         ("", ALL, "the log is empty"),
         ("hello\n", ALL, "neither sacct output"),
         ("\x00\x01\x02", ALL, "neither sacct output"),
+        ("a\rb,c\n", ALL, "neither sacct output"),
         (SACCT.splitlines()[0], ALL, "no job in it ever held a node"),
         (SACCT.splitlines()[0] + "\nx|y\n", ALL, "1 malformed lines, the first is line 2"),
         (SACCT, LogOptions(nodes=3), "the log has node lists"),
