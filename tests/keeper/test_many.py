@@ -37,14 +37,23 @@ class Agent:
         self._news = asyncio.Event()
 
     async def connect(self, keeper: str, secret: bytes) -> None:
+        while not await self._welcomed(keeper, secret):
+            self.writer.close()  # and try again, as agents do
+        self._tasks = [asyncio.ensure_future(work()) for work in (self._listen, self._ping)]
+
+    async def _welcomed(self, keeper: str, secret: bytes) -> bool:
+        """Prove itself; False where the keeper hung up: on a busy machine this process is slow."""
         host, port = parse_address(keeper)
         self.reader, self.writer = await asyncio.open_connection(host, port, limit=2**20)
         self.writer.write(b"member\n")
-        nonce = json.loads(await self.reader.readline())["challenge"]
-        proof = prove_by_secret(secret, payload(nonce, self.identity))
+        if not (challenge := await self.reader.readline()):
+            return False
+        proof = prove_by_secret(secret, payload(json.loads(challenge)["challenge"], self.identity))
         self.writer.write(encode(Hello(SECRET, proof, self.identity)))
-        assert "welcome" in json.loads(await self.reader.readline())
-        self._tasks = [asyncio.ensure_future(work()) for work in (self._listen, self._ping)]
+        if not (answer := await self.reader.readline()):
+            return False
+        assert "welcome" in json.loads(answer)
+        return True
 
     def say(self, **message: object) -> None:
         self.writer.write(json.dumps(message).encode() + b"\n")
