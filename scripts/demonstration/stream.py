@@ -97,7 +97,7 @@ def run_stream(
 
     return [
         Outcome(one.job, one.submit_s, one.start_s or 0.0, one.end_s or 0.0)
-        for one in submit_stream(stream, folder, run, over)
+        for one in submit_stream(stream, folder, run, over, _next_second())
     ]
 
 
@@ -106,13 +106,13 @@ def submit_stream(
     folder: Path,
     run: Callable[..., subprocess.CompletedProcess[str]],
     over: Callable[[float, Sequence[Submitted]], bool],
+    begin_s: float,
 ) -> list[Submitted]:
     """Submit the stream, and return when ``over`` says so after the last submission.
 
-    It is asked at least twice a second, with the seconds since the beginning and what was
-    submitted so far.
+    It is asked at least twice a second, with the seconds since ``begin_s`` (Unix seconds) and what
+    was submitted so far.
     """
-    begin_s = _next_second()
     submitted: list[Submitted] = []
     while True:
         now_s = time.time() - begin_s

@@ -9,13 +9,14 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from scripts.demonstration.cluster import Cluster, started_cluster
 from scripts.demonstration.stream import OrdinaryJob
 from scripts.impact_bench.course import Start, run_chunk, wait_until_idle
+from scripts.impact_bench.looks import NAPS, set_looks
 from scripts.impact_bench.trainers import Kind, Work, training, user_folder
 
 _REPO = Path(__file__).resolve().parent.parent.parent
@@ -64,6 +65,7 @@ def measure(
 
     Raises:
         NotIdleError: the cluster does not come to rest.
+        NoLookError: slurmctld does not look for jobs to start.
         NoTrainingError: the trainers do not train.
     """
     measured = Measured(Side("without"), Side("with"), logs)
@@ -95,12 +97,12 @@ def _run_side(
 ) -> None:
     name = f"{side.name}-{len(side.chunks)}"
     folder = user_folder(cluster, name)
+    naps = len(side.chunks) % NAPS  # both sides have the same
     wait_until_idle(cluster)
-    if trainers is None:
-        side.chunks.append(run_chunk(cluster, chunk, folder))
+    with nullcontext() if trainers is None else training(cluster, nodes, trainers, name) as work:
+        side.chunks.append(run_chunk(cluster, chunk, folder, set_looks(cluster, naps)))
+    if work is None:
         return
-    with training(cluster, nodes, trainers, name) as work:
-        side.chunks.append(run_chunk(cluster, chunk, folder))
     side.work.append(work)
     wait_until_idle(cluster)
     side.left_behind += _end_left_behind(cluster)

@@ -45,6 +45,7 @@ _PREEMPTED = re.compile(
 _ALLOCATED = re.compile(rf"(?:sched: Allocate|_start_job: Started) {_JOB} ")
 _KNOWN = re.compile(rf"_slurm_rpc_epilog_complete: {_JOB} Node=(\S+)")
 _STEP = re.compile(r"\[(\d+)\.\w+\] (?:(Sent signal 15)|(task \d+ \(\d+\) exited)|(done with job))")
+_LOOK = "sched: Running job scheduler"
 _NOTICED = re.compile(r"completed epilog for jobid (\d+)")
 
 
@@ -102,6 +103,11 @@ def read_controls(lines: Iterable[str]) -> Controls:
         {job: tuple(found) for job, found in preempted.items()},
         {job: tuple(found) for job, found in known.items()},
     )
+
+
+def read_looks(lines: Iterable[str]) -> list[float]:
+    """Read from slurmctld's log when its main scheduler looked for jobs to start."""
+    return [time_s for time_s, text in _timed(lines) if _LOOK in text]
 
 
 def read_node(lines: Iterable[str]) -> Node:

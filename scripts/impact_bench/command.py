@@ -20,6 +20,7 @@ from scripts.impact_bench.bench import Measured, measure
 from scripts.impact_bench.causes import causes
 from scripts.impact_bench.course import NotIdleError
 from scripts.impact_bench.document import document
+from scripts.impact_bench.looks import NoLookError
 from scripts.impact_bench.stream import made_stream
 from scripts.impact_bench.trainers import Kind, NoTrainingError
 
@@ -89,7 +90,7 @@ def bench_impact(
     """Measure what trainers cost ordinary jobs, on a private Slurm cluster on this machine.
 
     The same stream of ordinary jobs runs without trainers and with trainers on all idle nodes,
-    chunk by chunk in turns. About 25 minutes a side for 300 jobs.
+    chunk by chunk in turns. About half an hour a side for 300 jobs.
 
     \b
     Examples:
@@ -116,7 +117,7 @@ def bench_impact(
     try:
         for measured in measure(stream, nodes, kind, out / "logs", _Teller()):
             _write(out, machine, settings, measured)
-    except (NotIdleError, NoTrainingError) as error:
+    except (NotIdleError, NoLookError, NoTrainingError) as error:
         raise click.ClickException(str(error)) from error
     except subprocess.CalledProcessError as error:
         words = (error.stderr or "").strip()

@@ -63,8 +63,13 @@ class NotIdleError(Exception):
     """The cluster does not become idle; the message says what is still there."""
 
 
-def run_chunk(cluster: Cluster, chunk: Sequence[OrdinaryJob], folder: Path) -> list[Start]:
-    """Submit a chunk, wait until Slurm has no job of it any more, and ask what became of them."""
+def run_chunk(
+    cluster: Cluster, chunk: Sequence[OrdinaryJob], folder: Path, begin_s: float
+) -> list[Start]:
+    """Submit a chunk, wait until Slurm has no job of it any more, and ask what became of them.
+
+    Its time begins at ``begin_s``, in Unix seconds.
+    """
     looked_s = 0.0
     over = False
 
@@ -79,7 +84,7 @@ def run_chunk(cluster: Cluster, chunk: Sequence[OrdinaryJob], folder: Path) -> l
             over = not _queue(cluster)
         return over or now_s > chunk[-1].at_s + _PATIENCE_S
 
-    submitted = submit_stream(chunk, folder, cluster.run, is_over)
+    submitted = submit_stream(chunk, folder, cluster.run, is_over, begin_s)
     accounts = _settled_accounts(cluster, [one.number for one in submitted])
     return [
         Start(

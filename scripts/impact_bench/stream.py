@@ -11,6 +11,7 @@ from scripts.demonstration.stream import OrdinaryJob
 _MEDIAN_S = 5.0
 _SPREAD = 0.9  # of the logarithm
 _SHORTEST_S, _LONGEST_S = 2.0, 60.0
+_SPARE_S = 5.0  # a job that needs all of its time limit fails, now and then, by itself
 _LARGEST_BURST = 6
 # How often a job has up to so many nodes, as a share of all nodes; half of them have one.
 _SIZES = ((0.5, 0.0), (0.75, 0.25), (0.88, 0.5), (0.95, 0.75), (1.0, 1.0))
@@ -54,7 +55,7 @@ def _made_job(chooser: random.Random, at_s: float, nodes: int) -> OrdinaryJob:
     runs_s = _MEDIAN_S * math.exp(chooser.gauss(0, _SPREAD))
     runs_s = round(min(_LONGEST_S, max(_SHORTEST_S, runs_s)), 1)
     # Users ask for more than they need, and Slurm counts in minutes.
-    minutes = math.ceil(runs_s / 60) + chooser.choice((0, 1, 4))
+    minutes = math.ceil((runs_s + _SPARE_S) / 60) + chooser.choice((0, 1, 4))
     return OrdinaryJob(round(at_s, 3), nodes, runs_s, minutes)
 
 

@@ -15,6 +15,8 @@ from scripts.impact_bench.course import wait_until_idle
 _HERE = Path(__file__).resolve().parent
 _PATIENCE_S = 120.0
 _TRAINERS = 2  # so that they share the nodes
+# Jobs come and go a hundred times faster than on a real cluster: look as often as that allows.
+_QUEUE_INTERVAL_S = 2
 
 _SCRIPT = """#!/bin/bash
 export OMP_NUM_THREADS=1
@@ -55,7 +57,12 @@ def training(cluster: Cluster, nodes: int, kind: Kind, name: str) -> Iterator[Wo
         NoTrainingError: no node trains within two minutes.
     """
     work = Work()
-    with cluster.controller({**QUICK, "reserve_nodes": kind.reserve}):
+    settings = {
+        **QUICK,
+        "queue_interval_s": _QUEUE_INTERVAL_S,
+        "reserve_nodes": kind.reserve,
+    }
+    with cluster.controller(settings):
         try:
             for number in range(_TRAINERS):
                 folder = _made_folder(cluster, f"{name}-trainer-{number}")

@@ -10,6 +10,7 @@ from scripts.impact_bench.breakdown import (
     RECLAIMING,
     direct,
     read_controls,
+    read_looks,
     read_node,
     reclaiming,
     rendered,
@@ -76,3 +77,14 @@ def test_a_table_says_of_how_many_jobs_it_speaks() -> None:
     assert lines[0] == "with trainers: 1 jobs"
     assert lines[-1].split() == ["in", "all", "0.550", "0.550"]
     assert rendered("with trainers", RECLAIMING, []) == ["with trainers: 0 jobs"]
+
+
+def test_looks_are_the_main_schedulers() -> None:
+    looks_s = read_looks(
+        log(
+            (0.100, "debug:  sched/backfill: _attempt_backfill: beginning"),
+            (0.250, "debug:  sched: Running job scheduler for default depth."),
+            (1.252, "debug:  sched: Running job scheduler for full queue."),
+        )
+    )
+    assert looks_s == pytest.approx([BEGIN_S + 0.250, BEGIN_S + 1.252])

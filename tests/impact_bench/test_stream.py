@@ -34,7 +34,7 @@ def test_jobs_have_one_node_to_all_and_seconds_to_a_minute(seed: int) -> None:
     assert {job.nodes for job in jobs} == set(range(1, 9))
     assert all(2 <= job.runs_s <= 60 for job in jobs)
     assert max(job.runs_s for job in jobs) > 30
-    assert all(job.runs_s <= 60 * job.minutes for job in jobs)
+    assert all(job.runs_s + 5 <= 60 * job.minutes for job in jobs)
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 5, 64])
