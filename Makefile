@@ -4,7 +4,7 @@ DESTDIR ?=
 BIN := .venv/bin
 
 .PHONY: help setup plugin demo lint test matrix chaos fuzz bench-planner bench-curves bench-elastic \
-	bench-impact bench-slurmctld paper install clean
+	bench-commands bench-impact bench-slurmctld paper install clean
 
 help:
 	@echo 'make demo             a private Slurm cluster, two trainers in its holes; about 4 minutes'
@@ -12,7 +12,8 @@ help:
 	@echo 'make matrix           the Slurm tests on newer Slurms, each in a rootfs of its own'
 	@echo 'make chaos            faults of all kinds on a cluster that trains; CHAOS="--minutes 60 --seed 7"'
 	@echo 'make fuzz             what parses texts of users and strangers; FUZZ="--seconds 60"'
-	@echo 'make bench-impact     the same ordinary jobs without and with trainers; an hour'
+	@echo 'make bench-impact     the same ordinary jobs without and with trainers; an hour; IMPACT="--hostile --reserve 5"'
+	@echo 'make bench-commands   what the plugin costs ordinary sbatch and srun; 2 minutes'
 	@echo 'make bench-slurmctld  what the controller costs slurmctld on 5,000 nodes; 11 minutes'
 	@echo 'make paper            the experiments of the paper on traces of Summit; an hour or two'
 	@echo 'make bench-planner    how long plans take, beside the formulation of the paper'
@@ -51,8 +52,11 @@ bench-curves: setup
 bench-elastic: setup
 	@$(BIN)/python scripts/bench-elastic
 
+bench-commands: plugin
+	@$(BIN)/python scripts/bench-commands
+
 bench-impact: plugin
-	@$(BIN)/python scripts/bench-impact
+	@$(BIN)/python scripts/bench-impact --reserve 4 --load 0.3 $(IMPACT)
 
 bench-slurmctld: setup
 	@$(BIN)/python scripts/bench-slurmctld

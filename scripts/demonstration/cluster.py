@@ -39,6 +39,10 @@ class Cluster:
         settings |= self._as(self.user) | options
         return subprocess.run(command, text=True, check=True, capture_output=True, **settings)
 
+    def administer(self, *command: str) -> None:
+        """Run a command as SlurmUser."""
+        self.run(*command, **self._as(self.slurm_user))
+
     def busy_nodes(self) -> tuple[set[str], int]:
         """Return the nodes on which something runs, and how many ordinary jobs wait."""
         nodes = self.run("sinfo", "-N", "-h", "-p", "main", "-o", "%N %t").stdout.split()
