@@ -21,12 +21,14 @@ from tests.waiting import wait_until
 pytestmark = [
     pytest.mark.slurm,
     pytest.mark.torch,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1200),
     pytest.mark.skipif(slurm_version() < (23, 2), reason="rl_enable came with Slurm 23.02"),
     pytest.mark.skipif(os.getuid() != 0, reason="needs root to be several users"),
 ]
 SCRIPT = "#!/bin/bash\n#SBATCH --bftrainer -N1-4 -o /dev/null\nsleep 1000\n"
 NODES = 4
+# Several looks that take so long that each of them is followed by the longest rest there is.
+_PATIENCE_S = 400
 
 
 @dataclass
@@ -46,8 +48,8 @@ class Limited:
     def lose_all_nodes_and_get_them_back(self) -> None:
         before = self.reclaimed()
         self.site.lab.run("srun", f"-N{NODES}", "--exclusive", "true")  # alice's
-        wait_until(lambda: self.reclaimed() == before + NODES, 120)
-        wait_until(lambda: self.nodes() == NODES, 240)
+        wait_until(lambda: self.reclaimed() == before + NODES, _PATIENCE_S)
+        wait_until(lambda: self.nodes() == NODES, _PATIENCE_S)
 
     def complaints(self) -> list[str]:
         """Lines of the controller's log that are no mere information."""
@@ -72,7 +74,7 @@ def limited(parameters: str) -> Iterator[Limited]:
             submit = ("bftrainer", "submit", "--personal", "--state", own.state, "-p", "bftrainer")
             array = json.loads(site.run(*submit, "--json", script, user="bob").stdout)["array"]
             found = Limited(site, own, array)
-            wait_until(lambda: found.nodes() == NODES, 240)
+            wait_until(lambda: found.nodes() == NODES, _PATIENCE_S)
             yield found
             site.end(array)
         finally:
