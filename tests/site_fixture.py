@@ -50,7 +50,7 @@ class Controller:
                 stderr=log,
                 **(identity if os.getuid() == 0 else {}),  # type: ignore[call-overload]
             )
-        wait_until(lambda: self.status().get("controller", {}).get("pid") == self.pid, 60)
+        wait_until(lambda: self.status().get("controller", {}).get("pid") == self.pid)
 
     @property
     def _path(self) -> str:
@@ -142,7 +142,7 @@ class Site:
         self.lab.run("scancel", *map(str, arrays), user="root" if os.getuid() == 0 else "alice")
         over = {"CA", "CD", "F"}
         for array in arrays:
-            wait_until(lambda array=array: set(self.lab.squeue(array, "%t")) <= over, 60)  # type: ignore[misc]
+            wait_until(lambda array=array: set(self.lab.squeue(array, "%t")) <= over)  # type: ignore[misc]
 
     def states(self) -> list[str]:
         return self.lab.run("sinfo", "-h", "-N", "-p", "main", "-o", "%t").stdout.split()

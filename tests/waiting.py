@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def wait_until(predicate: Callable[[], object], timeout_s: float = 30.0) -> None:
+def wait_until(predicate: Callable[[], object], timeout_s: float = 120.0) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not predicate():
         if time.monotonic() > deadline_s:

@@ -18,7 +18,7 @@ def test_a_process_that_was_left_behind_does_not_replace_a_newer_checkpoint(tmp_
     command += ["--folder", str(tmp_path), "--samples", "100000"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as training:
         checkpoint = tmp_path / "checkpoint.pt"
-        wait_until(checkpoint.exists, 90)
+        wait_until(checkpoint.exists)
         beside = tmp_path / "newer"
         torch.save(torch.load(checkpoint) | {"seen": 10**9}, beside)
         beside.replace(checkpoint)

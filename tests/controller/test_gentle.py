@@ -45,9 +45,9 @@ def test_at_rest_slurmctld_gets_at_most_twelve_rpcs_a_minute(site: Site) -> None
                for array in arrays]  # fmt: skip
     try:
         for runs in running:
-            wait_until(runs, 60)
+            wait_until(runs)
         for array in arrays:
-            wait_until(lambda array=array: all_have_hours(site, array), 120)
+            wait_until(lambda array=array: all_have_hours(site, array))
         time.sleep(5)  # what followed from the joins is over
         before = rpcs(site)
         time.sleep(55)  # a whole minute may have one look more in it, at its very end
@@ -59,10 +59,10 @@ def test_at_rest_slurmctld_gets_at_most_twelve_rpcs_a_minute(site: Site) -> None
 def test_a_join_and_a_leave_cost_at_most_two_rpcs_a_node_beside_that(site: Site) -> None:
     begin_s, before = time.time(), rpcs(site)
     array = site.submit("#!/bin/bash\nsrun sleep 1000\n", "1-4")
-    wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 4, 60)
+    wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 4)
     site.lab.run("srun", "-N4", "--exclusive", "true")
-    wait_until(lambda: site.controller.trainer(array)["reclaimed"] == 4, 60)
-    wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 4, 60)
+    wait_until(lambda: site.controller.trainer(array)["reclaimed"] == 4)
+    wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 4)
     joins, leaves = 8, 4
     at_rest = 12 * ((time.time() - begin_s) / 60 + 1)
     assert rpcs(site) - before <= at_rest + 2 * (joins + leaves)

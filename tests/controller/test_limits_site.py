@@ -43,14 +43,14 @@ def by_hand(site: Site, *options: str) -> int:
 def assert_never_tried(site: Site, array: int) -> None:
     """Others have the nodes meanwhile, and no element of it was ever let go."""
     other = site.submit(IDLE, "1-4")
-    wait_until(lambda: len(nodes_of(site, other)) == 4, 60)
+    wait_until(lambda: len(nodes_of(site, other)) == 4)
     assert {line.split()[1] for line in site.lab.squeue(array, "%t %r")} == {"JobHeldUser"}
     site.end(array, other)
 
 
 def test_a_constraint_and_its_complement_share_the_cluster(site: Site) -> None:
     red, excluding = site.submit(IDLE, "1-4", "-C", "red"), site.submit(IDLE, "1-4", "-x", "n[1-2]")
-    wait_until(lambda: len(nodes_of(site, red)) == len(nodes_of(site, excluding)) == 2, 60)
+    wait_until(lambda: len(nodes_of(site, red)) == len(nodes_of(site, excluding)) == 2)
     assert nodes_of(site, red) == RED
     assert nodes_of(site, excluding) == {"n3", "n4"}
     site.end(red, excluding)
@@ -59,14 +59,14 @@ def test_a_constraint_and_its_complement_share_the_cluster(site: Site) -> None:
 def test_who_can_have_any_node_leaves_the_others_to_those_who_cannot(site: Site) -> None:
     # In this order: who is there alone for a moment may have any node, and nobody migrates.
     red, anywhere = site.submit(IDLE, "2-2", "-C", "red"), site.submit(IDLE, "1-2")
-    wait_until(lambda: len(nodes_of(site, anywhere)) == len(nodes_of(site, red)) == 2, 120)
+    wait_until(lambda: len(nodes_of(site, anywhere)) == len(nodes_of(site, red)) == 2)
     assert nodes_of(site, red) == RED
     site.end(anywhere, red)
 
 
 def test_too_few_nodes_that_fit_are_said(site: Site) -> None:
     array = site.submit(IDLE, "3-4", "-C", "red")
-    wait_until(lambda: "of 4 nodes 2 will do" in says(site, array), 60)
+    wait_until(lambda: "of 4 nodes 2 will do" in says(site, array))
     assert_never_tried(site, array)
 
 
@@ -81,16 +81,16 @@ def test_nodes_too_small_are_tried_once_and_left_to_others(
     site: Site, option: str, why: str
 ) -> None:
     array = site.submit(IDLE, "1-4", option)
-    wait_until(lambda: why in says(site, array), 60)
+    wait_until(lambda: why in says(site, array))
     other = site.submit(IDLE, "1-4")
-    wait_until(lambda: len(nodes_of(site, other)) == 4, 60)
+    wait_until(lambda: len(nodes_of(site, other)) == 4)
     site.end(array, other)
     assert site.controller.log.count(f" grow {array}_") == 4
 
 
 def test_licences_are_not_taken_from_ordinary_jobs(site: Site) -> None:
     array = by_hand(site, "--licenses=matlab")
-    wait_until(lambda: "licences (matlab" in says(site, array), 60)
+    wait_until(lambda: "licences (matlab" in says(site, array))
     assert_never_tried(site, array)
 
 
@@ -99,22 +99,22 @@ def test_a_reservation_of_licences_keeps_nobody_from_nodes(site: Site) -> None:
     licences = ("Licenses=matlab:1", "Flags=LICENSE_ONLY", "Users=root")
     site.lab.run(*make, *licences, user="root")
     array = site.submit(IDLE, "1-4")
-    wait_until(lambda: len(nodes_of(site, array)) == 4, 60)
+    wait_until(lambda: len(nodes_of(site, array)) == 4)
     site.end(array)
     site.lab.run("scontrol", "delete", "Reservation=course", user="root")
 
 
 def test_a_constraint_that_cannot_be_decided_is_said(site: Site) -> None:
     array = by_hand(site, "--constraint=red*1")
-    wait_until(lambda: "features with & or |" in says(site, array), 60)
+    wait_until(lambda: "features with & or |" in says(site, array))
     assert_never_tried(site, array)
 
 
 def test_a_trainer_that_waits_for_another_job_keeps_no_node_from_others(site: Site) -> None:
     first = site.lab.sbatch("--hold", "-o", "/dev/null", script="#!/bin/sh\n")
     array = site.submit(IDLE, "1-4", f"--dependency=afterok:{first}")
-    wait_until(lambda: "now: Dependency" in says(site, array), 60)
+    wait_until(lambda: "now: Dependency" in says(site, array))
     other = site.submit(IDLE, "1-4")
-    wait_until(lambda: len(nodes_of(site, other)) == 4, 60)
+    wait_until(lambda: len(nodes_of(site, other)) == 4)
     site.lab.run("scancel", str(first))
     site.end(array, other)

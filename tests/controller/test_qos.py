@@ -96,16 +96,16 @@ def test_a_trainer_is_in_the_qos_of_trainers(site: Site, way: str) -> None:
 
 def test_an_ordinary_job_takes_a_trainers_node_and_the_trainer_comes_back(site: Site) -> None:
     array = site.submit(IDLE, "1-2")
-    wait_until(lambda: nodes_of(site, array) == 2, 60)
+    wait_until(lambda: nodes_of(site, array) == 2)
     site.lab.run("srun", "-N1", "--exclusive", "sleep", "2", user="bob")
     wait_until(lambda: site.controller.trainer(array)["reclaimed"] == 1)
-    wait_until(lambda: nodes_of(site, array) == 2, 60)
+    wait_until(lambda: nodes_of(site, array) == 2)
     site.end(array)
 
 
 def test_trainers_are_accounted_under_their_qos(site: Site) -> None:
     array = site.submit(IDLE, "1-2")
-    wait_until(lambda: nodes_of(site, array) == 2, 60)
+    wait_until(lambda: nodes_of(site, array) == 2)
     site.end(array)
 
     def accounted() -> set[str]:

@@ -44,7 +44,7 @@ def samples_of(site: Site, array: int) -> float:
 
 def wait_for_more_samples(site: Site, array: int) -> None:
     before = samples_of(site, array)
-    wait_until(lambda: samples_of(site, array) > before, 120)
+    wait_until(lambda: samples_of(site, array) > before)
 
 
 def measured_sizes(site: Site, array: int) -> list[int]:
@@ -69,12 +69,12 @@ def test_a_trainer_below_its_least_gets_none(site: Site) -> None:
     with trainer(site, "4-4") as array:
         wait_until(lambda: site.controller.trainer(array)["state"] == "waiting")
         assert nodes_of(site, array) == 0
-        wait_until(lambda: nodes_of(site, array) == 4, 60)
+        wait_until(lambda: nodes_of(site, array) == 4)
 
 
 def test_two_trainers_share_by_weight(site: Site) -> None:
     with trainer(site, "1-3", "--bftrainer=weight=5") as heavy, trainer(site, "1-3") as light:
-        wait_until(lambda: (nodes_of(site, heavy), nodes_of(site, light)) == (3, 1), 60)
+        wait_until(lambda: (nodes_of(site, heavy), nodes_of(site, light)) == (3, 1))
 
 
 def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site) -> None:
@@ -82,7 +82,7 @@ def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site) -
         wait_until(lambda: nodes_of(site, array) == 4)
         site.lab.run("srun", "-N3", "--exclusive", "sleep", "3")
         wait_until(lambda: site.controller.trainer(array)["reclaimed"] == 3)
-        wait_until(lambda: nodes_of(site, array) == 4, 60)
+        wait_until(lambda: nodes_of(site, array) == 4)
 
 
 def test_no_element_waits_unheld_for_slurm_to_start_it(site: Site) -> None:
@@ -92,7 +92,7 @@ def test_no_element_waits_unheld_for_slurm_to_start_it(site: Site) -> None:
         wait_until(
             lambda: all("Held" in line or "held" in line for line in site.lab.squeue(array, "%r"))
         )
-        wait_until(lambda: nodes_of(site, array) == 4, 60)
+        wait_until(lambda: nodes_of(site, array) == 4)
 
 
 def test_a_trainer_that_its_user_cancels_is_gone(site: Site) -> None:
@@ -156,7 +156,7 @@ def test_digits_train_to_the_end_and_nothing_is_left(site: Site) -> None:
     wait_until(lambda: site.controller.trainer(array)["state"] == "finished", 240)
     assert site.controller.trainer(array)["samples"] > 0
     assert (folder / "checkpoint.pt").exists()
-    wait_until(lambda: set(site.states()) == {"idle"}, 60)
+    wait_until(lambda: set(site.states()) == {"idle"})
     assert not [line for line in site.lab.squeue(array, "%t") if line in ("R", "PD")]
 
 
@@ -180,7 +180,7 @@ def test_a_script_that_fails_in_every_worker_is_given_up_with_its_last_lines(sit
     wait_until(lambda: site.controller.trainer(array)["state"] == "given up", 240)
     assert "No module named 'no_such_module'" in site.controller.trainer(array)["error"]
     assert "no_such_module" in site.run("bftrainer", "show", str(array)).stdout
-    wait_until(lambda: not running(site, array), 60)
+    wait_until(lambda: not running(site, array))
 
 
 def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(site: Site) -> None:
@@ -190,7 +190,7 @@ def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(si
 
         site.lab.run("srun", "-N3", "--exclusive", "sleep", "2")  # takes two of three
         wait_for_more_samples(site, array)
-        wait_until(lambda: nodes_of(site, array) == 3, 90)
+        wait_until(lambda: nodes_of(site, array) == 3)
 
         before = running(site, array)
         site.controller.kill()
@@ -208,10 +208,10 @@ def test_training_goes_on_while_the_controller_is_away(site: Site) -> None:
     array, folder = site.digits("1-2", ENDLESS)
     try:
         checkpoint = Path(folder / "checkpoint.pt")
-        wait_until(checkpoint.exists, 60)
+        wait_until(checkpoint.exists)
         site.controller.kill()
         before = checkpoint.stat().st_mtime
-        wait_until(lambda: checkpoint.stat().st_mtime > before + 3, 60)
+        wait_until(lambda: checkpoint.stat().st_mtime > before + 3)
         site.controller.start()
     finally:
         site.end(array)
@@ -236,7 +236,7 @@ def test_a_user_runs_trainers_alone_without_any_plugin(site: Site) -> None:
         assert nodes_of(site, array) == 0  # the site's controller leaves it alone
         site.lab.run("srun", "-N4", "--exclusive", "true")
         wait_until(lambda: own.trainer(array)["reclaimed"] == 2)
-        wait_until(lambda: len(own.trainer(array)["nodes"]) == 2, 60)
+        wait_until(lambda: len(own.trainer(array)["nodes"]) == 2)
         site.end(array)
     finally:
         end_controller(own)

@@ -29,7 +29,7 @@ def lose_state(lab: Lab) -> None:
     for saved in (lab.dir / "state").glob("job_state*"):
         saved.unlink()
     found.start_daemon("slurmctld", *command, "-c")
-    wait_until(lambda: lab.run("scontrol", "ping", check=False).returncode == 0, 60)
+    wait_until(lambda: lab.run("scontrol", "ping", check=False).returncode == 0)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_new_trainer_under_the_id_of_one_that_was_given_up_is_run(site: Site) 
     array = site.submit("#!/bin/sh\nsleep 1000\n", "1-2")
     assert array == failing
     site.controller.start()
-    wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 2, 120)
+    wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 2)
     shown = site.controller.trainer(array)
     assert (shown["why"], shown["failures"], shown["grew"]) == (None, 0, 2)
     site.end(array)

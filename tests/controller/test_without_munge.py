@@ -41,7 +41,7 @@ def test_the_secret_is_in_the_elements_own_environment_alone(site: Site) -> None
     script = f"#!/bin/bash\ntest ${{#{JOB_SECRET}}} = 64 && touch good\nsleep 600\n"
     folder = site.folder()
     array = site.submit(script, "1-1", f"--chdir={folder}")
-    wait_until((folder / "good").exists, 120)
+    wait_until((folder / "good").exists)
     shown = site.lab.run("scontrol", "show", "job", str(array), user="bob", check=False).stdout
     assert JOB_SECRET not in shown
     site.end(array)

@@ -101,7 +101,7 @@ class Agents(Elements[Step]):
                 assert self.processes[task].poll() is None, self.log(task)
             return all(self.last_world(task) == size for task in tasks)
 
-        wait_until(reached, 120)
+        wait_until(reached)
 
     def pauses(self, task: int) -> list[float]:
         """Return how long (s) a node stood still each time that its process was replaced."""

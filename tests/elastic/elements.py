@@ -40,7 +40,7 @@ class Elements(ABC, Generic[Made]):
     def wait_for_steps(self, task: int, count: int = 5) -> None:
         """Wait until a task has made so many steps more."""
         before = len(self.steps(task))
-        wait_until(lambda: len(self.steps(task)) >= before + count, 60)
+        wait_until(lambda: len(self.steps(task)) >= before + count)
 
     def last_world(self, task: int) -> int:
         """Return the size of the world in which a task made its last step; 0: it made none."""

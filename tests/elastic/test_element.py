@@ -106,7 +106,7 @@ def test_a_script_that_ignores_sigterm_is_ended_after_its_grace(keeper: KeeperPr
     assert element.stdout.readline() == "ready\n"
     os.kill(element.pid, signal.SIGTERM)
     assert element.wait(timeout=20) == 128 + signal.SIGTERM
-    wait_until(lambda: not job_processes(JOB_ID), timeout_s=5)
+    wait_until(lambda: not job_processes(JOB_ID))
 
 
 def test_an_element_waits_for_a_keeper_that_is_not_there_yet(keeper: KeeperProcess) -> None:

@@ -133,7 +133,7 @@ def test_nobody_waits_at_the_end_for_an_agent_that_is_gone(
     try:
         agents.own(2)
         agents.start(1, 2)
-        wait_until(lambda: len(list(agents.folder.glob("began.*"))) == 2, 60)
+        wait_until(lambda: len(list(agents.folder.glob("began.*"))) == 2)
         wait_until((agents.folder / "done").exists)
         with contextlib.suppress(Exception):
             agents.processes[1].wait(1)

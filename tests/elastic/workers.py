@@ -144,7 +144,7 @@ class Workers(Elements[Step]):
     def wait_for_world(self, size: int, *tasks: int) -> None:
         """Wait until these tasks train in a world of so many ranks."""
         try:
-            wait_until(lambda: all(self.last_world(task) == size for task in tasks), 60)
+            wait_until(lambda: all(self.last_world(task) == size for task in tasks))
         except AssertionError as error:
             worlds = {task: self.last_world(task) for task in tasks}
             raise AssertionError(

@@ -73,7 +73,7 @@ def test_random_events_end_with_a_trainer_that_trains_on() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_nothing_is_left_behind_when_it_is_stopped(number: signal.Signals) -> None:
     with started("--setup", "handler", "--chaos", "0") as bench:
-        wait_until(lambda: nodes_of(bench.pid), timeout_s=60)
+        wait_until(lambda: nodes_of(bench.pid))
         [folder] = {path.parent for path in Path("/dev/shm").glob(f"bench-elastic-*/{bench.pid}*")}
         bench.send_signal(number)
         assert bench.wait(60) != 0

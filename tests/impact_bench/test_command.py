@@ -65,7 +65,7 @@ def test_nothing_is_left_behind_when_it_is_stopped(tmp_path: Path) -> None:
     try:
         assert bench.stderr is not None
         folder = Path(bench.stderr.readline().split()[-1])
-        wait_until(lambda: processes_with(f"SLURM_CONF={folder}"), 60)
+        wait_until(lambda: processes_with(f"SLURM_CONF={folder}"))
         bench.send_signal(signal.SIGTERM)
         assert bench.wait(60) != 0
     finally:

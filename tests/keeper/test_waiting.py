@@ -48,7 +48,7 @@ def test_where_few_files_may_be_open_silence_keeps_nobody_out_either(tmp_path: P
         keeper = subprocess.Popen(["bash", "-c", f"ulimit -n 128; exec {command}"])
         stack.callback(keeper.wait)
         stack.callback(keeper.kill)
-        wait_until(lambda: read_address(tmp_path), 60)
+        wait_until(lambda: read_address(tmp_path))
         address = read_address(tmp_path) or ""
         host, port = parse_address(address)
         for _ in range(300):

@@ -72,9 +72,9 @@ def test_clusters_do_not_disturb_each_other(small: Lab) -> None:
 
 def test_a_stopped_slurmd_takes_its_node_down_and_comes_back(small: Lab) -> None:
     small.node("n2", "stop")
-    wait_until(lambda: states(small)[1].startswith("down"), timeout_s=60)
+    wait_until(lambda: states(small)[1].startswith("down"))
     small.node("n2", "start")
-    wait_until(lambda: states(small) == ["idle", "idle"], timeout_s=60)
+    wait_until(lambda: states(small) == ["idle", "idle"])
 
 
 @pytest.mark.parametrize("what", ["hang", "cut"])
@@ -82,9 +82,9 @@ def test_a_node_can_be_lost_and_mended(small: Lab, what: str) -> None:
     if what == "cut" and (os.getuid() != 0 or not shutil.which("nft", path="/usr/sbin:/sbin")):
         pytest.skip("cutting a node off needs root and nftables")
     small.node("n2", what)
-    wait_until(lambda: not states(small)[1].startswith("idle") or "*" in states(small)[1], 90)
+    wait_until(lambda: not states(small)[1].startswith("idle") or "*" in states(small)[1])
     small.node("n2", "mend")
-    wait_until(lambda: states(small) == ["idle", "idle"], timeout_s=90)
+    wait_until(lambda: states(small) == ["idle", "idle"])
 
 
 def test_a_slow_node_still_works(small: Lab) -> None:

@@ -43,7 +43,7 @@ def site() -> Iterator[Site]:
 @pytest.fixture(scope="session")
 def trainer_of_alice(site: Site) -> Iterator[Victim]:
     victim = Victim(site, site.submit(HOLDS, "2-2"))
-    wait_until(lambda: len(victim.elements()) == 2 and len(victim.nodes) == 2, 60)
+    wait_until(lambda: len(victim.elements()) == 2 and len(victim.nodes) == 2)
     yield victim
     site.end(victim.array)
 

@@ -119,14 +119,14 @@ def test_what_an_operator_holds_stays_held(site: Site, victim: Victim) -> None:
         site.lab.run("scontrol", "hold", str(array), user="root")
         smaller = "Comment=bftrainer:min=1,max=2"  # only now there are nodes enough for it
         site.lab.run("scontrol", "update", f"JobId={array}", smaller, user="bob")
-        wait_until(lambda: site.controller.trainer(array)["state"] == "withheld", 60)
+        wait_until(lambda: site.controller.trainer(array)["state"] == "withheld")
         looks(site)
         reasons = site.lab.squeue(array, "%t %r")
         assert set(reasons) == {"PD JobHeldAdmin"}
         refused = site.lab.run("scontrol", "release", f"{array}_0", user="bob", check=False)
         assert refused.returncode != 0
         site.lab.run("scontrol", "release", str(array), user="root")
-        wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 2, 60)
+        wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 2)
 
 
 def test_a_trainers_record_is_its_owners_to_change(site: Site, victim: Victim) -> None:
@@ -138,7 +138,7 @@ def test_a_trainers_record_is_its_owners_to_change(site: Site, victim: Victim) -
 
 def test_a_trainer_whose_record_its_owner_breaks_is_left_alone(site: Site, victim: Victim) -> None:
     with array_of_bob(site, "bftrainer:min=1,max=2", "-p", "bftrainer") as array:
-        wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 2, 60)
+        wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 2)
         site.lab.run("scontrol", "update", f"JobId={array}", "Comment=bftrainer:x", user="bob")
         wait_until(lambda: site.controller.status()["malformed"] == 1)
         assert array not in arrays(site)

@@ -51,7 +51,7 @@ def test_a_trainer_gets_the_sites_keeper_and_its_own_name(site: Site, victim: Vi
     array = int(submitted.stdout)
     try:
         first = shown.with_name("shown.0")
-        wait_until(first.exists, 60)
+        wait_until(first.exists)
         found = dict(line.split("=", 1) for line in first.read_text().splitlines() if "=" in line)
         assert found["BFTRAINER_ELEMENT"] == f"{array}_0"
         assert found["BFTRAINER_KEEPER"] == site.controller.keeper_note["address"]

@@ -89,7 +89,7 @@ def test_who_sits_in_the_door_keeps_nobody_out(site: Site, victim: Victim) -> No
         assert process.stdout.readline() == "sits\n"
         array = site.submit(HOLDS, "1-1", user="carol")
         try:
-            wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 1, 60)
+            wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 1)
             while process.poll() is None:
                 assert KeeperClient(address(site), timeout_s=10).status()[1] is not None
         finally:
@@ -103,7 +103,7 @@ def test_who_does_not_read_keeps_nobody_from_working(site: Site, victim: Victim)
         assert process.stdout.readline() == "sits\n"
         array = site.submit(HOLDS, "1-1", user="carol")
         try:
-            wait_until(lambda: site.lab.squeue(array, "%t") == ["R"], 60)
+            wait_until(lambda: site.lab.squeue(array, "%t") == ["R"])
         finally:
             site.end(array)
 

@@ -56,7 +56,7 @@ def runs(bench: Bench, array: int, node: str, gateway: CommandGateway | None = N
         return refused() or bench.state(array, 0) is ElementState.RUNNING
 
     # slurmctld looks at once, but for the look that it misses now and then: the next is in 60 s.
-    wait_until(answered, timeout_s=120)
+    wait_until(answered)
     return not refused()
 
 
