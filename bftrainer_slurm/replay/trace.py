@@ -80,12 +80,12 @@ def select(
         trace = _first_nodes(trace, first_nodes)
     begin_s = trace.start_s if from_s is None else from_s
     end_s = trace.end_s if hours is None else min(trace.end_s, begin_s + 3600.0 * hours)
-    if from_s is None and hours is None:
-        return trace
     if not trace.start_s <= begin_s < end_s:
         raise TraceError(
             f"the events go from {trace.start_s:.0f} to {trace.end_s:.0f}: nothing is left of them"
         )
+    if from_s is None and hours is None:
+        return trace
     holes = (
         Hole(hole.node, max(begin_s, hole.start_s), min(end_s, hole.end_s))
         for hole in holes_of(trace)
@@ -133,10 +133,11 @@ def _read_table(path: Path) -> pyarrow.Table:
     from pyarrow import csv, parquet
 
     try:
-        with path.open("rb") as file:
-            if path.suffix == ".parquet":
-                return parquet.read_table(file)
-            return csv.read_csv(file)
+        # Not the file itself: threads of Arrow's that read on after an error would call Python.
+        content = pyarrow.BufferReader(path.read_bytes())
+        if path.suffix == ".parquet":
+            return parquet.read_table(content)
+        return csv.read_csv(content)
     except OSError as error:
         raise TraceError(error.strerror or _one_line(error)) from error
     except (pyarrow.ArrowException, ValueError) as error:

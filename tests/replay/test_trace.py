@@ -87,6 +87,11 @@ def test_refuses_a_part_that_is_not_there() -> None:
         select(holes(("a", 0, 100)), None, T0 + 200, None)
 
 
+def test_refuses_nodes_of_which_no_time_is_left() -> None:
+    with pytest.raises(TraceError, match="nothing is left"):
+        select(holes(("a", 100, 100), ("b", 0, 100)), 1, None, None)
+
+
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50), st.integers(1, 20)), max_size=12)
 )
