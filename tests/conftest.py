@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 
@@ -8,6 +9,11 @@ from pytest import TestReport as Report
 
 from tests.lab_fixture import Lab, slurm_is_missing, started_lab
 from tests.site_fixture import Site, described
+
+
+def pytest_configure() -> None:
+    # A shell starts what runs in the background with SIGINT ignored, and that is inherited.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
