@@ -20,6 +20,7 @@ _CERTAIN = 3  # failures on different nodes
 _SUSPICIOUS = 2  # failures in a row on the same node
 _PATIENCE_S = 5.0  # after an element failed, doubled by each further failure
 _CANCEL_AGAIN_S = 60.0
+_CANCELLED = "cancelled by its owner"
 _BATCH_SCRIPT = "the batch script, or its node, has failed; its output says more"
 
 
@@ -79,7 +80,28 @@ def bring_back(
     rest_s = _PATIENCE_S * 2 ** min(memory.failing[view.array].count - 1, 6)
     patient_until = {**memory.patient_until, view.array: now_s + rest_s}
     ids = tuple(element.id for element in elements)
-    return [Revive(ids)], replace(memory, patient_until=patient_until)
+    revived = {**memory.revived, view.array: frozenset(ids)}
+    return [Revive(ids)], replace(memory, patient_until=patient_until, revived=revived)
+
+
+def cancel_revived(views: tuple[TrainerView, ...], memory: Memory) -> tuple[list[Action], Memory]:
+    """Cancel what was brought back of trainers that their owners were just cancelling.
+
+    scancel passes over what has failed, so a trainer that was cancelled between a look and the
+    revival after it would live on in that alone.
+    """
+    cancels: list[Action] = []
+    undecided = {}
+    for view in views:
+        revived = memory.revived.get(view.array)
+        if revived is None:
+            continue
+        others = {one.state for one in view.trainer.elements if one.id not in revived}
+        if ElementState.ENDING in others:
+            undecided[view.array] = revived
+        elif ElementState.CANCELLED in others and all(state.over for state in others):
+            cancels.append(Cancel(view.array, _CANCELLED))
+    return cancels, replace(memory, revived=undecided)
 
 
 def judge(

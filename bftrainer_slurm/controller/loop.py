@@ -19,6 +19,7 @@ from bftrainer_slurm.controller.failures import (
     Where,
     bring_back,
     cancel_given_up,
+    cancel_revived,
     judge,
 )
 from bftrainer_slurm.controller.groups import Groups
@@ -295,7 +296,8 @@ class Controller:
         now_s, taken = observation.time_s, observation.queue.ordinary_nodes
         actions, memory = withdraw(views, memory, now_s)
         late, memory = overdue(views, taken, memory, now_s, self._settings)
-        actions += late
+        cancelled, memory = cancel_revived(views, memory)
+        actions += [*late, *cancelled]
         for view in views:
             if view.finishing:
                 more, memory = clear_finished(view, memory, now_s)

@@ -81,8 +81,9 @@ class Memory:
     """What Slurm does not tell, and what may be lost with the controller without harm.
 
     ``avoid`` holds nodes that are left alone, and until when; ``refused`` those that a trainer
-    cannot have, Slurm says; ``paused_until`` when a trainer that changed its size trains again;
-    ``trained_s`` when it last had a node.
+    cannot have, Slurm says; ``revived`` the failed elements that were just brought back;
+    ``paused_until`` when a trainer that changed its size trains again; ``trained_s`` when it last
+    had a node.
     """
 
     releases: Mapping[ElementId, Release] = field(default_factory=dict)
@@ -92,6 +93,7 @@ class Memory:
     finishing_since: Mapping[int, float] = field(default_factory=dict)
     failing: Mapping[int, Failing] = field(default_factory=dict)
     patient_until: Mapping[int, float] = field(default_factory=dict)
+    revived: Mapping[int, frozenset[ElementId]] = field(default_factory=dict)
     given_up: Mapping[int, str] = field(default_factory=dict)
     cancelled_s: Mapping[int, float] = field(default_factory=dict)
     paused_until: Mapping[int, float] = field(default_factory=dict)

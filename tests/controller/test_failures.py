@@ -9,6 +9,7 @@ from bftrainer_slurm.controller.failures import (
     Where,
     bring_back,
     cancel_given_up,
+    cancel_revived,
     failed,
     judge,
     progressed,
@@ -173,3 +174,37 @@ def test_nothing_is_brought_back_of_who_is_given_up_or_cancelled_or_well(
     mine: TrainerView, memory: Memory
 ) -> None:
     assert bring_back(mine, memory, False, NOW_S) == ([], memory)
+
+
+CANCELLED = element(1, ElementState.CANCELLED)
+
+
+def revived() -> Memory:
+    mine = view(element(0, ElementState.FAILED, "n1"), element(1, ElementState.HELD))
+    return bring_back(mine, Memory(), False, NOW_S)[1]
+
+
+def test_what_was_brought_back_while_its_owner_cancelled_the_trainer_is_cancelled_too() -> None:
+    actions, memory = cancel_revived((view(HELD, CANCELLED),), revived())
+    assert actions == [Cancel(ARRAY, "cancelled by its owner")]
+    assert memory.revived == {}
+
+
+def test_that_is_decided_when_all_that_ran_has_ended() -> None:
+    ending = view(HELD, CANCELLED, element(2, ElementState.ENDING, "n2"))
+    actions, memory = cancel_revived((ending,), revived())
+    assert actions == []
+    assert cancel_revived((view(HELD, CANCELLED),), memory)[0] != []
+
+
+@pytest.mark.parametrize("state", [ElementState.HELD, ElementState.RUNNING, ElementState.WITHHELD])
+def test_a_trainer_of_which_something_else_is_left_was_not_cancelled(state: ElementState) -> None:
+    mine = view(HELD, CANCELLED, element(2, state, "n2"))
+    actions, memory = cancel_revived((mine,), revived())
+    assert actions == []
+    assert memory.revived == {}
+
+
+def test_a_trainer_that_is_cancelled_later_is_left_alone() -> None:
+    _, memory = cancel_revived((view(HELD, element(1, ElementState.HELD)),), revived())
+    assert cancel_revived((view(HELD, CANCELLED),), memory)[0] == []
