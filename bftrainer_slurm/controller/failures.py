@@ -20,7 +20,6 @@ _CERTAIN = 3  # failures on different nodes
 _SUSPICIOUS = 2  # failures in a row on the same node
 _PATIENCE_S = 5.0  # after an element failed, doubled by each further failure
 _CANCEL_AGAIN_S = 60.0
-_CANCELLED = "cancelled by its owner"
 _BATCH_SCRIPT = "the batch script, or its node, has failed; its output says more"
 
 
@@ -84,24 +83,29 @@ def bring_back(
     return [Revive(ids)], replace(memory, patient_until=patient_until, revived=revived)
 
 
-def cancel_revived(views: tuple[TrainerView, ...], memory: Memory) -> tuple[list[Action], Memory]:
+def cancel_revived(
+    views: tuple[TrainerView, ...], memory: Memory, now_s: float
+) -> tuple[list[Action], Memory]:
     """Cancel what was brought back of trainers that their owners were just cancelling.
 
     scancel passes over what has failed, so a trainer that was cancelled between a look and the
     revival after it would live on in that alone.
     """
     cancels: list[Action] = []
-    undecided = {}
+    kept, patient_until = {}, dict(memory.patient_until)
     for view in views:
-        revived = memory.revived.get(view.array)
-        if revived is None:
+        ids = memory.revived.get(view.array, frozenset())
+        revived = {one.state for one in view.trainer.elements if one.id in ids}
+        others = {one.state for one in view.trainer.elements if one.id not in ids}
+        if all(state.over for state in revived):
             continue
-        others = {one.state for one in view.trainer.elements if one.id not in revived}
-        if ElementState.ENDING in others:
-            undecided[view.array] = revived
-        elif ElementState.CANCELLED in others and all(state.over for state in others):
-            cancels.append(Cancel(view.array, _CANCELLED))
-    return cancels, replace(memory, revived=undecided)
+        if ElementState.CANCELLED in others and all(state.over for state in others):
+            cancels.append(Cancel(view.array, "cancelled by its owner"))
+            kept[view.array] = ids
+            patient_until[view.array] = now_s + _PATIENCE_S
+        elif ElementState.ENDING in others:
+            kept[view.array] = ids
+    return cancels, replace(memory, revived=kept, patient_until=patient_until)
 
 
 def judge(

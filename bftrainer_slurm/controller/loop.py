@@ -41,7 +41,6 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.status import cluster_status, trainer_status
 from bftrainer_slurm.controller.stays import Stays
 from bftrainer_slurm.controller.upkeep import (
-    FINISHED,
     clear_finished,
     leave_draining,
     near_limit,
@@ -296,7 +295,7 @@ class Controller:
         now_s, taken = observation.time_s, observation.queue.ordinary_nodes
         actions, memory = withdraw(views, memory, now_s)
         late, memory = overdue(views, taken, memory, now_s, self._settings)
-        cancelled, memory = cancel_revived(views, memory)
+        cancelled, memory = cancel_revived(views, memory, now_s)
         actions += [*late, *cancelled]
         for view in views:
             if view.finishing:
@@ -391,7 +390,7 @@ class Controller:
         for action in deeds.done:
             if isinstance(action, Shrink):
                 self._stays.shrunk(action.elements)
-            if isinstance(action, Cancel) and action.why != FINISHED:
+            if isinstance(action, Cancel) and memory.given_up.get(action.array) == action.why:
                 self._world.history.give_up(action.array, now_s, action.why)
         for action in deeds.refused:
             if isinstance(action, Grow):

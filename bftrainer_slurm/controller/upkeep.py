@@ -17,7 +17,6 @@ from bftrainer_slurm.model import Element, ElementId, ElementState, NodeState
 
 Value = TypeVar("Value")
 
-FINISHED = "finished"  # why what is left of a trainer is cancelled
 _AVOID_S = 60.0
 _RECLAIM_S = 5.0
 _FINISH_TIMEOUT_S = 300.0  # an elastic agent waits this long at its exit barrier
@@ -134,7 +133,7 @@ def clear_finished(view: TrainerView, memory: Memory, now_s: float) -> tuple[lis
     if unfinished:
         delayed = tuple(element.id for element in view.with_state(ElementState.DELAYED))
         return ([Hold(delayed)] if delayed else []), memory
-    return ([Cancel(view.array, FINISHED)] if view.spare or view.placed else []), memory
+    return ([Cancel(view.array, "finished")] if view.spare or view.placed else []), memory
 
 
 def _of(arrays: set[int], values: Mapping[int, Value]) -> dict[int, Value]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bftrainer_slurm.controller.actions import Cancel, Revive, Shrink
@@ -185,26 +187,34 @@ def revived() -> Memory:
 
 
 def test_what_was_brought_back_while_its_owner_cancelled_the_trainer_is_cancelled_too() -> None:
-    actions, memory = cancel_revived((view(HELD, CANCELLED),), revived())
+    actions, memory = cancel_revived((view(HELD, CANCELLED),), revived(), NOW_S)
     assert actions == [Cancel(ARRAY, "cancelled by its owner")]
-    assert memory.revived == {}
+    assert memory.patient_until == {ARRAY: NOW_S + 5}
+
+
+def test_that_is_said_until_slurm_has_heard_it() -> None:
+    _, memory = cancel_revived((view(HELD, CANCELLED),), revived(), NOW_S)
+    again, memory = cancel_revived((view(HELD, CANCELLED),), memory, NOW_S)
+    assert again != []
+    gone = view(element(0, ElementState.CANCELLED), CANCELLED)
+    assert cancel_revived((gone,), memory, NOW_S) == ([], replace(memory, revived={}))
 
 
 def test_that_is_decided_when_all_that_ran_has_ended() -> None:
     ending = view(HELD, CANCELLED, element(2, ElementState.ENDING, "n2"))
-    actions, memory = cancel_revived((ending,), revived())
+    actions, memory = cancel_revived((ending,), revived(), NOW_S)
     assert actions == []
-    assert cancel_revived((view(HELD, CANCELLED),), memory)[0] != []
+    assert cancel_revived((view(HELD, CANCELLED),), memory, NOW_S)[0] != []
 
 
 @pytest.mark.parametrize("state", [ElementState.HELD, ElementState.RUNNING, ElementState.WITHHELD])
 def test_a_trainer_of_which_something_else_is_left_was_not_cancelled(state: ElementState) -> None:
     mine = view(HELD, CANCELLED, element(2, state, "n2"))
-    actions, memory = cancel_revived((mine,), revived())
+    actions, memory = cancel_revived((mine,), revived(), NOW_S)
     assert actions == []
     assert memory.revived == {}
 
 
 def test_a_trainer_that_is_cancelled_later_is_left_alone() -> None:
-    _, memory = cancel_revived((view(HELD, element(1, ElementState.HELD)),), revived())
-    assert cancel_revived((view(HELD, CANCELLED),), memory)[0] == []
+    _, memory = cancel_revived((view(HELD, element(1, ElementState.HELD)),), revived(), NOW_S)
+    assert cancel_revived((view(HELD, CANCELLED),), memory, NOW_S)[0] == []

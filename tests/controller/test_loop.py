@@ -516,3 +516,22 @@ def test_a_trainer_all_of_whose_elements_were_requeued_meanwhile_keeps_its_past(
     setting.controller = setting.started()
     setting.turn()
     assert setting.shown()["grew"] == 2
+
+
+def test_a_trainer_whose_owner_cancels_it_as_an_element_is_brought_back_is_over() -> None:
+    setting = Setting(2, ARRAY, most=2)
+    setting.settle()
+    first = ElementId(ARRAY, 0)
+    setting.slurm.elements[first] = Element(first, ElementState.FAILED, "n1")
+
+    def revive(elements: Sequence[ElementId]) -> None:
+        setting.slurm.cancel(ARRAY)
+        setting.slurm.hold(elements)
+
+    setting.slurm.revive = revive  # type: ignore[method-assign]
+    setting.turn()
+    assert setting.slurm.elements[first].state is HELD
+    setting.turn()
+    assert setting.slurm.elements[first].state is ElementState.CANCELLED
+    setting.turn()
+    assert (setting.shown()["state"], setting.shown()["why"]) == ("cancelled", None)
