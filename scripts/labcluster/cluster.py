@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -295,7 +296,8 @@ def _make_keys(folder: Path, slurm: str) -> None:
 
 
 def _start(lab: Lab) -> None:
-    if not (lab.folder / _SLURM_KEY).exists():
+    by_slurm = (lab.folder / _SLURM_KEY).exists()
+    if not by_slurm:
         _start_munge(lab)
     if accounting.is_laid_out(lab.folder):
         _start_accounting(lab)
@@ -304,6 +306,15 @@ def _start(lab: Lab) -> None:
     )
     for number in range(1, lab.nodes + 1):
         lab.start_slurmd(f"n{number}")
+        if by_slurm:  # all make the same socket, and one that another has just made ends them
+            _wait(partial(_has_started, lab, f"n{number}"), "a slurmd does not start")
+
+
+def _has_started(lab: Lab, node: str) -> bool:
+    if not lab.daemons[node].alive:
+        raise LabError(f"{node} ended at once")
+    log = lab.folder / "log" / f"{node}.log"
+    return log.exists() and "slurmd started" in log.read_text()
 
 
 def _start_munge(lab: Lab) -> None:
