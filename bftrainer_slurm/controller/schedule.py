@@ -13,7 +13,7 @@ _MAX_BACKOFF_S = 60.0
 # regular looks, and between any two. Free nodes that nobody tells us of wait for a regular one.
 _REST_AFTER_A_LOOK = 30.0
 _GAP_AFTER_A_LOOK = 3.0
-_MAX_INTERVAL_S = 120.0
+_MAX_INTERVAL_S = 60.0
 # Anybody can send hints. So many looks may follow from them at once, then one each so many seconds.
 _HINTED_LOOKS = 20.0
 _A_HINTED_LOOK_S = 3.0

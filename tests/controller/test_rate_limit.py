@@ -21,14 +21,14 @@ from tests.waiting import wait_until
 pytestmark = [
     pytest.mark.slurm,
     pytest.mark.torch,
-    pytest.mark.timeout(1200),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(slurm_version() < (23, 2), reason="rl_enable came with Slurm 23.02"),
     pytest.mark.skipif(os.getuid() != 0, reason="needs root to be several users"),
 ]
 SCRIPT = "#!/bin/bash\n#SBATCH --bftrainer -N1-4 -o /dev/null\nsleep 1000\n"
 NODES = 4
 # Several looks that take so long that each of them is followed by the longest rest there is.
-_PATIENCE_S = 400
+_PATIENCE_S = 600
 
 
 @dataclass

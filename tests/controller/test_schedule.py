@@ -80,11 +80,11 @@ def test_one_that_is_quick_again_is_asked_as_before() -> None:
     assert schedule.due_s() == 75
 
 
-def test_nothing_is_so_slow_that_free_nodes_wait_longer_than_two_minutes() -> None:
+def test_nothing_is_so_slow_that_free_nodes_wait_longer_than_a_minute() -> None:
     schedule = Schedule(SETTINGS, 0.0)
     schedule.looked(0.0, nodes=False, reservations=False, ending=False, took_s=50.0)
-    assert schedule.slowed_to_s == 120
-    assert schedule.due_s() == 120
+    assert schedule.slowed_to_s == 60
+    assert schedule.due_s() == 60
 
 
 def test_how_slowly_a_slow_slurmctld_is_asked_can_be_said() -> None:
