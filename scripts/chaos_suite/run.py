@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from bftrainer_slurm.keeper.groups import READY_S
 from scripts.chaos_suite.evidence import keep
 from scripts.chaos_suite.faults.catalogue import CATALOGUE, SECONDS
 from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected
@@ -20,8 +19,7 @@ from scripts.chaos_suite.training import Loss, in_order, losses
 from scripts.chaos_suite.world import World
 
 _START_S = 240.0
-# The keeper drops a rank that hangs in gloo after READY_S (docs/elastic.md); then all form anew.
-_PATIENCE_S = READY_S + 60.0
+_PATIENCE_S = 150.0  # all nodes are this host
 _STILL_S = 3.0  # all must be well for so long
 _LOOK_S = 1.0
 _BEFORE_S = (1.0, 12.0)  # ordinary jobs come and go

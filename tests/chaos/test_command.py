@@ -35,7 +35,7 @@ def test_without_root_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> 
 @as_root
 @pytest.mark.slurm
 @pytest.mark.torch
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(slurm_is_missing() is not None, reason="needs Slurm")
 def test_trainers_survive_the_keeper_a_training_process_and_a_node_that_vanishes(
     tmp_path: Path,
