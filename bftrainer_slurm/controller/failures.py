@@ -94,7 +94,9 @@ def cancel_revived(
     cancels: list[Action] = []
     kept, patient_until = {}, dict(memory.patient_until)
     for view in views:
-        ids = memory.revived.get(view.array, frozenset())
+        ids = memory.revived.get(view.array)
+        if ids is None:
+            continue
         revived = {one.state for one in view.trainer.elements if one.id in ids}
         others = {one.state for one in view.trainer.elements if one.id not in ids}
         if all(state.over for state in revived):
