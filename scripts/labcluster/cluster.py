@@ -310,9 +310,14 @@ def _start(lab: Lab) -> None:
             _wait(partial(_has_started, lab, f"n{number}"), "a slurmd does not start")
 
 
+def _raise_if_ended(lab: Lab) -> None:
+    for name, daemon in lab.daemons.items():
+        if not daemon.alive:
+            raise LabError(f"{name} ended at once")
+
+
 def _has_started(lab: Lab, node: str) -> bool:
-    if not lab.daemons[node].alive:
-        raise LabError(f"{node} ended at once")
+    _raise_if_ended(lab)
     log = lab.folder / "log" / f"{node}.log"
     return log.exists() and "slurmd started" in log.read_text()
 
@@ -366,9 +371,7 @@ def _check(options: Options) -> None:
 
 def _wait_for_nodes(lab: Lab) -> None:
     def idle() -> bool:
-        for name, daemon in lab.daemons.items():
-            if not daemon.alive:
-                raise LabError(f"{name} ended at once")
+        _raise_if_ended(lab)
         try:
             states = lab.ask("sinfo", "-h", "-N", "-p", "main", "-o", "%t").split()
         except LabError:
