@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,10 +39,13 @@ _STORE_S = 60.0
 # cut: so long does it stand still if a peer is lost in these milliseconds.
 _FORM_S = 2.0
 _AGAIN_S = 0.02
-# Once in some hundred losses gloo forgets a send whose connection is closed as it begins (seen in
-# torch 2.13's ``UnboundBuffer::waitSend``), which then waits for its timeout, half an hour. After
-# so long all that will ever fail has failed.
-_STUCK_S = 5.0
+# gloo hangs up at once what it is let read the end of; stores may not.
+_GENTLY_S = 1.0
+# Now and then gloo forgets a send whose connection is closed as it begins (torch 2.13; see
+# ``Connections.shut_down``). After so long all that will ever fail has failed.
+_HOPELESS_S = 5.0
+# Who waits in torch's C++ cannot be freed. By then the keeper has long dropped this rank (READY_S).
+_END_S = 600.0
 
 # A torchrun agent sets 1, with which a lost peer ends this process; 2 only cleans up.
 _NCCL = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "2", "TORCH_NCCL_ENABLE_MONITORING": "0"}
@@ -67,7 +71,8 @@ class Group:
         self._connections = Connections(keeper_port)
         self._works: list[dist.Work] = []
         self._sums: list[_Sum] = []  # that DDP waits for
-        self._stuck = False
+        self._hopeless = False  # to wait for what has not ended yet
+        self._forsaken = False  # a collective was
         self._failure: Exception | None = None
         self._aborted: str | None = None
         self._over = threading.Event()
@@ -234,40 +239,52 @@ class Group:
         # Again and again, as the group may still be forming.
         begun_s = time.monotonic()
         while not self._over.is_set():
+            passed_s = time.monotonic() - begun_s
             with self._aborting:
                 if self._over.is_set():
                     return
-                self._cut()
-                if time.monotonic() - begun_s > _STUCK_S:
+                self._cut(gently=passed_s < _GENTLY_S)
+                if passed_s > _HOPELESS_S:
                     self._give_up()
+                if passed_s > _END_S:
+                    _begin_anew()
             self._over.wait(_AGAIN_S)
 
     def _give_up(self) -> None:
         """Free who waits for collectives of gloo's that will not end."""
-        if self._nccl or all(work.is_completed() for work in list(self._works)):
+        if self._nccl:
             return
-        self.fail(PeerLostError("a collective does not end, though its connections were cut"))
-        if not self._stuck:
-            self._stuck = True
+        self._hopeless = True
+        if any(not work.is_completed() for work in list(self._works)):
+            self._forsake()
+            for one in list(self._sums):
+                one.give_up()
+
+    def _forsake(self) -> PeerLostError:
+        """Go on without a collective that does not end."""
+        error = PeerLostError("a collective does not end, though its connections were cut")
+        self.fail(error)
+        if not self._forsaken:
+            self._forsaken = True
             for group in list(dist.distributed_c10d._world.pg_map):
                 _keep_for_ever(group)
-        for one in list(self._sums):
-            one.give_up()
+        return error
+
+    def check_end(self, work: dist.Work) -> None:
+        """Check that a collective may still end: one of gloo's that somebody waits for.
+
+        Raises:
+            PeerLostError: it will not.
+        """
+        if self._hopeless and not work.is_completed():
+            raise self._forsake()
 
     def _end_of(self, work: dist.Work) -> None:
         """Wait for a collective; never blocks in NCCL or gloo, which may not return."""
         pause_s = 0.00005
-        while not work.is_completed() and not self._stuck:
+        while not work.is_completed() and not self._hopeless:
             time.sleep(pause_s)
             pause_s = min(0.001, 1.1 * pause_s)
-
-    def wait(self, work: dist.Work) -> None:
-        """Wait for a collective, which raises what is wrong; on a GPU, let the stream wait."""
-        if not self._nccl:
-            self._end_of(work)
-        if self._stuck and not work.is_completed():
-            raise PeerLostError("a collective does not end")
-        work.wait()
 
     def _sum_of(self, work: dist.Work, buffer: Tensor) -> Future[Tensor]:
         if self._nccl:
@@ -285,11 +302,11 @@ class Group:
             self.fail(PeerLostError(self._aborted))
         return self._failure is None
 
-    def _cut(self) -> None:
+    def _cut(self, gently: bool = False) -> None:
         if self._nccl and dist.is_initialized():
             with contextlib.suppress(RuntimeError):
                 dist.distributed_c10d._get_default_group().abort()
-        self._connections.shut_down()
+        self._connections.shut_down(gently)
 
     def _sum_or_zero(self, done: Future[list[Tensor]], buffer: Tensor) -> Tensor:
         try:
@@ -343,7 +360,7 @@ class Channel:
         """Wait for all that was begun; on a GPU, let the stream wait."""
         with self._group.noting():
             for work in self._begun:
-                self._group.wait(work)
+                work.wait()
         self._begun.clear()
 
 
@@ -360,6 +377,17 @@ def make_default(backend: str, store: Store, rank: int, world: int) -> None:
         backend, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=_FORM_S)
     )
     _let_work(dist.group.WORLD)
+
+
+def _begin_anew() -> None:
+    """End this process: its agent, or Slurm, starts another one."""
+    print(
+        "bftrainer: a collective whose peers are gone does not end: this process ends instead, and "
+        "another one begins with the others' state, or the last checkpoint",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(1)
 
 
 def _keep_for_ever(group: dist.ProcessGroup) -> None:

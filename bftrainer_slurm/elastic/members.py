@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
+from bftrainer_slurm.elastic import waits
 from bftrainer_slurm.elastic.collective import (
     Group,
     PeerLostError,
@@ -76,6 +77,8 @@ class ElementMembers:
         self._backend = backend
         self.group = Group(self._keeper_port)
         self._forming = False
+        if backend == "gloo":
+            waits.look_up(lambda work: self.group.check_end(work))
         self._membership = Membership(
             keeper, self._identity, prover_from(environment), on_event=self._hear
         )

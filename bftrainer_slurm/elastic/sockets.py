@@ -28,19 +28,25 @@ class Connections:
         """Say that from now on others open theirs."""
         self._ours = frozenset(inode for _, inode in _sockets()) - self._before
 
-    def shut_down(self) -> None:
+    def shut_down(self, gently: bool = False) -> None:
         """End them, from whatever thread; the descriptors stay their owner's to close.
+
+        ``gently``: let their owner read that they have ended, and still write until it does. gloo
+        then fails all that is under way, and hangs up. A write that fails first it forgets now and
+        then: who waits for that send waits for its timeout, half an hour. (Of pairs of ranks that
+        did nothing but collectives, 42 in 145 hung when cut, and none in 200 when cut gently.)
 
         Listening sockets stay as they are: gloo ends the process if accept fails.
         """
+        how = socket.SHUT_RD if gently else socket.SHUT_RDWR
         for descriptor, inode in _sockets():
             ours = inode not in self._before if self._ours is None else inode in self._ours
             if ours:
                 with contextlib.suppress(OSError):  # closed in between, or never connected
-                    _shut_down(descriptor, inode, self._spared)
+                    _shut_down(descriptor, inode, self._spared, how)
 
 
-def _shut_down(descriptor: int, inode: str, spared: int) -> None:
+def _shut_down(descriptor: int, inode: str, spared: int, how: int) -> None:
     # A duplicate: the number may be somebody else's file a moment later.
     with socket.socket(fileno=os.dup(descriptor)) as duplicate:
         if (
@@ -49,7 +55,7 @@ def _shut_down(descriptor: int, inode: str, spared: int) -> None:
             and not duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
             and duplicate.getpeername()[1] != spared
         ):
-            duplicate.shutdown(socket.SHUT_RDWR)
+            duplicate.shutdown(how)
 
 
 def _inode(entry: Path) -> str:

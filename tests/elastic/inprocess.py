@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from bftrainer_slurm import elastic
+from bftrainer_slurm.elastic.sockets import Connections
 
 
 class Numbers(Dataset[tuple[Tensor, int]]):
@@ -31,6 +32,11 @@ class Numbers(Dataset[tuple[Tensor, int]]):
 
     def __getitem__(self, number: int) -> tuple[Tensor, int]:
         return torch.sin(torch.arange(16) * (number + 1.0)), number
+
+
+def forget_as_gloo_does() -> None:
+    """Let no collective of this process fail where its peer is frozen: gloo forgets a few so."""
+    Connections.shut_down = lambda *_, **__: None  # type: ignore[method-assign]
 
 
 def digest(model: nn.Module) -> str:
@@ -61,8 +67,12 @@ def main(folder: Path, given: dict[str, Any]) -> None:
         "stop_after_epoch": None,  # a file: end with the epoch once it is there
         "seed_weights": False,
         "fail_rank": None,
+        "own": False,  # a collective in each step
+        "forget": False,
         "norm": True,  # batch statistics are of a rank's own batch
     } | given
+    if options["forget"]:
+        forget_as_gloo_does()
     torch.set_num_threads(1)
     # Else no two processes begin with the same weights.
     torch.manual_seed(0 if options["seed_weights"] else os.getpid())
@@ -104,6 +114,8 @@ def main(folder: Path, given: dict[str, Any]) -> None:
                 write("tried", trainer.cursor.step + 1, loader.epoch, json.dumps(trained))
                 if options["fail_rank"] == dist.get_rank():
                     raise KeyError("this rank fails")
+                if options["own"] and trainer.generation:
+                    dist.all_reduce(torch.ones(1))
                 loss.backward()  # type: ignore[no-untyped-call]
                 stop = stop_after_epoch(loader, options)
                 optimizer.step()

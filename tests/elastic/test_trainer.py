@@ -111,6 +111,14 @@ def test_a_frozen_node_is_dropped_and_joins_anew_when_it_thaws(start: Start) -> 
     end(workers, 0, 1, 2)
 
 
+@pytest.mark.parametrize("own", [False, True], ids=["averages", "own"])
+def test_collectives_that_gloo_never_ends_hold_nobody(start: Start, own: bool) -> None:
+    workers = start(3, own=own, forget=True)
+    workers.wait_for_steps(0)
+    workers.signal(2, signal.SIGSTOP)
+    workers.wait_for_world(2, 0, 1)
+
+
 def test_a_node_of_two_ranks_comes_and_goes_as_one(start: Start) -> None:
     workers = start(2, local_world=2)
     workers.start(2, local_world=2)

@@ -1,0 +1,37 @@
+"""Who waits for a collective of gloo's looks up now and then whether it may still end.
+
+``Trainer`` does not block in its own; this is for those of the script and of FSDP2, whose
+``Work.wait()`` would return after half an hour (see ``Connections.shut_down``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from torch._C._distributed_c10d import OpType  # type: ignore[attr-defined]
+from torch.distributed import Work
+
+_LOOK = timedelta(seconds=1)
+# gloo's wait for these with a timeout ends them, and the connection with them.
+_POINT_TO_POINT = {int(one) for one in (OpType.SEND, OpType.RECV, OpType.RECVANYSOURCE)}
+
+
+def look_up(check: Callable[[Work], None]) -> None:
+    """Replace this process's ``Work.wait``: ``check`` is asked each second, and may raise."""
+    works: Any = Work  # torch's type stubs know half of it
+    wait = works.wait
+
+    def wait_and_look_up(work: Any, *arguments: Any, **options: Any) -> bool:
+        if arguments or options or work._get_op_type() in _POINT_TO_POINT:
+            return bool(wait(work, *arguments, **options))
+        while True:
+            try:
+                return bool(wait(work, _LOOK))
+            except RuntimeError:  # also where its own failure has come, which it gives again
+                if work.is_completed():
+                    return bool(wait(work))
+                check(work)
+
+    works.wait = wait_and_look_up
