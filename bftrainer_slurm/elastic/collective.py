@@ -254,11 +254,11 @@ class Group:
         """Free who waits for collectives of gloo's that will not end."""
         if self._nccl:
             return
-        self._hopeless = True
         if any(not work.is_completed() for work in list(self._works)):
-            self._forsake()
+            self._forsake()  # first: DDP goes on with what is no sum
             for one in list(self._sums):
                 one.give_up()
+        self._hopeless = True
 
     def _forsake(self) -> PeerLostError:
         """Go on without a collective that does not end."""
@@ -282,7 +282,10 @@ class Group:
     def _end_of(self, work: dist.Work) -> None:
         """Wait for a collective; never blocks in NCCL or gloo, which may not return."""
         pause_s = 0.00005
-        while not work.is_completed() and not self._hopeless:
+        while not work.is_completed():
+            if self._hopeless:
+                self._forsake()
+                return
             time.sleep(pause_s)
             pause_s = min(0.001, 1.1 * pause_s)
 
