@@ -77,9 +77,17 @@ class Database:
         """Make tables, all of them or none, and note the version that they then have.
 
         Raises:
-            sqlite3.Error: it cannot be done.
+            sqlite3.Error: it cannot be done; a DamageError where it can never be, as other tables
+                are in the file than its version says.
         """
-        self._connection.executescript(f"BEGIN; {script} PRAGMA user_version={version}; COMMIT;")
+        try:
+            self._connection.executescript(
+                f"BEGIN; {script} PRAGMA user_version={version}; COMMIT;"
+            )
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
+                raise DamageError(str(error)) from error
+            raise
 
     def write(self, *statements: Statement) -> None:
         """Carry out statements, together or not at all, now or as soon as it can be done."""

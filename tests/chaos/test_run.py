@@ -1,6 +1,10 @@
+from pathlib import Path
 from random import Random
 
+from bftrainer_slurm.controller.history import History
+from bftrainer_slurm.model import ElementId
 from scripts.chaos_suite.faults.catalogue import CATALOGUE
+from scripts.chaos_suite.faults.state import make_first_version
 from scripts.chaos_suite.report import document, table
 from scripts.chaos_suite.run import Outcome, Result, order
 
@@ -19,6 +23,17 @@ def test_the_order_is_the_seeds() -> None:
         return [next(coming).name for _ in CATALOGUE]
 
     assert names(3) == names(3) != names(4)
+
+
+def test_a_history_made_old_is_one_that_the_first_version_could_have_written(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "history.sqlite"
+    history = History(path)
+    history.begin_stay(ElementId(12, 0), "n1", 100.0)
+    history.close()
+    make_first_version(path)
+    assert History(path).open_stays() == {ElementId(12, 0): "n1"}
 
 
 def result(*violations: str) -> Result:

@@ -47,6 +47,12 @@ def damage_cut_in_half(path: Path) -> None:
         file.truncate(path.stat().st_size // 2)
 
 
+def damage_its_version(path: Path) -> None:
+    """Let it say that it has fewer tables than it has."""
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version=1")
+
+
 def damage_its_pages(path: Path) -> None:
     size = path.stat().st_size
     with path.open("r+b") as file:
@@ -55,7 +61,8 @@ def damage_its_pages(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [damage_nothing_but_nonsense, damage_cut_in_half, damage_its_pages]
+    "damage",
+    [damage_nothing_but_nonsense, damage_cut_in_half, damage_its_pages, damage_its_version],
 )
 def test_a_damaged_file_is_set_aside_and_a_new_one_begins(
     tmp_path: Path, damage: Callable[[Path], None]

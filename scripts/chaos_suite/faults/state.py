@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import sqlite3
+from pathlib import Path
 
 from scripts.chaos_suite.faults.fault import Fault, Injected
 from scripts.chaos_suite.world import World
 
 _BLOCK = b"\0" * 65536
+_FIRST_TABLES = ("stays", "plans", "progress", "given_up")
 
 
 def _fill_disk(world: World) -> Injected:
@@ -63,13 +65,20 @@ def _damage(world: World) -> Injected:
 def _make_old(world: World) -> Injected:
     """Give it a history as the first version wrote it."""
     world.service.stop()
-    with contextlib.closing(sqlite3.connect(world.service.state / "history.sqlite")) as database:
-        for table in ("holes", "looks", "rescales", "reforms"):
-            database.execute(f"DROP TABLE IF EXISTS {table}")
-        database.execute("PRAGMA user_version=1")
-        database.commit()
+    make_first_version(world.service.state / "history.sqlite")
     world.service.start()
     return Injected("of version 1")
+
+
+def make_first_version(history: Path) -> None:
+    """Take from a history file all that later versions have brought."""
+    with contextlib.closing(sqlite3.connect(history)) as database:
+        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        for (table,) in tables:
+            if table not in _FIRST_TABLES:
+                database.execute(f"DROP TABLE {table}")
+        database.execute("PRAGMA user_version=1")
+        database.commit()
 
 
 def _step_clock(world: World) -> Injected:
