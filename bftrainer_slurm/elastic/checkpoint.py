@@ -77,18 +77,20 @@ class Checkpoints:
         if self._writing is not None:
             self._writing.result()
 
-    def newest(self) -> Any | None:
+    def newest(self, after: int = -1) -> Any | None:
         """Return the state of the newest checkpoint that can be read, or None without any.
+
+        Only those of later steps than ``after`` count; -1: there is no other state.
 
         Raises:
             Exception, CheckpointException: none of them can be; to begin anew would lose them.
         """
-        found = _numbered(self._folder)
+        found = {step: path for step, path in _numbered(self._folder).items() if step > after}
         for step in sorted(found, reverse=True):
             try:
                 return _read(found[step])
             except _ERRORS as error:
-                if step == min(found):
+                if after < 0 and step == min(found):
                     raise
                 print(f"bftrainer: cannot read {found[step]}: {error}", file=sys.stderr)
         return None

@@ -29,6 +29,21 @@ def test_the_newest_is_read(tmp_path: Path) -> None:
     assert found["none"] is None
 
 
+def test_who_has_a_state_takes_only_a_later_one(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 5, 40)
+    assert checkpoints.newest(after=40) is None
+    found = checkpoints.newest(after=5)
+    assert found is not None
+    assert found["cursor"] == {"step": 40}
+
+
+def test_who_has_a_state_does_without_a_later_one_that_cannot_be_read(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 40)
+    for path in (tmp_path / "step-40").iterdir():
+        path.write_bytes(b"torn")
+    assert checkpoints.newest(after=5) is None
+
+
 def test_there_is_none_in_an_empty_or_missing_folder(tmp_path: Path) -> None:
     assert Checkpoints(tmp_path, 1.0).newest() is None
     assert Checkpoints(tmp_path / "missing", 1.0).newest() is None

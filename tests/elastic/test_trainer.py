@@ -111,6 +111,25 @@ def test_a_frozen_node_is_dropped_and_joins_anew_when_it_thaws(start: Start) -> 
     end(workers, 0, 1, 2)
 
 
+def test_a_node_that_was_away_goes_on_from_the_checkpoint_of_those_who_are_gone(
+    start: Start, tmp_path: Path
+) -> None:
+    folder = tmp_path / "checkpoints"
+    workers = start(2, checkpoint=str(folder))
+    workers.wait_for_steps(0)
+    workers.signal(1, signal.SIGSTOP)
+    workers.wait_for_world(1, 0)
+    frozen_at = workers.steps(1)[-1].number
+    wait_until(lambda: workers.steps(0)[-1].number > frozen_at + 200)
+    workers.kill(0)
+    saved = max(int(path.name.removeprefix("step-")) for path in folder.glob("step-*"))
+    workers.signal(1, signal.SIGCONT)
+    wait_until(lambda: workers.steps(1)[-1].number > saved + 20)
+    own = [step.number for step in workers.steps(1)]
+    assert saved > frozen_at
+    assert not set(range(frozen_at + 2, saved + 1)) & set(own)
+
+
 @pytest.mark.parametrize("own", [False, True], ids=["averages", "own"])
 def test_collectives_that_gloo_never_ends_hold_nobody(start: Start, own: bool) -> None:
     workers = start(3, own=own, forget=True)
