@@ -54,8 +54,8 @@ def pair(patience: Patience) -> Pair:
     """Two ranks in this process."""
     store = HashStore()
     with ThreadPoolExecutor(2) as threads:
-        patience = timedelta(seconds=60)
-        return list(threads.map(lambda rank: ProcessGroupGloo(store, rank, 2, patience), range(2)))
+        limit = timedelta(seconds=60)
+        return list(threads.map(lambda rank: ProcessGroupGloo(store, rank, 2, limit), range(2)))
 
 
 def later(do: Callable[[], object]) -> None:
