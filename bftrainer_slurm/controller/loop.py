@@ -215,7 +215,7 @@ class Controller:
         self.schedule.looked(looked_s, nodes_due, reservations_due, ending, took_s)
         self._say_if_slow(took_s, looked_s)
         self._meet(mine)
-        for element in self._stays.update(mine, now_s):
+        for element in self._stays.update(mine, now_s, self._came):
             self._world.groups.lost(element)
         self._holes.update(observation, self._settings.partition)
         self._came.clear()

@@ -5,6 +5,8 @@ Slurm's word counts; the elements' own notes only give the times more exactly th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bftrainer_slurm.controller.history import History
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import Element, ElementId, ElementState, Trainer
@@ -17,6 +19,7 @@ _WAITING = (
     ElementState.DELAYED,
 )
 _THERE = (ElementState.RUNNING, ElementState.ENDING)
+_HAS_RUN = (ElementState.ENDING, ElementState.DELAYED)
 
 
 class Stays:
@@ -42,13 +45,22 @@ class Stays:
         """Remember that it was us who ended these elements."""
         self._shrunk.update(elements)
 
-    def update(self, trainers: tuple[Trainer, ...], now_s: float) -> list[ElementId]:
+    def update(
+        self,
+        trainers: tuple[Trainer, ...],
+        now_s: float,
+        came: Mapping[ElementId, tuple[str, float]],
+    ) -> list[ElementId]:
         """Compare with a fresh reading of the queue; return who is gone without our doing.
 
-        Those that have ended well are not among them.
+        Those that have ended well are not among them. ``came``: where and when (seconds) elements
+        came up since the last reading; Slurm may have taken them back before this one.
         """
         gone: list[ElementId] = []
         elements = {element.id: element for trainer in trainers for element in trainer.elements}
+        for id_, (node, time_s) in came.items():
+            if id_ in elements and elements[id_].state in _HAS_RUN and id_ not in self._open:
+                self._begin(id_, node, time_s)
         for id_, node in list(self._open.items()):
             element = elements.get(id_)
             if element is None or element.state not in _THERE or element.node != node:
@@ -58,22 +70,25 @@ class Stays:
                 self._end(id_, element, now_s)
         for element in elements.values():
             if element.state is ElementState.RUNNING and element.id not in self._open:
-                self._begin(element, now_s)
+                self._see(element, now_s)
         for notes in (self._came, self._left):
             for id_ in notes.keys() - elements.keys():
                 del notes[id_]
         return gone
 
-    def _begin(self, element: Element, now_s: float) -> None:
+    def _see(self, element: Element, now_s: float) -> None:
         assert element.node is not None
         time_s = element.start_s if element.start_s is not None else now_s
         told_s, node = self._came.get(element.id, (0.0, ""))
         if node == element.node and abs(told_s - time_s) < _NOTE_FITS_S:
             time_s = told_s
-        self._open[element.id] = element.node
         self._left.pop(element.id, None)
-        self._shrunk.discard(element.id)
-        self._history.begin_stay(element.id, element.node, time_s)
+        self._begin(element.id, element.node, time_s)
+
+    def _begin(self, id_: ElementId, node: str, time_s: float) -> None:
+        self._open[id_] = node
+        self._shrunk.discard(id_)
+        self._history.begin_stay(id_, node, time_s)
 
     def _end(self, id_: ElementId, element: Element | None, now_s: float) -> None:
         how = "ended"

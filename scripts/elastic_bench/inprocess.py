@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from bftrainer_slurm import elastic
 from bftrainer_slurm.elastic.collective import Group
 from bftrainer_slurm.elastic.common import Common
-from bftrainer_slurm.keeper.membership import Peer
 from scripts.elastic_bench.workload import StepLog, Workload, arguments
 
 
@@ -31,9 +31,9 @@ def _time_copies(log: StepLog) -> None:
     """Log how long it takes to get a state from another rank's memory."""
     agree = Common.agree
 
-    def timed(common: Common, group: Group, members: tuple[Peer, ...]) -> None:
+    def timed(common: Common, group: Group, *what: Any) -> None:
         begin_s, is_new = time.monotonic(), common.step < 0
-        agree(common, group, members)
+        agree(common, group, *what)
         if is_new and group.rank > 0:
             log.copied(time.monotonic() - begin_s)
 
