@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
-from bftrainer_slurm.elastic import waits
+from bftrainer_slurm.elastic import functional, waits
 from bftrainer_slurm.elastic.collective import (
     Group,
     PeerLostError,
@@ -79,6 +79,7 @@ class ElementMembers:
         self._forming = False
         if backend == "gloo":
             waits.look_up(lambda work: self.group.check_end(work))
+            self._waiting = functional.wait_in_python()
         self._membership = Membership(
             keeper, self._identity, prover_from(environment), on_event=self._hear
         )

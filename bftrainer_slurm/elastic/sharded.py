@@ -22,6 +22,8 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
+from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllocMixin
 
 from bftrainer_slurm.elastic.checkpoint import Checkpoints
 from bftrainer_slurm.elastic.collective import PeerLostError, of_collective
@@ -169,6 +171,7 @@ class ShardedTrainer(Training):
         for one in shards:  # sums: backward() has weighted each rank's part
             one.set_gradient_divide_factor(1.0)
             one.set_force_sum_reduction_for_comms(True)
+            one.set_custom_reduce_scatter(_ReduceScatter())
 
     def _watch_optimizer(self) -> None:
         """Not before its state is there: torch steps once to make it."""
@@ -198,6 +201,22 @@ class ShardedTrainer(Training):
                 raise
             self._group.fail(error)
             raise PeerLostError(str(error)) from error
+
+
+class _ReduceScatter(DefaultAllocMixin, ReduceScatter):
+    """What gloo makes of a reduce-scatter, waited for in Python (see ``waits``), not in C++."""
+
+    def __call__(
+        self,
+        output_tensor: Tensor,
+        input_tensor: Tensor,
+        group: dist.ProcessGroup,
+        op: Any,
+        async_op: bool = False,
+    ) -> None:
+        """Reduce the input, in place, and take this rank's part of it."""
+        dist.all_reduce(input_tensor, op, group)
+        output_tensor.copy_(input_tensor.chunk(group.size())[group.rank()])
 
 
 class _Whole:

@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
 from bftrainer_slurm import elastic
-from tests.elastic.inprocess import Numbers
+from tests.elastic.inprocess import Numbers, forget_as_gloo_does
 
 
 def build(mesh: DeviceMesh) -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -31,7 +31,15 @@ def build(mesh: DeviceMesh) -> tuple[nn.Module, torch.optim.Optimizer]:
 
 
 def main(folder: Path, given: dict[str, Any]) -> None:
-    options: dict[str, Any] = {"size": 200, "epochs": 1, "every": 20, "pause_s": 0.01} | given
+    options: dict[str, Any] = {
+        "size": 200,
+        "epochs": 1,
+        "every": 20,
+        "pause_s": 0.01,
+        "forget": False,
+    } | given
+    if options["forget"]:
+        forget_as_gloo_does()
     torch.set_num_threads(1)
     trainer = elastic.ShardedTrainer(
         build, checkpoint=folder / "checkpoints", checkpoint_every=options["every"]

@@ -1,8 +1,10 @@
 """Sharded models (FSDP2) on nodes that come and go, with the real keeper, on gloo."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,11 +27,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
     with ExitStack() as stack:
         keeper = stack.enter_context(started_keeper(tmp_path))
 
-        def begin(nodes: int) -> Workers:
+        def begin(nodes: int, **options: Any) -> Workers:
             folder = tmp_path / "run"
-            workers = stack.enter_context(
-                started_workers(keeper, folder, "sharding", epochs=EPOCHS, pause_s=0.02)
-            )
+            given = {"epochs": EPOCHS, "pause_s": 0.02} | options
+            workers = stack.enter_context(started_workers(keeper, folder, "sharding", **given))
             workers.own(nodes)
             workers.start(*range(nodes))
             workers.wait_for_world(nodes, *range(nodes))
@@ -102,3 +103,11 @@ def test_without_any_shard_there_is_nothing_to_train(tmp_path: Path) -> None:
         elastic.ShardedTrainer(
             lambda _: (model, torch.optim.SGD(model.parameters())), checkpoint=tmp_path
         )
+
+
+@pytest.mark.parametrize("every", [1, 10_000], ids=["gathering", "training"])
+def test_collectives_that_gloo_never_ends_hold_nobody(start: Start, every: int) -> None:
+    workers = start(3, epochs=10_000, forget=True, every=every)
+    workers.wait_for_steps(0)
+    workers.signal(2, signal.SIGSTOP)
+    workers.wait_for_world(2, 0, 1)
