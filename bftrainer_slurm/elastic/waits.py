@@ -1,7 +1,7 @@
 """Who waits for a collective of gloo's looks up now and then whether it may still end.
 
-``Trainer`` does not block in its own. This is for the script's, and FSDP2's where Python waits for
-them: ``Work.wait()`` would return after half an hour (see ``Connections.shut_down``).
+``Trainer`` does not block in its own. This is for the script's, FSDP2's, and DTensor's (by
+``functional``): ``Work.wait()`` would return after half an hour (see ``Connections.shut_down``).
 """
 
 from __future__ import annotations
