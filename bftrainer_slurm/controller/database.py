@@ -77,8 +77,8 @@ class Database:
         """Make tables, all of them or none, and note the version that they then have.
 
         Raises:
-            sqlite3.Error: it cannot be done; a DamageError where it can never be, as other tables
-                are in the file than its version says.
+            sqlite3.Error: it cannot be done; a DamageError where it can never be, as the file has
+                tables that its version did not have.
         """
         try:
             self._connection.executescript(

@@ -1,6 +1,7 @@
 """Which element ran where from when to when, told from one reading of Slurm to the next.
 
-Slurm's word counts; the elements' own notes only give the times more exactly than its seconds.
+Slurm's word counts; the elements' own notes give the times more exactly than its seconds, and the
+nodes of those that it took back before it was read.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Stays:
         self._came: dict[ElementId, tuple[float, str]] = {}
         self._left: dict[ElementId, float] = {}
         self._shrunk: set[ElementId] = set()
+        self._updated_s = 0.0
 
     def take(self, numbered: NumberedNote) -> None:
         """Remember when an element said that it came or left."""
@@ -59,8 +61,10 @@ class Stays:
         gone: list[ElementId] = []
         elements = {element.id: element for trainer in trainers for element in trainer.elements}
         for id_, (node, time_s) in came.items():
-            if id_ in elements and elements[id_].state in _HAS_RUN and id_ not in self._open:
+            unseen = id_ in elements and id_ not in self._open and time_s >= self._updated_s
+            if unseen and elements[id_].state in _HAS_RUN:
                 self._begin(id_, node, time_s)
+        self._updated_s = now_s
         for id_, node in list(self._open.items()):
             element = elements.get(id_)
             if element is None or element.state not in _THERE or element.node != node:

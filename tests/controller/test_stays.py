@@ -74,3 +74,12 @@ def test_an_element_that_slurm_has_not_started_had_no_stay_whatever_it_said() ->
     came = {FIRST: ("n1", NOW_S)}
     Stays(history).update((trainer(element(0, ElementState.PENDING)),), NOW_S + 10, came)
     assert history.tally(ARRAY) == Tally()
+
+
+def test_a_note_from_before_the_last_reading_begins_no_stay() -> None:
+    history = History(":memory:")
+    stays = Stays(history)
+    stays.update((trainer(element(0, ElementState.PENDING)),), NOW_S, {})
+    came = {FIRST: ("n1", NOW_S - 500.0)}
+    assert stays.update((trainer(element(0, ElementState.DELAYED)),), NOW_S + 10, came) == []
+    assert history.tally(ARRAY) == Tally()
