@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -44,8 +43,6 @@ _GENTLY_S = 1.0
 # Now and then gloo forgets a send whose connection is closed as it begins (torch 2.13; see
 # ``Connections.shut_down``). After so long all that will ever fail has failed.
 _HOPELESS_S = 5.0
-# Who waits in torch's C++ cannot be freed. By then the keeper has long dropped this rank (READY_S).
-_END_S = 600.0
 
 # A torchrun agent sets 1, with which a lost peer ends this process; 2 only cleans up.
 _NCCL = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "2", "TORCH_NCCL_ENABLE_MONITORING": "0"}
@@ -246,8 +243,6 @@ class Group:
                 self._cut(gently=passed_s < _GENTLY_S)
                 if passed_s > _HOPELESS_S:
                     self._give_up()
-                if passed_s > _END_S:
-                    _begin_anew()
             self._over.wait(_AGAIN_S)
 
     def _give_up(self) -> None:
@@ -380,17 +375,6 @@ def make_default(backend: str, store: Store, rank: int, world: int) -> None:
         backend, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=_FORM_S)
     )
     _let_work(dist.group.WORLD)
-
-
-def _begin_anew() -> None:
-    """End this process: its agent, or Slurm, starts another one."""
-    print(
-        "bftrainer: a collective whose peers are gone does not end: this process ends instead, and "
-        "another one begins with the others' state, or the last checkpoint",
-        file=sys.stderr,
-        flush=True,
-    )
-    os._exit(1)
 
 
 def _keep_for_ever(group: dist.ProcessGroup) -> None:

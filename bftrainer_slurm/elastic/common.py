@@ -37,19 +37,17 @@ class Common:
         """The last completed step; -1 until this copy is the others' too."""
         return self.cursor.step if self._agreed else -1
 
-    def agree(self, group: Group, members: tuple[Peer, ...], was_away: bool = False) -> None:
+    def agree(self, group: Group, members: tuple[Peer, ...]) -> None:
         """Make this copy the one of rank 0, who has come furthest.
-
-        ``was_away``: others may have trained on meanwhile, and be gone, but for their checkpoints.
 
         Raises:
             PeerLostError: it did not arrive; this copy is what it was.
         """
         first = members[0]
-        if group.rank == 0 and first.step < 0:
-            self._restore()
-        elif group.rank == 0 and was_away and all(member.step < 0 for member in members[1:]):
-            self._restore(after=first.step)  # all others get it
+        # All others get it. While this rank was away, some may have trained on who are gone, but
+        # for their checkpoints.
+        if group.rank == 0 and all(member.step < 0 for member in members[1:]):
+            self._restore(after=first.step)
         behind = [
             rank
             for rank, member in enumerate(members)
@@ -88,11 +86,12 @@ class Common:
         """This copy is none any more: begin again from the newest checkpoint, or another's copy."""
         self.cursor, self._agreed = Cursor(), False
 
-    def _restore(self, after: int = -1) -> None:
+    def _restore(self, after: int) -> None:
         """Take the newest checkpoint, if there is one of a later step."""
         if self._checkpoints is None:
             return
-        self._checkpoints.wait()
+        if after < 0:  # what is being written is of a step that this rank has, else
+            self._checkpoints.wait()
         state = self._checkpoints.newest(after)
         if state is not None:
             self._take(state)

@@ -150,10 +150,6 @@ class Training(ABC):
     def _take_over(self, generation: Generation) -> None:
         """Have all ranks of a generation begin with the same state."""
 
-    def _was_away(self, generation: Generation) -> bool:
-        """Return whether there was another generation since the last one of this rank."""
-        return self._generation is not None and generation.number != self.generation + 1
-
     def expect(self, weight: float, after: Cursor) -> None:
         """Say what the step that follows trains, and where the training stands after it."""
         self._expected = Expected(weight, after)

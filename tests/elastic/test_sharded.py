@@ -107,7 +107,7 @@ def test_without_any_shard_there_is_nothing_to_train(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("every", [1, 10_000], ids=["gathering", "training"])
 def test_collectives_that_gloo_never_ends_hold_nobody(start: Start, every: int) -> None:
-    workers = start(3, epochs=10_000, forget=True, every=every)
+    workers = start(3, epochs=10_000, forget=True, every=every, pause_s=0.0)
     workers.wait_for_steps(0)
     workers.signal(2, signal.SIGSTOP)
     workers.wait_for_world(2, 0, 1)

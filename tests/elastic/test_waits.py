@@ -94,6 +94,22 @@ def test_what_is_received_late_is_waited_for(pair: Pair) -> None:
     assert got.item() == 1.0
 
 
+def test_a_reduce_scatter_is_waited_for_as_torch_does(patience: Patience, pair: Pair) -> None:
+    parts = [torch.zeros(1), torch.zeros(1)]
+    with ThreadPoolExecutor(2) as threads:
+        ends = [
+            threads.submit(one.reduce_scatter([part], [[torch.ones(1), torch.ones(1)]]).wait)
+            for one, part in zip(pair, parts, strict=True)
+        ]
+        assert all(end.result() for end in ends)
+    assert [part.item() for part in parts] == [2.0, 2.0]
+    work = pair[0].reduce_scatter([parts[0]], [[torch.ones(1), torch.ones(1)]])
+    del pair[1]  # hangs up
+    with pytest.raises(RuntimeError, match="gloo"):
+        work.wait()
+    assert patience.asked == 0
+
+
 def test_a_timeout_of_the_callers_own_is_kept(patience: Patience, pair: Pair) -> None:
     work = pair[0].allreduce([torch.ones(1)])
     with pytest.raises(RuntimeError, match="timed out"):
