@@ -49,7 +49,7 @@ from bftrainer_slurm.keeper.protocol import parse_address
 
 _ATTEMPT = timedelta(seconds=1)  # to reach a store, before looking whether its host is lost
 _BETWEEN_ATTEMPTS_S = 0.05
-_PEERS_WORD_S = 0.3  # a lost peer's or failed peer's own news comes within a moment
+_PEERS_WORD_S = 2.0  # a lost or failed peer's own news comes within a moment, unless hosts are busy
 _SIGNALLED = 1  # what torchrun ends with when a signal, which it makes an exception, has come
 _NO_STATE = -1  # a script's state is in its own checkpoints
 
