@@ -90,7 +90,7 @@ class Common:
         """Take the newest checkpoint, if there is one of a later step."""
         if self._checkpoints is None:
             return
-        if after < 0:  # what is being written is of a step that this rank has, else
+        if after < 0:  # who has a state has what is being written, too
             self._checkpoints.wait()
         state = self._checkpoints.newest(after)
         if state is not None:

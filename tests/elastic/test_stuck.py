@@ -63,6 +63,7 @@ def test_a_backward_pass_comes_to_its_end_and_the_step_is_not_committed(
 
 def test_who_waits_for_another_collective_is_told_that_it_does_not_end(group: Group) -> None:
     work = cast(Work, Forgotten())
+    Group().check_end(work)  # it may still end where nobody has given up
     with pytest.raises(PeerLostError, match="does not end"):
         while True:
             group.check_end(work)
