@@ -41,7 +41,9 @@ print('ready', flush=True)
 threading.Thread(target=time.sleep, args=[600]).start()
 ctypes.CDLL(None).syscall(60, 0)" """  # the end of this thread alone
 # PTRACE_ATTACH; the shell's own tracer keeps what it has.
-TRACER = """perl -e '$SIG{TERM} = "IGNORE"; syscall(101, 16, $_ + 0, 0, 0) for @ARGV; sleep 1 while 1'"""
+TRACER = (
+    """perl -e '$SIG{TERM} = "IGNORE"; syscall(101, 16, $_ + 0, 0, 0) for @ARGV; sleep 1 while 1'"""
+)
 BOMB = """perl -e '$SIG{TERM} = $SIG{CHLD} = "IGNORE"; fork for 1 .. 10; sleep 1;
 $| = 1; print "ready\\n"; while (1) { sleep 1; exit if fork }' & wait; sleep 1000"""
 
@@ -89,9 +91,7 @@ ATTACKS = {
 
 
 @pytest.fixture(scope="module", params=["cgroup", "linuxproc"])
-def attacked_lab(
-    request: pytest.FixtureRequest, make_element_lab: Callable[..., Lab]
-) -> Lab:
+def attacked_lab(request: pytest.FixtureRequest, make_element_lab: Callable[..., Lab]) -> Lab:
     return make_element_lab(nodes=1, linuxproc=request.param == "linuxproc")
 
 
@@ -126,18 +126,15 @@ def assert_the_node_comes_back(lab: Lab, element: RunningElement) -> None:
 
 
 @pytest.mark.parametrize("script", ATTACKS.values(), ids=ATTACKS)
-def test_an_ordinary_job_has_the_elements_node_in_time(
-    lab: Lab, script: str
-) -> None:
+def test_an_ordinary_job_has_the_elements_node_in_time(lab: Lab, script: str) -> None:
     element = start_element(lab, f"#!/bin/bash\n{script}\n", f"--bftrainer=grace={GRACE_S}")
     element.wait_for("ready")
     assert_the_node_comes_back(lab, element)
 
 
-def test_an_ordinary_job_has_the_node_of_an_element_whose_slurmstepds_were_killed(
-    lab: Lab
-) -> None:
-    script = f'#!/bin/bash\nsrun bash -c "{STUBBORN}" &\n( setsid bash -c "{STUBBORN}" & )\nwait\nsleep 1000\n'
+def test_an_ordinary_job_has_the_node_of_an_element_whose_slurmstepds_were_killed(lab: Lab) -> None:
+    daemon = f'( setsid bash -c "{STUBBORN}" & )'
+    script = f'#!/bin/bash\nsrun bash -c "{STUBBORN}" &\n{daemon}\nsleep 1000\n'
     element = start_element(lab, script, f"--bftrainer=grace={GRACE_S}")
     wait_until(lambda: element.text().count("ready") == 2)
     for command_line in Path("/proc").glob("[0-9]*/cmdline"):
