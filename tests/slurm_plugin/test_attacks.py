@@ -1,8 +1,8 @@
 """Whatever an element does to stay: an ordinary job has its node within the grace and 2 s.
 
-Each row of the table is a script of an element. An ordinary job is submitted that needs its node, so
-that Slurm preempts the element, under proctrack/cgroup and under proctrack/linuxproc. Slurm's own
-means are out of reach: its KillWait is five minutes.
+Each row of the table is a script of an element. An ordinary job is submitted that needs its node,
+so that Slurm preempts the element, under proctrack/cgroup and under proctrack/linuxproc. Slurm's
+own means are out of reach: its KillWait is five minutes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ pytestmark = [
 ]
 
 GRACE_S = 0.5
-# From sbatch to the ordinary job's first line: Slurm needs two passes of its scheduler, which it makes
-# each second or so, to preempt and then to start.
+# From sbatch to the ordinary job's first line: Slurm needs two passes of its scheduler, which it
+# makes each second or so, to preempt and then to start.
 BOUND_S = GRACE_S + 2.0
 
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.5; done"
@@ -104,7 +104,7 @@ def lab(attacked_lab: Lab) -> Iterator[Lab]:
 
 
 def seconds_until_an_ordinary_job_runs(lab: Lab) -> float:
-    """Submit one that needs the element's node; nothing of the element may be left when it starts."""
+    """Submit one that needs the element's node, and finds nothing of the element on it."""
     output = lab.home("bob") / "ordinary.out"
     output.unlink(missing_ok=True)
     left = "ps -u alice -o stat=,comm=,args= | grep -v ^Z"
