@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 import time
 from importlib.metadata import version
@@ -18,11 +17,10 @@ from scripts.benchmark.machine import this_machine
 from scripts.impact_bench import figures, picture, table
 from scripts.impact_bench.bench import Measured, measure
 from scripts.impact_bench.causes import causes
-from scripts.impact_bench.course import NotIdleError
 from scripts.impact_bench.document import document
-from scripts.impact_bench.looks import NoLookError
 from scripts.impact_bench.stream import made_stream
-from scripts.impact_bench.trainers import Kind, NoTrainingError
+from scripts.impact_bench.trainers import Kind
+from scripts.labcluster.cluster import LabError
 
 
 @click.command()
@@ -117,11 +115,8 @@ def bench_impact(
     try:
         for measured in measure(stream, nodes, kind, out / "logs", _Teller()):
             _write(out, machine, settings, measured)
-    except (NotIdleError, NoLookError, NoTrainingError) as error:
+    except (LabError, TimeoutError) as error:
         raise click.ClickException(str(error)) from error
-    except subprocess.CalledProcessError as error:
-        words = (error.stderr or "").strip()
-        raise click.ClickException(f"{error.cmd[0]}: {error.returncode}: {words}") from error
     assert measured is not None
     courses = causes(measured)
     (out / "causes.txt").write_text(courses + "\n")

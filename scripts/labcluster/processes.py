@@ -34,6 +34,12 @@ def start_of(pid: int) -> int | None:
     return None if fields[0] == "Z" else int(fields[19])
 
 
+def daemon_of(pid: int) -> Daemon | None:
+    """Return the process that has this id now, None where there is none."""
+    start = start_of(pid)
+    return None if start is None else Daemon(pid, start)
+
+
 def launch(command: Sequence[str], log: Path, environment: dict[str, str] | None = None) -> Daemon:
     """Start a daemon in the foreground of a session of its own."""
     with log.open("ab") as output:
@@ -90,9 +96,9 @@ def processes_with(variable: str) -> list[Daemon]:
             variables = (folder / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        start = start_of(int(folder.name))
-        if variable.encode() in variables and start is not None:
-            found.append(Daemon(int(folder.name), start))
+        one = daemon_of(int(folder.name))
+        if variable.encode() in variables and one is not None:
+            found.append(one)
     return found
 
 

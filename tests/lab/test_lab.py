@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab_fixture import REPO, Lab, started_lab
-from tests.waiting import wait_until
+from scripts.labcluster.lab import Lab, started_lab
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
+BOTH_IDLE = {"n1": "idle", "n2": "idle"}
 LAB = str(REPO / "scripts" / "lab")
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root: it acts for several users")
 
@@ -19,10 +21,6 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root: it acts for s
 def small() -> Iterator[Lab]:
     with started_lab(nodes=2, conf=["SlurmdTimeout=5", "SlurmctldDebug=info"]) as running:
         yield running
-
-
-def states(lab: Lab) -> list[str]:
-    return lab.run("sinfo", "-h", "-N", "-p", "main", "-o", "%t").stdout.split()
 
 
 def lab(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -41,7 +39,7 @@ def test_an_ordinary_job_takes_the_nodes_of_a_preemptible_one(small: Lab) -> Non
     small.run("srun", "-N2", "true")
     assert set(small.squeue(job, "%t %r")) == {"PD BeginTime"}
     small.run("scancel", str(job))
-    wait_until(lambda: states(small) == ["idle", "idle"])
+    small.wait_until_idle()
 
 
 @as_root
@@ -64,17 +62,17 @@ def test_a_second_up_finds_it_running(small: Lab) -> None:
 
 def test_clusters_do_not_disturb_each_other(small: Lab) -> None:
     with started_lab(nodes=1) as other:
-        assert states(other) == ["idle"]
-        assert states(small) == ["idle", "idle"]
-    assert states(small) == ["idle", "idle"]
+        assert other.states() == {"n1": "idle"}
+        assert small.states() == BOTH_IDLE
+    assert small.states() == BOTH_IDLE
     assert small.run("id", "alice", check=False).returncode == 0 or os.getuid() != 0
 
 
 def test_a_stopped_slurmd_takes_its_node_down_and_comes_back(small: Lab) -> None:
     small.node("n2", "stop")
-    wait_until(lambda: states(small)[1].startswith("down"))
+    wait_until(lambda: small.states()["n2"].startswith("down"))
     small.node("n2", "start")
-    wait_until(lambda: states(small) == ["idle", "idle"])
+    small.wait_until_idle()
 
 
 @pytest.mark.parametrize("what", ["hang", "cut"])
@@ -82,9 +80,9 @@ def test_a_node_can_be_lost_and_mended(small: Lab, what: str) -> None:
     if what == "cut" and (os.getuid() != 0 or not shutil.which("nft", path="/usr/sbin:/sbin")):
         pytest.skip("cutting a node off needs root and nftables")
     small.node("n2", what)
-    wait_until(lambda: not states(small)[1].startswith("idle") or "*" in states(small)[1])
+    wait_until(lambda: small.states()["n2"] != "idle")
     small.node("n2", "mend")
-    wait_until(lambda: states(small) == ["idle", "idle"])
+    small.wait_until_idle()
 
 
 def test_a_slow_node_still_works(small: Lab) -> None:
