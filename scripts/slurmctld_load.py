@@ -1,4 +1,4 @@
-"""What a controller and its trainers cost slurmctld, as its own statistics say (sdiag).
+"""``make bench-slurmctld``: what a controller and its trainers cost slurmctld, as sdiag says.
 
 On a cluster with many configured nodes and waiting jobs, of which only a few nodes are there.
 """
@@ -9,12 +9,18 @@ import getpass
 import re
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.demonstration.cluster import Cluster, started_cluster
+import click
 
+from scripts.benchkit.command import Findings, bench_command, progress
+from scripts.benchkit.text import table
+from scripts.demonstration.cluster import Cluster, started_cluster
+from scripts.demonstration.folder import cluster_folder
+
+_REPO = Path(__file__).resolve().parent.parent
 REAL_NODES = 8
 _TRAINER = "#!/bin/bash\n#SBATCH --bftrainer -N 1-4 -o /dev/null\nsrun sleep 100000\n"
 _ORDINARY = "#!/bin/bash\n#SBATCH -N 100 -o /dev/null --array=0-99\ntrue\n"  # they wait
@@ -53,6 +59,24 @@ def requests_of(account: str, sdiag: str) -> Requests:
     return Requests(int(found[1]), int(found[2]) / 1e3) if found else Requests(0, 0.0)
 
 
+@bench_command(TimeoutError)
+@click.option("--nodes", type=click.IntRange(1, 20_000), default=5000)
+@click.option("--jobs", type=click.IntRange(100, 20_000), default=2000)
+@click.option("--minutes", type=click.FloatRange(0.1, 60), default=5.0)
+def main(nodes: int, jobs: int, minutes: float) -> Findings:
+    """Measure what the controller costs slurmctld, on a private cluster of many nodes.
+
+    First without a controller, then with one whose trainers have all nodes, at rest.
+
+    \b
+    Example:
+      scripts/bench-slurmctld --nodes 1000 --jobs 500 --minutes 1
+    """
+    with cluster_folder("bftrainer-load-") as folder:
+        loads = measure(_REPO, folder / "lab", nodes, jobs, minutes, progress())
+    return Findings(rendered(loads), loads)
+
+
 def measure(
     repo: Path,
     folder: Path,
@@ -82,24 +106,20 @@ def measure(
             return {"without": without, "with": _observe(cluster, minutes)}
 
 
-def table(loads: dict[str, Load]) -> str:
+def rendered(loads: dict[str, Load]) -> str:
     """Return the measured loads side by side."""
-    rows: list[tuple[str, Callable[[Load], float]]] = [
-        ("RPCs of the controller's account, a minute", lambda one: one.rpcs / one.minutes),
-        ("slurmctld's time for them, ms a minute", lambda one: one.rpc_ms / one.minutes),
-        ("main scheduling cycle, ms", lambda one: one.main_cycle_ms),
-        ("backfill cycle, ms", lambda one: one.backfill_cycle_ms),
-    ]
-    lines = [f"{'':44} {'without':>10} {'with':>10}"]
-    for name, of in rows:
-        values = [f"{of(loads[side]):10.1f}" for side in ("without", "with")]
-        lines.append(f"{name:44} {' '.join(values)}")
-    return "\n".join(lines)
-
-
-def document(loads: dict[str, Load]) -> dict[str, dict[str, float]]:
-    """Return the same for --json."""
-    return {side: asdict(load) for side, load in loads.items()}
+    rows = {
+        "RPCs of the controller's account, a minute": [
+            one.rpcs / one.minutes for one in loads.values()
+        ],
+        "slurmctld's time for them, ms a minute": [
+            one.rpc_ms / one.minutes for one in loads.values()
+        ],
+        "main scheduling cycle, ms": [one.main_cycle_ms for one in loads.values()],
+        "backfill cycle, ms": [one.backfill_cycle_ms for one in loads.values()],
+    }
+    cells = ((name, *(f"{value:.1f}" for value in values)) for name, values in rows.items())
+    return table([("", *loads), *cells])
 
 
 def _observe(cluster: Cluster, minutes: float) -> Load:
@@ -109,13 +129,7 @@ def _observe(cluster: Cluster, minutes: float) -> Load:
     text = cluster.run("sdiag").stdout
     own = requests_of(account, text)
     main, _, backfill = text.partition("Backfilling stats")
-    return Load(
-        minutes,
-        own.count,
-        own.ms,
-        _mean_cycle_ms(main),
-        _mean_cycle_ms(backfill),
-    )
+    return Load(minutes, own.count, own.ms, _mean_cycle_ms(main), _mean_cycle_ms(backfill))
 
 
 def _mean_cycle_ms(text: str) -> float:
