@@ -1,6 +1,7 @@
-"""What our line in plugstack.conf costs ordinary commands: run in turns without it and with it.
+"""``make bench-commands``: what our line in plugstack.conf costs ordinary commands.
 
-sbatch loads the plugin, srun too, and so does the slurmstepd of each step on its node.
+They run in turns without it and with it: sbatch loads the plugin, srun too, and so does the
+slurmstepd of each step on its node.
 """
 
 from __future__ import annotations
@@ -10,10 +11,15 @@ import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
+
+from scripts.benchkit.command import Findings, bench_command
+from scripts.benchkit.text import table
+from scripts.labcluster.cluster import LabError
 from scripts.labcluster.lab import Lab
 from scripts.labcluster.site import prepared_site
 
@@ -50,11 +56,29 @@ class Difference:
     high: float
 
 
+@bench_command(LabError)
+@click.option(
+    "--rounds",
+    type=click.IntRange(10, 10_000),
+    default=300,
+    help="How often each command runs without the plugin, and with it.",
+)
+def main(rounds: int) -> Findings:
+    """Measure what the plugin costs ordinary commands, on a private cluster of one node.
+
+    \b
+    Example:
+      scripts/bench-commands --rounds 100
+    """
+    found = differences(measure(rounds))
+    return Findings(rendered(found), found)
+
+
 def measure(rounds: int) -> dict[str, Cost]:
     """Run each command so often on each side, on a cluster of one node.
 
     Raises:
-        cluster.LabError: the cluster does not start, or a command fails in it.
+        LabError: the cluster does not start, or a command fails in it.
     """
     with prepared_site(1, kill_wait=30) as site:
         plugstack = site.lab.dir / "plugstack.conf"
@@ -74,27 +98,23 @@ def compare(cost: Cost, of: Callable[[Run], float]) -> Difference:
     return Difference(statistics.median(without), statistics.median(with_plugin), middle, low, high)
 
 
-def table(costs: dict[str, Cost]) -> str:
-    """Return the figures of all commands."""
-    lines = [f"{'ms, medians':<26}{'without':>9}{'with':>9}{'difference':>12}   95 % certain"]
-    for name, one in _rows(costs):
-        interval = f"{one.low:+.2f} to {one.high:+.2f}"
-        figures = f"{one.without:>9.2f}{one.with_plugin:>9.2f}{one.difference:>+12.2f}"
-        lines.append(f"{name:<26}{figures}   {interval}")
-    return "\n".join(lines)
-
-
-def document(costs: dict[str, Cost]) -> dict[str, dict[str, float]]:
-    """Return the same for --json."""
-    return {name: asdict(one) for name, one in _rows(costs)}
-
-
-def _rows(costs: dict[str, Cost]) -> list[tuple[str, Difference]]:
-    rows = []
+def differences(costs: dict[str, Cost]) -> dict[str, Difference]:
+    """Return the figures of all commands, by what was timed."""
+    found = {}
     for name, cost in costs.items():
-        rows.append((name, compare(cost, lambda run: run.wall_ms)))
-        rows.append((f"{name}, processor", compare(cost, lambda run: run.processor_ms)))
-    return rows
+        found[name] = compare(cost, lambda run: run.wall_ms)
+        found[f"{name}, processor"] = compare(cost, lambda run: run.processor_ms)
+    return found
+
+
+def rendered(found: dict[str, Difference]) -> str:
+    """Return the figures as a table."""
+    rows = [("ms, medians", "without", "with", "difference", "95 % certain")]
+    for name, one in found.items():
+        middle, low, high = (f"{ms:+.2f}" for ms in (one.difference, one.low, one.high))
+        sides = (f"{one.without:.2f}", f"{one.with_plugin:.2f}")
+        rows.append((name, *sides, middle, f"{low} to {high}"))
+    return table(rows)
 
 
 def _interval(ordered: Sequence[float]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""What a controller and its trainers cost slurmctld, as its own statistics say (sdiag).
+"""``make bench-slurmctld``: what a controller and its trainers cost slurmctld, as sdiag says.
 
 On a cluster with many configured nodes and waiting jobs, of which only a few nodes are there.
 """
@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
+import click
+
+from scripts.benchkit.command import Findings, bench_command, progress
+from scripts.benchkit.text import table
+from scripts.labcluster.cluster import LabError
 from scripts.labcluster.lab import ADMIN, Tell
 from scripts.labcluster.site import Site, prepared_site
 from scripts.labcluster.users import account_of
@@ -53,11 +57,28 @@ def requests_of(account: str, sdiag: str) -> Requests:
     return Requests(int(found[1]), int(found[2]) / 1e3) if found else Requests(0, 0.0)
 
 
+@bench_command(LabError, TimeoutError)
+@click.option("--nodes", type=click.IntRange(1, 20_000), default=5000)
+@click.option("--jobs", type=click.IntRange(100, 20_000), default=2000)
+@click.option("--minutes", type=click.FloatRange(0.1, 60), default=5.0)
+def main(nodes: int, jobs: int, minutes: float) -> Findings:
+    """Measure what the controller costs slurmctld, on a private cluster of many nodes.
+
+    First without a controller, then with one whose trainers have all nodes, at rest.
+
+    \b
+    Example:
+      scripts/bench-slurmctld --nodes 1000 --jobs 500 --minutes 1
+    """
+    loads = measure(nodes, jobs, minutes, progress())
+    return Findings(rendered(loads), loads)
+
+
 def measure(nodes: int, jobs: int, minutes: float, tell: Tell) -> dict[str, Load]:
     """Return the load without a controller, and with one whose trainers have all nodes, at rest.
 
     Raises:
-        cluster.LabError: the cluster does not start, or a command fails in it.
+        LabError: the cluster does not start, or a command fails in it.
         TimeoutError: the trainers do not get all nodes.
     """
     conf = [down_nodes(nodes), f"MaxJobCount={10 * jobs + 10_000}"]
@@ -79,24 +100,20 @@ def measure(nodes: int, jobs: int, minutes: float, tell: Tell) -> dict[str, Load
             return {"without": without, "with": _observe(site, minutes)}
 
 
-def table(loads: dict[str, Load]) -> str:
+def rendered(loads: dict[str, Load]) -> str:
     """Return the measured loads side by side."""
-    rows: list[tuple[str, Callable[[Load], float]]] = [
-        ("RPCs of the controller's account, a minute", lambda one: one.rpcs / one.minutes),
-        ("slurmctld's time for them, ms a minute", lambda one: one.rpc_ms / one.minutes),
-        ("main scheduling cycle, ms", lambda one: one.main_cycle_ms),
-        ("backfill cycle, ms", lambda one: one.backfill_cycle_ms),
-    ]
-    lines = [f"{'':44} {'without':>10} {'with':>10}"]
-    for name, of in rows:
-        values = [f"{of(loads[side]):10.1f}" for side in ("without", "with")]
-        lines.append(f"{name:44} {' '.join(values)}")
-    return "\n".join(lines)
-
-
-def document(loads: dict[str, Load]) -> dict[str, dict[str, float]]:
-    """Return the same for --json."""
-    return {side: asdict(load) for side, load in loads.items()}
+    rows = {
+        "RPCs of the controller's account, a minute": [
+            one.rpcs / one.minutes for one in loads.values()
+        ],
+        "slurmctld's time for them, ms a minute": [
+            one.rpc_ms / one.minutes for one in loads.values()
+        ],
+        "main scheduling cycle, ms": [one.main_cycle_ms for one in loads.values()],
+        "backfill cycle, ms": [one.backfill_cycle_ms for one in loads.values()],
+    }
+    cells = ((name, *(f"{value:.1f}" for value in values)) for name, values in rows.items())
+    return table([("", *loads), *cells])
 
 
 def _observe(site: Site, minutes: float) -> Load:
@@ -105,13 +122,7 @@ def _observe(site: Site, minutes: float) -> Load:
     text = site.run("sdiag").stdout
     own = requests_of(account_of(site.controller.user), text)
     main, _, backfill = text.partition("Backfilling stats")
-    return Load(
-        minutes,
-        own.count,
-        own.ms,
-        _mean_cycle_ms(main),
-        _mean_cycle_ms(backfill),
-    )
+    return Load(minutes, own.count, own.ms, _mean_cycle_ms(main), _mean_cycle_ms(backfill))
 
 
 def _mean_cycle_ms(text: str) -> float:

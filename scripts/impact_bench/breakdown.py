@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from statistics import median
 
 from scripts.impact_bench.course import Start
 
@@ -143,19 +142,6 @@ def direct(controls: Controls, starts: Iterable[Start]) -> list[Way]:
             moments_s = (start.submit_s, submitted_s, allocated_s, start.start_s)
             ways.append(Way(start.number, moments_s))
     return ways
-
-
-def rendered(title: str, parts: Sequence[str], ways: Sequence[Way]) -> list[str]:
-    """Return the lines of a table: of each part the median, and the most of 95 in 100 jobs."""
-    lines = [f"{title}: {len(ways)} jobs", f"{'':<46}{'MEDIAN':>9}{'P95':>9}"]
-    if not ways:
-        return lines[:1]
-    times = list(zip(*(way.parts_s for way in ways), strict=True))
-    totals = tuple(way.moments_s[-1] - way.moments_s[0] for way in ways)
-    for text, values in (*zip(parts, times, strict=True), ("in all", totals)):
-        most = sorted(values)[max(0, -(-95 * len(values) // 100) - 1)]
-        lines.append(f"  {text:<44}{median(values):>9.3f}{most:>9.3f}")
-    return lines
 
 
 def _reclaiming(controls: Controls, nodes: Mapping[str, Node], start: Start) -> Way | None:

@@ -13,8 +13,8 @@ from scripts.impact_bench.breakdown import (
     read_looks,
     read_node,
     reclaiming,
-    rendered,
 )
+from scripts.impact_bench.report import parts_table
 from tests.impact_bench.starts import start
 
 BEGIN_S = datetime(2026, 11, 21, 17, 59, 29).timestamp()
@@ -73,10 +73,10 @@ def test_a_job_of_whose_element_the_log_has_too_little_is_left_out() -> None:
 
 def test_a_table_says_of_how_many_jobs_it_speaks() -> None:
     ways = reclaiming(read_controls(CONTROLS), {"n1": read_node(NODE)}, [TOOK])
-    lines = rendered("with trainers", RECLAIMING, ways)
+    lines = parts_table("with trainers", RECLAIMING, ways).splitlines()
     assert lines[0] == "with trainers: 1 jobs"
     assert lines[-1].split() == ["in", "all", "0.550", "0.550"]
-    assert rendered("with trainers", RECLAIMING, []) == ["with trainers: 0 jobs"]
+    assert parts_table("with trainers", RECLAIMING, []) == "with trainers: 0 jobs"
 
 
 def test_looks_are_the_main_schedulers() -> None:

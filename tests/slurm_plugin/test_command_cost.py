@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from scripts.command_cost import Cost, Run, compare, table
+from scripts.command_cost import Cost, Run, compare, differences, rendered
 from scripts.labcluster.stage import REPO
 
 
@@ -29,7 +29,7 @@ def test_the_difference_lies_between_values_of_the_middle() -> None:
 
 
 def test_processor_time_has_a_line_of_its_own() -> None:
-    text = table({"sbatch": Cost(runs(10.0), runs(12.0))})
+    text = rendered(differences({"sbatch": Cost(runs(10.0), runs(12.0))}))
     assert [line.split()[:5] for line in text.splitlines()[1:]] == [
         ["sbatch", "10.00", "12.00", "+2.00", "+2.00"],
         ["sbatch,", "processor", "5.00", "6.00", "+1.00"],
