@@ -181,7 +181,7 @@ def _run(
         done = subprocess.run(
             command,
             cwd=REPO,
-            env=environment | (variables or {}),
+            env=environment | dict(variables or {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
