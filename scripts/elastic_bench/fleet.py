@@ -6,7 +6,6 @@ A node is everything that has its SLURM_JOB_ID in its environment, as for the re
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import shutil
 import signal
@@ -28,6 +27,7 @@ from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.spec import TrainerRecord
 from scripts.elastic_bench.setups import Setup
 from scripts.elastic_bench.steplog import StepLogs
+from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.processes import send_all
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
@@ -77,7 +77,6 @@ class Fleet:
         self.setup = setup
         self.nodes: list[Node] = []
         self._ending: list[tuple[Node, float]] = []
-        self._keeper_process: int | None = None
         self._training = training
         self._folder = Path(tempfile.mkdtemp(prefix="bench-elastic-", dir=_scratch()))
 
@@ -86,7 +85,6 @@ class Fleet:
         make_folder(self._folder / "python")
         self.logs = StepLogs(self._folder / "logs")
         self._keeper = find_or_start(self._folder, "127.0.0.1:0")
-        self._keeper_process = int(json.loads((self._folder / "keeper.json").read_text())["pid"])
         return self
 
     def __exit__(
@@ -97,9 +95,7 @@ class Fleet:
     ) -> None:
         for node in self.nodes + [node for node, _ in self._ending]:
             node.kill()
-        if self._keeper_process is not None:
-            os.kill(self._keeper_process, signal.SIGKILL)
-            os.waitpid(self._keeper_process, 0)
+        Keeper(self._folder).kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def start(self, count: int = 1) -> list[Node]:

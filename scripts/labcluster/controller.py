@@ -5,9 +5,7 @@ What restarts it, as systemd does, is not here.
 
 from __future__ import annotations
 
-import json
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,11 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.home import read_address, read_token
 from scripts.labcluster.cluster import LabError
+from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.lab import Lab
-from scripts.labcluster.processes import Daemon, daemon_of, end, send
 from scripts.labcluster.users import identity
 from scripts.labcluster.waiting import wait_until
 
@@ -67,7 +63,7 @@ class Controller:
             yield
         finally:
             self.stop()
-            self.end_keeper()
+            self.keeper.end()
 
     def start(self) -> None:
         """Start it, and wait until it publishes what it does.
@@ -121,35 +117,13 @@ class Controller:
             self._process.wait()
 
     @property
-    def keeper_address(self) -> str:
-        """HOST:PORT of its keeper; empty where no keeper has ever left it."""
-        return read_address(self.state) or ""
-
-    @property
-    def keeper_pid(self) -> int | None:
-        """The keeper's process id, as it has left it in the state folder; None: it has ended."""
-        keeper = self._keeper()
-        return None if keeper is None else keeper.pid
-
-    def kill_keeper(self) -> None:
-        """SIGKILL the keeper."""
-        keeper = self._keeper()
-        if keeper is not None:
-            send(keeper, signal.SIGKILL)
-
-    def end_keeper(self) -> None:
-        """End the keeper, and wait for that: the next one may have the same address."""
-        keeper = self._keeper()
-        if keeper is not None:
-            end([keeper])
+    def keeper(self) -> Keeper:
+        """Its keeper, which outlives it."""
+        return Keeper(self.state)
 
     def status(self) -> dict[str, Any]:
-        """Return what it published last; ``age_s`` is how long ago. Nothing: no keeper answers."""
-        try:
-            age_s, status = KeeperClient(self.keeper_address, read_token(self.state)).status()
-        except (KeeperError, OSError, ValueError):
-            return {}
-        return {} if status is None else status | {"age_s": age_s}
+        """Return what it published last, as ``Keeper.status`` does."""
+        return self.keeper.status()
 
     def trainer(self, array: int) -> dict[str, Any]:
         """Return what is published of one trainer; nothing of it at first."""
@@ -161,11 +135,3 @@ class Controller:
             words = self.log.read_text(errors="replace").splitlines()[-5:]
             raise LabError("\n".join(["the controller ended at once:", *words]))
         return bool(self.status().get("controller", {}).get("pid") == self.pid)
-
-    def _keeper(self) -> Daemon | None:
-        try:
-            pid = int(json.loads((self.state / "keeper.json").read_text())["pid"])
-            ours = b"bftrainer_slurm.keeper" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        except (OSError, ValueError, KeyError):
-            return None
-        return daemon_of(pid) if ours else None

@@ -88,6 +88,11 @@ class Lab:
         )
         return listed.stdout.split("\n")[:-1]
 
+    def running(self, array: int) -> dict[str, str]:
+        """Return since when each running element runs, as Slurm says."""
+        lines = (line.split() for line in self.squeue(array, "%i %t %S"))
+        return {element: since for element, state, since in lines if state == "R"}
+
     def states(self) -> dict[str, str]:
         """Return Slurm's word for the state of each node."""
         listed = self.run("sinfo", "-h", "-N", "-p", "main", "-o", "%N %t").stdout

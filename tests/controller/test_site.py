@@ -52,12 +52,6 @@ def measured_sizes(site: Site, array: int) -> list[int]:
     return [point["nodes"] for point in points if point["measured"]]
 
 
-def running(site: Site, array: int) -> dict[str, str]:
-    """Since when each running element runs, as Slurm says."""
-    lines = site.lab.squeue(array, "%i %t %S")
-    return {i: since for i, state, since in (line.split() for line in lines) if state == "R"}
-
-
 def test_a_trainer_takes_the_idle_nodes_up_to_its_most(site: Site) -> None:
     with trainer(site, "1-3") as array:
         wait_until(lambda: nodes_of(site, array) == 3)
@@ -106,7 +100,7 @@ def test_a_trainer_that_fails_at_once_is_given_up_with_a_reason(site: Site) -> N
     array = site.submit("#!/bin/sh\nexit 3\n", "1-2")
     wait_until(lambda: site.controller.trainer(array)["state"] == "given up", 240)
     assert "failed" in site.controller.trainer(array)["why"]
-    assert not running(site, array)
+    assert not site.lab.running(array)
 
 
 def test_a_comment_that_only_looks_like_a_trainers_is_left_alone_and_counted(site: Site) -> None:
@@ -180,7 +174,7 @@ def test_a_script_that_fails_in_every_worker_is_given_up_with_its_last_lines(sit
     wait_until(lambda: site.controller.trainer(array)["state"] == "given up", 240)
     assert "No module named 'no_such_module'" in site.controller.trainer(array)["error"]
     assert "no_such_module" in site.run("bftrainer", "show", str(array)).stdout
-    wait_until(lambda: not running(site, array))
+    wait_until(lambda: not site.lab.running(array))
 
 
 def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(site: Site) -> None:
@@ -192,13 +186,13 @@ def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(si
         wait_for_more_samples(site, array)
         wait_until(lambda: nodes_of(site, array) == 3)
 
-        before = running(site, array)
+        before = site.lab.running(array)
         site.controller.kill()
         site.controller.start()
         wait_for_more_samples(site, array)
-        assert running(site, array) == before
+        assert site.lab.running(array) == before
 
-        site.controller.kill_keeper()
+        site.controller.keeper.kill()
         wait_for_more_samples(site, array)
     finally:
         site.end(array)

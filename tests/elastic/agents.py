@@ -11,9 +11,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.elements import Elements
-from tests.keeper.process import KeeperProcess
 
 ARRAY = 7
 _TORCHRUN = Path(sys.executable).with_name("torchrun")
@@ -33,7 +33,7 @@ class Agents(Elements[Step]):
 
     array = ARRAY
 
-    def __init__(self, keeper: KeeperProcess, folder: Path, script: Path = _SCRIPT) -> None:
+    def __init__(self, keeper: Keeper, folder: Path, script: Path = _SCRIPT) -> None:
         super().__init__(keeper)
         self.folder = folder
         self._script = script

@@ -60,8 +60,7 @@ class Training:
 
     def agents(self) -> dict[str, str]:
         """Return since when each of its elements runs."""
-        lines = self.site.lab.squeue(self.array, "%i %t %S")
-        return {i: since for i, state, since in map(str.split, lines) if state == "R"}
+        return self.site.lab.running(self.array)
 
     @property
     def published(self) -> dict[str, Any]:
@@ -179,7 +178,7 @@ except RefusedError as error:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to be somebody else")
 def test_another_user_cannot_join_and_that_is_counted(site: Site) -> None:
-    keeper = KeeperClient(site.controller.keeper_address)
+    keeper = KeeperClient(site.controller.keeper.address)
 
     def refused() -> int:
         status = keeper.status()[1]

@@ -23,8 +23,7 @@ class Victim:
 
     def elements(self) -> dict[str, str]:
         """Since when each of its running elements runs."""
-        lines = (line.split() for line in self.site.lab.squeue(self.array, "%i %t %S"))
-        return {element: since for element, state, since in lines if state == "R"}
+        return self.site.lab.running(self.array)
 
     @property
     def nodes(self) -> list[str]:

@@ -47,7 +47,7 @@ def attack(kind: str, site: Site, victim: Victim) -> Iterator[subprocess.Popen[s
 
 
 def address(site: Site) -> str:
-    return site.controller.keeper_address
+    return site.controller.keeper.address
 
 
 def refused(site: Site) -> dict[str, int]:
@@ -122,7 +122,7 @@ def test_the_state_folder_shows_others_nothing_but_the_address(site: Site, victi
 def test_nobody_has_to_trust_a_socket_in_the_file_system(site: Site, victim: Victim) -> None:
     assert not [path for path in site.controller.state.rglob("*") if path.is_socket()]
     assert (
-        Path(f"/proc/{site.controller.keeper_pid}").stat().st_uid
+        Path(f"/proc/{site.controller.keeper.pid}").stat().st_uid
         == site.controller.state.stat().st_uid
     )
 

@@ -119,9 +119,7 @@ def clear(lab: Lab) -> None:
     users = ("alice", "bob", "carol") if os.getuid() == 0 else (os.environ.get("USER", "root"),)
     for user in users:
         lab.run("scancel", f"--user={user}", user="root", check=False)
-    wait_until(
-        lambda: set(lab.run("sinfo", "-h", "-o", "%T", user="root").stdout.split()) == {"idle"}
-    )
+    lab.wait_until_idle()
 
 
 @pytest.fixture

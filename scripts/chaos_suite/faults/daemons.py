@@ -25,13 +25,13 @@ def _kill_controller_soon(world: World) -> Injected:
 
 
 def _kill_keeper(world: World) -> Injected:
-    world.service.kill_keeper()
+    world.service.keeper.kill()
     return Injected("SIGKILL")
 
 
 def _kill_both(world: World) -> Injected:
     world.service.kill(hold=True)
-    world.service.kill_keeper()
+    world.service.keeper.kill()
     return Injected("SIGKILL of both", world.chance.uniform(0, 15), world.service.start)
 
 
@@ -60,7 +60,7 @@ def _kill_slurmd(world: World) -> Injected:
 
 
 def _freeze_keeper(world: World) -> Injected:
-    pid, seconds = world.service.keeper_pid, world.chance.uniform(3, 15)
+    pid, seconds = world.service.keeper.pid, world.chance.uniform(3, 15)
     pids = [] if pid is None else [pid]
     send_all(pids, signal.SIGSTOP)
     return Injected(f"SIGSTOP for {seconds:.0f} s", seconds, lambda: send_all(pids, signal.SIGCONT))
