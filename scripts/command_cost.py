@@ -19,10 +19,10 @@ import click
 
 from scripts.benchkit.command import Findings, bench_command
 from scripts.benchkit.text import table
-from scripts.demonstration.cluster import Cluster, started_cluster
-from scripts.demonstration.folder import cluster_folder
+from scripts.labcluster.cluster import LabError
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.site import prepared_site
 
-_REPO = Path(__file__).resolve().parent.parent
 _COMMANDS = {
     "sbatch": ("sbatch", "--hold", "--wrap=true", "--output=/dev/null"),
     "srun true": ("srun", "--ntasks=1", "true"),
@@ -56,7 +56,7 @@ class Difference:
     high: float
 
 
-@bench_command()
+@bench_command(LabError, TimeoutError)
 @click.option(
     "--rounds",
     type=click.IntRange(10, 10_000),
@@ -70,22 +70,21 @@ def main(rounds: int) -> Findings:
     Example:
       scripts/bench-commands --rounds 100
     """
-    with cluster_folder("bftrainer-commands-") as folder:
-        found = differences(measure(_REPO, folder / "lab", rounds))
+    found = differences(measure(rounds))
     return Findings(rendered(found), found)
 
 
-def measure(repo: Path, folder: Path, rounds: int) -> dict[str, Cost]:
-    """Run each command so often on each side, on a cluster of one node in ``folder``.
+def measure(rounds: int) -> dict[str, Cost]:
+    """Run each command so often on each side, on a cluster of one node.
 
     Raises:
-        subprocess.CalledProcessError: the cluster does not start, or a command fails in it.
+        cluster.LabError: the cluster does not start, or a command fails in it.
     """
-    with started_cluster(repo, folder, 1) as cluster:
-        plugstack = folder / "plugstack.conf"
+    with prepared_site(1, kill_wait=30) as site:
+        plugstack = site.lab.dir / "plugstack.conf"
         line = plugstack.read_text()
         return {
-            name: _compare(cluster, command, plugstack, line, rounds)
+            name: _compare(site.lab, command, plugstack, line, rounds)
             for name, command in _COMMANDS.items()
         }
 
@@ -127,14 +126,12 @@ def _interval(ordered: Sequence[float]) -> tuple[float, float]:
     return ordered[beyond], ordered[-1 - beyond]
 
 
-def _compare(
-    cluster: Cluster, command: Sequence[str], plugstack: Path, line: str, rounds: int
-) -> Cost:
+def _compare(lab: Lab, command: Sequence[str], plugstack: Path, line: str, rounds: int) -> Cost:
     runs: dict[str, list[Run]] = {"": [], line: []}
     for number in range(rounds):
         for text in ("", line) if number % 2 else (line, ""):
             plugstack.write_text(text)
-            runs[text].append(_timed(lambda: cluster.run(*command)))
+            runs[text].append(_timed(lambda: lab.run(*command)))
     return Cost(tuple(runs[""]), tuple(runs[line]))
 
 

@@ -5,22 +5,20 @@ On a cluster with many configured nodes and waiting jobs, of which only a few no
 
 from __future__ import annotations
 
-import getpass
 import re
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import click
 
 from scripts.benchkit.command import Findings, bench_command, progress
 from scripts.benchkit.text import table
-from scripts.demonstration.cluster import Cluster, started_cluster
-from scripts.demonstration.folder import cluster_folder
+from scripts.labcluster.cluster import LabError
+from scripts.labcluster.lab import ADMIN, Tell
+from scripts.labcluster.site import Site, prepared_site
+from scripts.labcluster.users import account_of
+from scripts.labcluster.waiting import wait_until
 
-_REPO = Path(__file__).resolve().parent.parent
 REAL_NODES = 8
 _TRAINER = "#!/bin/bash\n#SBATCH --bftrainer -N 1-4 -o /dev/null\nsrun sleep 100000\n"
 _ORDINARY = "#!/bin/bash\n#SBATCH -N 100 -o /dev/null --array=0-99\ntrue\n"  # they wait
@@ -59,7 +57,7 @@ def requests_of(account: str, sdiag: str) -> Requests:
     return Requests(int(found[1]), int(found[2]) / 1e3) if found else Requests(0, 0.0)
 
 
-@bench_command(TimeoutError)
+@bench_command(LabError, TimeoutError)
 @click.option("--nodes", type=click.IntRange(1, 20_000), default=5000)
 @click.option("--jobs", type=click.IntRange(100, 20_000), default=2000)
 @click.option("--minutes", type=click.FloatRange(0.1, 60), default=5.0)
@@ -72,38 +70,34 @@ def main(nodes: int, jobs: int, minutes: float) -> Findings:
     Example:
       scripts/bench-slurmctld --nodes 1000 --jobs 500 --minutes 1
     """
-    with cluster_folder("bftrainer-load-") as folder:
-        loads = measure(_REPO, folder / "lab", nodes, jobs, minutes, progress())
+    loads = measure(nodes, jobs, minutes, progress())
     return Findings(rendered(loads), loads)
 
 
-def measure(
-    repo: Path,
-    folder: Path,
-    nodes: int,
-    jobs: int,
-    minutes: float,
-    tell: Callable[[str], None],
-) -> dict[str, Load]:
+def measure(nodes: int, jobs: int, minutes: float, tell: Tell) -> dict[str, Load]:
     """Return the load without a controller, and with one whose trainers have all nodes, at rest.
 
     Raises:
-        subprocess.CalledProcessError: the cluster does not start, or a command fails in it.
+        cluster.LabError: the cluster does not start, or a command fails in it.
         TimeoutError: the trainers do not get all nodes.
     """
     conf = [down_nodes(nodes), f"MaxJobCount={10 * jobs + 10_000}"]
-    with started_cluster(repo, folder, REAL_NODES, conf) as cluster:
+    with prepared_site(REAL_NODES, conf=conf, kill_wait=30, tell=tell) as site:
         tell(f"{nodes} nodes are configured, {REAL_NODES} more are there; submitting {jobs} jobs")
         for _ in range(jobs // 100):
-            cluster.run("sbatch", input=_ORDINARY)
+            site.lab.sbatch(script=_ORDINARY)
         tell(f"without a controller, {minutes:g} min")
-        without = _observe(cluster, minutes)
-        with cluster.controller({}):
+        without = _observe(site, minutes)
+        with site.controlled({}):
             for _ in range(REAL_NODES // 4):
-                cluster.run("sbatch", input=_TRAINER)
-            _wait_until_used(cluster)
+                site.lab.sbatch(script=_TRAINER)
+            wait_until(
+                lambda: site.controller.status().get("pool", {}).get("used", 0) == REAL_NODES,
+                otherwise="the trainers do not get all nodes",
+            )
+            time.sleep(10)  # what follows from the joins
             tell(f"with a controller and {REAL_NODES // 4} trainers, {minutes:g} min")
-            return {"without": without, "with": _observe(cluster, minutes)}
+            return {"without": without, "with": _observe(site, minutes)}
 
 
 def rendered(loads: dict[str, Load]) -> str:
@@ -122,12 +116,11 @@ def rendered(loads: dict[str, Load]) -> str:
     return table([("", *loads), *cells])
 
 
-def _observe(cluster: Cluster, minutes: float) -> Load:
-    account = cluster.slurm_user or getpass.getuser()
-    cluster.run("sdiag", "--reset", **_as_admin(cluster))
+def _observe(site: Site, minutes: float) -> Load:
+    site.run("sdiag", "--reset", user=ADMIN)
     time.sleep(60 * minutes)
-    text = cluster.run("sdiag").stdout
-    own = requests_of(account, text)
+    text = site.run("sdiag").stdout
+    own = requests_of(account_of(site.controller.user), text)
     main, _, backfill = text.partition("Backfilling stats")
     return Load(minutes, own.count, own.ms, _mean_cycle_ms(main), _mean_cycle_ms(backfill))
 
@@ -135,16 +128,3 @@ def _observe(cluster: Cluster, minutes: float) -> Load:
 def _mean_cycle_ms(text: str) -> float:
     mean = re.search(r"Mean cycle:\s+(\d+)", text)
     return int(mean[1]) / 1e3 if mean else 0.0
-
-
-def _as_admin(cluster: Cluster) -> dict[str, Any]:
-    return {"user": "root", "group": "root"} if cluster.user is not None else {}
-
-
-def _wait_until_used(cluster: Cluster, timeout_s: float = 120.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while cluster.status().get("pool", {}).get("used", 0) < REAL_NODES:
-        if time.monotonic() > deadline_s:
-            raise TimeoutError("the trainers do not get all nodes")
-        time.sleep(1)
-    time.sleep(10)  # what follows from the joins

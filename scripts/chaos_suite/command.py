@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
 import click
 
@@ -79,18 +76,15 @@ def chaos(
     if os.getuid() != 0:
         click.echo("chaos: needs root: it is several users, and cuts nodes off", err=True)
         sys.exit(2)
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     begin_s = time.monotonic()
 
     def tell(text: str) -> None:
         click.echo(f"{time.monotonic() - begin_s:7.0f} s  {text}", err=True)
 
     result = Result(seed)
-    folder = Path(tempfile.mkdtemp(prefix="bftrainer-chaos-", dir="/var/tmp"))
-    folder.chmod(0o755)
     try:
-        tell(f"starting a private Slurm cluster of {nodes} nodes in {folder}")
-        with started_world(folder / "lab", nodes, seed) as world:
+        with started_world(nodes, seed, tell) as world:
             faults = [CATALOGUE[name] for name in names or CATALOGUE]
             run(world, faults, result, minutes, double, kept.resolve() / f"seed-{seed}", tell)
     except (LabError, NotStartedError) as error:
@@ -99,15 +93,8 @@ def chaos(
     except KeyboardInterrupt:
         click.echo("\nstopped; the cluster and all that ran on it has been ended", err=True)
         sys.exit(130)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     click.echo(json.dumps(document(result), indent=2) if as_json else table(result))
     sys.exit(0 if result.good else 1)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Take SIGTERM as Ctrl-C, so that all that was started is ended."""
-    raise KeyboardInterrupt
 
 
 def main() -> None:

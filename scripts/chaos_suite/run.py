@@ -147,11 +147,8 @@ def _begin(world: World, tell: Callable[[str], None]) -> None:
     left = _settle(world, _START_S)
     if left:
         raise NotStartedError("; ".join(left))
-    folder = world.folder / "work" / "ordinary"
-    folder.mkdir()
-    folder.chmod(0o777)
     world.stream = Stream(
-        folder,
+        world.site.folder("bob", "ordinary"),
         lambda script, nodes: world.run(
             "sbatch", "--parsable", f"-N{nodes}", user="bob", input=script, timeout_s=10.0
         ),

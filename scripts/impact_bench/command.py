@@ -11,14 +11,13 @@ from scripts.benchkit.command import Findings, bench_command, json_text, progres
 from scripts.benchkit.machine import this_machine
 from scripts.impact_bench import report
 from scripts.impact_bench.bench import measure
-from scripts.impact_bench.course import NotIdleError
 from scripts.impact_bench.figures import delays
-from scripts.impact_bench.looks import NoLookError
 from scripts.impact_bench.stream import made_stream
-from scripts.impact_bench.trainers import Kind, NoTrainingError
+from scripts.impact_bench.trainers import Kind
+from scripts.labcluster.cluster import LabError
 
 
-@bench_command(NotIdleError, NoLookError, NoTrainingError)
+@bench_command(LabError, TimeoutError)
 @click.option(
     "--jobs",
     type=click.IntRange(min=1, max=10_000),

@@ -34,6 +34,12 @@ def start_of(pid: int) -> int | None:
     return None if fields[0] == "Z" else int(fields[19])
 
 
+def daemon_of(pid: int) -> Daemon | None:
+    """Return the process that has this id now, None where there is none."""
+    start = start_of(pid)
+    return None if start is None else Daemon(pid, start)
+
+
 def launch(command: Sequence[str], log: Path, environment: dict[str, str] | None = None) -> Daemon:
     """Start a daemon in the foreground of a session of its own."""
     with log.open("ab") as output:
@@ -48,6 +54,22 @@ def launch(command: Sequence[str], log: Path, environment: dict[str, str] | None
         )
     start = start_of(process.pid)
     return Daemon(process.pid, -1 if start is None else start)
+
+
+def child_of(daemon: Daemon, timeout_s: float) -> Daemon:
+    """Return the one child of a process that starts it and waits for it.
+
+    The daemon itself where it has ended, or starts none in this time.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while daemon.alive and time.monotonic() < deadline_s:
+        with contextlib.suppress(OSError):
+            listed = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split()
+            start = start_of(int(listed[0])) if listed else None
+            if start is not None:
+                return Daemon(int(listed[0]), start)
+        time.sleep(0.005)
+    return daemon
 
 
 def prefer_session(daemon: Daemon, nice: int) -> None:
@@ -90,9 +112,9 @@ def processes_with(variable: str) -> list[Daemon]:
             variables = (folder / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        start = start_of(int(folder.name))
-        if variable.encode() in variables and start is not None:
-            found.append(Daemon(int(folder.name), start))
+        one = daemon_of(int(folder.name))
+        if variable.encode() in variables and one is not None:
+            found.append(one)
     return found
 
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from scripts.chaos_suite.command import chaos
-from tests.lab_fixture import REPO, slurm_is_missing
+from scripts.labcluster.stage import REPO
 
 CHAOS = str(REPO / "scripts" / "chaos")
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to be several users")
@@ -36,7 +36,6 @@ def test_without_root_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.slurm
 @pytest.mark.torch
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(slurm_is_missing() is not None, reason="needs Slurm")
 def test_trainers_survive_the_keeper_a_training_process_and_a_node_that_vanishes(
     tmp_path: Path,
 ) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab_fixture import REPO
-from tests.site_fixture import Site, started_site
+from scripts.labcluster.site import Site, started_site
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
 from tests.slurm_plugin.conftest import WAYS, slurm_plugins
-from tests.waiting import wait_until
 
 # With it slurmdbd 26.05.5 ends at once: "5027 Number of columns in result (=1) set execeeds
 # maxmimum allowed number of columns (=0)".

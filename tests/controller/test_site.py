@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.site_fixture import QUICK, Site, end_controller, made_controller, started_site
-from tests.waiting import wait_until
+from scripts.labcluster.site import Site, started_site
+from scripts.labcluster.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
 IDLE = "#!/bin/bash\nsrun sleep 1000\n"
@@ -61,7 +61,7 @@ def running(site: Site, array: int) -> dict[str, str]:
 def test_a_trainer_takes_the_idle_nodes_up_to_its_most(site: Site) -> None:
     with trainer(site, "1-3") as array:
         wait_until(lambda: nodes_of(site, array) == 3)
-        assert site.states().count("idle") == 1
+        assert list(site.lab.states().values()).count("idle") == 1
 
 
 def test_a_trainer_below_its_least_gets_none(site: Site) -> None:
@@ -156,7 +156,7 @@ def test_digits_train_to_the_end_and_nothing_is_left(site: Site) -> None:
     wait_until(lambda: site.controller.trainer(array)["state"] == "finished", 240)
     assert site.controller.trainer(array)["samples"] > 0
     assert (folder / "checkpoint.pt").exists()
-    wait_until(lambda: set(site.states()) == {"idle"})
+    site.lab.wait_until_idle()
     assert not [line for line in site.lab.squeue(array, "%t") if line in ("R", "PD")]
 
 
@@ -222,22 +222,21 @@ def test_a_user_runs_trainers_alone_without_any_plugin(site: Site) -> None:
     plugstack = site.lab.dir / "plugstack.conf"
     line = plugstack.read_text()
     plugstack.write_text("")
-    settings = site.folder("bob") / "bftrainer.toml"
-    settings.write_text(QUICK)
-    own = made_controller(site.lab, site.stage, "bob", "--config", settings)
+    own = site.own_controller("bob")
     try:
-        own.start()
-        script = site.folder("bob") / "train.sh"
-        script.write_text("#!/bin/bash\n#SBATCH --bftrainer -N1-2 -o /dev/null\nsrun sleep 1000\n")
-        submit = ("bftrainer", "submit", "--personal", "--state", own.state, "-p", "bftrainer")
-        printed = site.run(*submit, "--json", script, user="bob").stdout
-        array = json.loads(printed)["array"]
-        wait_until(lambda: len(own.trainer(array)["nodes"]) == 2)
-        assert nodes_of(site, array) == 0  # the site's controller leaves it alone
-        site.lab.run("srun", "-N4", "--exclusive", "true")
-        wait_until(lambda: own.trainer(array)["reclaimed"] == 2)
-        wait_until(lambda: len(own.trainer(array)["nodes"]) == 2)
-        site.end(array)
+        with own.running():
+            script = site.folder("bob") / "train.sh"
+            script.write_text(
+                "#!/bin/bash\n#SBATCH --bftrainer -N1-2 -o /dev/null\nsrun sleep 1000\n"
+            )
+            submit = ("bftrainer", "submit", "--personal", "--state", own.state, "-p", "bftrainer")
+            printed = site.run(*submit, "--json", script, user="bob").stdout
+            array = json.loads(printed)["array"]
+            wait_until(lambda: len(own.trainer(array)["nodes"]) == 2)
+            assert nodes_of(site, array) == 0  # the site's controller leaves it alone
+            site.lab.run("srun", "-N4", "--exclusive", "true")
+            wait_until(lambda: own.trainer(array)["reclaimed"] == 2)
+            wait_until(lambda: len(own.trainer(array)["nodes"]) == 2)
+            site.end(array)
     finally:
-        end_controller(own)
         plugstack.write_text(line)

@@ -11,9 +11,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.labcluster.waiting import wait_until
 from tests.elastic.elements import Elements
 from tests.keeper.process import KeeperProcess
-from tests.waiting import wait_until
 
 ARRAY = 7
 _TORCHRUN = Path(sys.executable).with_name("torchrun")

@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
+from scripts.labcluster.waiting import wait_until
 from tests.keeper.process import KeeperProcess
-from tests.waiting import wait_until
 
 
 class InWorld(Protocol):

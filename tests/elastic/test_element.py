@@ -10,8 +10,8 @@ import pytest
 from bftrainer_slurm.elastic.element import MARKER
 from bftrainer_slurm.elastic.processes import job_processes
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from scripts.labcluster.waiting import wait_until
 from tests.keeper.process import KeeperProcess, started_keeper
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.torch
 JOB_ID = f"9{os.getpid()}"

@@ -14,9 +14,9 @@ import pytest
 
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from scripts.labcluster.waiting import wait_until
 from tests.elastic.agents import ARRAY, Agents
 from tests.keeper.process import KeeperProcess, started_keeper
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.torch
 

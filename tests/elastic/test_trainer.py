@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from scripts.labcluster.waiting import wait_until
 from tests.elastic.workers import ARRAY, Step, Workers, started_workers
 from tests.keeper.process import started_keeper
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
 

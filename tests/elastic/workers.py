@@ -19,9 +19,9 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from scripts.labcluster.waiting import wait_until
 from tests.elastic.elements import Elements
 from tests.keeper.process import KeeperProcess
-from tests.waiting import wait_until
 
 ARRAY = 9
 

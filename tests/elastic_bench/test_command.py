@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import wait_until
+from scripts.labcluster.waiting import wait_until
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "bench-elastic"
 pytestmark = pytest.mark.torch

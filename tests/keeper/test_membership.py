@@ -27,9 +27,9 @@ from bftrainer_slurm.keeper.membership import (
 )
 from bftrainer_slurm.keeper.messages import Challenge, Hello, MessageError
 from bftrainer_slurm.keeper.protocol import NoteKind
+from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import Inside, keeper_inside, together
 from tests.keeper.process import KeeperProcess
-from tests.waiting import wait_until
 
 
 @pytest.fixture

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab_fixture import REPO, Lab, started_lab
-from tests.waiting import wait_until
+from scripts.labcluster import namespaces
+from scripts.labcluster.lab import Lab, started_lab
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
+BOTH_IDLE = {"n1": "idle", "n2": "idle"}
 LAB = str(REPO / "scripts" / "lab")
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root: it acts for several users")
 
@@ -19,10 +22,6 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root: it acts for s
 def small() -> Iterator[Lab]:
     with started_lab(nodes=2, conf=["SlurmdTimeout=5", "SlurmctldDebug=info"]) as running:
         yield running
-
-
-def states(lab: Lab) -> list[str]:
-    return lab.run("sinfo", "-h", "-N", "-p", "main", "-o", "%t").stdout.split()
 
 
 def lab(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -41,7 +40,7 @@ def test_an_ordinary_job_takes_the_nodes_of_a_preemptible_one(small: Lab) -> Non
     small.run("srun", "-N2", "true")
     assert set(small.squeue(job, "%t %r")) == {"PD BeginTime"}
     small.run("scancel", str(job))
-    wait_until(lambda: states(small) == ["idle", "idle"])
+    small.wait_until_idle()
 
 
 @as_root
@@ -57,6 +56,49 @@ def test_its_daemons_come_before_its_jobs(small: Lab) -> None:
     assert "nice -10" in Path(f"/proc/{daemon}/autogroup").read_text()
 
 
+@as_root
+def test_a_node_sees_its_own_processes_alone(small: Lab) -> None:
+    with subprocess.Popen(["sleep", "61"]) as here:
+        seen = small.run("srun", "-w", "n1", "ps", "-A", "-o", "args=").stdout
+        here.kill()
+    assert "slurmd -D -N n1" in seen
+    assert "slurmd -D -N n2" not in seen
+    assert "sleep 61" not in seen
+
+
+@as_root
+def test_slurm_keeps_processes_in_cgroups_where_the_host_has_them(small: Lab) -> None:
+    if namespaces.hierarchy() is None:
+        pytest.skip("this host has no cgroups that can be used")
+    seen = small.run("srun", "-w", "n1", "cat", "/proc/self/cgroup").stdout
+    assert "/job_" in seen
+    assert "/step_0" in seen
+
+
+@as_root
+def test_slurm_does_without_cgroups_when_told_to() -> None:
+    with started_lab(nodes=1, linuxproc=True) as running:
+        assert "/job_" not in running.run("srun", "cat", "/proc/self/cgroup").stdout
+
+
+@as_root
+def test_nodes_can_ask_for_their_configuration() -> None:
+    with started_lab(nodes=2, configless=True) as running:
+        told = running.run("srun", "-N2", "sh", "-c", "echo $SLURM_CONF").stdout.split()
+        assert sorted(told) == [f"{running.dir}/spool/n{n}/conf-cache/slurm.conf" for n in (1, 2)]
+
+
+@as_root
+def test_down_leaves_no_cgroup() -> None:
+    cgroups = namespaces.hierarchy()
+    if cgroups is None:
+        pytest.skip("this host has no cgroups that can be used")
+    with started_lab(nodes=1) as running:
+        own = cgroups.of_node(running.dir, "n1")
+        assert own.is_dir()
+    assert not own.parent.exists()
+
+
 def test_a_second_up_finds_it_running(small: Lab) -> None:
     again = lab("up", "--nodes", "2", "--dir", str(small.dir))
     assert (again.returncode, again.stdout) == (0, f"already up in {small.dir}\n")
@@ -64,17 +106,17 @@ def test_a_second_up_finds_it_running(small: Lab) -> None:
 
 def test_clusters_do_not_disturb_each_other(small: Lab) -> None:
     with started_lab(nodes=1) as other:
-        assert states(other) == ["idle"]
-        assert states(small) == ["idle", "idle"]
-    assert states(small) == ["idle", "idle"]
+        assert other.states() == {"n1": "idle"}
+        assert small.states() == BOTH_IDLE
+    assert small.states() == BOTH_IDLE
     assert small.run("id", "alice", check=False).returncode == 0 or os.getuid() != 0
 
 
 def test_a_stopped_slurmd_takes_its_node_down_and_comes_back(small: Lab) -> None:
     small.node("n2", "stop")
-    wait_until(lambda: states(small)[1].startswith("down"))
+    wait_until(lambda: small.states()["n2"].startswith("down"))
     small.node("n2", "start")
-    wait_until(lambda: states(small) == ["idle", "idle"])
+    small.wait_until_idle()
 
 
 @pytest.mark.parametrize("what", ["hang", "cut"])
@@ -82,9 +124,9 @@ def test_a_node_can_be_lost_and_mended(small: Lab, what: str) -> None:
     if what == "cut" and (os.getuid() != 0 or not shutil.which("nft", path="/usr/sbin:/sbin")):
         pytest.skip("cutting a node off needs root and nftables")
     small.node("n2", what)
-    wait_until(lambda: not states(small)[1].startswith("idle") or "*" in states(small)[1])
+    wait_until(lambda: small.states()["n2"] != "idle")
     small.node("n2", "mend")
-    wait_until(lambda: states(small) == ["idle", "idle"])
+    small.wait_until_idle()
 
 
 def test_a_slow_node_still_works(small: Lab) -> None:

@@ -16,16 +16,10 @@ import pytest
 
 from bftrainer_slurm.controller.lessons import Runtime
 from bftrainer_slurm.keeper.client import KeeperClient
-from tests.lab_fixture import REPO
-from tests.site_fixture import (
-    QUICK,
-    Controller,
-    Site,
-    end_controller,
-    made_controller,
-    started_site,
-)
-from tests.waiting import wait_until
+from scripts.labcluster.controller import Controller
+from scripts.labcluster.site import Site, started_site
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
 PATIENCE_S = 180  # a node that joins imports torch first, and all nodes are this host
@@ -100,18 +94,6 @@ def without_plugin(site: Site) -> Iterator[None]:
         plugstack.write_text(line)
 
 
-@contextmanager
-def own_controller(site: Site, user: str) -> Iterator[Controller]:
-    settings = site.folder(user) / "bftrainer.toml"
-    settings.write_text(QUICK)
-    own = made_controller(site.lab, site.stage, user, "--config", settings)
-    try:
-        own.start()
-        yield own
-    finally:
-        end_controller(own)
-
-
 def test_the_others_train_on_at_once_when_slurm_takes_a_node(site: Site) -> None:
     with training(site, "1-4") as trainer:
         trainer.wait_for_world(4)
@@ -158,7 +140,8 @@ def test_by_bftrainer_submit_a_site_needs_no_plugin_for_it(site: Site) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to be two users")
 def test_nor_does_a_user_with_a_controller_of_their_own(site: Site) -> None:
-    with without_plugin(site), own_controller(site, "bob") as own:
+    own = site.own_controller("bob")
+    with without_plugin(site), own.running():
         trains_by_submit(site, own, "bob", "--personal", "--state", str(own.state))
 
 
@@ -196,7 +179,7 @@ except RefusedError as error:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to be somebody else")
 def test_another_user_cannot_join_and_that_is_counted(site: Site) -> None:
-    keeper = KeeperClient(site.controller.keeper_note["address"])
+    keeper = KeeperClient(site.controller.keeper_address)
 
     def refused() -> int:
         status = keeper.status()[1]

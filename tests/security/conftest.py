@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.site_fixture import Site, started_site
-from tests.waiting import wait_until
+from scripts.labcluster.site import Site, started_site
+from scripts.labcluster.waiting import wait_until
 
 HOLDS = "#!/bin/bash\nsrun sleep 10000\n"
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab_fixture import REPO, Lab, started_lab
-from tests.waiting import wait_until
+from scripts.labcluster.lab import Lab, started_lab
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
 

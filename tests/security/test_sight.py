@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from scripts.labcluster.site import Site
 from tests.security.conftest import Victim
-from tests.site_fixture import Site
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
 

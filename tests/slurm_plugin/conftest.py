@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab_fixture import REPO, Lab
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.stage import REPO
 from tests.slurm_plugin.fake_keeper import FakeKeeper
 
 WAYS = ("spank", "cli_filter", "lua")

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from scripts.command_cost import Cost, Run, compare, differences, rendered
-from tests.lab_fixture import REPO
+from scripts.labcluster.stage import REPO
 
 
 def runs(*wall_ms: float) -> tuple[Run, ...]:

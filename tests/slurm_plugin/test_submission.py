@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.lab_fixture import Lab
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.waiting import wait_until
 from tests.slurm_plugin.fake_keeper import FakeKeeper
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 
 from scripts.chaos_suite.faults.fault import Fault, Injected
+from scripts.chaos_suite.faults.processes import send
 from scripts.chaos_suite.world import World
 
 
@@ -62,14 +61,9 @@ def _kill_slurmd(world: World) -> Injected:
 
 def _freeze_keeper(world: World) -> Injected:
     pid, seconds = world.service.keeper_pid, world.chance.uniform(3, 15)
-
-    def signal_it(number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            if pid is not None:
-                os.kill(pid, number)
-
-    signal_it(signal.SIGSTOP)
-    return Injected(f"SIGSTOP for {seconds:.0f} s", seconds, lambda: signal_it(signal.SIGCONT))
+    pids = [] if pid is None else [pid]
+    send(pids, signal.SIGSTOP)
+    return Injected(f"SIGSTOP for {seconds:.0f} s", seconds, lambda: send(pids, signal.SIGCONT))
 
 
 def _nodes(world: World) -> list[str]:

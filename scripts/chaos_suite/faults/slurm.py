@@ -33,7 +33,7 @@ def _reconfigure(world: World) -> Injected:
 def _add_node(world: World) -> Injected:
     """A node is new, and goes again: with a restart of all daemons, as 22.05 wants it."""
     number = world.lab.nodes + 1
-    name, address = f"n{number}", world.lab.plug_in(number)
+    name, address = f"n{number}", world.lab.add_node(number)
     conf = _conf(world)
     before = conf.read_text()
     last = re.findall(r"^NodeName=.*$", before, re.MULTILINE)[-1]
@@ -48,7 +48,7 @@ def _add_node(world: World) -> Injected:
     def undo() -> None:
         world.signal_daemon(name, signal.SIGKILL)
         kill_all_on(world, name)
-        world.lab.unplug(number)
+        world.lab.remove_node(number)
         conf.write_text(before)
         _restart_all(world)
 
@@ -71,7 +71,7 @@ def _rename_node(world: World) -> Injected:
         kill_all_on(world, before)
         _edit(world, rf"(?m)^NodeName={before} ", f"NodeName={after} ")
         _restart_all(world, {node: after})
-        _wait_for_slurmctld(world)
+        world.wait_for_slurmctld()
 
     def undo() -> None:
         rename(called, node)
@@ -118,7 +118,7 @@ def _lose_state(world: World) -> Injected:
     world.start_slurmctld(clean=True)
     if world.stream is not None:
         world.stream.forget()
-    _wait_for_slurmctld(world)
+    world.wait_for_slurmctld()
     for job in world.trainers.values():
         world.over.add(job.array)
         world.submit(job)
@@ -132,12 +132,6 @@ def _kill_munge(world: World) -> Injected:
     seconds = world.chance.uniform(1, 12)
     undo = lambda: world.lab.start_daemon("munged", *command[:-1])  # noqa: E731
     return Injected(f"SIGKILL, away for {seconds:.0f} s", seconds, undo)
-
-
-def _wait_for_slurmctld(world: World) -> None:
-    deadline_s = time.monotonic() + _ANSWER_S
-    while time.monotonic() < deadline_s and world.run("scontrol", "ping").returncode != 0:
-        world.wait(0.5)
 
 
 def _restart_all(world: World, names: Mapping[str, str] = MappingProxyType({})) -> None:
