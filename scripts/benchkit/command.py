@@ -28,7 +28,8 @@ class Findings:
 def bench_command(*errors: type[Exception]) -> Callable[[Callable[..., Findings]], click.Command]:
     """Make a click command of what measures; it prints text, or with ``--json`` JSON.
 
-    These errors, and what a child process says that fails or takes too long, end it in one line with exit code 1.
+    These errors, and a child process that fails or takes too long, end it in one line with exit
+    code 1.
     SIGTERM is taken as Ctrl-C, so that all that was started is ended.
     """
 
