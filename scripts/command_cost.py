@@ -78,7 +78,7 @@ def measure(rounds: int) -> dict[str, Cost]:
     """Run each command so often on each side, on a cluster of one node.
 
     Raises:
-        cluster.LabError: the cluster does not start, or a command fails in it.
+        LabError: the cluster does not start, or a command fails in it.
     """
     with prepared_site(1, kill_wait=30) as site:
         plugstack = site.lab.dir / "plugstack.conf"

@@ -78,7 +78,7 @@ def measure(nodes: int, jobs: int, minutes: float, tell: Tell) -> dict[str, Load
     """Return the load without a controller, and with one whose trainers have all nodes, at rest.
 
     Raises:
-        cluster.LabError: the cluster does not start, or a command fails in it.
+        LabError: the cluster does not start, or a command fails in it.
         TimeoutError: the trainers do not get all nodes.
     """
     conf = [down_nodes(nodes), f"MaxJobCount={10 * jobs + 10_000}"]

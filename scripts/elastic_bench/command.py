@@ -9,7 +9,6 @@ import click
 from scripts.benchkit.command import Findings, bench_command, progress
 from scripts.benchkit.machine import this_machine
 from scripts.elastic_bench import report
-from scripts.elastic_bench.chaos import run_chaos
 from scripts.elastic_bench.endtoend import measure_cluster
 from scripts.elastic_bench.fleet import Training
 from scripts.elastic_bench.measure import NotSettledError, measure
@@ -46,23 +45,6 @@ _SAVE_EVERY_S = {"tiny": 0.0, "large": 10.0}
     help="How often a node is killed, leaves and is reclaimed; one joins after each.",
 )
 @click.option(
-    "--chaos",
-    "events",
-    type=click.IntRange(min=0, max=100_000),
-    default=200,
-    metavar="EVENTS",
-    help="Random kills, joins and leaves in a row, with the tiny model.",
-)
-@click.option(
-    "--pace",
-    "pace_s",
-    type=click.FloatRange(min=0.1, max=60),
-    default=2.0,
-    metavar="SECONDS",
-    help="Between two of them, on average.",
-)
-@click.option("--seed", type=int, default=0, help="Of the random events.")
-@click.option(
     "--cluster",
     "rounds",
     type=click.IntRange(min=0, max=100),
@@ -74,9 +56,6 @@ def main(
     models: Sequence[str],
     names: Sequence[str],
     repeat: int,
-    events: int,
-    pace_s: float,
-    seed: int,
     rounds: int,
 ) -> Findings:
     """Measure how long trainers stand still as nodes come and go, on this machine.
@@ -86,9 +65,9 @@ def main(
 
     \b
     Examples:
-      scripts/bench-elastic --repeat 3 --chaos 0 --setup handler
-      scripts/bench-elastic --model large --chaos 0
-      scripts/bench-elastic --repeat 0 --chaos 0 --cluster 3
+      scripts/bench-elastic --repeat 3 --setup handler
+      scripts/bench-elastic --model large
+      scripts/bench-elastic --repeat 0 --cluster 3
     """
     machine = this_machine("mip", "torch")
     setups = [SETUPS[name] for name in dict.fromkeys(names)]
@@ -100,14 +79,7 @@ def main(
         ]
         for model in (dict.fromkeys(models) if repeat else ())
     }
-    chaos = [
-        run_chaos(
-            setup, training["tiny"], events, pace_s, seed, progress(f"chaos, {setup.title}: ")
-        )
-        for setup in (setups if events else ())
-    ]
     cluster = measure_cluster(setups, rounds, progress("cluster: ")) if rounds else []
     parts = [str(machine), *(report.pauses(model, found) for model, found in pauses.items())]
-    parts += [report.chaos(chaos)] if chaos else []
     parts += [report.cluster(cluster)] if cluster else []
-    return Findings("\n\n".join(parts), report.document(machine, pauses, chaos, cluster))
+    return Findings("\n\n".join(parts), report.document(machine, pauses, cluster))

@@ -13,9 +13,10 @@ from pathlib import Path
 from statistics import median
 
 from scripts.elastic_bench.figures import standstill, usual_step_s
-from scripts.elastic_bench.measure import NODES, NotSettledError, Tell
+from scripts.elastic_bench.measure import NODES, NotSettledError
 from scripts.elastic_bench.setups import Setup
 from scripts.elastic_bench.steplog import Step, StepLogs
+from scripts.labcluster.lab import Tell
 from scripts.labcluster.site import Site, prepared_site
 from scripts.labcluster.users import identity
 from scripts.labcluster.waiting import wait_until

@@ -9,7 +9,6 @@ from typing import Any
 from scripts.benchkit.figures import Target, at_most, summarise
 from scripts.benchkit.machine import Machine
 from scripts.benchkit.text import table
-from scripts.elastic_bench.chaos import Chaos
 from scripts.elastic_bench.endtoend import EndToEnd
 from scripts.elastic_bench.measure import Measured
 
@@ -36,16 +35,11 @@ _TARGETS = {
     ("inprocess", "kill_s"): 0.20,
     ("inprocess", "leave_s"): 0.10,
 }
-_CHAOS_HEAD = (
-    *("", "EVENTS", "KILLS", "JOINS", "LEAVES", "WORLDS", "TIME", "TRAINS ON", "STILL", "STEPS"),
-    *("DONE TWICE", "MISSING", "WEIGHTS"),
-)
 
 
 def document(
     machine: Machine,
     measured: Mapping[str, Sequence[Measured]],
-    chaos: Sequence[Chaos],
     cluster: Sequence[EndToEnd],
 ) -> dict[str, Any]:
     """Return all of it for JSON; times are seconds, ``pauses`` and ``targets`` are by model."""
@@ -53,7 +47,6 @@ def document(
         "machine": machine,
         "pauses": measured,
         "targets": {model: targets(model, found) for model, found in measured.items()},
-        "chaos": chaos,
         "cluster": cluster,
     }
 
@@ -102,14 +95,6 @@ def cluster(found: Sequence[EndToEnd]) -> str:
     return "\n".join([*lines, *_failures(found)])
 
 
-def chaos(results: Sequence[Chaos]) -> str:
-    """Return the table of the random events in a row."""
-    lines = ["random kills, joins and leaves in a row, not waiting for the trainer"]
-    lines.append(table([_CHAOS_HEAD, *map(_chaos_row, results)], "<>>>>>><>>>><"))
-    lines += [f"an agent says: {one.last_words}" for one in results if one.last_words]
-    return "\n".join(lines)
-
-
 def _side_by_side(
     found: Sequence[Measured] | Sequence[EndToEnd], rows: Mapping[str, str], digits: int
 ) -> str:
@@ -130,18 +115,3 @@ def _cell(one: Measured | EndToEnd, row: str, digits: int) -> str:
 
 def _failures(found: Sequence[Measured] | Sequence[EndToEnd]) -> list[str]:
     return [f"{one.setup.title} FAILED: {words}" for one in found for words in one.failures]
-
-
-def _chaos_row(one: Chaos) -> list[str]:
-    made = one.account
-    same = {None: "-", True: "equal on all nodes", False: "DIFFER at the end"}[one.same_weights]
-    events = (one.kills + one.joins + one.leaves, one.kills, one.joins, one.leaves, one.changes)
-    return [
-        one.setup.title,
-        *map(str, events),
-        f"{one.seconds:.0f} s",
-        "yes" if one.trains_on else "NO",
-        f"{one.still_s:.0f} s",
-        *map(str, (made.steps, made.repeated, made.missing)),
-        f"{same}; {made.differing} of {made.compared} steps differ",
-    ]

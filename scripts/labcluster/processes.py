@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,8 +84,14 @@ def prefer_session(daemon: Daemon, nice: int) -> None:
 def send(daemon: Daemon, number: signal.Signals) -> None:
     """Send a signal, if it is still the same process."""
     if daemon.alive:
+        send_all([daemon.pid], number)
+
+
+def send_all(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to those of these processes that are still there."""
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(daemon.pid, number)
+            os.kill(pid, number)
 
 
 def end(daemons: Sequence[Daemon], within_s: float = 10.0) -> None:

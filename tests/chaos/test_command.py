@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from scripts.chaos_suite.command import chaos
+from scripts.chaos_suite.command import main
 from scripts.labcluster.stage import REPO
 
 CHAOS = str(REPO / "scripts" / "chaos")
@@ -20,14 +20,14 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to be several 
     "arguments", [["--fault", "no-such"], ["--minutes", "-1"], ["--nodes", "2"], ["--seed", "x"]]
 )
 def test_what_is_not_possible_is_refused(arguments: list[str]) -> None:
-    refused = CliRunner().invoke(chaos, arguments)
+    refused = CliRunner().invoke(main, arguments)
     assert refused.exit_code == 2
     assert "Error: Invalid value" in refused.output
 
 
 def test_without_root_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 1000)
-    refused = CliRunner().invoke(chaos, [])
+    refused = CliRunner().invoke(main, [])
     assert refused.exit_code == 2
     assert refused.output == "chaos: needs root: it is several users, and cuts nodes off\n"
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from scripts.elastic_bench import report
-from scripts.elastic_bench.chaos import Chaos
-from scripts.elastic_bench.figures import Account
 from scripts.elastic_bench.measure import Measured
 from scripts.elastic_bench.setups import SETUPS
 
@@ -54,15 +52,3 @@ def test_of_the_large_model_reading_the_scripts_own_checkpoint_is_held_against_n
 def test_a_trainer_that_did_not_train_on_is_not_passed_over() -> None:
     failed = Measured(SETUPS["handler"], failures=["3 nodes do not train together"])
     assert "FAILED: 3 nodes do not train together" in report.pauses("tiny", [failed])
-
-
-def test_the_random_events_say_whether_it_trains_on_and_what_was_lost() -> None:
-    one = Chaos(
-        SETUPS["inprocess"], 3, 4, 3, 20.0, True, 9, True, 1.4, Account(500, 2, 0, 400, 0), ""
-    )
-    row = line(report.chaos([one]), "in-process").split()
-    assert row[1:7] == ["10", "3", "4", "3", "9", "20"]
-    assert row[8:] == [
-        *("yes", "1", "s", "500", "2", "0"),
-        *("equal", "on", "all", "nodes;", "0", "of", "400", "steps", "differ"),
-    ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 
 from scripts.chaos_suite.faults.fault import Fault, Injected
-from scripts.chaos_suite.faults.processes import send
 from scripts.chaos_suite.world import World
+from scripts.labcluster.processes import send_all
 
 
 def _kill_controller(world: World) -> Injected:
@@ -62,8 +62,8 @@ def _kill_slurmd(world: World) -> Injected:
 def _freeze_keeper(world: World) -> Injected:
     pid, seconds = world.service.keeper_pid, world.chance.uniform(3, 15)
     pids = [] if pid is None else [pid]
-    send(pids, signal.SIGSTOP)
-    return Injected(f"SIGSTOP for {seconds:.0f} s", seconds, lambda: send(pids, signal.SIGCONT))
+    send_all(pids, signal.SIGSTOP)
+    return Injected(f"SIGSTOP for {seconds:.0f} s", seconds, lambda: send_all(pids, signal.SIGCONT))
 
 
 def _nodes(world: World) -> list[str]:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.chaos_suite.faults.fault import Fault, Injected
-from scripts.chaos_suite.faults.processes import send
 from scripts.chaos_suite.faults.victims import running
 from scripts.chaos_suite.observe import element_processes
 from scripts.chaos_suite.patience import Patience
 from scripts.chaos_suite.world import World
 from scripts.labcluster import cluster as labs
+from scripts.labcluster.processes import send_all
 
 _EMPTY_S = 30.0  # the nodes are looked at every 4 s
 _LONGER_S = 25.0  # than SlurmdTimeout and a ping: Slurm gives the node up
@@ -39,11 +39,11 @@ def _hang(world: World) -> Injected:
     seconds = world.chance.choice((6.0, _LONGER_S + 10))
     labs.node(world.lab, element.node, "hang")
     pids = [one.pid for one in world.processes_of(element)]
-    send(pids, signal.SIGSTOP)
+    send_all(pids, signal.SIGSTOP)
 
     def undo() -> None:
         labs.node(world.lab, element.node, "mend")
-        send(pids, signal.SIGCONT)
+        send_all(pids, signal.SIGCONT)
 
     return Injected(f"{element.node} hangs for {seconds:.0f} s", seconds, undo)
 
@@ -85,7 +85,7 @@ def kill_all_on(world: World, node: str) -> None:
         for path in Path("/proc").glob("[0-9]*/cmdline")
         if _text(path).startswith(titles)
     ]
-    send([*keepers, *(one.pid for one in mine)], signal.SIGKILL)
+    send_all([*keepers, *(one.pid for one in mine)], signal.SIGKILL)
 
 
 def _text(path: Path) -> str:

@@ -1,4 +1,7 @@
-"""Random kills, joins and leaves in a row, without waiting for the trainer, and what is left."""
+"""Chaos without Slurm: random kills, joins and leaves of a trainer's nodes, and what is left of it.
+
+Nobody waits for the trainer in between. The nodes are those of ``elastic_bench/fleet``.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,19 @@ from scripts.elastic_bench.figures import (
     usual_step_s,
 )
 from scripts.elastic_bench.fleet import Fleet, Node, Training
-from scripts.elastic_bench.measure import NODES, PATIENCE_S, Tell, settle
+from scripts.elastic_bench.measure import NODES, PATIENCE_S, settle
 from scripts.elastic_bench.setups import Setup
+from scripts.labcluster.lab import Tell
 
+# The processor is free for so long in each step, as beside an accelerator.
+_TRAINING = Training("tiny", compute_s=0.02, save_every_s=0.0)
 _MOST = 4
 _BEHIND = 20  # a node that has made one of the last so many steps has the trainer's state
 _END_STEPS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Chaos:
+class FleetResult:
     """What became of a trainer."""
 
     setup: Setup
@@ -39,19 +45,32 @@ class Chaos:
     account: Account
     last_words: str  # where it does not train on
 
+    @property
+    def violations(self) -> list[str]:
+        """What must not be, in words."""
+        made = self.account
+        found = {
+            f"it does not train on: {self.last_words}": not self.trains_on,
+            f"nobody made {made.missing} steps": made.missing > 0,
+            f"nodes differ after {made.differing} of {made.compared} steps": made.differing > 0,
+            "nodes differ at the end": self.same_weights is False,
+        }
+        return [words for words, wrong in found.items() if wrong]
 
-def run_chaos(
-    setup: Setup, training: Training, events: int, pace_s: float, seed: int, tell: Tell
-) -> Chaos:
+
+def run_fleet(setup: Setup, events: int, pace_s: float, seed: int, tell: Tell) -> FleetResult:
     """Let so many events come, ``pace_s`` apart on average, then see whether it trains on.
 
     Nodes go only while two train together, and one that has the trainer's state is always spared:
     an unchanged script would go on from its checkpoint, but processes that keep the state in
     memory cannot.
+
+    Raises:
+        NotSettledError: it does not begin to train.
     """
     chance = random.Random(seed)
     done = {"kill": 0, "join": 0, "leave": 0}
-    with Fleet(setup, training) as fleet:
+    with Fleet(setup, _TRAINING) as fleet:
         fleet.start(NODES)
         settle(fleet)
         begun_s, usual_s = time.monotonic(), usual_step_s(fleet.logs.of(fleet.nodes[0].job))
@@ -71,7 +90,7 @@ def run_chaos(
             fleet.start(NODES - len(fleet.nodes))
         trains_on = fleet.wait(lambda: fleet.settled(_END_STEPS), 2 * PATIENCE_S)
         alive = {node.job: fleet.logs.of(node.job) for node in fleet.nodes}
-        return Chaos(
+        return FleetResult(
             setup,
             done["kill"],
             done["join"],
