@@ -56,7 +56,7 @@ class Difference:
     high: float
 
 
-@bench_command(LabError)
+@bench_command(LabError, TimeoutError)
 @click.option(
     "--rounds",
     type=click.IntRange(10, 10_000),

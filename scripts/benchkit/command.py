@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from subprocess import CalledProcessError
+from subprocess import SubprocessError
 from typing import Any
 
 import click
@@ -28,7 +28,8 @@ class Findings:
 def bench_command(*errors: type[Exception]) -> Callable[[Callable[..., Findings]], click.Command]:
     """Make a click command of what measures; it prints text, or with ``--json`` JSON.
 
-    These errors, and what a child process says that fails, end it in one line with exit code 1.
+    These errors, and a child process that fails or takes too long, end it in one line with exit
+    code 1.
     SIGTERM is taken as Ctrl-C, so that all that was started is ended.
     """
 
@@ -39,8 +40,8 @@ def bench_command(*errors: type[Exception]) -> Callable[[Callable[..., Findings]
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             try:
                 found = measure(**options)
-            except CalledProcessError as error:
-                said = " ".join(str(error.stderr or "").split())
+            except SubprocessError as error:
+                said = " ".join(str(getattr(error, "stderr", None) or "").split())
                 raise click.ClickException(f"{error} {said}".strip()) from error
             except errors as error:
                 raise click.ClickException(str(error)) from error

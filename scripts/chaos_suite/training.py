@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from scripts.benchkit.logs import Tail
+
 _TAIL = 3  # so many steps after the next generation's begin are no straggler's any more
 _TWIN_S = 2.0
 _TOGETHER_S = 5.0
@@ -67,21 +69,13 @@ class Training:
     """All that one trainer's processes have written so far; ``read`` takes in what is new."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._read_to: dict[Path, int] = {}
+        self._tail = Tail(folder)
         self.generations: dict[str, Generation] = {}
         self.saves: list[Save] = []
 
     def read(self) -> None:
-        """Take in the lines written since the last call; half a line waits for its rest."""
-        found: list[tuple[Line, str]] = []
-        for path in self._folder.glob("*"):
-            with path.open("rb") as file:
-                file.seek(self._read_to.get(path, 0))
-                data = file.read()
-            whole = data[: data.rfind(b"\n") + 1]
-            self._read_to[path] = self._read_to.get(path, 0) + len(whole)
-            found += [(line, path.name) for line in parse(whole.decode().splitlines())]
+        """Take in the lines written since the last call."""
+        found = [(line, path.name) for path, lines in self._tail.read() for line in parse(lines)]
         for line, process in sorted(found, key=lambda one: one[0].time_s):
             if line.kind == "saved":
                 self.saves.append(Save(line.time_s, line.number))

@@ -13,6 +13,7 @@ from scripts.elastic_bench.endtoend import measure_cluster
 from scripts.elastic_bench.fleet import Training
 from scripts.elastic_bench.measure import NotSettledError, measure
 from scripts.elastic_bench.setups import SETUPS
+from scripts.labcluster.cluster import LabError
 
 # The processor is free for so long in each step, as beside an accelerator.
 _COMPUTE_S = 0.02
@@ -20,7 +21,7 @@ _COMPUTE_S = 0.02
 _SAVE_EVERY_S = {"tiny": 0.0, "large": 10.0}
 
 
-@bench_command(NotSettledError)
+@bench_command(LabError, NotSettledError, TimeoutError)
 @click.option(
     "--model",
     "models",

@@ -75,20 +75,21 @@ def rendered(measured: Measured) -> str:
 
 def causes(measured: Measured) -> str:
     """Read the logs that the run has left; return what the delays are made of, as text."""
-    with (measured.logs / "slurmctld.log").open(errors="replace") as lines:
-        controls = breakdown.read_controls(lines)
-    nodes = {}
-    for log in measured.logs.glob("n*.log"):
-        with log.open(errors="replace") as lines:
-            nodes[log.stem] = breakdown.read_node(lines)
+    logs = {}
+    for path in (measured.logs / "slurmctld.log", *measured.logs.glob("n*.log")):
+        with path.open(errors="replace") as lines:
+            logs[path.stem] = breakdown.read_log(lines)
+    controls = logs.pop("slurmctld")
     off, on = (list(chain.from_iterable(side.chunks)) for side in (measured.off, measured.on))
-    took = breakdown.reclaiming(controls, nodes, on)
-    parts = (
-        parts_table("without trainers", DIRECT, breakdown.direct(controls, off)),
-        parts_table("with trainers, no element had to go", DIRECT, breakdown.direct(controls, on)),
-        parts_table("with trainers, elements had to go", RECLAIMING, took),
+    free = breakdown.direct(controls, on)
+    took = breakdown.reclaiming(controls, logs, on)
+    return "\n\n".join(
+        [
+            parts_table("without trainers", DIRECT, breakdown.direct(controls, off)),
+            parts_table("with trainers, no element had to go", DIRECT, free),
+            parts_table("with trainers, elements had to go", RECLAIMING, took),
+        ]
     )
-    return "\n\n".join(parts)
 
 
 def parts_table(title: str, parts: Sequence[str], ways: Sequence[Way]) -> str:

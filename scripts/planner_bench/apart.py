@@ -7,7 +7,6 @@ import os
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import Self
 
 from bftrainer_slurm.planner.problem import Problem
@@ -69,12 +68,7 @@ class NodeLevel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _restart(self) -> None:

@@ -19,7 +19,7 @@ from bftrainer_slurm.controller.progress import Report
 from bftrainer_slurm.controller.question import stops_a_trainer
 from bftrainer_slurm.controller.view import TrainerView
 from bftrainer_slurm.model import ElementId, ThroughputCurve, Trainer
-from bftrainer_slurm.planner.curves import Fit, Measurement, Standing, fit, planning_curves
+from bftrainer_slurm.planner.curves import Measurement, Standing, fit, planning_curves
 from bftrainer_slurm.planner.objectives import Facts, find
 from bftrainer_slurm.planner.problem import Contender, Plan, Problem, value
 from bftrainer_slurm.spec import TrainerRecord
@@ -90,12 +90,12 @@ def prior_only(learners: Sequence[Learner]) -> Curves:
 
 def fitted(learners: Sequence[Learner]) -> Curves:
     """Plan with what was measured."""
-    return Curves([_fit(one).curve(MOST) for one in learners])
+    return Curves([fit(one.measurements).curve(MOST) for one in learners])
 
 
 def exploring(learners: Sequence[Learner]) -> Curves:
     """Plan with what was measured, and explore."""
-    standings = [Standing(_fit(one), len(one.held), MOST) for one in learners]
+    standings = [Standing(fit(one.measurements), len(one.held), MOST) for one in learners]
     return Curves(planning_curves(standings), planning_curves(standings, exploring=False))
 
 
@@ -228,10 +228,6 @@ def _view(key: int, nodes: int) -> TrainerView:
     trainer = Trainer(key, str(key), "user", "partition", TrainerRecord(1, MOST), 0.0, ())
     placed = {str(task): ElementId(key, task) for task in range(nodes)}
     return TrainerView(trainer, placed, (), finishing=False)
-
-
-def _fit(learner: Learner) -> Fit:
-    return fit(learner.measurements)
 
 
 def _problem(
