@@ -88,6 +88,11 @@ class World:
         """The cluster's folder."""
         return self.lab.folder
 
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes' names; one that a fault has added is none of them."""
+        return [f"n{number}" for number in range(1, self.lab.nodes + 1)]
+
     def run(
         self, *command: str, timeout_s: float = 30.0, **options: Any
     ) -> subprocess.CompletedProcess[str]:

@@ -28,6 +28,18 @@ class Step:
     process: int
 
 
+def steps_in(folder: Path, node: str = "n*") -> list[Step]:
+    """Return the steps that ddp.py has logged on a node, or on all, in order of time."""
+    found = []
+    for path in folder.glob(f"{node}.*"):
+        for line in path.read_text().splitlines():
+            match line.split():
+                case [time_s, world, number]:
+                    process = int(path.suffix[1:])
+                    found.append(Step(float(time_s), int(world), int(number), process))
+    return sorted(found, key=lambda step: step.time_s)
+
+
 class Agents(Elements[Step]):
     """The elements of trainer 7, by task; the logs of their steps lie in ``folder``."""
 
@@ -83,15 +95,7 @@ class Agents(Elements[Step]):
             self.kill(task)
 
     def steps(self, task: int) -> list[Step]:
-        """Return the steps that were made on a task's node, in order."""
-        found = []
-        for path in self.folder.glob(f"n{task}.*"):
-            for line in path.read_text().splitlines():
-                match line.split():
-                    case [time_s, world, number]:
-                        process = int(path.suffix[1:])
-                        found.append(Step(float(time_s), int(world), int(number), process))
-        return sorted(found, key=lambda step: step.time_s)
+        return steps_in(self.folder, f"n{task}")
 
     def wait_for_world(self, size: int, *tasks: int) -> None:
         """Wait until these tasks train together, and nobody else with them."""

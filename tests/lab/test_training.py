@@ -20,6 +20,7 @@ from scripts.labcluster.controller import Controller
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
+from tests.elastic.agents import Step, steps_in
 
 pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
 PATIENCE_S = 180  # a node that joins imports torch first, and all nodes are this host
@@ -32,13 +33,6 @@ def site() -> Iterator[Site]:
 
 
 @dataclass(frozen=True)
-class Step:
-    time_s: float
-    world: int
-    number: int
-
-
-@dataclass(frozen=True)
 class Training:
     """A trainer that logs each step of each process, see tests/elastic/ddp.py."""
 
@@ -48,10 +42,7 @@ class Training:
 
     def steps(self, since_s: float = 0.0) -> list[Step]:
         """Return the steps of all nodes after a moment, in order of time."""
-        lines = [line for log in self.folder.glob("n*.*") for line in log.read_text().splitlines()]
-        words = [line.split() for line in lines]
-        found = [Step(float(w[0]), int(w[1]), int(w[2])) for w in words if len(w) == 3]
-        return sorted((s for s in found if s.time_s > since_s), key=lambda step: step.time_s)
+        return [step for step in steps_in(self.folder) if step.time_s > since_s]
 
     def wait_for_world(self, world: int, since_s: float = 0.0) -> Step:
         """Wait until so many nodes train together; return their first step."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import signal
 
-from scripts.chaos_suite.faults.fault import Fault, Injected
+from scripts.chaos_suite.faults.fault import Fault, Injected, frozen
 from scripts.chaos_suite.world import World
-from scripts.labcluster.processes import send_all
 
 
 def _kill_controller(world: World) -> Injected:
@@ -46,28 +45,19 @@ def _refuse(world: World) -> Injected:
 
 
 def _freeze_slurmctld(world: World) -> Injected:
-    world.signal_daemon("slurmctld", signal.SIGSTOP)
-    seconds = world.chance.uniform(3, 20)
-    undo = lambda: world.signal_daemon("slurmctld", signal.SIGCONT)  # noqa: E731
-    return Injected(f"SIGSTOP for {seconds:.0f} s", seconds, undo)
+    return frozen([world.lab.daemons["slurmctld"].pid], world.chance.uniform(3, 20))
 
 
 def _kill_slurmd(world: World) -> Injected:
-    node = world.chance.choice(_nodes(world))
+    node = world.chance.choice(world.nodes)
     world.signal_daemon(node, signal.SIGKILL)
     undo = lambda: world.lab.start_slurmd(node)  # noqa: E731
     return Injected(f"SIGKILL on {node}", world.chance.uniform(1, 8), undo)
 
 
 def _freeze_keeper(world: World) -> Injected:
-    pid, seconds = world.service.keeper.pid, world.chance.uniform(3, 15)
-    pids = [] if pid is None else [pid]
-    send_all(pids, signal.SIGSTOP)
-    return Injected(f"SIGSTOP for {seconds:.0f} s", seconds, lambda: send_all(pids, signal.SIGCONT))
-
-
-def _nodes(world: World) -> list[str]:
-    return [f"n{number}" for number in range(1, world.lab.nodes + 1)]
+    pid = world.service.keeper.pid
+    return frozen([] if pid is None else [pid], world.chance.uniform(3, 15))
 
 
 FAULTS = (

@@ -20,17 +20,17 @@ _LONGER_S = 25.0  # than SlurmdTimeout and a ping: Slurm gives the node up
 
 def _vanish(world: World) -> Injected:
     """Nobody reaches the node any more, for so long that Slurm starts the element elsewhere."""
-    element, seconds = running(world), _LONGER_S + world.chance.uniform(0, 10)
-    world.cut(element.node)
-    detail = f"{element.node} cut off for {seconds:.0f} s"
-    return Injected(detail, seconds, lambda: world.mend(element.node))
+    return _cut_off(world, _LONGER_S + world.chance.uniform(0, 10))
 
 
 def _blink(world: World) -> Injected:
-    element, seconds = running(world), world.chance.uniform(1, 6)
-    world.cut(element.node)
-    detail = f"{element.node} cut off for {seconds:.0f} s"
-    return Injected(detail, seconds, lambda: world.mend(element.node))
+    return _cut_off(world, world.chance.uniform(1, 6))
+
+
+def _cut_off(world: World, seconds: float) -> Injected:
+    node = running(world).node
+    world.cut(node)
+    return Injected(f"{node} cut off for {seconds:.0f} s", seconds, lambda: world.mend(node))
 
 
 def _hang(world: World) -> Injected:

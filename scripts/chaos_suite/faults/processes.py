@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected
+from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected, frozen
 from scripts.chaos_suite.faults.victims import training, workers
 from scripts.chaos_suite.observe import Element
 from scripts.chaos_suite.world import World
@@ -25,11 +25,9 @@ def _kill_worker(world: World) -> Injected:
 
 
 def _freeze_worker(world: World) -> Injected:
-    element, seconds = training(world), world.chance.uniform(2, 15)
+    element = training(world)
     pids = workers(world, element) or _none(element, "training process")
-    send_all(pids, signal.SIGSTOP)
-    detail = f"SIGSTOP on {element.node} for {seconds:.0f} s"
-    return Injected(detail, seconds, lambda: send_all(pids, signal.SIGCONT))
+    return frozen(pids, world.chance.uniform(2, 15), f" on {element.node}")
 
 
 def _kill_all(world: World) -> Injected:

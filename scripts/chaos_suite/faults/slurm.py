@@ -135,11 +135,10 @@ def _kill_munge(world: World) -> Injected:
 
 
 def _restart_all(world: World, names: Mapping[str, str] = MappingProxyType({})) -> None:
-    nodes = [f"n{number}" for number in range(1, world.lab.nodes + 1)]
-    for name in ("slurmctld", *nodes):
+    for name in ("slurmctld", *world.nodes):
         world.signal_daemon(name, signal.SIGTERM)
     world.start_slurmctld()
-    for node in nodes:
+    for node in world.nodes:
         world.lab.start_slurmd(node, names.get(node))
 
 

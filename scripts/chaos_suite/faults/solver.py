@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected
+from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected, frozen
 from scripts.chaos_suite.world import World
 from scripts.labcluster.processes import send_all
 
@@ -18,10 +18,7 @@ def _kill(world: World) -> Injected:
 
 
 def _hang(world: World) -> Injected:
-    pid, seconds = _solver(world), world.chance.uniform(*_SECONDS)
-    send_all([pid], signal.SIGSTOP)
-    undo = lambda: send_all([pid], signal.SIGCONT)  # noqa: E731
-    return Injected(f"SIGSTOP for {seconds:.0f} s", seconds, undo)
+    return frozen([_solver(world)], world.chance.uniform(*_SECONDS))
 
 
 def _crash_again_and_again(world: World) -> Injected:
