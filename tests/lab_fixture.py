@@ -76,12 +76,15 @@ def started_lab(
     qos: bool = False,
     networks: bool = False,
     auth_slurm: bool = False,
+    linuxproc: bool = False,
+    configless: bool = False,
 ) -> Iterator[Lab]:
     """Start a cluster in a folder of its own; end it whatever happens.
 
     With our plugin in it where there is a ``keeper``, whose elements use c10d where ``stock``;
     with accounting, and preemption by QOS, where ``qos``; its nodes may have ``networks`` of their
-    own, and the keeper's host may then be empty; with ``auth_slurm`` there is no MUNGE.
+    own, and the keeper's host may then be empty; with ``auth_slurm`` there is no MUNGE; with
+    ``linuxproc`` Slurm does without cgroups; ``configless`` nodes ask for their configuration.
     """
     folder = Path(tempfile.mkdtemp(prefix="bftrainer-test-", dir="/var/tmp"))
     folder.chmod(0o755)
@@ -104,6 +107,10 @@ def started_lab(
         options += ["--networks"]
     if auth_slurm:
         options += ["--auth-slurm"]
+    if linuxproc:
+        options += ["--linuxproc"]
+    if configless:
+        options += ["--configless"]
     try:
         subprocess.run([_SCRIPT, "up", *where, *options], check=True, stdout=subprocess.DEVNULL)
         printed = subprocess.run(

@@ -15,11 +15,10 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from scripts.labcluster import accounting, firewall, networks, plugin, users
+from scripts.labcluster import accounting, firewall, namespaces, networks, plugin, users
 from scripts.labcluster.configuration import (
     LOOPBACK,
     Options,
@@ -30,6 +29,7 @@ from scripts.labcluster.configuration import (
 )
 from scripts.labcluster.processes import (
     Daemon,
+    child_of,
     end,
     launch,
     prefer_session,
@@ -44,7 +44,7 @@ _PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo")
 _HERE = "127.0.0.1"
 _SLURM_KEY = "slurm.key"  # where there is no MUNGE
 _OUR_KEY = "bftrainer.key"
-_SWITCH = "network"  # what keeps the switch's namespace; a node's is network-n1
+_SWITCH = "network"  # what keeps the switch's namespace
 
 
 class LabError(Exception):
@@ -59,6 +59,7 @@ class Lab:
     nodes: int
     daemons: dict[str, Daemon] = field(default_factory=dict)
     subnet: IPv4Network | None = None  # of nodes with networks of their own
+    cgroups: namespaces.Hierarchy | None = None  # that Slurm uses, None under linuxproc
 
     @property
     def address(self) -> str:
@@ -74,55 +75,82 @@ class Lab:
         """Write down what runs."""
         daemons = {name: [one.pid, one.start] for name, one in self.daemons.items()}
         subnet = None if self.subnet is None else str(self.subnet)
-        note = {"nodes": self.nodes, "daemons": daemons, "subnet": subnet}
+        cgroups = self.cgroups and [self.cgroups.version, str(self.cgroups.root)]
+        note = {"nodes": self.nodes, "daemons": daemons, "subnet": subnet, "cgroups": cgroups}
         self.note.write_text(json.dumps(note))
 
-    def start_daemon(self, name: str, *command: str) -> None:
-        """Start a daemon and write it down at once."""
+    def start_daemon(self, name: str, *command: str, forks: bool = False) -> None:
+        """Start a daemon and write it down at once; one that ``forks`` is the command's child."""
         log = self.folder / "log" / f"{name}.out"
         # On a real cluster no job takes the daemons' processors away; here all share one host.
         root = os.getuid() == 0
         priority = ("nice", "-n", str(_PRIORITY)) if root else ()
         environment = {"SLURM_CONF": f"{self.folder}/slurm.conf"}
-        self.daemons[name] = launch((*priority, *command), log, environment)
+        daemon = launch((*priority, *command), log, environment)
+        self.daemons[name] = child_of(daemon, _START_TIMEOUT_S) if forks else daemon
         if root:
             prefer_session(self.daemons[name], _PRIORITY)
         self.save()
 
     def start_slurmd(self, node: str, called: str | None = None) -> None:
         """Start the slurmd of one node, which slurm.conf may have given another name."""
-        conf = f"{self.folder}/slurm.conf"
-        command: tuple[str, ...] = (_program("slurmd"), "-D", "-N", called or node, "-f", conf)
-        if self.subnet is not None:
-            command = networks.within(self.daemons[_network(node)].pid, command)
-        self.start_daemon(node, *command)
+        command = [_program("slurmd"), "-D", "-N", called or node, *self._conf_of_slurmd()]
+        host = self.daemons.get(_host(node))
+        if host is not None:
+            own = self.cgroups
+            cgroup = None if own is None else own.of_daemons(self.folder, node)
+            command = namespaces.within(host.pid, cgroup, command)
+        self.start_daemon(node, *command, forks=host is not None)
 
-    def plug_in(self, number: int) -> str:
-        """Give a node its network; return its address."""
+    def _conf_of_slurmd(self) -> tuple[str, ...]:
+        conf = self.folder / "slurm.conf"
+        text = conf.read_text()
+        if "enable_configless" not in text:
+            return ("-f", str(conf))
+        port = re.search(r"^SlurmctldPort=(\d+)", text, re.MULTILINE)
+        assert port is not None
+        return ("--conf-server", f"{self.address}:{port[1]}")
+
+    def add_node(self, number: int) -> str:
+        """Make a node's namespaces, and plug it into the network; return its address."""
+        if os.getuid() != 0:
+            return _HERE
+        node = f"n{number}"
+        self._make_host(node)
         if self.subnet is None:
             return _HERE
-        name, address = f"n{number}", networks.node_of(self.subnet, number)
-        holder = self._hold_network(_network(name))
-        networks.plug_in(self.daemons[_SWITCH].pid, holder, name, address)
+        address = networks.node_of(self.subnet, number)
+        networks.plug_in(self.daemons[_SWITCH].pid, self.daemons[_host(node)].pid, node, address)
         return str(address)
 
-    def unplug(self, number: int) -> None:
-        """Take a node's network away again, and forget the node; nothing may run on it."""
-        for name in (f"n{number}", _network(f"n{number}")):
+    def remove_node(self, number: int) -> None:
+        """Take a node away again, and forget it; whatever runs on it ends."""
+        for name in (f"n{number}", _host(f"n{number}")):
             if name in self.daemons:
                 end([self.daemons.pop(name)])
         self.save()
 
+    def _make_host(self, node: str) -> None:
+        ready, cgroup = self.folder / "run" / f"{node}.ready", None
+        if self.cgroups is not None:
+            self.cgroups.make(self.folder, node)
+            cgroup = self.cgroups.of_node(self.folder, node)
+        munge = self.folder / "munge" / "socket"
+        command = namespaces.holder(
+            self.cgroups, cgroup, network=self.subnet is not None, munge=munge, ready=ready
+        )
+        self.start_daemon(_host(node), *command, forks=True)
+        _wait(ready.exists, f"the namespaces of {node} cannot be made")
+        if self.cgroups is not None:
+            self.cgroups.leave_to_children(self.folder, node)
+
     def make_switch(self) -> None:
         """Make the network that nodes are plugged into."""
-        self.subnet = networks.make_switch(self._hold_network(_SWITCH))
+        self.start_daemon(_SWITCH, *networks.HOLDER)
+        holder = self.daemons[_SWITCH]
+        _wait(lambda: networks.is_apart(holder.pid), "the nodes' network cannot be made")
+        self.subnet = networks.make_switch(holder.pid)
         self.save()
-
-    def _hold_network(self, name: str) -> int:
-        self.start_daemon(name, *networks.HOLDER)
-        holder = self.daemons[name]
-        _wait(lambda: networks.is_apart(holder.pid), f"{name} does not start")
-        return holder.pid
 
     def ask(self, *command: str) -> str:
         """Run one of Slurm's commands."""
@@ -140,8 +168,14 @@ def find(folder: Path) -> Lab | None:
     except OSError:
         return None
     daemons = {name: Daemon(*values) for name, values in note["daemons"].items()}
-    subnet = note.get("subnet")
-    return Lab(folder, note["nodes"], daemons, None if subnet is None else IPv4Network(subnet))
+    subnet, cgroups = note["subnet"], note["cgroups"]
+    return Lab(
+        folder,
+        note["nodes"],
+        daemons,
+        None if subnet is None else IPv4Network(subnet),
+        None if cgroups is None else namespaces.Hierarchy(cgroups[0], Path(cgroups[1])),
+    )
 
 
 def up(folder: Path, options: Options) -> Lab:
@@ -170,12 +204,14 @@ def up(folder: Path, options: Options) -> Lab:
 def down(lab: Lab) -> None:
     """End everything that runs in and for the cluster, and remove its folder."""
     _cancel_jobs(lab)
-    # What keeps the networks is still needed, as munged is, for all others to end.
-    kept = ("munged", _SWITCH)
+    # What keeps the nodes' namespaces is still needed, as munged is, for all others to end.
+    kept = ("munged", _SWITCH, _host(""))
     end([one for name, one in lab.daemons.items() if not name.startswith(kept)])
     # Jobs, and the slurmstepds that keep them, outlive their slurmd.
     end(processes_with(f"SLURM_CONF={lab.folder}/slurm.conf"), within_s=3.0)
     end(list(lab.daemons.values()))
+    if lab.cgroups is not None:
+        lab.cgroups.remove(lab.folder)
     shutil.rmtree(lab.folder, ignore_errors=True)
     if os.getuid() == 0:
         users.release(lab.folder)
@@ -235,21 +271,24 @@ while True:
 def _lay_out(lab: Lab, options: Options) -> None:
     folder, me = lab.folder, pwd.getpwuid(os.getuid()).pw_name
     slurm = "slurm" if os.getuid() == 0 else me
+    if os.getuid() == 0 and not options.linuxproc:
+        lab.cgroups = namespaces.hierarchy()
     _make_folders(lab, slurm)
     if options.auth_slurm:
         _make_keys(folder, slurm)
     ports = free_ports(options.nodes + 1)
     if options.networks:
         lab.make_switch()
-    addresses = [lab.address, *(lab.plug_in(number) for number in range(1, options.nodes + 1))]
+    addresses = [lab.address, *(lab.add_node(number) for number in range(1, options.nodes + 1))]
     if options.qos:
         dbd, database = free_ports(2)
         accounting.lay_out(folder, slurm, dbd, database)
         options = replace(options, conf=(*accounting.settings(folder, dbd), *options.conf))
     host = socket.gethostname().partition(".")[0]
-    conf = slurm_conf(folder, options, host, slurm, me, ports, addresses)
+    version = None if lab.cgroups is None else lab.cgroups.version
+    conf = slurm_conf(folder, options, host, slurm, me, ports, addresses, version is not None)
     (folder / "slurm.conf").write_text(conf)
-    (folder / "cgroup.conf").write_text(cgroup_conf(_version()))
+    (folder / "cgroup.conf").write_text(cgroup_conf(_version(), version))
     plugstack = list(options.plugstack)
     if options.keeper is not None:
         qos = accounting.QOS if options.qos else None
@@ -296,8 +335,7 @@ def _make_keys(folder: Path, slurm: str) -> None:
 
 
 def _start(lab: Lab) -> None:
-    by_slurm = (lab.folder / _SLURM_KEY).exists()
-    if not by_slurm:
+    if not (lab.folder / _SLURM_KEY).exists():
         _start_munge(lab)
     if accounting.is_laid_out(lab.folder):
         _start_accounting(lab)
@@ -306,20 +344,12 @@ def _start(lab: Lab) -> None:
     )
     for number in range(1, lab.nodes + 1):
         lab.start_slurmd(f"n{number}")
-        if by_slurm:  # all make the same socket, and one that another has just made ends them
-            _wait(partial(_has_started, lab, f"n{number}"), "a slurmd does not start")
 
 
 def _raise_if_ended(lab: Lab) -> None:
     for name, daemon in lab.daemons.items():
         if not daemon.alive:
             raise LabError(f"{name} ended at once")
-
-
-def _has_started(lab: Lab, node: str) -> bool:
-    _raise_if_ended(lab)
-    log = lab.folder / "log" / f"{node}.log"
-    return log.exists() and "slurmd started" in log.read_text()
 
 
 def _start_munge(lab: Lab) -> None:
@@ -354,13 +384,16 @@ def _answers(lab: Lab, *command: str) -> bool:
 def _check(options: Options) -> None:
     for name in _PROGRAMS:
         _program(name)
+    if os.getuid() == 0:
+        for name in namespaces.PROGRAMS:
+            _program(name, "util-linux mount")
     if options.qos:
         for name in accounting.PROGRAMS:
             _program(name)
     if not options.networks:
         return
     for name in networks.PROGRAMS:
-        _program(name, "iproute2 util-linux")
+        _program(name, "iproute2")
     if os.getuid() != 0:
         raise LabError("nodes with networks of their own need root")
     if options.stock:
@@ -397,8 +430,9 @@ def _version() -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _network(node: str) -> str:
-    return f"{_SWITCH}-{node}"
+def _host(node: str) -> str:
+    """What keeps the namespaces of a node, among the daemons."""
+    return f"host-{node}"
 
 
 def _program(name: str, packages: str = "slurmctld slurmd munge") -> str:

@@ -27,6 +27,8 @@ class Options:
     qos: bool = False  # accounting, and preempt/qos in place of preempt/partition_prio
     networks: bool = False  # the nodes have networks of their own
     auth_slurm: bool = False  # Slurm proves by itself who is who, without MUNGE
+    linuxproc: bool = False  # Slurm finds processes in /proc, without cgroups
+    configless: bool = False  # each slurmd asks slurmctld for its configuration
 
 
 def slurm_conf(
@@ -37,6 +39,7 @@ def slurm_conf(
     slurmd_user: str,
     ports: Sequence[int],
     addresses: Sequence[str],
+    cgroups: bool,
 ) -> str:
     """Return slurm.conf; ``ports`` and ``addresses`` have the controller's and each node's.
 
@@ -56,8 +59,8 @@ def slurm_conf(
         "SlurmctldLogFile": f"{folder}/log/slurmctld.log",
         "SlurmdLogFile": f"{folder}/log/%n.log",
         "PlugStackConfig": f"{folder}/plugstack.conf",
-        "ProctrackType": "proctrack/linuxproc",  # cgroups may not be ours to use
-        "TaskPlugin": "task/none",
+        "ProctrackType": f"proctrack/{'cgroup' if cgroups else 'linuxproc'}",
+        "TaskPlugin": f"task/{'cgroup' if cgroups else 'none'}",
         "JobAcctGatherType": "jobacct_gather/none",
         "SwitchType": "switch/none",
         "MpiDefault": "none",
@@ -75,6 +78,9 @@ def slurm_conf(
         "SlurmdParameters": "config_overrides",  # the nodes are smaller than they say
         "PropagatePrioProcess": "1",  # jobs do not inherit the daemons' priority
     }
+    if options.configless:
+        lines["SlurmctldParameters"] = "enable_configless"
+        del lines["PlugStackConfig"]  # a slurmd is sent the one that lies beside slurm.conf
     for line in options.conf:
         key, _, value = line.partition("=")
         lines[key] = value
@@ -100,9 +106,15 @@ def _authentication(folder: Path, by_slurm: bool) -> dict[str, str]:
     return {"AuthType": "auth/munge", "AuthInfo": f"socket={folder}/munge/socket"}
 
 
-def cgroup_conf(version: tuple[int, int]) -> str:
-    """Return cgroup.conf: from 23.11 on slurmd does without cgroups only when told to."""
-    return "CgroupPlugin=disabled\n" if version >= (23, 11) else ""
+def cgroup_conf(slurm: tuple[int, int], version: int | None) -> str:
+    """Return cgroup.conf for this version of cgroups, None: without them.
+
+    From 23.11 on slurmd does without cgroups only when told to.
+    """
+    if version is None:
+        return "CgroupPlugin=disabled\n" if slurm >= (23, 11) else ""
+    systemd = "IgnoreSystemd=yes\n" if version == 2 else ""
+    return f"CgroupPlugin=cgroup/v{version}\n{systemd}"
 
 
 def plugstack_conf(lines: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, ip_network
 from pathlib import Path
 
-PROGRAMS = ("ip", "unshare", "nsenter")
+PROGRAMS = ("ip",)
 INTERFACE = "eth0"  # of every node
 MOST_NODES = 250
 # Keeps a namespace: whatever is to run in it enters by this process.

@@ -50,6 +50,22 @@ def launch(command: Sequence[str], log: Path, environment: dict[str, str] | None
     return Daemon(process.pid, -1 if start is None else start)
 
 
+def child_of(daemon: Daemon, timeout_s: float) -> Daemon:
+    """Return the one child of a process that starts it and waits for it.
+
+    The daemon itself where it has ended, or starts none in this time.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while daemon.alive and time.monotonic() < deadline_s:
+        with contextlib.suppress(OSError):
+            listed = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split()
+            start = start_of(int(listed[0])) if listed else None
+            if start is not None:
+                return Daemon(int(listed[0]), start)
+        time.sleep(0.005)
+    return daemon
+
+
 def prefer_session(daemon: Daemon, nice: int) -> None:
     """Let the processors prefer a daemon's whole session to others by ``nice``.
 

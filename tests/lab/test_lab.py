@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.labcluster import namespaces
 from tests.lab_fixture import REPO, Lab, started_lab
 from tests.waiting import wait_until
 
@@ -55,6 +56,49 @@ def test_there_are_several_unix_users(small: Lab) -> None:
 def test_its_daemons_come_before_its_jobs(small: Lab) -> None:
     daemon = json.loads((small.dir / "lab.json").read_text())["daemons"]["slurmctld"][0]
     assert "nice -10" in Path(f"/proc/{daemon}/autogroup").read_text()
+
+
+@as_root
+def test_a_node_sees_its_own_processes_alone(small: Lab) -> None:
+    with subprocess.Popen(["sleep", "61"]) as here:
+        seen = small.run("srun", "-w", "n1", "ps", "-A", "-o", "args=").stdout
+        here.kill()
+    assert "slurmd -D -N n1" in seen
+    assert "slurmd -D -N n2" not in seen
+    assert "sleep 61" not in seen
+
+
+@as_root
+def test_slurm_keeps_processes_in_cgroups_where_the_host_has_them(small: Lab) -> None:
+    if namespaces.hierarchy() is None:
+        pytest.skip("this host has no cgroups that can be used")
+    seen = small.run("srun", "-w", "n1", "cat", "/proc/self/cgroup").stdout
+    assert "/job_" in seen
+    assert "/step_0" in seen
+
+
+@as_root
+def test_slurm_does_without_cgroups_when_told_to() -> None:
+    with started_lab(nodes=1, linuxproc=True) as running:
+        assert "/job_" not in running.run("srun", "cat", "/proc/self/cgroup").stdout
+
+
+@as_root
+def test_nodes_can_ask_for_their_configuration() -> None:
+    with started_lab(nodes=2, configless=True) as running:
+        told = running.run("srun", "-N2", "sh", "-c", "echo $SLURM_CONF").stdout.split()
+        assert sorted(told) == [f"{running.dir}/spool/n{n}/conf-cache/slurm.conf" for n in (1, 2)]
+
+
+@as_root
+def test_down_leaves_no_cgroup() -> None:
+    cgroups = namespaces.hierarchy()
+    if cgroups is None:
+        pytest.skip("this host has no cgroups that can be used")
+    with started_lab(nodes=1) as running:
+        own = cgroups.of_node(running.dir, "n1")
+        assert own.is_dir()
+    assert not own.parent.exists()
 
 
 def test_a_second_up_finds_it_running(small: Lab) -> None:

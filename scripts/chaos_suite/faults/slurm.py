@@ -33,7 +33,7 @@ def _reconfigure(world: World) -> Injected:
 def _add_node(world: World) -> Injected:
     """A node is new, and goes again: with a restart of all daemons, as 22.05 wants it."""
     number = world.lab.nodes + 1
-    name, address = f"n{number}", world.lab.plug_in(number)
+    name, address = f"n{number}", world.lab.add_node(number)
     conf = _conf(world)
     before = conf.read_text()
     last = re.findall(r"^NodeName=.*$", before, re.MULTILINE)[-1]
@@ -48,7 +48,7 @@ def _add_node(world: World) -> Injected:
     def undo() -> None:
         world.signal_daemon(name, signal.SIGKILL)
         kill_all_on(world, name)
-        world.lab.unplug(number)
+        world.lab.remove_node(number)
         conf.write_text(before)
         _restart_all(world)
 

@@ -1,0 +1,112 @@
+"""Namespaces of a cluster's nodes: processes, mounts and cgroups of their own, as hosts have them.
+
+What joins their networks is in networks.py. Only running processes keep a namespace. Needs root.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PROGRAMS = ("unshare", "nsenter", "mount")
+_ALL = "bftrainer-lab"  # under it lie the cgroups of all clusters on this host
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """The host's cgroups that Slurm can use: ``version`` 1 (the freezer's) or 2."""
+
+    version: int
+    root: Path
+
+    def of_node(self, folder: Path, node: str) -> Path:
+        """Return the cgroup of a node, which the node takes for the root of all cgroups."""
+        return self._of_cluster(folder) / node
+
+    def of_daemons(self, folder: Path, node: str) -> Path:
+        """Return where a node's daemons start: with v2 a cgroup has processes or children."""
+        own = self.of_node(folder, node)
+        return own / "daemons" if self.version == 2 else own
+
+    def make(self, folder: Path, node: str) -> None:
+        """Make the cgroups of a node."""
+        self.of_daemons(folder, node).mkdir(parents=True, exist_ok=True)
+
+    def leave_to_children(self, folder: Path, node: str) -> None:
+        """Move the processes of a node's cgroup to where its daemons are."""
+        own, daemons = self.of_node(folder, node), self.of_daemons(folder, node)
+        if own != daemons:
+            for process in (own / "cgroup.procs").read_text().split():
+                (daemons / "cgroup.procs").write_text(process)
+
+    def remove(self, folder: Path) -> None:
+        """Remove the cgroups of a cluster whose processes have all ended."""
+        for path, _, _ in os.walk(self._of_cluster(folder), topdown=False):
+            Path(path).rmdir()
+
+    def _of_cluster(self, folder: Path) -> Path:
+        return self.root / _ALL / hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+
+
+def hierarchy() -> Hierarchy | None:
+    """Return the cgroups that this host has; None where Slurm must do without them."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for _, where, kind, options, *_ in mounts:
+        root = Path(where)
+        if not os.access(root, os.W_OK) or "ro" in options.split(","):
+            continue
+        if kind == "cgroup2" and where == "/sys/fs/cgroup":
+            return Hierarchy(2, root)
+        if kind == "cgroup" and "freezer" in options.split(","):
+            return Hierarchy(1, root)
+    return None
+
+
+def holder(
+    cgroups: Hierarchy | None, cgroup: Path | None, network: bool, munge: Path, ready: Path
+) -> list[str]:
+    """Return what starts a node's first process, which keeps its namespaces and buries orphans.
+
+    It starts in ``cgroup``, the root of the node's own ones, and makes the file ``ready`` at last.
+    ``munge`` is the socket that the node finds where MUNGE's is by default.
+    """
+    options = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if network:
+        options.append("--net")
+    if cgroups is not None:
+        options.append("--cgroup")
+    steps = [_RUN.format(munge=munge), _MOUNT[cgroups.version] if cgroups else "", f"touch {ready}"]
+    first = "set -e\n" + "\n".join(steps) + "\ntrap exit TERM\nsleep infinity & wait"
+    return [*_starting_in(cgroup), "unshare", *options, "bash", "-c", first]
+
+
+# A slurmd that has still to ask for its configuration looks there, and writes there.
+_RUN = """mount -t tmpfs -o mode=755 none /run
+mkdir /run/munge /run/slurm
+ln -s {munge} /run/munge/munge.socket.2"""
+
+# Covers the host's cgroups with the node's own, which is all that the node can see.
+_MOUNT = {
+    1: """mount -t tmpfs none /sys/fs/cgroup
+mkdir /sys/fs/cgroup/freezer
+mount -t cgroup -o freezer none /sys/fs/cgroup/freezer""",
+    2: "mount -t cgroup2 none /sys/fs/cgroup",
+}
+
+
+def within(first: int, cgroup: Path | None, command: Sequence[str]) -> list[str]:
+    """Return how a command is started on the node with this first process, in ``cgroup``.
+
+    It is a child of the process that this starts.
+    """
+    spaces = ("--mount", "--root", "--wd=/", "--pid", "--net", "--cgroup")
+    return [*_starting_in(cgroup), "nsenter", f"--target={first}", *spaces, "--", *command]
+
+
+def _starting_in(cgroup: Path | None) -> list[str]:
+    if cgroup is None:
+        return []
+    return ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(cgroup)]
