@@ -31,7 +31,7 @@ def _newer(suite: str) -> Lane:
     return Lane(suite, ("scripts/matrix", "--suite", suite, *_SHORT, "-m", which), matrix=True)
 
 
-# Those that take longest come first. Each test is in one of the lanes of this host, and in no other.
+# The longest come first. Each test is in one of the lanes of this host, and in no other one.
 LANES = (
     _newer("forky"),
     _here("training", "slurm and torch and not chaos and not load"),

@@ -58,7 +58,9 @@ def chosen(names: Sequence[str]) -> list[Lane]:
     known = {lane.name for lane in LANES}
     for name in names:
         if name not in known | {"all"}:
-            raise click.BadParameter(f"no lane '{name}'; there are: {', '.join(sorted(known))}, all")
+            raise click.BadParameter(
+                f"no lane '{name}'; there are: {', '.join(sorted(known))}, all"
+            )
     if "all" in names:
         return list(LANES)
     return [lane for lane in LANES if (lane.name in names if names else not lane.matrix)]

@@ -29,7 +29,10 @@ def cases(what: str) -> Any:
     """Parametrize with those cases of the table that say ``what`` is to come out of them."""
     found = [
         pytest.param(
-            way, case, id=f"{way}-{case['name']}", marks=() if "corner" in case else pytest.mark.once
+            way,
+            case,
+            id=f"{way}-{case['name']}",
+            marks=() if "corner" in case else pytest.mark.once,
         )
         for way in WAYS
         for case in CASES
