@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -17,6 +18,7 @@ from scripts.testlanes.run import Run, run
 
 _REPO = Path(__file__).resolve().parent.parent.parent
 _LOGS = _REPO / "build" / "lanes"
+_RESULTS = re.compile(r"^(?:\w+\| )?([.FEsxX]+)(?= |$)", re.MULTILINE)
 
 
 @click.command()
@@ -72,14 +74,13 @@ def tell_start(one: Run) -> None:
 
 
 def tell_course(running: Sequence[Run]) -> None:
-    """Print how far all that run are."""
+    """Print how many results there are of all that run."""
     click.echo(f"{time.strftime('%H:%M')} " + ", ".join(map(course, running)))
 
 
 def course(one: Run) -> str:
-    """Return how far a lane is, as pytest shows it."""
-    shares = [word for word in one.text.split() if word.endswith("%]")]
-    return f"{one.lane.name} {shares[-1].strip('[]') if shares else '...'}"
+    """Return how many results a lane has, as pytest shows them: a character each."""
+    return f"{one.lane.name} {sum(map(len, _RESULTS.findall(one.text)))}"
 
 
 def show(one: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -17,7 +18,7 @@ from scripts.testlanes.catalogue import Lane
 NO_TEST = 5  # pytest's own exit code where there was none
 
 _CGROUPS = Path("/sys/fs/cgroup")
-_MEMORY_BYTES = 8 << 30  # who takes more is ended, and nobody else
+_MEMORY_BYTES = 4 << 30  # who takes more is ended, and nobody else
 _PATIENCE_S = 60.0  # for what is interrupted to end by itself
 _ENTER = 'for group in $1; do echo 0 > "$group/cgroup.procs"; done; shift; exec "$@"'
 _LAST_LINE = re.compile(r"^(?:\w+\| )?(\d+ \w+(?:, \d+ \w+)*) in [\d.]+s", re.MULTILINE)
@@ -65,7 +66,7 @@ class Run:
         self.wall_s = time.monotonic() - self.begin_s
         self.processor_s = usage.ru_utime + usage.ru_stime
         for group in self.groups:
-            group.rmdir()
+            _remove(group)
         return True
 
     def end(self) -> None:
@@ -125,6 +126,17 @@ def _start(lane: Lane, logs: Path) -> Run:
             start_new_session=True,
         )
     return Run(lane, log, groups, process)
+
+
+def _remove(group: Path) -> None:
+    """End what is left in a control group, and in those that were made within it."""
+    for folder in sorted([group, *(one for one in group.rglob("*") if one.is_dir())], reverse=True):
+        while left := (folder / "cgroup.procs").read_text().split():
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            time.sleep(0.05)
+        folder.rmdir()
 
 
 def _groups(name: str) -> list[Path]:
