@@ -67,6 +67,8 @@ def configured(site: Site, way: str) -> dict[str, str]:
         conf += "CliFilterPlugins=cli_filter/lua\n"
         shutil.copy(REPO / "slurm_plugin" / "cli_filter.lua", folder / "cli_filter.lua")
     else:
+        plugin = ("-C", str(REPO / "slurm_plugin"), f"BUILD={site.lab.dir}/plugin")
+        subprocess.run(("make", "-s", *plugin, "cli-filter"), check=True)
         conf += "CliFilterPlugins=cli_filter/bftrainer\n"
         conf += f"PluginDir={slurm_plugins()}:{site.lab.dir}/plugin\n"
     (folder / "slurm.conf").write_text(conf)

@@ -21,6 +21,7 @@ def command(*options: str) -> list[str]:
 
 
 @pytest.mark.slurm
+@pytest.mark.once
 @pytest.mark.torch
 @pytest.mark.timeout(600)  # the machine may be busy, and agents start cold
 def test_ordinary_jobs_run_beside_hostile_trainers_and_nothing_is_left(tmp_path: Path) -> None:
@@ -39,6 +40,7 @@ def test_ordinary_jobs_run_beside_hostile_trainers_and_nothing_is_left(tmp_path:
 
 
 @pytest.mark.slurm
+@pytest.mark.once
 def test_nothing_is_left_behind_when_it_is_stopped(tmp_path: Path) -> None:
     bench = subprocess.Popen(
         command("--jobs", "2", "--nodes", "2", "--out", str(tmp_path)),

@@ -19,7 +19,7 @@ from bftrainer_slurm.keeper.messages import Hello, Identity, Role, encode, paylo
 from bftrainer_slurm.keeper.protocol import parse_address
 from scripts.labcluster.keeper import Keeper
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.load]
 
 TRAINERS = 10
 AGENTS = 100  # of each trainer

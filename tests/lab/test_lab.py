@@ -44,6 +44,7 @@ def test_an_ordinary_job_takes_the_nodes_of_a_preemptible_one(small: Lab) -> Non
 
 
 @as_root
+@pytest.mark.once
 def test_there_are_several_unix_users(small: Lab) -> None:
     for user in ("alice", "bob", "carol"):
         assert small.run("srun", "id", "-un", user=user).stdout.strip() == user
@@ -51,6 +52,7 @@ def test_there_are_several_unix_users(small: Lab) -> None:
 
 @as_root
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="not this kernel")
+@pytest.mark.once
 def test_its_daemons_come_before_its_jobs(small: Lab) -> None:
     daemon = json.loads((small.dir / "lab.json").read_text())["daemons"]["slurmctld"][0]
     assert "nice -10" in Path(f"/proc/{daemon}/autogroup").read_text()
@@ -99,11 +101,13 @@ def test_down_leaves_no_cgroup() -> None:
     assert not own.parent.exists()
 
 
+@pytest.mark.once
 def test_a_second_up_finds_it_running(small: Lab) -> None:
     again = lab("up", "--nodes", "2", "--dir", str(small.dir))
     assert (again.returncode, again.stdout) == (0, f"already up in {small.dir}\n")
 
 
+@pytest.mark.once
 def test_clusters_do_not_disturb_each_other(small: Lab) -> None:
     with started_lab(nodes=1) as other:
         assert other.states() == {"n1": "idle"}
@@ -112,6 +116,7 @@ def test_clusters_do_not_disturb_each_other(small: Lab) -> None:
     assert small.run("id", "alice", check=False).returncode == 0 or os.getuid() != 0
 
 
+@pytest.mark.once
 def test_a_stopped_slurmd_takes_its_node_down_and_comes_back(small: Lab) -> None:
     small.node("n2", "stop")
     wait_until(lambda: small.states()["n2"].startswith("down"))
@@ -120,6 +125,7 @@ def test_a_stopped_slurmd_takes_its_node_down_and_comes_back(small: Lab) -> None
 
 
 @pytest.mark.parametrize("what", ["hang", "cut"])
+@pytest.mark.once
 def test_a_node_can_be_lost_and_mended(small: Lab, what: str) -> None:
     if what == "cut" and (os.getuid() != 0 or not shutil.which("nft", path="/usr/sbin:/sbin")):
         pytest.skip("cutting a node off needs root and nftables")
@@ -129,12 +135,14 @@ def test_a_node_can_be_lost_and_mended(small: Lab, what: str) -> None:
     small.wait_until_idle()
 
 
+@pytest.mark.once
 def test_a_slow_node_still_works(small: Lab) -> None:
     small.node("n2", "slow")
     assert small.run("srun", "-w", "n2", "echo", "slowly").stdout == "slowly\n"
     small.node("n2", "mend")
 
 
+@pytest.mark.once
 def test_down_leaves_nothing_and_can_be_said_twice(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -157,6 +165,7 @@ def _names(cmdline: Path, folder: Path) -> bool:
 
 
 @as_root
+@pytest.mark.once
 def test_an_ordinary_user_has_one_of_their_own(small: Lab) -> None:
     folder = small.home("bob") / "own"
     environment = {"PATH": os.environ["PATH"]}
@@ -189,5 +198,6 @@ def test_an_ordinary_user_has_one_of_their_own(small: Lab) -> None:
     "arguments",
     [["up"], ["up", "--nodes", "0"], ["up", "--nodes", "2", "--conf", "x"], ["nonsense"], []],
 )
+@pytest.mark.once
 def test_a_bad_call_is_refused(arguments: list[str]) -> None:
     assert lab(*arguments).returncode == 2

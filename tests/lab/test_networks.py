@@ -17,6 +17,7 @@ from scripts.labcluster.waiting import wait_until
 
 pytestmark = [
     pytest.mark.slurm,
+    pytest.mark.once,
     pytest.mark.skipif(
         os.getuid() != 0 or not shutil.which("ip", path="/usr/sbin:/sbin"),
         reason="needs root and iproute2",

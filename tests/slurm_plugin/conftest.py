@@ -23,7 +23,7 @@ def plugins() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="bftrainer-plugin-", dir="/var/tmp"))
     folder.chmod(0o755)
     make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), f"BUILD={folder}"]
-    subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*make, "all", "cli-filter"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([REPO / "slurm_plugin" / "install-python", folder / "python"], check=True)
     yield folder
     shutil.rmtree(folder)

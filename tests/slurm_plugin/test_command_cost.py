@@ -37,6 +37,7 @@ def test_processor_time_has_a_line_of_its_own() -> None:
 
 
 @pytest.mark.slurm
+@pytest.mark.once
 def test_ordinary_commands_are_measured_on_a_real_slurm() -> None:
     done = subprocess.run(
         [sys.executable, REPO / "scripts" / "bench-commands", "--rounds=10", "--json"],
