@@ -46,9 +46,9 @@ class Service(Controller):
 
     def stop(self) -> None:
         """End it as systemd does, in the end by force; it is not started again until ``start``."""
-        self.held = True
         with suppress(subprocess.TimeoutExpired):
             super().stop()
+        self.held = True
 
     def children(self) -> list[int]:
         """Return the process ids of its children."""
