@@ -62,8 +62,10 @@ class Controller:
             self.start()
             yield
         finally:
-            self.stop()
-            self.keeper.end()
+            try:
+                self.stop()
+            finally:
+                self.keeper.end()
 
     def start(self) -> None:
         """Start it, and wait until it publishes what it does.
