@@ -14,7 +14,7 @@ from scripts.slurmctld_load import down_nodes, requests_of
 from tests.site_fixture import Site, started_site
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.once, pytest.mark.torch, pytest.mark.timeout(600)]
 
 
 WAITING_JOBS = 2000

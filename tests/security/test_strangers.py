@@ -16,7 +16,7 @@ from tests.security.stranger import TIMES
 from tests.site_fixture import Site
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slurm, pytest.mark.once, pytest.mark.timeout(300)]
 
 
 @contextmanager
