@@ -34,12 +34,12 @@ def _newer(suite: str) -> Lane:
 # The longest come first. Each test is in one of the lanes of this host, and in no other one.
 LANES = (
     _newer("forky"),
-    _here("training", "slurm and torch and not chaos and not load"),
     _newer("trixie"),
-    _here("slurm", "slurm and not torch and not chaos and not load"),
+    _here("training", "slurm and torch and not chaos and not load"),
     _here("torch", "torch and not slurm and not chaos and not load"),
-    _here("units", "not slurm and not torch and not chaos and not load"),
+    _here("slurm", "slurm and not torch and not chaos and not load"),
     _here("chaos", "chaos and not load"),
+    _here("units", "not slurm and not torch and not chaos and not load"),
     Lane("lint", ("make", "--no-print-directory", "lint"), tests=False),
     _here("load", "load", alone=True),
 )

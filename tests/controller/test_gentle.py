@@ -15,7 +15,7 @@ from scripts.labcluster.users import account_of
 from scripts.labcluster.waiting import wait_until
 from scripts.slurmctld_load import down_nodes, requests_of
 
-pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.once, pytest.mark.torch, pytest.mark.timeout(600)]
 
 
 WAITING_JOBS = 2000

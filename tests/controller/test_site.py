@@ -154,6 +154,7 @@ def test_digits_train_to_the_end_and_nothing_is_left(site: Site) -> None:
     assert not [line for line in site.lab.squeue(array, "%t") if line in ("R", "PD")]
 
 
+@pytest.mark.once
 def test_what_a_trainer_does_on_its_nodes_is_learnt_and_shown(site: Site) -> None:
     array, _ = site.digits("1-2", ENDLESS)
     try:
@@ -167,6 +168,7 @@ def test_what_a_trainer_does_on_its_nodes_is_learnt_and_shown(site: Site) -> Non
         site.end(array)
 
 
+@pytest.mark.once
 def test_a_script_that_fails_in_every_worker_is_given_up_with_its_last_lines(site: Site) -> None:
     broken = site.folder() / "broken.py"
     broken.write_text("import no_such_module\n")
@@ -198,6 +200,7 @@ def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(si
         site.end(array)
 
 
+@pytest.mark.once
 def test_training_goes_on_while_the_controller_is_away(site: Site) -> None:
     array, folder = site.digits("1-2", ENDLESS)
     try:

@@ -55,7 +55,7 @@ def test_nothing_is_left_behind_when_it_is_stopped(tmp_path: Path) -> None:
         assert bench.wait(60) != 0
     finally:
         bench.kill()
-    assert processes_with(f"SLURM_CONF={folder}/slurm.conf") == []
+    wait_until(lambda: not processes_with(f"SLURM_CONF={folder}/slurm.conf"))  # in a moment
     assert not folder.exists()
 
 

@@ -102,6 +102,7 @@ def test_the_others_train_on_at_once_when_slurm_takes_a_node(site: Site) -> None
         assert trainer.published["runtime"] == Runtime.AGENT.value
 
 
+@pytest.mark.once
 def test_the_others_train_on_when_the_plan_takes_nodes_away(site: Site) -> None:
     with training(site, "1-4") as trainer:
         trainer.wait_for_world(4)
@@ -117,6 +118,7 @@ def test_the_others_train_on_when_the_plan_takes_nodes_away(site: Site) -> None:
         wait_until(lambda: any(s.world > 2 for s in trainer.steps(first.time_s)), PATIENCE_S)
 
 
+@pytest.mark.once
 def test_a_script_may_choose_torchruns_own_rendezvous(site: Site) -> None:
     with training(site, "1-2", "export PET_RDZV_BACKEND=c10d") as trainer:
         trainer.wait_for_world(2)
@@ -128,6 +130,7 @@ def test_by_bftrainer_submit_a_site_needs_no_plugin_for_it(site: Site) -> None:
         trains_by_submit(site, site.controller, "alice", "--site")
 
 
+@pytest.mark.once
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to be two users")
 def test_nor_does_a_user_with_a_controller_of_their_own(site: Site) -> None:
     own = site.own_controller("bob")
@@ -167,6 +170,7 @@ except RefusedError as error:
 """
 
 
+@pytest.mark.once
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to be somebody else")
 def test_another_user_cannot_join_and_that_is_counted(site: Site) -> None:
     keeper = KeeperClient(site.controller.keeper.address)

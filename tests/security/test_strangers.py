@@ -16,7 +16,7 @@ from scripts.labcluster.waiting import wait_until
 from tests.security.conftest import HOLDS, Victim
 from tests.security.stranger import TIMES
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slurm, pytest.mark.once, pytest.mark.timeout(300)]
 
 
 @contextmanager

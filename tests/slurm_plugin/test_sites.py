@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from scripts.labcluster import namespaces
-from tests.lab_fixture import Lab
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.waiting import wait_until
 from tests.slurm_plugin.elements import node_state, processes_with, start_element
 from tests.slurm_plugin.fake_keeper import FakeKeeper
-from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.slurm,
