@@ -3,13 +3,14 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BIN := .venv/bin
 
-.PHONY: help setup plugin demo lint test matrix chaos fuzz bench-planner bench-curves bench-elastic \
+.PHONY: help setup plugin cli-filter demo lint test matrix matrix-full chaos fuzz bench-planner bench-curves bench-elastic \
 	bench-commands bench-impact bench-slurmctld paper install clean
 
 help:
 	@echo 'make demo             a private Slurm cluster, two trainers in its holes; about 4 minutes'
-	@echo 'make test             all checks and tests, those against a real Slurm included'
-	@echo 'make matrix           the Slurm tests on newer Slurms, each in a rootfs of its own'
+	@echo 'make test             all checks and tests, in lanes side by side; LANES="units torch", LANES=all'
+	@echo 'make matrix           what differs from Slurm to Slurm, on newer ones, in a rootfs each'
+	@echo 'make matrix-full      all Slurm tests on newer Slurms'
 	@echo 'make chaos            faults of all kinds on a cluster that trains; CHAOS="--minutes 60 --seed 7"'
 	@echo 'make fuzz             what parses texts of users and strangers; FUZZ="--seconds 60"'
 	@echo 'make bench-impact     the same ordinary jobs without and with trainers; an hour; IMPACT="--hostile --reserve 5"'
@@ -19,15 +20,16 @@ help:
 	@echo 'make bench-planner    how long plans take, beside the formulation of the paper'
 	@echo 'make bench-curves     what it costs not to know the throughput curves'
 	@echo 'make bench-elastic    how long trainers stand still as nodes come and go, beside stock torchrun'
-	@echo 'make plugin           the SPANK plugin and the cli_filter, for the Slurm installed here'
+	@echo 'make plugin           the SPANK plugin, for the Slurm installed here'
 	@echo 'make install          the plugin: DESTDIR= PREFIX=; activates nothing'
+	@echo 'make cli-filter       builds and installs the cli_filter, which fits one micro release alone'
 	@echo 'make setup            what all of these need (they call it); make clean undoes it'
 
 setup:
 	@scripts/setup
 
 plugin: setup
-	@$(MAKE) --no-print-directory -C slurm_plugin all check sanitize
+	@scripts/step 'building the plugin' $(MAKE) --no-print-directory -C slurm_plugin
 
 demo: plugin
 	@$(BIN)/python scripts/demo
@@ -37,11 +39,15 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: plugin lint
-	$(BIN)/python -m pytest
+test: export WERROR = 1
+test: plugin
+	@$(BIN)/python scripts/lanes $(LANES)
 
 matrix: setup
 	@scripts/matrix
+
+matrix-full: setup
+	@scripts/matrix -m slurm
 
 bench-planner: setup
 	@$(BIN)/python scripts/bench-planner
@@ -73,6 +79,10 @@ paper: setup
 install:
 	@$(MAKE) --no-print-directory -C slurm_plugin DESTDIR='$(DESTDIR)' \
 		PREFIX='$(PREFIX)' install
+
+cli-filter:
+	@scripts/step 'building and installing the cli_filter' $(MAKE) --no-print-directory \
+		-C slurm_plugin DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' install-cli-filter
 
 clean:
 	rm -rf build .venv .cache demo-output chaos-output bench-impact-output

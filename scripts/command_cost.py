@@ -1,6 +1,7 @@
-"""What our line in plugstack.conf costs ordinary commands: run in turns without it and with it.
+"""``make bench-commands``: what our line in plugstack.conf costs ordinary commands.
 
-sbatch loads the plugin, srun too, and so does the slurmstepd of each step on its node.
+They run in turns without it and with it: sbatch loads the plugin, srun too, and so does the
+slurmstepd of each step on its node.
 """
 
 from __future__ import annotations
@@ -10,11 +11,17 @@ import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.demonstration.cluster import Cluster, started_cluster
+import click
+
+from scripts.benchkit.command import Findings, bench_command
+from scripts.benchkit.text import table
+from scripts.labcluster.cluster import LabError
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.site import prepared_site
 
 _COMMANDS = {
     "sbatch": ("sbatch", "--hold", "--wrap=true", "--output=/dev/null"),
@@ -49,17 +56,35 @@ class Difference:
     high: float
 
 
-def measure(repo: Path, folder: Path, rounds: int) -> dict[str, Cost]:
-    """Run each command so often on each side, on a cluster of one node in ``folder``.
+@bench_command(LabError, TimeoutError)
+@click.option(
+    "--rounds",
+    type=click.IntRange(10, 10_000),
+    default=300,
+    help="How often each command runs without the plugin, and with it.",
+)
+def main(rounds: int) -> Findings:
+    """Measure what the plugin costs ordinary commands, on a private cluster of one node.
+
+    \b
+    Example:
+      scripts/bench-commands --rounds 100
+    """
+    found = differences(measure(rounds))
+    return Findings(rendered(found), found)
+
+
+def measure(rounds: int) -> dict[str, Cost]:
+    """Run each command so often on each side, on a cluster of one node.
 
     Raises:
-        subprocess.CalledProcessError: the cluster does not start, or a command fails in it.
+        LabError: the cluster does not start, or a command fails in it.
     """
-    with started_cluster(repo, folder, 1) as cluster:
-        plugstack = folder / "plugstack.conf"
+    with prepared_site(1, kill_wait=30) as site:
+        plugstack = site.lab.dir / "plugstack.conf"
         line = plugstack.read_text()
         return {
-            name: _compare(cluster, command, plugstack, line, rounds)
+            name: _compare(site.lab, command, plugstack, line, rounds)
             for name, command in _COMMANDS.items()
         }
 
@@ -73,27 +98,23 @@ def compare(cost: Cost, of: Callable[[Run], float]) -> Difference:
     return Difference(statistics.median(without), statistics.median(with_plugin), middle, low, high)
 
 
-def table(costs: dict[str, Cost]) -> str:
-    """Return the figures of all commands."""
-    lines = [f"{'ms, medians':<26}{'without':>9}{'with':>9}{'difference':>12}   95 % certain"]
-    for name, one in _rows(costs):
-        interval = f"{one.low:+.2f} to {one.high:+.2f}"
-        figures = f"{one.without:>9.2f}{one.with_plugin:>9.2f}{one.difference:>+12.2f}"
-        lines.append(f"{name:<26}{figures}   {interval}")
-    return "\n".join(lines)
-
-
-def document(costs: dict[str, Cost]) -> dict[str, dict[str, float]]:
-    """Return the same for --json."""
-    return {name: asdict(one) for name, one in _rows(costs)}
-
-
-def _rows(costs: dict[str, Cost]) -> list[tuple[str, Difference]]:
-    rows = []
+def differences(costs: dict[str, Cost]) -> dict[str, Difference]:
+    """Return the figures of all commands, by what was timed."""
+    found = {}
     for name, cost in costs.items():
-        rows.append((name, compare(cost, lambda run: run.wall_ms)))
-        rows.append((f"{name}, processor", compare(cost, lambda run: run.processor_ms)))
-    return rows
+        found[name] = compare(cost, lambda run: run.wall_ms)
+        found[f"{name}, processor"] = compare(cost, lambda run: run.processor_ms)
+    return found
+
+
+def rendered(found: dict[str, Difference]) -> str:
+    """Return the figures as a table."""
+    rows = [("ms, medians", "without", "with", "difference", "95 % certain")]
+    for name, one in found.items():
+        middle, low, high = (f"{ms:+.2f}" for ms in (one.difference, one.low, one.high))
+        sides = (f"{one.without:.2f}", f"{one.with_plugin:.2f}")
+        rows.append((name, *sides, middle, f"{low} to {high}"))
+    return table(rows)
 
 
 def _interval(ordered: Sequence[float]) -> tuple[float, float]:
@@ -105,14 +126,12 @@ def _interval(ordered: Sequence[float]) -> tuple[float, float]:
     return ordered[beyond], ordered[-1 - beyond]
 
 
-def _compare(
-    cluster: Cluster, command: Sequence[str], plugstack: Path, line: str, rounds: int
-) -> Cost:
+def _compare(lab: Lab, command: Sequence[str], plugstack: Path, line: str, rounds: int) -> Cost:
     runs: dict[str, list[Run]] = {"": [], line: []}
     for number in range(rounds):
         for text in ("", line) if number % 2 else (line, ""):
             plugstack.write_text(text)
-            runs[text].append(_timed(lambda: cluster.run(*command)))
+            runs[text].append(_timed(lambda: lab.run(*command)))
     return Cost(tuple(runs[""]), tuple(runs[line]))
 
 

@@ -1,19 +1,23 @@
-"""What a controller and its trainers cost slurmctld, as its own statistics say (sdiag).
+"""``make bench-slurmctld``: what a controller and its trainers cost slurmctld, as sdiag says.
 
 On a cluster with many configured nodes and waiting jobs, of which only a few nodes are there.
 """
 
 from __future__ import annotations
 
-import getpass
 import re
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
-from scripts.demonstration.cluster import Cluster, started_cluster
+import click
+
+from scripts.benchkit.command import Findings, bench_command, progress
+from scripts.benchkit.text import table
+from scripts.labcluster.cluster import LabError
+from scripts.labcluster.lab import ADMIN, Tell
+from scripts.labcluster.site import Site, prepared_site
+from scripts.labcluster.users import account_of
+from scripts.labcluster.waiting import wait_until
 
 REAL_NODES = 8
 _TRAINER = "#!/bin/bash\n#SBATCH --bftrainer -N 1-4 -o /dev/null\nsrun sleep 100000\n"
@@ -53,84 +57,74 @@ def requests_of(account: str, sdiag: str) -> Requests:
     return Requests(int(found[1]), int(found[2]) / 1e3) if found else Requests(0, 0.0)
 
 
-def measure(
-    repo: Path,
-    folder: Path,
-    nodes: int,
-    jobs: int,
-    minutes: float,
-    tell: Callable[[str], None],
-) -> dict[str, Load]:
+@bench_command(LabError, TimeoutError)
+@click.option("--nodes", type=click.IntRange(1, 20_000), default=5000)
+@click.option("--jobs", type=click.IntRange(100, 20_000), default=2000)
+@click.option("--minutes", type=click.FloatRange(0.1, 60), default=5.0)
+def main(nodes: int, jobs: int, minutes: float) -> Findings:
+    """Measure what the controller costs slurmctld, on a private cluster of many nodes.
+
+    First without a controller, then with one whose trainers have all nodes, at rest.
+
+    \b
+    Example:
+      scripts/bench-slurmctld --nodes 1000 --jobs 500 --minutes 1
+    """
+    loads = measure(nodes, jobs, minutes, progress())
+    return Findings(rendered(loads), loads)
+
+
+def measure(nodes: int, jobs: int, minutes: float, tell: Tell) -> dict[str, Load]:
     """Return the load without a controller, and with one whose trainers have all nodes, at rest.
 
     Raises:
-        subprocess.CalledProcessError: the cluster does not start, or a command fails in it.
+        LabError: the cluster does not start, or a command fails in it.
         TimeoutError: the trainers do not get all nodes.
     """
     conf = [down_nodes(nodes), f"MaxJobCount={10 * jobs + 10_000}"]
-    with started_cluster(repo, folder, REAL_NODES, conf) as cluster:
+    with prepared_site(REAL_NODES, conf=conf, kill_wait=30, tell=tell) as site:
         tell(f"{nodes} nodes are configured, {REAL_NODES} more are there; submitting {jobs} jobs")
         for _ in range(jobs // 100):
-            cluster.run("sbatch", input=_ORDINARY)
+            site.lab.sbatch(script=_ORDINARY)
         tell(f"without a controller, {minutes:g} min")
-        without = _observe(cluster, minutes)
-        with cluster.controller({}):
+        without = _observe(site, minutes)
+        with site.controlled({}):
             for _ in range(REAL_NODES // 4):
-                cluster.run("sbatch", input=_TRAINER)
-            _wait_until_used(cluster)
+                site.lab.sbatch(script=_TRAINER)
+            wait_until(
+                lambda: site.controller.status().get("pool", {}).get("used", 0) == REAL_NODES,
+                otherwise="the trainers do not get all nodes",
+            )
+            time.sleep(10)  # what follows from the joins
             tell(f"with a controller and {REAL_NODES // 4} trainers, {minutes:g} min")
-            return {"without": without, "with": _observe(cluster, minutes)}
+            return {"without": without, "with": _observe(site, minutes)}
 
 
-def table(loads: dict[str, Load]) -> str:
+def rendered(loads: dict[str, Load]) -> str:
     """Return the measured loads side by side."""
-    rows: list[tuple[str, Callable[[Load], float]]] = [
-        ("RPCs of the controller's account, a minute", lambda one: one.rpcs / one.minutes),
-        ("slurmctld's time for them, ms a minute", lambda one: one.rpc_ms / one.minutes),
-        ("main scheduling cycle, ms", lambda one: one.main_cycle_ms),
-        ("backfill cycle, ms", lambda one: one.backfill_cycle_ms),
-    ]
-    lines = [f"{'':44} {'without':>10} {'with':>10}"]
-    for name, of in rows:
-        values = [f"{of(loads[side]):10.1f}" for side in ("without", "with")]
-        lines.append(f"{name:44} {' '.join(values)}")
-    return "\n".join(lines)
+    rows = {
+        "RPCs of the controller's account, a minute": [
+            one.rpcs / one.minutes for one in loads.values()
+        ],
+        "slurmctld's time for them, ms a minute": [
+            one.rpc_ms / one.minutes for one in loads.values()
+        ],
+        "main scheduling cycle, ms": [one.main_cycle_ms for one in loads.values()],
+        "backfill cycle, ms": [one.backfill_cycle_ms for one in loads.values()],
+    }
+    cells = ((name, *(f"{value:.1f}" for value in values)) for name, values in rows.items())
+    return table([("", *loads), *cells])
 
 
-def document(loads: dict[str, Load]) -> dict[str, dict[str, float]]:
-    """Return the same for --json."""
-    return {side: asdict(load) for side, load in loads.items()}
-
-
-def _observe(cluster: Cluster, minutes: float) -> Load:
-    account = cluster.slurm_user or getpass.getuser()
-    cluster.run("sdiag", "--reset", **_as_admin(cluster))
+def _observe(site: Site, minutes: float) -> Load:
+    site.run("sdiag", "--reset", user=ADMIN)
     time.sleep(60 * minutes)
-    text = cluster.run("sdiag").stdout
-    own = requests_of(account, text)
+    text = site.run("sdiag").stdout
+    own = requests_of(account_of(site.controller.user), text)
     main, _, backfill = text.partition("Backfilling stats")
-    return Load(
-        minutes,
-        own.count,
-        own.ms,
-        _mean_cycle_ms(main),
-        _mean_cycle_ms(backfill),
-    )
+    return Load(minutes, own.count, own.ms, _mean_cycle_ms(main), _mean_cycle_ms(backfill))
 
 
 def _mean_cycle_ms(text: str) -> float:
     mean = re.search(r"Mean cycle:\s+(\d+)", text)
     return int(mean[1]) / 1e3 if mean else 0.0
-
-
-def _as_admin(cluster: Cluster) -> dict[str, Any]:
-    return {"user": "root", "group": "root"} if cluster.user is not None else {}
-
-
-def _wait_until_used(cluster: Cluster, timeout_s: float = 120.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while cluster.status().get("pool", {}).get("used", 0) < REAL_NODES:
-        if time.monotonic() > deadline_s:
-            raise TimeoutError("the trainers do not get all nodes")
-        time.sleep(1)
-    time.sleep(10)  # what follows from the joins

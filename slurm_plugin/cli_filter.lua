@@ -1,30 +1,8 @@
 -- BFTrainer's rewriting for sites with CliFilterPlugins=cli_filter/lua: the same as rewrite.c.
 -- The SPANK plugin, listed with rewrite=cli_filter, takes and checks the option in the same
--- process, says so by two environment variables, and checks afterwards what was done here.
+-- process, says so by environment variables, and checks afterwards what was done here: a submission
+-- that is left as it is here is refused there, with the reason.
 -- A site that has a cli_filter.lua of its own calls bftrainer_rewrite(options) in it.
-
-local REFUSED = {
-  { "array", "a trainer is a job array itself; leave --array out (and SBATCH_ARRAY_INX unset)" },
-  { "ntasks", "the number of tasks changes with the nodes; leave --ntasks out" },
-  { "gpus", "the number of nodes changes; write --gpus-per-node instead of --gpus" },
-  { "nodelist", "the nodes change; write --constraint or --exclude instead of --nodelist" },
-  { "nodefile", "the nodes change; write --constraint or --exclude instead of --nodefile" },
-  { "comment", "the comment holds the trainer's record; leave --comment out" },
-  { "begin", "a trainer starts when nodes are idle; leave --begin out" },
-  { "hold", "a trainer is held until nodes are idle; leave --hold out" },
-  { "time-min", "Slurm may cut a run short anyway; leave --time-min out" },
-  {
-    "reservation",
-    "trainers run on idle nodes only; leave --reservation out (and SBATCH_RESERVATION unset)",
-  },
-  { "licenses", "licences do not come back with a reclaimed node; leave --licenses out" },
-  { "prefer", "the plan chooses the nodes; leave --prefer out" },
-}
-
-
-local function refuse(...)
-  error({ refusal = string.format(...) }, 0)
-end
 
 -- Only the options that were given are in Slurm's JSON; one that was not reads as its default.
 local function given_options(options)
@@ -34,51 +12,23 @@ local function given_options(options)
   end
 end
 
-local function check_refused(options, given, partition, qos)
-  for _, row in ipairs(REFUSED) do
-    if given(row[1]) then
-      refuse("%s", row[2])
+-- Whether every option that the rewriting sets is free for it.
+local function may_rewrite(options, given, partition, qos)
+  for name in string.gmatch(os.getenv("BFTRAINER_FILTER_REFUSED"), "%S+") do
+    if given(name) then
+      return false
     end
   end
-  if given("constraint") and string.find(options["constraint"], "[][(){}*]") then
-    refuse(
-      "a trainer's nodes come one by one; write --constraint as features with & or |, "
-        .. "without counts, brackets or parentheses"
-    )
-  end
-  if given("ntasks-per-node") and options["ntasks-per-node"] ~= "1" then
-    refuse("torchrun starts a node's processes; write --ntasks-per-node=1 or leave it out")
-  end
-  if given("partition") and options["partition"] ~= partition then
-    refuse(
-      "trainers run in partition %s; leave --partition out (and SBATCH_PARTITION unset) "
-        .. "or write --partition=%s",
-      partition,
-      partition
-    )
-  end
-  if qos ~= "" and given("qos") and options["qos"] ~= qos then
-    refuse("trainers run in QOS %s; leave --qos out (and SBATCH_QOS unset) or write --qos=%s", qos, qos)
-  end
+  return (not given("partition") or options["partition"] == partition)
+    and (qos == "" or not given("qos") or options["qos"] == qos)
 end
 
+-- Slurm shows MIN-MAX as one number where both are the same.
 local function read_nodes(options, given)
-  if not given("nodes") then
-    refuse("how many nodes? write -N MIN-MAX, for example -N 2-16")
-  end
-  local nodes = options["nodes"]
-  local min, max = string.match(nodes, "^(%d+)-(%d+)$")
-  if not min then
-    min = string.match(nodes, "^(%d+)$") -- Slurm shows MIN-MAX as one number where both are
-    max = min
-  end
-  if not min then
-    refuse("-N %s is not a range; write -N MIN-MAX, for example -N 2-16", nodes)
-  end
-  if tonumber(min) < 1 or tonumber(max) < tonumber(min) then
-    refuse("-N %s: MIN is at least 1 and not above MAX; write for example -N 2-16", nodes)
-  end
-  return tonumber(min), tonumber(max)
+  local nodes = given("nodes") and options["nodes"] or ""
+  local min, max = string.match(nodes, "^(%d+)-?(%d*)$")
+  min = tonumber(min)
+  return min, tonumber(max) or min
 end
 
 -- Slurm shows a time limit as [DAYS-]HOURS:MINUTES:SECONDS, rounded up to minutes, or a word.
@@ -109,7 +59,7 @@ local function set_all(options, min, max, minutes, spec, partition, qos)
   options["comment"] = string.format("bftrainer:min=%d,max=%d,%s%s", min, max, spec, minutes)
 end
 
--- Rewrites a tagged submission; raises { refusal = ... } when nothing may be submitted.
+-- Rewrites a tagged submission, where it may.
 function bftrainer_rewrite(options)
   local spec = os.getenv("BFTRAINER_FILTER_SPEC")
   local partition = os.getenv("BFTRAINER_FILTER_PARTITION")
@@ -118,9 +68,10 @@ function bftrainer_rewrite(options)
     return
   end
   local given = given_options(options)
-  check_refused(options, given, partition, qos)
   local min, max = read_nodes(options, given)
-  set_all(options, min, max, read_minutes(options, given), spec, partition, qos)
+  if may_rewrite(options, given, partition, qos) and min and min >= 1 and max >= min then
+    set_all(options, min, max, read_minutes(options, given), spec, partition, qos)
+  end
 end
 
 function slurm_cli_setup_defaults(options, early)
@@ -136,7 +87,7 @@ function slurm_cli_pre_submit(options, offset)
   if done then
     return slurm.SUCCESS
   end
-  slurm.log_error("bftrainer: %s", type(problem) == "table" and problem.refusal or problem)
+  slurm.log_error("bftrainer: %s", problem)
   return slurm.ERROR
 end
 

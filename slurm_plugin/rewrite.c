@@ -6,42 +6,25 @@
 
 #define FAIL(...) (snprintf(error, REWRITE_ERROR_SIZE, __VA_ARGS__), false)
 
-/* Options that contradict a trainer, and what to do instead. */
+/* Options that contradict a trainer, and what to do instead: bftrainer_slurm/slurm/refusals.txt. */
+#define REFUSED(name, instead) name " "
+const char rewrite_refused_names[] =
+#include "refusals.inc"
+    ;
+#undef REFUSED
+#define REFUSED(name, instead) {name, instead},
 static const struct {
     const char *name;
     const char *instead;
-} REFUSED[] = {
-    {"array", "a trainer is a job array itself; leave --array out (and SBATCH_ARRAY_INX unset)"},
-    {"ntasks", "the number of tasks changes with the nodes; leave --ntasks out"},
-    {"gpus", "the number of nodes changes; write --gpus-per-node instead of --gpus"},
-    {"nodelist", "the nodes change; write --constraint or --exclude instead of --nodelist"},
-    {"nodefile", "the nodes change; write --constraint or --exclude instead of --nodefile"},
-    {"comment", "the comment holds the trainer's record; leave --comment out"},
-    {"begin", "a trainer starts when nodes are idle; leave --begin out"},
-    {"hold", "a trainer is held until nodes are idle; leave --hold out"},
-    {"time-min", "Slurm may cut a run short anyway; leave --time-min out"},
-    {"reservation", "trainers run on idle nodes only; leave --reservation out (and "
-                    "SBATCH_RESERVATION unset)"},
-    {"licenses", "licences do not come back with a reclaimed node; leave --licenses out"},
-    {"prefer", "the plan chooses the nodes; leave --prefer out"},
+} REFUSALS[] = {
+#include "refusals.inc"
 };
 
 static bool check_refused(slurm_opt_t *options, char error[REWRITE_ERROR_SIZE])
 {
-    char tasks_per_node[32];
-    char constraint[1024];
-
-    for (size_t i = 0; i < sizeof(REFUSED) / sizeof(REFUSED[0]); i++)
-        if (options_given(options, REFUSED[i].name))
-            return FAIL("%s", REFUSED[i].instead);
-    options_get(options, "constraint", constraint, sizeof(constraint));
-    if (options_given(options, "constraint") &&
-        (constraint[0] == '\0' || strpbrk(constraint, "[](){}*") != NULL))
-        return FAIL("a trainer's nodes come one by one; write --constraint as features with & or "
-                    "|, without counts, brackets or parentheses");
-    options_get(options, "ntasks-per-node", tasks_per_node, sizeof(tasks_per_node));
-    if (options_given(options, "ntasks-per-node") && strcmp(tasks_per_node, "1") != 0)
-        return FAIL("torchrun starts a node's processes; write --ntasks-per-node=1 or leave it out");
+    for (size_t i = 0; i < sizeof(REFUSALS) / sizeof(REFUSALS[0]); i++)
+        if (options_given(options, REFUSALS[i].name))
+            return FAIL("%s", REFUSALS[i].instead);
     return true;
 }
 
@@ -51,6 +34,21 @@ static bool option_is(slurm_opt_t *options, const char *name, const char *wanted
 
     options_get(options, name, value, sizeof(value));
     return strcmp(value, wanted) == 0;
+}
+
+/* What the rewriting leaves as it is. */
+static bool check_kept(slurm_opt_t *options, char error[REWRITE_ERROR_SIZE])
+{
+    char constraint[1024];
+
+    options_get(options, "constraint", constraint, sizeof(constraint));
+    if (options_given(options, "constraint") &&
+        (constraint[0] == '\0' || strpbrk(constraint, "[](){}*") != NULL))
+        return FAIL("a trainer's nodes come one by one; write --constraint as features with & or "
+                    "|, without counts, brackets or parentheses");
+    if (options_given(options, "ntasks-per-node") && !option_is(options, "ntasks-per-node", "1"))
+        return FAIL("torchrun starts a node's processes; write --ntasks-per-node=1 or leave it out");
+    return true;
 }
 
 static bool check_target(slurm_opt_t *options, const struct target *target,
@@ -139,20 +137,26 @@ static bool set_all(slurm_opt_t *options, const struct record *record,
     return true;
 }
 
+bool rewrite_may(slurm_opt_t *options, const struct target *target, struct record *record,
+                 char error[REWRITE_ERROR_SIZE])
+{
+    return check_kept(options, error) && check_refused(options, error) &&
+           check_target(options, target, error) && read_nodes(options, record, error);
+}
+
 bool rewrite_submission(slurm_opt_t *options, const struct spec *spec,
                         const struct target *target, char error[REWRITE_ERROR_SIZE])
 {
     struct record record = {.spec = *spec};
 
-    if (!check_refused(options, error) || !check_target(options, target, error) ||
-        !read_nodes(options, &record, error))
+    if (!rewrite_may(options, target, &record, error))
         return false;
     record.minutes = read_minutes(options);
     return set_all(options, &record, target, error);
 }
 
-bool rewrite_read_back(slurm_opt_t *options, const struct target *target, struct record *record,
-                       char error[REWRITE_ERROR_SIZE])
+bool rewrite_read_back(slurm_opt_t *options, const struct spec *spec, const struct target *target,
+                       struct record *record, char error[REWRITE_ERROR_SIZE])
 {
     char comment[RECORD_SIZE];
     char array[32];
@@ -161,9 +165,11 @@ bool rewrite_read_back(slurm_opt_t *options, const struct target *target, struct
     if (!record_parse(comment, record, error))
         return false;
     snprintf(array, sizeof(array), "0-%u", record->max_nodes - 1);
-    return (option_is(options, "array", array) && option_is(options, "nodes", "1") &&
-            option_is(options, "partition", target->partition) &&
-            (target->qos[0] == '\0' || option_is(options, "qos", target->qos)) &&
-            options_given(options, "hold")) ||
-           FAIL("array, nodes, partition, qos or hold are not what they should be");
+    if (record->spec.weight != spec->weight || record->spec.grace != spec->grace ||
+        !option_is(options, "array", array) || !option_is(options, "nodes", "1") ||
+        !option_is(options, "partition", target->partition) ||
+        (target->qos[0] != '\0' && !option_is(options, "qos", target->qos)) ||
+        !options_given(options, "hold"))
+        return FAIL("comment, array, nodes, partition, qos or hold are not what they should be");
+    return check_kept(options, error);
 }

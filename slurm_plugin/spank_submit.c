@@ -23,14 +23,32 @@ static void refuse(const char *why)
     exit(1);
 }
 
+/* What a cli_filter in this process is told of a tagged submission. */
+static void tell_filter(const struct site *site)
+{
+    char canonical[80];
+
+    spec_format(&spec, canonical, sizeof(canonical));
+    setenv(ENV_FILTER_SPEC, canonical, 1);
+    setenv(ENV_FILTER_PARTITION, site->partition, 1);
+    setenv(ENV_FILTER_QOS, site->qos, 1);
+    setenv(ENV_FILTER_REFUSED, rewrite_refused_names, 1);
+}
+
+static void forget_filter(void)
+{
+    unsetenv(ENV_FILTER_SPEC);
+    unsetenv(ENV_FILTER_PARTITION);
+    unsetenv(ENV_FILTER_QOS);
+    unsetenv(ENV_FILTER_REFUSED);
+}
+
 /* A job that is submitted inside an element is an ordinary one, and a step there just a step. */
 void submit_init(const struct site *site)
 {
     bool in_element = getenv(ENV_ELEMENT) != NULL;
 
-    unsetenv(ENV_FILTER_SPEC);
-    unsetenv(ENV_FILTER_PARTITION);
-    unsetenv(ENV_FILTER_QOS);
+    forget_filter();
     if (in_element)
         unsetenv(ENV_OPTION);
     if (spank_context() == S_CTX_LOCAL)
@@ -46,7 +64,6 @@ void submit_init(const struct site *site)
 int submit_take_option(const struct site *site, const char *text)
 {
     char error[SPEC_ERROR_SIZE] = "";
-    char canonical[80];
 
     tagged = false; /* it may be said twice: then the last one counts */
     if (spank_context() == S_CTX_LOCAL)
@@ -59,12 +76,8 @@ int submit_take_option(const struct site *site, const char *text)
         tagged = true;
     if (!tagged)
         return -1;
-    if (site->rewritten_by_filter) {
-        spec_format(&spec, canonical, sizeof(canonical));
-        setenv(ENV_FILTER_SPEC, canonical, 1);
-        setenv(ENV_FILTER_PARTITION, site->partition, 1);
-        setenv(ENV_FILTER_QOS, site->qos, 1);
-    }
+    if (site->rewritten_by_filter)
+        tell_filter(site);
     return 0;
 }
 
@@ -98,13 +111,17 @@ static void rewrite_or_exit(slurm_opt_t *options, const struct site *site, struc
 {
     const struct target target = {.partition = site->partition, .qos = site->qos};
     char error[REWRITE_ERROR_SIZE];
+    char why[REWRITE_ERROR_SIZE];
 
     if (!site->rewritten_by_filter && !rewrite_submission(options, &spec, &target, error))
         refuse(error);
-    if (!rewrite_read_back(options, &target, record, error)) {
-        slurm_error("bftrainer: the submission was not rewritten (%s); tell your admin", error);
-        exit(1);
-    }
+    if (rewrite_read_back(options, &spec, &target, record, error))
+        return;
+    /* A filter leaves alone what is to be refused. */
+    if (!rewrite_may(options, &target, record, why))
+        refuse(why);
+    slurm_error("bftrainer: the submission was not rewritten (%s); tell your admin", error);
+    exit(1);
 }
 
 void submit_check_or_exit(spank_t spank, const struct site *site)
@@ -128,9 +145,7 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
     record_format(&record, text, sizeof(text));
     if (spank_job_control_setenv(spank, JOB_CONTROL_RECORD, text, 1) != ESPANK_SUCCESS)
         refuse("the trainer's record cannot be passed on; tell your admin");
-    unsetenv(ENV_FILTER_SPEC);
-    unsetenv(ENV_FILTER_PARTITION);
-    unsetenv(ENV_FILTER_QOS);
+    forget_filter();
     rewritten = true;
 }
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
@@ -7,8 +8,9 @@ from contextlib import ExitStack
 import pytest
 from pytest import TestReport as Report
 
-from tests.lab_fixture import Lab, slurm_is_missing, started_lab
-from tests.site_fixture import Site, described
+from scripts.labcluster.lab import Lab, started_lab
+from scripts.labcluster.site import Site
+from tests.installed_slurm import slurm_is_missing
 
 
 def pytest_configure() -> None:
@@ -40,6 +42,15 @@ def make_lab() -> Iterator[Callable[..., Lab]]:
             return stack.enter_context(started_lab(**options))  # type: ignore[arg-type]
 
         yield make
+
+
+def described(site: Site) -> str:
+    """Return what helps to find out why a test failed: queue, status, last lines of all logs."""
+    listed = site.run("squeue", "-a", "-r", check=False).stdout
+    newest = sorted(site.lab.dir.glob("home/*/work-*/*.out"), key=lambda path: path.stat().st_mtime)
+    logs = [*newest[-4:], *site.lab.dir.glob("controller-*.log")]
+    ends = [f"== {path}\n{path.read_text(errors='replace')[-2000:]}" for path in logs]
+    return "\n".join([listed, json.dumps(site.controller.status(), indent=1), *ends])
 
 
 @pytest.hookimpl(wrapper=True)

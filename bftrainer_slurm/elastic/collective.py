@@ -371,6 +371,8 @@ def make_default(backend: str, store: Store, rank: int, world: int) -> None:
     """Make a new default process group, in the place of the one there is."""
     if dist.is_initialized():
         dist.distributed_c10d.destroy_process_group()  # not the one that keeps groups
+    # Part of the keys by which the peers meet: a group that failed as it was made would count.
+    dist.distributed_c10d._world.group_count = 0
     dist.init_process_group(
         backend, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=_FORM_S)
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+import numpy as np
 
 from bftrainer_slurm.replay.drive import Outcome
 
@@ -73,13 +74,10 @@ def _lost(samples: float, dedicated: float) -> str:
 
 
 def _plan_ms(seconds: Sequence[float]) -> dict[str, float]:
-    if not seconds:
-        return {"median": 0.0, "p95": 0.0, "max": 0.0}
-    ordered = sorted(seconds)
+    shares = {"median": 0.5, "p95": 0.95, "max": 1.0}
     return {
-        "median": 1e3 * statistics.median(ordered),
-        "p95": 1e3 * ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))],
-        "max": 1e3 * ordered[-1],
+        name: 1e3 * float(np.quantile(seconds, share)) if seconds else 0.0
+        for name, share in shares.items()
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from bftrainer_slurm.constraint import ConstraintError, parse_constraint
 from bftrainer_slurm.elastic.element import MARKER
@@ -30,21 +31,12 @@ from bftrainer_slurm.spec import (
 
 _RANGE = re.compile(r"(\d{1,7})-(\d{1,7})\Z")
 _NO_ARRAY = "Invalid job array specification"
-# Options that contradict a trainer, and what to do instead.
-_REFUSED = {
-    "array": "a trainer is a job array itself; leave --array out",
-    "ntasks": "the number of tasks changes with the nodes; leave --ntasks out",
-    "gpus": "the number of nodes changes; write --gpus-per-node instead of --gpus",
-    "nodelist": "the nodes change; write --constraint or --exclude instead of --nodelist",
-    "nodefile": "the nodes change; write --constraint or --exclude instead of --nodefile",
-    "comment": "the comment holds the trainer's record; leave --comment out",
-    "begin": "a trainer starts when nodes are idle; leave --begin out",
-    "hold": "a trainer is held until nodes are idle; leave --hold out",
-    "time-min": "Slurm may cut a run short anyway; leave --time-min out",
-    "reservation": "trainers run on idle nodes only; leave --reservation out",
-    "licenses": "licences do not come back with a reclaimed node; leave --licenses out",
-    "prefer": "the plan chooses the nodes; leave --prefer out",
-}
+# Options that contradict a trainer, and what to do instead; the plugin is compiled with them.
+_REFUSED = dict(
+    line.split(": ", 1)
+    for line in (Path(__file__).parent / "refusals.txt").read_text().splitlines()
+    if not line.startswith("#")
+)
 
 
 @dataclass(frozen=True, slots=True)

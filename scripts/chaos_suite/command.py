@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import signal
 import sys
-import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
 import click
 
+from scripts.benchkit.command import Findings, bench_command, progress
 from scripts.chaos_suite.faults.catalogue import CATALOGUE
-from scripts.chaos_suite.report import document, table
+from scripts.chaos_suite.fleet import run_fleet
+from scripts.chaos_suite.report import document, fleet_table, table
 from scripts.chaos_suite.run import NotStartedError, Result, run
 from scripts.chaos_suite.world import started_world
+from scripts.elastic_bench.measure import NotSettledError
+from scripts.elastic_bench.setups import SETUPS
 from scripts.labcluster.cluster import LabError
 
 
-@click.command()
-@click.option("--seed", type=int, default=0, show_default=True, help="Of all that is random.")
+@bench_command(LabError, NotStartedError, NotSettledError, TimeoutError)
+@click.option("--seed", type=int, default=0, help="Of all that is random.")
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, max=10_000),
     default=10.0,
-    show_default=True,
     help="How long faults are injected; 0: each of them once.",
 )
 @click.option(
@@ -42,74 +39,84 @@ from scripts.labcluster.cluster import LabError
     "--double",
     type=click.FloatRange(0, 1),
     default=0.2,
-    show_default=True,
     metavar="SHARE",
     help="The share of faults during which another one comes.",
 )
-@click.option("--nodes", type=click.IntRange(4, 16), default=5, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every single fault.")
+@click.option("--nodes", type=click.IntRange(4, 16), default=5)
 @click.option(
     "--keep",
     "kept",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("chaos-output"),
-    show_default=True,
     help="Where what is needed to explain a violation is kept.",
 )
-def chaos(
+@click.option(
+    "--fleet",
+    "events",
+    type=click.IntRange(min=0, max=100_000),
+    default=0,
+    metavar="EVENTS",
+    help="Without Slurm: so many random kills, joins and leaves of a trainer's nodes.",
+)
+@click.option(
+    "--pace",
+    "pace_s",
+    type=click.FloatRange(min=0.1, max=60),
+    default=2.0,
+    metavar="SECONDS",
+    help="Between two events of the fleet, on average.",
+)
+@click.option(
+    "--setup",
+    "setups",
+    type=click.Choice(list(SETUPS)),
+    multiple=True,
+    default=("handler", "inprocess"),
+    help="How the fleet's trainer follows its nodes; may be given again.",
+)
+def main(
     seed: int,
     minutes: float,
     names: Sequence[str],
     double: float,
     nodes: int,
-    as_json: bool,
     kept: Path,
-) -> None:
+    events: int,
+    pace_s: float,
+    setups: Sequence[str],
+) -> Findings:
     """Break things on a private Slurm cluster that trains, and see whether anything is lost.
 
     Faults are injected one after the other in a seeded order, with ordinary jobs coming and
     going. After each one all must be well again: everybody trains, nobody twice, nothing is
     leaked, no ordinary job failed, at most the last step or checkpoint is lost. Exit code 1 if not.
 
+    With --fleet nodes come and go at random without Slurm, one event after the other, and the
+    trainer must train on at the end, with equal weights everywhere. That needs no root.
+
     \b
     Examples:
       scripts/chaos --minutes 10
       scripts/chaos --minutes 0 --fault controller-killed --fault node-vanishes
+      scripts/chaos --fleet 200 --pace 1
     """
+    if events:
+        results = [
+            run_fleet(SETUPS[name], events, pace_s, seed, progress(f"{SETUPS[name].title}: "))
+            for name in dict.fromkeys(setups)
+        ]
+        violations = sum(len(one.violations) for one in results)
+        return Findings(fleet_table(results), results, _verdict(violations))
     if os.getuid() != 0:
         click.echo("chaos: needs root: it is several users, and cuts nodes off", err=True)
         sys.exit(2)
-    signal.signal(signal.SIGTERM, _interrupt)
-    begin_s = time.monotonic()
-
-    def tell(text: str) -> None:
-        click.echo(f"{time.monotonic() - begin_s:7.0f} s  {text}", err=True)
-
-    result = Result(seed)
-    folder = Path(tempfile.mkdtemp(prefix="bftrainer-chaos-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    try:
-        tell(f"starting a private Slurm cluster of {nodes} nodes in {folder}")
-        with started_world(folder / "lab", nodes, seed) as world:
-            faults = [CATALOGUE[name] for name in names or CATALOGUE]
-            run(world, faults, result, minutes, double, kept.resolve() / f"seed-{seed}", tell)
-    except (LabError, NotStartedError) as error:
-        click.echo(f"chaos: {error}", err=True)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        click.echo("\nstopped; the cluster and all that ran on it has been ended", err=True)
-        sys.exit(130)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    click.echo(json.dumps(document(result), indent=2) if as_json else table(result))
-    sys.exit(0 if result.good else 1)
+    result, tell = Result(seed), progress()
+    with started_world(nodes, seed, tell) as world:
+        faults = [CATALOGUE[name] for name in names or CATALOGUE]
+        run(world, faults, result, minutes, double, kept.resolve() / f"seed-{seed}", tell)
+    verdict = _verdict(result.violations, result.trainers_lost)
+    return Findings(table(result), document(result), verdict)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Take SIGTERM as Ctrl-C, so that all that was started is ended."""
-    raise KeyboardInterrupt
-
-
-def main() -> None:
-    """Run the command."""
-    chaos()
+def _verdict(violations: int, lost: int = 0) -> str:
+    return f"{violations} violations, {lost} trainers lost" if violations or lost else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ class Process:
     """A process of an element, which Slurm knows as ``job``."""
 
     pid: int
+    name: str  # NODE.PID, the id as the node itself has it
     job: str
     array: int
     task: str
@@ -89,19 +91,22 @@ def element_processes(conf: str) -> tuple[Process, ...]:
         try:
             words = (folder / "environ").read_bytes().split(b"\0")
             name = (folder / "comm").read_text().strip()
+            (inner,) = re.findall(r"^NSpid:.*\t(\d+)$", (folder / "status").read_text(), re.M)
         except OSError:
             continue
         variables = dict(word.decode(errors="replace").partition("=")[::2] for word in words)
         array = variables.get("SLURM_ARRAY_JOB_ID", "")
         if variables.get("SLURM_CONF") != conf or not array.isdecimal() or name == "slurmstepd":
             continue
+        node = variables.get("SLURMD_NODENAME", "")
         found.append(
             Process(
                 int(folder.name),
+                f"{node}.{inner}",
                 variables.get("SLURM_JOB_ID", ""),
                 int(array),
                 variables.get("SLURM_ARRAY_TASK_ID", ""),
-                variables.get("SLURMD_NODENAME", ""),
+                node,
                 variables.get("SLURM_RESTART_COUNT", "0"),
             )
         )

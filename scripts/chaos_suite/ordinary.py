@@ -4,34 +4,31 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from scripts.demonstration.stream import OrdinaryJob, Run, Submitted, submit_job
+from scripts.labcluster.cluster import LabError
+
 _PATIENCE_S = 90.0  # from when Slurm is well until all have started and ended
 _BAD = {"FAILED", "TIMEOUT", "CANCELLED", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
-
-_SCRIPT = """#!/bin/sh
-#SBATCH --time=5 --output=/dev/null --exclusive --partition=main
-sleep {runs_s:.1f}
-date +%s.%N > {path}
-"""
 
 
 @dataclass
 class Stream:
-    """Submits a job every ``gap_s`` seconds or so. ``sbatch`` submits a script, and may fail."""
+    """Submits a job every ``gap_s`` seconds or so; ``run`` runs sbatch, and may fail."""
 
     folder: Path
-    sbatch: Callable[[str, int], subprocess.CompletedProcess[str]]
+    run: Run
     chance: Random
     gap_s: float
     most_nodes: int
     submitted: int = 0
     ended: int = 0
     failed: list[str] = field(default_factory=list)
-    _open: dict[int, tuple[Path, float]] = field(default_factory=dict)
+    _open: dict[int, tuple[Submitted, float]] = field(default_factory=dict)
     _next_s: float = 0.0
 
     def tick(self) -> None:
@@ -40,20 +37,18 @@ class Stream:
         if now_s < self._next_s:
             return
         self._next_s = now_s + self.chance.expovariate(1 / self.gap_s)
-        path = self.folder / f"{self.submitted}.end"
-        script = _SCRIPT.format(runs_s=self.chance.uniform(2, 8), path=path)
-        try:
-            done = self.sbatch(script, self.chance.randint(1, self.most_nodes))
-        except subprocess.TimeoutExpired:
-            return  # Slurm is disturbed just now, and sbatch has said so
-        if done.returncode == 0:
+        runs_s = self.chance.uniform(2, 8)
+        job = OrdinaryJob(0.0, self.chance.randint(1, self.most_nodes), round(runs_s, 1))
+        # Where Slurm is disturbed just now, sbatch says so.
+        with suppress(LabError, subprocess.TimeoutExpired):
+            one = submit_job(job, self.folder / f"job-{self.submitted}", self.run)
             self.submitted += 1
-            self._open[int(done.stdout)] = path, now_s
+            self._open[one.number] = one, now_s
 
     def check(self, states: dict[int, str] | None) -> None:
         """Take note of what has ended; ``states`` are Slurm's, by job id, None: not known."""
-        for job, (path, _) in list(self._open.items()):
-            if path.exists():
+        for job, (one, _) in list(self._open.items()):
+            if one.end_s is not None:
                 self.ended += 1
                 del self._open[job]
             elif states is not None and states.get(job) in _BAD:

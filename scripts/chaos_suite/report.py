@@ -7,7 +7,14 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
+from scripts.benchkit import text
+from scripts.chaos_suite.fleet import FleetResult
 from scripts.chaos_suite.run import Outcome, Result
+
+_FLEET_HEAD = (
+    *("", "EVENTS", "KILLS", "JOINS", "LEAVES", "WORLDS", "TIME", "TRAINS ON", "STILL", "STEPS"),
+    *("DONE TWICE", "MISSING", "WEIGHTS"),
+)
 
 
 def document(result: Result) -> dict[str, Any]:
@@ -63,10 +70,38 @@ def table(result: Result) -> str:
     if result.skipped:
         lines.append(f"skipped                {', '.join(result.skipped)}")
     for one in result.outcomes:
-        lines += [f"VIOLATION {one.fault} ({one.detail}): {words}" for words in one.violations]
+        lines += _violations(f"{one.fault} ({one.detail})", one.violations)
         if one.evidence:
             lines.append(f"  kept in {one.evidence}")
     return "\n".join(lines)
+
+
+def fleet_table(results: Sequence[FleetResult]) -> str:
+    """Return the table of the random events without Slurm."""
+    lines = ["random kills, joins and leaves in a row, not waiting for the trainer"]
+    lines.append(text.table([_FLEET_HEAD, *map(_fleet_row, results)], "<>>>>>><>>>><"))
+    for one in results:
+        lines += _violations(one.setup.title, one.violations)
+    return "\n".join(lines)
+
+
+def _fleet_row(one: FleetResult) -> list[str]:
+    made = one.account
+    same = {None: "-", True: "equal on all nodes", False: "DIFFER at the end"}[one.same_weights]
+    events = (one.kills + one.joins + one.leaves, one.kills, one.joins, one.leaves, one.changes)
+    return [
+        one.setup.title,
+        *map(str, events),
+        f"{one.seconds:.0f} s",
+        "yes" if one.trains_on else "NO",
+        f"{one.still_s:.0f} s",
+        *map(str, (made.steps, made.repeated, made.missing)),
+        f"{same}; {made.differing} of {made.compared} steps differ",
+    ]
+
+
+def _violations(where: str, found: Sequence[str]) -> list[str]:
+    return [f"VIOLATION {where}: {words}" for words in found]
 
 
 def _doubles(result: Result) -> int:

@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -147,14 +148,9 @@ def _begin(world: World, tell: Callable[[str], None]) -> None:
     left = _settle(world, _START_S)
     if left:
         raise NotStartedError("; ".join(left))
-    folder = world.folder / "work" / "ordinary"
-    folder.mkdir()
-    folder.chmod(0o777)
     world.stream = Stream(
-        folder,
-        lambda script, nodes: world.run(
-            "sbatch", "--parsable", f"-N{nodes}", user="bob", input=script, timeout_s=10.0
-        ),
+        world.site.folder("bob", "ordinary"),
+        partial(world.site.run, user="bob", timeout_s=10.0),
         Random(world.chance.random()),
         _GAP_S,
         most_nodes=2,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,9 +25,9 @@ class Service(Controller):
     _ended_s: float = 0.0
 
     def start(self) -> None:
-        """Start it, if it does not run."""
+        """Start it, if it does not run, and do not wait: it may well have nothing to publish by."""
         self.held = False
-        super().start()
+        self.launch()
 
     def tend(self) -> None:
         """Start it again a moment after it has ended, unless it is held."""
@@ -44,9 +45,10 @@ class Service(Controller):
         super().kill()
 
     def stop(self) -> None:
-        """End it as an admin does; it is not started again until ``start``."""
+        """End it as systemd does, in the end by force; it is not started again until ``start``."""
+        with suppress(subprocess.TimeoutExpired):
+            super().stop()
         self.held = True
-        super().stop()
 
     def children(self) -> list[int]:
         """Return the process ids of its children."""

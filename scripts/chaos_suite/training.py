@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from scripts.benchkit.logs import Tail
+
 _TAIL = 3  # so many steps after the next generation's begin are no straggler's any more
 _TWIN_S = 2.0
 _TOGETHER_S = 5.0
@@ -26,7 +28,7 @@ class Generation:
     last_s: float = 0.0
     last: float = 0.0
     world: int = 0
-    places: dict[str, str] = field(default_factory=dict)  # by process: its node
+    places: dict[str, str] = field(default_factory=dict)  # by NODE.PID: its node
     step: float = 1.0  # what one step adds to the number, at most
     tail: deque[float] = field(default_factory=lambda: deque(maxlen=_TAIL))
 
@@ -67,27 +69,18 @@ class Training:
     """All that one trainer's processes have written so far; ``read`` takes in what is new."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._read_to: dict[Path, int] = {}
+        self._tail = Tail(folder)
         self.generations: dict[str, Generation] = {}
         self.saves: list[Save] = []
 
     def read(self) -> None:
-        """Take in the lines written since the last call; half a line waits for its rest."""
-        found: list[tuple[Line, str, str]] = []
-        for path in self._folder.glob("*"):
-            with path.open("rb") as file:
-                file.seek(self._read_to.get(path, 0))
-                data = file.read()
-            whole = data[: data.rfind(b"\n") + 1]
-            self._read_to[path] = self._read_to.get(path, 0) + len(whole)
-            node, _, process = path.name.partition(".")
-            found += [(line, node, process) for line in parse(whole.decode().splitlines())]
-        for line, node, process in sorted(found, key=lambda one: one[0].time_s):
+        """Take in the lines written since the last call."""
+        found = [(line, path.name) for path, lines in self._tail.read() for line in parse(lines)]
+        for line, process in sorted(found, key=lambda one: one[0].time_s):
             if line.kind == "saved":
                 self.saves.append(Save(line.time_s, line.number))
             else:
-                add_step(self.generations, line, node, process)
+                add_step(self.generations, line, process)
 
     @property
     def newest(self) -> Generation | None:
@@ -104,8 +97,8 @@ def parse(lines: Iterable[str]) -> list[Line]:
     return found
 
 
-def add_step(generations: dict[str, Generation], line: Line, node: str, process: str) -> None:
-    """Note one rank's step with its generation."""
+def add_step(generations: dict[str, Generation], line: Line, process: str) -> None:
+    """Note one rank's step with its generation; ``process`` is NODE.PID, the id as on the node."""
     one = generations.get(line.key)
     if one is not None and process not in one.places and line.time_s > one.first_s + _TOGETHER_S:
         # All ranks of a generation step at once: this is another one, on a port used before.
@@ -120,7 +113,7 @@ def add_step(generations: dict[str, Generation], line: Line, node: str, process:
         one.last = line.number
     one.last_s = max(one.last_s, line.time_s)
     one.world = line.world
-    one.places[process] = node
+    one.places[process] = process.partition(".")[0]
     one.tail.append(line.time_s)
 
 

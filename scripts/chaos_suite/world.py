@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import random
 import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +25,15 @@ from scripts.chaos_suite.ordinary import Stream
 from scripts.chaos_suite.service import Clock, Service
 from scripts.chaos_suite.training import Training, forget_apart, in_order
 from scripts.labcluster import cluster as labs
-from scripts.labcluster.configuration import Options, exported
-from scripts.labcluster.processes import end
-from scripts.labcluster.stage import Stage, staged
+from scripts.labcluster.lab import ADMIN, Tell
+from scripts.labcluster.processes import end, send
+from scripts.labcluster.site import Site, prepared_site
+from scripts.labcluster.waiting import wait_until
 
-_REPO = Path(__file__).resolve().parent.parent.parent
 _JOBS = Path(__file__).resolve().parent / "jobs"
 # A job that was started just before slurmctld was killed, and not saved, is started once more.
 _SLURMS_OWN = "Duplicate jobid"
+_ANSWER_S = 30.0
 _STATE_MB = 8  # of the controller's disk
 _QUEUE = ("squeue", "-h", "-r", "-t", "all", "-o", "%F|%K|%T|%r|%N|%P")
 _CONF = ("SlurmdTimeout=10", "SlurmctldTimeout=10", "MessageTimeout=5", "InactiveLimit=0")
@@ -65,13 +64,11 @@ class Job:
 
 @dataclass
 class World:
-    """Everything that a fault may touch. ``lab`` is the cluster, ``service`` the controller."""
+    """Everything that a fault may touch. ``service`` is the site's controller."""
 
-    lab: labs.Lab
-    stage: Stage
+    site: Site
     service: Service
     clock: Clock
-    environment: dict[str, str]
     chance: random.Random
     trainers: dict[str, Job] = field(default_factory=dict)
     guests: set[int] = field(default_factory=set)  # trainers that only a fault knows
@@ -82,22 +79,25 @@ class World:
     apart: set[str] = field(default_factory=set)  # nodes cut off since all was well
 
     @property
+    def lab(self) -> labs.Lab:
+        """The cluster's daemons and nodes."""
+        return self.site.lab.cluster
+
+    @property
     def folder(self) -> Path:
         """The cluster's folder."""
         return self.lab.folder
 
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes' names; one that a fault has added is none of them."""
+        return [f"n{number}" for number in range(1, self.lab.nodes + 1)]
+
     def run(
-        self, *command: str, user: str = "alice", timeout_s: float = 30.0, **options: Any
+        self, *command: str, timeout_s: float = 30.0, **options: Any
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command as one of the cluster's users; it may fail."""
-        settings: dict[str, Any] = {"cwd": "/", "env": self.environment, "timeout": timeout_s}
-        settings |= options
-        if user != "root":
-            settings |= {"user": user, "group": user, "extra_groups": []}
-        done: subprocess.CompletedProcess[str] = subprocess.run(
-            command, text=True, capture_output=True, **settings
-        )
-        return done
+        """Run a command as one of the cluster's users; it may fail, but takes no longer."""
+        return self.site.run(*command, check=False, timeout_s=timeout_s, **options)
 
     def tick(self, quiet: bool = False) -> None:
         """Do what goes on all the time: the service is tended, jobs are submitted unless quiet."""
@@ -116,40 +116,25 @@ class World:
 
     def add_trainer(self, name: str, nodes: str, script: str) -> Job:
         """Make a trainer's folder and submit it; ``{folder}`` in the script is the folder."""
-        folder = self.user_folder(name)
-        (folder / "steps").mkdir()
-        shutil.chown(folder / "steps", "alice", "alice")
-        text = script.format(folder=folder, jobs=self.folder / "jobs", repo=self.stage.repo)
-        job = Job(name, nodes, text, folder, Training(folder / "steps"))
+        folder, steps = self.site.folder(name=name), self.site.folder(name=f"{name}/steps")
+        text = script.format(folder=folder, jobs=self.folder / "jobs", repo=self.site.stage.repo)
+        job = Job(name, nodes, text, folder, Training(steps))
         self.submit(job)
         self.trainers[name] = job
         return job
 
     def submit(self, job: Job) -> None:
         """Submit a trainer, for the first time or again."""
-        output = f"--output={job.folder}/%a.out"
-        done = self.run(
-            *("sbatch", "--parsable", "--bftrainer", f"-N{job.nodes}", f"-J{job.name}", output),
-            input=job.script,
-        )
-        if done.returncode != 0:
-            raise RuntimeError(f"sbatch: {done.stderr.strip()}")
-        job.array = int(done.stdout)
+        options = (f"-J{job.name}", f"--output={job.folder}/%a.out")
+        job.array = self.site.submit(job.script, job.nodes, *options)
         job.submissions += 1
-
-    def user_folder(self, name: str) -> Path:
-        """Return a new folder of alice's."""
-        folder = self.folder / "work" / name
-        folder.mkdir(parents=True)
-        shutil.chown(folder, "alice", "alice")
-        return folder
 
     # What there is to hit.
 
     def elements(self) -> tuple[Element, ...]:
         """Return the elements that Slurm knows; none while it does not answer."""
         try:
-            done = self.run(*_QUEUE, user="root", timeout_s=15.0)
+            done = self.run(*_QUEUE, user=ADMIN, timeout_s=15.0)
         except subprocess.TimeoutExpired:
             return ()
         return read_elements(done.stdout) if done.returncode == 0 else ()
@@ -211,7 +196,7 @@ class World:
 
     def _ask_slurm(self) -> tuple[tuple[Element, ...] | None, dict[str, str], tuple[str, ...]]:
         try:
-            queue = self.run(*_QUEUE, user="root", timeout_s=15.0)
+            queue = self.run(*_QUEUE, user=ADMIN, timeout_s=15.0)
             jobs = self.run("squeue", "-h", "-t", "all", "-p", "main", "-o", "%A %T", timeout_s=15)
             sinfo = self.run("sinfo", "-h", "-N", "-p", "main", "-o", "%N %t %E", timeout_s=15)
         except subprocess.TimeoutExpired:
@@ -228,7 +213,7 @@ class World:
         for node, state, reason in reasons:
             if state.startswith("dr") and reason == _SLURMS_OWN:
                 self.drained_by_slurm += 1
-                self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", user="root")
+                self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", user=ADMIN)
         return read_elements(queue.stdout), nodes, tuple(problems)
 
     # Slurm's daemons, and its nodes.
@@ -251,51 +236,39 @@ class World:
     def signal_daemon(self, name: str, number: signal.Signals) -> None:
         """Send a signal to one of Slurm's daemons, and wait for its end if it ends by it."""
         daemon = self.lab.daemons[name]
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(daemon.pid, number)
+        send(daemon, number)
         if number in (signal.SIGKILL, signal.SIGTERM):
             end([daemon])
 
+    def wait_for_slurmctld(self) -> None:
+        """Wait until slurmctld answers, but not for ever."""
+        with suppress(TimeoutError):
+            answers = lambda: self.run("scontrol", "ping").returncode == 0  # noqa: E731
+            wait_until(answers, _ANSWER_S, pause=self.wait)
+
 
 @contextmanager
-def started_world(folder: Path, nodes: int, seed: int) -> Iterator[World]:
+def started_world(nodes: int, seed: int, tell: Tell) -> Iterator[World]:
     """Start all of it, and end all of it whatever happens; needs root."""
-    port = f":{labs.free_ports(1)[0]}"
-    # Guards end processes by user and job id: clusters side by side must not share ids.
-    first = f"FirstJobId={1 + random.SystemRandom().randrange(600) * 100_000}"
-    conf = (first, *_CONF)
-    options = Options(nodes, kill_wait_s=5, bf_interval_s=2, conf=conf, keeper=port, networks=True)
-    with ExitStack() as stack:
-        lab = labs.up(folder, options)
-        stack.callback(labs.down, lab)
-        keeper = lab.address + port
-        stage = staged(_REPO, folder / "stage", "alice")
-        shutil.copytree(_JOBS, folder / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
-        environment = os.environ | exported((folder / "env").read_text())
-        environment["PATH"] = f"{stage.bin}:{environment['PATH']}"
-        clock = Clock(folder)
-        service = Service(
-            stage.bin / "bftrainer",
-            folder,
-            keeper,
-            environment | clock.environment | {"PATH": f"{folder}/plugin:{environment['PATH']}"},
-            "slurm",
+    with prepared_site(nodes, conf=_CONF, networks=True, tell=tell) as prepared:
+        shutil.copytree(
+            _JOBS, prepared.lab.dir / "jobs", ignore=shutil.ignore_patterns("__pycache__")
         )
-        _small_disk(service.state, stack)
-        service.set_up(_SETTINGS)
-        stack.callback(_end_service, service)
-        service.start()
-        yield World(lab, stage, service, clock, environment, random.Random(seed))
+        clock = Clock(prepared.lab.dir)
+        plain = prepared.controller
+        service = Service(plain.lab, plain.program, plain.user, plain.arguments, clock.environment)
+        site = replace(prepared, controller=service)
+        with _small_disk(service.state), site.controlled(_SETTINGS):
+            yield World(site, service, clock, random.Random(seed))
 
 
-def _small_disk(state: Path, stack: ExitStack) -> None:
+@contextmanager
+def _small_disk(state: Path) -> Iterator[None]:
     """Give the controller's state a disk of its own, which can be full without harm to others."""
     state.mkdir()
     mount = ("mount", "-t", "tmpfs", "-o", f"size={_STATE_MB}m,mode=755,uid=slurm,gid=slurm")
     subprocess.run([*mount, "bftrainer-chaos", state], check=True)
-    stack.callback(lambda: subprocess.run(["umount", "--lazy", state], check=False))
-
-
-def _end_service(service: Service) -> None:
-    service.stop()
-    service.kill_keeper()
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", state], check=False)

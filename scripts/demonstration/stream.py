@@ -77,13 +77,14 @@ sleep {runs_s}
 date +%s.%N > {name}.end
 """
 _TICK_S = 0.5
+Run = Callable[..., subprocess.CompletedProcess[str]]
 _SBATCH = ("sbatch", "--parsable", "--exclusive")
 
 
 def run_stream(
     stream: Sequence[OrdinaryJob],
     folder: Path,
-    run: Callable[..., subprocess.CompletedProcess[str]],
+    run: Run,
     tick: Callable[[float], None],
 ) -> list[Outcome]:
     """Submit the stream and wait until all of it has ended; ``tick`` is called twice a second.
@@ -104,7 +105,7 @@ def run_stream(
 def submit_stream(
     stream: Sequence[OrdinaryJob],
     folder: Path,
-    run: Callable[..., subprocess.CompletedProcess[str]],
+    run: Run,
     over: Callable[[float, Sequence[Submitted]], bool],
     begin_s: float,
 ) -> list[Submitted]:
@@ -117,7 +118,9 @@ def submit_stream(
     while True:
         now_s = time.time() - begin_s
         while len(submitted) < len(stream) and stream[len(submitted)].at_s <= now_s:
-            submitted.append(_submit(stream[len(submitted)], folder / f"job-{len(submitted)}", run))
+            submitted.append(
+                submit_job(stream[len(submitted)], folder / f"job-{len(submitted)}", run)
+            )
         if over(now_s, submitted) and len(submitted) == len(stream):
             return submitted
         now_s = time.time() - begin_s
@@ -127,9 +130,8 @@ def submit_stream(
         time.sleep(max(0.0, next_s - now_s))
 
 
-def _submit(
-    job: OrdinaryJob, name: Path, run: Callable[..., subprocess.CompletedProcess[str]]
-) -> Submitted:
+def submit_job(job: OrdinaryJob, name: Path, run: Run) -> Submitted:
+    """Submit one job, which writes down when it starts and ends in files called ``name``."""
     script = _SCRIPT.format(minutes=job.minutes, name=name, runs_s=job.runs_s)
     submit_s = time.time()
     done = run(*_SBATCH, f"--nodes={job.nodes}", input=script)

@@ -6,24 +6,24 @@ All nodes are on this host, so one clock counts for all of them.
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from scripts.demonstration.cluster import Cluster, started_cluster
 from scripts.elastic_bench.figures import standstill, usual_step_s
-from scripts.elastic_bench.measure import NODES, NotSettledError, Tell
+from scripts.elastic_bench.measure import NODES, NotSettledError
 from scripts.elastic_bench.setups import Setup
 from scripts.elastic_bench.steplog import Step, StepLogs
+from scripts.labcluster.lab import Tell
+from scripts.labcluster.site import Site, prepared_site
+from scripts.labcluster.users import identity
+from scripts.labcluster.waiting import wait_until
 
 _HERE = Path(__file__).resolve().parent
-_REPO = _HERE.parent.parent
 _PATIENCE_S = 180.0
 _SETTLED_STEPS = 10
-_END_S = 3.0  # until a cancelled trainer has written its last line
 _HOLD_S = 3600  # longer than the ordinary job is let keep its node
 # Far enough ahead for a fourth node to pay where a rescale costs half a minute. The demo's 30 s are
 # too near for stock c10d: 4 nodes for 22 s are less than 3 for 30 s.
@@ -55,28 +55,21 @@ def measure_cluster(setups: Sequence[Setup], rounds: int, tell: Tell) -> list[En
     """Measure each set-up on a cluster of its own."""
     found = []
     for setup in setups:
-        with tempfile.TemporaryDirectory(prefix="bench-elastic-", dir="/var/tmp") as name:
-            folder = Path(name)
-            folder.chmod(0o755)
-            tell(f"{setup.title}: starting Slurm")
-            with (
-                started_cluster(_REPO, folder / "lab", NODES) as cluster,
-                cluster.controller(_CONTROLLER),
-            ):
-                result = EndToEnd(setup)
-                found.append(result)
-                try:
-                    _measure(cluster, result, rounds, tell)
-                except NotSettledError as error:
-                    result.failures.append(str(error))
+        with prepared_site(NODES, kill_wait=30, tell=tell) as site, site.controlled(_CONTROLLER):
+            result = EndToEnd(setup)
+            found.append(result)
+            try:
+                _measure(site, result, rounds, tell)
+            except NotSettledError as error:
+                result.failures.append(str(error))
     return found
 
 
 class _Trainer:
     """A trainer on the cluster, seen through its step logs."""
 
-    def __init__(self, cluster: Cluster, setup: Setup) -> None:
-        self.folder = cluster.folder / "training"
+    def __init__(self, site: Site, setup: Setup) -> None:
+        self.folder = site.folder(name="training")
         # The clone itself may lie where Slurm's users cannot read.
         jobs = self.folder / "scripts" / "elastic_bench"
         jobs.mkdir(parents=True)
@@ -84,19 +77,17 @@ class _Trainer:
             shutil.copy(_HERE / f"{name}.py", jobs)
         for name in ("logs", "starts"):
             (self.folder / name).mkdir()
-        if cluster.user is not None:
-            for path in (self.folder, *self.folder.rglob("*")):
-                shutil.chown(path, cluster.user)
+        if identity("alice"):
+            for path in self.folder.rglob("*"):
+                shutil.chown(path, "alice")
         script = _SCRIPT.format(
             folder=self.folder,
-            python=cluster.stage.repo / ".venv" / "bin" / "python",
+            python=site.stage.repo / ".venv" / "bin" / "python",
             script=setup.script,
             exports="PET_RDZV_BACKEND=c10d" if setup.backend == "c10d" else "",
         )
         self.logs = StepLogs(self.folder / "logs")
-        options = ("--parsable", "--bftrainer", f"-N1-{NODES}", f"--output={self.folder}/%a.out")
-        submitted = cluster.run("sbatch", *options, input=script).stdout
-        self.array = int(submitted.strip().partition(";")[0])
+        self.array = site.submit(script, f"1-{NODES}", f"--output={self.folder}/%a.out")
 
     def newest(self) -> dict[str, tuple[str, list[Step]]]:
         """Return each node's newest life and its steps."""
@@ -110,44 +101,47 @@ class _Trainer:
 
     def wait_for(self, nodes: set[str], since_s: float) -> dict[str, tuple[str, list[Step]]]:
         """Wait until just these nodes train together."""
-        deadline_s = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < deadline_s:
+
+        def together() -> bool:
             lives = self.newest()
-            if nodes <= lives.keys() and all(
-                len(lives[node][1]) >= _SETTLED_STEPS
-                and lives[node][1][-_SETTLED_STEPS].time_s > since_s
-                and all(one.world == len(nodes) for one in lives[node][1][-_SETTLED_STEPS:])
-                for node in nodes
-            ):
-                return lives
-            time.sleep(0.1)
-        words = f"{', '.join(sorted(nodes))} do not train together within {_PATIENCE_S:g} s"
-        raise NotSettledError(f"{words}; those that ever did: {', '.join(sorted(self.newest()))}")
+            last = [lives[node][1][-_SETTLED_STEPS:] for node in nodes & lives.keys()]
+            return len(last) == len(nodes) and all(
+                len(steps) == _SETTLED_STEPS
+                and steps[0].time_s > since_s
+                and all(one.world == len(nodes) for one in steps)
+                for steps in last
+            )
+
+        try:
+            wait_until(together, _PATIENCE_S, f"{', '.join(sorted(nodes))} do not train together")
+        except TimeoutError as error:
+            ever = ", ".join(sorted(self.newest()))
+            raise NotSettledError(f"{error}; those that ever did: {ever}") from error
+        return self.newest()
 
 
-def _measure(cluster: Cluster, result: EndToEnd, rounds: int, tell: Tell) -> None:
-    trainer = _Trainer(cluster, result.setup)
+def _measure(site: Site, result: EndToEnd, rounds: int, tell: Tell) -> None:
+    trainer = _Trainer(site, result.setup)
     everybody = {f"n{number}" for number in range(1, NODES + 1)}
     try:
         trainer.wait_for(everybody, 0.0)
         for number in range(rounds):
             taken = f"n{number % NODES + 1}"
-            _take_and_give_back(cluster, trainer, result, everybody, taken)
+            _take_and_give_back(site, trainer, result, everybody, taken)
             tell(f"{result.setup.title}: {number + 1} of {rounds}")
     finally:
-        cluster.run("scancel", str(trainer.array))
-        time.sleep(_END_S)
+        site.end(trainer.array)
 
 
 def _take_and_give_back(
-    cluster: Cluster, trainer: _Trainer, result: EndToEnd, everybody: set[str], taken: str
+    site: Site, trainer: _Trainer, result: EndToEnd, everybody: set[str], taken: str
 ) -> None:
     lives = trainer.newest()
     usual_s = median(usual_step_s(steps) for _, steps in lives.values())
     others = everybody - {taken}
     since_s = time.monotonic()
-    ordinary = ("--parsable", "-p", "main", "-N1", "-w", taken, "--exclusive", "-o", "/dev/null")
-    job = cluster.run("sbatch", *ordinary, "--wrap", f"sleep {_HOLD_S}").stdout.strip()
+    ordinary = ("-p", "main", "-N1", "-w", taken, "--exclusive", "-o", "/dev/null")
+    job = site.lab.sbatch(*ordinary, script=f"#!/bin/sh\nsleep {_HOLD_S}\n")
     lives = trainer.wait_for(others, since_s)
     steps = [lives[node][1] for node in others]
     trained_s = [
@@ -157,11 +151,7 @@ def _take_and_give_back(
     result.taken_s.append(max(trained_s) - since_s)
     pauses = [standstill(one, since_s, NODES - 1, usual_s, planned=True) for one in steps]
     result.pause_s.append(max(one for one in pauses if one is not None))
-    cluster.run(
-        "scancel", job
-    )  # not before: the others may take longer than any time one might set
-    while cluster.run("squeue", "-h", "-j", job, "-t", "PD,R,CG").stdout.strip():
-        time.sleep(0.1)
+    site.end(job)  # not before: the others may take longer than any time one might set
     idle_s = time.monotonic()
     life, steps_there = trainer.wait_for(everybody, idle_s)[taken]
     result.back_s.append(steps_there[0].time_s - idle_s)

@@ -15,16 +15,6 @@ _USUAL = 50  # steps whose median is the usual step time
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """Several times of one kind, in seconds."""
-
-    count: int
-    median: float
-    least: float
-    most: float
-
-
-@dataclass(frozen=True, slots=True)
 class Account:
     """What became of the steps of a training."""
 
@@ -33,13 +23,6 @@ class Account:
     missing: int  # steps that nobody made
     compared: int  # steps whose weights were compared between nodes
     differing: int  # those of them where nodes had different weights
-
-
-def summarise(times_s: Sequence[float]) -> Summary | None:
-    """Return what a table says of them; None if there are none."""
-    if not times_s:
-        return None
-    return Summary(len(times_s), median(times_s), min(times_s), max(times_s))
 
 
 def usual_step_s(steps: Sequence[Step]) -> float:

@@ -5,9 +5,7 @@ A node is everything that has its SLURM_JOB_ID in its environment, as for the re
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import json
 import os
 import shutil
 import signal
@@ -29,12 +27,14 @@ from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.spec import TrainerRecord
 from scripts.elastic_bench.setups import Setup
 from scripts.elastic_bench.steplog import StepLogs
+from scripts.labcluster.keeper import Keeper
+from scripts.labcluster.processes import send_all
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
 
 MAX_NODES = 16
 GRACE_S = 0.5  # a trainer's, unless it asks for another
 _ARRAY = 12
-_LOOK_S = 0.1
-_REPO = Path(__file__).resolve().parent.parent.parent
 _jobs = itertools.count(1)
 
 
@@ -63,8 +63,7 @@ class Node:
 
     def terminate(self) -> None:
         """Send SIGTERM to everything of it, as Slurm does when it takes a node back."""
-        for process in job_processes(self.job):
-            _signal(process, signal.SIGTERM)
+        send_all(job_processes(self.job), signal.SIGTERM)
 
     def ended(self) -> bool:
         """Return whether its agent has ended by itself."""
@@ -78,7 +77,6 @@ class Fleet:
         self.setup = setup
         self.nodes: list[Node] = []
         self._ending: list[tuple[Node, float]] = []
-        self._keeper_process: int | None = None
         self._training = training
         self._folder = Path(tempfile.mkdtemp(prefix="bench-elastic-", dir=_scratch()))
 
@@ -87,7 +85,6 @@ class Fleet:
         make_folder(self._folder / "python")
         self.logs = StepLogs(self._folder / "logs")
         self._keeper = find_or_start(self._folder, "127.0.0.1:0")
-        self._keeper_process = int(json.loads((self._folder / "keeper.json").read_text())["pid"])
         return self
 
     def __exit__(
@@ -98,9 +95,7 @@ class Fleet:
     ) -> None:
         for node in self.nodes + [node for node, _ in self._ending]:
             node.kill()
-        if self._keeper_process is not None:
-            os.kill(self._keeper_process, signal.SIGKILL)
-            os.waitpid(self._keeper_process, 0)
+        Keeper(self._folder).kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def start(self, count: int = 1) -> list[Node]:
@@ -139,12 +134,10 @@ class Fleet:
 
     def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until something is so; return whether it came in time."""
-        deadline_s = time.monotonic() + timeout_s
-        while not condition():
-            if time.monotonic() > deadline_s:
-                return False
-            time.sleep(_LOOK_S)
-            self._end_reclaimed()
+        try:
+            wait_until(condition, timeout_s, pause=self._rest)
+        except TimeoutError:
+            return False
         return True
 
     def messages(self, node: Node, lines: int = 12) -> str:
@@ -152,7 +145,9 @@ class Fleet:
         path = self._folder / f"{node.job}.out"
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
 
-    def _end_reclaimed(self) -> None:
+    def _rest(self, seconds: float) -> None:
+        """Let time pass, and end the nodes whose grace is over."""
+        time.sleep(seconds)
         now_s = time.monotonic()
         for node, end_s in self._ending:
             if now_s >= end_s:
@@ -170,7 +165,7 @@ class Fleet:
             TrainerRecord(1, MAX_NODES),
             run,
             self._keeper.address,
-            {"PYTHONPATH": str(_REPO)},
+            {"PYTHONPATH": str(REPO)},
             self._folder / "python",
             "127.0.0.1",
         )
@@ -182,7 +177,7 @@ class Fleet:
             "BENCH_NODE": job,
             "OMP_NUM_THREADS": "1",
         }
-        script = _REPO / "scripts" / "elastic_bench" / f"{self.setup.script}.py"
+        script = REPO / "scripts" / "elastic_bench" / f"{self.setup.script}.py"
         command = [sys.executable, "-m", "torch.distributed.run", str(script)]
         command += ["--folder", str(self._folder), "--model", self._training.model]
         command += ["--compute", str(self._training.compute_s)]
@@ -205,8 +200,3 @@ class Fleet:
 def _scratch() -> str | None:
     """Return a folder in memory, so that no disk is measured, where there is one."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-
-
-def _signal(process: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process, number)

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from scripts.elastic_bench.figures import standstill, usual_step_s
 from scripts.elastic_bench.fleet import Fleet, Node, Training
 from scripts.elastic_bench.setups import Setup
+from scripts.labcluster.lab import Tell
 
 NODES = 4
 PATIENCE_S = 120.0
 _SETTLED_STEPS = 5
 _MOST_FAILURES = 3
-
-Tell = Callable[[str], None]
 
 
 @dataclass(slots=True)

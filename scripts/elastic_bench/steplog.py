@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from scripts.benchkit.logs import Tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,23 +24,16 @@ class StepLogs:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._read_to: dict[Path, int] = {}
+        self._tail = Tail(folder, "*.log")
         self._steps: dict[str, list[Step]] = defaultdict(list)
 
     def read(self) -> None:
-        """Take in all lines written since the last call; half a line waits for its rest."""
-        for path in self._folder.glob("*.log"):
-            with path.open("rb") as file:
-                file.seek(self._read_to.get(path, 0))
-                data = file.read()
-            whole = data[: data.rfind(b"\n") + 1]
-            if not whole:
-                continue
-            self._read_to[path] = self._read_to.get(path, 0) + len(whole)
+        """Take in all lines of ``StepLog`` that were written since the last call."""
+        for path, lines in self._tail.read():
             steps = self._steps[path.name.partition(".")[0]]
-            steps += parse(whole.decode().splitlines())
-            if len(steps) > 1:
-                steps.sort(key=lambda one: one.time_s)
+            for time_s, *numbers in map(str.split, lines):
+                steps.append(Step(float(time_s), *map(int, numbers)))
+            steps.sort(key=lambda one: one.time_s)
 
     def of(self, node: str) -> list[Step]:
         """Return the steps that a node's processes completed, none if it made none yet."""
@@ -54,12 +48,3 @@ class StepLogs:
     def all(self) -> dict[str, list[Step]]:
         """The steps of every node that ever was."""
         return dict(self._steps)
-
-
-def parse(lines: Iterable[str]) -> list[Step]:
-    """Read lines of ``StepLog``."""
-    steps = []
-    for line in lines:
-        time_s, step, world, weights = line.split()
-        steps.append(Step(float(time_s), int(step), int(world), int(weights)))
-    return steps

@@ -19,7 +19,7 @@ from bftrainer_slurm.spec import (
     parse_comment,
     parse_spec,
 )
-from scripts.fuzzing.native import spec_library
+from scripts.fuzzing.native import built
 from scripts.fuzzing.promises import one_line, promise
 
 MICROS = 1_000_000
@@ -101,7 +101,7 @@ def _spec(spec: _Spec) -> Spec:
 
 @cache
 def _library() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(spec_library()))
+    library = ctypes.CDLL(str(built("libspec.so")))
     for parse in (library.spec_parse, library.record_parse):
         parse.restype = ctypes.c_bool
     library.spec_parse.argtypes = (

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, takewhile
 from pathlib import Path
 from random import Random
@@ -44,7 +44,7 @@ class Outcome:
 
     target: str
     executions: int
-    seconds: float
+    seconds: float = 0.0
     covered: int | None = None
     crash: Path | None = None
     said: str = ""
@@ -56,37 +56,57 @@ def fuzz(target: Target, seconds: float, seed: int, grow: bool = False) -> Outco
     Raises:
         BuildError: a target in C cannot be built.
     """
-    CRASHES.mkdir(parents=True, exist_ok=True)
-    begun_s = time.monotonic()
-    inputs = target.corpus()
+    command = None
     if target.module is not None and guided.can_be_guided():
         command = [sys.executable, "-m", "scripts.fuzzing.guided", target.name]
-        return _guided(target, command, seconds, seed, grow)
-    if target.module is None and native.can_be_guided():
-        return _guided(target, [str(native.guided(target.name))], seconds, seed, grow)
-    if target.module is None:
-        return _blind_in_c(target, inputs, begun_s + seconds, seed)
-    return blind(target, inputs, begun_s + seconds, seed)
+    elif target.module is None and native.can_be_guided():
+        command = [str(native.built(f"libfuzzer_{target.name}"))]
+    elif target.module is None:
+        native.built(f"fuzz_{target.name}")
+    begun_s = time.monotonic()
+    if command is not None:
+        outcome = _guided(target, command, seconds, seed, grow)
+    elif target.module is not None:
+        outcome = blind(target, target.corpus(), begun_s + seconds, seed)
+    else:
+        outcome = _blind_in_c(target, begun_s + seconds, seed)
+    return replace(outcome, seconds=time.monotonic() - begun_s)
 
 
 def blind(target: Target, inputs: list[bytes], until_s: float, seed: int) -> Outcome:
     """Fuzz a target in Python with seeded changes, ``until_s`` of the monotonic clock."""
-    function, random = target.function(), Random(seed)
-    begun_s, executions = time.monotonic(), 0
+    function, executions = target.function(), 0
     logging.disable(logging.CRITICAL)
     try:
-        tries = changed(inputs, target.words, target.longest, random)
+        tries = changed(inputs, target.words, target.longest, Random(seed))
         for data in takewhile(lambda _: time.monotonic() < until_s, tries):
             executions += 1
             try:
                 function(data)
             except Exception as error:
-                crash = kept(target, data)
-                lasted_s = time.monotonic() - begun_s
-                return Outcome(target.name, executions, lasted_s, None, crash, repr(error))
+                return Outcome(target.name, executions, crash=kept(target, data), said=repr(error))
     finally:
         logging.disable(logging.NOTSET)
-    return Outcome(target.name, executions, time.monotonic() - begun_s)
+    return Outcome(target.name, executions)
+
+
+def replay_in_c(target: Target, inputs: list[bytes], changes: int, seed: int) -> Outcome:
+    """Run a target in C, built by any compiler, on inputs and on seeded changes of them.
+
+    Raises:
+        BuildError: it cannot be built.
+    """
+    program = native.built(f"fuzz_{target.name}")
+    with tempfile.TemporaryDirectory(prefix="bftrainer-fuzz-") as name:
+        folder, crash = Path(name), Path(name) / "crash"
+        files = _written(inputs, folder)
+        code, said = _run([str(program), str(seed), str(changes), str(crash), *files], 0.0)
+        return Outcome(
+            target.name,
+            len(inputs) + changes,
+            crash=kept(target, crash.read_bytes()) if crash.exists() else None,
+            said="" if code == 0 else said[-3_000:] or f"exit code {code}",
+        )
 
 
 def kept(target: Target, data: bytes) -> Path:
@@ -97,32 +117,33 @@ def kept(target: Target, data: bytes) -> Path:
     return path
 
 
+def _blind_in_c(target: Target, until_s: float, seed: int) -> Outcome:
+    outcome, executions = Outcome(target.name, 0), 0
+    while time.monotonic() < until_s and not outcome.said:
+        outcome = replay_in_c(target, target.corpus(), _A_ROUND, seed + executions)
+        executions += outcome.executions
+    return replace(outcome, executions=executions)
+
+
 def _guided(target: Target, command: list[str], seconds: float, seed: int, grow: bool) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="bftrainer-fuzz-") as name:
         folder = Path(name)
         corpus, words = folder / "corpus", folder / "words"
         corpus.mkdir()
-        for number, data in enumerate(target.corpus()):
-            (corpus / str(number)).write_bytes(data)
+        _written(target.corpus(), corpus)
         words.write_text("".join(f'"{_escaped(word)}"\n' for word in target.words))
         options = [f"-max_len={target.longest}", f"-timeout={_SLOWEST_S}", f"-dict={words}"]
         options += [f"-artifact_prefix={folder}/found-", "-print_final_stats=1"]
-        begun_s = time.monotonic()
         limits = [f"-max_total_time={max(1, round(seconds))}", f"-seed={seed + 1}"]
         code, said = _run([*command, *options, *limits, str(corpus)], seconds)
-        lasted_s = time.monotonic() - begun_s
-        runs = [int(found) for found in _RUNS.findall(said)]
-        covered = [int(found) for found in _COVERED.findall(said)]
-        crash = next((kept(target, found.read_bytes()) for found in folder.glob("found-*")), None)
         if grow and code == 0:
             _minimise(target, [*command, *options], corpus, folder / "small")
         return Outcome(
             target.name,
-            max(runs, default=0),
-            lasted_s,
-            max(covered, default=None),
-            crash,
-            "" if code == 0 else "\n".join(said.splitlines()[-30:]) or f"exit code {code}",
+            max(map(int, _RUNS.findall(said)), default=0),
+            covered=max(map(int, _COVERED.findall(said)), default=None),
+            crash=next((kept(target, one.read_bytes()) for one in folder.glob("found-*")), None),
+            said="" if code == 0 else "\n".join(said.splitlines()[-30:]) or f"exit code {code}",
         )
 
 
@@ -144,40 +165,11 @@ def _minimise(target: Target, command: list[str], corpus: Path, small: Path) -> 
         target.keep(kept_now)
 
 
-def _blind_in_c(target: Target, inputs: list[bytes], until_s: float, seed: int) -> Outcome:
-    begun_s, executions = time.monotonic(), 0
-    while time.monotonic() < until_s:
-        outcome = replay_in_c(target, inputs, _A_ROUND, seed + executions)
-        executions += outcome.executions
-        if outcome.said:
-            break
-    lasted_s = time.monotonic() - begun_s
-    return Outcome(target.name, executions, lasted_s, None, outcome.crash, outcome.said)
-
-
-def replay_in_c(target: Target, inputs: list[bytes], changes: int, seed: int) -> Outcome:
-    """Run a target in C, built by any compiler, on inputs and on seeded changes of them.
-
-    Raises:
-        BuildError: it cannot be built.
-    """
-    program = native.plain(target.name)
-    with tempfile.TemporaryDirectory(prefix="bftrainer-fuzz-") as name:
-        folder = Path(name)
-        for number, data in enumerate(inputs):
-            (folder / str(number)).write_bytes(data)
-        files = sorted(str(path) for path in folder.iterdir())
-        crash = folder / "crash"
-        begun_s = time.monotonic()
-        code, said = _run([str(program), str(seed), str(changes), str(crash), *files], 0.0)
-        return Outcome(
-            target.name,
-            len(inputs) + changes,
-            time.monotonic() - begun_s,
-            None,
-            kept(target, crash.read_bytes()) if crash.exists() else None,
-            "" if code == 0 else said[-3_000:] or f"exit code {code}",
-        )
+def _written(inputs: list[bytes], folder: Path) -> list[str]:
+    """Write inputs into a folder, a file each; return the files."""
+    for number, data in enumerate(inputs):
+        (folder / str(number)).write_bytes(data)
+    return sorted(str(path) for path in folder.iterdir())
 
 
 def _run(
@@ -185,25 +177,19 @@ def _run(
 ) -> tuple[int, str]:
     """Run a child, which does not outlive us; return its exit code and what it said."""
     environment = os.environ | {"ASAN_OPTIONS": "abort_on_error=1", "UBSAN_OPTIONS": _UBSAN}
-    environment |= variables or {}
-    process = subprocess.Popen(
-        command,
-        cwd=REPO,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
     try:
-        said, _ = process.communicate(timeout=seconds + _TOO_LATE_S)
+        done = subprocess.run(
+            command,
+            cwd=REPO,
+            env=environment | dict(variables or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=seconds + _TOO_LATE_S,
+        )
     except subprocess.TimeoutExpired:
-        process.kill()
         return 1, f"did not end within {seconds + _TOO_LATE_S:.0f} s"
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-    return process.returncode, said.decode("utf-8", "replace")
+    return done.returncode, done.stdout.decode("utf-8", "replace")
 
 
 def _escaped(word: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from scripts.fuzzing.native import REPO
@@ -14,7 +15,7 @@ CORPUS = REPO / "tests" / "fuzz" / "corpus"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One way in. ``module`` has the function of that name (None: the target is in C).
+    """One way in. ``module`` of this folder has the function of that name (None: it is in C).
 
     ``words`` are put into inputs, which have at most ``longest`` bytes.
     """
@@ -37,10 +38,8 @@ class Target:
 
     def function(self) -> Callable[[bytes], None]:
         """Return what takes an input; of targets in Python only."""
-        from importlib import import_module
-
-        assert self.module is not None
-        found: Callable[[bytes], None] = getattr(import_module(self.module), self.name)
+        module = import_module(f"scripts.fuzzing.{self.module}")
+        found: Callable[[bytes], None] = getattr(module, self.name)
         return found
 
     @property
@@ -70,26 +69,20 @@ _STEPS = (
     *('{"store":"n1:1","generation":1}\n\0', '{"ack":1}\n\0', '{"stop_at":6,"change":1}\n\0'),
     *('{"ack_stop":1}\n\0', '{"broken":1}\n\0', '{"leave":true}\n\0', '{"done":true}\n\0'),
 )
+_TALK = _STEPS + _MEMBER + _JSON
 
 TARGETS = (
     Target("spec", "C: the option's value and the record", words=_SPEC, longest=600),
     Target("rewrite", "C: a submission's options", words=_OPTIONS, longest=600),
     Target("node_range", "C: -N in scripts and on command lines", words=_RANGE),
     Target("python_path", "C: a user's PYTHONPATH", words=("/opt/py", ":"), longest=600),
-    Target("option", "the option: C and Python agree", "scripts.fuzzing.both_parsers", _SPEC, 600),
-    Target(
-        "comment", "the comment: C and Python agree", "scripts.fuzzing.both_parsers", _SPEC, 600
-    ),
-    Target("line", "the keeper's line protocol", "scripts.fuzzing.strangers", _LINE),
-    Target("message", "members' messages", "scripts.fuzzing.strangers", _MEMBER + _JSON),
-    Target("answer", "a keeper that is none", "scripts.fuzzing.strangers", _LINE + _JSON, 6_000),
-    Target("document", "a status that is none", "scripts.fuzzing.strangers", _JSON, 6_000),
-    Target("queue", "texts in job records", "scripts.fuzzing.strangers", _SPEC + ("0-2:1%3",)),
-    Target(
-        "conversation",
-        "strangers and members speak with the keeper",
-        "scripts.fuzzing.conversation",
-        _STEPS + _MEMBER + _JSON,
-    ),
+    Target("option", "the option: C and Python agree", "both_parsers", _SPEC, 600),
+    Target("comment", "the comment: C and Python agree", "both_parsers", _SPEC, 600),
+    Target("line", "the keeper's line protocol", "strangers", _LINE),
+    Target("message", "members' messages", "strangers", _MEMBER + _JSON),
+    Target("answer", "a keeper that is none", "strangers", _LINE + _JSON, 6_000),
+    Target("document", "a status that is none", "strangers", _JSON, 6_000),
+    Target("queue", "texts in job records", "strangers", _SPEC + ("0-2:1%3",)),
+    Target("conversation", "strangers and members speak with the keeper", "conversation", _TALK),
 )
 BY_NAME = {target.name: target for target in TARGETS}

@@ -154,18 +154,14 @@ class _Wire(asyncio.Transport):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
 
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        assert self._protocol is not None
-        return self._protocol
-
     def is_closing(self) -> bool:
         return self._closing
 
     def close(self) -> None:
         if not self._closing:
             self._closing = True
-            loop = asyncio.get_running_loop()
-            loop.call_soon(lambda: self.get_protocol().connection_lost(None))
+            lost = cast(asyncio.BaseProtocol, self._protocol).connection_lost
+            asyncio.get_running_loop().call_soon(lost, None)
 
     def abort(self) -> None:
         self.close()
@@ -178,9 +174,6 @@ class _Wire(asyncio.Transport):
 
     def resume_reading(self) -> None:
         pass
-
-    def is_reading(self) -> bool:
-        return True
 
 
 class _Loop(asyncio.SelectorEventLoop):

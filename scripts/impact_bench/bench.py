@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import random
 import shutil
 import signal
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts.demonstration.cluster import Cluster, started_cluster
 from scripts.demonstration.stream import OrdinaryJob
-from scripts.impact_bench.course import Start, run_chunk, wait_until_idle
+from scripts.impact_bench.course import Start, run_chunk
 from scripts.impact_bench.looks import NAPS, set_looks
-from scripts.impact_bench.trainers import Kind, Work, training, user_folder
+from scripts.impact_bench.trainers import Kind, Work, training
+from scripts.labcluster.lab import Tell
+from scripts.labcluster.processes import Daemon, daemon_of, send
+from scripts.labcluster.site import Site, prepared_site
+from scripts.labcluster.waiting import wait_until
 
-_REPO = Path(__file__).resolve().parent.parent.parent
 _CONF = (
     "MinJobAge=14400",  # slurmctld remembers what became of each job
     "SlurmctldDebug=debug2",  # what the breakdown is read from
@@ -29,8 +27,6 @@ _CONF = (
     "SchedulerParameters=bf_interval=1,batch_sched_delay=0",
 )
 _LEFT_S = 5.0  # what is still there so long after the last element is left behind
-
-Tell = Callable[[str], None]
 
 
 @dataclass
@@ -64,86 +60,72 @@ def measure(
     Without a ``kind`` of trainers both sides are without them: what this cannot tell apart.
 
     Raises:
-        NotIdleError: the cluster does not come to rest.
-        NoLookError: slurmctld does not look for jobs to start.
-        NoTrainingError: the trainers do not train.
+        cluster.LabError: the cluster does not start, or a command fails in it.
+        TimeoutError: it does not come to rest, slurmctld does not look for jobs to start, or the
+            trainers do not train.
     """
     measured = Measured(Side("without"), Side("with"), logs)
-    # Guards end processes by user and job id: clusters side by side must not share ids.
-    conf = (*_CONF, f"FirstJobId={1 + random.randrange(600) * 100_000}")
-    with _folder() as folder:
-        tell(f"starting Slurm in {folder}")
-        with started_cluster(_REPO, folder / "lab", nodes, conf) as cluster:
-            try:
-                for number, chunk in enumerate(stream):
-                    sides = (measured.off, measured.on)
-                    # In turns, so that a machine that becomes slower does so for both.
-                    for side in sides if number % 2 == 0 else reversed(sides):
-                        trainers = kind if side is measured.on else None
-                        _run_side(cluster, side, chunk, nodes, trainers)
-                        tell(f"chunk {number + 1} of {len(stream)}, {side.name} trainers")
-                    yield measured
-            finally:
-                _end_left_behind(cluster)
-                _keep_logs(cluster, logs)
+    with prepared_site(nodes, conf=_CONF, kill_wait=30, tell=tell) as site:
+        try:
+            for number, chunk in enumerate(stream):
+                sides = (measured.off, measured.on)
+                # In turns, so that a machine that becomes slower does so for both.
+                for side in sides if number % 2 == 0 else reversed(sides):
+                    trainers = kind if side is measured.on else None
+                    _run_side(site, side, chunk, nodes, trainers)
+                    tell(f"chunk {number + 1} of {len(stream)}, {side.name} trainers")
+                yield measured
+        finally:
+            _end_left_behind(site)
+            _keep_logs(site, logs)
 
 
 def _run_side(
-    cluster: Cluster,
+    site: Site,
     side: Side,
     chunk: Sequence[OrdinaryJob],
     nodes: int,
     trainers: Kind | None,
 ) -> None:
     name = f"{side.name}-{len(side.chunks)}"
-    folder = user_folder(cluster, name)
+    folder = site.folder(name=name)
     naps = len(side.chunks) % NAPS  # both sides have the same
-    wait_until_idle(cluster)
-    with nullcontext() if trainers is None else training(cluster, nodes, trainers, name) as work:
-        side.chunks.append(run_chunk(cluster, chunk, folder, set_looks(cluster, naps)))
+    site.lab.wait_until_idle()
+    with nullcontext() if trainers is None else training(site, nodes, trainers, name) as work:
+        side.chunks.append(run_chunk(site.lab, chunk, folder, set_looks(site.lab, naps)))
     if work is None:
         return
     side.work.append(work)
-    wait_until_idle(cluster)
-    side.left_behind += _end_left_behind(cluster)
+    site.lab.wait_until_idle()
+    side.left_behind += _end_left_behind(site)
 
 
-def _end_left_behind(cluster: Cluster) -> int:
+def _end_left_behind(site: Site) -> int:
     """End what jobs have left; return how many processes that were.
 
     They are known by their working folder, the one thing of theirs that survives ``env -i``.
     """
-    deadline_s = time.monotonic() + _LEFT_S
-    while (left := _processes_in(cluster.folder / "jobs")) and time.monotonic() < deadline_s:
-        time.sleep(0.1)
-    for pid in left:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    folder = site.lab.home("alice")
+    with suppress(TimeoutError):
+        wait_until(lambda: not _processes_in(folder), _LEFT_S)
+    left = _processes_in(folder)
+    for process in left:
+        send(process, signal.SIGKILL)
     return len(left)
 
 
-def _processes_in(folder: Path) -> list[int]:
+def _processes_in(folder: Path) -> list[Daemon]:
     found = []
-    for process in Path("/proc").iterdir():
-        if process.name.isdecimal():
-            with suppress(OSError):
-                if (process / "cwd").readlink().is_relative_to(folder):
-                    found.append(int(process.name))
+    for path in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            one = daemon_of(int(path.parent.name))
+            if one is not None and path.readlink().is_relative_to(folder):
+                found.append(one)
     return found
 
 
-def _keep_logs(cluster: Cluster, logs: Path) -> None:
+def _keep_logs(site: Site, logs: Path) -> None:
     logs.mkdir(parents=True, exist_ok=True)
-    for log in (*(cluster.folder / "log").glob("*.log"), cluster.folder / "controller.log"):
+    for log in (*(site.lab.dir / "log").glob("*.log"), site.controller.log):
         if log.exists():
             shutil.copy(log, logs)
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="bench-impact-", dir="/var/tmp"))
-    folder.chmod(0o755)  # users work in it
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -7,13 +7,12 @@ are found, and the table says how many it speaks of.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from statistics import median
+from typing import TypeAlias
 
 from scripts.impact_bench.course import Start
 
@@ -37,16 +36,25 @@ DIRECT = (
 )
 
 _LINE = re.compile(r"\[(\d{4}-\d\d-\d\dT[\d:.]+)\] (.*)")
-_JOB = r"JobId=(?:\d+_\d+\((\d+)\)|(\d+))"
-_SUBMITTED = re.compile(rf"_slurm_rpc_submit_batch_job: {_JOB} ")
-_PREEMPTED = re.compile(
-    rf"preempted {_JOB} has been requeued to reclaim resources for JobId=(\d+)\b"
-)
-_ALLOCATED = re.compile(rf"(?:sched: Allocate|_start_job: Started) {_JOB} ")
-_KNOWN = re.compile(rf"_slurm_rpc_epilog_complete: {_JOB} Node=(\S+)")
-_STEP = re.compile(r"\[(\d+)\.\w+\] (?:(Sent signal 15)|(task \d+ \(\d+\) exited)|(done with job))")
 _LOOK = "sched: Running job scheduler"
-_NOTICED = re.compile(r"completed epilog for jobid (\d+)")
+_CLOCK_S = 0.01  # the daemons' lines may be in another order by so much
+_JOB = r"JobId=(?:\d+_\d+\()?(?P<{}>\d+)\)?"  # 13, or 5_1(13) of an array
+_KEY = _JOB.format("key")
+# Each kind of line has the job that it is kept by, and some have another one or a node: ``other``.
+_KINDS = {
+    "submitted": re.compile(rf"_slurm_rpc_submit_batch_job: {_KEY} "),
+    "allocated": re.compile(rf"(?:sched: Allocate|_start_job: Started) {_KEY} "),
+    "preempted": re.compile(
+        rf"preempted {_JOB.format('other')} has been requeued to reclaim resources for {_KEY}\b"
+    ),
+    "known": re.compile(rf"_slurm_rpc_epilog_complete: {_KEY} Node=(?P<other>\S+)"),
+    "signalled": re.compile(r"\[(?P<key>\d+)\.\w+\] Sent signal 15"),
+    "ended": re.compile(r"\[(?P<key>\d+)\.\w+\] task \d+ \(\d+\) exited"),
+    "gone": re.compile(r"\[(?P<key>\d+)\.\w+\] done with job"),
+    "noticed": re.compile(r"completed epilog for jobid (?P<key>\d+)"),
+}
+# Of each kind and job, in order: Unix seconds, and the other job or the node.
+Log: TypeAlias = Mapping[tuple[str, int], Sequence[tuple[float, str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,47 +70,15 @@ class Way:
         return tuple(late - early for early, late in pairwise(self.moments_s))
 
 
-@dataclass(frozen=True, slots=True)
-class Controls:
-    """What slurmctld's log says."""
-
-    submitted_s: Mapping[int, float]
-    allocated_s: Mapping[int, float]
-    preempted: Mapping[int, tuple[tuple[float, int], ...]]  # by the job: when, and which element
-    known: Mapping[int, tuple[tuple[float, str], ...]]  # by element: when it was gone, from where
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """What one slurmd's log says of each element, in order: a node has it more than once."""
-
-    signalled_s: Mapping[int, Sequence[float]]
-    ended_s: Mapping[int, Sequence[float]]
-    gone_s: Mapping[int, Sequence[float]]
-    noticed_s: Mapping[int, Sequence[float]]
-
-
-def read_controls(lines: Iterable[str]) -> Controls:
-    """Read slurmctld's log."""
-    submitted: dict[int, float] = {}
-    allocated: dict[int, float] = {}
-    preempted: dict[int, list[tuple[float, int]]] = defaultdict(list)
-    known: dict[int, list[tuple[float, str]]] = defaultdict(list)
+def read_log(lines: Iterable[str]) -> Log:
+    """Read the log of slurmctld, or of a slurmd; what is not needed is passed over."""
+    log: dict[tuple[str, int], list[tuple[float, str]]] = defaultdict(list)
     for time_s, text in _timed(lines):
-        if found := _SUBMITTED.search(text):
-            submitted[_number(found)] = time_s
-        elif found := _ALLOCATED.search(text):
-            allocated.setdefault(_number(found), time_s)
-        elif found := _PREEMPTED.search(text):
-            preempted[int(found[3])].append((time_s, _number(found)))
-        elif found := _KNOWN.search(text):
-            known[_number(found)].append((time_s, found[3]))
-    return Controls(
-        submitted,
-        allocated,
-        {job: tuple(found) for job, found in preempted.items()},
-        {job: tuple(found) for job, found in known.items()},
-    )
+        for kind, pattern in _KINDS.items():
+            if found := pattern.search(text):
+                other = found.groupdict().get("other", "")
+                log[kind, int(found["key"])].append((time_s, other))
+    return dict(log)
 
 
 def read_looks(lines: Iterable[str]) -> list[float]:
@@ -110,93 +86,53 @@ def read_looks(lines: Iterable[str]) -> list[float]:
     return [time_s for time_s, text in _timed(lines) if _LOOK in text]
 
 
-def read_node(lines: Iterable[str]) -> Node:
-    """Read the log of a node's slurmd."""
-    kinds: tuple[dict[int, list[float]], ...] = tuple(defaultdict(list) for _ in range(4))
-    for time_s, text in _timed(lines):
-        if found := _STEP.search(text):
-            kind = next(number for number, word in enumerate(found.groups()[1:]) if word)
-            kinds[kind][int(found[1])].append(time_s)
-        elif found := _NOTICED.search(text):
-            kinds[3][int(found[1])].append(time_s)
-    return Node(*kinds)
-
-
-def reclaiming(controls: Controls, nodes: Mapping[str, Node], starts: Iterable[Start]) -> list[Way]:
-    """Return the ways of the jobs that took nodes from elements, by the element gone last."""
-    found = (_reclaiming(controls, nodes, start) for start in starts)
-    return [way for way in found if way is not None]
-
-
-def direct(controls: Controls, starts: Iterable[Start]) -> list[Way]:
-    """Return the ways of the jobs for which no element had to go."""
+def direct(controls: Log, starts: Iterable[Start]) -> list[Way]:
+    """Return the ways of the jobs for which no element had to go, from slurmctld's log."""
     ways = []
     for start in starts:
-        submitted_s = controls.submitted_s.get(start.number)
-        allocated_s = controls.allocated_s.get(start.number)
-        if (
-            start.number not in controls.preempted
-            and submitted_s is not None
-            and allocated_s is not None
-            and start.start_s is not None
-        ):
-            moments_s = (start.submit_s, submitted_s, allocated_s, start.start_s)
+        submitted, allocated, preempted = _of_job(controls, start)
+        if submitted and allocated and not preempted and start.start_s is not None:
+            moments_s = (start.submit_s, submitted[-1][0], allocated[0][0], start.start_s)
             ways.append(Way(start.number, moments_s))
     return ways
 
 
-def rendered(title: str, parts: Sequence[str], ways: Sequence[Way]) -> list[str]:
-    """Return the lines of a table: of each part the median, and the most of 95 in 100 jobs."""
-    lines = [f"{title}: {len(ways)} jobs", f"{'':<46}{'MEDIAN':>9}{'P95':>9}"]
-    if not ways:
-        return lines[:1]
-    times = list(zip(*(way.parts_s for way in ways), strict=True))
-    totals = tuple(way.moments_s[-1] - way.moments_s[0] for way in ways)
-    for text, values in (*zip(parts, times, strict=True), ("in all", totals)):
-        most = sorted(values)[max(0, -(-95 * len(values) // 100) - 1)]
-        lines.append(f"  {text:<44}{median(values):>9.3f}{most:>9.3f}")
-    return lines
+def reclaiming(controls: Log, nodes: Mapping[str, Log], starts: Iterable[Start]) -> list[Way]:
+    """Return the ways of the jobs that took nodes from elements, by the element gone last.
+
+    ``nodes`` has the log of each slurmd. Jobs of which the logs have too little are left out.
+    """
+    ways = []
+    for start in starts:
+        submitted, allocated, preempted = _of_job(controls, start)
+        gone = [
+            (known_s, preempted_s, int(element), node)
+            for preempted_s, element in preempted
+            for known_s, node in _since(controls, "known", int(element), preempted_s)[:1]
+        ]
+        if not (gone and submitted and allocated) or start.start_s is None:
+            continue
+        known_s, preempted_s, element, node = max(gone)
+        there = [
+            [at_s for at_s, _ in _since(nodes.get(node, {}), kind, element, preempted_s - _CLOCK_S)]
+            for kind in ("signalled", "ended", "gone", "noticed")
+        ]
+        # A node has the same element more than once.
+        there = [[at_s for at_s in times if at_s <= known_s + _CLOCK_S] for times in there]
+        if all(there):
+            until = (there[0][0], *(times[-1] for times in there[1:]), known_s, allocated[0][0])
+            before = (start.submit_s, submitted[-1][0], preempted_s)
+            ways.append(Way(start.number, (*before, *until, start.start_s)))
+    return ways
 
 
-def _reclaiming(controls: Controls, nodes: Mapping[str, Node], start: Start) -> Way | None:
-    elements = controls.preempted.get(start.number, ())
-    submitted_s = controls.submitted_s.get(start.number)
-    allocated_s = controls.allocated_s.get(start.number)
-    if not elements or submitted_s is None or allocated_s is None or start.start_s is None:
-        return None
-    lasts = [
-        (known_s, preempted_s, element, node)
-        for preempted_s, element in elements
-        if (gone := _next(controls.known.get(element, ()), preempted_s)) is not None
-        for known_s, node in (gone,)
-    ]
-    if not lasts:
-        return None
-    known_s, preempted_s, element, name = max(lasts)
-    node = nodes.get(name)
-    if node is None:
-        return None
-    within = [
-        [one for one in times.get(element, ()) if preempted_s - 0.01 <= one <= known_s + 0.01]
-        for times in (node.signalled_s, node.ended_s, node.gone_s, node.noticed_s)
-    ]
-    if not all(within):
-        return None
-    signalled, ended, gone_s, noticed = within
-    moments_s = (
-        *(start.submit_s, submitted_s, preempted_s, signalled[0]),
-        *(ended[-1], gone_s[-1], noticed[-1], known_s, allocated_s, start.start_s),
-    )
-    return Way(start.number, moments_s)
+def _of_job(controls: Log, start: Start) -> list[Sequence[tuple[float, str]]]:
+    kinds = ("submitted", "allocated", "preempted")
+    return [controls.get((kind, start.number), ()) for kind in kinds]
 
 
-def _next(events: Sequence[tuple[float, str]], since_s: float) -> tuple[float, str] | None:
-    place = bisect_left(events, (since_s, ""))
-    return events[place] if place < len(events) else None
-
-
-def _number(found: re.Match[str]) -> int:
-    return int(found[1] or found[2])
+def _since(log: Log, kind: str, job: int, since_s: float) -> list[tuple[float, str]]:
+    return [one for one in log.get((kind, job), ()) if one[0] >= since_s]
 
 
 def _timed(lines: Iterable[str]) -> Iterator[tuple[float, str]]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from scripts.demonstration.cluster import Cluster
 from scripts.demonstration.stream import OrdinaryJob, Submitted, submit_stream
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.waiting import wait_until
 
 _LOOK_EVERY_S = 5.0
 _PATIENCE_S = 600.0  # after the last submission; then jobs count as failed
@@ -59,13 +60,7 @@ class Start:
         return not ended or self.account.restarts > 0
 
 
-class NotIdleError(Exception):
-    """The cluster does not become idle; the message says what is still there."""
-
-
-def run_chunk(
-    cluster: Cluster, chunk: Sequence[OrdinaryJob], folder: Path, begin_s: float
-) -> list[Start]:
+def run_chunk(lab: Lab, chunk: Sequence[OrdinaryJob], folder: Path, begin_s: float) -> list[Start]:
     """Submit a chunk, wait until Slurm has no job of it any more, and ask what became of them.
 
     Its time begins at ``begin_s``, in Unix seconds.
@@ -81,11 +76,11 @@ def run_chunk(
             return True
         if now_s - looked_s >= _LOOK_EVERY_S:
             looked_s = now_s
-            over = not _queue(cluster)
+            over = not _queue(lab)
         return over or now_s > chunk[-1].at_s + _PATIENCE_S
 
-    submitted = submit_stream(chunk, folder, cluster.run, is_over, begin_s)
-    accounts = _settled_accounts(cluster, [one.number for one in submitted])
+    submitted = submit_stream(chunk, folder, lab.run, is_over, begin_s)
+    accounts = _settled_accounts(lab, [one.number for one in submitted])
     return [
         Start(
             one.job,
@@ -97,23 +92,6 @@ def run_chunk(
         )
         for one in submitted
     ]
-
-
-def wait_until_idle(cluster: Cluster) -> None:
-    """Wait until nothing runs or ends on any node.
-
-    Raises:
-        NotIdleError: something still does after two minutes.
-    """
-    deadline_s = time.monotonic() + _IDLE_S
-    while True:
-        states = cluster.run("sinfo", "-h", "-N", "-p", "main", "-o", "%N=%t").stdout.split()
-        busy = [one for one in states if not one.endswith("=idle")]
-        if not busy:
-            return
-        if time.monotonic() > deadline_s:
-            raise NotIdleError(f"not idle after {_IDLE_S:g} s: {', '.join(busy)}")
-        time.sleep(0.5)
 
 
 def read_accounts(lines: Iterable[str]) -> dict[int, Account]:
@@ -134,19 +112,18 @@ def read_accounts(lines: Iterable[str]) -> dict[int, Account]:
     return accounts
 
 
-def _settled_accounts(cluster: Cluster, numbers: Sequence[int]) -> dict[int, Account]:
+def _settled_accounts(lab: Lab, numbers: Sequence[int]) -> dict[int, Account]:
     """Ask once the last job's end has reached slurmctld."""
-    deadline_s = time.monotonic() + _IDLE_S
-    while _queue(cluster) and time.monotonic() < deadline_s:
-        time.sleep(0.5)
-    lines = cluster.run("scontrol", "--oneliner", "show", "job").stdout.splitlines()
+    with suppress(TimeoutError):
+        wait_until(lambda: not _queue(lab), _IDLE_S)
+    lines = lab.run("scontrol", "--oneliner", "show", "job").stdout.splitlines()
     accounts = read_accounts(lines)
     return {number: accounts[number] for number in numbers if number in accounts}
 
 
-def _queue(cluster: Cluster) -> list[str]:
+def _queue(lab: Lab) -> list[str]:
     asked = ("squeue", "-h", "-p", "main", "-t", "PD,R,CF,CG", "-o", "%i")
-    return cluster.run(*asked).stdout.split()
+    return lab.run(*asked).stdout.split()
 
 
 def _unix_s(text: str) -> float | None:

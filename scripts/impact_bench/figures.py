@@ -1,4 +1,4 @@
-"""What the two sides say about each other: quantiles, differences, makespans. Pure functions."""
+"""What the two sides say about each other: differences, makespans, targets. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,37 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from statistics import median
 
+from scripts.benchkit.figures import Summary, Target, at_most, summarise
 from scripts.impact_bench.course import Start
 
 MEDIAN_TARGET_S = 0.1
 P99_TARGET_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Quantiles:
-    """Of several times, in seconds."""
-
-    count: int
-    median: float
-    p95: float
-    p99: float
-    most: float
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What was asked for, and what it is."""
-
-    text: str
-    most: float
-    found: float
-
-    @property
-    def met(self) -> bool:
-        """Whether it is reached."""
-        return self.found <= self.most
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +21,9 @@ class Comparison:
     A job's ``difference`` is its delay with trainers less its delay without.
     """
 
-    off: Quantiles
-    on: Quantiles
-    difference: Quantiles
-
-
-def quantiles(times_s: Sequence[float]) -> Quantiles | None:
-    """Return what a table says of them; None if there are none."""
-    if not times_s:
-        return None
-    ordered = sorted(times_s)
-    return Quantiles(
-        len(ordered),
-        median(ordered),
-        _nearest_rank(ordered, 0.95),
-        _nearest_rank(ordered, 0.99),
-        ordered[-1],
-    )
+    off: Summary
+    on: Summary
+    difference: Summary
 
 
 def delays(
@@ -83,9 +44,10 @@ def delays(
 
 def compared(off_s: Sequence[float], on_s: Sequence[float]) -> Comparison | None:
     """Compare the delays of the same jobs; None if there are none."""
-    off, on = quantiles(off_s), quantiles(on_s)
-    found = quantiles([other - one for one, other in zip(off_s, on_s, strict=True)])
-    return None if off is None or on is None or found is None else Comparison(off, on, found)
+    if not off_s:
+        return None
+    differences = [other - one for one, other in zip(off_s, on_s, strict=True)]
+    return Comparison(summarise(off_s), summarise(on_s), summarise(differences))
 
 
 def makespan_s(chunk: Sequence[Start]) -> float:
@@ -99,22 +61,15 @@ def failures(chunks: Sequence[Sequence[Start]]) -> int:
     return sum(one.failed for one in chain.from_iterable(chunks))
 
 
-def verdicts(
+def targets(
     comparison: Comparison, failed_off: int, failed_on: int, left_behind: int
-) -> list[Verdict]:
-    """Return what issue and design ask for, and whether it is so."""
+) -> list[Target]:
+    """Return what is asked for, and whether it is so."""
+    off, on = comparison.off, comparison.on
     return [
-        Verdict("median of the differences, s", MEDIAN_TARGET_S, comparison.difference.median),
-        Verdict(
-            "difference of the medians, s",
-            MEDIAN_TARGET_S,
-            comparison.on.median - comparison.off.median,
-        ),
-        Verdict("difference of the p99, s", P99_TARGET_S, comparison.on.p99 - comparison.off.p99),
-        Verdict("jobs failed that did not without", 0, failed_on - failed_off),
-        Verdict("processes of trainers left behind", 0, left_behind),
+        at_most("median of the differences, s", comparison.difference.median, MEDIAN_TARGET_S),
+        at_most("difference of the medians, s", on.median - off.median, MEDIAN_TARGET_S),
+        at_most("difference of the p99, s", on.p99 - off.p99, P99_TARGET_S),
+        at_most("jobs failed that did not without", failed_on - failed_off, 0),
+        at_most("processes of trainers left behind", left_behind, 0),
     ]
-
-
-def _nearest_rank(ordered: Sequence[float], share: float) -> float:
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

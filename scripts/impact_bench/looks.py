@@ -9,10 +9,10 @@ import math
 import signal
 import time
 
-from scripts.demonstration.cluster import Cluster
 from scripts.impact_bench.breakdown import read_looks
-from scripts.labcluster.cluster import find
+from scripts.labcluster.lab import ADMIN, Lab
 from scripts.labcluster.processes import Daemon, send
+from scripts.labcluster.waiting import wait_until
 
 # Between two looks slurmctld naps ten times 0.1 s, and a bit (Slurm's _slurmctld_background).
 NAPS = 10
@@ -23,11 +23,7 @@ _SETTLED_S = 1.0
 _PATIENCE_S = 10.0
 
 
-class NoLookError(Exception):
-    """slurmctld does not look for jobs to start."""
-
-
-def set_looks(cluster: Cluster, naps: int) -> float:
+def set_looks(lab: Lab, naps: int) -> float:
     """Set slurmctld's looks, on an idle cluster; return when to begin, in Unix seconds.
 
     Both of its looks come once a second, drift, and have nothing to do with each other: the same
@@ -36,15 +32,13 @@ def set_looks(cluster: Cluster, naps: int) -> float:
     moments of ``begin``, and the main scheduler ``naps`` naps, 0 to 9, after that.
 
     Raises:
-        NoLookError: slurmctld does not look though it was given a reason to.
+        TimeoutError: slurmctld does not look though it was given a reason to.
     """
-    lab = find(cluster.folder)
-    assert lab is not None
-    look_s = _a_look(cluster)
+    look_s = _a_look(lab)
     # In the middle of the nap that is followed by as many; the stop takes the rest of that one.
     stop_s = stop_after(look_s, naps, time.time())
     time.sleep(max(0.0, stop_s - time.time()))
-    return _stopped(lab.daemons["slurmctld"]) + _SETTLED_S
+    return _stopped(lab.cluster.daemons["slurmctld"]) + _SETTLED_S
 
 
 def stop_after(look_s: float, naps: int, now_s: float) -> float:
@@ -63,18 +57,17 @@ def _stopped(slurmctld: Daemon) -> float:
     return time.time()
 
 
-def _a_look(cluster: Cluster) -> float:
+def _a_look(lab: Lab) -> float:
     """Have slurmctld look, and return when it did."""
-    log = cluster.folder / "log" / "slurmctld.log"
+    log = lab.dir / "log" / "slurmctld.log"
     read = log.stat().st_size
     # Changes nothing, but slurmctld looks after each change of a partition.
-    cluster.administer("scontrol", "update", "PartitionName=main", "State=UP")
-    deadline_s = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline_s:
-        time.sleep(0.1)
+    lab.run("scontrol", "update", "PartitionName=main", "State=UP", user=ADMIN)
+
+    def looks_s() -> list[float]:
         with log.open(errors="replace") as lines:
             lines.seek(read)
-            looks_s = read_looks(lines)
-        if looks_s:
-            return looks_s[0]
-    raise NoLookError(f"slurmctld's log has no look in {_PATIENCE_S:g} s")
+            return read_looks(lines)
+
+    wait_until(looks_s, _PATIENCE_S, "slurmctld's log has no look")
+    return looks_s()[0]

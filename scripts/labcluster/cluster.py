@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -336,8 +335,7 @@ def _make_keys(folder: Path, slurm: str) -> None:
 
 
 def _start(lab: Lab) -> None:
-    by_slurm = (lab.folder / _SLURM_KEY).exists()
-    if not by_slurm:
+    if not (lab.folder / _SLURM_KEY).exists():
         _start_munge(lab)
     if accounting.is_laid_out(lab.folder):
         _start_accounting(lab)
@@ -346,20 +344,12 @@ def _start(lab: Lab) -> None:
     )
     for number in range(1, lab.nodes + 1):
         lab.start_slurmd(f"n{number}")
-        if by_slurm:  # all make the same socket, and one that another has just made ends them
-            _wait(partial(_has_started, lab, f"n{number}"), "a slurmd does not start")
 
 
 def _raise_if_ended(lab: Lab) -> None:
     for name, daemon in lab.daemons.items():
         if not daemon.alive:
             raise LabError(f"{name} ended at once")
-
-
-def _has_started(lab: Lab, node: str) -> bool:
-    _raise_if_ended(lab)
-    log = lab.folder / "log" / f"{node}.log"
-    return log.exists() and "slurmd started" in log.read_text()
 
 
 def _start_munge(lab: Lab) -> None:

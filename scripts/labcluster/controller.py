@@ -1,55 +1,52 @@
-"""The controller of a private cluster, with its settings and its keeper, as an admin runs them.
+"""A controller on a private cluster, with its keeper: started, asked and ended.
 
-What restarts it is not here.
+What restarts it, as systemd does, is not here.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import shutil
-import signal
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.home import read_token
-from scripts.labcluster.processes import Daemon, end, send, start_of
+from scripts.labcluster.cluster import LabError
+from scripts.labcluster.keeper import Keeper
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.users import identity
+from scripts.labcluster.waiting import wait_until
 
-_STOP_TIMEOUT_S = 20.0
+_STOP_TIMEOUT_S = 30.0
 
 
 @dataclass
 class Controller:
-    """The controller of the cluster in ``folder``; its keeper listens at ``keeper`` (HOST:PORT).
+    """A controller of one account; ``program`` is bftrainer, with these further ``arguments``."""
 
-    ``program`` is bftrainer; ``user`` None: whoever runs this.
-    """
-
+    lab: Lab
     program: Path
-    folder: Path
-    keeper: str
-    environment: Mapping[str, str]
-    user: str | None
+    user: str
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)  # beside its user's own
     _process: subprocess.Popen[bytes] | None = None
 
     @property
     def state(self) -> Path:
         """Its state folder."""
-        return self.folder / "bftrainer"
+        return self.lab.dir / f"bftrainer-{self.user}"
 
     @property
     def log(self) -> Path:
         """What it says."""
-        return self.folder / "controller.log"
+        return self.lab.dir / f"controller-{self.user}.log"
 
     @property
     def command(self) -> tuple[str, ...]:
         """How it is started; the last word is the state folder."""
-        return (str(self.program), "controller", "--mode", "site", "--state", str(self.state))
+        return (str(self.program), "controller", *self.arguments, "--state", str(self.state))
 
     @property
     def pid(self) -> int | None:
@@ -58,44 +55,62 @@ class Controller:
             return None
         return self._process.pid
 
-    def set_up(self, settings: Mapping[str, object]) -> None:
-        """Make its state folder, if it is missing, and write its settings."""
-        where = {"listen": self.keeper, "munge_socket": f"{self.folder}/munge/socket"}
-        lines = [f"{key} = {json.dumps(value)}\n" for key, value in {**where, **settings}.items()]
-        (self.folder / "bftrainer.toml").write_text("".join(lines))
-        self.state.mkdir(exist_ok=True)
-        if self.user is not None:
-            shutil.chown(self.state, self.user, self.user)
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Start it; end it and its keeper whatever happens."""
+        try:
+            self.start()
+            yield
+        finally:
+            try:
+                self.stop()
+            finally:
+                self.keeper.end()
 
     def start(self) -> None:
-        """Start it, if it does not run."""
+        """Start it, and wait until it publishes what it does.
+
+        Raises:
+            LabError: it ended at once; the message has its last words.
+            TimeoutError: it does not publish anything.
+        """
+        self.launch()
+        wait_until(self._publishes, otherwise="the controller publishes nothing")
+
+    def launch(self) -> None:
+        """Start it, if it does not run; do not wait for anything."""
         if self.pid is not None:
             return
-        identity: dict[str, Any] = {}
-        if self.user is not None:
-            identity = {"user": self.user, "group": self.user, "extra_groups": []}
+        self.state.mkdir(exist_ok=True)
+        if identity(self.user):
+            shutil.chown(self.state, self.user, self.user)
+        path = f"{self.lab.dir}/plugin:{self.lab.env['PATH']}"  # bftrainer-grow
+        own = {"HOME": str(self.lab.home(self.user)), "PATH": path, **self.environment}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command,
-                env=dict(self.environment),
+                env=self.lab.env | own,
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                **identity,
+                **identity(self.user),
             )
 
     def stop(self) -> None:
-        """End it as an admin does."""
+        """End it as an admin does.
+
+        Raises:
+            subprocess.TimeoutExpired: it did not end by itself.
+        """
         if self._process is None or self.pid is None:
             return
         self._process.terminate()
         try:
             self._process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        finally:
+            self.kill()
 
     def kill(self) -> None:
         """SIGKILL it."""
@@ -104,36 +119,21 @@ class Controller:
             self._process.wait()
 
     @property
-    def keeper_pid(self) -> int | None:
-        """The keeper's process id, as it has left it in the state folder; None: it has ended."""
-        try:
-            pid = int(json.loads((self.state / "keeper.json").read_text())["pid"])
-            ours = b"bftrainer_slurm.keeper" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        except (OSError, ValueError, KeyError):
-            return None
-        return pid if ours else None
-
-    def kill_keeper(self) -> None:
-        """SIGKILL the keeper."""
-        keeper = self._keeper_process()
-        if keeper is not None:
-            send(keeper, signal.SIGKILL)
-
-    def end_keeper(self) -> None:
-        """End the keeper, and wait for that: the next one may have the same address."""
-        keeper = self._keeper_process()
-        if keeper is not None:
-            end([keeper])
+    def keeper(self) -> Keeper:
+        """Its keeper, which outlives it."""
+        return Keeper(self.state)
 
     def status(self) -> dict[str, Any]:
-        """Return what it published last; ``age_s`` is how long ago. Nothing: no keeper answers."""
-        with contextlib.suppress(KeeperError, OSError):
-            age_s, status = KeeperClient(self.keeper, read_token(self.state)).status()
-            if status is not None:
-                return status | {"age_s": age_s}
-        return {}
+        """Return what it published last, as ``Keeper.status`` does."""
+        return self.keeper.status()
 
-    def _keeper_process(self) -> Daemon | None:
-        pid = self.keeper_pid
-        start = None if pid is None else start_of(pid)
-        return None if pid is None or start is None else Daemon(pid, start)
+    def trainer(self, array: int) -> dict[str, Any]:
+        """Return what is published of one trainer; nothing of it at first."""
+        known = [one for one in self.status().get("trainers", []) if one["array"] == array]
+        return known[0] if known else {"nodes": [], "samples": None, "state": "unknown"}
+
+    def _publishes(self) -> bool:
+        if self.pid is None:
+            words = self.log.read_text(errors="replace").splitlines()[-5:]
+            raise LabError("\n".join(["the controller ended at once:", *words]))
+        return bool(self.status().get("controller", {}).get("pid") == self.pid)

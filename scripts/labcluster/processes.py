@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,12 @@ def start_of(pid: int) -> int | None:
     except OSError:
         return None
     return None if fields[0] == "Z" else int(fields[19])
+
+
+def daemon_of(pid: int) -> Daemon | None:
+    """Return the process that has this id now, None where there is none."""
+    start = start_of(pid)
+    return None if start is None else Daemon(pid, start)
 
 
 def launch(command: Sequence[str], log: Path, environment: dict[str, str] | None = None) -> Daemon:
@@ -78,8 +84,14 @@ def prefer_session(daemon: Daemon, nice: int) -> None:
 def send(daemon: Daemon, number: signal.Signals) -> None:
     """Send a signal, if it is still the same process."""
     if daemon.alive:
+        send_all([daemon.pid], number)
+
+
+def send_all(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to those of these processes that are still there."""
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(daemon.pid, number)
+            os.kill(pid, number)
 
 
 def end(daemons: Sequence[Daemon], within_s: float = 10.0) -> None:
@@ -106,9 +118,9 @@ def processes_with(variable: str) -> list[Daemon]:
             variables = (folder / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        start = start_of(int(folder.name))
-        if variable.encode() in variables and start is not None:
-            found.append(Daemon(int(folder.name), start))
+        one = daemon_of(int(folder.name))
+        if variable.encode() in variables and one is not None:
+            found.append(one)
     return found
 
 

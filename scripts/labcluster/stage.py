@@ -9,6 +9,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.labcluster.users import identity
+
+REPO = Path(__file__).resolve().parent.parent.parent
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -17,19 +21,24 @@ class Stage:
     repo: Path
     bin: Path
 
+    @property
+    def program(self) -> Path:
+        """The project's own command."""
+        return self.bin / "bftrainer"
 
-def staged(repo: Path, folder: Path, user: str | None) -> Stage:
+
+def staged(folder: Path, user: str) -> Stage:
     """Return a stage that ``user`` can use: the clone itself where it is open to that user.
 
     Otherwise files are hard-linked (or copied, on another file system) into ``folder``.
     """
-    if user is None or _can_read(repo, user):
-        return Stage(repo, repo / ".venv" / "bin")
+    if _can_read(user):
+        return Stage(REPO, REPO / ".venv" / "bin")
     copy = folder / "project"
     copy.mkdir(parents=True)
     for name in (".venv", "bftrainer_slurm", "examples", "build"):
-        if (repo / name).exists():
-            _link_or_copy(repo / name, copy / name)
+        if (REPO / name).exists():
+            _link_or_copy(REPO / name, copy / name)
     binaries = folder / "bin"
     binaries.mkdir()
     # The copied commands name the closed folder in their first line; these do not.
@@ -44,14 +53,12 @@ def staged(repo: Path, folder: Path, user: str | None) -> Stage:
     return Stage(copy, binaries)
 
 
-def _can_read(repo: Path, user: str) -> bool:
-    if subprocess.run(["test", "-x", repo], user=user, cwd="/").returncode != 0:
+def _can_read(user: str) -> bool:
+    as_user = {"cwd": "/", **identity(user)}
+    if subprocess.run(["test", "-x", REPO], **as_user).returncode != 0:
         return False
-    python = repo / ".venv" / "bin" / "python"
-    probe = subprocess.run(
-        [python, "-c", "import bftrainer_slurm"], user=user, cwd="/", capture_output=True
-    )
-    return probe.returncode == 0
+    command = (REPO / ".venv" / "bin" / "python", "-c", "import bftrainer_slurm")
+    return subprocess.run(command, capture_output=True, **as_user).returncode == 0
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

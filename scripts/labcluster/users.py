@@ -1,4 +1,4 @@
-"""The Unix users of private clusters on this machine, for root only.
+"""The Unix users of private clusters on this machine; without root there is but one.
 
 They are made when first needed, and removed with the last cluster that uses them.
 """
@@ -6,6 +6,7 @@ They are made when first needed, and removed with the last cluster that uses the
 from __future__ import annotations
 
 import fcntl
+import getpass
 import hashlib
 import os
 import pwd
@@ -14,10 +15,22 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 NAMES = ("alice", "bob", "carol")
 _REGISTER = Path("/run/bftrainer-lab")
+
+
+def identity(user: str) -> dict[str, Any]:
+    """Return what subprocess is told to run something as this user; nothing: as it is."""
+    if os.getuid() != 0 or user == "root":
+        return {}
+    return {"user": user, "group": user, "extra_groups": []}
+
+
+def account_of(user: str) -> str:
+    """Return the name of the account that this user really is here."""
+    return user if os.getuid() == 0 else getpass.getuser()
 
 
 def acquire(folder: Path) -> None:

@@ -79,7 +79,7 @@ static void rewrite(slurm_opt_t *options)
         return;
     }
     /* More nodes than a record can have are found when the record is read back. */
-    if (!rewrite_read_back(options, &TARGET, &record, error)) {
+    if (!rewrite_read_back(options, &spec, &TARGET, &record, error)) {
         promise_one_line(error, sizeof(error));
         return;
     }

@@ -17,9 +17,8 @@ def steps(*lines: str) -> list[Generation]:
     made: dict[str, Generation] = {}
     for line in lines:
         where, time_s, key, number = line.split()
-        node, _, process = where.partition(".")
         (one,) = parse([f"{time_s} step {key} 2 {number}"])
-        add_step(made, one, node, process)
+        add_step(made, one, where)
     return in_order(made)
 
 
@@ -30,7 +29,7 @@ def element(task: int, node: str, state: str = "RUNNING", **other: Any) -> Eleme
 
 
 def process(pid: int, task: int, node: str, life: str = "0") -> Process:
-    return Process(pid, "13", ARRAY, str(task), node, life)
+    return Process(pid, f"{node}.{pid}", "13", ARRAY, str(task), node, life)
 
 
 def trainer(*nodes: str, stepped_s: float = NOW_S - 1) -> Trainer:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.lab_fixture import REPO
-from tests.waiting import wait_until
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
 
 
 @pytest.mark.torch

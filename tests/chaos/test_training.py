@@ -68,7 +68,7 @@ def test_what_was_forgiven_stays_so_and_what_comes_after_does_not() -> None:
     forget_apart(generations.values(), {"n1"})
     assert twins(in_order(generations)) == []
     for line in parse([f"{time_s} step a 1 9" for time_s in (21, 22, 23)]):
-        add_step(generations, line, "n1", "1")
+        add_step(generations, line, "n1.1")
     assert twins(in_order(generations))
 
 
@@ -94,4 +94,4 @@ def test_a_log_is_read_as_it_grows_and_half_a_line_waits(tmp_path: Path) -> None
         file.write("ep a 1 2\n")
     training.read()
     assert training.newest.last == 2.0
-    assert training.newest.places == {"77": "n1"}
+    assert training.newest.places == {"n1.77": "n1"}

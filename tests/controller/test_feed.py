@@ -11,7 +11,7 @@ from bftrainer_slurm.controller import feed as feed_module
 from bftrainer_slurm.controller.feed import Feed
 from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote, ProtocolError
-from tests.waiting import wait_until
+from scripts.labcluster.waiting import wait_until
 
 
 class FakeKeeper:

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from scripts.labcluster.site import Site, started_site
+from scripts.labcluster.users import account_of
+from scripts.labcluster.waiting import wait_until
 from scripts.slurmctld_load import down_nodes, requests_of
-from tests.site_fixture import Site, started_site
-from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.once, pytest.mark.torch, pytest.mark.timeout(600)]
 
 
 WAITING_JOBS = 2000
@@ -22,7 +23,7 @@ WAITING_JOBS = 2000
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with started_site(nodes=4, settings="", conf=[down_nodes(5000)]) as running:
+    with started_site(nodes=4, settings={}, conf=[down_nodes(5000)]) as running:
         for _ in range(WAITING_JOBS // 100):  # for nodes that are down
             running.lab.sbatch("--array=0-99", "-N100", "-o", "/dev/null", script="#!/bin/sh\n")
         yield running
@@ -30,7 +31,7 @@ def site() -> Iterator[Site]:
 
 def rpcs(site: Site) -> int:
     """RPCs that the controller's account has sent."""
-    return requests_of(site.controller.user, site.lab.run("sdiag").stdout).count
+    return requests_of(account_of(site.controller.user), site.lab.run("sdiag").stdout).count
 
 
 def all_have_hours(site: Site, array: int) -> bool:

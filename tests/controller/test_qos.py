@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab_fixture import REPO
-from tests.site_fixture import Site, started_site
+from scripts.labcluster.site import Site, started_site
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
 from tests.slurm_plugin.conftest import WAYS, slurm_plugins
-from tests.waiting import wait_until
 
 # With it slurmdbd 26.05.5 ends at once: "5027 Number of columns in result (=1) set execeeds
 # maxmimum allowed number of columns (=0)".
@@ -67,6 +67,8 @@ def configured(site: Site, way: str) -> dict[str, str]:
         conf += "CliFilterPlugins=cli_filter/lua\n"
         shutil.copy(REPO / "slurm_plugin" / "cli_filter.lua", folder / "cli_filter.lua")
     else:
+        plugin = ("-C", str(REPO / "slurm_plugin"), f"BUILD={site.lab.dir}/plugin")
+        subprocess.run(("make", "-s", *plugin, "cli-filter"), check=True)
         conf += "CliFilterPlugins=cli_filter/bftrainer\n"
         conf += f"PluginDir={slurm_plugins()}:{site.lab.dir}/plugin\n"
     (folder / "slurm.conf").write_text(conf)

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from scripts.labcluster.stage import staged
-from tests.lab_fixture import REPO, slurm_version, started_lab
-from tests.site_fixture import Controller, Site, end_controller, made_controller
-from tests.waiting import wait_until
+from scripts.labcluster.controller import Controller
+from scripts.labcluster.lab import started_lab
+from scripts.labcluster.site import Site, site_on
+from scripts.labcluster.waiting import wait_until
+from tests.installed_slurm import slurm_version
 
 pytestmark = [
     pytest.mark.slurm,
@@ -53,7 +54,9 @@ class Limited:
 
     def complaints(self) -> list[str]:
         """Lines of the controller's log that are no mere information."""
-        return [line for line in self.controller.log.splitlines() if " INFO " not in line]
+        return [
+            line for line in self.controller.log.read_text().splitlines() if " INFO " not in line
+        ]
 
     def was_limited(self) -> bool:
         log = (self.site.lab.dir / "log" / "slurmctld.log").read_text()
@@ -64,11 +67,9 @@ class Limited:
 @contextmanager
 def limited(parameters: str) -> Iterator[Limited]:
     with started_lab(nodes=NODES, conf=[f"SlurmctldParameters={parameters}"]) as lab:
-        stage = staged(REPO, lab.dir / "stage", "bob")
-        own = made_controller(lab, stage, "bob", "--partition", "bftrainer")
-        site = Site(lab, stage, own)
-        try:
-            own.start()
+        site = site_on(lab, keeper="")
+        own = Controller(site.lab, site.stage.program, "bob", ("--partition", "bftrainer"))
+        with own.running():
             script = site.folder("bob") / "train.sh"
             script.write_text(SCRIPT)
             submit = ("bftrainer", "submit", "--personal", "--state", own.state, "-p", "bftrainer")
@@ -77,8 +78,6 @@ def limited(parameters: str) -> Iterator[Limited]:
             wait_until(lambda: found.nodes() == NODES, _PATIENCE_S)
             yield found
             site.end(array)
-        finally:
-            end_controller(own)
 
 
 def test_nodes_that_come_and_go_stay_within_the_usual_limit() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.site_fixture import QUICK, Site, end_controller, made_controller, started_site
-from tests.waiting import wait_until
+from scripts.labcluster.site import Site, started_site
+from scripts.labcluster.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
 IDLE = "#!/bin/bash\nsrun sleep 1000\n"
@@ -52,16 +52,10 @@ def measured_sizes(site: Site, array: int) -> list[int]:
     return [point["nodes"] for point in points if point["measured"]]
 
 
-def running(site: Site, array: int) -> dict[str, str]:
-    """Since when each running element runs, as Slurm says."""
-    lines = site.lab.squeue(array, "%i %t %S")
-    return {i: since for i, state, since in (line.split() for line in lines) if state == "R"}
-
-
 def test_a_trainer_takes_the_idle_nodes_up_to_its_most(site: Site) -> None:
     with trainer(site, "1-3") as array:
         wait_until(lambda: nodes_of(site, array) == 3)
-        assert site.states().count("idle") == 1
+        assert list(site.lab.states().values()).count("idle") == 1
 
 
 def test_a_trainer_below_its_least_gets_none(site: Site) -> None:
@@ -106,7 +100,7 @@ def test_a_trainer_that_fails_at_once_is_given_up_with_a_reason(site: Site) -> N
     array = site.submit("#!/bin/sh\nexit 3\n", "1-2")
     wait_until(lambda: site.controller.trainer(array)["state"] == "given up", 240)
     assert "failed" in site.controller.trainer(array)["why"]
-    assert not running(site, array)
+    assert not site.lab.running(array)
 
 
 def test_a_comment_that_only_looks_like_a_trainers_is_left_alone_and_counted(site: Site) -> None:
@@ -152,14 +146,15 @@ def test_an_unknown_trainer_is_a_one_line_error(site: Site) -> None:
 
 
 def test_digits_train_to_the_end_and_nothing_is_left(site: Site) -> None:
-    array, folder = site.digits("1-2", 20_000)
+    array, folder = site.digits("1-2", 4_000)
     wait_until(lambda: site.controller.trainer(array)["state"] == "finished", 240)
     assert site.controller.trainer(array)["samples"] > 0
     assert (folder / "checkpoint.pt").exists()
-    wait_until(lambda: set(site.states()) == {"idle"})
+    site.lab.wait_until_idle()
     assert not [line for line in site.lab.squeue(array, "%t") if line in ("R", "PD")]
 
 
+@pytest.mark.once
 def test_what_a_trainer_does_on_its_nodes_is_learnt_and_shown(site: Site) -> None:
     array, _ = site.digits("1-2", ENDLESS)
     try:
@@ -173,6 +168,7 @@ def test_what_a_trainer_does_on_its_nodes_is_learnt_and_shown(site: Site) -> Non
         site.end(array)
 
 
+@pytest.mark.once
 def test_a_script_that_fails_in_every_worker_is_given_up_with_its_last_lines(site: Site) -> None:
     broken = site.folder() / "broken.py"
     broken.write_text("import no_such_module\n")
@@ -180,7 +176,7 @@ def test_a_script_that_fails_in_every_worker_is_given_up_with_its_last_lines(sit
     wait_until(lambda: site.controller.trainer(array)["state"] == "given up", 240)
     assert "No module named 'no_such_module'" in site.controller.trainer(array)["error"]
     assert "no_such_module" in site.run("bftrainer", "show", str(array)).stdout
-    wait_until(lambda: not running(site, array))
+    wait_until(lambda: not site.lab.running(array))
 
 
 def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(site: Site) -> None:
@@ -192,18 +188,19 @@ def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(si
         wait_for_more_samples(site, array)
         wait_until(lambda: nodes_of(site, array) == 3)
 
-        before = running(site, array)
+        before = site.lab.running(array)
         site.controller.kill()
         site.controller.start()
         wait_for_more_samples(site, array)
-        assert running(site, array) == before
+        assert site.lab.running(array) == before
 
-        site.controller.kill_keeper()
+        site.controller.keeper.kill()
         wait_for_more_samples(site, array)
     finally:
         site.end(array)
 
 
+@pytest.mark.once
 def test_training_goes_on_while_the_controller_is_away(site: Site) -> None:
     array, folder = site.digits("1-2", ENDLESS)
     try:
@@ -222,22 +219,21 @@ def test_a_user_runs_trainers_alone_without_any_plugin(site: Site) -> None:
     plugstack = site.lab.dir / "plugstack.conf"
     line = plugstack.read_text()
     plugstack.write_text("")
-    settings = site.folder("bob") / "bftrainer.toml"
-    settings.write_text(QUICK)
-    own = made_controller(site.lab, site.stage, "bob", "--config", settings)
+    own = site.own_controller("bob")
     try:
-        own.start()
-        script = site.folder("bob") / "train.sh"
-        script.write_text("#!/bin/bash\n#SBATCH --bftrainer -N1-2 -o /dev/null\nsrun sleep 1000\n")
-        submit = ("bftrainer", "submit", "--personal", "--state", own.state, "-p", "bftrainer")
-        printed = site.run(*submit, "--json", script, user="bob").stdout
-        array = json.loads(printed)["array"]
-        wait_until(lambda: len(own.trainer(array)["nodes"]) == 2)
-        assert nodes_of(site, array) == 0  # the site's controller leaves it alone
-        site.lab.run("srun", "-N4", "--exclusive", "true")
-        wait_until(lambda: own.trainer(array)["reclaimed"] == 2)
-        wait_until(lambda: len(own.trainer(array)["nodes"]) == 2)
-        site.end(array)
+        with own.running():
+            script = site.folder("bob") / "train.sh"
+            script.write_text(
+                "#!/bin/bash\n#SBATCH --bftrainer -N1-2 -o /dev/null\nsrun sleep 1000\n"
+            )
+            submit = ("bftrainer", "submit", "--personal", "--state", own.state, "-p", "bftrainer")
+            printed = site.run(*submit, "--json", script, user="bob").stdout
+            array = json.loads(printed)["array"]
+            wait_until(lambda: len(own.trainer(array)["nodes"]) == 2)
+            assert nodes_of(site, array) == 0  # the site's controller leaves it alone
+            site.lab.run("srun", "-N4", "--exclusive", "true")
+            wait_until(lambda: own.trainer(array)["reclaimed"] == 2)
+            wait_until(lambda: len(own.trainer(array)["nodes"]) == 2)
+            site.end(array)
     finally:
-        end_controller(own)
         plugstack.write_text(line)

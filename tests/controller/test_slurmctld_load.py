@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from scripts.labcluster.stage import REPO
 from scripts.slurmctld_load import Requests, down_nodes, requests_of
-from tests.lab_fixture import REPO
 
 SDIAG = """\
 Remote Procedure Call statistics by message type

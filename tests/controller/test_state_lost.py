@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from scripts.labcluster import cluster as labs
+from scripts.labcluster.lab import Lab
 from scripts.labcluster.processes import end, send
-from tests.lab_fixture import Lab
-from tests.site_fixture import Site, started_site
-from tests.waiting import wait_until
+from scripts.labcluster.site import Site, started_site
+from scripts.labcluster.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
 

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from bftrainer_slurm.keeper.credentials import JOB_SECRET
-from tests.lab_fixture import slurm_version
-from tests.site_fixture import Site, started_site
-from tests.waiting import wait_until
+from scripts.labcluster.lab import CommandError
+from scripts.labcluster.site import Site, started_site
+from scripts.labcluster.waiting import wait_until
+from tests.installed_slurm import slurm_version
 
 pytestmark = [
     pytest.mark.slurm,
@@ -49,7 +50,7 @@ def test_the_secret_is_in_the_elements_own_environment_alone(site: Site) -> None
 
 def test_users_cannot_read_the_key(site: Site) -> None:
     key = site.lab.dir / "bftrainer.key"
-    with pytest.raises(AssertionError, match="Permission denied"):
+    with pytest.raises(CommandError, match="Permission denied"):
         site.lab.run("cat", key, user="alice")
 
 

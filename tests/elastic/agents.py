@@ -11,9 +11,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.labcluster.keeper import Keeper
+from scripts.labcluster.waiting import wait_until
 from tests.elastic.elements import Elements
-from tests.keeper.process import KeeperProcess
-from tests.waiting import wait_until
 
 ARRAY = 7
 _TORCHRUN = Path(sys.executable).with_name("torchrun")
@@ -28,12 +28,24 @@ class Step:
     process: int
 
 
+def steps_in(folder: Path, node: str = "n*") -> list[Step]:
+    """Return the steps that ddp.py has logged on a node, or on all, in order of time."""
+    found = []
+    for path in folder.glob(f"{node}.*"):
+        for line in path.read_text().splitlines():
+            match line.split():
+                case [time_s, world, number]:
+                    process = int(path.suffix[1:])
+                    found.append(Step(float(time_s), int(world), int(number), process))
+    return sorted(found, key=lambda step: step.time_s)
+
+
 class Agents(Elements[Step]):
     """The elements of trainer 7, by task; the logs of their steps lie in ``folder``."""
 
     array = ARRAY
 
-    def __init__(self, keeper: KeeperProcess, folder: Path, script: Path = _SCRIPT) -> None:
+    def __init__(self, keeper: Keeper, folder: Path, script: Path = _SCRIPT) -> None:
         super().__init__(keeper)
         self.folder = folder
         self._script = script
@@ -83,15 +95,7 @@ class Agents(Elements[Step]):
             self.kill(task)
 
     def steps(self, task: int) -> list[Step]:
-        """Return the steps that were made on a task's node, in order."""
-        found = []
-        for path in self.folder.glob(f"n{task}.*"):
-            for line in path.read_text().splitlines():
-                match line.split():
-                    case [time_s, world, number]:
-                        process = int(path.suffix[1:])
-                        found.append(Step(float(time_s), int(world), int(number), process))
-        return sorted(found, key=lambda step: step.time_s)
+        return steps_in(self.folder, f"n{task}")
 
     def wait_for_world(self, size: int, *tasks: int) -> None:
         """Wait until these tasks train together, and nobody else with them."""

@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
-from tests.keeper.process import KeeperProcess
-from tests.waiting import wait_until
+from scripts.labcluster.keeper import Keeper
+from scripts.labcluster.waiting import wait_until
 
 
 class InWorld(Protocol):
@@ -26,7 +26,7 @@ class Elements(ABC, Generic[Made]):
 
     array: int
 
-    def __init__(self, keeper: KeeperProcess) -> None:
+    def __init__(self, keeper: Keeper) -> None:
         self.keeper = keeper
 
     @abstractmethod

@@ -10,8 +10,8 @@ import pytest
 from bftrainer_slurm.elastic.element import MARKER
 from bftrainer_slurm.elastic.processes import job_processes
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
-from tests.keeper.process import KeeperProcess, started_keeper
-from tests.waiting import wait_until
+from scripts.labcluster.keeper import Keeper, started_keeper
+from scripts.labcluster.waiting import wait_until
 
 pytestmark = pytest.mark.torch
 JOB_ID = f"9{os.getpid()}"
@@ -23,7 +23,7 @@ def keeper(tmp_path: Path):  # type: ignore[no-untyped-def]
         yield running
 
 
-def start(keeper: KeeperProcess, body: str, record: str) -> subprocess.Popen[str]:
+def start(keeper: Keeper, body: str, record: str) -> subprocess.Popen[str]:
     """Start an element as slurmstepd would, on the machine itself."""
     script = keeper.state / "submitted.sh"
     script.write_text(f"#!/bin/sh\nexec false\n{MARKER}\n{body}")
@@ -42,18 +42,18 @@ def start(keeper: KeeperProcess, body: str, record: str) -> subprocess.Popen[str
     )
 
 
-def told(keeper: KeeperProcess, count: int) -> list[Note]:
+def told(keeper: Keeper, count: int) -> list[Note]:
     stream = keeper.client.watch("", 0)
     next(stream)
     return [note.note for _, note in (next(stream) for _ in range(count)) if note]
 
 
-def kinds(keeper: KeeperProcess, count: int) -> list[NoteKind]:
+def kinds(keeper: Keeper, count: int) -> list[NoteKind]:
     return [note.kind for note in told(keeper, count)]
 
 
 def test_the_users_script_runs_with_its_arguments_and_torchruns_environment(
-    keeper: KeeperProcess,
+    keeper: Keeper,
 ) -> None:
     element = start(
         keeper, '#!/bin/bash\necho "$1|$2|$PET_RDZV_ID|$BFTRAINER_ELEMENT"', "bftrainer:min=1,max=4"
@@ -63,7 +63,7 @@ def test_the_users_script_runs_with_its_arguments_and_torchruns_environment(
 
 
 def test_the_users_python_finds_our_rendezvous_and_nothing_else_of_ours(
-    keeper: KeeperProcess,
+    keeper: Keeper,
 ) -> None:
     body = f"""#!{sys.executable}
 import os, sys
@@ -81,13 +81,13 @@ print(os.environ["PET_RDZV_BACKEND"], ours.value, *sorted(os.listdir(folder)), s
     ]
 
 
-def test_the_element_ends_as_its_script_does(keeper: KeeperProcess) -> None:
+def test_the_element_ends_as_its_script_does(keeper: Keeper) -> None:
     element = start(keeper, "#!/bin/sh\nexit 7\n", "bftrainer:min=1,max=4")
     assert element.wait(timeout=60) == 7
     assert kinds(keeper, 2) == [NoteKind.UP, NoteKind.GONE]
 
 
-def test_a_script_that_ends_on_sigterm_gets_its_grace(keeper: KeeperProcess) -> None:
+def test_a_script_that_ends_on_sigterm_gets_its_grace(keeper: Keeper) -> None:
     body = "#!/bin/bash\ntrap 'sleep 0.5; echo saved; exit' TERM\necho ready\nsleep 100 & wait"
     element = start(keeper, body, "bftrainer:min=1,max=4,grace=20")
     assert element.stdout is not None
@@ -99,7 +99,7 @@ def test_a_script_that_ends_on_sigterm_gets_its_grace(keeper: KeeperProcess) -> 
     assert kinds(keeper, 3) == [NoteKind.UP, NoteKind.LEAVING, NoteKind.GONE]
 
 
-def test_a_script_that_ignores_sigterm_is_ended_after_its_grace(keeper: KeeperProcess) -> None:
+def test_a_script_that_ignores_sigterm_is_ended_after_its_grace(keeper: Keeper) -> None:
     body = "#!/bin/bash\ntrap '' TERM\nsetsid sleep 1000 &\necho ready\nwhile :; do sleep 1; done"
     element = start(keeper, body, "bftrainer:min=1,max=4,grace=0.5")
     assert element.stdout is not None
@@ -109,7 +109,7 @@ def test_a_script_that_ignores_sigterm_is_ended_after_its_grace(keeper: KeeperPr
     wait_until(lambda: not job_processes(JOB_ID))
 
 
-def test_an_element_waits_for_a_keeper_that_is_not_there_yet(keeper: KeeperProcess) -> None:
+def test_an_element_waits_for_a_keeper_that_is_not_there_yet(keeper: Keeper) -> None:
     address = (keeper.state / "keeper.json").read_text()
     (keeper.state / "keeper.json").unlink()
     element = start(keeper, "#!/bin/sh\necho ran", "bftrainer:min=1,max=4")

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.waiting import wait_until
+from scripts.labcluster.waiting import wait_until
 
 SCRIPT = """
 import atexit, multiprocessing, sys

@@ -7,7 +7,7 @@ import pytest
 
 import bftrainer_slurm
 from bftrainer_slurm.elastic.folder import make_folder
-from tests.lab_fixture import REPO
+from scripts.labcluster.stage import REPO
 
 
 def linked(folder: Path) -> None:

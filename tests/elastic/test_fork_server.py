@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab_fixture import REPO
-from tests.waiting import wait_until
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
 
 SCRIPT = """
 import multiprocessing, os, sys, threading, types

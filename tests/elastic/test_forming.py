@@ -1,5 +1,7 @@
 """A peer that is lost while a process group comes to be does not hold the others."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -38,3 +40,32 @@ def test_a_peer_that_is_lost_as_it_connects_is_not_waited_for_for_half_an_hour()
     with pytest.raises(PeerLostError):
         form(group, lambda store: store.set("here/1", ""))
     group.close()
+
+
+PEER = """
+import sys
+from bftrainer_slurm.elastic.collective import Group
+from bftrainer_slurm.keeper.membership import Generation, Peer
+peers = (Peer(0, "n0", 0, "127.0.0.1", 1),) * 2
+Group().form(Generation(1, 1, 2, False, sys.argv[1], peers), "gloo", "127.0.0.1", None)
+"""
+
+
+def test_who_has_failed_to_form_a_group_meets_a_peer_that_has_not() -> None:
+    group = Group()
+    with pytest.raises(PeerLostError):
+        form(group, lambda store: store.set("here/1", ""))
+    group.close()
+    peers: list[subprocess.Popen[bytes]] = []
+
+    def offer(endpoint: str) -> None:
+        peers.append(subprocess.Popen([sys.executable, "-c", PEER, endpoint]))
+
+    group = Group()
+    try:
+        group.form(TWO, "gloo", "127.0.0.1", offer)
+        assert peers[0].wait(60) == 0
+    finally:
+        group.close()
+        peers[0].kill()
+        peers[0].wait()

@@ -14,15 +14,15 @@ import pytest
 
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from scripts.labcluster.keeper import Keeper, started_keeper
+from scripts.labcluster.waiting import wait_until
 from tests.elastic.agents import ARRAY, Agents
-from tests.keeper.process import KeeperProcess, started_keeper
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.torch
 
 
 @pytest.fixture
-def keeper(tmp_path: Path) -> Iterator[KeeperProcess]:
+def keeper(tmp_path: Path) -> Iterator[Keeper]:
     state = tmp_path / "state"
     state.mkdir()
     with started_keeper(state) as running:
@@ -30,7 +30,7 @@ def keeper(tmp_path: Path) -> Iterator[KeeperProcess]:
 
 
 @pytest.fixture
-def agents(keeper: KeeperProcess, tmp_path: Path) -> Iterator[Agents]:
+def agents(keeper: Keeper, tmp_path: Path) -> Iterator[Agents]:
     running = Agents(keeper, tmp_path / "trainer")
     try:
         yield running
@@ -56,7 +56,7 @@ def trio(agents: Agents) -> Agents:
     return agents
 
 
-def notes(keeper: KeeperProcess, kind: NoteKind) -> Iterator[Note]:
+def notes(keeper: Keeper, kind: NoteKind) -> Iterator[Note]:
     return (
         numbered.note
         for _, numbered in keeper.client.watch("", 0)
@@ -118,9 +118,7 @@ def test_agents_end_well_when_the_training_does(pair: Agents) -> None:
     assert [pair.processes[task].wait(60) for task in (1, 2)] == [0, 0]
 
 
-def test_nobody_waits_at_the_end_for_an_agent_that_is_gone(
-    keeper: KeeperProcess, tmp_path: Path
-) -> None:
+def test_nobody_waits_at_the_end_for_an_agent_that_is_gone(keeper: Keeper, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import os, pathlib, sys, time\n"
@@ -192,7 +190,7 @@ def test_steps_are_reported_and_samples_only_where_they_are_known(pair: Agents) 
 
 
 def test_under_stock_c10d_a_script_reports_by_itself(
-    keeper: KeeperProcess,
+    keeper: Keeper,
 ) -> None:
     keeper.client.own(ARRAY, os.getuid(), 2)
     environment = {

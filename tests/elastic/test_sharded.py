@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from bftrainer_slurm import elastic
+from scripts.labcluster.keeper import started_keeper
+from scripts.labcluster.waiting import wait_until
 from tests.elastic.workers import ARRAY, Workers, started_workers
-from tests.keeper.process import started_keeper
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
 

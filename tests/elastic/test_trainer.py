@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from scripts.labcluster.keeper import started_keeper
+from scripts.labcluster.waiting import wait_until
 from tests.elastic.workers import ARRAY, Step, Workers, started_workers
-from tests.keeper.process import started_keeper
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
 
@@ -151,10 +151,11 @@ def test_a_node_of_two_ranks_comes_and_goes_as_one(start: Start) -> None:
 
 def test_training_goes_on_while_the_keeper_is_away(start: Start) -> None:
     workers = start(2)
+    address = workers.keeper.address
     workers.keeper.kill()
     workers.wait_for_steps(0, 50)
     with started_keeper(workers.keeper.state) as again:
-        assert again.client.address == workers.keeper.client.address
+        assert again.address == address
         again.client.own(ARRAY, 0, 2)
         before = len(workers.pauses(0))
         workers.start(2)

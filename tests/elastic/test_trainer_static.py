@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from bftrainer_slurm.elastic import Trainer
+from scripts.labcluster.keeper import started_keeper
 from tests.elastic.workers import Workers, started_workers, wait
-from tests.keeper.process import started_keeper
 
 pytestmark = pytest.mark.torch
 

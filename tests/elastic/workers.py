@@ -19,9 +19,9 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from scripts.labcluster.keeper import Keeper
+from scripts.labcluster.waiting import wait_until
 from tests.elastic.elements import Elements
-from tests.keeper.process import KeeperProcess
-from tests.waiting import wait_until
 
 ARRAY = 9
 
@@ -61,7 +61,7 @@ class Workers(Elements[Step]):
     array = ARRAY
 
     def __init__(
-        self, keeper: KeeperProcess, folder: Path, script: str = "inprocess", **options: Any
+        self, keeper: Keeper, folder: Path, script: str = "inprocess", **options: Any
     ) -> None:
         super().__init__(keeper)
         self._script = script
@@ -197,7 +197,7 @@ class Workers(Elements[Step]):
 
 @contextmanager
 def started_workers(
-    keeper: KeeperProcess, folder: Path, script: str = "inprocess", **options: Any
+    keeper: Keeper, folder: Path, script: str = "inprocess", **options: Any
 ) -> Iterator[Workers]:
     workers = Workers(keeper, folder, script, **options)
     try:

@@ -10,7 +10,6 @@ from scripts.elastic_bench.figures import (
     changes,
     standstill,
     stood_still_s,
-    summarise,
     usual_step_s,
 )
 from scripts.elastic_bench.steplog import Step
@@ -105,10 +104,3 @@ def test_each_change_of_the_worlds_size_counts_once_whoever_notices() -> None:
         "n3": course((15.1, 6, 2, 2)),
     }
     assert changes(nodes) == 2
-
-
-def test_a_summary_has_median_least_and_most() -> None:
-    found = summarise([3.0, 1.0, 2.0])
-    assert found is not None
-    assert (found.count, found.median, found.least, found.most) == (3, 2.0, 1.0, 3.0)
-    assert summarise([]) is None

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.lab_fixture import REPO
+from scripts.labcluster.stage import REPO
 
 
 def fuzz(*options: str) -> subprocess.CompletedProcess[str]:

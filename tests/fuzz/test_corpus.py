@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.fuzzing import native
+from scripts.fuzzing import both_parsers, native
 from scripts.fuzzing.campaign import blind, replay_in_c
 from scripts.fuzzing.catalogue import BY_NAME, CORPUS, TARGETS, Target
 
@@ -25,7 +25,7 @@ SEED = 20_260
 def build(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Built anew, beside what a run by hand has built."""
     native.BUILD = tmp_path_factory.mktemp("fuzz")
-    native.spec_library.cache_clear()
+    both_parsers._library.cache_clear()
 
 
 @pytest.mark.parametrize("target", IN_C, ids=lambda target: target.name)
@@ -54,7 +54,7 @@ def test_what_is_kept_is_small_and_complete() -> None:
 
 
 def test_the_parsers_in_c_and_python_are_really_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    from scripts.fuzzing import both_parsers
+
     from scripts.fuzzing.promises import BrokenPromiseError
 
     monkeypatch.setattr("bftrainer_slurm.spec.MAX_WEIGHT", 999.0)

@@ -9,12 +9,11 @@ import pytest
 from scripts.impact_bench.breakdown import (
     RECLAIMING,
     direct,
-    read_controls,
+    read_log,
     read_looks,
-    read_node,
     reclaiming,
-    rendered,
 )
+from scripts.impact_bench.report import parts_table
 from tests.impact_bench.starts import start
 
 BEGIN_S = datetime(2026, 11, 21, 17, 59, 29).timestamp()
@@ -54,29 +53,29 @@ FOUND = start(submit_s=BEGIN_S + 1, delay_s=0.250, number=14)
 
 
 def test_a_job_that_takes_nodes_waits_for_the_element_that_is_gone_last() -> None:
-    [way] = reclaiming(read_controls(CONTROLS), {"n1": read_node(NODE)}, [TOOK, FOUND])
+    [way] = reclaiming(read_log(CONTROLS), {"n1": read_log(NODE)}, [TOOK, FOUND])
     assert way.number == 13
     expected = [0.020, 0.181, 0.019, 0.080, 0.050, 0.140, 0.010, 0.001, 0.049]
     assert way.parts_s == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_job_for_which_no_element_had_to_go_has_three_parts() -> None:
-    [way] = direct(read_controls(CONTROLS), [TOOK, FOUND])
+    [way] = direct(read_log(CONTROLS), [TOOK, FOUND])
     assert way.number == 14
     assert way.parts_s == pytest.approx([0.020, 0.200, 0.030], abs=1e-5)
 
 
 def test_a_job_of_whose_element_the_log_has_too_little_is_left_out() -> None:
-    assert reclaiming(read_controls(CONTROLS), {"n1": read_node([])}, [TOOK]) == []
-    assert reclaiming(read_controls(CONTROLS), {}, [TOOK]) == []
+    assert reclaiming(read_log(CONTROLS), {"n1": read_log([])}, [TOOK]) == []
+    assert reclaiming(read_log(CONTROLS), {}, [TOOK]) == []
 
 
 def test_a_table_says_of_how_many_jobs_it_speaks() -> None:
-    ways = reclaiming(read_controls(CONTROLS), {"n1": read_node(NODE)}, [TOOK])
-    lines = rendered("with trainers", RECLAIMING, ways)
+    ways = reclaiming(read_log(CONTROLS), {"n1": read_log(NODE)}, [TOOK])
+    lines = parts_table("with trainers", RECLAIMING, ways).splitlines()
     assert lines[0] == "with trainers: 1 jobs"
     assert lines[-1].split() == ["in", "all", "0.550", "0.550"]
-    assert rendered("with trainers", RECLAIMING, []) == ["with trainers: 0 jobs"]
+    assert parts_table("with trainers", RECLAIMING, []) == "with trainers: 0 jobs"
 
 
 def test_looks_are_the_main_schedulers() -> None:

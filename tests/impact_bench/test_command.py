@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,32 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab_fixture import slurm_is_missing
-from tests.waiting import wait_until
+from scripts.labcluster.processes import processes_with
+from scripts.labcluster.waiting import wait_until
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "bench-impact"
-needs_slurm = pytest.mark.skipif(slurm_is_missing() is not None, reason=str(slurm_is_missing()))
 
 
 def command(*options: str) -> list[str]:
     return [sys.executable, str(SCRIPT), *options]
 
 
-def processes_with(word: str) -> list[int]:
-    """Return the processes whose environment has this word in it."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal() and int(folder.name) != os.getpid():
-            try:
-                if word.encode() in (folder / "environ").read_bytes():
-                    found.append(int(folder.name))
-            except OSError:
-                continue
-    return found
-
-
-@needs_slurm
 @pytest.mark.slurm
+@pytest.mark.once
 @pytest.mark.torch
 @pytest.mark.timeout(600)  # the machine may be busy, and agents start cold
 def test_ordinary_jobs_run_beside_hostile_trainers_and_nothing_is_left(tmp_path: Path) -> None:
@@ -54,8 +39,8 @@ def test_ordinary_jobs_run_beside_hostile_trainers_and_nothing_is_left(tmp_path:
     assert made == {"table.txt", "results.json", "impact.svg", "causes.txt", "logs"}
 
 
-@needs_slurm
 @pytest.mark.slurm
+@pytest.mark.once
 def test_nothing_is_left_behind_when_it_is_stopped(tmp_path: Path) -> None:
     bench = subprocess.Popen(
         command("--jobs", "2", "--nodes", "2", "--out", str(tmp_path)),
@@ -65,12 +50,12 @@ def test_nothing_is_left_behind_when_it_is_stopped(tmp_path: Path) -> None:
     try:
         assert bench.stderr is not None
         folder = Path(bench.stderr.readline().split()[-1])
-        wait_until(lambda: processes_with(f"SLURM_CONF={folder}"))
+        wait_until(lambda: processes_with(f"SLURM_CONF={folder}/slurm.conf"))
         bench.send_signal(signal.SIGTERM)
         assert bench.wait(60) != 0
     finally:
         bench.kill()
-    assert processes_with(f"SLURM_CONF={folder}") == []
+    wait_until(lambda: not processes_with(f"SLURM_CONF={folder}/slurm.conf"))  # in a moment
     assert not folder.exists()
 
 

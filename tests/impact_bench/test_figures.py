@@ -7,22 +7,13 @@ import math
 import pytest
 
 from scripts.impact_bench.figures import (
-    Quantiles,
     compared,
     delays,
     failures,
     makespan_s,
-    quantiles,
-    verdicts,
+    targets,
 )
 from tests.impact_bench.starts import start
-
-
-def test_quantiles_are_times_that_were_measured() -> None:
-    hundred = [float(number) for number in range(1, 101)]
-    assert quantiles(hundred) == Quantiles(100, 50.5, 95.0, 99.0, 100.0)
-    assert quantiles([2.0]) == Quantiles(1, 2.0, 2.0, 2.0, 2.0)
-    assert quantiles([]) is None
 
 
 def test_a_jobs_delay_is_from_its_sbatch_to_its_first_line() -> None:
@@ -72,7 +63,7 @@ def test_a_job_fails_that_does_not_run_once_and_well(job, failed) -> None:  # ty
 def test_targets_are_held_against_what_was_found() -> None:
     comparison = compared([0.1] * 99 + [0.5], [0.15] * 99 + [2.0])
     assert comparison is not None
-    judged = {one.text: one.met for one in verdicts(comparison, 1, 1, 3)}
+    judged = {one.text: one.met for one in targets(comparison, 1, 1, 3)}
     assert judged == {
         "median of the differences, s": True,
         "difference of the medians, s": True,
@@ -85,4 +76,4 @@ def test_targets_are_held_against_what_was_found() -> None:
 def test_jobs_that_failed_on_both_sides_are_not_the_trainers_fault_but_more_are() -> None:
     comparison = compared([0.1], [0.1])
     assert comparison is not None
-    assert [one.met for one in verdicts(comparison, 1, 2, 0)][3] is False
+    assert [one.met for one in targets(comparison, 1, 2, 0)][3] is False

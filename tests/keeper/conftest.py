@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.keeper.process import KeeperProcess, started_keeper
+from scripts.labcluster.keeper import Keeper, started_keeper
 
 
 @pytest.fixture
-def keeper(tmp_path: Path) -> Iterator[KeeperProcess]:
+def keeper(tmp_path: Path) -> Iterator[Keeper]:
     with started_keeper(tmp_path) as running:
         yield running

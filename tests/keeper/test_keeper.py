@@ -8,27 +8,27 @@ import torch.distributed
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
-from tests.keeper.process import KeeperProcess
+from scripts.labcluster.keeper import Keeper, started_keeper
 
 pytestmark = pytest.mark.torch
 UP = Note(NoteKind.UP, 12, 0, "n1")
 SUBMITTED = Note(NoteKind.SUBMITTED)
 
 
-def raw(keeper: KeeperProcess, sent: bytes) -> bytes:
+def raw(keeper: Keeper, sent: bytes) -> bytes:
     host, port = keeper.client.address.split(":")
     with socket.create_connection((host, int(port)), timeout=10) as connection:
         connection.sendall(sent)
         return connection.recv(4096)
 
 
-def read_notes(keeper: KeeperProcess, count: int, identity: str = "", after: int = 0) -> list[Note]:
+def read_notes(keeper: Keeper, count: int, identity: str = "", after: int = 0) -> list[Note]:
     stream = keeper.client.watch(identity, after)
     next(stream)
     return [note.note for _, note in (next(stream) for _ in range(count)) if note]
 
 
-def test_elements_of_one_trainer_share_a_store_and_trainers_do_not(keeper: KeeperProcess) -> None:
+def test_elements_of_one_trainer_share_a_store_and_trainers_do_not(keeper: Keeper) -> None:
     first, second = keeper.client.join(12, 0, "n1"), keeper.client.join(12, 1, "n2")
     other = keeper.client.join(13, 0, "n3")
     assert first == second
@@ -36,27 +36,27 @@ def test_elements_of_one_trainer_share_a_store_and_trainers_do_not(keeper: Keepe
     assert other.run_id != first.run_id
 
 
-def test_the_store_is_one_that_torch_can_use(keeper: KeeperProcess) -> None:
+def test_the_store_is_one_that_torch_can_use(keeper: Keeper) -> None:
     host, port = keeper.client.join(12, 0, "n1").endpoint.split(":")
     store = torch.distributed.TCPStore(host, int(port), is_master=False)  # type: ignore[attr-defined]
     store.set("key", "value")
     assert store.get("key") == b"value"
 
 
-def test_after_the_end_of_a_run_the_next_element_begins_another(keeper: KeeperProcess) -> None:
+def test_after_the_end_of_a_run_the_next_element_begins_another(keeper: Keeper) -> None:
     before = keeper.client.join(12, 0, "n1")
     keeper.client.end_run(12)
     after = keeper.client.join(12, 0, "n1")
     assert after.run_id != before.run_id
 
 
-def test_notes_reach_a_watcher_in_order_also_those_from_before(keeper: KeeperProcess) -> None:
+def test_notes_reach_a_watcher_in_order_also_those_from_before(keeper: Keeper) -> None:
     keeper.client.tell(SUBMITTED)
     keeper.client.join(12, 0, "n1")
     assert read_notes(keeper, 2) == [SUBMITTED, UP]
 
 
-def test_a_watcher_goes_on_where_it_stopped(keeper: KeeperProcess) -> None:
+def test_a_watcher_goes_on_where_it_stopped(keeper: Keeper) -> None:
     keeper.client.tell(SUBMITTED)
     keeper.client.join(12, 0, "n1")
     stream = keeper.client.watch("", 0)
@@ -66,7 +66,7 @@ def test_a_watcher_goes_on_where_it_stopped(keeper: KeeperProcess) -> None:
     assert read_notes(keeper, 1, identity, first.number) == [UP]
 
 
-def test_the_published_status_is_shown_to_anybody(keeper: KeeperProcess) -> None:
+def test_the_published_status_is_shown_to_anybody(keeper: Keeper) -> None:
     keeper.client.publish({"pool": 3})
     age_s, status = KeeperClient(keeper.client.address).status()
     assert status is not None
@@ -74,7 +74,7 @@ def test_the_published_status_is_shown_to_anybody(keeper: KeeperProcess) -> None
     assert 0 <= age_s < 60
 
 
-def test_of_others_trainers_nobody_sees_more_than_squeue_shows(keeper: KeeperProcess) -> None:
+def test_of_others_trainers_nobody_sees_more_than_squeue_shows(keeper: Keeper) -> None:
     mine = {"array": 9, "name": "digits", "nodes": ["n1"], "samples": 5.0, "error": "my secret"}
     keeper.client.publish({"trainers": [mine]})
     (seen,) = (KeeperClient(keeper.client.address).status()[1] or {})["trainers"]
@@ -85,41 +85,37 @@ def test_of_others_trainers_nobody_sees_more_than_squeue_shows(keeper: KeeperPro
 @pytest.mark.parametrize(
     "request_line", ["status WRONG", "watch WRONG - 0", "publish WRONG 2", "endrun WRONG 12"]
 )
-def test_what_only_the_controller_may_needs_its_token(
-    keeper: KeeperProcess, request_line: str
-) -> None:
+def test_what_only_the_controller_may_needs_its_token(keeper: Keeper, request_line: str) -> None:
     assert raw(keeper, request_line.encode() + b"\n{}").startswith(b"error only")
 
 
 @pytest.mark.parametrize(
     "sent", [b"nonsense\n", b"up 1 2 $(reboot)\n", b"\xff\xfe\n", b"\n", b"watch\n"]
 )
-def test_a_malformed_line_is_answered_with_an_error(keeper: KeeperProcess, sent: bytes) -> None:
+def test_a_malformed_line_is_answered_with_an_error(keeper: Keeper, sent: bytes) -> None:
     assert raw(keeper, sent).startswith(b"error ")
     keeper.client.tell(SUBMITTED)
 
 
-def test_an_endless_line_is_hung_up_on(keeper: KeeperProcess) -> None:
+def test_an_endless_line_is_hung_up_on(keeper: Keeper) -> None:
     assert raw(keeper, b"x" * 100_000) == b""
     keeper.client.tell(SUBMITTED)
 
 
-def test_the_token_is_for_its_owner_only(keeper: KeeperProcess) -> None:
+def test_the_token_is_for_its_owner_only(keeper: Keeper) -> None:
     assert (keeper.state / "keeper.token").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_keeper_that_answers_is_found_again(keeper: KeeperProcess) -> None:
+def test_a_keeper_that_answers_is_found_again(keeper: Keeper) -> None:
     assert find_or_start(keeper.state, "127.0.0.1:0") == keeper.client
 
 
 def test_a_dead_keeper_is_started_again_at_its_address(tmp_path: Path) -> None:
-    first = KeeperProcess(tmp_path, find_or_start(tmp_path, "127.0.0.1:0"))
-    first.kill()
-    second = KeeperProcess(tmp_path, find_or_start(tmp_path, "127.0.0.1:0"))
-    try:
-        assert second.client.address == first.client.address
-    finally:
-        second.kill()
+    with started_keeper(tmp_path) as first:
+        address = first.address
+    with started_keeper(tmp_path) as second:
+        assert second.address == address
+        second.client.tell(SUBMITTED)
 
 
 def test_without_a_keeper_the_client_says_so_in_one_line(tmp_path: Path) -> None:
@@ -129,6 +125,6 @@ def test_without_a_keeper_the_client_says_so_in_one_line(tmp_path: Path) -> None
         KeeperClient(address).tell(SUBMITTED)
 
 
-def test_the_address_file_names_the_process(keeper: KeeperProcess) -> None:
+def test_the_address_file_names_the_process(keeper: Keeper) -> None:
     content = json.loads((keeper.state / "keeper.json").read_text())
     assert Path(f"/proc/{content['pid']}").exists()

@@ -17,9 +17,9 @@ from bftrainer_slurm.keeper.credentials import SECRET, prove_by_secret, read_sec
 from bftrainer_slurm.keeper.home import own_secret
 from bftrainer_slurm.keeper.messages import Hello, Identity, Role, encode, payload
 from bftrainer_slurm.keeper.protocol import parse_address
-from tests.keeper.process import KeeperProcess
+from scripts.labcluster.keeper import Keeper
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.load]
 
 TRAINERS = 10
 AGENTS = 100  # of each trainer
@@ -104,7 +104,7 @@ def memory_mb(pid: int) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
 
 
-def test_a_change_of_a_hundred_among_a_thousand(keeper: KeeperProcess) -> None:
+def test_a_change_of_a_hundred_among_a_thousand(keeper: Keeper) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
@@ -113,7 +113,7 @@ def test_a_change_of_a_hundred_among_a_thousand(keeper: KeeperProcess) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def _change(keeper: KeeperProcess) -> None:
+async def _change(keeper: Keeper) -> None:
     secret = read_secret(own_secret(keeper.state))
     empty_mb = memory_mb(keeper.pid)
     agents = [Agent(array, task) for array in range(1, TRAINERS + 1) for task in range(AGENTS)]
@@ -150,7 +150,7 @@ async def _change(keeper: KeeperProcess) -> None:
         agent.close()
 
 
-def _report(what: str, keeper: KeeperProcess, began: tuple[float, float]) -> None:
+def _report(what: str, keeper: Keeper, began: tuple[float, float]) -> None:
     wall_s, used_s = time.monotonic() - began[0], cpu_s(keeper.pid) - began[1]
     print(f"{what}: {wall_s:.3f} s, of it keeper CPU {used_s:.3f} s")
     assert used_s < BOUND_S

@@ -27,9 +27,9 @@ from bftrainer_slurm.keeper.membership import (
 )
 from bftrainer_slurm.keeper.messages import Challenge, Hello, MessageError
 from bftrainer_slurm.keeper.protocol import NoteKind
+from scripts.labcluster.keeper import Keeper
+from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import Inside, keeper_inside, together
-from tests.keeper.process import KeeperProcess
-from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -272,7 +272,8 @@ def test_without_a_keeper_members_wait_and_are_quick_when_it_comes() -> None:
 
 @pytest.mark.torch
 def test_a_keeper_that_was_killed_and_started_again_costs_no_change(tmp_path: Path) -> None:
-    running = KeeperProcess(tmp_path, find_or_start(tmp_path, "127.0.0.1:0"))
+    find_or_start(tmp_path, "127.0.0.1:0")
+    running = Keeper(tmp_path)
     members: list[Membership] = []
     try:
         prover = prover_from({SECRET_FILE: str(own_secret(tmp_path))})
@@ -285,7 +286,7 @@ def test_a_keeper_that_was_killed_and_started_again_costs_no_change(tmp_path: Pa
             member.start()
         before = together(members)
         running.kill()
-        running = KeeperProcess(tmp_path, find_or_start(tmp_path, "127.0.0.1:0"))
+        find_or_start(tmp_path, "127.0.0.1:0")
         running.client.own(12, 0, 3)
         stream = running.client.watch("", 0)
         next(stream)

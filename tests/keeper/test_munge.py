@@ -22,8 +22,8 @@ from bftrainer_slurm.keeper.credentials import (
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.membership import Identity, Membership, RefusedError, Role
 from bftrainer_slurm.keeper.vouchers import ByMunge
+from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import Inside, keeper_inside, together
-from tests.waiting import wait_until
 
 MUNGED = shutil.which("munged") or "/usr/sbin/munged"
 NOBODY = 65_534

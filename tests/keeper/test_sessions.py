@@ -14,9 +14,9 @@ from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import prove_by_secret
 from bftrainer_slurm.keeper.messages import MAX_FROM_MEMBER, keeper_payload
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import SECRET_TEXT, Inside, keeper_inside
 from tests.keeper.wire import Wire
-from tests.waiting import wait_until
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from bftrainer_slurm.keeper.credentials import JOB_SECRET, prover_from, secret_o
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.membership import Identity, Membership, RefusedError, Role
 from bftrainer_slurm.keeper.vouchers import Claim, SiteKey
+from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import Inside, keeper_inside, together
-from tests.waiting import wait_until
 
 KEY = b"a key of the site's, of sixteen bytes or more"
 ALICE, BOB = 1001, 1002

@@ -13,7 +13,7 @@ import pytest
 from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 
 from bftrainer_slurm.keeper.stores import Run, Stores
-from tests.waiting import wait_until
+from scripts.labcluster.waiting import wait_until
 
 pytestmark = pytest.mark.torch
 

@@ -13,7 +13,7 @@ from bftrainer_slurm.keeper.client import KeeperClient
 from bftrainer_slurm.keeper.home import read_address
 from bftrainer_slurm.keeper.protocol import parse_address
 from bftrainer_slurm.keeper.waiting import Waiting, address_of
-from tests.waiting import wait_until
+from scripts.labcluster.waiting import wait_until
 
 
 def test_the_oldest_of_the_greediest_address_goes() -> None:

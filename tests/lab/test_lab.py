@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from scripts.labcluster import namespaces
-from tests.lab_fixture import REPO, Lab, started_lab
-from tests.waiting import wait_until
+from scripts.labcluster.lab import Lab, started_lab
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
+BOTH_IDLE = {"n1": "idle", "n2": "idle"}
 LAB = str(REPO / "scripts" / "lab")
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root: it acts for several users")
 
@@ -20,10 +22,6 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root: it acts for s
 def small() -> Iterator[Lab]:
     with started_lab(nodes=2, conf=["SlurmdTimeout=5", "SlurmctldDebug=info"]) as running:
         yield running
-
-
-def states(lab: Lab) -> list[str]:
-    return lab.run("sinfo", "-h", "-N", "-p", "main", "-o", "%t").stdout.split()
 
 
 def lab(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -42,10 +40,11 @@ def test_an_ordinary_job_takes_the_nodes_of_a_preemptible_one(small: Lab) -> Non
     small.run("srun", "-N2", "true")
     assert set(small.squeue(job, "%t %r")) == {"PD BeginTime"}
     small.run("scancel", str(job))
-    wait_until(lambda: states(small) == ["idle", "idle"])
+    small.wait_until_idle()
 
 
 @as_root
+@pytest.mark.once
 def test_there_are_several_unix_users(small: Lab) -> None:
     for user in ("alice", "bob", "carol"):
         assert small.run("srun", "id", "-un", user=user).stdout.strip() == user
@@ -53,6 +52,7 @@ def test_there_are_several_unix_users(small: Lab) -> None:
 
 @as_root
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="not this kernel")
+@pytest.mark.once
 def test_its_daemons_come_before_its_jobs(small: Lab) -> None:
     daemon = json.loads((small.dir / "lab.json").read_text())["daemons"]["slurmctld"][0]
     assert "nice -10" in Path(f"/proc/{daemon}/autogroup").read_text()
@@ -101,42 +101,48 @@ def test_down_leaves_no_cgroup() -> None:
     assert not own.parent.exists()
 
 
+@pytest.mark.once
 def test_a_second_up_finds_it_running(small: Lab) -> None:
     again = lab("up", "--nodes", "2", "--dir", str(small.dir))
     assert (again.returncode, again.stdout) == (0, f"already up in {small.dir}\n")
 
 
+@pytest.mark.once
 def test_clusters_do_not_disturb_each_other(small: Lab) -> None:
     with started_lab(nodes=1) as other:
-        assert states(other) == ["idle"]
-        assert states(small) == ["idle", "idle"]
-    assert states(small) == ["idle", "idle"]
+        assert other.states() == {"n1": "idle"}
+        assert small.states() == BOTH_IDLE
+    assert small.states() == BOTH_IDLE
     assert small.run("id", "alice", check=False).returncode == 0 or os.getuid() != 0
 
 
+@pytest.mark.once
 def test_a_stopped_slurmd_takes_its_node_down_and_comes_back(small: Lab) -> None:
     small.node("n2", "stop")
-    wait_until(lambda: states(small)[1].startswith("down"))
+    wait_until(lambda: small.states()["n2"].startswith("down"))
     small.node("n2", "start")
-    wait_until(lambda: states(small) == ["idle", "idle"])
+    small.wait_until_idle()
 
 
 @pytest.mark.parametrize("what", ["hang", "cut"])
+@pytest.mark.once
 def test_a_node_can_be_lost_and_mended(small: Lab, what: str) -> None:
     if what == "cut" and (os.getuid() != 0 or not shutil.which("nft", path="/usr/sbin:/sbin")):
         pytest.skip("cutting a node off needs root and nftables")
     small.node("n2", what)
-    wait_until(lambda: not states(small)[1].startswith("idle") or "*" in states(small)[1])
+    wait_until(lambda: small.states()["n2"] != "idle")
     small.node("n2", "mend")
-    wait_until(lambda: states(small) == ["idle", "idle"])
+    small.wait_until_idle()
 
 
+@pytest.mark.once
 def test_a_slow_node_still_works(small: Lab) -> None:
     small.node("n2", "slow")
     assert small.run("srun", "-w", "n2", "echo", "slowly").stdout == "slowly\n"
     small.node("n2", "mend")
 
 
+@pytest.mark.once
 def test_down_leaves_nothing_and_can_be_said_twice(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -159,6 +165,7 @@ def _names(cmdline: Path, folder: Path) -> bool:
 
 
 @as_root
+@pytest.mark.once
 def test_an_ordinary_user_has_one_of_their_own(small: Lab) -> None:
     folder = small.home("bob") / "own"
     environment = {"PATH": os.environ["PATH"]}
@@ -191,5 +198,6 @@ def test_an_ordinary_user_has_one_of_their_own(small: Lab) -> None:
     "arguments",
     [["up"], ["up", "--nodes", "0"], ["up", "--nodes", "2", "--conf", "x"], ["nonsense"], []],
 )
+@pytest.mark.once
 def test_a_bad_call_is_refused(arguments: list[str]) -> None:
     assert lab(*arguments).returncode == 2

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from scripts.labcluster import networks
+from scripts.labcluster.lab import Lab, started_lab
 from scripts.labcluster.processes import launch
-from tests.lab_fixture import REPO, Lab, started_lab
-from tests.waiting import wait_until
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
 
 pytestmark = [
     pytest.mark.slurm,
+    pytest.mark.once,
     pytest.mark.skipif(
         os.getuid() != 0 or not shutil.which("ip", path="/usr/sbin:/sbin"),
         reason="needs root and iproute2",
@@ -40,10 +42,6 @@ while True:
 def apart() -> Iterator[Lab]:
     with started_lab(nodes=3, networks=True, conf=["SlurmdTimeout=5"]) as running:
         yield running
-
-
-def states(lab: Lab) -> list[str]:
-    return lab.run("sinfo", "-h", "-N", "-p", "main", "-o", "%t").stdout.split()
 
 
 def addresses(lab: Lab) -> dict[str, str]:
@@ -77,7 +75,7 @@ def test_each_node_has_an_address_of_its_own(apart: Lab) -> None:
 
 
 def test_a_node_that_is_cut_off_reaches_nobody_and_comes_back(apart: Lab) -> None:
-    wait_until(lambda: states(apart) == ["idle"] * 3)
+    apart.wait_until_idle()
     other = addresses(apart)["n1"]
     answers = apart.home("alice") / "answers"
     script = ASKS.format(address=other, answers=answers)
@@ -89,10 +87,10 @@ def test_a_node_that_is_cut_off_reaches_nobody_and_comes_back(apart: Lab) -> Non
     wait_until(lambda: last() == "reached")
     apart.node("n2", "cut")
     wait_until(lambda: last() == "cut")
-    wait_until(lambda: states(apart)[1].startswith("down"))
+    wait_until(lambda: apart.states()["n2"].startswith("down"))
     assert apart.run("srun", "-N2", "true").returncode == 0  # the others see each other
     apart.node("n2", "mend")
-    wait_until(lambda: states(apart) == ["idle"] * 3)
+    apart.wait_until_idle()
     assert sorted(addresses(apart)) == ["n1", "n2", "n3"]
 
 

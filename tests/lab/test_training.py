@@ -16,16 +16,11 @@ import pytest
 
 from bftrainer_slurm.controller.lessons import Runtime
 from bftrainer_slurm.keeper.client import KeeperClient
-from tests.lab_fixture import REPO
-from tests.site_fixture import (
-    QUICK,
-    Controller,
-    Site,
-    end_controller,
-    made_controller,
-    started_site,
-)
-from tests.waiting import wait_until
+from scripts.labcluster.controller import Controller
+from scripts.labcluster.site import Site, started_site
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
+from tests.elastic.agents import Step, steps_in
 
 pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
 PATIENCE_S = 180  # a node that joins imports torch first, and all nodes are this host
@@ -38,13 +33,6 @@ def site() -> Iterator[Site]:
 
 
 @dataclass(frozen=True)
-class Step:
-    time_s: float
-    world: int
-    number: int
-
-
-@dataclass(frozen=True)
 class Training:
     """A trainer that logs each step of each process, see tests/elastic/ddp.py."""
 
@@ -54,10 +42,7 @@ class Training:
 
     def steps(self, since_s: float = 0.0) -> list[Step]:
         """Return the steps of all nodes after a moment, in order of time."""
-        lines = [line for log in self.folder.glob("n*.*") for line in log.read_text().splitlines()]
-        words = [line.split() for line in lines]
-        found = [Step(float(w[0]), int(w[1]), int(w[2])) for w in words if len(w) == 3]
-        return sorted((s for s in found if s.time_s > since_s), key=lambda step: step.time_s)
+        return [step for step in steps_in(self.folder) if step.time_s > since_s]
 
     def wait_for_world(self, world: int, since_s: float = 0.0) -> Step:
         """Wait until so many nodes train together; return their first step."""
@@ -66,8 +51,7 @@ class Training:
 
     def agents(self) -> dict[str, str]:
         """Return since when each of its elements runs."""
-        lines = self.site.lab.squeue(self.array, "%i %t %S")
-        return {i: since for i, state, since in map(str.split, lines) if state == "R"}
+        return self.site.lab.running(self.array)
 
     @property
     def published(self) -> dict[str, Any]:
@@ -100,18 +84,6 @@ def without_plugin(site: Site) -> Iterator[None]:
         plugstack.write_text(line)
 
 
-@contextmanager
-def own_controller(site: Site, user: str) -> Iterator[Controller]:
-    settings = site.folder(user) / "bftrainer.toml"
-    settings.write_text(QUICK)
-    own = made_controller(site.lab, site.stage, user, "--config", settings)
-    try:
-        own.start()
-        yield own
-    finally:
-        end_controller(own)
-
-
 def test_the_others_train_on_at_once_when_slurm_takes_a_node(site: Site) -> None:
     with training(site, "1-4") as trainer:
         trainer.wait_for_world(4)
@@ -130,6 +102,7 @@ def test_the_others_train_on_at_once_when_slurm_takes_a_node(site: Site) -> None
         assert trainer.published["runtime"] == Runtime.AGENT.value
 
 
+@pytest.mark.once
 def test_the_others_train_on_when_the_plan_takes_nodes_away(site: Site) -> None:
     with training(site, "1-4") as trainer:
         trainer.wait_for_world(4)
@@ -145,6 +118,7 @@ def test_the_others_train_on_when_the_plan_takes_nodes_away(site: Site) -> None:
         wait_until(lambda: any(s.world > 2 for s in trainer.steps(first.time_s)), PATIENCE_S)
 
 
+@pytest.mark.once
 def test_a_script_may_choose_torchruns_own_rendezvous(site: Site) -> None:
     with training(site, "1-2", "export PET_RDZV_BACKEND=c10d") as trainer:
         trainer.wait_for_world(2)
@@ -156,9 +130,11 @@ def test_by_bftrainer_submit_a_site_needs_no_plugin_for_it(site: Site) -> None:
         trains_by_submit(site, site.controller, "alice", "--site")
 
 
+@pytest.mark.once
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to be two users")
 def test_nor_does_a_user_with_a_controller_of_their_own(site: Site) -> None:
-    with without_plugin(site), own_controller(site, "bob") as own:
+    own = site.own_controller("bob")
+    with without_plugin(site), own.running():
         trains_by_submit(site, own, "bob", "--personal", "--state", str(own.state))
 
 
@@ -194,9 +170,10 @@ except RefusedError as error:
 """
 
 
+@pytest.mark.once
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to be somebody else")
 def test_another_user_cannot_join_and_that_is_counted(site: Site) -> None:
-    keeper = KeeperClient(site.controller.keeper_note["address"])
+    keeper = KeeperClient(site.controller.keeper.address)
 
     def refused() -> int:
         status = keeper.status()[1]

@@ -14,8 +14,8 @@ import pytest
 from bftrainer_slurm.planner.greedy import greedy_counts
 from bftrainer_slurm.planner.problem import Plan, Problem
 from bftrainer_slurm.planner.solver import Planner
+from scripts.labcluster.waiting import wait_until
 from tests.planner.problems import contender, problem
-from tests.waiting import wait_until
 
 CASE = problem(4, contender("a", "n0"), contender("b"))
 READY = "print('{\"ready\": true}', flush=True); "

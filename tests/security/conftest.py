@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.site_fixture import Site, started_site
-from tests.waiting import wait_until
+from scripts.labcluster.site import Site, started_site
+from scripts.labcluster.waiting import wait_until
 
 HOLDS = "#!/bin/bash\nsrun sleep 10000\n"
 
@@ -23,8 +23,7 @@ class Victim:
 
     def elements(self) -> dict[str, str]:
         """Since when each of its running elements runs."""
-        lines = (line.split() for line in self.site.lab.squeue(self.array, "%i %t %S"))
-        return {element: since for element, state, since in lines if state == "R"}
+        return self.site.lab.running(self.array)
 
     @property
     def nodes(self) -> list[str]:

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from scripts.labcluster.site import Site
+from scripts.labcluster.waiting import wait_until
 from tests.security.conftest import HOLDS, Victim
-from tests.site_fixture import Site
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
 
@@ -62,7 +62,7 @@ def looks(site: Site) -> None:
 
 
 def test_hostile_records_are_left_alone_counted_and_logged_once(site: Site, victim: Victim) -> None:
-    lines_before = site.controller.log.count("they are left alone")
+    lines_before = site.controller.log.read_text().count("they are left alone")
     options = ("--array=0-1", "--hold", "-N1", "-p", "bftrainer", "-o", "/dev/null")
     jobs = [
         site.lab.sbatch(*options, f"--comment={comment}", "-J", NAME, script=HOLDS, user="bob")
@@ -77,7 +77,7 @@ def test_hostile_records_are_left_alone_counted_and_logged_once(site: Site, vict
         shown = site.run("bftrainer", "status", user="carol").stdout
         assert f"{len(HOSTILE)} jobs whose trainer's comment cannot be read" in shown
         # One line each time that there are more of them, at the most: not one at each look.
-        said = site.controller.log.count("they are left alone") - lines_before
+        said = site.controller.log.read_text().count("they are left alone") - lines_before
         assert 1 <= said <= len(HOSTILE)
     finally:
         site.end(*jobs)
@@ -93,7 +93,7 @@ def test_a_hostile_name_reaches_no_terminal(site: Site, victim: Victim) -> None:
         listed = site.run("bftrainer", "status", "--json", user="carol").stdout
         assert listed.isascii()
         assert NAME in [one["name"] for one in json.loads(listed)["trainers"]]
-        assert not any("\x1b" in line for line in site.controller.log.splitlines())
+        assert not any("\x1b" in line for line in site.controller.log.read_text().splitlines())
 
 
 def test_a_record_in_another_partition_is_an_ordinary_job(site: Site, victim: Victim) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from scripts.labcluster.site import Site
+from scripts.labcluster.waiting import wait_until
 from tests.security.conftest import Victim
-from tests.site_fixture import Site
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
 
@@ -54,7 +54,7 @@ def test_a_trainer_gets_the_sites_keeper_and_its_own_name(site: Site, victim: Vi
         wait_until(first.exists)
         found = dict(line.split("=", 1) for line in first.read_text().splitlines() if "=" in line)
         assert found["BFTRAINER_ELEMENT"] == f"{array}_0"
-        assert found["BFTRAINER_KEEPER"] == site.controller.keeper_note["address"]
+        assert found["BFTRAINER_KEEPER"] == site.controller.keeper.address
         assert found["PET_RDZV_ID"] == f"{array}.1"
         assert found["PET_NNODES"] == "1:2"
         assert found["BFTRAINER_MUNGE_SOCKET"] == f"{site.lab.dir}/munge/socket"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from scripts.labcluster.site import Site
 from tests.security.conftest import Victim
-from tests.site_fixture import Site
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slurm, pytest.mark.once, pytest.mark.timeout(300)]
 
 PRIVATE = {"samples", "steps", "measures", "error", "curve", "rescale", "why", "runtime"}
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient
-from tests.lab_fixture import REPO
+from scripts.labcluster.site import Site
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
 from tests.security.conftest import HOLDS, Victim
 from tests.security.stranger import TIMES
-from tests.site_fixture import Site
-from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slurm, pytest.mark.once, pytest.mark.timeout(300)]
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def attack(kind: str, site: Site, victim: Victim) -> Iterator[subprocess.Popen[s
 
 
 def address(site: Site) -> str:
-    return str(site.controller.keeper_note["address"])
+    return site.controller.keeper.address
 
 
 def refused(site: Site) -> dict[str, int]:
@@ -121,8 +121,10 @@ def test_the_state_folder_shows_others_nothing_but_the_address(site: Site, victi
 
 def test_nobody_has_to_trust_a_socket_in_the_file_system(site: Site, victim: Victim) -> None:
     assert not [path for path in site.controller.state.rglob("*") if path.is_socket()]
-    note = site.controller.keeper_note
-    assert Path(f"/proc/{note['pid']}").stat().st_uid == site.controller.state.stat().st_uid
+    assert (
+        Path(f"/proc/{site.controller.keeper.pid}").stat().st_uid
+        == site.controller.state.stat().st_uid
+    )
 
 
 @pytest.mark.parametrize("mode", ["site", "personal"])

@@ -14,8 +14,9 @@ from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.pyslurm_gateway import PyslurmGateway
 from bftrainer_slurm.slurm.run import SlurmRunner
-from tests.lab_fixture import REPO, Lab
-from tests.waiting import wait_until
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
 
 # What daemons say among themselves, and sdiag's own question.
 _NOT_OURS = re.compile(r"MESSAGE_|REQUEST_COMPLETE_|REQUEST_STEP_COMPLETE|REQUEST_STATS_INFO")
@@ -118,9 +119,7 @@ def clear(lab: Lab) -> None:
     users = ("alice", "bob", "carol") if os.getuid() == 0 else (os.environ.get("USER", "root"),)
     for user in users:
         lab.run("scancel", f"--user={user}", user="root", check=False)
-    wait_until(
-        lambda: set(lab.run("sinfo", "-h", "-o", "%T", user="root").stdout.split()) == {"idle"}
-    )
+    lab.wait_until_idle()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab_fixture import REPO
+from scripts.labcluster.stage import REPO
 
 
 def build(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -11,9 +11,9 @@ from bftrainer_slurm.constraint import parse_constraint
 from bftrainer_slurm.model import ElementId, ElementState
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.run import SlurmRunner
-from tests.lab_fixture import Lab
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.waiting import wait_until
 from tests.slurm.conftest import Bench
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 

@@ -11,8 +11,8 @@ from bftrainer_slurm.model import ElementId, ElementState, NodeState
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.gateway import RefusedError
 from bftrainer_slurm.slurm.run import SlurmRunner
+from scripts.labcluster.waiting import wait_until
 from tests.slurm.conftest import Bench
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 needs_users = pytest.mark.skipif(os.getuid() != 0, reason="needs root, for several users")

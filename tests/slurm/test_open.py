@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.slurm import open as opening
-from tests.lab_fixture import REPO, Lab
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.stage import REPO
 
 OPEN = """
 import sys

@@ -7,8 +7,8 @@ import pytest
 from bftrainer_slurm.model import ElementId, ElementState
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.run import SlurmRunner
+from scripts.labcluster.waiting import wait_until
 from tests.slurm.conftest import Bench
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 

@@ -15,9 +15,9 @@ from bftrainer_slurm.slurm.directives import read_directives
 from bftrainer_slurm.slurm.gateway import RefusedError
 from bftrainer_slurm.slurm.run import SlurmRunner
 from bftrainer_slurm.slurm.submission import Submission, compose, submit, wrap_script
-from tests.lab_fixture import Lab
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.waiting import wait_until
 from tests.slurm.conftest import Bench, clear
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 

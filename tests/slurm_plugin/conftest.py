@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab_fixture import REPO, Lab
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.stage import REPO
 from tests.slurm_plugin.fake_keeper import FakeKeeper
 
 WAYS = ("spank", "cli_filter", "lua")
@@ -23,7 +24,7 @@ def plugins() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="bftrainer-plugin-", dir="/var/tmp"))
     folder.chmod(0o755)
     make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), f"BUILD={folder}"]
-    subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*make, "all", "cli-filter"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([REPO / "slurm_plugin" / "install-python", folder / "python"], check=True)
     yield folder
     shutil.rmtree(folder)

@@ -8,8 +8,8 @@ import pwd
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.lab_fixture import Lab
-from tests.waiting import wait_until
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.waiting import wait_until
 
 _numbers = itertools.count()
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from scripts.command_cost import Cost, Run, compare, table
-from tests.lab_fixture import REPO
+from scripts.command_cost import Cost, Run, compare, differences, rendered
+from scripts.labcluster.stage import REPO
 
 
 def runs(*wall_ms: float) -> tuple[Run, ...]:
@@ -29,7 +29,7 @@ def test_the_difference_lies_between_values_of_the_middle() -> None:
 
 
 def test_processor_time_has_a_line_of_its_own() -> None:
-    text = table({"sbatch": Cost(runs(10.0), runs(12.0))})
+    text = rendered(differences({"sbatch": Cost(runs(10.0), runs(12.0))}))
     assert [line.split()[:5] for line in text.splitlines()[1:]] == [
         ["sbatch", "10.00", "12.00", "+2.00", "+2.00"],
         ["sbatch,", "processor", "5.00", "6.00", "+1.00"],
@@ -37,6 +37,7 @@ def test_processor_time_has_a_line_of_its_own() -> None:
 
 
 @pytest.mark.slurm
+@pytest.mark.once
 def test_ordinary_commands_are_measured_on_a_real_slurm() -> None:
     done = subprocess.run(
         [sys.executable, REPO / "scripts" / "bench-commands", "--rounds=10", "--json"],

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab_fixture import Lab
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.waiting import wait_until
 from tests.slurm_plugin.elements import (
     RunningElement,
     job_user,
@@ -18,7 +19,6 @@ from tests.slurm_plugin.elements import (
     start_element,
 )
 from tests.slurm_plugin.fake_keeper import FakeKeeper
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 

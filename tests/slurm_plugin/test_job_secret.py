@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer_slurm.keeper.credentials import CredentialError, read_secret, secret_of_job
-from tests.lab_fixture import REPO
+from scripts.labcluster.stage import REPO
 
 ERROR_SIZE = 256
 

@@ -1,4 +1,8 @@
-"""One table of submissions, submission_cases.json, for each of the three ways to rewrite them."""
+"""One table of submissions, submission_cases.json.
+
+The SPANK plugin is held to all of it, the two cli_filters to its corners, which show that they
+rewrite and refuse alike; on further Slurms all three are held to the corners.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.lab_fixture import Lab
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.waiting import wait_until
+from tests.slurm_plugin.conftest import WAYS
 from tests.slurm_plugin.fake_keeper import FakeKeeper
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 
@@ -20,8 +25,20 @@ CASES: list[Case] = json.loads((Path(__file__).parent / "submission_cases.json")
 PLAIN = "#!/bin/sh\ntrue\n"
 
 
-def name(case: Case) -> str:
-    return str(case["name"])
+def cases(what: str) -> Any:
+    """Parametrize with those cases of the table that say ``what`` is to come out of them."""
+    found = [
+        pytest.param(
+            way,
+            case,
+            id=f"{way}-{case['name']}",
+            marks=() if "corner" in case else pytest.mark.once,
+        )
+        for way in WAYS
+        for case in CASES
+        if what in case and (way == "spank" or "corner" in case)
+    ]
+    return pytest.mark.parametrize(("plugin_lab", "case"), found, indirect=["plugin_lab"])
 
 
 def submit(lab: Lab, case: Case) -> subprocess.CompletedProcess[str]:
@@ -48,7 +65,7 @@ def jobs(lab: Lab) -> list[str]:
     return lab.run("squeue", "-h", "-t", "all", "-o", "%A", user="root").stdout.split()
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if "job" in case], ids=name)
+@cases("job")
 def test_submitted_as_the_table_says(plugin_lab: Lab, case: Case) -> None:
     done = submit(plugin_lab, case)
     assert done.returncode == 0, done.stderr
@@ -59,7 +76,7 @@ def test_submitted_as_the_table_says(plugin_lab: Lab, case: Case) -> None:
     assert {key: shown.get(key) for key in wanted} == wanted
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if "refused" in case], ids=name)
+@cases("refused")
 def test_refused_as_the_table_says(plugin_lab: Lab, case: Case) -> None:
     before = jobs(plugin_lab)
     done = submit(plugin_lab, case)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 
-from scripts.chaos_suite.faults.fault import Fault, Injected
+from scripts.chaos_suite.faults.fault import Fault, Injected, frozen
 from scripts.chaos_suite.world import World
 
 
@@ -26,13 +24,13 @@ def _kill_controller_soon(world: World) -> Injected:
 
 
 def _kill_keeper(world: World) -> Injected:
-    world.service.kill_keeper()
+    world.service.keeper.kill()
     return Injected("SIGKILL")
 
 
 def _kill_both(world: World) -> Injected:
     world.service.kill(hold=True)
-    world.service.kill_keeper()
+    world.service.keeper.kill()
     return Injected("SIGKILL of both", world.chance.uniform(0, 15), world.service.start)
 
 
@@ -47,33 +45,19 @@ def _refuse(world: World) -> Injected:
 
 
 def _freeze_slurmctld(world: World) -> Injected:
-    world.signal_daemon("slurmctld", signal.SIGSTOP)
-    seconds = world.chance.uniform(3, 20)
-    undo = lambda: world.signal_daemon("slurmctld", signal.SIGCONT)  # noqa: E731
-    return Injected(f"SIGSTOP for {seconds:.0f} s", seconds, undo)
+    return frozen([world.lab.daemons["slurmctld"].pid], world.chance.uniform(3, 20))
 
 
 def _kill_slurmd(world: World) -> Injected:
-    node = world.chance.choice(_nodes(world))
+    node = world.chance.choice(world.nodes)
     world.signal_daemon(node, signal.SIGKILL)
     undo = lambda: world.lab.start_slurmd(node)  # noqa: E731
     return Injected(f"SIGKILL on {node}", world.chance.uniform(1, 8), undo)
 
 
 def _freeze_keeper(world: World) -> Injected:
-    pid, seconds = world.service.keeper_pid, world.chance.uniform(3, 15)
-
-    def signal_it(number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            if pid is not None:
-                os.kill(pid, number)
-
-    signal_it(signal.SIGSTOP)
-    return Injected(f"SIGSTOP for {seconds:.0f} s", seconds, lambda: signal_it(signal.SIGCONT))
-
-
-def _nodes(world: World) -> list[str]:
-    return [f"n{number}" for number in range(1, world.lab.nodes + 1)]
+    pid = world.service.keeper.pid
+    return frozen([] if pid is None else [pid], world.chance.uniform(3, 15))
 
 
 FAULTS = (

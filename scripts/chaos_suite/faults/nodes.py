@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.chaos_suite.faults.fault import Fault, Injected
-from scripts.chaos_suite.faults.processes import send
 from scripts.chaos_suite.faults.victims import running
 from scripts.chaos_suite.observe import element_processes
 from scripts.chaos_suite.patience import Patience
 from scripts.chaos_suite.world import World
 from scripts.labcluster import cluster as labs
+from scripts.labcluster.processes import send_all
 
 _EMPTY_S = 30.0  # the nodes are looked at every 4 s
 _LONGER_S = 25.0  # than SlurmdTimeout and a ping: Slurm gives the node up
@@ -20,17 +20,17 @@ _LONGER_S = 25.0  # than SlurmdTimeout and a ping: Slurm gives the node up
 
 def _vanish(world: World) -> Injected:
     """Nobody reaches the node any more, for so long that Slurm starts the element elsewhere."""
-    element, seconds = running(world), _LONGER_S + world.chance.uniform(0, 10)
-    world.cut(element.node)
-    detail = f"{element.node} cut off for {seconds:.0f} s"
-    return Injected(detail, seconds, lambda: world.mend(element.node))
+    return _cut_off(world, _LONGER_S + world.chance.uniform(0, 10))
 
 
 def _blink(world: World) -> Injected:
-    element, seconds = running(world), world.chance.uniform(1, 6)
-    world.cut(element.node)
-    detail = f"{element.node} cut off for {seconds:.0f} s"
-    return Injected(detail, seconds, lambda: world.mend(element.node))
+    return _cut_off(world, world.chance.uniform(1, 6))
+
+
+def _cut_off(world: World, seconds: float) -> Injected:
+    node = running(world).node
+    world.cut(node)
+    return Injected(f"{node} cut off for {seconds:.0f} s", seconds, lambda: world.mend(node))
 
 
 def _hang(world: World) -> Injected:
@@ -39,11 +39,11 @@ def _hang(world: World) -> Injected:
     seconds = world.chance.choice((6.0, _LONGER_S + 10))
     labs.node(world.lab, element.node, "hang")
     pids = [one.pid for one in world.processes_of(element)]
-    send(pids, signal.SIGSTOP)
+    send_all(pids, signal.SIGSTOP)
 
     def undo() -> None:
         labs.node(world.lab, element.node, "mend")
-        send(pids, signal.SIGCONT)
+        send_all(pids, signal.SIGCONT)
 
     return Injected(f"{element.node} hangs for {seconds:.0f} s", seconds, undo)
 
@@ -85,7 +85,7 @@ def kill_all_on(world: World, node: str) -> None:
         for path in Path("/proc").glob("[0-9]*/cmdline")
         if _text(path).startswith(titles)
     ]
-    send([*keepers, *(one.pid for one in mine)], signal.SIGKILL)
+    send_all([*keepers, *(one.pid for one in mine)], signal.SIGKILL)
 
 
 def _text(path: Path) -> str:

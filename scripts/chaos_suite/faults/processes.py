@@ -2,55 +2,44 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected
+from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected, frozen
 from scripts.chaos_suite.faults.victims import training, workers
 from scripts.chaos_suite.observe import Element
 from scripts.chaos_suite.world import World
+from scripts.labcluster.processes import send_all
 
 
 def _kill_agent(world: World) -> Injected:
     element = training(world)
-    send(_agents(world, element), signal.SIGKILL)
+    send_all(_agents(world, element), signal.SIGKILL)
     return Injected(f"SIGKILL on {element.node}")
 
 
 def _kill_worker(world: World) -> Injected:
     element = training(world)
-    send(workers(world, element)[:1] or _none(element, "training process"), signal.SIGKILL)
+    send_all(workers(world, element)[:1] or _none(element, "training process"), signal.SIGKILL)
     return Injected(f"SIGKILL on {element.node}")
 
 
 def _freeze_worker(world: World) -> Injected:
-    element, seconds = training(world), world.chance.uniform(2, 15)
+    element = training(world)
     pids = workers(world, element) or _none(element, "training process")
-    send(pids, signal.SIGSTOP)
-    detail = f"SIGSTOP on {element.node} for {seconds:.0f} s"
-    return Injected(detail, seconds, lambda: send(pids, signal.SIGCONT))
+    return frozen(pids, world.chance.uniform(2, 15), f" on {element.node}")
 
 
 def _kill_all(world: World) -> Injected:
     element = training(world)
-    send(_pids(world, element), signal.SIGKILL)
+    send_all(_pids(world, element), signal.SIGKILL)
     return Injected(f"SIGKILL of all on {element.node}")
 
 
 def _terminate_agent(world: World) -> Injected:
     element = training(world)
-    send(_agents(world, element), signal.SIGTERM)
+    send_all(_agents(world, element), signal.SIGTERM)
     return Injected(f"SIGTERM on {element.node}")
-
-
-def send(pids: Sequence[int], number: signal.Signals) -> None:
-    """Send a signal to those that are still there."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
 
 
 def _pids(world: World, element: Element) -> list[int]:

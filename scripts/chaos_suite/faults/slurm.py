@@ -71,7 +71,7 @@ def _rename_node(world: World) -> Injected:
         kill_all_on(world, before)
         _edit(world, rf"(?m)^NodeName={before} ", f"NodeName={after} ")
         _restart_all(world, {node: after})
-        _wait_for_slurmctld(world)
+        world.wait_for_slurmctld()
 
     def undo() -> None:
         rename(called, node)
@@ -118,7 +118,7 @@ def _lose_state(world: World) -> Injected:
     world.start_slurmctld(clean=True)
     if world.stream is not None:
         world.stream.forget()
-    _wait_for_slurmctld(world)
+    world.wait_for_slurmctld()
     for job in world.trainers.values():
         world.over.add(job.array)
         world.submit(job)
@@ -134,18 +134,11 @@ def _kill_munge(world: World) -> Injected:
     return Injected(f"SIGKILL, away for {seconds:.0f} s", seconds, undo)
 
 
-def _wait_for_slurmctld(world: World) -> None:
-    deadline_s = time.monotonic() + _ANSWER_S
-    while time.monotonic() < deadline_s and world.run("scontrol", "ping").returncode != 0:
-        world.wait(0.5)
-
-
 def _restart_all(world: World, names: Mapping[str, str] = MappingProxyType({})) -> None:
-    nodes = [f"n{number}" for number in range(1, world.lab.nodes + 1)]
-    for name in ("slurmctld", *nodes):
+    for name in ("slurmctld", *world.nodes):
         world.signal_daemon(name, signal.SIGTERM)
     world.start_slurmctld()
-    for node in nodes:
+    for node in world.nodes:
         world.lab.start_slurmd(node, names.get(node))
 
 

@@ -5,30 +5,27 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected
-from scripts.chaos_suite.faults.processes import send
+from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected, frozen
 from scripts.chaos_suite.world import World
+from scripts.labcluster.processes import send_all
 
 _SECONDS = (8.0, 25.0)  # longer than a plan may take; ordinary jobs come and ask for one
 
 
 def _kill(world: World) -> Injected:
-    send([_solver(world)], signal.SIGKILL)
+    send_all([_solver(world)], signal.SIGKILL)
     return Injected("SIGKILL", 2.0)
 
 
 def _hang(world: World) -> Injected:
-    pid, seconds = _solver(world), world.chance.uniform(*_SECONDS)
-    send([pid], signal.SIGSTOP)
-    undo = lambda: send([pid], signal.SIGCONT)  # noqa: E731
-    return Injected(f"SIGSTOP for {seconds:.0f} s", seconds, undo)
+    return frozen([_solver(world)], world.chance.uniform(*_SECONDS))
 
 
 def _crash_again_and_again(world: World) -> Injected:
     kills, end = 0, world.chance.randint(4, 8)
     while kills < end:
         try:
-            send([_solver(world)], signal.SIGKILL)
+            send_all([_solver(world)], signal.SIGKILL)
             kills += 1
         except CannotInjectError:
             pass

@@ -25,7 +25,7 @@ def _restart_on_full_disk(world: World) -> Injected:
     filler = world.service.state / "filler"
     _write_until_full(world)
     world.service.kill()
-    world.service.kill_keeper()
+    world.service.keeper.kill()
     seconds = world.chance.uniform(10, 25)
     detail = f"full for {seconds:.0f} s, controller and keeper killed"
     return Injected(detail, seconds, filler.unlink)

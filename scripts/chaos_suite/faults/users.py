@@ -38,7 +38,7 @@ def _limit(world: World) -> Injected:
 def _move(world: World) -> Injected:
     """Ask for a node by hand, for an element that waits."""
     element = waiting(world)
-    node = f"n{world.chance.randint(1, world.lab.nodes)}"
+    node = world.chance.choice(world.nodes)
     words = ("update", f"JobId={_name(element)}", f"ReqNodeList={node}", "StartTime=now+30")
     return _scontrol(world, *words)
 

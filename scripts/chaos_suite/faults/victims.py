@@ -35,8 +35,7 @@ def workers(world: World, element: Element) -> list[int]:
     newest = job.training.newest
     if newest is None:
         return []
-    mine = {one.pid for one in world.processes_of(element)}
-    return [int(pid) for pid in newest.places if int(pid) in mine]
+    return [one.pid for one in world.processes_of(element) if one.name in newest.places]
 
 
 def _one_of(world: World, find: Callable[[], list[Element]], otherwise: str) -> Element:

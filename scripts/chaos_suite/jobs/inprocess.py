@@ -27,6 +27,7 @@ def main() -> None:
     log = os.open(folder / "steps" / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     rename = Path.rename
     key = "-"
+    began_ns = time.monotonic_ns()
 
     def write(kind: str, number: int) -> None:
         world = dist.get_world_size()
@@ -52,8 +53,8 @@ def main() -> None:
         with trainer.step() as step:
             optimizer.zero_grad()
             loss = criterion(trainer.ddp(x), y)
-            # Numbers begin anew with each run of a trainer: rank 0's process tells two apart.
-            leader = torch.tensor([os.getpid()])
+            # Numbers begin anew with each run of a trainer: when rank 0 began tells two apart.
+            leader = torch.tensor([began_ns])
             if trainer.generation:
                 dist.broadcast(leader, src=0)
             loss.backward()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bftrainer_slurm.planner.solver import Planner
-from scripts.curve_regret import (
+from scripts.evidence.curves.regret import (
     Controller,
     Method,
     Outcome,

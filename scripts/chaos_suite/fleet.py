@@ -1,0 +1,141 @@
+"""Chaos without Slurm: random kills, joins and leaves of a trainer's nodes, and what is left of it.
+
+Nobody waits for the trainer in between. The nodes are those of ``elastic_bench/fleet``.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+
+from scripts.elastic_bench.figures import (
+    Account,
+    account,
+    agreed,
+    changes,
+    stood_still_s,
+    usual_step_s,
+)
+from scripts.elastic_bench.fleet import Fleet, Node, Training
+from scripts.elastic_bench.measure import NODES, PATIENCE_S, settle
+from scripts.elastic_bench.setups import Setup
+from scripts.labcluster.lab import Tell
+
+# The processor is free for so long in each step, as beside an accelerator.
+_TRAINING = Training("tiny", compute_s=0.02, save_every_s=0.0)
+_MOST = 4
+_BEHIND = 20  # a node that has made one of the last so many steps has the trainer's state
+_END_STEPS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FleetResult:
+    """What became of a trainer."""
+
+    setup: Setup
+    kills: int
+    joins: int
+    leaves: int
+    seconds: float
+    trains_on: bool
+    changes: int  # how often the number of ranks changed
+    same_weights: bool | None  # on all nodes at the end; None: it did not train on
+    still_s: float  # of the seconds, how long no node made a step
+    account: Account
+    last_words: str  # where it does not train on
+
+    @property
+    def violations(self) -> list[str]:
+        """What must not be, in words.
+
+        A step that nobody logged is none: it may be in a checkpoint whose writer was then killed.
+        """
+        made = self.account
+        found = {
+            f"it does not train on: {self.last_words}": not self.trains_on,
+            f"nodes differ after {made.differing} of {made.compared} steps": made.differing > 0,
+            "nodes differ at the end": self.same_weights is False,
+        }
+        return [words for words, wrong in found.items() if wrong]
+
+
+def run_fleet(setup: Setup, events: int, pace_s: float, seed: int, tell: Tell) -> FleetResult:
+    """Let so many events come, ``pace_s`` apart on average, then see whether it trains on.
+
+    Nodes go only while two train together, and one that has the trainer's state is always spared:
+    an unchanged script would go on from its checkpoint, but processes that keep the state in
+    memory cannot.
+
+    Raises:
+        NotSettledError: it does not begin to train.
+    """
+    chance = random.Random(seed)
+    done = {"kill": 0, "join": 0, "leave": 0}
+    with Fleet(setup, _TRAINING) as fleet:
+        fleet.start(NODES)
+        settle(fleet)
+        begun_s, usual_s = time.monotonic(), usual_step_s(fleet.logs.of(fleet.nodes[0].job))
+        for number in range(events):
+            fleet.wait(lambda: len(fleet.nodes) < _MOST or _together(fleet) > 1, PATIENCE_S)
+            kind, victim = _next(chance, fleet)
+            if kind == "join":
+                fleet.start()
+            elif victim is not None:
+                (fleet.kill if kind == "kill" else fleet.part)(victim)
+            done[kind] += 1
+            tell(f"event {number + 1} of {events}, {len(fleet.nodes)} nodes")
+            fleet.wait(lambda: False, chance.expovariate(1 / pace_s))
+        seconds = time.monotonic() - begun_s
+        tell("the last event was; does it train on?")
+        if len(fleet.nodes) < NODES:
+            fleet.start(NODES - len(fleet.nodes))
+        trains_on = fleet.wait(lambda: fleet.settled(_END_STEPS), 2 * PATIENCE_S)
+        alive = {node.job: fleet.logs.of(node.job) for node in fleet.nodes}
+        return FleetResult(
+            setup,
+            done["kill"],
+            done["join"],
+            done["leave"],
+            seconds,
+            trains_on,
+            changes(fleet.logs.all),
+            agreed(alive) if trains_on else None,
+            stood_still_s(fleet.logs.all, begun_s, begun_s + seconds, usual_s),
+            account(fleet.logs.all),
+            "" if trains_on else fleet.messages(fleet.nodes[0]),
+        )
+
+
+def _next(chance: random.Random, fleet: Fleet) -> tuple[str, Node | None]:
+    """Return what comes next, and to which node; nodes go while at least two train together."""
+    kinds = ["join"] * (len(fleet.nodes) < _MOST)
+    if _together(fleet) > 1:
+        kinds += ["kill", "leave"]
+    kind = chance.choice(kinds or ["kill", "leave"])
+    if kind == "join":
+        return kind, None
+    steps = {node.job: _step(fleet, node) for node in fleet.nodes}
+    return kind, chance.choice(spare_one(fleet.nodes, steps, chance))
+
+
+def spare_one(nodes: list[Node], steps: dict[str, int], chance: random.Random) -> list[Node]:
+    """Return the nodes that may be taken: all but one of those that have the trainer's state."""
+    spared = chance.choice(holders(nodes, steps) or [None])
+    return [node for node in nodes if node is not spared]
+
+
+def holders(nodes: list[Node], steps: dict[str, int]) -> list[Node]:
+    """Return the nodes that have made one of the last steps, given the last one of each."""
+    furthest = max(steps.values(), default=0)
+    return [node for node in nodes if steps[node.job] > max(0, furthest - _BEHIND)]
+
+
+def _together(fleet: Fleet) -> int:
+    fleet.logs.read()
+    return len(holders(fleet.nodes, {node.job: _step(fleet, node) for node in fleet.nodes}))
+
+
+def _step(fleet: Fleet, node: Node) -> int:
+    steps = fleet.logs.of(node.job)
+    return steps[-1].step if steps else 0

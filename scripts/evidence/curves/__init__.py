@@ -1,0 +1,1 @@
+"""``make bench-curves``: what it costs not to know the throughput curves."""

@@ -1,0 +1,192 @@
+"""Runs, several at a time, each worker with a planner of its own; what came of them is kept.
+
+The recorded data is that of ``../shared/data``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from multiprocessing import get_context
+from pathlib import Path
+
+from bftrainer_slurm.cli.simulation import ReplayOptions
+from bftrainer_slurm.cli.simulation import run as replay_once
+from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
+from bftrainer_slurm.planner.solver import Planner
+from bftrainer_slurm.replay.drive import Outcome
+from bftrainer_slurm.replay.efficiency import dedicated_samples
+from bftrainer_slurm.replay.trace import Trace, holes_of, read_events, select
+from bftrainer_slurm.replay.trainers import TrainerSpec, read_trainers
+from scripts.benchkit.command import json_text, replace_file
+from scripts.benchkit.figures import summarise
+from scripts.evidence.paper.runs import DEDICATED, Result, Run
+
+SUMMIT = Path(__file__).resolve().parents[4] / "shared" / "data" / "summit-2021-02"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A policy of the replay, and what is taken away from the problems that it is asked."""
+
+    policy: str
+    expected_ends: bool = True  # else a node is as good as any other
+    spares: bool = True  # else no trainer is kept without nodes for the next holes
+
+
+METHODS = {
+    "equal-share": Method("equal-share"),
+    "paper": Method("paper"),
+    "pauses": Method("milp", expected_ends=False, spares=False),
+    "survival": Method("milp", spares=False),
+    "milp": Method("milp"),
+    "oracle": Method("oracle"),
+}
+
+
+class StoreError(ValueError):
+    """A file that holds no results; in one line, with the remedy."""
+
+
+class Store:
+    """Results by run, in one file; each one is on the disk before the next is begun."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file where there is one. Raises StoreError."""
+        self._path = path
+        self.results: dict[Run, Result] = {}
+        if path.exists():
+            try:
+                self.results = dict(map(_read, json.loads(path.read_text())))
+            except (OSError, ValueError, TypeError, KeyError) as error:
+                why = " ".join(str(error).split())[:200]
+                raise StoreError(f"{path}: holds no results: {why}; remove it") from error
+
+    def add(self, run: Run, result: Result) -> None:
+        """Keep a result. Raises OSError."""
+        self.results[run] = result
+        entries = [{"run": one, "result": found} for one, found in self.results.items()]
+        replace_file(self._path, json_text(entries) + "\n")
+
+
+class Asked:
+    """Asks a planner the problems that a method leaves, and counts plans by their status."""
+
+    def __init__(self, planner: PlanMaker, method: Method) -> None:
+        self._planner = planner
+        self._method = method
+        self.statuses: Counter[str] = Counter()
+
+    def plan(self, problem: Problem) -> Plan:
+        """Return the planner's plan for the plainer problem."""
+        plan = self._planner.plan(_plainer(problem, self._method))
+        self.statuses[plan.status] += 1
+        return plan
+
+
+def execute(runs: Sequence[Run], jobs: int, commit: str) -> Iterator[tuple[Run, Result]]:
+    """Yield each run with its result as soon as it is there.
+
+    A caller that stops early, or is interrupted, gives up only the runs that are under way.
+    """
+    context = get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context) as executor:
+        futures = {executor.submit(execute_one, run, commit): run for run in runs}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+
+
+def execute_one(run: Run, commit: str) -> Result:
+    """Run once; the planner's child is started ahead, so that no plan waits for it."""
+    begin_s = time.perf_counter()
+    outcome, plan_s = None, [0.0]
+    with Planner() as planner:
+        planner.warm_up()
+        asked = Asked(planner, METHODS["milp" if run.method == DEDICATED else run.method])
+        if run.method == DEDICATED:
+            samples = _on_dedicated_nodes(run, asked)
+        else:
+            outcome, plan_s = _replay(run, trace_of_run(run), asked)
+            samples = outcome.samples
+    times = summarise(plan_s)
+    return Result(
+        samples=samples,
+        outcome=outcome,
+        plans=dict(asked.statuses),
+        plan_median_s=times.median,
+        plan_p95_s=times.p95,
+        plan_max_s=times.most,
+        seconds=time.perf_counter() - begin_s,
+        commit=commit,
+    )
+
+
+def trace_of_run(run: Run) -> Trace:
+    """Return the part of the trace that a run replays."""
+    return _trace(run.nodes, run.from_s, run.hours)
+
+
+def trainers_of_run(run: Run) -> tuple[TrainerSpec, ...]:
+    """Return the trainers, all of them waiting from the start unless the run has its own."""
+    trainers = run.repeat * _trainers(run.trainers)
+    if run.from_s is not None:
+        return trainers
+    return tuple(replace(trainer, submit_s=0.0) for trainer in trainers)
+
+
+@lru_cache(maxsize=4)
+def _trace(nodes: int | None, from_s: float | None, hours: float | None) -> Trace:
+    return select(read_events(SUMMIT / "node-events-week1.parquet"), nodes, from_s, hours)
+
+
+@lru_cache(maxsize=4)
+def _trainers(name: str) -> tuple[TrainerSpec, ...]:
+    return read_trainers(SUMMIT / f"trainers-{name}.json")
+
+
+def _replay(run: Run, trace: Trace, planner: PlanMaker) -> tuple[Outcome, list[float]]:
+    options = ReplayOptions(
+        policy=METHODS[run.method].policy,
+        at_once=run.at_once,
+        forward_time_s=run.forward_time_s,
+        rescale_scale=run.scale,
+    )
+    trainers = trainers_of_run(run)
+    outcome, plan_s = replay_once(trace, trainers, options, planner)
+    if outcome.trainers_done == len(trainers):
+        raise ValueError(f"all {len(trainers)} trainers are done before the end: repeat them")
+    return outcome, list(plan_s)
+
+
+def _on_dedicated_nodes(run: Run, planner: PlanMaker) -> float:
+    trace, on_dedicated = trace_of_run(run), replace(run, method="milp")
+    idle_s = sum(hole.end_s - hole.start_s for hole in holes_of(trace))
+    mean_nodes = idle_s / (trace.end_s - trace.start_s)
+    return dedicated_samples(
+        trace, mean_nodes, lambda other: _replay(on_dedicated, other, planner)[0]
+    )
+
+
+def _plainer(problem: Problem, method: Method) -> Problem:
+    if not method.expected_ends:
+        # Left to chance: order by name would be knowledge, as replay.policies.PaperModel says.
+        chance = {node: float(zlib.crc32(node.encode())) for node in problem.pool}
+        problem = replace(problem, life_s=chance)
+    return problem if method.spares else replace(problem, spares=())
+
+
+def _read(entry: dict[str, dict[str, object]]) -> tuple[Run, Result]:
+    result = dict(entry["result"])
+    outcome = result["outcome"]
+    if isinstance(outcome, dict):
+        result["outcome"] = Outcome(**outcome)
+    return Run(**entry["run"]), Result(**result)  # type: ignore[arg-type]

@@ -1,0 +1,193 @@
+"""The results as text, as JSON and as a picture, and what the delays are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from scripts.benchkit.figures import Summary, Target, summarise
+from scripts.benchkit.machine import Machine
+from scripts.benchkit.picture import BLUE, GREY, GRID, INK, ORANGE, drawn
+from scripts.benchkit.text import table
+from scripts.impact_bench import breakdown
+from scripts.impact_bench.bench import Measured
+from scripts.impact_bench.breakdown import DIRECT, RECLAIMING, Way
+from scripts.impact_bench.course import Start
+from scripts.impact_bench.figures import (
+    Comparison,
+    compared,
+    delays,
+    failures,
+    makespan_s,
+    targets,
+)
+
+_AT_ONCE_S = 1.5  # slurmctld looks at new batch jobs once a second
+_LEAST_S = 0.05  # an axis of logarithms has no zero
+
+
+def document(machine: Machine, settings: dict[str, Any], measured: Measured) -> dict[str, Any]:
+    """Return all of it for JSON; times are seconds, times of day Unix seconds."""
+    off, on = measured.off, measured.on
+    return {
+        "machine": machine,
+        "settings": settings,
+        "start_delay_s": compared(*delays(off.chunks, on.chunks)),
+        "accounted_start_delay_s": compared(*delays(off.chunks, on.chunks, accounted=True)),
+        "targets": _targets(measured),
+        "failed": {side.name: failures(side.chunks) for side in (off, on)},
+        "makespan_s": {
+            side.name: [makespan_s(chunk) for chunk in side.chunks] for side in (off, on)
+        },
+        "left_behind": on.left_behind,
+        "trainers": on.work,
+        "jobs": {side.name: side.chunks for side in (off, on)},
+    }
+
+
+def rendered(measured: Measured) -> str:
+    """Return the figures of the ordinary jobs as text."""
+    off, on = measured.off, measured.on
+    work = on.work
+    return "\n".join(
+        [
+            "start delay of the ordinary jobs, s",
+            table(_delays(measured)),
+            "",
+            table(_by_kind(measured)),
+            "",
+            table(_makespans(measured)),
+            "",
+            f"jobs failed: {failures(off.chunks)} without trainers, {failures(on.chunks)} with",
+            f"trainers meanwhile: on {_spread([one.nodes for one in work])} nodes as chunks began, "
+            f"{sum(one.samples for one in work):,.0f} samples, "
+            f"{sum(one.reclaimed for one in work)} elements reclaimed, "
+            f"{on.left_behind} processes left behind",
+            "",
+            *map(str, _targets(measured)),
+        ]
+    )
+
+
+def causes(measured: Measured) -> str:
+    """Read the logs that the run has left; return what the delays are made of, as text."""
+    logs = {}
+    for path in (measured.logs / "slurmctld.log", *measured.logs.glob("n*.log")):
+        with path.open(errors="replace") as lines:
+            logs[path.stem] = breakdown.read_log(lines)
+    controls = logs.pop("slurmctld")
+    off, on = (list(chain.from_iterable(side.chunks)) for side in (measured.off, measured.on))
+    free = breakdown.direct(controls, on)
+    took = breakdown.reclaiming(controls, logs, on)
+    return "\n\n".join(
+        [
+            parts_table("without trainers", DIRECT, breakdown.direct(controls, off)),
+            parts_table("with trainers, no element had to go", DIRECT, free),
+            parts_table("with trainers, elements had to go", RECLAIMING, took),
+        ]
+    )
+
+
+def parts_table(title: str, parts: Sequence[str], ways: Sequence[Way]) -> str:
+    """Return a table of each part's times, of all these jobs."""
+    heading = f"{title}: {len(ways)} jobs"
+    if not ways:
+        return heading
+    times = [*zip(*(way.parts_s for way in ways), strict=True)]
+    times.append(tuple(way.moments_s[-1] - way.moments_s[0] for way in ways))
+    rows = []
+    for text, values in zip((*parts, "in all"), times, strict=True):
+        found = summarise(values)
+        rows.append((f"  {text}", f"{found.median:.3f}", f"{found.p95:.3f}"))
+    return f"{heading}\n{table([('', 'MEDIAN', 'P95'), *rows])}"
+
+
+def picture(off_s: Sequence[float], on_s: Sequence[float]) -> str:
+    """Return an SVG of the delays of the same jobs, in seconds: both sides, and the differences."""
+    differences = [other - one for one, other in zip(off_s, on_s, strict=True)]
+
+    def draw(figure: Figure) -> None:
+        left, right = figure.subplots(1, 2)
+        _steps(left, [max(_LEAST_S, one) for one in off_s], GREY, "without trainers")
+        _steps(left, [max(_LEAST_S, one) for one in on_s], ORANGE, "with trainers")
+        left.set_xscale("log")
+        left.set(xlabel="start delay, s", ylabel="share of the jobs", title="started within")
+        left.legend(frameon=False, loc="lower right")
+        _steps(right, differences, BLUE, "")
+        right.set_xscale("symlog", linthresh=1.0)
+        right.axvline(0, color=INK, linewidth=0.6)
+        right.set(xlabel="delay with trainers less delay without, s", title="difference of a job")
+
+    return drawn(draw)
+
+
+def _steps(axes: Axes, values: Sequence[float], colour: str, label: str) -> None:
+    shares = [(rank + 1) / len(values) for rank in range(len(values))]
+    axes.step(sorted(values), shares, where="post", color=colour, label=label, marker="")
+    axes.set_ylim(0, 1.02)
+    axes.grid(color=GRID)
+
+
+def _targets(measured: Measured) -> list[Target]:
+    off, on = measured.off, measured.on
+    seen = compared(*delays(off.chunks, on.chunks))
+    if seen is None:
+        return []
+    return targets(seen, failures(off.chunks), failures(on.chunks), on.left_behind)
+
+
+def _delays(measured: Measured) -> Iterator[Sequence[str]]:
+    yield "", "JOBS", "MEDIAN", "P95", "P99", "MAX"
+    for accounted, what in ((False, ""), (True, ", as Slurm accounts it")):
+        found = compared(*delays(measured.off.chunks, measured.on.chunks, accounted))
+        if found is not None:
+            yield _row(f"without trainers{what}", found.off)
+            yield _row(f"with trainers{what}", found.on)
+            yield _row("difference of each job", found.difference, "+")
+
+
+def _row(text: str, found: Summary, sign: str = "") -> Sequence[str]:
+    times = (found.median, found.p95, found.p99, found.most)
+    return text, str(found.count), *(f"{one:{sign}.2f}" for one in times)
+
+
+def _by_kind(measured: Measured) -> Iterator[Sequence[str]]:
+    """Jobs that had no time in the queue without trainers are where a reclaim shows by itself."""
+    off, on = (chain(*side.chunks) for side in (measured.off, measured.on))
+    pairs = list(zip(off, on, strict=True))
+    kinds = {
+        "started at once without trainers": [pair for pair in pairs if not _queued(pair[0])],
+        "waited in the queue": [pair for pair in pairs if _queued(pair[0])],
+    }
+    for size in sorted({job.job.nodes for job, _ in pairs}):
+        kinds[f"nodes: {size}"] = [pair for pair in pairs if pair[0].job.nodes == size]
+    yield "difference by kind of job", "JOBS", "MEDIAN", "P95"
+    for text, those in kinds.items():
+        found = _compared_pairs(those)
+        if found is not None:
+            one = found.difference
+            yield f"  {text}", str(one.count), f"{one.median:+.2f}", f"{one.p95:+.2f}"
+
+
+def _compared_pairs(pairs: Sequence[tuple[Start, Start]]) -> Comparison | None:
+    return compared(*delays([[off for off, _ in pairs]], [[on for _, on in pairs]]))
+
+
+def _queued(job: Start) -> bool:
+    return job.delay_s is None or job.delay_s > _AT_ONCE_S
+
+
+def _makespans(measured: Measured) -> Iterator[Sequence[str]]:
+    yield "makespan, s", "IN ALL", *(f"CHUNK {n + 1}" for n in range(len(measured.off.chunks)))
+    for side in (measured.off, measured.on):
+        times_s = [makespan_s(chunk) for chunk in side.chunks]
+        yield f"  {side.name} trainers", f"{sum(times_s):.1f}", *(f"{one:.1f}" for one in times_s)
+
+
+def _spread(counts: Sequence[int]) -> str:
+    least, most = min(counts, default=0), max(counts, default=0)
+    return str(most) if least == most else f"{least} to {most}"

@@ -1,0 +1,81 @@
+"""A real keeper in a process of its own, known by what it has left in its state folder."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.home import find_or_start, read_address, read_token
+from scripts.labcluster.processes import Daemon, daemon_of, end, send
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """The keeper with this state folder, which may not have been started yet, or have ended."""
+
+    state: Path
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT; empty where no keeper has ever left it."""
+        return read_address(self.state) or ""
+
+    @property
+    def client(self) -> KeeperClient:
+        """What asks it, with a controller's rights."""
+        return KeeperClient(self.address, read_token(self.state))
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id; None: it has ended."""
+        process = self._process()
+        return None if process is None else process.pid
+
+    def kill(self) -> None:
+        """SIGKILL it, and wait for its end."""
+        process = self._process()
+        if process is not None:
+            send(process, signal.SIGKILL)
+            end([process])
+
+    def end(self) -> None:
+        """End it, and wait for that: the next one may have the same address."""
+        process = self._process()
+        if process is not None:
+            end([process])
+
+    def status(self) -> dict[str, Any]:
+        """Return what its controller published last; ``age_s`` is how long ago.
+
+        Nothing where no keeper answers.
+        """
+        try:
+            age_s, status = self.client.status()
+        except (KeeperError, OSError, ValueError):
+            return {}
+        return {} if status is None else status | {"age_s": age_s}
+
+    def _process(self) -> Daemon | None:
+        try:
+            pid = int(json.loads((self.state / "keeper.json").read_text())["pid"])
+            ours = b"bftrainer_slurm.keeper" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (OSError, ValueError, KeyError):
+            return None
+        return daemon_of(pid) if ours else None
+
+
+@contextmanager
+def started_keeper(state: Path) -> Iterator[Keeper]:
+    """Start a keeper; end it whatever happens."""
+    find_or_start(state, "127.0.0.1:0")
+    keeper = Keeper(state)
+    try:
+        yield keeper
+    finally:
+        keeper.kill()

@@ -1,0 +1,176 @@
+"""A running private cluster in a temporary folder, and commands run in it as any of its users.
+
+How it is laid out is in ``cluster``; our controller on it is in ``site``.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.labcluster import cluster
+from scripts.labcluster.configuration import Options, exported
+from scripts.labcluster.users import identity
+from scripts.labcluster.waiting import wait_until
+
+ADMIN = "root"  # without root: whoever runs this
+_FREE = ("idle", "plnd")  # planned: idle, and Slurm saves it for a waiting job
+
+Tell = Callable[[str], object]
+
+
+class CommandError(cluster.LabError):
+    """A command in the cluster failed; the message has what it said."""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A running cluster. Without root there is but one user, and ``user`` is ignored."""
+
+    cluster: cluster.Lab
+    env: dict[str, str]  # of its users
+
+    @property
+    def dir(self) -> Path:
+        """The cluster's folder."""
+        return self.cluster.folder
+
+    def run(
+        self,
+        *command: str | Path,
+        user: str = "alice",
+        check: bool = True,
+        timeout_s: float = 120.0,
+        **options: Any,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command as one of the cluster's users (or as slurm, or root).
+
+        ``options`` are subprocess.run's; its ``env`` is added to the users' own.
+
+        Raises:
+            CommandError: it failed, and ``check`` is set.
+            subprocess.TimeoutExpired: it took too long.
+        """
+        home = self.home(user)
+        environment = self.env | {"HOME": str(home)} | options.pop("env", {})
+        settings = {"cwd": home, **identity(user), **options}
+        done: subprocess.CompletedProcess[str] = subprocess.run(
+            [str(word) for word in command],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=timeout_s,
+            **settings,
+        )
+        if check and done.returncode != 0:
+            said = f"{done.stdout}{done.stderr}".strip()
+            raise CommandError(f"{' '.join(map(str, command))}: {done.returncode}: {said}")
+        return done
+
+    def sbatch(self, *options: str, script: str, user: str = "alice", **others: Any) -> int:
+        """Submit a script; return the job id."""
+        done = self.run("sbatch", "--parsable", *options, user=user, input=script, **others)
+        return int(done.stdout.partition(";")[0])
+
+    def squeue(self, job: int, form: str) -> list[str]:
+        """Return a line per element or job, formatted as squeue does."""
+        listed = self.run(
+            "squeue", "-h", "-r", "-t", "all", "-j", str(job), "-o", form, check=False
+        )
+        return listed.stdout.split("\n")[:-1]
+
+    def running(self, array: int) -> dict[str, str]:
+        """Return since when each running element runs, as Slurm says."""
+        lines = (line.split() for line in self.squeue(array, "%i %t %S"))
+        return {element: since for element, state, since in lines if state == "R"}
+
+    def states(self) -> dict[str, str]:
+        """Return Slurm's word for the state of each node."""
+        listed = self.run("sinfo", "-h", "-N", "-p", "main", "-o", "%N %t").stdout
+        return dict(line.split() for line in listed.splitlines())
+
+    def busy(self) -> dict[str, str]:
+        """Return the states of those nodes on which something runs or ends, or could not."""
+        return {node: state for node, state in self.states().items() if state not in _FREE}
+
+    def wait_until_idle(self, timeout_s: float = 120.0) -> None:
+        """Wait until nothing runs or ends on any node.
+
+        Raises:
+            TimeoutError: something still does; the message says where.
+        """
+        try:
+            wait_until(lambda: set(self.states().values()) == {"idle"}, timeout_s)
+        except TimeoutError as error:
+            nodes = ", ".join(f"{node} is {state}" for node, state in self.states().items())
+            raise TimeoutError(f"the nodes are not idle within {timeout_s:g} s: {nodes}") from error
+
+    def node(self, name: str, what: str) -> None:
+        """Disturb a node: stop, start, hang, slow, cut, mend.
+
+        Raises:
+            cluster.LabError: that cannot be done.
+        """
+        cluster.node(self.cluster, name, what)
+
+    def home(self, user: str) -> Path:
+        """Return a folder that the user may write to."""
+        home = self.dir / "home" / user
+        if os.getuid() != 0:
+            home.mkdir(exist_ok=True)
+        return home if home.is_dir() else self.dir
+
+
+@contextmanager
+def started_lab(
+    nodes: int = 4,
+    *,
+    conf: Sequence[str] = (),
+    plugstack: Sequence[str] = (),
+    kill_wait: int = 5,
+    bf_interval: int = 2,
+    tell: Tell = lambda text: None,
+    **options: Any,
+) -> Iterator[Lab]:
+    """Start a cluster in a folder of its own; end it whatever happens, Ctrl-C and SIGTERM included.
+
+    ``options`` are those of ``configuration.Options``.
+
+    Raises:
+        cluster.LabError: it does not start; the message says why.
+    """
+    # Guards end processes by user and job id: clusters side by side must not share ids.
+    first = f"FirstJobId={1 + random.SystemRandom().randrange(600) * 100_000}"
+    folder = Path(tempfile.mkdtemp(prefix="bftrainer-", dir="/var/tmp"))
+    tell(f"starting a private Slurm cluster of {nodes} nodes in {folder}")
+    try:
+        lines = (first, *conf)
+        asked = Options(nodes, kill_wait, bf_interval, lines, tuple(plugstack), **options)
+        started = cluster.up(folder, asked)
+        printed = (folder / "env").read_text()
+        yield Lab(started, {**os.environ, **exported(printed)})
+    finally:
+        with _undisturbed():
+            running = cluster.find(folder)
+            if running is not None:
+                cluster.down(running)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait: half of a cluster must not be left behind."""
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)

@@ -1,0 +1,128 @@
+"""A site for whoever needs one: a private cluster with our plugin, its users, and our controller.
+
+The demo, the benches, the chaos suite and the tests all start theirs here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from scripts.labcluster.cluster import free_ports
+from scripts.labcluster.controller import Controller
+from scripts.labcluster.lab import ADMIN, Lab, started_lab
+from scripts.labcluster.stage import Stage, staged
+from scripts.labcluster.users import identity
+from scripts.labcluster.waiting import wait_until
+
+# Quicker than on a real cluster, so that nobody need wait for the slow look.
+QUICK: Mapping[str, object] = {
+    "queue_interval_s": 1,
+    "nodes_interval_s": 2,
+    "reservations_interval_s": 5,
+    "max_failures": 3,
+}
+_OVER = {"CA", "CD", "F"}
+
+
+@dataclass
+class Site:
+    """The cluster, what users need of the project, and the site's controller."""
+
+    lab: Lab
+    stage: Stage
+    controller: Controller
+    keeper: str = ""  # HOST:PORT where the controller's keeper is to listen
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    @contextmanager
+    def controlled(self, settings: Mapping[str, object] = QUICK) -> Iterator[None]:
+        """Run the site's controller with these settings; end it and its keeper."""
+        key, munge = self.lab.dir / "bftrainer.key", self.lab.dir / "munge" / "socket"
+        proof = {"key_file": str(key)} if key.exists() else {"munge_socket": str(munge)}
+        (self.lab.dir / "bftrainer.toml").write_text(
+            toml({"listen": self.keeper, **proof, **settings})
+        )
+        with self.controller.running():
+            yield
+
+    def own_controller(self, user: str, settings: Mapping[str, object] = QUICK) -> Controller:
+        """Return a controller of a user's own (personal mode), which is not started."""
+        config = self.folder(user) / "bftrainer.toml"
+        config.write_text(toml(settings))
+        return Controller(self.lab, self.stage.program, user, ("--config", str(config)))
+
+    def run(self, *command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a command as a user; see ``Lab.run``."""
+        return self.lab.run(*command, **options)
+
+    def folder(self, user: str = "alice", name: str | None = None) -> Path:
+        """Return a new folder of this user's."""
+        folder = self.lab.home(user) / (name or f"work-{next(self._numbers)}")
+        folder.mkdir()
+        if identity(user):
+            shutil.chown(folder, user, user)
+        return folder
+
+    def submit(
+        self, script: str, nodes: str, *options: str, user: str = "alice", **others: Any
+    ) -> int:
+        """Submit a tagged script as its user would; ``others`` are for ``Lab.run``."""
+        tagged = [] if any(one.startswith("--bftrainer") for one in options) else ["--bftrainer"]
+        out = f"--output={self.folder(user)}/%a.out"
+        words = (*tagged, f"-N{nodes}", out, *options)
+        return self.lab.sbatch(*words, script=script, user=user, **others)
+
+    def digits(self, nodes: str, samples: int, *options: str) -> tuple[int, Path]:
+        """Submit the example; return its array id and its folder."""
+        folder = self.folder()
+        train = self.stage.repo / "examples" / "digits" / "train.py"
+        script = f"#!/bin/bash\nsrun torchrun {train} --folder {folder} --samples {samples}\n"
+        return self.submit(script, nodes, *options), folder
+
+    def end(self, *arrays: int) -> None:
+        """Cancel trainers and wait until nothing of them is left."""
+        self.run("scancel", *map(str, arrays), user=ADMIN)
+        for array in arrays:
+            wait_until(lambda array=array: set(self.lab.squeue(array, "%t")) <= _OVER)  # type: ignore[misc]
+
+
+@contextmanager
+def prepared_site(nodes: int, **options: Any) -> Iterator[Site]:
+    """Start a cluster with the plugin in it; its controller is ready to be started.
+
+    ``options`` are those of ``started_lab``; the rest as there.
+    """
+    port = f":{free_ports(1)[0]}"
+    with started_lab(nodes, keeper=port, **options) as lab:
+        yield site_on(lab, lab.cluster.address + port)
+
+
+@contextmanager
+def started_site(
+    nodes: int, settings: Mapping[str, object] = QUICK, **options: Any
+) -> Iterator[Site]:
+    """Start a cluster with the plugin in it, and its controller; end all of it whatever happens."""
+    with prepared_site(nodes, **options) as site, site.controlled(settings):
+        yield site
+
+
+def site_on(lab: Lab, keeper: str) -> Site:
+    """Return the site on a running cluster; its controller is not started."""
+    stage = staged(lab.dir / "stage", "alice")
+    ours = replace(lab, env=lab.env | {"PATH": f"{stage.bin}:{lab.env['PATH']}"})
+    user = "slurm" if os.getuid() == 0 else "alice"
+    return Site(ours, stage, Controller(ours, stage.program, user, ("--mode", "site")), keeper)
+
+
+def toml(settings: Mapping[str, object]) -> str:
+    """Return the lines of a settings file."""
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())

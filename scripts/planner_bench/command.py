@@ -1,0 +1,93 @@
+"""The command line of ``scripts/bench-planner``: what is measured, and how long."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+import click
+
+from bftrainer_slurm.planner.solver import Planner
+from scripts.benchkit.command import Findings, bench_command
+from scripts.benchkit.machine import this_machine
+from scripts.planner_bench.apart import NodeLevel
+from scripts.planner_bench.instances import made, made_with_classes
+from scripts.planner_bench.measure import Comparison, Kind, Series, Size, compare, fresh, stream
+from scripts.planner_bench.report import document, tables
+
+SIZES = (Size(5, 16), Size(10, 16), Size(10, 32), Size(10, 64), Size(10, 128))
+# A kind of problem that is to be measured, with classes of nodes say, is one more entry here.
+KINDS = (
+    Kind("10x64", partial(made, 10, 64)),
+    Kind("10x128", partial(made, 10, 128)),
+    Kind("100x1,000", partial(made, 100, 1_000)),
+    Kind("100x1,000 smooth", partial(made, 100, 1_000, measured=False)),
+    Kind("100x5,000", partial(made, 100, 5_000), target_p95_s=0.5),
+    Kind("100x5,000 smooth", partial(made, 100, 5_000, measured=False), target_p95_s=0.5),
+    Kind("300x10,000", partial(made, 300, 10_000)),
+    Kind("300x10,000 smooth", partial(made, 300, 10_000, measured=False)),
+    Kind("300x10,000 8 classes", partial(made_with_classes, 300, 10_000), target_p95_s=2.0),
+)
+_PLAN_LIMIT_S = 10.0  # twice the daemon's; what is not proven by then has another status
+
+
+@bench_command()
+@click.option(
+    "--limit",
+    "limit_s",
+    type=click.FloatRange(min=0.1, max=3600),
+    default=30.0,
+    metavar="SECONDS",
+    help="For one node-level run; one that reaches it counts as at least that.",
+)
+@click.option(
+    "--problems",
+    type=click.IntRange(min=1, max=1000),
+    default=10,
+    help="For both models, of each size.",
+)
+@click.option(
+    "--plans",
+    type=click.IntRange(min=1, max=1000),
+    default=20,
+    help="Of the count model alone, of each kind and mode.",
+)
+@click.option("--quick", is_flag=True, help="Only the smallest sizes, few of each.")
+def main(limit_s: float, problems: int, plans: int, quick: bool) -> Findings:
+    """Measure how long plans take, on this machine.
+
+    First the paper's node-level formulation and the product's count model on the same problems,
+    then the count model alone: on a new problem each time (fresh), and from event to event, each
+    plan starting from the one before (stream).
+
+    \b
+    Example:
+      scripts/bench-planner --problems 5 --limit 10
+    """
+    sizes, kinds = (SIZES[:1], KINDS[:1]) if quick else (SIZES, KINDS)
+    if quick:
+        problems, plans = min(problems, 3), min(plans, 5)
+    machine = this_machine("mip")
+    comparisons: list[Comparison] = []
+    series: list[Series] = []
+    steps = len(sizes) + 2 * len(kinds)
+    progress = click.progressbar(length=steps, label="measuring", file=sys.stderr)
+    with (
+        progress as bar,
+        Planner(time_limit_s=_PLAN_LIMIT_S) as planner,
+        NodeLevel() as node_level,
+    ):
+        planner.warm_up()
+        planner.plan(made(2, 4, 0))  # a daemon's child has solved before
+        for size in sizes:
+            comparisons.append(compare(size, problems, limit_s, planner, node_level))
+            bar.update(1)
+        for kind in kinds:
+            series.append(fresh(kind, plans, planner))
+            bar.update(1)
+            series.append(stream(kind, plans, planner))
+            bar.update(1)
+    found = (machine, comparisons, series)
+    agree = all(one.agree for one in comparisons)
+    wrong = "" if agree else "the two models contradict each other: one of them is wrong"
+    return Findings(tables(*found), document(*found), wrong)

@@ -1,0 +1,154 @@
+"""Runs lanes side by side, each in a session of its own and within bounds, and ends them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scripts.testlanes.catalogue import Lane
+
+NO_TEST = 5  # pytest's own exit code where there was none
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_MEMORY_BYTES = 4 << 30  # who takes more is ended, and nobody else
+_PATIENCE_S = 60.0  # for what is interrupted to end by itself
+_ENTER = 'for group in $1; do echo 0 > "$group/cgroup.procs"; done; shift; exec "$@"'
+_LAST_LINE = re.compile(r"^(?:\w+\| )?(\d+ \w+(?:, \d+ \w+)*) in [\d.]+s", re.MULTILINE)
+
+
+@dataclass
+class Run:
+    """A lane that has been started; its figures are complete when it has ``ended``."""
+
+    lane: Lane
+    log: Path
+    groups: Sequence[Path]
+    process: subprocess.Popen[bytes]
+    begin_s: float = field(default_factory=time.monotonic)
+    wall_s: float = 0.0
+    processor_s: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """What it has said so far."""
+        return self.log.read_text(errors="replace")
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many tests ``passed``, ``failed``, were ``skipped`` and so on, as pytest says."""
+        lines = _LAST_LINE.findall(self.text)
+        found = re.findall(r"(\d+) (\w+)", lines[-1] if lines else "")
+        counts = Counter({word.removesuffix("s"): int(number) for number, word in found})
+        counts["failed"] += counts.pop("error", 0)
+        return counts
+
+    @property
+    def code(self) -> int:
+        """Its exit code; a lane of tests in which none ran has failed."""
+        code = self.process.returncode
+        none_ran = self.lane.tests and not self.counts["passed"]
+        return NO_TEST if code == 0 and none_ran else code
+
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+        if pid == 0:
+            return False
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        self.wall_s = time.monotonic() - self.begin_s
+        self.processor_s = usage.ru_utime + usage.ru_stime
+        for group in self.groups:
+            _remove(group)
+        return True
+
+    def end(self) -> None:
+        """Interrupt it as a person does; what goes on all the same is killed."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while not self.ended():
+            if time.monotonic() > deadline_s:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            time.sleep(0.1)
+
+
+def run(
+    lanes: Sequence[Lane],
+    at_once: int,
+    logs: Path,
+    started: Callable[[Run], object],
+    ended: Callable[[Run], object],
+    each_minute: Callable[[Sequence[Run]], object],
+) -> list[Run]:
+    """Run lanes in this order, so many at a time; whatever happens, none outlives this call.
+
+    Their outputs are kept in ``logs``. The callbacks are told of lanes as they start and end, and
+    each minute of all that run.
+    """
+    waiting, running, done = list(lanes), list[Run](), list[Run]()
+    told_s = time.monotonic()
+    try:
+        while waiting or running:
+            while waiting and len(running) < at_once and not (waiting[0].alone and running):
+                running.append(_start(waiting.pop(0), logs))
+                started(running[-1])
+            time.sleep(0.2)
+            for one in [one for one in running if one.ended()]:
+                running.remove(one)
+                done.append(one)
+                ended(one)
+            if running and time.monotonic() > told_s + 60:
+                told_s = time.monotonic()
+                each_minute(running)
+    finally:
+        for one in running:
+            one.end()
+            ended(one)
+    return done
+
+
+def _start(lane: Lane, logs: Path) -> Run:
+    groups = _groups(lane.name)
+    log = logs / f"{lane.name}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            ["sh", "-c", _ENTER, "sh", " ".join(map(str, groups)), *lane.command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    return Run(lane, log, groups, process)
+
+
+def _remove(group: Path) -> None:
+    """End what is left in a control group, and in those that were made within it."""
+    for folder in sorted([group, *(one for one in group.rglob("*") if one.is_dir())], reverse=True):
+        while left := (folder / "cgroup.procs").read_text().split():
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            time.sleep(0.05)
+        folder.rmdir()
+
+
+def _groups(name: str) -> list[Path]:
+    """Make a lane's control groups: a bound for its memory, an equal share of the processors."""
+    if os.getuid() != 0:
+        return []
+    if (_CGROUPS / "cgroup.controllers").exists():
+        parents, limit = [_CGROUPS], "memory.max"
+    else:
+        parents, limit = [_CGROUPS / "memory", _CGROUPS / "cpu"], "memory.limit_in_bytes"
+    groups = [parent / f"bftrainer-{os.getpid()}-{name}" for parent in parents]
+    for group in groups:
+        group.mkdir()
+    (groups[0] / limit).write_text(str(_MEMORY_BYTES))
+    return groups

@@ -1,0 +1,83 @@
+"""How every bench answers, whatever it measures."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from scripts.benchkit.command import Findings, bench_command, replace_file
+from scripts.benchkit.figures import at_most
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+class BrokenError(Exception):
+    """Made for this test."""
+
+
+@bench_command(BrokenError)
+@click.argument("what", default="")
+def bench(what: str) -> Findings:
+    if what == "broken":
+        raise BrokenError("it does not train")
+    if what == "child":
+        failing = ["sh", "-c", "echo no such job >&2; exit 3"]
+        subprocess.run(failing, check=True, stderr=subprocess.PIPE, text=True)
+    if what == "stopped":
+        os.kill(os.getpid(), signal.SIGTERM)
+    return Findings("a table", [at_most("pause", 1.0, 2.0), Path("x")], what)
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> object:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_it_prints_text_or_json() -> None:
+    assert CliRunner().invoke(bench).output == "a table\n"
+    found = json.loads(CliRunner().invoke(bench, "--json").output)
+    assert found == [{"text": "pause", "found": 1.0, "asked": "<= 2", "met": True}, "x"]
+
+
+def test_what_is_wrong_is_said_after_the_findings() -> None:
+    done = CliRunner().invoke(bench, "DIFFER")
+    assert (done.exit_code, done.output) == (1, "a table\nError: DIFFER\n")
+
+
+@pytest.mark.parametrize(
+    ("what", "words"), [("broken", "it does not train"), ("child", "no such job")]
+)
+def test_an_error_is_told_in_one_line(what: str, words: str) -> None:
+    done = CliRunner().invoke(bench, what)
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: ")
+    assert done.output.endswith(f"{words}\n")
+    assert done.output.count("\n") == 1
+
+
+def test_sigterm_is_taken_as_ctrl_c() -> None:
+    assert CliRunner().invoke(bench, "stopped").output.strip() == "Aborted!"
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    for text in ("one", "two"):
+        replace_file(path, text)
+    assert path.read_text() == "two"
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("link", [one for one in SCRIPTS.iterdir() if one.is_symlink()])
+def test_every_tool_is_found_by_its_name(link: Path) -> None:
+    done = subprocess.run([sys.executable, link, "--help"], capture_output=True, text=True)
+    assert done.stdout.startswith(f"Usage: {link.name} ")

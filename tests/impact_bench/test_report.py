@@ -1,0 +1,81 @@
+"""The table and the JSON say what was measured, what failed, and which targets are met."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scripts.benchkit.command import json_text
+from scripts.benchkit.machine import this_machine
+from scripts.impact_bench.bench import Measured, Side
+from scripts.impact_bench.report import document, picture, rendered
+from scripts.impact_bench.trainers import Work
+from tests.impact_bench.starts import start
+
+
+@pytest.fixture
+def measured() -> Measured:
+    off = Side("without", [[start(delay_s=0.2), start(delay_s=0.4, nodes=8)]])
+    on = Side("with", [[start(delay_s=0.3), start(delay_s=1.9, nodes=8)]])
+    on.left_behind = 2
+    on.work = [Work([1, 2], nodes=8, samples=1500.0, reclaimed=9)]
+    return Measured(off, on, Path("/nowhere"))
+
+
+def row(text: str, begin: str) -> list[str]:
+    line = next(one for one in text.splitlines() if one.startswith(begin))
+    return line.removeprefix(begin).split()
+
+
+def test_both_sides_and_the_difference_stand_below_each_other(measured: Measured) -> None:
+    text = rendered(measured)
+    assert row(text, "without trainers ") == ["2", "0.30", "0.39", "0.40", "0.40"]
+    assert row(text, "with trainers ") == ["2", "1.10", "1.82", "1.88", "1.90"]
+    assert row(text, "difference of each job") == ["2", "+0.80", "+1.43", "+1.49", "+1.50"]
+
+
+def test_the_difference_is_told_by_size_as_well(measured: Measured) -> None:
+    assert row(rendered(measured), "  nodes: 8") == ["1", "+1.50", "+1.50"]
+
+
+def test_jobs_that_wait_without_trainers_are_told_by_themselves() -> None:
+    off = Side("without", [[start(delay_s=0.2), start(delay_s=30.0), start(delay_s=None)]])
+    on = Side("with", [[start(delay_s=0.3), start(delay_s=28.0), start(delay_s=None)]])
+    text = rendered(Measured(off, on, Path("/nowhere")))
+    assert row(text, "  started at once without trainers") == ["1", "+0.10", "+0.10"]
+    assert row(text, "  waited in the queue") == ["1", "-2.00", "-2.00"]
+
+
+def test_targets_are_judged(measured: Measured) -> None:
+    text = rendered(measured)
+    assert "MISSED  median of the differences, s: 0.800 <= 0.1" in text
+    assert "met     jobs failed that did not without: 0 <= 0" in text
+    assert "MISSED  processes of trainers left behind: 2 <= 0" in text
+
+
+def test_what_trainers_did_meanwhile_is_told(measured: Measured) -> None:
+    assert (
+        "on 8 nodes as chunks began, 1,500 samples, 9 elements reclaimed, 2 processes left behind"
+        in rendered(measured)
+    )
+
+
+def test_the_document_has_every_job_and_the_verdicts(measured: Measured) -> None:
+    found = json.loads(json_text(document(this_machine(), {"seed": 1}, measured)))
+    assert [one["start_s"] for one in found["jobs"]["with"][0]] == [0.3, 1.9]
+    assert found["settings"] == {"seed": 1}
+    assert [one["met"] for one in found["targets"]] == [False, False, False, True, False]
+
+
+def test_a_run_in_which_no_job_started_still_has_a_table() -> None:
+    never = [[start(delay_s=None)]]
+    text = rendered(Measured(Side("without", never), Side("with", never), Path("/nowhere")))
+    assert "jobs failed: 1 without trainers, 1 with" in text
+
+
+def test_the_same_results_give_the_same_picture() -> None:
+    drawn = picture([0.2, 0.4], [0.25, 1.9])
+    assert drawn == picture([0.2, 0.4], [0.25, 1.9])
+    assert "with trainers" in drawn

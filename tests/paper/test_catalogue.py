@@ -1,0 +1,40 @@
+"""The experiments are whole: whatever they show can be run."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.evidence.paper.catalogue import FULL, QUICK, Size, experiments, runs_of
+from scripts.evidence.paper.replays import METHODS
+from scripts.evidence.paper.runs import DEDICATED
+
+SIZES = pytest.mark.parametrize("size", [FULL, QUICK], ids=["full", "quick"])
+
+
+@SIZES
+def test_every_run_has_a_method_that_there_is(size: Size) -> None:
+    methods = {run.method for run in runs_of(experiments(size))}
+    assert methods == {*METHODS, DEDICATED}
+
+
+@SIZES
+def test_equal_share_runs_once_whatever_the_forward_time(size: Size) -> None:
+    runs = runs_of(experiments(size))
+    assert {run.forward_time_s for run in runs if run.method == "equal-share"} == {None}
+
+
+@SIZES
+def test_tables_have_names_of_their_own(size: Size) -> None:
+    names = [table.name for one in experiments(size) for table in one.tables]
+    assert len(names) == len(set(names))
+
+
+def test_no_run_is_made_twice() -> None:
+    runs = runs_of(experiments(FULL))
+    assert len(runs) == len(set(runs))
+
+
+def test_the_whole_machine_comes_first_since_it_takes_longest() -> None:
+    whole = [run.nodes is None for run in runs_of(experiments(FULL))]
+    assert whole == sorted(whole, reverse=True)
+    assert any(whole)

@@ -1,0 +1,48 @@
+"""``scripts/paper`` as it is called."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.evidence.paper.replays import SUMMIT
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "paper"
+pytestmark = pytest.mark.skipif(not SUMMIT.is_dir(), reason=f"no trace in {SUMMIT}")
+
+
+def run(*options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPT), *map(str, options)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_quick_makes_a_report_and_a_second_call_runs_only_what_is_missing(tmp_path: Path) -> None:
+    done = run("--quick", "--only", 4, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "paper.html").exists()
+    document = json.loads((tmp_path / "paper.json").read_text())
+    steps = {row["label"]: row["values"] for row in document["tables"][0]["rows"]}
+    free = steps["rescaling free (U_free)"]
+    assert all(values[0] <= free[0] for values in steps.values())
+    assert document["plans"]["optimal"] > 0
+
+    results = tmp_path / "results.json"
+    before = json.loads(results.read_text())
+    results.write_text(json.dumps(before[1:]))
+    assert run("--quick", "--only", 4, "--out", tmp_path).returncode == 0
+    after = json.loads(results.read_text())
+    assert after[:-1] == before[1:]
+    assert after[-1]["run"] == before[0]["run"]
+    assert after[-1]["result"]["samples"] == before[0]["result"]["samples"]
+
+
+def test_results_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text("nonsense")
+    done = run("--quick", "--out", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "remove it" in done.stderr

@@ -1,0 +1,60 @@
+"""A step past the paper is the planner itself, asked less."""
+
+from __future__ import annotations
+
+import pytest
+
+from bftrainer_slurm.planner.problem import Plan, Problem
+from bftrainer_slurm.replay.policies import PaperModel
+from scripts.evidence.paper.replays import METHODS, Asked, Method
+from tests.planner.problems import contender, problem
+
+ENDS = {"n0": 10.0, "n1": 20.0, "n2": 30.0}
+
+
+class Listener:
+    """Remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Problem] = []
+
+    def plan(self, problem: Problem) -> Plan:
+        self.asked.append(problem)
+        return Plan({}, 0.0, 0.0, "optimal")
+
+
+def asked(method: Method) -> Problem:
+    one = problem(3, contender(), life_s=ENDS)
+    listener = Listener()
+    Asked(listener, method).plan(one)
+    return listener.asked[0]
+
+
+def test_the_planner_itself_is_told_the_expected_ends() -> None:
+    assert asked(METHODS["milp"]).life_s == ENDS
+
+
+def test_pauses_alone_leave_the_choice_of_nodes_to_chance_as_the_papers_model_does() -> None:
+    listener = Listener()
+    PaperModel(listener).plan(problem(3, contender(), life_s=ENDS))
+    assert asked(METHODS["pauses"]).life_s == listener.asked[0].life_s != ENDS
+
+
+@pytest.mark.parametrize(("name", "spares"), [("pauses", ()), ("survival", ()), ("milp", (7.0,))])
+def test_the_reserve_is_the_last_step_but_one(name: str, spares: tuple[float, ...]) -> None:
+    listener = Listener()
+    Asked(listener, METHODS[name]).plan(problem(3, contender(), life_s=ENDS, spares=(7.0,)))
+    assert listener.asked[0].spares == spares
+
+
+def test_the_papers_model_keeps_nobody_in_reserve() -> None:
+    listener = Listener()
+    PaperModel(listener).plan(problem(3, contender(), spares=(7.0,)))
+    assert listener.asked[0].spares == ()
+
+
+def test_plans_are_counted_by_status() -> None:
+    planner = Asked(Listener(), METHODS["milp"])
+    planner.plan(problem(1))
+    planner.plan(problem(2))
+    assert planner.statuses == {"optimal": 2}

@@ -1,0 +1,62 @@
+"""The plugins as others build them: with flags of their own, and with ours for tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from scripts.labcluster.stage import REPO
+
+pytestmark = pytest.mark.slurm  # its headers
+
+# What Debian's and Fedora's build tools say now, in essence.
+DISTRIBUTION = {
+    "CPPFLAGS": "-Wdate-time -D_FORTIFY_SOURCE=3",
+    "CFLAGS": "-g -O2 -fstack-protector-strong -Wformat -Werror=format-security -fcf-protection",
+    "LDFLAGS": "-Wl,-z,relro -Wl,-z,now -Wl,--build-id=sha1",
+}
+
+
+def built(folder: Path, *words: str, **flags: str) -> subprocess.CompletedProcess[str]:
+    command = ["make", "-C", str(REPO / "slurm_plugin"), f"BUILD={folder}", *words]
+    mine = {name: value for name, value in os.environ.items() if name not in DISTRIBUTION}
+    return subprocess.run(
+        [*command, "all", "cli-filter", "check"],
+        capture_output=True,
+        text=True,
+        env=mine | flags,
+        check=True,
+    )
+
+
+def test_our_own_flags_give_no_warning(tmp_path: Path) -> None:
+    done = built(tmp_path, "WERROR=1")
+    assert done.stderr == ""
+    assert "-D_FORTIFY_SOURCE=2" in done.stdout
+
+
+def test_a_distributions_flags_are_taken_as_they_are(tmp_path: Path) -> None:
+    done = built(tmp_path, **DISTRIBUTION)
+    assert done.stderr == ""  # a level of our own beside theirs would be a warning for each file
+    assert "-D_FORTIFY_SOURCE=3" in done.stdout
+    assert "-D_FORTIFY_SOURCE=2" not in done.stdout
+
+
+@pytest.mark.parametrize("words", [("WERROR=1",), ()], ids=["our tests", "others"])
+def test_a_warning_ends_the_build_of_our_tests_alone(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    noisy = DISTRIBUTION | {"CPPFLAGS": "-include /dev/stdin -Wunused-function"}
+    command = ["make", "-C", str(REPO / "slurm_plugin"), f"BUILD={tmp_path}", *words]
+    done = subprocess.run(
+        [*command, f"{tmp_path}/site.o"],
+        input="static void nobody_calls_it(void) {}",
+        capture_output=True,
+        text=True,
+        env={name: value for name, value in os.environ.items() if name != "WERROR"} | noisy,
+    )
+    assert (done.returncode == 0) == (words == ())
+    assert "nobody_calls_it" in done.stderr

@@ -1,0 +1,100 @@
+"""Elements on clusters set up as sites do it: each starts, ends, and is gone once reclaimed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.labcluster import namespaces
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.waiting import wait_until
+from tests.slurm_plugin.elements import node_state, processes_with, start_element
+from tests.slurm_plugin.fake_keeper import FakeKeeper
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.skipif(os.getuid() != 0, reason="needs root: nodes have mounts of their own"),
+]
+
+STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.5; : {mark}; done"
+
+
+@dataclass(frozen=True)
+class Site:
+    """How a site differs from the lab's defaults: lines of slurm.conf, options of the lab."""
+
+    conf: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    prepare: Callable[[Lab], None] = lambda lab: None
+
+
+def write_scripts(lab: Lab) -> None:
+    """A prolog and an epilog that say what of alice's they see."""
+    for name in ("prolog", "epilog"):
+        script = lab.dir / name
+        seen = f'ps -u "$SLURM_JOB_USER" -o args= >> {lab.dir}/log/{name}.seen'
+        script.write_text(f"#!/bin/sh\n{seen}\necho {name} >> {lab.dir}/log/{name}.seen\n")
+        script.chmod(0o755)
+    for key in ("Prolog", "Epilog"):
+        with (lab.dir / "slurm.conf").open("a") as conf:
+            conf.write(f"{key}={lab.dir}/{key.lower()}\n")
+    lab.run("scontrol", "reconfigure", user="root")
+
+
+def hide_processes(lab: Lab) -> None:
+    """On n1 nobody sees the processes of others."""
+    daemons = json.loads((lab.dir / "lab.json").read_text())["daemons"]
+    remount = ("mount", "-o", "remount,hidepid=2", "/proc")
+    subprocess.run(namespaces.within(daemons["host-n1"][0], None, remount), check=True)
+
+
+SITES = {
+    "a prolog and an epilog": Site(prepare=write_scripts),
+    "PrologFlags=Contain": Site(conf=("PrologFlags=Contain",)),
+    "configless slurmds": Site(options={"configless": True}),
+    "hidepid=2": Site(prepare=hide_processes),
+}
+
+
+@pytest.fixture(scope="module", params=SITES.values(), ids=SITES)
+def lab(
+    request: pytest.FixtureRequest, make_lab: Callable[..., Lab], plugins: Path, keeper: FakeKeeper
+) -> Lab:
+    site: Site = request.param
+    if "PrologFlags=Contain" in site.conf and namespaces.hierarchy() is None:
+        pytest.skip("Slurm contains jobs in cgroups alone, and this host has none to use")
+    line = f"optional {plugins}/bftrainer.so keeper={keeper.address} local_addr=127.0.0.1"
+    made = make_lab(nodes=1, plugstack=[line], kill_wait=300, conf=site.conf, **site.options)
+    site.prepare(made)
+    wait_until(lambda: node_state(made) == "idle")
+    return made
+
+
+def test_an_element_starts_and_ends(lab: Lab, keeper: FakeKeeper) -> None:
+    element = start_element(lab, "#!/bin/sh\nsrun env | grep PET_NNODES\necho end\n")
+    element.wait_for("end")
+    element.wait_until_node_is_free()
+    assert element.lines()["PET_NNODES"] == "1:2"
+    wait_until(lambda: f"gone {element.array} 0 n1" in keeper.lines())
+
+
+def test_a_reclaimed_element_is_gone_before_the_ordinary_job_runs(lab: Lab) -> None:
+    mark = f"site-{lab.dir.parent.name}"
+    stubborn = STUBBORN.format(mark=mark)
+    script = f'#!/bin/bash\n( setsid bash -c "{stubborn}" & )\nsrun bash -c "{stubborn}"\n'
+    element = start_element(lab, script)
+    wait_until(lambda: element.text().count("ready") == 2)
+    assert lab.run("srun", "-N1", "-w", "n1", "echo", "here").stdout == "here\n"
+    assert not processes_with(mark)
+    wait_until(lambda: node_state(lab) == "idle")  # not drained
+    lab.run("scancel", str(element.array), user="root")
+    for seen in (lab.dir / "log").glob("epilog.seen"):
+        assert "epilog" in seen.read_text()
+        assert mark not in seen.read_text()

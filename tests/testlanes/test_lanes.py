@@ -1,0 +1,126 @@
+"""The lanes of ``make test``: which test is in which, and what is said when one of them fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import chain, combinations
+from pathlib import Path
+
+import pytest
+from _pytest.mark.expression import Expression
+from click.testing import CliRunner
+
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
+from scripts.testlanes.catalogue import LANES, Lane
+from scripts.testlanes.command import lanes, table
+from scripts.testlanes.run import NO_TEST, Run, run
+
+MARKS = ("slurm", "torch", "chaos", "load")
+SUBSETS = [*chain.from_iterable(combinations(MARKS, size) for size in range(len(MARKS) + 1))]
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root: it makes namespaces")
+
+
+def shell(name: str, script: str, alone: bool = False) -> Lane:
+    return Lane(name, ("sh", "-c", script), alone)
+
+
+def done(folder: Path, *of: Lane, at_once: int = 4) -> dict[str, Run]:
+    def ignored(_: Run | Sequence[Run]) -> None:
+        pass
+
+    return {one.lane.name: one for one in run(of, at_once, folder, ignored, ignored, ignored)}
+
+
+@pytest.mark.parametrize("marks", SUBSETS, ids=" ".join)
+def test_each_test_is_in_just_one_lane_of_this_host(marks: tuple[str, ...]) -> None:
+    here = [lane for lane in LANES if lane.tests and not lane.matrix]
+    which = [Expression.compile(lane.command[-1]) for lane in here]
+    assert sum(one.evaluate(lambda name, **_: name in marks) for one in which) == 1
+
+
+def test_a_lane_that_fails_says_so_and_the_others_go_on(tmp_path: Path) -> None:
+    runs = done(
+        tmp_path,
+        shell("bad", "echo why; echo '2 failed, 3 passed, 1 error in 0.12s'; exit 7"),
+        shell("good", "sleep 1; echo '40 passed, 2 skipped in 65.12s (0:01:05)'"),
+    )
+    assert (runs["bad"].code, runs["good"].code) == (7, 0)
+    assert runs["bad"].text.startswith("why\n")
+    last = table(list(runs.values()), 61.0).splitlines()[-1]
+    assert last == "43 passed, 3 failed, 2 skipped in 1:01"
+
+
+def test_a_lane_of_a_suite_is_counted_like_the_others(tmp_path: Path) -> None:
+    says = "echo 'trixie| 5 passed in 1.00s'; echo 'trixie| '; echo '== trixie (24.11): passed'"
+    assert done(tmp_path, shell("trixie", says))["trixie"].counts["passed"] == 5
+
+
+@pytest.mark.parametrize("says", ["no tests ran in 0.01s", "3 skipped in 0.10s", ""])
+def test_a_lane_in_which_no_test_ran_has_failed(tmp_path: Path, says: str) -> None:
+    assert done(tmp_path, shell("empty", f"echo '{says}'"))["empty"].code == NO_TEST
+
+
+def test_a_lane_that_measures_runs_beside_no_other(tmp_path: Path) -> None:
+    beside = "test -e busy && echo disturbed; echo '1 passed in 0.10s'"
+    runs = done(
+        tmp_path,
+        shell("one", f"cd {tmp_path}; touch busy; sleep 1; rm busy; echo '1 passed in 1.00s'"),
+        shell("load", f"cd {tmp_path}; {beside}", alone=True),
+    )
+    assert runs["load"].text == "1 passed in 0.10s\n"
+
+
+def test_at_most_so_many_run_side_by_side(tmp_path: Path) -> None:
+    script = f"cd {tmp_path}; mkdir busy && sleep 0.3 && rmdir busy && echo '1 passed in 0.30s'"
+    runs = done(tmp_path, *(shell(name, script) for name in "abc"), at_once=1)
+    assert [one.code for one in runs.values()] == [0, 0, 0]
+
+
+@as_root
+def test_lanes_have_processes_and_ports_of_their_own(tmp_path: Path) -> None:
+    listens = "import os, socket, time; socket.create_server(('', 6820)); time.sleep(1)"
+    listens += "; print(sum(name.isdigit() for name in os.listdir('/proc')), 'passed in 1.00s')"
+    apart = ("scripts/apart", sys.executable, "-c", listens)
+    runs = done(tmp_path, Lane("a", apart), Lane("b", apart))
+    assert [one.code for one in runs.values()] == [0, 0]
+    assert [one.counts["passed"] for one in runs.values()] == [2, 2]  # and bash, which buries
+
+
+@as_root
+def test_a_lane_that_takes_too_much_memory_is_ended_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scripts.testlanes.run._MEMORY_BYTES", 64 << 20)
+    takes = Lane("greedy", (sys.executable, "-c", "b'x' * (256 << 20)"))
+    runs = done(tmp_path, takes, shell("modest", "sleep 1; echo '1 passed in 1.00s'"))
+    assert runs["greedy"].code != 0
+    assert runs["modest"].code == 0
+
+
+def test_an_interruption_ends_all_lanes(tmp_path: Path) -> None:
+    script = f"sleep 1000 & echo $! > {tmp_path}/pid; trap 'echo ended; exit 130' INT; wait"
+    code = (
+        "import signal, sys\nfrom pathlib import Path\n"
+        "from scripts.testlanes.catalogue import Lane\nfrom scripts.testlanes.run import run\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"lane = Lane('one', ('sh', '-c', {script!r}))\nnothing = lambda _: None\n"
+        f"run([lane], 1, Path({str(tmp_path)!r}), nothing, lambda one: print(one.text), nothing)\n"
+    )
+    runner = subprocess.Popen([sys.executable, "-c", code], cwd=REPO, stdout=subprocess.PIPE)
+    pid = tmp_path / "pid"
+    wait_until(lambda: pid.exists() and pid.read_text().strip())
+    runner.send_signal(signal.SIGINT)
+    said, _ = runner.communicate(timeout=60)
+    assert said == b"ended\n\n"
+    wait_until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
+
+
+def test_a_lane_that_there_is_not_is_refused() -> None:
+    refused = CliRunner().invoke(lanes, ["fast"])
+    assert refused.exit_code == 2
+    assert "no lane 'fast'; there are: chaos, " in refused.output
