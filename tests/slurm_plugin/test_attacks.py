@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab_fixture import Lab
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.waiting import wait_until
 from tests.slurm_plugin.elements import RunningElement, node_state, start_element
-from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.slurm,
@@ -84,7 +84,8 @@ ATTACKS = {
     "named slurmstepd": f"{named('slurmstepd')} {STUBBORN}",
     "named as our guard": f"{named('bftrainer-guard')} {STUBBORN}",
     "a giant environment": "ulimit -s unlimited; for i in {1..40}; do"
-        f" export A$i=$(head -c 120000 /dev/zero | tr '\\0' x); done\n( exec setsid bash -c \"{STUBBORN}\" )",
+        f" export A$i=$(head -c 120000 /dev/zero | tr '\\0' x); done\n"
+        f'setsid bash -c "{STUBBORN}"',
     "a namespace of users and processes":
         f'unshare --user --pid --fork --map-root-user --mount-proc bash -c "{STUBBORN}"',
 }  # fmt: skip
