@@ -58,6 +58,7 @@ static void guard_main(const struct guard *guard, pid_t slurmstepd)
         sleep_grace(guard->grace);
     } else {
         container_leave(guard->container);
+        container_kill_step(guard->container); /* nobody tells the sruns in it any more */
     }
     end_all(guard);
     if (getppid() != slurmstepd)

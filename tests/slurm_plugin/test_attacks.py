@@ -30,7 +30,9 @@ GRACE_S = 0.5
 BOUND_S = GRACE_S + 2.0
 
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.5; done"
-GUARDS = "$(ps --ppid $PPID -o pid=,comm= | sed -n 's/ bftrainer-guard$//p')"
+FIND_GUARD = """guard=$(ps --ppid $PPID -o pid=,comm= | sed -n 's/ bftrainer-guard$//p')
+[ -n "$guard" ] || exit 1
+"""
 NEVER_THERE = "perl -MPOSIX -e 'while (1) { exit if fork; POSIX::setsid }' &"
 PRIVATE = """perl -e 'syscall(157, 4, 0, 0, 0, 0); $SIG{TERM} = "IGNORE"; $| = 1;
 print "ready\\n"; sleep 1 while 1'"""  # prctl(PR_SET_DUMPABLE, 0)
@@ -72,10 +74,10 @@ ATTACKS = {
     "a process that forks and ends": f"{NEVER_THERE}\n{STUBBORN}",
     "a fork bomb of 1,000": BOMB,
     "a stopped srun": f'srun bash -c "{STUBBORN}" & sleep 2; kill -STOP $!; wait',
-    "a TERM flood at the guard": f"while :; do kill -TERM {GUARDS}; done & {STUBBORN}",
-    "the guard killed": f"while sleep 0.01; do kill -KILL {GUARDS}; done & {STUBBORN}",
-    "the guard stopped": f"while sleep 0.01; do kill -STOP {GUARDS}; done & {STUBBORN}",
-    "the guard traced": f"{TRACER} {GUARDS} & sleep 1; {STUBBORN}",
+    "a TERM flood at the guard": f"{FIND_GUARD}while :; do kill -TERM $guard; done & {STUBBORN}",
+    "the guard killed": f"{FIND_GUARD}while sleep 0.01; do kill -KILL $guard; done & {STUBBORN}",
+    "the guard stopped": f"{FIND_GUARD}while sleep 0.01; do kill -STOP $guard; done & {STUBBORN}",
+    "the guard traced": f"{FIND_GUARD}{TRACER} $guard & sleep 1; {STUBBORN}",
     "stopped by its own user through Slurm":
         f"( sleep 1; scancel --signal=STOP $SLURM_JOB_ID ) & {STUBBORN}",
     "named srun": f"for i in 1 2 3; do {named('srun')} done; {STUBBORN}",
@@ -135,14 +137,24 @@ def test_an_ordinary_job_has_the_elements_node_in_time(lab: Lab, script: str) ->
 
 def test_an_ordinary_job_has_the_node_of_an_element_whose_slurmstepds_were_killed(lab: Lab) -> None:
     daemon = f'( setsid bash -c "{STUBBORN}" & )'
-    script = f'#!/bin/bash\nsrun bash -c "{STUBBORN}" &\n{daemon}\nsleep 1000\n'
+    script = (
+        f'#!/bin/bash\necho job=$SLURM_JOB_ID\nsrun bash -c "{STUBBORN}" &\n{daemon}\nsleep 1000\n'
+    )
     element = start_element(lab, script, f"--bftrainer=grace={GRACE_S}")
     wait_until(lambda: element.text().count("ready") == 2)
-    for command_line in Path("/proc").glob("[0-9]*/cmdline"):
-        if command_line.read_text().startswith(f"slurmstepd: [{job_id(element)}."):
-            os.kill(int(command_line.parent.name), signal.SIGKILL)
+    slurmstepds = slurmstepds_of(element)
+    assert len(slurmstepds) == 2  # of the script and of its step
+    for slurmstepd in slurmstepds:
+        os.kill(slurmstepd, signal.SIGKILL)
     assert_the_node_comes_back(lab, element)
 
 
-def job_id(element: RunningElement) -> str:
-    return element.lab.squeue(element.array, "%K %A")[0].split()[1]
+def slurmstepds_of(element: RunningElement) -> list[int]:
+    """Return their ids; guards are forks of them with another name."""
+    processes = [
+        folder
+        for folder in Path("/proc").glob("[0-9]*")
+        if (folder / "comm").read_text() == "slurmstepd\n"
+    ]
+    title = f"slurmstepd: [{element.lines()['job']}."
+    return [int(one.name) for one in processes if (one / "cmdline").read_text().startswith(title)]
