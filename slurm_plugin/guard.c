@@ -1,31 +1,16 @@
 #include "guard.h"
 
-#include "keeper_note.h"
 #include "process.h"
 
-#include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
-#define STACK_SIZE (256 * 1024)
-static const struct timespec LOOK_AT_PARENT = {.tv_sec = 5};
-
-/*
- * Waits for slurmstepd's SIGTERM, which reaches every process of the step. One that the user's
- * own processes send (`kill 0` in a script, say) is none of ours. False: slurmstepd has gone.
- */
-static bool wait_for_slurm(pid_t slurmstepd, const sigset_t *signals)
-{
-    siginfo_t info;
-
-    while (getppid() == slurmstepd)
-        if (sigtimedwait(signals, &info, &LOOK_AT_PARENT) == SIGTERM && info.si_pid == slurmstepd)
-            return true;
-    return false;
-}
+#define PROCESS_NAME "bftrainer-guard"
+#define ORPHANED SIGHUP /* the kernel's signal when slurmstepd has ended */
+#define FIRST (-20)     /* before all that an element starts */
 
 static void sleep_grace(micros_t grace)
 {
@@ -35,49 +20,64 @@ static void sleep_grace(micros_t grace)
         ;
 }
 
-static int guard_main(void *argument)
+static void end_all(const struct guard *guard)
 {
-    const struct guard *guard = argument;
-    pid_t slurmstepd = getppid();
-    sigset_t all;
-
-    process_become_helper(GUARD_PROCESS, -1);
-    prctl(PR_SET_DUMPABLE, 0); /* what is written here, the user cannot change */
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, NULL);
-    sigemptyset(&all);
-    sigaddset(&all, SIGTERM);
-    if (wait_for_slurm(slurmstepd, &all)) {
-        guard->life->signaled = true;
-        if (guard->leaving != NULL)
-            keeper_tell(guard->keeper, guard->leaving);
-        sleep_grace(guard->grace);
-        sweep(&guard->scope, GUARD_SRUN_MS);
-    }
-    _exit(0);
+    if (guard->leaving != NULL)
+        container_kill_job(guard->container);
+    else
+        container_kill_step(guard->container);
 }
 
 /*
- * CLONE_PARENT makes the guard a sibling of the task, a child of slurmstepd: the user's program
- * has no child that it does not know (`wait` works as ever), and Slurm signals and ends the guard
- * with the step, so that it never outlives it.
+ * Any other signal that Slurm hands on (scancel --signal) is none of ours. False: slurmstepd has
+ * ended, and what it has left would run beside the next job.
  */
+static bool wait_for_reclaim(pid_t slurmstepd, const sigset_t *all)
+{
+    int number = 0;
+
+    while (getppid() == slurmstepd && number != SIGTERM)
+        number = sigwaitinfo(all, NULL);
+    return getppid() == slurmstepd;
+}
+
+static void guard_main(const struct guard *guard, pid_t slurmstepd)
+{
+    const int kept[] = {guard->container->job, guard->container->step};
+    sigset_t all;
+
+    prctl(PR_SET_PDEATHSIG, ORPHANED);
+    process_become_helper(PROCESS_NAME, kept, 2);
+    setpriority(PRIO_PROCESS, 0, FIRST);
+    sigfillset(&all);
+    if (wait_for_reclaim(slurmstepd, &all)) {
+        guard->life->is_reclaimed = true;
+        container_leave(guard->container);
+        if (guard->leaving != NULL)
+            keeper_tell_as(&guard->user, &guard->life->keeper, guard->leaving);
+        sleep_grace(guard->grace);
+    } else {
+        container_leave(guard->container);
+    }
+    end_all(guard);
+    if (getppid() != slurmstepd)
+        container_remove(guard->container);
+    _exit(0);
+}
+
+/* A signal that comes before the guard waits for it, stays for it. */
 bool guard_start(const struct guard *guard)
 {
-    char *stack = malloc(STACK_SIZE);
+    pid_t slurmstepd = getpid();
     sigset_t all;
     sigset_t before;
     pid_t pid;
 
-    if (stack == NULL) {
-        guard->life->pid = -1;
-        return false;
-    }
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
-    pid = clone(guard_main, stack + STACK_SIZE, CLONE_PARENT | SIGCHLD, (void *)guard);
+    pid = fork();
+    if (pid == 0)
+        guard_main(guard, slurmstepd);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    free(stack);
-    guard->life->pid = pid;
-    return pid > 0;
+    return pid > 0 && container_add_guard(guard->container, pid);
 }

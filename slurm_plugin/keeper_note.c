@@ -6,13 +6,24 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define PROCESS_NAME "bftrainer-note"
 
-static int connect_to(const char *keeper)
+static int connect_to(const struct sockaddr *address, socklen_t length)
+{
+    int connection = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (connection >= 0 && connect(connection, address, length) != 0) {
+        close(connection);
+        return -1;
+    }
+    return connection;
+}
+
+static int find(const char *keeper, struct keeper_address *found)
 {
     char host[256];
     const char *colon = strrchr(keeper, ':');
@@ -26,10 +37,10 @@ static int connect_to(const char *keeper)
     if (getaddrinfo(host, colon + 1, &hints, &addresses) != 0)
         return -1;
     for (struct addrinfo *a = addresses; a != NULL && connection < 0; a = a->ai_next) {
-        connection = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
-        if (connection >= 0 && connect(connection, a->ai_addr, a->ai_addrlen) != 0) {
-            close(connection);
-            connection = -1;
+        connection = connect_to(a->ai_addr, a->ai_addrlen);
+        if (connection >= 0) {
+            memcpy(&found->socket, a->ai_addr, a->ai_addrlen);
+            found->length = a->ai_addrlen;
         }
     }
     freeaddrinfo(addresses);
@@ -37,15 +48,14 @@ static int connect_to(const char *keeper)
 }
 
 /* Copies the keeper's answer to `output`, as far as one line goes. */
-static void exchange(const char *keeper, const char *line, int output)
+static void exchange(int connection, const char *line, int output)
 {
-    char text[KEEPER_LINE + 1];
-    int length = snprintf(text, sizeof(text), "%s\n", line);
-    int connection = connect_to(keeper);
+    char text[KEEPER_LINE];
+    size_t length = strlen(line);
     ssize_t got;
 
-    if (connection < 0 || length >= (int)sizeof(text) ||
-        send(connection, text, length, MSG_NOSIGNAL) != length)
+    if (connection < 0 || send(connection, line, length, MSG_NOSIGNAL | MSG_MORE) != (ssize_t)length ||
+        send(connection, "\n", 1, MSG_NOSIGNAL) != 1)
         return;
     for (size_t left = KEEPER_LINE; left > 0; left -= got) {
         got = recv(connection, text, left, 0);
@@ -54,20 +64,28 @@ static void exchange(const char *keeper, const char *line, int output)
     }
 }
 
-/* The child's whole life. A pending alarm ends it, whatever it is waiting for. */
-static void exchange_and_exit(const char *keeper, const char *line, int output)
+/* A pending alarm ends the child, whatever it is waiting for. */
+static void become_speaker(int output)
 {
     sigset_t none;
 
-    process_become_helper(PROCESS_NAME, output);
+    process_become_helper(PROCESS_NAME, &output, 1);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     alarm(KEEPER_LIMIT_S);
-    exchange(keeper, line, output);
-    _exit(0);
 }
 
-bool keeper_ask(const char *keeper, const char *line, char *answer, size_t size)
+/* glibc's own functions would change all threads, of which a fork has but one. */
+static bool become(const struct identity *user)
+{
+    return getuid() != 0 ||
+           (syscall(SYS_setgroups, 0, NULL) == 0 &&
+            syscall(SYS_setresgid, user->group, user->group, user->group) == 0 &&
+            syscall(SYS_setresuid, user->user, user->user, user->user) == 0);
+}
+
+bool keeper_ask(const char *keeper, const char *line, char *answer, size_t size,
+                struct keeper_address *found)
 {
     int ends[2];
     size_t length = 0;
@@ -78,8 +96,11 @@ bool keeper_ask(const char *keeper, const char *line, char *answer, size_t size)
     if (pipe(ends) != 0)
         return false;
     child = fork();
-    if (child == 0)
-        exchange_and_exit(keeper, line, ends[1]);
+    if (child == 0) {
+        become_speaker(ends[1]);
+        exchange(find(keeper, found), line, ends[1]);
+        _exit(0);
+    }
     close(ends[1]);
     while (child > 0 && length < size - 1 &&
            (got = read(ends[0], answer + length, size - 1 - length)) > 0)
@@ -95,16 +116,39 @@ bool keeper_ask(const char *keeper, const char *line, char *answer, size_t size)
     return true;
 }
 
-void keeper_tell(const char *keeper, const char *line)
+/* The one who talks is a grandchild: nobody here has to wait for it, or is told of its end. */
+static bool fork_speaker(void)
 {
     pid_t child = fork();
 
-    /* The one who talks is a grandchild: nobody here has to wait for it, or is told of its end. */
     if (child == 0) {
         if (fork() == 0)
-            exchange_and_exit(keeper, line, -1);
+            return true;
         _exit(0);
     }
     if (child > 0)
         waitpid(child, NULL, 0);
+    return false;
+}
+
+void keeper_tell(const char *keeper, const char *line)
+{
+    struct keeper_address found;
+
+    if (!fork_speaker())
+        return;
+    become_speaker(-1);
+    exchange(find(keeper, &found), line, -1);
+    _exit(0);
+}
+
+void keeper_tell_as(const struct identity *user, const struct keeper_address *keeper,
+                    const char *line)
+{
+    if (keeper->length == 0 || !fork_speaker())
+        return;
+    become_speaker(-1);
+    if (become(user))
+        exchange(connect_to((const struct sockaddr *)&keeper->socket, keeper->length), line, -1);
+    _exit(0);
 }

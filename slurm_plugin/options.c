@@ -4,6 +4,7 @@
 #include <slurm/slurm.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 /* Weak, so that a Slurm without them still loads the plugin and gets a message instead. */
 #pragma weak slurm_option_get
@@ -15,12 +16,26 @@ extern int slurm_option_set(slurm_opt_t *options, const char *name, const char *
 extern bool slurm_option_isset(slurm_opt_t *options, const char *name);
 extern void slurm_xfree_ptr(void *pointer);
 
+/* What a library has by this name, of Slurm's or anybody's, is not what sbatch means. */
+static void *symbol_of_program(const char *name)
+{
+    void *symbol = dlsym(RTLD_DEFAULT, name);
+    Dl_info found;
+    Dl_info program;
+
+    return symbol != NULL && dladdr(symbol, &found) != 0 &&
+                   dladdr((void *)getauxval(AT_ENTRY), &program) != 0 &&
+                   found.dli_fbase == program.dli_fbase
+               ? symbol
+               : NULL;
+}
+
 slurm_opt_t *options_of_process(void)
 {
     if (&slurm_option_get == NULL || &slurm_option_set == NULL || &slurm_option_isset == NULL ||
         &slurm_xfree_ptr == NULL)
         return NULL;
-    return dlsym(RTLD_DEFAULT, "opt");
+    return symbol_of_program("opt");
 }
 
 bool options_are_of_sbatch(slurm_opt_t *options)

@@ -3,12 +3,21 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+static bool is_in(int file, const int *files, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (files[i] == file)
+            return true;
+    return false;
+}
+
 /* What an open folder's listing uses itself is closed last, by closedir. */
-static void close_all_but(int kept)
+static void close_all_but(const int *kept, size_t count)
 {
     DIR *folder = opendir("/proc/self/fd");
     struct dirent *entry;
@@ -18,14 +27,14 @@ static void close_all_but(int kept)
     while ((entry = readdir(folder)) != NULL) {
         int file = atoi(entry->d_name);
 
-        if (entry->d_name[0] != '.' && file > STDERR_FILENO && file != kept &&
+        if (entry->d_name[0] != '.' && file > STDERR_FILENO && !is_in(file, kept, count) &&
             file != dirfd(folder))
             close(file);
     }
     closedir(folder);
 }
 
-void process_become_helper(const char *name, int kept)
+void process_become_helper(const char *name, const int *kept, size_t count)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -34,5 +43,5 @@ void process_become_helper(const char *name, int kept)
         signal(number, SIG_DFL);
     for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
         dup2(null, file);
-    close_all_but(kept);
+    close_all_but(kept, count);
 }

@@ -2,14 +2,13 @@
  * The plugin in slurmstepd, for the batch script and the steps of a trainer's elements only:
  * torchrun's environment, the guard, and the note that an element has ended.
  */
+#include "container.h"
 #include "contexts.h"
 #include "environment.h"
 #include "guard.h"
 #include "job_secret.h"
 #include "keeper_note.h"
-#include "sweep.h"
 #include "torchrun.h"
-#include "watch.h"
 
 #include <slurm/slurm.h>
 #include <signal.h>
@@ -26,7 +25,7 @@ static struct {
     bool is_element;
     bool is_batch;
     struct record record;
-    uid_t user;
+    struct identity user;
     uint32_t job;
     uint32_t array;
     uint32_t task;
@@ -34,9 +33,11 @@ static struct {
     uint32_t tasks_left;
     char node[128];
     char secret[JOB_SECRET_SIZE]; /* empty where MUNGE says who is who */
-    struct guard_life *life; /* shared with the guard */
-    struct watch watch;
+    struct element_life *life;
+    struct container container;
 } element;
+
+#define STEPS_END_MS 1000 /* after the grace, for what is left of them to end */
 
 static void note(char line[KEEPER_LINE], const char *kind)
 {
@@ -79,7 +80,8 @@ void element_recognise(spank_t spank, const struct site *site)
     if (element.record.spec.grace > site->max_grace)
         element.record.spec.grace = site->max_grace;
     element.is_element =
-        spank_get_item(spank, S_JOB_UID, &element.user) == ESPANK_SUCCESS &&
+        spank_get_item(spank, S_JOB_UID, &element.user.user) == ESPANK_SUCCESS &&
+        spank_get_item(spank, S_JOB_GID, &element.user.group) == ESPANK_SUCCESS &&
         spank_get_item(spank, S_JOB_ID, &element.job) == ESPANK_SUCCESS &&
         spank_get_item(spank, S_JOB_STEPID, &element.step) == ESPANK_SUCCESS &&
         spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &element.tasks_left) == ESPANK_SUCCESS &&
@@ -93,28 +95,6 @@ void element_recognise(spank_t spank, const struct site *site)
         prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-static struct scope scope_of_step(const struct site *site)
-{
-    return (struct scope){
-        .user = element.user,
-        .job = element.job,
-        .keeper = site->keeper,
-        .step = element.is_batch ? NO_STEP : (int64_t)element.step,
-        .slurmstepd = getpid(),
-    };
-}
-
-/* The batch script's guard answers for its steps as well. */
-static struct scope scope_of_guard(const struct site *site, pid_t slurmstepd)
-{
-    struct scope scope = scope_of_step(site);
-
-    scope.slurmstepd = slurmstepd;
-    if (element.is_batch)
-        scope.step = ANY_STEP;
-    return scope;
-}
-
 /* Without a store nothing could train, so there is nothing better to do than to ask again. */
 static void ask_for_run(const struct site *site, struct run *run)
 {
@@ -124,7 +104,8 @@ static void ask_for_run(const struct site *site, struct run *run)
     char rest;
 
     note(line, "up");
-    while (!keeper_ask(site->keeper, line, answer, sizeof(answer)) ||
+    while (!keeper_ask(site->keeper, line, answer, sizeof(answer),
+                       &element.life->keeper) ||
            sscanf(answer, "run %64[A-Za-z0-9._-] %255[]A-Za-z0-9.:_[-]%c", run->id, run->store,
                   &rest) != 2) {
         if (!told)
@@ -148,32 +129,49 @@ static void correct_batch_environment(spank_t spank)
     }
 }
 
-static void start_guard(const struct site *site)
+static void open_container(const struct site *site, pid_t task)
+{
+    char job[SITE_TEXT + 192];
+    char step[32] = "step_batch";
+
+    /* A host may run nodes of several clusters, which all have a job 7. */
+    snprintf(job, sizeof(job), "bftrainer-%s-%s-%u", site->keeper, element.node, element.job);
+    if (!element.is_batch)
+        snprintf(step, sizeof(step), "step_%u", element.step);
+    container_open(&element.container, task, job, step);
+}
+
+static bool start_guard(void)
 {
     char leaving[KEEPER_LINE];
-    struct guard guard = {
-        .scope = scope_of_guard(site, getppid()),
+    const struct guard guard = {
+        .container = &element.container,
         .grace = element.record.spec.grace,
-        .keeper = site->keeper,
         .leaving = element.is_batch ? leaving : NULL,
+        .user = element.user,
         .life = element.life,
     };
 
     note(leaving, "leaving");
-    if (!guard_start(&guard))
-        slurm_error("bftrainer: no guard: %m");
+    return guard_start(&guard);
 }
 
 /* In slurmstepd, before its tasks go on to become the user's programs. */
-void element_watch(const struct site *site)
+void element_guard_task(spank_t spank, const struct site *site)
 {
-    if (!element.is_element)
+    pid_t task;
+
+    if (!element.is_element || spank_get_item(spank, S_TASK_PID, &task) != ESPANK_SUCCESS)
         return;
-    element.watch.scope = scope_of_guard(site, getpid());
-    element.watch.grace = element.record.spec.grace;
-    element.watch.life = element.life;
-    if (!watch_start(&element.watch))
-        slurm_error("bftrainer: nobody watches over the guard: %m");
+    if (element.container.slurmstepd != 0) {
+        container_add_task(&element.container, task);
+        return;
+    }
+    open_container(site, task);
+    if (start_guard())
+        return;
+    slurm_error("bftrainer: job %u is ended, it cannot be guarded: %m", element.job);
+    container_kill_step(&element.container);
 }
 
 /* In the task's own process, as the user, just before it becomes the user's program. */
@@ -182,7 +180,6 @@ void element_start_task(spank_t spank, const struct site *site)
     char id[32];
     char inherited[32];
     struct run run;
-    int local_task = 0;
 
     if (!element.is_element)
         return;
@@ -192,8 +189,6 @@ void element_start_task(spank_t spank, const struct site *site)
      */
     prctl(PR_SET_NAME, "bftrainer-start");
     signal(SIGTERM, SIG_DFL);
-    if (spank_get_item(spank, S_TASK_ID, &local_task) == ESPANK_SUCCESS && local_task == 0)
-        start_guard(site);
     if (element.is_batch)
         correct_batch_environment(spank);
     snprintf(id, sizeof(id), "%u_%u", element.array, element.task);
@@ -211,12 +206,12 @@ void element_start_task(spank_t spank, const struct site *site)
     spank_setenv(spank, ENV_ELEMENT, id, 1);
 }
 
-/* Whether Slurm wants the node back; the script may have died of it before the guard could note. */
+/* Whether Slurm wants the node back; the script may have died of it before its guard could note. */
 static bool was_signaled(spank_t spank)
 {
     int status = 0;
 
-    if (element.life->signaled)
+    if (element.life->is_reclaimed)
         return true;
     return spank_get_item(spank, S_TASK_EXIT_STATUS, &status) == ESPANK_SUCCESS &&
            WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM;
@@ -227,31 +222,26 @@ static bool was_signaled(spank_t spank)
  * would go on running on a node that the next job believes is its own. A batch script that has
  * died of SIGTERM leaves sruns whose steps still use their grace.
  */
-void element_end_task(spank_t spank, const struct site *site)
+void element_end_task(spank_t spank)
 {
-    struct scope scope;
-    int srun_ms = 0;
-
     if (!element.is_element || --element.tasks_left > 0)
         return;
-    watch_end(&element.watch);
-    scope = scope_of_step(site);
-    scope.guard = element.life->pid;
     if (element.is_batch && was_signaled(spank))
-        srun_ms = (int)(element.record.spec.grace / 1000) + GUARD_SRUN_MS;
-    if (!sweep(&scope, srun_ms))
+        container_wait_for_other_steps(&element.container,
+                                       (int)(element.record.spec.grace / 1000) + STEPS_END_MS);
+    if (!container_kill_step(&element.container))
         slurm_error("bftrainer: processes of job %u cannot be killed", element.job);
 }
 
-void element_exit(const struct site *site)
+void element_exit(void)
 {
     char line[KEEPER_LINE];
 
     if (!element.is_element)
         return;
-    watch_join(&element.watch);
+    container_remove(&element.container);
     if (!element.is_batch)
         return;
     note(line, "gone");
-    keeper_tell(site->keeper, line);
+    keeper_tell_as(&element.user, &element.life->keeper, line);
 }

@@ -65,10 +65,9 @@ int slurm_spank_user_init(spank_t spank, int count, char **words)
 
 int slurm_spank_task_post_fork(spank_t spank, int count, char **words)
 {
-    (void)spank;
     (void)count;
     (void)words;
-    element_watch(&site);
+    element_guard_task(spank, &site);
     return 0;
 }
 
@@ -84,7 +83,7 @@ int slurm_spank_task_exit(spank_t spank, int count, char **words)
 {
     (void)count;
     (void)words;
-    element_end_task(spank, &site);
+    element_end_task(spank);
     return 0;
 }
 
@@ -96,6 +95,6 @@ int slurm_spank_exit(spank_t spank, int count, char **words)
     if (is_client())
         submit_exit(&site);
     else if (spank_context() == S_CTX_REMOTE)
-        element_exit(&site);
+        element_exit();
     return 0;
 }

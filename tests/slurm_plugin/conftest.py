@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,11 +64,19 @@ def plugin_lab(
 
 
 @pytest.fixture(scope="session")
-def element_lab(make_lab: Callable[..., Lab], plugins: Path, keeper: FakeKeeper) -> Lab:
-    """A cluster to run elements on. Its KillWait is long: nothing may need it."""
+def make_element_lab(
+    make_lab: Callable[..., Lab], plugins: Path, keeper: FakeKeeper
+) -> Callable[..., Lab]:
+    """Starts clusters to run elements on. Their KillWait is long: nothing may need it."""
     line = f"optional {plugins}/bftrainer.so keeper={keeper.address} local_addr=127.0.0.1"
     line += f" python={plugins}/python munge_socket=/run/munge.2"
-    return make_lab(nodes=2, plugstack=[line], kill_wait=300)
+    return partial(make_lab, plugstack=[line], kill_wait=300)
+
+
+@pytest.fixture(scope="session", params=["cgroup", "linuxproc"])
+def element_lab(request: pytest.FixtureRequest, make_element_lab: Callable[..., Lab]) -> Lab:
+    """A cluster of two nodes for elements, by each way in which Slurm keeps track of processes."""
+    return make_element_lab(nodes=2, linuxproc=request.param == "linuxproc")
 
 
 def slurm_plugins() -> Path:

@@ -1,0 +1,203 @@
+#include "container.h"
+
+#include "cgroup.h"
+#include "sweep.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STEP "step_"
+#define STEPS_END_MS 1000 /* a dead step's slurmstepd has so long to tell its srun */
+#define LOOK_MS 4
+
+/*
+ * The processes of a step: slurmstepd is not among them. With version 2 Slurm has a folder for it,
+ * with version 1 it is in the job's.
+ */
+static int open_processes(int job, const char *step)
+{
+    char name[NAME_MAX + 8];
+    int folder;
+
+    snprintf(name, sizeof(name), "%s/user", step);
+    folder = openat(job, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return folder >= 0 ? folder : openat(job, step, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static bool open_folders(struct container *container)
+{
+    container->job = cgroup_open(container->job_path);
+    if (container->job < 0)
+        return false;
+    container->step = open_processes(container->job, container->step_name);
+    if (container->step >= 0)
+        return true;
+    close(container->job);
+    container->job = -1;
+    return false;
+}
+
+/* Slurm's path is .../JOB/step_0, with version 2 .../JOB/step_0/user/task_0. */
+static bool find_slurms(struct container *container, pid_t task, int version)
+{
+    char *step = NULL;
+
+    if (!cgroup_of(version, task, container->tasks_path) ||
+        !cgroup_of(version, container->slurmstepd, container->home_path) ||
+        strcmp(container->tasks_path, container->home_path) == 0)
+        return false;
+    snprintf(container->job_path, sizeof(container->job_path), "%s", container->tasks_path);
+    for (char *at = container->job_path; (at = strstr(at, "/" STEP)) != NULL; at++)
+        step = at;
+    if (step == NULL)
+        return false;
+    *step++ = '\0';
+    snprintf(container->step_name, sizeof(container->step_name), "%.*s",
+             (int)strcspn(step, "/"), step);
+    return open_folders(container);
+}
+
+static bool make(const char *path)
+{
+    return mkdir(path, 0755) == 0 || errno == EEXIST;
+}
+
+static bool make_ours(struct container *container, pid_t task, const char *job_name, int version)
+{
+    size_t room = sizeof(container->tasks_path);
+
+    container->is_ours =
+        cgroup_of(version, container->slurmstepd, container->home_path) &&
+        snprintf(container->job_path, room, "%s/%s", container->home_path, job_name) < (int)room &&
+        snprintf(container->tasks_path, room, "%s/%s", container->job_path,
+                 container->step_name) < (int)room &&
+        make(container->job_path) && make(container->tasks_path) && open_folders(container) &&
+        cgroup_add(container->tasks_path, task);
+    return container->is_ours;
+}
+
+void container_open(struct container *container, pid_t task, const char *job_name,
+                    const char *step_name)
+{
+    *container = (struct container){.slurmstepd = getpid(), .job = -1, .step = -1};
+    if (find_slurms(container, task, 2) || find_slurms(container, task, 1))
+        return;
+    snprintf(container->step_name, sizeof(container->step_name), "%s", step_name);
+    if (make_ours(container, task, job_name, 2) || make_ours(container, task, job_name, 1))
+        return;
+    container->job = -1;
+}
+
+void container_add_task(const struct container *container, pid_t task)
+{
+    if (container->is_ours)
+        cgroup_add(container->tasks_path, task);
+}
+
+/* Slurm signals all that descends from slurmstepd, or its children in its own cgroups. */
+bool container_add_guard(struct container *container, pid_t guard)
+{
+    container->guard = guard;
+    return container->job < 0 || container->is_ours || cgroup_add(container->tasks_path, guard);
+}
+
+/* proctrack/linuxproc signals nothing that has slurmstepd's name. */
+void container_leave(const struct container *container)
+{
+    prctl(PR_SET_NAME, "slurmstepd");
+    if (container->job >= 0 && !container->is_ours)
+        cgroup_add(container->home_path, getpid());
+}
+
+/* Returns the name of the next step's folder but this one's, NULL at the end. */
+static const char *next_other_step(const struct container *container, DIR *job)
+{
+    struct dirent *entry;
+
+    while ((entry = readdir(job)) != NULL)
+        if (strncmp(entry->d_name, STEP, strlen(STEP)) == 0 &&
+            strcmp(entry->d_name, container->step_name) != 0)
+            return entry->d_name;
+    return NULL;
+}
+
+static DIR *list_job(const struct container *container)
+{
+    int copy = openat(container->job, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *job = copy >= 0 ? fdopendir(copy) : NULL;
+
+    if (copy >= 0 && job == NULL)
+        close(copy);
+    return job;
+}
+
+/* A step's folder goes when its slurmstepd has told srun; step_extern's stays as long as the job. */
+static bool other_steps_run(const struct container *container)
+{
+    DIR *job = list_job(container);
+    const char *step = NULL;
+
+    while (job != NULL && (step = next_other_step(container, job)) != NULL &&
+           !isdigit((unsigned char)step[strlen(STEP)]))
+        ;
+    if (job != NULL)
+        closedir(job);
+    return step != NULL;
+}
+
+void container_wait_for_other_steps(const struct container *container, int limit_ms)
+{
+    struct timespec start;
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do {
+        const struct timespec pause = {.tv_nsec = LOOK_MS * 1000L * 1000};
+
+        if (container->job >= 0 ? !other_steps_run(container)
+                                : !sweep_finds(container->slurmstepd, container->guard))
+            return;
+        nanosleep(&pause, NULL);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 <
+             limit_ms);
+}
+
+bool container_kill_step(const struct container *container)
+{
+    return container->job >= 0 ? cgroup_kill(container->step) : sweep(container->slurmstepd);
+}
+
+bool container_kill_job(const struct container *container)
+{
+    DIR *job = container->job >= 0 ? list_job(container) : NULL;
+    const char *step;
+    bool gone = true;
+
+    while (job != NULL && (step = next_other_step(container, job)) != NULL) {
+        int folder = open_processes(container->job, step);
+
+        if (folder >= 0) {
+            gone &= cgroup_kill(folder);
+            close(folder);
+        }
+    }
+    if (job != NULL)
+        closedir(job);
+    container_wait_for_other_steps(container, job != NULL ? STEPS_END_MS : 0);
+    return container_kill_step(container) && gone;
+}
+
+void container_remove(const struct container *container)
+{
+    if (container->is_ours && rmdir(container->tasks_path) == 0)
+        rmdir(container->job_path); /* the last step's */
+}

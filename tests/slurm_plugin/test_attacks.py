@@ -1,0 +1,148 @@
+"""Whatever an element does to stay: an ordinary job has its node within the grace and 2 s.
+
+Each row of the table is a script of an element. An ordinary job is submitted that needs its node,
+so that Slurm preempts the element, under proctrack/cgroup and under proctrack/linuxproc. Slurm's
+own means are out of reach: its KillWait is five minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.waiting import wait_until
+from tests.slurm_plugin.elements import RunningElement, node_state, start_element
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.skipif(os.getuid() != 0, reason="needs users who are not Slurm's"),
+]
+
+GRACE_S = 0.5
+# From sbatch to the ordinary job's first line: Slurm needs two passes of its scheduler, which it
+# makes each second or so, to preempt and then to start.
+BOUND_S = GRACE_S + 2.0
+
+STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.5; done"
+GUARDS = "$(ps --ppid $PPID -o pid=,comm= | sed -n 's/ bftrainer-guard$//p')"
+NEVER_THERE = "perl -MPOSIX -e 'while (1) { exit if fork; POSIX::setsid }' &"
+PRIVATE = """perl -e 'syscall(157, 4, 0, 0, 0, 0); $SIG{TERM} = "IGNORE"; $| = 1;
+print "ready\\n"; sleep 1 while 1'"""  # prctl(PR_SET_DUMPABLE, 0)
+# It looks dead: /proc shows the first thread's state, and who it is cannot be told any more.
+HEADLESS = """/usr/bin/python3 -c "import ctypes, signal, threading, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print('ready', flush=True)
+threading.Thread(target=time.sleep, args=[600]).start()
+ctypes.CDLL(None).syscall(60, 0)" """  # the end of this thread alone
+# PTRACE_ATTACH; the shell's own tracer keeps what it has.
+TRACER = (
+    """perl -e '$SIG{TERM} = "IGNORE"; syscall(101, 16, $_ + 0, 0, 0) for @ARGV; sleep 1 while 1'"""
+)
+BOMB = """perl -e '$SIG{TERM} = $SIG{CHLD} = "IGNORE"; fork for 1 .. 10; sleep 1;
+$| = 1; print "ready\\n"; while (1) { sleep 1; exit if fork }' & wait; sleep 1000"""
+
+
+def named(name: str) -> str:
+    """Return a command whose process forks for ever and shows another's name and command line."""
+    return f"""perl -e '$0 = "{name}"; $SIG{{TERM}} = $SIG{{CHLD}} = "IGNORE"; while (1) {{
+if (!fork) {{ select undef, undef, undef, 0.005; exit }} select undef, undef, undef, 0.002 }}' &"""
+
+
+ATTACKS = {
+    "polite": "trap exit TERM; echo ready; while :; do sleep 0.1; done",
+    "no srun": "echo ready; sleep 1000",
+    "TERM ignored": STUBBORN,
+    "TERM ignored by a step": f'srun bash -c "{STUBBORN}"',
+    "TERM ignored by a step in the background": f'srun bash -c "{STUBBORN}" & wait',
+    "TERM ignored by a child in a session of its own": f'setsid bash -c "{STUBBORN}" & wait',
+    "TERM ignored by a daemon": f'( setsid bash -c "{STUBBORN}" & )\nsleep 1000',
+    "TERM ignored by a daemon of a step":
+        f'srun bash -c "(setsid bash -c \\"{STUBBORN}\\" &) ; sleep 1000"',
+    "TERM ignored by all of them":
+        f'( setsid bash -c "{STUBBORN}" & )\nsrun bash -c "{STUBBORN}" &\n{STUBBORN}',
+    "a daemon without an environment": f'( env -i setsid bash -c "{STUBBORN}" & )\nsleep 1000',
+    "a daemon that may not be looked into": f"( setsid {PRIVATE} & )\nsleep 1000",
+    "a daemon whose first thread has ended": f"( setsid {HEADLESS} & )\nsleep 1000",
+    "a process that forks and ends": f"{NEVER_THERE}\n{STUBBORN}",
+    "a fork bomb of 1,000": BOMB,
+    "a stopped srun": f'srun bash -c "{STUBBORN}" & sleep 2; kill -STOP $!; wait',
+    "a TERM flood at the guard": f"while :; do kill -TERM {GUARDS}; done & {STUBBORN}",
+    "the guard killed": f"while sleep 0.01; do kill -KILL {GUARDS}; done & {STUBBORN}",
+    "the guard stopped": f"while sleep 0.01; do kill -STOP {GUARDS}; done & {STUBBORN}",
+    "the guard traced": f"{TRACER} {GUARDS} & sleep 1; {STUBBORN}",
+    "stopped by its own user through Slurm":
+        f"( sleep 1; scancel --signal=STOP $SLURM_JOB_ID ) & {STUBBORN}",
+    "named srun": f"for i in 1 2 3; do {named('srun')} done; {STUBBORN}",
+    "named srun, beside a step":
+        f'srun bash -c "{STUBBORN}" & for i in 1 2 3; do {named("srun")} done; wait; sleep 1000',
+    "named slurmstepd": f"{named('slurmstepd')} {STUBBORN}",
+    "named as our guard": f"{named('bftrainer-guard')} {STUBBORN}",
+    "a giant environment": "ulimit -s unlimited; for i in {1..40}; do"
+        f" export A$i=$(head -c 120000 /dev/zero | tr '\\0' x); done\n"
+        f'setsid bash -c "{STUBBORN}"',
+    "a namespace of users and processes":
+        f'unshare --user --pid --fork --map-root-user --mount-proc bash -c "{STUBBORN}"',
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["cgroup", "linuxproc"])
+def attacked_lab(request: pytest.FixtureRequest, make_element_lab: Callable[..., Lab]) -> Lab:
+    return make_element_lab(nodes=1, linuxproc=request.param == "linuxproc")
+
+
+@pytest.fixture
+def lab(attacked_lab: Lab) -> Iterator[Lab]:
+    wait_until(lambda: node_state(attacked_lab) == "idle")
+    yield attacked_lab
+    for user in ("alice", "bob"):
+        attacked_lab.run("scancel", f"--user={user}", user="root")
+
+
+def seconds_until_an_ordinary_job_runs(lab: Lab) -> float:
+    """Submit one that needs the element's node, and finds nothing of the element on it."""
+    output = lab.home("bob") / "ordinary.out"
+    output.unlink(missing_ok=True)
+    left = "ps -u alice -o stat=,comm=,args= | grep -v ^Z"
+    script = f"#!/bin/sh\ndate +started=%s.%N\n{left}\necho end\n"
+    begun_s = time.time()
+    lab.sbatch("-N1", "--exclusive", f"--output={output}", user="bob", script=script)
+    wait_until(lambda: output.exists() and output.read_text().endswith("end\n"))
+    first, *others = output.read_text().splitlines()
+    assert others == ["end"]
+    return float(first.removeprefix("started=")) - begun_s
+
+
+def assert_the_node_comes_back(lab: Lab, element: RunningElement) -> None:
+    elapsed_s = seconds_until_an_ordinary_job_runs(lab)
+    print(f"{elapsed_s:.2f} s")
+    wait_until(lambda: node_state(lab) == "idle")
+    assert element.state() == "PENDING"
+    assert elapsed_s < BOUND_S
+
+
+@pytest.mark.parametrize("script", ATTACKS.values(), ids=ATTACKS)
+def test_an_ordinary_job_has_the_elements_node_in_time(lab: Lab, script: str) -> None:
+    element = start_element(lab, f"#!/bin/bash\n{script}\n", f"--bftrainer=grace={GRACE_S}")
+    element.wait_for("ready")
+    assert_the_node_comes_back(lab, element)
+
+
+def test_an_ordinary_job_has_the_node_of_an_element_whose_slurmstepds_were_killed(lab: Lab) -> None:
+    daemon = f'( setsid bash -c "{STUBBORN}" & )'
+    script = f'#!/bin/bash\nsrun bash -c "{STUBBORN}" &\n{daemon}\nsleep 1000\n'
+    element = start_element(lab, script, f"--bftrainer=grace={GRACE_S}")
+    wait_until(lambda: element.text().count("ready") == 2)
+    for command_line in Path("/proc").glob("[0-9]*/cmdline"):
+        if command_line.read_text().startswith(f"slurmstepd: [{job_id(element)}."):
+            os.kill(int(command_line.parent.name), signal.SIGKILL)
+    assert_the_node_comes_back(lab, element)
+
+
+def job_id(element: RunningElement) -> str:
+    return element.lab.squeue(element.array, "%K %A")[0].split()[1]
