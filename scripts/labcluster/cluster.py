@@ -210,8 +210,9 @@ def down(lab: Lab) -> None:
     # Jobs, and the slurmstepds that keep them, outlive their slurmd.
     end(processes_with(f"SLURM_CONF={lab.folder}/slurm.conf"), within_s=3.0)
     end(list(lab.daemons.values()))
-    if lab.cgroups is not None:
-        lab.cgroups.remove(lab.folder)
+    cgroups = lab.cgroups
+    if cgroups is not None:  # a process that was killed may take a moment
+        _wait(lambda: cgroups.remove(lab.folder), "the cgroups of the nodes are still used")
     shutil.rmtree(lab.folder, ignore_errors=True)
     if os.getuid() == 0:
         users.release(lab.folder)

@@ -42,10 +42,14 @@ class Hierarchy:
             for process in (own / "cgroup.procs").read_text().split():
                 (daemons / "cgroup.procs").write_text(process)
 
-    def remove(self, folder: Path) -> None:
-        """Remove the cgroups of a cluster whose processes have all ended."""
-        for path, _, _ in os.walk(self._of_cluster(folder), topdown=False):
-            Path(path).rmdir()
+    def remove(self, folder: Path) -> bool:
+        """Remove the cgroups of a cluster; return False while processes are in them."""
+        try:
+            for path, _, _ in os.walk(self._of_cluster(folder), topdown=False):
+                Path(path).rmdir()
+        except OSError:
+            return False
+        return True
 
     def _of_cluster(self, folder: Path) -> Path:
         return self.root / _ALL / hashlib.sha256(str(folder).encode()).hexdigest()[:16]

@@ -86,7 +86,8 @@ def course(one: Run) -> str:
 def show(one: Run) -> None:
     """Print all that a lane has said."""
     outcome = "passed" if one.code == 0 else f"FAILED with exit code {one.code}"
-    click.echo(f"\n==== {one.lane.name} {outcome} after {clock(one.wall_s)}\n{one.text}")
+    cost = f"{clock(one.wall_s)}, {clock(one.processor_s)} of a processor"
+    click.echo(f"\n==== {one.lane.name} {outcome} after {cost}\n{one.text}")
 
 
 def table(done: Sequence[Run], wall_s: float) -> str:
