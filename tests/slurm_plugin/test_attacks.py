@@ -21,6 +21,7 @@ from tests.slurm_plugin.elements import RunningElement, node_state, start_elemen
 
 pytestmark = [
     pytest.mark.slurm,
+    pytest.mark.load,
     pytest.mark.skipif(os.getuid() != 0, reason="needs users who are not Slurm's"),
 ]
 
