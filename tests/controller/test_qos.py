@@ -14,23 +14,7 @@ from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 from tests.slurm_plugin.conftest import WAYS, slurm_plugins
 
-# With it slurmdbd 26.05.5 ends at once: "5027 Number of columns in result (=1) set execeeds
-# maxmimum allowed number of columns (=0)".
-BROKEN_LIBRARY = "1:11.8.9+ds-2"
-
-
-def library() -> str:
-    asked = ["dpkg-query", "-W", "-f", "${Version}", "libmariadb3"]
-    return subprocess.run(asked, capture_output=True, text=True).stdout
-
-
-pytestmark = [
-    pytest.mark.slurm,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(
-        library() == BROKEN_LIBRARY, reason=f"libmariadb {BROKEN_LIBRARY} fails slurmdbd"
-    ),
-]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
 IDLE = "#!/bin/bash\nsleep 1000\n"
 ADMIN = "root" if os.getuid() == 0 else "alice"
 
