@@ -18,7 +18,7 @@ from scripts.testlanes.run import Run, run
 
 _REPO = Path(__file__).resolve().parent.parent.parent
 _LOGS = _REPO / "build" / "lanes"
-_RESULTS = re.compile(r"^(?:\w+\| )?([.FEsxX]+)(?= |$)", re.MULTILINE)
+_RESULTS = re.compile(r"^([.FEsxX]+)(?= |$)", re.MULTILINE)
 
 
 @click.command()

@@ -21,7 +21,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 _MEMORY_BYTES = 4 << 30  # who takes more is ended, and nobody else
 _PATIENCE_S = 60.0  # for what is interrupted to end by itself
 _ENTER = 'for group in $1; do echo 0 > "$group/cgroup.procs"; done; shift; exec "$@"'
-_LAST_LINE = re.compile(r"^(?:\w+\| )?(\d+ \w+(?:, \d+ \w+)*) in [\d.]+s", re.MULTILINE)
+_LAST_LINE = re.compile(r"^(\d+ \w+(?:, \d+ \w+)*) in [\d.]+s", re.MULTILINE)
 
 
 @dataclass
