@@ -119,7 +119,6 @@ def test_the_others_train_on_when_the_plan_takes_nodes_away(site: Site) -> None:
 
 
 @pytest.mark.once
-@pytest.mark.load  # its keep-alives come each second
 def test_a_script_may_choose_torchruns_own_rendezvous(site: Site) -> None:
     with training(site, "1-2", "export PET_RDZV_BACKEND=c10d") as trainer:
         trainer.wait_for_world(2)
