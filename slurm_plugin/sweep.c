@@ -1,6 +1,5 @@
 #include "sweep.h"
 
-
 #include <ctype.h>
 #include <dirent.h>
 #include <signal.h>
