@@ -3,8 +3,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BIN := .venv/bin
 
-.PHONY: help setup plugin cli-filter demo lint test matrix matrix-full chaos fuzz bench-planner bench-curves bench-elastic \
-	bench-commands bench-impact bench-slurmctld paper install clean
+.PHONY: help setup plugin cli-filter demo lint test matrix matrix-full chaos failover fuzz bench-planner bench-curves \
+	bench-elastic bench-commands bench-impact bench-scale bench-slurmctld paper install clean
 
 help:
 	@echo 'make demo             a private Slurm cluster, two trainers in its holes; about 4 minutes'
@@ -12,10 +12,12 @@ help:
 	@echo 'make matrix           what differs from Slurm to Slurm, on newer ones, in a rootfs each'
 	@echo 'make matrix-full      all Slurm tests on newer Slurms'
 	@echo 'make chaos            faults of all kinds on a cluster that trains; CHAOS="--minutes 60 --seed 7"'
+	@echo 'make failover         the first of two control hosts dies while four trainers train, 20 times; an hour'
 	@echo 'make fuzz             what parses texts of users and strangers; FUZZ="--seconds 60"'
 	@echo 'make bench-impact     the same ordinary jobs without and with trainers; an hour; IMPACT="--hostile --reserve 5"'
 	@echo 'make bench-commands   what the plugin costs ordinary sbatch and srun; 2 minutes'
 	@echo 'make bench-slurmctld  what the controller costs slurmctld on 5,000 nodes; 11 minutes'
+	@echo 'make bench-scale      the controller on 10,000 simulated nodes with 5,000 elements; 20 minutes'
 	@echo 'make paper            the experiments of the paper on traces of Summit; an hour or two'
 	@echo 'make bench-planner    how long plans take, beside the formulation of the paper'
 	@echo 'make bench-curves     what it costs not to know the throughput curves'
@@ -64,11 +66,17 @@ bench-commands: plugin
 bench-impact: plugin
 	@$(BIN)/python scripts/bench-impact --reserve 4 --load 0.3 $(IMPACT)
 
+bench-scale: setup
+	@$(BIN)/python scripts/bench-scale
+
 bench-slurmctld: setup
 	@$(BIN)/python scripts/bench-slurmctld
 
 chaos: plugin
 	@$(BIN)/python scripts/chaos $(CHAOS)
+
+failover: plugin
+	@$(BIN)/python scripts/failover $(FAILOVER)
 
 fuzz: setup
 	@$(BIN)/python scripts/fuzz $(FUZZ)

@@ -6,7 +6,8 @@ Frozen values without behaviour beyond their own arithmetic. No I/O, nothing of 
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from bftrainer_slurm.spec import TrainerRecord
@@ -28,12 +29,13 @@ class NodeState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node of the cluster."""
+    """One node of the cluster. Slurm takes nodes of a low ``weight`` first."""
 
     name: str
     state: NodeState
     partitions: frozenset[str] = frozenset()
     features: frozenset[str] = frozenset()
+    weight: int = 1
 
 
 class ElementState(Enum):
@@ -72,12 +74,15 @@ class ElementId:
         return f"{self.array}_{self.task}"
 
 
+_SOON_S = 2.0  # Slurm's times are whole seconds
+
+
 @dataclass(frozen=True, slots=True)
 class Element:
     """One node's worth of a trainer: one task of its job array.
 
-    ``node`` is where it runs or ran last, and for a waiting one where it may start; times are
-    Unix seconds.
+    ``node`` is where it runs or ran last, and for a waiting one the node that its owner asked for,
+    which the next grow undoes; times are Unix seconds.
     """
 
     id: ElementId
@@ -85,7 +90,37 @@ class Element:
     node: str | None = None
     start_s: float | None = None
     limit_end_s: float | None = None  # when Slurm ends it because of its time limit
-    reason: str = ""  # why a waiting one waits, in Slurm's word
+    reason: str = ""  # why a waiting one waits, and one that is over ended, in Slurm's word
+    queued_s: float | None = None  # when it was submitted, or last preempted or requeued
+    end_s: float | None = None  # when one that is over ended
+    exit_status: int | None = None  # of the script of one that is over; None where Slurm tells none
+
+    @property
+    def perhaps_unlaunched(self) -> bool:
+        """Whether its script may never have run, which Slurm books as a failure of it.
+
+        Up to 24.11 a node's slurmd refuses a job that starts there again in the second of its
+        preemption (its credential is not newer), and slurmctld ends it with exit status 1 and the
+        reason of a script that did so itself. Only the times are left to tell. On another node it
+        starts in the same second too, and on 26.05 on the same one.
+        """
+        if self.state is not ElementState.FAILED or self.exit_status not in (None, 1):
+            return False
+        if self.queued_s is None or self.start_s is None or self.end_s is None:
+            return True
+        return self.start_s - self.queued_s <= _SOON_S and self.end_s - self.start_s <= _SOON_S
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """What to ask for at a start: the limit in ``minutes``, and how few will do (``TimeMin``).
+
+    Where a larger job waits backfill gives an element as much as fits before it, and before 26.05
+    just the ``least``.
+    """
+
+    minutes: int
+    least: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +128,17 @@ class Demands:
     """What a trainer asks of Slurm beside nodes: of all its elements together, in Slurm's texts."""
 
     constraints: frozenset[str] = frozenset()
-    excluded: frozenset[str] = frozenset()  # nodes
+    excluded: frozenset[str] = frozenset()  # nodes that the user excluded; not those of a grow
     licenses: str = ""
     reservation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """One elastic training job, as its user submitted it, with the elements Slurm still knows."""
+    """One elastic training job, as its user submitted it, with the elements Slurm still knows.
+
+    Where elements of one array are in several partitions, those of each are a trainer.
+    """
 
     array: int
     name: str
@@ -127,13 +165,28 @@ class WaitingJob:
 class Queue:
     """The whole queue in one reading: our trainers, and what concerns us of the ordinary jobs.
 
-    ``malformed`` counts trainers' elements whose comment could not be read; they are left alone.
+    ``malformed`` says of jobs that claim to be trainers, and cannot be understood, what is wrong;
+    they are left alone.
     """
 
     trainers: tuple[Trainer, ...]
     waiting: tuple[WaitingJob, ...]
     ordinary_nodes: frozenset[str]  # nodes on which ordinary jobs run or end
-    malformed: int = 0
+    malformed: Mapping[int, str] = field(
+        default_factory=dict
+    )  # by the id of the array; below 0: it cannot be read
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What slurm.conf says that concerns trainers; None: nothing that is known.
+
+    ``max_jobs`` is how many jobs slurmctld holds, each task of an array one of them, and
+    ``partition_minutes`` the longest time limit of the trainers' partition.
+    """
+
+    max_jobs: int | None = None
+    partition_minutes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

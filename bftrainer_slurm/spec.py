@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 KEYS = ("weight", "grace")
 EXAMPLE = "--bftrainer=weight=2,grace=5"
@@ -22,6 +23,7 @@ MAX_NODES = 1_000_000
 _COMMENT_PREFIX = "bftrainer:"
 _NUMBER = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?\Z")
 _WHOLE = re.compile(r"[0-9]{1,7}\Z")
+_ID = re.compile(r"[0-9a-f]{8}\Z")
 # What the plugin receives for an option given without a value, see PLUGIN.md.
 _BARE = ("", "(null)")
 
@@ -44,7 +46,8 @@ class TrainerRecord:
 
     ``minutes`` is the time limit the user asked for (None: the partition's); backfill shortens
     the limit of an element that starts, and this is what it is lengthened to again.
-    ``personal`` marks trainers that only their owner's own controller runs.
+    ``personal`` marks trainers that only their owner's own controller runs. ``id`` is drawn at
+    submission, eight hexadecimal digits: slurmctld gives a job id twice after it lost its state.
     """
 
     min_nodes: int
@@ -52,6 +55,7 @@ class TrainerRecord:
     spec: Spec = Spec()
     minutes: int | None = None
     personal: bool = False
+    id: str | None = None
 
 
 def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Spec:
@@ -86,6 +90,8 @@ def format_comment(record: TrainerRecord) -> str:
         fields.append(f"minutes={record.minutes}")
     if record.personal:
         fields.append("personal=1")
+    if record.id is not None:
+        fields.append(f"id={record.id}")
     return _COMMENT_PREFIX + ",".join(fields)
 
 
@@ -103,15 +109,16 @@ def parse_comment(comment: str) -> TrainerRecord:
     if not is_trainer_comment(comment):
         raise SpecError("not a trainer's comment")
     values = _pairs(comment.removeprefix(_COMMENT_PREFIX))
-    readers: dict[str, Callable[[str], int | float]] = {
+    readers: dict[str, Callable[[str], Any]] = {
         "min": _count,
         "max": _count,
         "weight": _weight,
         "grace": lambda value: _grace(value, float("inf")),
         "minutes": _count,
         "personal": _flag,
+        "id": _id,
     }
-    read: dict[str, int | float] = {}
+    read: dict[str, Any] = {}
     for key, value in values.items():
         if key not in readers:
             raise SpecError(f"unknown key '{_shown(key)}' in a trainer's comment")
@@ -119,11 +126,12 @@ def parse_comment(comment: str) -> TrainerRecord:
     if "min" not in read or "max" not in read or read["min"] > read["max"]:
         raise SpecError("a trainer's comment needs min and max, min not above max")
     return TrainerRecord(
-        min_nodes=int(read["min"]),
-        max_nodes=int(read["max"]),
+        min_nodes=read["min"],
+        max_nodes=read["max"],
         spec=Spec(read.get("weight", DEFAULT_WEIGHT), read.get("grace", DEFAULT_GRACE_S)),
-        minutes=int(read["minutes"]) if "minutes" in read else None,
-        personal=bool(read.get("personal", 0)),
+        minutes=read.get("minutes"),
+        personal=read.get("personal", False),
+        id=read.get("id"),
     )
 
 
@@ -169,10 +177,16 @@ def _count(value: str) -> int:
     return int(value)
 
 
-def _flag(value: str) -> int:
+def _flag(value: str) -> bool:
     if value != "1":
         raise SpecError(f"'{_shown(value)}' is not a flag")
-    return 1
+    return True
+
+
+def _id(value: str) -> str:
+    if not _ID.match(value):
+        raise SpecError(f"'{_shown(value)}' is not an id of eight hexadecimal digits")
+    return value
 
 
 def _plain(number: float) -> str:

@@ -43,6 +43,16 @@ local function read_minutes(options, given)
   return total > 0 and string.format(",minutes=%d", total) or ""
 end
 
+-- Tells this job from an earlier one of the same number; a trainer without one is served too.
+local function draw_id()
+  local random = io.open("/dev/urandom", "rb")
+  local drawn = random and random:read(4)
+  if random then
+    random:close()
+  end
+  return drawn and string.format(",id=%02x%02x%02x%02x", string.byte(drawn, 1, 4)) or ""
+end
+
 local function set_all(options, min, max, minutes, spec, partition, qos)
   options["nodes"] = "1"
   options["ntasks"] = "1"
@@ -56,7 +66,8 @@ local function set_all(options, min, max, minutes, spec, partition, qos)
   if qos ~= "" then
     options["qos"] = qos
   end
-  options["comment"] = string.format("bftrainer:min=%d,max=%d,%s%s", min, max, spec, minutes)
+  options["comment"] =
+    string.format("bftrainer:min=%d,max=%d,%s%s%s", min, max, spec, minutes, draw_id())
 end
 
 -- Rewrites a tagged submission, where it may.

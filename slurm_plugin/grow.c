@@ -1,9 +1,11 @@
 /*
- * bftrainer-grow ELEMENT NODE [MINUTES]: lets a held or delayed element start on NODE now, and
- * only there, with a time limit of MINUTES. One request to slurmctld, with the caller's rights.
+ * bftrainer-grow ELEMENTS [MINUTES LEAST] < NODES: lets held or delayed elements (12_[0-3,7]) start
+ * now, on any nodes but those listed, with a time limit of MINUTES, or of LEAST where no more fits.
+ * One request to slurmctld, with the caller's rights; what it refuses is named on stderr, and done
+ * for the others.
  *
- * scontrol needs four for the same: before it changes ReqNodeList it asks for the federation and
- * for the job, and it cannot release in an update (22.05 to 26.05). Only Slurm's public API is used.
+ * scontrol needs two for the same, as it cannot release in an update, and takes ReqNodeList for
+ * one element alone (22.05 to 26.05). Only Slurm's public API is used.
  */
 #include <errno.h>
 #include <slurm/slurm.h>
@@ -15,7 +17,7 @@
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: bftrainer-grow ELEMENT NODE [MINUTES]\n");
+    fprintf(stderr, "usage: bftrainer-grow ELEMENTS [MINUTES LEAST] < NODES\n");
     return 2;
 }
 
@@ -26,6 +28,21 @@ static bool read_minutes(const char *text, uint32_t *minutes)
 
     *minutes = (uint32_t)read;
     return text[0] >= '0' && text[0] <= '9' && *end == '\0' && read > 0 && read < NO_VAL;
+}
+
+/* The list on stdin, of any length: the names of 10,000 nodes do not fit into an argument. */
+static char *read_nodes(void)
+{
+    char *text = NULL;
+    size_t size = 0;
+
+    if (getdelim(&text, &size, '\0', stdin) < 0) {
+        if (ferror(stdin) || text == NULL)
+            return NULL;
+        text[0] = '\0'; /* nothing: no node is excluded */
+    }
+    text[strcspn(text, "\n")] = '\0';
+    return text;
 }
 
 static int report(const job_array_resp_msg_t *answer)
@@ -52,15 +69,21 @@ int main(int argc, char **argv)
                SLURM_VERSION_MINOR(SLURM_VERSION_NUMBER));
         return 0;
     }
-    if (argc < 3 || argc > 4)
+    if (argc != 2 && argc != 4)
         return usage();
     slurm_init_job_desc_msg(&request);
     request.job_id_str = argv[1];
-    request.req_nodes = argv[2];
+    request.req_nodes = ""; /* an owner may have asked for one */
     request.begin_time = time(NULL);
     request.priority = INFINITE; /* as scontrol release does */
-    if (argc == 4 && !read_minutes(argv[3], &request.time_limit))
+    if (argc == 4 && (!read_minutes(argv[2], &request.time_limit) ||
+                      !read_minutes(argv[3], &request.time_min)))
         return usage();
+    request.exc_nodes = read_nodes();
+    if (request.exc_nodes == NULL) {
+        perror("bftrainer-grow: stdin");
+        return 1;
+    }
     slurm_init(NULL);
     if (slurm_update_job2(&request, &answer) != SLURM_SUCCESS) {
         fprintf(stderr, "%s: %s\n", argv[1], slurm_strerror(errno));

@@ -14,8 +14,8 @@
 
 /* In memory that slurmstepd, its tasks and their guard share. */
 struct element_life {
-    volatile bool is_reclaimed;    /* Slurm's SIGTERM has come */
-    struct keeper_address keeper; /* as the task has found it */
+    volatile bool is_reclaimed;     /* Slurm's SIGTERM has come */
+    struct keeper_addresses keeper; /* as the task has found them */
 };
 
 struct guard {

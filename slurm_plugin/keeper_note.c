@@ -12,56 +12,86 @@
 
 #define PROCESS_NAME "bftrainer-note"
 
-static int connect_to(const struct sockaddr *address, socklen_t length)
+/* Adds the addresses of one HOST:PORT, of `length` characters; a host without any is left out. */
+static void add_host(const char *host, size_t length, unsigned number,
+                     struct keeper_addresses *found)
 {
-    int connection = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char text[256];
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *addresses;
+    char *colon;
 
-    if (connection >= 0 && connect(connection, address, length) != 0) {
+    snprintf(text, sizeof(text), "%.*s", (int)length, host);
+    colon = strrchr(text, ':');
+    if (colon == NULL)
+        return;
+    *colon = '\0';
+    if (getaddrinfo(text, colon + 1, &hints, &addresses) != 0)
+        return;
+    for (struct addrinfo *a = addresses; a != NULL && found->count < KEEPER_ADDRESSES; a = a->ai_next) {
+        struct keeper_address *next = &found->all[found->count++];
+
+        memcpy(&next->socket, a->ai_addr, a->ai_addrlen);
+        next->length = a->ai_addrlen;
+        next->host = number;
+    }
+    freeaddrinfo(addresses);
+}
+
+static void find(const char *keeper, struct keeper_addresses *found)
+{
+    unsigned number = 0;
+    size_t length;
+
+    for (found->count = 0; *keeper != '\0'; keeper += length + (keeper[length] == ',')) {
+        length = strcspn(keeper, ",");
+        add_host(keeper, length, number++, found);
+    }
+}
+
+/* The limit holds for the connecting as well. */
+static int connect_to(const struct keeper_address *keeper)
+{
+    const struct timeval limit = {.tv_sec = KEEPER_LIMIT_S};
+    int connection = socket(keeper->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (connection >= 0 &&
+        (setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) != 0 ||
+         setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) != 0 ||
+         connect(connection, (const struct sockaddr *)&keeper->socket, keeper->length) != 0)) {
         close(connection);
         return -1;
     }
     return connection;
 }
 
-static int find(const char *keeper, struct keeper_address *found)
+/* Copies the keeper's answer to `output`, as far as one line goes; false: it gave none. */
+static bool exchange_with(const struct keeper_address *keeper, const char *line, int output)
 {
-    char host[256];
-    const char *colon = strrchr(keeper, ':');
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    struct addrinfo *addresses;
-    int connection = -1;
-
-    if (colon == NULL || (size_t)(colon - keeper) >= sizeof(host))
-        return -1;
-    snprintf(host, sizeof(host), "%.*s", (int)(colon - keeper), keeper);
-    if (getaddrinfo(host, colon + 1, &hints, &addresses) != 0)
-        return -1;
-    for (struct addrinfo *a = addresses; a != NULL && connection < 0; a = a->ai_next) {
-        connection = connect_to(a->ai_addr, a->ai_addrlen);
-        if (connection >= 0) {
-            memcpy(&found->socket, a->ai_addr, a->ai_addrlen);
-            found->length = a->ai_addrlen;
-        }
-    }
-    freeaddrinfo(addresses);
-    return connection;
-}
-
-/* Copies the keeper's answer to `output`, as far as one line goes. */
-static void exchange(int connection, const char *line, int output)
-{
+    int connection = connect_to(keeper);
     char text[KEEPER_LINE];
     size_t length = strlen(line);
-    ssize_t got;
+    size_t left = KEEPER_LINE;
+    ssize_t got = -1;
 
-    if (connection < 0 || send(connection, line, length, MSG_NOSIGNAL | MSG_MORE) != (ssize_t)length ||
-        send(connection, "\n", 1, MSG_NOSIGNAL) != 1)
-        return;
-    for (size_t left = KEEPER_LINE; left > 0; left -= got) {
-        got = recv(connection, text, left, 0);
-        if (got <= 0 || (output >= 0 && write(output, text, got) != got))
-            return;
-    }
+    if (connection >= 0 &&
+        send(connection, line, length, MSG_NOSIGNAL | MSG_MORE) == (ssize_t)length &&
+        send(connection, "\n", 1, MSG_NOSIGNAL) == 1)
+        while (left > 0 && (got = recv(connection, text, left, 0)) > 0 &&
+               (output < 0 || write(output, text, got) == got))
+            left -= got;
+    if (connection >= 0)
+        close(connection);
+    return left < KEEPER_LINE;
+}
+
+/* Returns the number of the host that answered; 0 where none did. */
+static unsigned exchange(const struct keeper_addresses *found, const char *line, int output)
+{
+    for (unsigned i = 0; i < found->count; i++)
+        if (exchange_with(&found->all[i], line, output))
+            return found->all[i].host;
+    return 0;
 }
 
 /* A pending alarm ends the child, whatever it is waiting for. */
@@ -72,7 +102,7 @@ static void become_speaker(int output)
     process_become_helper(PROCESS_NAME, &output, 1);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    alarm(KEEPER_LIMIT_S);
+    alarm(2 * KEEPER_HOSTS * KEEPER_LIMIT_S); /* to connect, and to answer */
 }
 
 /* glibc's own functions would change all threads, of which a fork has but one. */
@@ -84,8 +114,37 @@ static bool become(const struct identity *user)
             syscall(SYS_setresuid, user->user, user->user, user->user) == 0);
 }
 
+bool keeper_is_valid(const char *keeper)
+{
+    int hosts = 0;
+
+    do {
+        size_t length = strcspn(keeper, ",");
+        const char *colon = memrchr(keeper, ':', length);
+
+        if (colon == NULL || colon == keeper || colon == keeper + length - 1)
+            return false;
+        keeper += length;
+        hosts++;
+    } while (*keeper++ == ',');
+    return hosts <= KEEPER_HOSTS;
+}
+
+void keeper_begin_with(const char *keeper, unsigned first, char *ordered)
+{
+    const char *rest = keeper;
+
+    while (first-- > 0)
+        rest = strchr(rest, ',') + 1;
+    strcpy(ordered, rest);
+    if (rest == keeper)
+        return;
+    strcat(ordered, ",");
+    strncat(ordered, keeper, rest - keeper - 1);
+}
+
 bool keeper_ask(const char *keeper, const char *line, char *answer, size_t size,
-                struct keeper_address *found)
+                struct keeper_addresses *found)
 {
     int ends[2];
     size_t length = 0;
@@ -98,7 +157,8 @@ bool keeper_ask(const char *keeper, const char *line, char *answer, size_t size,
     child = fork();
     if (child == 0) {
         become_speaker(ends[1]);
-        exchange(find(keeper, found), line, ends[1]);
+        find(keeper, found);
+        found->answered = exchange(found, line, ends[1]);
         _exit(0);
     }
     close(ends[1]);
@@ -133,22 +193,23 @@ static bool fork_speaker(void)
 
 void keeper_tell(const char *keeper, const char *line)
 {
-    struct keeper_address found;
+    struct keeper_addresses found;
 
     if (!fork_speaker())
         return;
     become_speaker(-1);
-    exchange(find(keeper, &found), line, -1);
+    find(keeper, &found);
+    exchange(&found, line, -1);
     _exit(0);
 }
 
-void keeper_tell_as(const struct identity *user, const struct keeper_address *keeper,
+void keeper_tell_as(const struct identity *user, const struct keeper_addresses *keeper,
                     const char *line)
 {
-    if (keeper->length == 0 || !fork_speaker())
+    if (keeper->count == 0 || !fork_speaker())
         return;
     become_speaker(-1);
     if (become(user))
-        exchange(connect_to((const struct sockaddr *)&keeper->socket, keeper->length), line, -1);
+        exchange(keeper, line, -1);
     _exit(0);
 }

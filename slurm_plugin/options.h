@@ -24,7 +24,8 @@ void options_get(slurm_opt_t *options, const char *name, char *value, size_t siz
 /* `value` is NULL for an option that takes none; false when Slurm does not take it. */
 bool options_set(slurm_opt_t *options, const char *name, const char *value);
 
-/* MaxArraySize of slurm.conf; 0 where it cannot be known. */
+/* MaxArraySize and MaxJobCount of slurm.conf; 0 where they cannot be known. */
 unsigned options_max_array_size(void);
+unsigned options_max_job_count(void);
 
 #endif

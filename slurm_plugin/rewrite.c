@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #define FAIL(...) (snprintf(error, REWRITE_ERROR_SIZE, __VA_ARGS__), false)
 
@@ -106,6 +107,15 @@ static unsigned read_minutes(slurm_opt_t *options)
     return 0; /* UNLIMITED: as long as the partition allows */
 }
 
+/* Tells this job from an earlier one of the same number; a trainer without one is served too. */
+static void draw_id(struct record *record)
+{
+    unsigned drawn;
+
+    if (getrandom(&drawn, sizeof(drawn), GRND_NONBLOCK) == sizeof(drawn))
+        snprintf(record->id, sizeof(record->id), "%08x", drawn);
+}
+
 static bool set_all(slurm_opt_t *options, const struct record *record,
                     const struct target *target, char error[REWRITE_ERROR_SIZE])
 {
@@ -152,6 +162,7 @@ bool rewrite_submission(slurm_opt_t *options, const struct spec *spec,
     if (!rewrite_may(options, target, &record, error))
         return false;
     record.minutes = read_minutes(options);
+    draw_id(&record);
     return set_all(options, &record, target, error);
 }
 

@@ -1,6 +1,9 @@
 #include "site.h"
 
+#include "keeper_note.h"
+
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool copy(char target[SITE_TEXT], const char *value)
@@ -23,6 +26,14 @@ static bool take_rewrite(const char *value, bool *by_filter)
     return *by_filter || strcmp(value, "spank") == 0;
 }
 
+static bool take_count(const char *value, unsigned *count)
+{
+    size_t digits = strspn(value, "0123456789");
+
+    *count = digits < 8 ? (unsigned)strtoul(value, NULL, 10) : 0;
+    return *count > 0 && value[digits] == '\0';
+}
+
 static bool take_word(const char *word, struct site *site)
 {
     const char *equals = strchr(word, '=');
@@ -31,7 +42,7 @@ static bool take_word(const char *word, struct site *site)
 
 #define KEY_IS(name) (key == strlen(name) && strncmp(word, name, key) == 0)
     if (KEY_IS("keeper"))
-        return strrchr(value, ':') != NULL && copy(site->keeper, value);
+        return keeper_is_valid(value) && copy(site->keeper, value);
     if (KEY_IS("partition"))
         return copy(site->partition, value);
     if (KEY_IS("qos"))
@@ -46,6 +57,8 @@ static bool take_word(const char *word, struct site *site)
         return copy_path(site->key_file, value);
     if (KEY_IS("max_grace"))
         return micros_parse(value, &site->max_grace);
+    if (KEY_IS("max_elements"))
+        return take_count(value, &site->max_elements);
     if (KEY_IS("rewrite"))
         return take_rewrite(value, &site->rewritten_by_filter);
 #undef KEY_IS

@@ -10,7 +10,7 @@
 #define SITE_TEXT 256
 
 struct site {
-    char keeper[SITE_TEXT]; /* HOST:PORT */
+    char keeper[SITE_TEXT]; /* HOST:PORT, or several with commas between */
     char partition[SITE_TEXT];
     char qos[SITE_TEXT]; /* empty: whatever the user has */
     char local_addr[SITE_TEXT]; /* empty: torchrun finds its own address */
@@ -18,6 +18,7 @@ struct site {
     char munge_socket[SITE_TEXT]; /* empty: munge's own */
     char key_file[SITE_TEXT];     /* empty: MUNGE says who is who */
     micros_t max_grace;
+    unsigned max_elements; /* of one trainer; 0: a tenth of MaxJobCount */
     bool rewritten_by_filter; /* a cli_filter does the rewriting, not the SPANK plugin */
     char mistake[SITE_TEXT];  /* empty when the line is right */
 };

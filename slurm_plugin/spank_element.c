@@ -179,6 +179,7 @@ void element_start_task(spank_t spank, const struct site *site)
 {
     char id[32];
     char inherited[32];
+    char keeper[SITE_TEXT];
     struct run run;
 
     if (!element.is_element)
@@ -200,7 +201,8 @@ void element_start_task(spank_t spank, const struct site *site)
     }
     ask_for_run(site, &run);
     torchrun_set(spank, site, &run, element.record.max_nodes);
-    spank_setenv(spank, ENV_KEEPER, site->keeper, 1);
+    keeper_begin_with(site->keeper, element.life->keeper.answered, keeper);
+    spank_setenv(spank, ENV_KEEPER, keeper, 1);
     if (element.secret[0] != '\0')
         spank_setenv(spank, ENV_JOB_SECRET, element.secret, 1);
     spank_setenv(spank, ENV_ELEMENT, id, 1);

@@ -94,17 +94,22 @@ static void check_written_range(const struct record *record)
                "four");
 }
 
-static void check_array_size(const struct record *record)
+/* Each element counts in slurmctld's job table as soon as it is submitted. */
+static void check_size(const struct record *record, const struct site *site)
 {
-    unsigned limit = options_max_array_size();
+    unsigned array = options_max_array_size();
+    unsigned share = site->max_elements > 0 ? site->max_elements : options_max_job_count() / 10;
+    bool by_array = array > 0 && (share == 0 || array < share);
+    unsigned limit = by_array ? array : share;
 
-    if (limit > 0 && record->max_nodes > limit) {
-        slurm_error("bftrainer: -N %u-%u is more than this cluster's job arrays allow "
-                    "(MaxArraySize); write at most -N %u-%u",
-                    record->min_nodes, record->max_nodes,
-                    record->min_nodes < limit ? record->min_nodes : limit, limit);
-        exit(1);
-    }
+    if (limit == 0 || record->max_nodes <= limit)
+        return;
+    slurm_error("bftrainer: -N %u-%u is more than %s; write at most -N %u-%u", record->min_nodes,
+                record->max_nodes,
+                by_array ? "this cluster's job arrays allow (MaxArraySize)"
+                         : "one trainer may hold of slurmctld's job table here (max_elements)",
+                record->min_nodes < limit ? record->min_nodes : limit, limit);
+    exit(1);
 }
 
 static void rewrite_or_exit(slurm_opt_t *options, const struct site *site, struct record *record)
@@ -141,7 +146,7 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
         refuse("a trainer cannot be part of a heterogeneous job; leave the ':' out");
     rewrite_or_exit(options, site, &record);
     check_written_range(&record);
-    check_array_size(&record);
+    check_size(&record, site);
     record_format(&record, text, sizeof(text));
     if (spank_job_control_setenv(spank, JOB_CONTROL_RECORD, text, 1) != ESPANK_SUCCESS)
         refuse("the trainer's record cannot be passed on; tell your admin");

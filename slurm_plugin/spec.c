@@ -147,6 +147,14 @@ static bool parse_count(const char *value, unsigned *count, char error[SPEC_ERRO
     return true;
 }
 
+static bool parse_id(const char *value, char id[ID_DIGITS + 1], char error[SPEC_ERROR_SIZE])
+{
+    if (strlen(value) != ID_DIGITS || strspn(value, "0123456789abcdef") != ID_DIGITS)
+        return FAIL("'%s' is not an id of eight hexadecimal digits", shown(value).text);
+    memcpy(id, value, ID_DIGITS + 1);
+    return true;
+}
+
 bool spec_parse(const char *text, micros_t max_grace, struct spec *spec,
                 char error[SPEC_ERROR_SIZE])
 {
@@ -191,6 +199,8 @@ static bool parse_field(const struct pair *pair, struct record *record,
         record->personal = strcmp(pair->value, "1") == 0;
         return record->personal || FAIL("'%s' is not a flag", shown(pair->value).text);
     }
+    if (strcmp(pair->key, "id") == 0)
+        return parse_id(pair->value, record->id, error);
     return FAIL("unknown key '%s' in a trainer's comment", shown(pair->key).text);
 }
 
@@ -229,6 +239,7 @@ void record_format(const struct record *record, char *text, size_t size)
     spec_format(&record->spec, spec, sizeof(spec));
     if (record->minutes > 0)
         snprintf(minutes, sizeof(minutes), ",minutes=%u", record->minutes);
-    snprintf(text, size, RECORD_PREFIX "min=%u,max=%u,%s%s%s", record->min_nodes,
-             record->max_nodes, spec, minutes, record->personal ? ",personal=1" : "");
+    snprintf(text, size, RECORD_PREFIX "min=%u,max=%u,%s%s%s%s%s", record->min_nodes,
+             record->max_nodes, spec, minutes, record->personal ? ",personal=1" : "",
+             record->id[0] != '\0' ? ",id=" : "", record->id);
 }

@@ -12,6 +12,7 @@
 #define SPEC_ERROR_SIZE 256
 #define RECORD_SIZE 160
 #define RECORD_PREFIX "bftrainer:"
+#define ID_DIGITS 8
 
 /* Numbers have at most six decimals, so millionths hold them exactly. */
 typedef int64_t micros_t;
@@ -29,6 +30,7 @@ struct record {
     unsigned max_nodes;
     unsigned minutes; /* 0: the partition's limit */
     bool personal;
+    char id[ID_DIGITS + 1]; /* empty: none */
 };
 
 /* What may be shown on a terminal: printable ASCII, other bytes as '?', not too long. */

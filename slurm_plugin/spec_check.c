@@ -37,6 +37,10 @@ static void print_record(const struct record *record)
     else
         printf(", \"minutes\": null");
     record_format(record, text, sizeof(text));
+    if (record->id[0] != '\0')
+        printf(", \"id\": \"%s\"", record->id);
+    else
+        printf(", \"id\": null");
     printf(", \"personal\": %s, \"text\": \"%s\"}\n", record->personal ? "true" : "false", text);
 }
 

@@ -28,8 +28,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
-    """A cluster of eight nodes that tests share: each leaves it as it found it."""
-    with started_lab(nodes=8) as running:
+    """A cluster of eight nodes that tests share: each leaves it as it found it.
+
+    Without cgroups, with which Slurm takes a second longer to end a job; nobody here looks at them.
+    """
+    with started_lab(nodes=8, linuxproc=True) as running:
         yield running
 
 

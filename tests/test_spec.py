@@ -75,6 +75,7 @@ def test_python_reads_a_comment_as_the_table_says(case: Case) -> None:
         spec=Spec(case["weight"], case["grace_s"]),
         minutes=case["minutes"],
         personal=case["personal"],
+        id=case["id"],
     )
     assert format_comment(record) == case["canonical"]
 

@@ -35,7 +35,11 @@ _SITE_STATE = Path("/var/lib/bftrainer")
     help="For everybody's trainers, or for your own. [default: site for SlurmUser]",
 )
 @click.option("--partition", help="The preemptible partition of the trainers.")
-@click.option("--listen", metavar="HOST:PORT", help="The keeper's address, as nodes reach it.")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="The keeper's address, as nodes reach it; where it may be on one of two hosts, both.",
+)
 @click.option("--gateway", type=click.Choice(CHOICES))
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def controller(
@@ -54,11 +58,11 @@ def controller(
 
     \b
     Examples:
-      bftrainer controller --listen ctl.example.org:6820     (as SlurmUser)
+      bftrainer controller --listen ctl.example.org:6740     (as SlurmUser)
       bftrainer controller --partition preempt               (as yourself)
     """
     from bftrainer_slurm.controller.daemon import AlreadyRunningError, Role, run
-    from bftrainer_slurm.controller.history import HistoryError
+    from bftrainer_slurm.controller.state.history import HistoryError
     from bftrainer_slurm.keeper.client import KeeperError
     from bftrainer_slurm.keeper.private import StateError
     from bftrainer_slurm.slurm.gateway import GatewayError

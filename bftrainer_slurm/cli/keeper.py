@@ -12,7 +12,18 @@ from bftrainer_slurm.keeper.credentials import METHODS, SECRET, Means
 
 @click.command()
 @state_option
-@click.option("--listen", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT")
+@click.option(
+    "--listen",
+    default="127.0.0.1:0",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where nodes reach it; with --shared the addresses of all hosts, with commas between.",
+)
+@click.option(
+    "--shared",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder that all hosts for the keeper see; it then works on one of them.",
+)
 @click.option(
     "--method",
     type=click.Choice(METHODS),
@@ -30,6 +41,7 @@ from bftrainer_slurm.keeper.credentials import METHODS, SECRET, Means
 def keeper(
     state: Path | None,
     listen: str,
+    shared: Path | None,
     method: str,
     munge_socket: str | None,
     key_file: Path | None,
@@ -37,13 +49,16 @@ def keeper(
     """Run the keeper by itself: the process that holds the rendezvous.
 
     'bftrainer controller' starts one where none answers; run it as a service of its own where a
-    service manager would end it together with the controller.
+    service manager would end it together with the controller. docs/failover.md says how to have a
+    second host for it.
 
     \b
-    Example:
-      bftrainer keeper --state /var/lib/bftrainer --listen ctl.example.org:6820 --method munge
+    Examples:
+      bftrainer keeper --state /var/lib/bftrainer --listen ctl.example.org:6740 --method munge
+      bftrainer keeper --state /var/lib/bftrainer --listen ctl1:6740,ctl2:6740 --method munge \\
+          --shared /shared/slurm/bftrainer
     """
     from bftrainer_slurm.keeper.__main__ import serve
 
     means = Means(method, munge_socket, key_file)
-    raise SystemExit(serve(state or personal_state(), listen, means))
+    raise SystemExit(serve(state or personal_state(), listen, means, shared))

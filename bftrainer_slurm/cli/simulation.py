@@ -10,15 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bftrainer_slurm.controller.act import Pacer
-from bftrainer_slurm.controller.appraisal import Appraisal, RescaleCosts
-from bftrainer_slurm.controller.groups import NoGroups
-from bftrainer_slurm.controller.history import History
-from bftrainer_slurm.controller.lessons import Reform
+from bftrainer_slurm.controller.act.execute import Pacer
+from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.loop import Controller, World
-from bftrainer_slurm.controller.progress import Report
+from bftrainer_slurm.controller.observe.reports import Reform, Report
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.view import TrainerView
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.profile import Appraisal, RescaleCosts
+from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 from bftrainer_slurm.planner.solver import Planner
@@ -99,13 +98,14 @@ def run(
         objective=options.objective,
         forward_time_s=options.forward_time_s or Settings().forward_time_s,
         adapt_forward_time=options.forward_time_s is None,
+        relaunch_after_s=0.0,  # simulated elements start and end at once
     )
     history = History(":memory:")
     world = World(
         gateway=cluster,
         planner=timed,
         history=history,
-        groups=NoGroups(),
+        groups=Groups(),
         clock=lambda: cluster.now_s,
         # The simulated slurmctld takes commands as they come.
         pacer=Pacer(settings.commands_per_s, lambda: cluster.now_s, lambda seconds: None),

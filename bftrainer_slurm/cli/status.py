@@ -27,6 +27,7 @@ _HEADING = (
     *("TRAINER", "NAME", "USER", "STATE", "NODES", "MIN-MAX", "SAMPLES", "SAMPLES/S"),
     *("GREW", "SHRANK", "RECLAIMED"),
 )
+_SOME = 5
 _OLD_S = 15.0  # a working controller publishes every two seconds
 
 
@@ -79,8 +80,10 @@ def render(document: dict[str, Any]) -> str:
     lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     if not document["trainers"]:
         lines.append("no trainers; submit one with: sbatch --bftrainer -N 2-16 train.sh")
-    if document["malformed"]:
-        lines.append(f"{document['malformed']} jobs whose trainer's comment cannot be read")
+    left_alone = sorted(document["malformed"].items(), key=lambda pair: int(pair[0]))
+    lines += [f"job {array} is left alone: {shown(why, 120)}" for array, why in left_alone[:_SOME]]
+    if len(left_alone) > _SOME:
+        lines.append(f"{len(left_alone) - _SOME} more jobs are left alone")
     refused = document.get("keeper", {}).get("refused", {})
     if refused:
         kinds = ", ".join(f"{shown(kind)} {count}" for kind, count in sorted(refused.items()))
@@ -122,7 +125,7 @@ def _from_slurm() -> dict[str, Any]:
         "controller": None,
         "pool": None,
         "plan": None,
-        "malformed": queue.malformed,
+        "malformed": {str(array): why for array, why in queue.malformed.items()},
         "trainers": [known_to_slurm(one) for one in queue.trainers if _is_alive(one)],
     }
 

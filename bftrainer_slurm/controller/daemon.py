@@ -8,20 +8,24 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.controller.act import Pacer
-from bftrainer_slurm.controller.feed import Feed
-from bftrainer_slurm.controller.groups import KeeperGroups
-from bftrainer_slurm.controller.history import History
-from bftrainer_slurm.controller.learnt import Learnt
+from bftrainer_slurm.controller.act.execute import Pacer
+from bftrainer_slurm.controller.act.groups import KeeperGroups
+from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
 from bftrainer_slurm.controller.loop import Controller, World
+from bftrainer_slurm.controller.observe.feed import Feed
+from bftrainer_slurm.controller.publish.publisher import PUBLISH_EVERY_S, Publisher
+from bftrainer_slurm.controller.publish.status import no_status
+from bftrainer_slurm.controller.publish.systemd import notify
 from bftrainer_slurm.controller.settings import Settings, SettingsError
-from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.keeper.credentials import (
     JOB,
     MUNGE,
@@ -38,8 +42,9 @@ from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
 
 logger = logging.getLogger(__name__)
 
-_PUBLISH_EVERY_S = 2.0
 _COALESCE_S = 0.05  # elements of one reclaim speak at once
+_CLOCK_SET_S = 5.0
+_FAILURES_ENOUGH = 3  # of turns in a row: then what is known may be the reason
 
 
 class AlreadyRunningError(Exception):
@@ -76,11 +81,18 @@ def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
         HistoryError: the history file cannot be used.
         SettingsError: the site's key cannot be used.
     """
-    with _sole_user_of(state), Planner(time_limit_s=settings.plan_limit_s) as planner:
-        find_keeper = _finder(state, role, settings)
+    shared = Path(settings.shared) if settings.shared else None
+    with ExitStack() as stack:
+        stack.enter_context(_sole_user_of(state))
+        if shared is not None:
+            gateway = take_the_lead(shared, state, gateway, beat=_waits)
+        planner = stack.enter_context(Planner(time_limit_s=settings.plan_limit_s))
+        means = Means() if role.user is not None else _means_of_site(settings)
+        find_keeper = partial(find_or_start, state, settings.listen, means=means, shared=shared)
         feed = Feed(find_keeper(), find_keeper)
-        history = History(state / "history.sqlite")
-        world = World(
+        history = SharedHistory(state, shared) if shared else History(state / "history.sqlite")
+        common = partial(
+            World,
             gateway=gateway,
             planner=planner,
             history=history,
@@ -88,24 +100,35 @@ def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
             clock=time.time,
             pacer=Pacer(settings.commands_per_s, time.monotonic, time.sleep),
             mine=lambda trainer: role.mine(trainer, settings.partition),
-            appraiser=Learnt(history.lessons),
         )
         logger.info(
             "controller in %s mode, gateway %s, keeper at %s, state in %s",
             *(role.mode, gateway.name, feed.keeper[1].address, state),
         )
         feed.start()
-        _work(Controller(world, settings), feed, role, gateway)
+        about = {
+            "mode": role.mode,
+            "user": role.user,
+            "pid": os.getpid(),
+            "gateway": gateway.name,
+            "since_s": time.time(),
+        }
+
+        def begun() -> Controller:
+            return Controller(common(appraiser=Profiles(history.lessons)), settings)
+
+        _Work(begun, feed, about).go_on(_stop_signal())
+        feed.stop()
         history.close()
 
 
-def _finder(state: Path, role: Role, settings: Settings) -> Callable[[], KeeperClient]:
-    """Return what finds or starts the keeper, to which members prove whose they are."""
-    means = Means() if role.user is not None else _means_of_site(settings)
-    return lambda: find_or_start(state, settings.listen, means=means)
+def _waits() -> None:
+    """Tell systemd that the controller is well while it waits for its host's turn."""
+    notify("READY=1\nWATCHDOG=1")
 
 
 def _means_of_site(settings: Settings) -> Means:
+    """Return how members prove to the keeper whose they are."""
     if settings.key_file:
         try:
             read_secret(Path(settings.key_file))
@@ -120,51 +143,88 @@ def _means_of_site(settings: Settings) -> Means:
     return Means(MUNGE, socket)
 
 
-def _work(controller: Controller, feed: Feed, role: Role, gateway: Gateway) -> None:
-    stop = _stop_signal()
-    about: dict[str, Any] = {
-        "mode": role.mode,
-        "user": role.user,
-        "pid": os.getpid(),
-        "gateway": gateway.name,
-        "since_s": time.time(),
-    }
-    published_s = -_PUBLISH_EVERY_S  # of the monotonic clock, as the other may be set
-    known = ""
-    while not stop.is_set():
+class _Work:
+    """The controller's turns, one after the other, whatever happens in them.
+
+    It begins anew where its clock is set, or turn after turn fails: what it has to know, Slurm and
+    its history tell.
+    """
+
+    def __init__(
+        self, make: Callable[[], Controller], feed: Feed, about: Mapping[str, Any]
+    ) -> None:
+        self._make = make
+        self._controller = make()
+        self._feed = feed
+        self._publisher = Publisher(feed)
+        self._about = dict(about) | {"failed_turns": 0, "error": None}
+        self._failed = 0  # turns in a row
+        self._ahead_s = time.time() - time.monotonic()
+        self._keeper = ""
+
+    def go_on(self, stop: threading.Event) -> None:
+        """Work until ``stop`` is set."""
+        self._publisher.start()
+        notify("READY=1")
+        while not stop.is_set():
+            notify("WATCHDOG=1")
+            try:
+                self._begin_anew_if_needed()
+                turned = self._step()
+            except Exception as error:
+                turned = True
+                self._note_failure(error)
+            if turned or self._publisher.age_s >= PUBLISH_EVERY_S:
+                self._publisher.show(self._status())
+        notify("STOPPING=1")
+        self._publisher.stop(self._status(error="stopped"))
+        logger.info("stopped; running trainers go on")
+
+    def _status(self, **changes: str) -> dict[str, Any]:
+        """Return the status, or one that says why there is none."""
+        about = self._about | changes
+        try:
+            return self._controller.status(about)
+        except Exception as error:
+            logger.exception("no status")
+            return no_status(time.time(), about | {"error": f"no status: {error}"})
+
+    def _step(self) -> bool:
+        """Hear what is said for a while; return whether it was time for a turn."""
+        controller = self._controller
         due_s = controller.schedule.due_s() - time.time()
-        publish_s = published_s + _PUBLISH_EVERY_S - time.monotonic()
-        controller.take(feed.wait(min(due_s, publish_s)))
-        identity, _ = feed.keeper
-        if identity != known:  # a keeper that knows nothing yet
-            known = identity
+        controller.take(self._feed.wait(min(due_s, PUBLISH_EVERY_S)))
+        identity, _ = self._feed.keeper
+        if identity != self._keeper:  # a keeper that knows nothing yet
+            self._keeper = identity
             controller.introduce()
-        if controller.schedule.is_due(time.time()):
-            controller.take(feed.wait(_COALESCE_S))
-            about["error"] = _turn(controller)
-            published_s = -_PUBLISH_EVERY_S
-        if time.monotonic() >= published_s + _PUBLISH_EVERY_S:
-            published_s = time.monotonic()
-            _publish(feed, controller.status(about))
-    _publish(feed, controller.status(about | {"error": "stopped"}))
-    logger.info("stopped; running trainers go on")
-
-
-def _turn(controller: Controller) -> str | None:
-    try:
+        if not controller.schedule.is_due(time.time()):
+            return False
+        controller.take(self._feed.wait(_COALESCE_S))
         controller.turn()
-    except GatewayError as error:
-        logger.error("%s", error)
-        return str(error)
-    return None
+        self._failed, self._about["error"] = 0, controller.trouble
+        return True
 
+    def _note_failure(self, error: Exception) -> None:
+        """Log and publish it; the schedule says when the next turn is due."""
+        if isinstance(error, GatewayError):
+            self._about["error"] = str(error)
+            logger.error("%s", error)
+            return
+        self._failed += 1
+        self._about["failed_turns"] += 1
+        self._about["error"] = f"a turn failed: {type(error).__name__}: {error}"
+        logger.exception("a turn failed; it is tried again")
 
-def _publish(feed: Feed, status: dict[str, Any]) -> None:
-    _, keeper = feed.keeper
-    try:
-        keeper.publish(status)
-    except KeeperError as error:
-        logger.warning("status not published: %s", error)
+    def _begin_anew_if_needed(self) -> None:
+        ahead_s = time.time() - time.monotonic()
+        set_by_s = ahead_s - self._ahead_s
+        clock_was_set = abs(set_by_s) > _CLOCK_SET_S
+        if clock_was_set or self._failed >= _FAILURES_ENOUGH:
+            why = f"the clock was set by {set_by_s:+.0f} s" if clock_was_set else "turns fail"
+            logger.warning("%s: the controller begins anew", why)
+            self._controller, self._failed = self._make(), 0
+        self._ahead_s = ahead_s
 
 
 def _stop_signal() -> threading.Event:

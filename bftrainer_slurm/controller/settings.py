@@ -11,7 +11,7 @@ from bftrainer_slurm.planner.objectives import ObjectiveError, find
 from bftrainer_slurm.slurm.open import CHOICES as GATEWAYS
 
 _WORDS: dict[type, str] = {tuple: "list"}
-_MAY_BE_ZERO = ("min_idle_s", "reserve_nodes")
+_MAY_BE_ZERO = ("min_idle_s", "relaunch_after_s", "reserve_nodes")
 
 
 class SettingsError(ValueError):
@@ -22,12 +22,14 @@ class SettingsError(ValueError):
 class Settings:
     """How the controller works. Times in seconds.
 
-    At rest slurmctld gets two RPCs each ``queue_interval_s`` (one through pyslurm), two each
-    ``nodes_interval_s`` and one each ``reservations_interval_s``: the defaults make 11 a minute.
+    At rest slurmctld gets an RPC each ``queue_interval_s`` (two through squeue), two each
+    ``nodes_interval_s`` and one each ``reservations_interval_s``: the defaults make 7 a minute.
     """
 
     partition: str = "bftrainer"
-    listen: str = "127.0.0.1:0"  # the keeper's HOST:PORT, HOST as the nodes reach it
+    # The keeper's HOST:PORT, HOST as the nodes reach it; with ``shared`` those of all hosts for it.
+    listen: str = "127.0.0.1:0"
+    shared: str = ""  # a folder that all hosts for the controller see; empty: there is one host
     munge_socket: str = ""  # where munged listens, if not where it usually does (site mode)
     key_file: str = ""  # without MUNGE: the key that root on the nodes has too (site mode)
     gateway: str = "auto"  # one of GATEWAYS
@@ -42,14 +44,16 @@ class Settings:
     hardware: tuple[str, ...] = ()
     plan_limit_s: float = 5.0  # then the greedy plan is taken
     start_timeout_s: float = 90.0  # a released element that has not started is held again
+    relaunch_after_s: float = 2.0  # from an element's end to its next start
     min_hole_s: float = 60.0  # a node that is needed sooner is left alone
     min_idle_s: float = 0.0  # and one that ordinary jobs left more lately
     reserve_nodes: int = 0  # kept idle: trainers grow onto others, and give up what is missing
     limit_margin_s: float = 30.0  # an element this near its time limit is dealt with
-    # A trainer that fails on two nodes without progress is given up, or so often on its only one.
+    # Failures without progress before a trainer is given up that has only one node to try.
     max_failures: int = 5
-    slow_end_s: float = 2.0  # an element that is not gone so long after its grace has a bad node
-    bad_node_s: float = 900.0  # a bad node, and one where only there trainers fail, is left alone
+    slow_end_s: float = 2.0  # after its grace; a node whose elements take longer to end is bad
+    bad_node_s: float = 900.0  # for so long a node that is bad, or may be, is left alone
+    job_table_share: float = 0.25  # of MaxJobCount, each element a job: what all trainers may hold
     commands_per_s: float = 1.5  # RPCs that change something, after a burst of 20
 
 
@@ -78,6 +82,8 @@ def read_settings(path: Path | None, **overrides: object) -> Settings:
             find(values["objective"])
         except ObjectiveError as error:
             raise SettingsError(f"{source}: objective: {error}") from error
+    if values.get("job_table_share", 0.0) > 1:
+        raise SettingsError(f"{source}: job_table_share must be 1 or less")
     if "forward_time_s" in values:
         values.setdefault("adapt_forward_time", False)
     given = {key: value for key, value in overrides.items() if value is not None}

@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
 
 import torch
@@ -55,17 +55,17 @@ class PeerLostError(Exception):
 class Group:
     """The default process group while a generation lasts.
 
-    ``keeper_port`` is of a connection that is none of the group's.
+    ``keeper_ports`` are of connections that are none of the group's.
     """
 
-    def __init__(self, keeper_port: int = 0) -> None:
+    def __init__(self, keeper_ports: Collection[int] = ()) -> None:
         self.rank = 0
         self.world = 1
         self.weight = 1.0  # of this rank's gradients in the step
         self.record = False
         self.layout: list[tuple[int, ...]] = []  # ids of the parameters in each of its buckets
         self._nccl = False
-        self._connections = Connections(keeper_port)
+        self._connections = Connections(keeper_ports)
         self._works: list[dist.Work] = []
         self._sums: list[_Sum] = []  # that DDP waits for
         self._hopeless = False  # to wait for what has not ended yet

@@ -30,7 +30,7 @@ from bftrainer_slurm.keeper.membership import (
     Peer,
     ReleasedError,
 )
-from bftrainer_slurm.keeper.protocol import parse_address
+from bftrainer_slurm.keeper.protocol import parse_addresses
 
 
 class Members(Protocol):
@@ -72,10 +72,10 @@ class ElementMembers:
 
     def __init__(self, environment: Mapping[str, str], backend: str) -> None:
         keeper = environment["BFTRAINER_KEEPER"]
-        _, self._keeper_port = parse_address(keeper)
+        self._keeper_ports = [port for _, port in parse_addresses(keeper)]
         self._identity = worker_identity(environment)
         self._backend = backend
-        self.group = Group(self._keeper_port)
+        self.group = Group(self._keeper_ports)
         self._forming = False
         if backend == "gloo":
             waits.look_up(lambda work: self.group.check_end(work))
@@ -102,7 +102,7 @@ class ElementMembers:
                 generation = self._membership.wait_generation()
             except ReleasedError:
                 self._leaving.end()
-            self.group = Group(self._keeper_port)
+            self.group = Group(self._keeper_ports)
             self._forming = False
             change = self._membership.change
             if change is not None:  # announced before there was a group to abort

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from bftrainer_slurm.elastic.identity import read_identity
 from bftrainer_slurm.keeper.membership import Identity, Role
-from bftrainer_slurm.keeper.protocol import parse_address
+from bftrainer_slurm.keeper.protocol import parse_addresses
 
 _FIRST_NODE = re.compile(r"([^\[,]*)(?:\[(\d+)[^\]]*\]([^,\[]*))?")
 
@@ -63,11 +63,10 @@ def worker_identity(environment: Mapping[str, str]) -> Identity:
     )
 
 
-def address_towards(endpoint: str) -> str:
-    """Return this host's address on the way to HOST:PORT; nothing is sent."""
-    family, _, _, _, remote = socket.getaddrinfo(*parse_address(endpoint), type=socket.SOCK_DGRAM)[
-        0
-    ]
+def address_towards(keeper: str) -> str:
+    """Return this host's address on the way to a keeper's first host; nothing is sent."""
+    host, port = parse_addresses(keeper)[0]
+    family, _, _, _, remote = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect(remote)
         address: str = probe.getsockname()[0]

@@ -9,17 +9,17 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 
 class Connections:
     """The connections opened between the making of this object and ``complete``.
 
-    Those to port ``spared`` are not counted: another thread may open one at any time.
+    Those to ports ``spared`` are not counted: another thread may open one at any time.
     """
 
-    def __init__(self, spared: int) -> None:
+    def __init__(self, spared: Collection[int]) -> None:
         self._spared = spared
         self._before = frozenset(inode for _, inode in _sockets())
         self._ours: frozenset[str] | None = None
@@ -46,14 +46,14 @@ class Connections:
                     _shut_down(descriptor, inode, self._spared, how)
 
 
-def _shut_down(descriptor: int, inode: str, spared: int, how: int) -> None:
+def _shut_down(descriptor: int, inode: str, spared: Collection[int], how: int) -> None:
     # A duplicate: the number may be somebody else's file a moment later.
     with socket.socket(fileno=os.dup(descriptor)) as duplicate:
         if (
             _inode(Path(f"/proc/self/fd/{duplicate.fileno()}")) == inode
             and duplicate.family in (socket.AF_INET, socket.AF_INET6)
             and not duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-            and duplicate.getpeername()[1] != spared
+            and duplicate.getpeername()[1] not in spared
         ):
             duplicate.shutdown(how)
 

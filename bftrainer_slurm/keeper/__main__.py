@@ -9,6 +9,7 @@ import logging
 import os
 import resource
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -24,20 +25,21 @@ from bftrainer_slurm.keeper.credentials import (
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.groups import ADOPT_S
 from bftrainer_slurm.keeper.home import own_secret, own_token, read_address, write_address
+from bftrainer_slurm.keeper.leading import wait_to_lead
 from bftrainer_slurm.keeper.private import StateError, private_folder
-from bftrainer_slurm.keeper.protocol import ProtocolError, parse_address
+from bftrainer_slurm.keeper.protocol import ProtocolError, parse_addresses
 from bftrainer_slurm.keeper.server import Keeper
 from bftrainer_slurm.keeper.sessions import MANY_FILES
 from bftrainer_slurm.keeper.stores import Stores
 from bftrainer_slurm.keeper.vouchers import ByMunge, OneUser, SiteKey, Voucher
 
 
-async def _serve(state: Path, host: str, port: int, gate: Gate, files: int) -> None:
-    # Where a keeper was before, the members of its groups are about to come back.
-    hold_s = 0.0 if read_address(state) is None else ADOPT_S
+async def _serve(
+    state: Path, token: str, host: str, port: int, gate: Gate, hold_s: float, files: int
+) -> None:
     identity = os.urandom(8).hex()
     stores = Stores(host, gate.owners.__contains__)
-    keeper = Keeper(stores, gate, own_token(state), identity, hold_s, files=files)
+    keeper = Keeper(stores, gate, token, identity, hold_s, files=files)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(keeper.entrance, host, port, backlog=1024)
     write_address(state, f"{host}:{server.sockets[0].getsockname()[1]}")
@@ -49,17 +51,28 @@ async def _serve(state: Path, host: str, port: int, gate: Gate, files: int) -> N
     stores.stop()
 
 
-def serve(state: Path, listen: str, means: Means) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit code."""
+def serve(state: Path, listen: str, means: Means, shared: Path | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code.
+
+    With a ``shared`` folder: while this is the host whose keeper works. ``listen`` then has the
+    addresses of all hosts.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        host, port = parse_address(listen)
+        host, port = own_address(listen)
         _check(means)
         private_folder(state)
         with (state / "keeper.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             gate = Gate(_voucher(state, means))
-            asyncio.run(_serve(state, host, port, gate, _allow_connections()))
+            # Where a keeper was before, the members of its groups are about to come back.
+            hold_s = ADOPT_S
+            if shared is not None:
+                wait_to_lead("keeper", shared, state)
+            elif read_address(state) is None:
+                hold_s = 0.0
+            token = own_token(shared or state)
+            asyncio.run(_serve(state, token, host, port, gate, hold_s, _allow_connections()))
     except BlockingIOError:
         print(f"keeper: another one serves {state}", file=sys.stderr)
         return 2
@@ -67,6 +80,25 @@ def serve(state: Path, listen: str, means: Means) -> int:
         print(f"keeper: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def own_address(listen: str) -> tuple[str, int]:
+    """Return the one of ``HOST:PORT,HOST:PORT`` at which this host can be reached.
+
+    Raises:
+        ProtocolError: these are no addresses, or none is this host's.
+        OSError: the only one is not this host's.
+    """
+    addresses = parse_addresses(listen)
+    for host, port in addresses:
+        try:
+            socket.create_server((host, 0)).close()
+        except OSError:
+            if len(addresses) == 1:
+                raise
+            continue
+        return host, port
+    raise ProtocolError(f"none of {listen} is an address of this host; see --listen")
 
 
 def _check(means: Means) -> None:
@@ -97,7 +129,13 @@ def main() -> int:
     )
     parser.add_argument("--state", type=Path, required=True, help="the controller's state folder")
     parser.add_argument(
-        "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="a name the nodes reach it by"
+        "--listen",
+        default="127.0.0.1:0",
+        metavar="HOST:PORT",
+        help="a name the nodes reach it by; with --shared those of all hosts, with commas between",
+    )
+    parser.add_argument(
+        "--shared", type=Path, metavar="DIR", help="a folder that all hosts for the keeper see"
     )
     parser.add_argument(
         "--method",
@@ -110,7 +148,7 @@ def main() -> int:
     parser.add_argument("--key-file", type=Path, metavar="PATH", help="the site's key, for 'job'")
     arguments = parser.parse_args()
     means = Means(arguments.method, arguments.munge_socket, arguments.key_file)
-    return serve(arguments.state, arguments.listen, means)
+    return serve(arguments.state, arguments.listen, means, arguments.shared)
 
 
 if __name__ == "__main__":

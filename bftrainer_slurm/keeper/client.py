@@ -6,12 +6,13 @@ Used by the controller, the command line, and by elements in personal mode. Stan
 from __future__ import annotations
 
 import json
+import logging
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import BufferedRWPair
-from typing import Any
+from typing import Any, TypeVar
 
 from bftrainer_slurm.keeper.protocol import (
     MAX_DOCUMENT,
@@ -27,12 +28,20 @@ from bftrainer_slurm.keeper.protocol import (
     whole,
 )
 
+logger = logging.getLogger(__name__)
+
+_Answer = TypeVar("_Answer")
+
 DEFAULT_TIMEOUT_S = 2.0
 _PART_TIMEOUT_S = 4.0  # the keeper itself answers after 2 s at the latest
 
 
 class KeeperError(Exception):
     """The keeper did not answer, or said no."""
+
+
+class SilentError(KeeperError):
+    """The keeper did not answer: there may be another one that does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +54,10 @@ class RunAddress:
 
 @dataclass(frozen=True, slots=True)
 class KeeperClient:
-    """The keeper at ``address`` (HOST:PORT); ``token`` is needed for what only a controller may."""
+    """The keeper at ``address``; ``token`` is needed for what only a controller may.
+
+    HOST:PORT, or several with commas between them: each call asks them in turn until one answers.
+    """
 
     address: str
     token: str = ""
@@ -104,15 +116,14 @@ class KeeperClient:
         it; else what is everybody's. What the keeper says of itself is in it under ``keeper``.
         """
         proof = f"munge {credential}" if credential else self.token
-        with self._connect(self.timeout_s) as stream:
-            stream.write(f"status {proof}".rstrip().encode("ascii") + b"\n")
-            stream.flush()
-            words = _expect_good(stream).split()
-            lengths = [whole(word) for word in words[2:]]
-            if len(words) != 4 or words[0] != "document" or max(lengths) > MAX_DOCUMENT:
-                raise KeeperError("the keeper's answer is not a status")
-            body, own = stream.read(lengths[0]), stream.read(lengths[1])
-            return float(words[1]), _object(body) | {"keeper": _object(own)} if body else None
+
+        def ask(keeper: KeeperClient) -> tuple[float, dict[str, Any] | None]:
+            with keeper._connect(keeper.timeout_s) as stream:
+                stream.write(f"status {proof}".rstrip().encode("ascii") + b"\n")
+                stream.flush()
+                return _read_status(stream)
+
+        return self._in_turn(ask)
 
     def watch(self, identity: str, after: int) -> Iterator[tuple[str, NumberedNote | None]]:
         """Yield (identity of the keeper, note) for ever (controller only); first without a note.
@@ -127,13 +138,30 @@ class KeeperClient:
                 raise KeeperError("the keeper's answer is not a stream of notes")
             yield words[1], None
             while line := stream.readline(MAX_NOTE):
-                yield words[1], parse_numbered(line.decode("ascii"))
+                try:
+                    note = parse_numbered(line.decode("ascii"))
+                except ValueError as error:  # of a keeper of another version
+                    logger.warning("a note left out: %s", error)
+                else:
+                    yield words[1], note
 
     def _ask(self, line: str) -> str:
-        with self._connect(self.timeout_s) as stream:
-            stream.write(line.encode("ascii") + b"\n")
-            stream.flush()
-            return _expect_good(stream)
+        def ask(keeper: KeeperClient) -> str:
+            with keeper._connect(keeper.timeout_s) as stream:
+                stream.write(line.encode("ascii") + b"\n")
+                stream.flush()
+                return _expect_good(stream)
+
+        return self._in_turn(ask)
+
+    def _in_turn(self, ask: Callable[[KeeperClient], _Answer]) -> _Answer:
+        failure = SilentError(f"'{self.address}' is no address")
+        for address in self.address.split(","):
+            try:
+                return ask(replace(self, address=address))
+            except SilentError as error:
+                failure = error
+        raise failure
 
     @contextmanager
     def _connect(self, timeout_s: float | None) -> Iterator[BufferedRWPair]:
@@ -144,7 +172,16 @@ class KeeperClient:
                 with connection.makefile("rwb") as stream:
                     yield stream
         except (OSError, ProtocolError, ValueError) as error:
-            raise KeeperError(f"the keeper at {self.address} does not answer: {error}") from error
+            raise SilentError(f"the keeper at {self.address} does not answer: {error}") from error
+
+
+def _read_status(stream: BufferedRWPair) -> tuple[float, dict[str, Any] | None]:
+    words = _expect_good(stream).split()
+    lengths = [whole(word) for word in words[2:]]
+    if len(words) != 4 or words[0] != "document" or max(lengths) > MAX_DOCUMENT:
+        raise KeeperError("the keeper's answer is not a status")
+    body, own = stream.read(lengths[0]), stream.read(lengths[1])
+    return float(words[1]), _object(body) | {"keeper": _object(own)} if body else None
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -160,7 +197,7 @@ def _object(body: bytes) -> dict[str, Any]:
 def _expect_good(stream: BufferedRWPair) -> str:
     line = stream.readline(MAX_LINE).decode("ascii", "replace").strip()
     if not line:
-        raise KeeperError("the keeper hung up")
+        raise SilentError("the keeper hung up")
     if line.startswith("error "):
         raise KeeperError(f"the keeper says: {line.removeprefix('error ')}")
     return line

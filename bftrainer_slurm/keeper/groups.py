@@ -67,7 +67,14 @@ class Reformed:
     nodes: int
 
 
-Output = Send | HangUp | Reformed | Failure
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A member's task has ended well."""
+
+    task: int
+
+
+Output = Send | HangUp | Reformed | Failure | Finished
 
 
 @dataclass(slots=True)
@@ -166,7 +173,9 @@ class Group:
 
         A worker's end is the training's: who comes now would only begin it again.
         """
-        if self.members.pop(key, None) is not None:
+        member = self.members.pop(key, None)
+        if member is not None:
+            self.out.append(Finished(member.identity.task))
             self.over = self.over or self.role is Role.WORKER
             self.tick(now_s)
 

@@ -57,7 +57,7 @@ def write_address(state: Path, address: str) -> None:
 
 def own_token(state: Path) -> str:
     """Return the token that controller and keeper share, made at the first call."""
-    return _own(state / _TOKEN)
+    return own_text(state / _TOKEN)
 
 
 def read_token(state: Path) -> str:
@@ -70,13 +70,13 @@ def read_token(state: Path) -> str:
 
 def own_secret(state: Path) -> Path:
     """Return the file with the secret of one user's members (personal mode), made if missing."""
-    _own(state / _SECRET)
+    own_text(state / _SECRET)
     return state / _SECRET
 
 
-def _own(path: Path) -> str:
-    """Return the random text in a file of ours; the file is there as a whole or not at all."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
+def own_text(path: Path) -> str:
+    """Return the random text in a file of ours, made if missing; a whole file or none at all."""
+    beside = path.with_name(f"{path.name}.{os.urandom(8).hex()}")  # of several hosts
     try:
         return path.read_text().strip()
     except FileNotFoundError:
@@ -94,29 +94,33 @@ def find_or_start(
     listen: str,
     *,
     means: Means = Means(),  # noqa: B008 - it is frozen
+    shared: Path | None = None,
     wait: Callable[[float], None] = time.sleep,
 ) -> KeeperClient:
     """Return a client of the keeper of this state folder; start one if none answers.
 
     A keeper that answers is kept, whoever started it. A new one takes ``listen`` (port 0: the
     port of its predecessor, so that elements find it again, or any free one). ``means`` is
-    how members prove whose they are to a new one.
+    how members prove whose they are to a new one. With a ``shared`` folder the keeper may be at
+    any of the addresses in ``listen``, and a new one waits for this host's turn.
 
     Raises:
         KeeperError: it could not be started; its log says why.
     """
-    token = own_token(state)
-    before = read_address(state)
-    if before is not None and _answers(KeeperClient(before, token)):
-        return KeeperClient(before, token)
-    if before is not None and listen.endswith(":0"):
-        listen = before
+    token = own_token(shared or state)
+    places = _places(state, listen, shared)
+    if (found := _who_answers(places(), token)) is not None:
+        return found
+    if shared is None and listen.endswith(":0"):
+        listen = read_address(state) or listen
     command = [sys.executable, "-P", "-m", "bftrainer_slurm.keeper"]
     command += ["--state", str(state), "--listen", listen, "--method", means.method]
     if means.munge_socket is not None:
         command += ["--munge-socket", means.munge_socket]
     if means.key_file is not None:
         command += ["--key-file", str(means.key_file)]
+    if shared is not None:
+        command += ["--shared", str(shared)]
     log_path = state / "keeper.log"
     with log_path.open("ab") as log:
         process = subprocess.Popen(
@@ -127,17 +131,25 @@ def find_or_start(
             start_new_session=True,  # it must outlive the controller
         )
     deadline = time.monotonic() + _START_TIMEOUT_S
-    while time.monotonic() < deadline and process.poll() is None:
-        address = read_address(state)
-        if address is not None and _answers(KeeperClient(address, token)):
-            return KeeperClient(address, token)
+    # The one that waits on this host, or works on another, may have been started by others.
+    while time.monotonic() < deadline and (process.poll() is None or shared is not None):
+        if (found := _who_answers(places(), token)) is not None:
+            return found
         wait(0.1)
     raise KeeperError(f"the keeper did not start; see {log_path}")
 
 
-def _answers(client: KeeperClient) -> bool:
-    try:
-        client.status()
-    except KeeperError:
-        return False
-    return True
+def _places(state: Path, listen: str, shared: Path | None) -> Callable[[], list[str]]:
+    """Return what says where the keeper may be now."""
+    if shared is not None:
+        return lambda: listen.split(",")
+    return lambda: [address] if (address := read_address(state)) is not None else []
+
+
+def _who_answers(addresses: list[str], token: str) -> KeeperClient | None:
+    for address in addresses:
+        client = KeeperClient(address, token)
+        with contextlib.suppress(KeeperError):
+            client.status()
+            return client
+    return None

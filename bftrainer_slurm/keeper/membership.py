@@ -17,6 +17,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from itertools import cycle
 
 from bftrainer_slurm.keeper.credentials import SHARED, CredentialError, Prove
 from bftrainer_slurm.keeper.messages import (
@@ -57,7 +58,7 @@ from bftrainer_slurm.keeper.messages import (
     parse_hello,
     payload,
 )
-from bftrainer_slurm.keeper.protocol import parse_address
+from bftrainer_slurm.keeper.protocol import parse_addresses
 
 __all__ = [
     "Change",
@@ -79,8 +80,9 @@ logger = logging.getLogger(__name__)
 
 PING_S = 1.0
 PROGRESS_S = 1.0
-CONNECT_S = 5.0
+CONNECT_S = 5.0  # for all addresses together
 SILENCE_S = 30.0  # a keeper that has said nothing for so long is gone with its host
+MOVED_S = 10.0  # and so is one that may be on another host by then
 BACKOFF_S = (0.1, 5.0)
 _DONE_S = 2.0  # saying goodbye takes this long at most
 
@@ -110,11 +112,12 @@ class _LostError(Exception):
 class Membership:
     """This process's place in its group. All methods may be called from any thread.
 
-    ``keeper`` is HOST:PORT. ``on_event`` is called in the membership's own thread, and must not
-    wait for anything.
+    ``keeper`` is HOST:PORT, or several with commas between them, which are tried in turn.
+    ``on_event`` is called in the membership's own thread, and must not wait for anything.
 
     Raises:
         MessageError: a field of ``identity`` cannot be.
+        ProtocolError: ``keeper`` is no address.
     """
 
     def __init__(
@@ -126,6 +129,8 @@ class Membership:
     ) -> None:
         parse_hello(encode(Hello("", "", identity)))
         self._keeper = keeper
+        self._addresses = parse_addresses(keeper)
+        self._silence_s = SILENCE_S if len(self._addresses) == 1 else MOVED_S
         self._identity = identity
         self._prover = prover
         self._on_event = on_event
@@ -295,10 +300,13 @@ class Membership:
     def _live(self) -> None:
         least_s, most_s = BACKOFF_S
         backoff_s = least_s
-        while not self._over():
+        connect_s = CONNECT_S / len(self._addresses)
+        for address in cycle(self._addresses):
+            if self._over():
+                break
             began_s = time.monotonic()
             try:
-                with socket.create_connection(parse_address(self._keeper), CONNECT_S) as connection:
+                with socket.create_connection(address, connect_s) as connection:
                     link = _Link(connection)
                     self._join(link)
                     self._speak(link)
@@ -307,7 +315,7 @@ class Membership:
             self._disconnected()
             if time.monotonic() - began_s > 2 * most_s:  # it was no failed attempt
                 backoff_s = least_s
-            if not self._over():
+            if address == self._addresses[-1] and not self._over():
                 self._pause(backoff_s * random.uniform(0.5, 1.0))
                 backoff_s = min(most_s, 2 * backoff_s)
         self._finished.set()
@@ -387,7 +395,7 @@ class Membership:
                 link.send(self._what_to_say(now_s))
                 if self._over():
                     return
-                if now_s - link.heard_s > SILENCE_S:
+                if now_s - link.heard_s > self._silence_s:
                     raise _LostError("it is silent")
                 for key, _ in selector.select(max(0.0, ping_s - time.monotonic())):
                     if key.fileobj is self._wake_out:

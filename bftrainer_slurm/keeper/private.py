@@ -29,11 +29,11 @@ def private_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     status = path.stat()
     if status.st_uid not in (os.getuid(), 0):
-        raise StateError(f"{path} is somebody else's; choose another folder with --state")
+        raise StateError(f"{path} is somebody else's; choose another folder")
     if status.st_uid == os.getuid():
         path.chmod(stat.S_IMODE(status.st_mode) & ~0o022)
     elif status.st_mode & 0o002:
-        raise StateError(f"anybody can write to {path}; choose another folder with --state")
+        raise StateError(f"anybody can write to {path}; choose another folder")
     for file in path.iterdir():
         if file.name != EVERYBODYS:
             _tighten(file)

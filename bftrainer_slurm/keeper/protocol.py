@@ -36,6 +36,7 @@ class NoteKind(Enum):
     # From authenticated members of a group only:
     PROGRESS = "progress"  # samples and steps so far, as far as they are known, and more
     FAILED = "failed"  # its workers ended badly, and no loss of others explains it
+    FINISHED = "finished"  # it has ended well, as far as its group goes
     REFORMED = "reformed"  # a new generation stands: generation, nodes, mode (1: in process)
 
 
@@ -83,6 +84,8 @@ def parse_note(words: list[str]) -> Note:
     match words:
         case [("progress" | "reformed") as kind, array, *measures] if measures:
             return Note(NoteKind(kind), whole(array), measures=_measures(measures))
+        case ["finished", array, task]:
+            return Note(NoteKind.FINISHED, whole(array), whole(task))
         case ["failed", array, task, node, *text] if len(text) <= 1:
             said = unquote("".join(text))
             return Note(NoteKind.FAILED, whole(array), whole(task), word(node), text=said)
@@ -97,6 +100,8 @@ def format_note(note: Note) -> str:
         case NoteKind.PROGRESS | NoteKind.REFORMED:
             measures = " ".join(f"{name}={_decimal(value)}" for name, value in note.measures)
             return f"{note.kind.value} {note.array} {measures}"
+        case NoteKind.FINISHED:
+            return f"finished {note.array} {note.task}"
         case NoteKind.FAILED:
             text = quote(note.text.encode("utf-8", "replace")[-MAX_TEXT:], safe="")
             return f"failed {note.array} {note.task} {note.node} {text}".rstrip()
@@ -138,6 +143,15 @@ def parse_address(text: str) -> tuple[str, int]:
     if not colon or not host or not _WHOLE.match(port) or not 0 <= int(port) < 65536:
         raise ProtocolError(f"'{text[:80]}' is not HOST:PORT")
     return host, int(port)
+
+
+def parse_addresses(text: str) -> tuple[tuple[str, int], ...]:
+    """Split ``HOST:PORT,HOST:PORT``: where a keeper may be, in the order to ask.
+
+    Raises:
+        ProtocolError: one of them is no address.
+    """
+    return tuple(parse_address(one) for one in text.split(","))
 
 
 def _measures(texts: list[str]) -> tuple[tuple[str, float], ...]:

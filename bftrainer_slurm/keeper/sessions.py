@@ -14,7 +14,7 @@ from typing import Any
 
 from bftrainer_slurm.keeper.failures import Failure
 from bftrainer_slurm.keeper.gate import Gate
-from bftrainer_slurm.keeper.groups import HangUp, Output, Reformed, Send
+from bftrainer_slurm.keeper.groups import Finished, HangUp, Output, Reformed, Send
 from bftrainer_slurm.keeper.messages import (
     MAX_FROM_MEMBER,
     Done,
@@ -235,6 +235,8 @@ class Sessions:
                     ("mode", float(role is Role.WORKER)),
                 )
                 self._tell(Note(NoteKind.REFORMED, array, measures=measures))
+            case Finished(task):
+                self._tell(Note(NoteKind.FINISHED, array, task))
             case Failure(task, node, text):
                 self._tell(Note(NoteKind.FAILED, array, task, node, text=text))
 

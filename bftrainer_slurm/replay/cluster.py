@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bftrainer_slurm.model import (
+    Configuration,
     Element,
     ElementId,
     ElementState,
@@ -18,6 +19,7 @@ from bftrainer_slurm.model import (
     NodeState,
     Queue,
     Reservation,
+    TimeLimit,
     Trainer,
 )
 from bftrainer_slurm.replay.progress import SimulatedTrainer
@@ -139,13 +141,26 @@ class SimulatedCluster:
         """Return none: the traces have none."""
         return ()
 
-    def grow(self, element: ElementId, node: str, minutes: int | None = None) -> None:
-        """Start an element on an idle node."""
-        if node in self._busy or node in self._owner:
-            raise AssertionError(f"{element} is to start on {node}, which is not free")
-        self._active[element.array].join(element.task, node, self.now_s)
-        self._owner[node] = (element.array, element.task)
-        self._changed(element.array)
+    def configuration(self, partition: str) -> Configuration:
+        """Return no bounds."""
+        return Configuration()
+
+    def grow(
+        self,
+        elements: Sequence[ElementId],
+        nodes: frozenset[str],
+        others: frozenset[str],
+        limit: TimeLimit | None,
+        *,
+        excluded: frozenset[str],
+    ) -> None:
+        """Start elements on idle nodes."""
+        for element, node in zip(elements, sorted(nodes), strict=True):
+            if node in self._busy or node in self._owner:
+                raise AssertionError(f"{element} is to start on {node}, which is not free")
+            self._active[element.array].join(element.task, node, self.now_s)
+            self._owner[node] = (element.array, element.task)
+            self._changed(element.array)
 
     def shrink(self, elements: Sequence[ElementId]) -> None:
         """End elements of one trainer and hold them."""
@@ -166,13 +181,17 @@ class SimulatedCluster:
         self._active[elements[0].array].delayed -= {element.task for element in elements}
         self._changed(elements[0].array)
 
-    def lengthen(self, elements: Sequence[ElementId], minutes: int) -> None:
+    def end_at(self, elements: Sequence[ElementId], end_s: float) -> None:
         """Not needed: simulated elements have no time limit."""
         raise AssertionError(f"{elements[0]} has no time limit")
 
     def cancel(self, array: int) -> None:
         """Not needed: a simulated trainer that is done is gone."""
         raise AssertionError(f"trainer {array} has not failed")
+
+    def trim(self, elements: Sequence[ElementId]) -> None:
+        """Not needed: a simulated job table has room for all."""
+        raise AssertionError(f"{elements[0]} has room")
 
     # Inside.
 

@@ -7,12 +7,24 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from bftrainer_slurm.model import ElementId, Node, Queue, Reservation
-from bftrainer_slurm.slurm.arrays import format_tasks
-from bftrainer_slurm.slurm.nodelists import expand, node_state
-from bftrainer_slurm.slurm.records import JobRow, queue_of, readable
+from bftrainer_slurm.model import (
+    Configuration,
+    ElementId,
+    ElementState,
+    Node,
+    Queue,
+    Reservation,
+    TimeLimit,
+)
+from bftrainer_slurm.slurm.arrays import format_tasks, parse_tasks
+from bftrainer_slurm.slurm.configuration import max_job_count, partition_minutes
+from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError
+from bftrainer_slurm.slurm.nodelists import barred_in, barred_list, expand, node_state
+from bftrainer_slurm.slurm.records import QueueReader, element_state
+from bftrainer_slurm.slurm.rows import JobRow, row_of
 from bftrainer_slurm.slurm.run import SlurmRunner
 
 # squeue's format letters in the order of JobRow.
@@ -20,12 +32,22 @@ _JOB_FIELDS = (
     *("A", "F", "K", "T", "r", "Q", "V", "S", "e", "N", "n", "Y", "D", "P", "u", "j", "k"),
     *("f", "x", "W", "v"),
 )
-_NODE_FIELDS = ("R", "T", "b", "N")
+_NODE_FIELDS = ("R", "T", "b", "w", "N")
 _RESERVATION = re.compile(
     r"^ReservationName=(?P<name>\S+) StartTime=(?P<start>\d+) EndTime=(?P<end>\d+)"
     r" Duration=\S+ Nodes=(?P<nodes>\S+) ",
     re.MULTILINE,
 )
+# What Slurm says of elements in an answer for many: "...: 12_[0-3,7]: Invalid job id".
+_REFUSED = re.compile(r"(?<=[:;] )(\d+)_\[?([\d,:-]+)\]?(?=: )")
+_EXCLUDED = re.compile(r" ExcNodeList=(\S+) ")
+_DIGITS = re.compile(r"(\d+)")
+_WAIT = (ElementState.HELD, ElementState.PENDING, ElementState.DELAYED)
+_THEM = "<elements>"
+_LONGEST_LIST = 120_000  # characters; Linux takes arguments of 128 KiB
+# What slurmctld says to a time limit for an element whose node was lost as it was reclaimed. The
+# element waits then, and still counts as being preempted (seen on 22.05; 26.05 has the same code).
+_NO_LIMIT = "Job has already finished"
 
 
 class CommandGateway:
@@ -38,26 +60,43 @@ class CommandGateway:
         """Take what runs the commands, and the path of bftrainer-grow where there is one."""
         self._runner = runner or SlurmRunner()
         self._grow_program = grow_program
-        self.grow_rpcs = 4 if grow_program is None else 1
+        self._queues = QueueReader()
+        self._queue = Queue((), (), frozenset())
+        self._nodes: tuple[Node, ...] = ()
+        # Lists of excluded nodes as they were written, by array and what squeue prints of them.
+        self._written: dict[tuple[int, str], str] = {}
+        self.grow_rpcs = 2 if grow_program is None else 1
 
     def nodes(self) -> tuple[Node, ...]:
-        """See Gateway."""
+        """See Gateway. sinfo does not tell slurmctld's order, which is that of the names.
+
+        A site can choose another one (NodeRank, a topology plugin); bftrainer-look tells that too.
+        """
         partitions: dict[str, set[str]] = {}
-        seen: dict[str, tuple[str, str]] = {}
+        seen: dict[str, tuple[str, str, str]] = {}
         # One line for all nodes of a partition that are alike: short on a large cluster too.
-        for partition, state, features, nodes in self._table(("sinfo", "--all"), _NODE_FIELDS):
+        for partition, *alike, nodes in self._table(("sinfo", "--all", "--exact"), _NODE_FIELDS):
+            state, features, weight = alike
             for node in expand(nodes):
                 partitions.setdefault(node, set()).add(partition)
-                seen[node] = (state, features)
-        return tuple(
+                seen[node] = (state, features, weight)
+        return self._keep_nodes(
             Node(
                 name=name,
                 state=node_state(state),
                 partitions=frozenset(partitions[name]),
                 features=frozenset(features.split(",")) - {"(null)", ""},
+                weight=int(weight),
             )
-            for name, (state, features) in seen.items()
+            for name, (state, features, weight) in sorted(seen.items(), key=_natural)
         )
+
+    def _keep_nodes(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
+        """Return these nodes: the tuple of the last time, if they are the same."""
+        found = tuple(nodes)
+        if found != self._nodes:
+            self._nodes = found
+        return self._nodes
 
     def queue(self) -> Queue:
         """See Gateway.
@@ -68,7 +107,10 @@ class CommandGateway:
         where the rest is every n-th task (``0-20:2``) ``--array`` leaves out the last one.
         """
         command = ("squeue", "--local", "--all", "--states=all", "--array")
-        return queue_of(_job_row(fields) for fields in self._table(command, _JOB_FIELDS))
+        rows = [row_of(fields) for fields in self._table(command, _JOB_FIELDS)]
+        known, self._written = self._written, {}
+        self._queue = self._queues.read([self._as_written(row, known) for row in rows])
+        return self._queue
 
     def reservations(self) -> tuple[Reservation, ...]:
         """See Gateway. Only operators make reservations, so the names in it can be trusted."""
@@ -80,50 +122,129 @@ class CommandGateway:
             for match in _RESERVATION.finditer(text)
         )
 
-    def grow(self, element: ElementId, node: str, minutes: int | None = None) -> None:
-        """See Gateway. ``minutes`` is the time limit to ask for.
+    def configuration(self, partition: str) -> Configuration:
+        """See Gateway."""
+        minutes = partition_minutes(self._runner, partition)
+        return Configuration(max_job_count(self._runner), minutes)
+
+    def grow(
+        self,
+        elements: Sequence[ElementId],
+        nodes: frozenset[str],
+        others: frozenset[str],
+        limit: TimeLimit | None,
+        *,
+        excluded: frozenset[str],
+    ) -> None:
+        """See Gateway. Which nodes the owners of elements asked for does not count.
 
         A backfill start shortens an element's limit (``--time-min``), and before 26.05 a requeue
-        keeps it short; its owner may raise it again while it is pending.
+        keeps it short; its owner may raise it, and the least, again while it is pending.
 
-        bftrainer-grow asks for all of it in one request. scontrol needs four: it looks at the
-        job before it changes ReqNodeList, and its Priority= takes no INFINITE, which is what
-        release sends.
+        bftrainer-grow asks for all of it in one request. scontrol needs two: its Priority= takes
+        no INFINITE, which is what release sends. And it changes ReqNodeList for one element alone.
         """
+        barred = barred_list(excluded, others - nodes)
+        try:
+            self._grow(elements, barred, limit)
+        except RefusedError as error:
+            if limit is None or _NO_LIMIT not in str(error):
+                raise
+            self._grow(error.elements or elements, barred, None)
+
+    def _grow(self, elements: Sequence[ElementId], barred: str, limit: TimeLimit | None) -> None:
+        minutes = {} if limit is None else {"TimeLimit": limit.minutes, "TimeMin": limit.least}
         if self._grow_program is not None:
-            limit = () if minutes is None else (str(minutes),)
-            self._runner.change(self._grow_program, str(element), node, *limit)
+            words = map(str, minutes.values())
+            self._change(elements, (self._grow_program, _THEM, *words), given=barred)
             return
-        limit = () if minutes is None else (f"TimeLimit={minutes}",)
-        target = (f"JobId={element}", f"ReqNodeList={node}", "StartTime=now")
-        self._runner.change("scontrol", "update", *target, *limit)
-        self._runner.change("scontrol", "release", str(element))
+        if len(barred) > _LONGEST_LIST:
+            raise RefusedError("too many nodes for scontrol; install bftrainer-grow", elements)
+        for element in self._choosy(elements):
+            self._change([element], ("scontrol", "update", f"JobId={element}", "ReqNodeList="))
+        update = ["scontrol", "update", f"JobId={_THEM}", f"ExcNodeList={barred}", "StartTime=now"]
+        update += [f"{name}={value}" for name, value in minutes.items()]
+        self._change(elements, update, ("scontrol", "release", _THEM))
+
+    def _choosy(self, elements: Sequence[ElementId]) -> list[ElementId]:
+        """Those that wait, and whose owner has asked for a node, as of the last reading."""
+        return [
+            element.id
+            for trainer in self._queue.trainers
+            for element in trainer.elements
+            if element.node is not None and element.state in _WAIT and element.id in elements
+        ]
 
     def shrink(self, elements: Sequence[ElementId]) -> None:
         """See Gateway. Without ``Incomplete`` Slurm would also requeue what was cancelled."""
-        self._for_elements(("requeuehold", "Incomplete"), elements)
+        self._change(elements, ("scontrol", "requeuehold", "Incomplete", _THEM))
 
     def revive(self, elements: Sequence[ElementId]) -> None:
         """See Gateway."""
-        self._for_elements(("requeuehold",), elements)
+        self._change(elements, ("scontrol", "requeuehold", _THEM))
 
     def hold(self, elements: Sequence[ElementId]) -> None:
         """See Gateway. A user's hold, so that owners can release their elements themselves."""
-        self._for_elements(("uhold",), elements)
+        self._change(elements, ("scontrol", "uhold", _THEM))
 
-    def lengthen(self, elements: Sequence[ElementId], minutes: int) -> None:
-        """See Gateway."""
-        if elements:
-            target = f"JobId={_expression(elements)}"
-            self._runner.change("scontrol", "update", target, f"TimeLimit={minutes}")
+    def end_at(self, elements: Sequence[ElementId], end_s: float) -> None:
+        """See Gateway. An end is the same for all, whenever each of them has started."""
+        end = f"EndTime=uts{int(end_s)}"
+        self._change(elements, ("scontrol", "update", f"JobId={_THEM}", end))
 
     def cancel(self, array: int) -> None:
         """See Gateway. Cancelling what has ended already is no error."""
         self._runner.change("scancel", str(array))
 
-    def _for_elements(self, request: Sequence[str], elements: Sequence[ElementId]) -> None:
-        if elements:
-            self._runner.change("scontrol", *request, _expression(elements))
+    def trim(self, elements: Sequence[ElementId]) -> None:
+        """See Gateway."""
+        self._change(elements, ("scancel", _THEM))
+
+    def _as_written(self, row: JobRow | str, known: Mapping[tuple[int, str], str]) -> JobRow | str:
+        """Return the record with its ``ExcNodeList`` as it was written, which squeue sorts."""
+        if isinstance(row, str) or row.tasks is None or not row.excluded_nodes:
+            return row
+        if element_state(row).over:
+            return row
+        key = (row.array, row.excluded_nodes)
+        if key not in self._written:
+            self._written[key] = known[key] if key in known else self._as_scontrol_shows(*key)
+        return replace(row, excluded_nodes=self._written[key])
+
+    def _as_scontrol_shows(self, array: int, nodes: str) -> str:
+        """Return a list as it was written, where scontrol tells.
+
+        Its text is its owner's to forge, but it is asked for one array alone; once for each list.
+        """
+        try:
+            shown = self._runner.read("scontrol", "--oneliner", "show", "job", str(array))
+        except SlurmUnavailableError:
+            raise
+        except GatewayError:  # it is gone
+            return nodes
+        same = (one for one in _EXCLUDED.findall(shown) if barred_in(one) == barred_in(nodes))
+        return next(same, nodes)
+
+    def _change(
+        self, elements: Sequence[ElementId], *commands: Sequence[str], given: str = ""
+    ) -> None:
+        """Run commands for elements of one trainer, each for those that none before has refused."""
+        left = list(elements)
+        refused: list[ElementId] = []
+        said: list[str] = []
+        for command in commands:
+            if not left:
+                break
+            words = [word.replace(_THEM, _expression(left)) for word in command]
+            try:
+                self._runner.change(*words, given=given)
+            except RefusedError as error:
+                said.append(str(error))
+                bad = _named(str(error), left) or left
+                refused += bad
+                left = [element for element in left if element not in bad]
+        if said:
+            raise RefusedError("; ".join(said), refused)
 
     def _table(self, command: Sequence[str], fields: Sequence[str]) -> Iterator[list[str]]:
         """Ask for these fields of every record.
@@ -140,6 +261,18 @@ class CommandGateway:
                 yield values
 
 
+def _named(words: str, elements: Sequence[ElementId]) -> list[ElementId]:
+    """Return the elements that a refusal names; none where it names none, or cuts them off."""
+    if "...: " in words:
+        return []
+    named = {
+        (int(array), task)
+        for array, tasks in _REFUSED.findall(words)
+        for task in parse_tasks(tasks, below=1 + max(element.task for element in elements))
+    }
+    return [element for element in elements if (element.array, element.task) in named]
+
+
 def _expression(elements: Sequence[ElementId]) -> str:
     arrays = {element.array for element in elements}
     if len(arrays) != 1:
@@ -147,35 +280,8 @@ def _expression(elements: Sequence[ElementId]) -> str:
     return f"{arrays.pop()}_[{format_tasks(element.task for element in elements)}]"
 
 
-def _job_row(values: Sequence[str]) -> JobRow:
-    job_id, array, tasks, state, reason, priority, submit, start, end, *rest = values
-    nodes, required, scheduled, count, partition, user, name, comment, *asked = rest
-    constraint, excluded, licenses, reservation = ("" if one == "(null)" else one for one in asked)
-    return JobRow(
-        job_id=int(job_id),
-        array=int(array),
-        tasks=None if tasks == "N/A" else tasks,
-        state=state,
-        reason=reason,
-        priority=int(priority),
-        submit_s=_seconds(submit),
-        start_s=_seconds(start),
-        end_s=_seconds(end),
-        nodes=nodes,
-        required_nodes=required,
-        scheduled_nodes=scheduled,
-        node_count=int(count) if count.isdigit() else 0,
-        partition=partition,
-        user=user,
-        name=readable(name),
-        comment=readable(comment),
-        constraint=constraint,
-        excluded_nodes=excluded,
-        licenses=licenses,
-        reservation=reservation,
-    )
-
-
-def _seconds(text: str) -> float | None:
-    """Unix seconds; Slurm writes N/A, NONE or Unknown where there is no time."""
-    return float(text) if text.isdigit() else None
+def _natural(item: tuple[str, object]) -> list[tuple[int, str]]:
+    """As slurmctld sorts names: n2 before n10."""
+    return [
+        (int(part), "") if part.isdigit() else (-1, part) for part in _DIGITS.split(item[0]) if part
+    ]

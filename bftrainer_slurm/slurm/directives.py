@@ -166,3 +166,25 @@ def _read(word: str) -> tuple[str, dict[str, str], str | None]:
     flags = {"hold": ""} if "H" in word[1 : len(word) - len(tail)] else {}
     name = _SHORT.get(tail[:1], "")
     return name, flags, (tail[1:] or None) if name else None
+
+
+def minutes_of(time: str) -> int | None:
+    """Return a time limit in minutes, rounded up; None for no limit.
+
+    Raises:
+        SubmissionError: not a time limit as sbatch takes it.
+    """
+    if time.lower() in ("unlimited", "infinite"):
+        return None
+    days, dash, clock = time.rpartition("-")
+    parts = clock.split(":")
+    if not all(part.isascii() and part.isdigit() for part in (*parts, *([days] if dash else []))):
+        raise SubmissionError(f"'{time[:40]}' is not a time limit; write for example -t 2-12:00:00")
+    numbers = [int(part) for part in parts]
+    # DAYS-HOURS[:MINUTES[:SECONDS]], or MINUTES[:SECONDS], or HOURS:MINUTES:SECONDS
+    units = (3600, 60, 1) if dash or len(numbers) == 3 else (60, 1)
+    if len(numbers) > len(units):
+        raise SubmissionError(f"'{time[:40]}' is not a time limit; write for example -t 2-12:00:00")
+    seconds = sum(number * unit for number, unit in zip(numbers, units, strict=False))
+    seconds += int(days) * 86400 if dash else 0
+    return -(-seconds // 60) or None  # 0 asks for no limit

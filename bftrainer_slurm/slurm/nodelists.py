@@ -6,6 +6,9 @@ Expanding goes through ClusterShell, so that asking ``scontrol show hostnames`` 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import chain, groupby
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
@@ -19,6 +22,12 @@ _HARMLESS = {"PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"}
 _BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
 _DRAINING = {"DRAIN", "DRAINING", "REBOOT_REQUESTED"}
 _REBOOT_REQUESTED = "@"
+_NUMBERED = re.compile(r"(.*?)(\d{1,9})\Z", re.DOTALL)
+# What Slurm writes where names end in their only number; ClusterShell takes many times as long.
+_PART = re.compile(r"([\w.-]+)(?:\[([\d,-]+)\])?", re.ASCII)
+_PLAIN_PART = r"[\w.-]+(?:\[\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*\])?"
+_PLAIN = re.compile(rf"{_PLAIN_PART}(?:,{_PLAIN_PART})*\Z", re.ASCII)
+_MARK = re.compile(r"(?:^|,)([^][,]+),\1(?=,|\Z)")
 _WORD = re.compile(r"[A-Z_]+\Z")
 
 
@@ -28,10 +37,77 @@ def expand(nodes: str | None) -> tuple[str, ...]:
         return ()
     if "[" not in nodes and "," not in nodes:
         return (nodes,)
+    if _PLAIN.match(nodes):
+        return tuple(dict.fromkeys(chain.from_iterable(map(_names, _PART.finditer(nodes)))))
     try:
         return tuple(NodeSet(nodes, resolver=RESOLVER_NOGROUP))
     except NodeSetException:
         return ()
+
+
+def _names(part: re.Match[str]) -> Iterable[str]:
+    """Return the names in one part of a list: ``n3``, or ``n[1-3,7]``."""
+    prefix, ranges = part.groups()
+    if ranges is None:
+        return (prefix,)
+    names: list[str] = []
+    for one in ranges.split(","):
+        first, _, last = one.partition("-")
+        numbers = range(int(first), int(last or first) + 1)
+        names += map(f"{prefix}%0{len(first)}d".__mod__, numbers)
+    return names
+
+
+def fold(nodes: Iterable[str]) -> str:
+    """Return these names as Slurm takes them, with ranges of the last number in a name.
+
+    ClusterShell's fold is as right, and takes half a second for 10,000 nodes of racks.
+    """
+    numbers: dict[tuple[str, int], list[int]] = {}
+    parts = []
+    for node in nodes:
+        match = _NUMBERED.match(node)
+        if match is None:
+            parts.append(node)
+        else:
+            numbers.setdefault((match[1], len(match[2])), []).append(int(match[2]))
+    for (prefix, width), of_prefix in numbers.items():
+        ranges = []
+        ordered = sorted(set(of_prefix))
+        for _, run in groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0]):
+            members = [number for _, number in run]
+            ends = dict.fromkeys((members[0], members[-1]))
+            ranges.append("-".join(f"{end:0{width}}" for end in ends))
+        plain = len(ordered) == 1
+        parts.append(prefix + (ranges[0] if plain else f"[{','.join(ranges)}]"))
+    return ",".join(parts)
+
+
+def barred_list(excluded: frozenset[str], others: frozenset[str]) -> str:
+    """Return the list of nodes to exclude, in which ``excluded_in`` finds ``excluded`` again.
+
+    A name that is written twice in a row parts what the user excluded from the others. Slurm
+    keeps the list of an update as it is written, and no list of a submission repeats a name
+    (22.05 to 26.05).
+    """
+    ours = others - excluded
+    if not ours:
+        return fold(excluded)
+    mark = min(ours)
+    return ",".join(filter(None, (fold(excluded), mark, mark, fold(ours - {mark}))))
+
+
+@lru_cache(maxsize=64)  # mostly the same few
+def excluded_in(nodes: str) -> frozenset[str]:
+    """Return what the user excluded of an element's ``ExcNodeList``: all that no grow has added."""
+    marked = _MARK.search(nodes)
+    return frozenset(expand(nodes[: marked.start()] if marked else nodes))
+
+
+@lru_cache(maxsize=16)  # of 10,000 names some take a megabyte
+def barred_in(nodes: str) -> frozenset[str]:
+    """Return all nodes of an element's ``ExcNodeList``."""
+    return frozenset(expand(nodes))
 
 
 def node_state(text: str) -> NodeState:

@@ -1,4 +1,4 @@
-"""Chooses the gateway: pyslurm where it can be imported, Slurm's commands otherwise."""
+"""Chooses the gateway: bftrainer-look where it is, or pyslurm, or else Slurm's commands."""
 
 from __future__ import annotations
 
@@ -9,42 +9,49 @@ from pathlib import Path
 
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
+from bftrainer_slurm.slurm.look_gateway import LookGateway
 from bftrainer_slurm.slurm.pyslurm_gateway import PyslurmGateway
 
-CHOICES = ("auto", "commands", "pyslurm")
+CHOICES = ("auto", "look", "pyslurm", "commands")
 
-_GROW = "bftrainer-grow"
-_BUILT_HERE = Path(__file__).resolve().parents[2] / "build" / "slurm_plugin" / _GROW
+GROW, LOOK = "bftrainer-grow", "bftrainer-look"
+_BUILT_HERE = Path(__file__).resolve().parents[2] / "build" / "slurm_plugin"
 
 _log = logging.getLogger(__name__)
 
 
 def open_gateway(prefer: str = "auto") -> Gateway:
-    """Return the gateway named ``prefer``; ``auto`` takes pyslurm if it can.
+    """Return the gateway named ``prefer``; ``auto`` takes the one that asks least.
 
     Raises:
-        GatewayError: pyslurm was asked for by name, and cannot be imported.
+        GatewayError: one was asked for by name, and is not to be had; the message says why.
         ValueError: no such gateway.
     """
     if prefer not in CHOICES:
         raise ValueError(f"no gateway '{prefer}'; there are: {', '.join(CHOICES)}")
-    grow_program = find_grow_program()
-    if prefer != "commands":
-        try:
-            return PyslurmGateway(grow_program=grow_program)
-        except GatewayError as error:
-            if prefer == "pyslurm":
-                raise
-            _log.info("reading through Slurm's commands: %s", error)
+    grow_program = find_program(GROW)
+    if prefer == "commands":
+        return CommandGateway(grow_program=grow_program)
+    look_program = find_program(LOOK)
+    if prefer in ("auto", "look") and look_program is not None:
+        return LookGateway(look_program, grow_program=grow_program)
+    if prefer == "look":
+        raise GatewayError(f"{LOOK} is not on PATH, or does not start; build and install it")
+    try:
+        return PyslurmGateway(grow_program=grow_program)
+    except GatewayError as error:
+        if prefer == "pyslurm":
+            raise
+        _log.info("reading through Slurm's commands: %s", error)
     return CommandGateway(grow_program=grow_program)
 
 
-def find_grow_program() -> str | None:
-    """Return the path of bftrainer-grow: on PATH, or built in this checkout; None without one.
+def find_program(name: str) -> str | None:
+    """Return the path of one of our programs: on PATH, or built in this checkout; or None.
 
     One that was built for another Slurm does not start, and is not taken.
     """
-    for path in (shutil.which(_GROW), str(_BUILT_HERE)):
+    for path in (shutil.which(name), str(_BUILT_HERE / name)):
         if path is not None and Path(path).is_file():
             tried = subprocess.run(
                 [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, check=False

@@ -19,7 +19,7 @@ from bftrainer_slurm.model import Node, Queue, Reservation
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.nodelists import expand, node_state
-from bftrainer_slurm.slurm.records import UNREADABLE, JobRow, queue_of, readable
+from bftrainer_slurm.slurm.rows import UNREADABLE, JobRow, readable
 from bftrainer_slurm.slurm.run import SlurmRunner, error_for
 
 _PROBE_S = 20.0
@@ -42,19 +42,21 @@ class PyslurmGateway(CommandGateway):
 
     def nodes(self) -> tuple[Node, ...]:
         """See Gateway."""
-        return tuple(
+        return self._keep_nodes(
             Node(
                 name=node.name,
                 state=node_state(node.state),
                 partitions=frozenset(node.partitions),
                 features=frozenset(node.active_features),
+                weight=node.weight,
             )
             for node in self._load(self._pyslurm.Nodes.load)
         )
 
     def queue(self) -> Queue:
         """See Gateway."""
-        return queue_of(_job_row(job) for job in self._load(self._pyslurm.Jobs.load))
+        self._queue = self._queues.read(_row_of(job) for job in self._load(self._pyslurm.Jobs.load))
+        return self._queue
 
     def reservations(self) -> tuple[Reservation, ...]:
         """See Gateway."""
@@ -107,6 +109,13 @@ def _import_pyslurm() -> Any:
         # pyslurm makes every later import of a C library bind globally; that is not for others.
         sys.setdlopenflags(flags)
     return pyslurm
+
+
+def _row_of(job: Any) -> JobRow | str:
+    try:
+        return _job_row(job)
+    except (ValueError, TypeError, AttributeError) as error:
+        return f"{job.id}: {error}"
 
 
 def _job_row(job: Any) -> JobRow:

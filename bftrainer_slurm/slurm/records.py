@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bftrainer_slurm.model import (
     Demands,
@@ -19,7 +19,8 @@ from bftrainer_slurm.model import (
     WaitingJob,
 )
 from bftrainer_slurm.slurm.arrays import parse_tasks
-from bftrainer_slurm.slurm.nodelists import expand
+from bftrainer_slurm.slurm.nodelists import excluded_in, expand
+from bftrainer_slurm.slurm.rows import JobRow
 from bftrainer_slurm.spec import SpecError, TrainerRecord, is_trainer_comment, parse_comment
 
 # Slurm's job states (squeue's %T); PENDING and what else waits is told apart by _waiting_state.
@@ -57,100 +58,116 @@ _WAITS = {
 }
 _NUMBER = re.compile(r"\d+")
 _HAS_NODES = {ElementState.RUNNING, ElementState.ENDING}
-UNREADABLE = "?"
 
 # A job that waits for another job does not wait for nodes.
 _DEPENDS = {"Dependency", "DependencyNeverSatisfied"}
 
 
-@dataclass(frozen=True, slots=True)
-class JobRow:
-    """One record of slurmctld's job table. ``tasks`` is an array expression, of one task or more.
+class QueueReader:
+    """Makes queues of job records; what has not changed since the last one is the same object."""
 
-    ``start_s`` of a pending job is when Slurm expects it to start, if it does; ``end_s`` of a
-    running one is when its time limit ends it.
-    """
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[list[JobRow], _Array]] = {}
 
-    job_id: int
-    array: int
-    tasks: str | None  # None: not a job array
-    state: str
-    reason: str
-    priority: int  # 0: held
-    submit_s: float | None
-    start_s: float | None
-    end_s: float | None
-    nodes: str
-    required_nodes: str
-    scheduled_nodes: str
-    node_count: int
-    partition: str
-    user: str
-    name: str
-    comment: str
-    constraint: str = ""
-    excluded_nodes: str = ""
-    licenses: str = ""
-    reservation: str = ""
+    def read(self, rows: Iterable[JobRow | str]) -> Queue:
+        """Sort records into trainers, waiting ordinary jobs and the nodes of ordinary jobs.
 
-
-def readable(text: str) -> str:
-    """Return a name or comment; ``?`` for one whose bytes were no text (pyslurm says no more)."""
-    return UNREADABLE if "\ufffd" in text else text
-
-
-def queue_of(rows: Iterable[JobRow]) -> Queue:
-    """Sort records into trainers, waiting ordinary jobs and the nodes of ordinary jobs."""
-    ours: dict[int, list[tuple[JobRow, TrainerRecord]]] = {}
-    waiting: dict[int, WaitingJob] = {}  # the pending rest of an array is one job
-    ordinary_nodes: set[str] = set()
-    malformed: set[int] = set()  # job arrays; both gateways count them alike
-    for row in rows:
-        state = element_state(row)
-        if is_trainer_comment(row.comment):
-            if row.tasks is None and state is ElementState.CANCELLED:
-                continue  # what was still pending of a cancelled array (24.11 and later)
-            try:
-                record = _record(row)
-            except ValueError:
-                if not state.over:
-                    malformed.add(row.array)
-                # Whatever it is, its nodes are not ours.
+        Of a record that cannot be read there is a text that says why.
+        Never raises: what cannot be understood is left alone, and named in ``Queue.malformed``.
+        """
+        arrays: dict[int, list[JobRow]] = {}
+        malformed: dict[int, str] = {}
+        for row in rows:
+            if isinstance(row, JobRow):
+                arrays.setdefault(row.array, []).append(row)
             else:
-                ours.setdefault(row.array, []).append((row, record))
-                continue
-        elif _waits_for_nodes(row):
-            waiting[row.job_id] = _waiting_job(row)
-        ordinary_nodes.update(_nodes_of(row))
-    for array, members in ours.items():
-        ours[array], strays = _without_strays(members)
-        if any(not element_state(row).over for row in strays):
-            malformed.add(array)
-        if strays:
-            ordinary_nodes.update(node for row in strays for node in _nodes_of(row))
-    return Queue(
-        trainers=tuple(_trainer(array, ours[array]) for array in sorted(ours) if ours[array]),
-        waiting=tuple(waiting[job_id] for job_id in sorted(waiting)),
-        ordinary_nodes=frozenset(ordinary_nodes),
-        malformed=len(malformed),
+                malformed[-1 - len(malformed)] = row
+        self._known = {
+            array: (members, self._array(array, members)) for array, members in arrays.items()
+        }
+        found = {array: self._known[array][1] for array in sorted(arrays)}
+        waiting = (job for one in found.values() for job in one.waiting)
+        return Queue(
+            trainers=tuple(trainer for one in found.values() for trainer in one.trainers),
+            waiting=tuple(sorted(waiting, key=lambda job: job.job_id)),
+            ordinary_nodes=frozenset(node for one in found.values() for node in one.nodes),
+            malformed=malformed
+            | {array: one.malformed for array, one in found.items() if one.malformed},
+        )
+
+    def _array(self, array: int, members: list[JobRow]) -> _Array:
+        rows, known = self._known.get(array, (None, _Array()))
+        if rows == members:
+            return known
+        try:
+            made = _read_array(members)
+        except Exception as error:  # whatever it is, all other jobs must be seen
+            made = replace(_read_ordinary(members), malformed=f"{type(error).__name__}: {error}")
+        # A record may change and its trainer not: a priority does, or a forecast.
+        unchanged = {trainer.partition: trainer for trainer in known.trainers}
+        kept = (unchanged.get(trainer.partition) for trainer in made.trainers)
+        pairs = zip(made.trainers, kept, strict=True)
+        return replace(made, trainers=tuple(old if old == new else new for new, old in pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Array:
+    """What the records of one job array come to, or the record of one job."""
+
+    trainers: tuple[Trainer, ...] = ()  # one for each partition that elements are in
+    waiting: tuple[WaitingJob, ...] = ()
+    nodes: tuple[str, ...] = ()  # of ordinary jobs
+    malformed: str = ""  # what is wrong with it
+
+
+def _read_array(members: list[JobRow]) -> _Array:
+    """An element whose comment its owner has changed is one all the same, if others say so."""
+    claims = [row for row in members if is_trainer_comment(row.comment)]
+    if not claims:
+        return _read_ordinary(members)
+    try:
+        record = _record(claims)
+    except ValueError as error:
+        live = not all(element_state(row).over for row in claims)
+        return replace(_read_ordinary(members), malformed=str(error) if live else "")
+    by_partition: dict[str, list[JobRow]] = {}
+    strays: list[JobRow] = []
+    for row in members:
+        of = by_partition.setdefault(row.partition, []) if _is_element(row, record) else strays
+        of.append(row)
+    live = not all(element_state(row).over for row in strays)
+    return replace(
+        _read_ordinary(strays),
+        trainers=tuple(_trainer(record, rows) for _, rows in sorted(by_partition.items())),
+        malformed="it has tasks that its comment does not name" if live else "",
     )
 
 
-def _without_strays(
-    members: list[tuple[JobRow, TrainerRecord]],
-) -> tuple[list[tuple[JobRow, TrainerRecord]], list[JobRow]]:
-    """Return the members of a trainer, and the rows that its owner has made something else of.
+def _record(claims: list[JobRow]) -> TrainerRecord:
+    """Return what the first task says that says something valid."""
+    error = SpecError("a trainer is a job array")
+    for row in sorted(claims, key=_first_task):
+        try:
+            if row.tasks is not None:
+                parse_tasks(row.tasks, below=1)
+                return parse_comment(row.comment)
+        except ValueError as problem:
+            error = SpecError(str(problem))
+    raise error
 
-    Those in another partition: what an operator may do for trainers in theirs, nobody may have
-    done elsewhere. And tasks beyond those that the record names.
-    """
-    first, _ = min(members, key=lambda member: _first_task(member[0]))
 
-    def strays(row: JobRow, record: TrainerRecord) -> bool:
-        return row.partition != first.partition or _first_task(row) >= record.max_nodes
+def _is_element(row: JobRow, record: TrainerRecord) -> bool:
+    try:
+        return bool(parse_tasks(row.tasks or "", below=record.max_nodes))
+    except ValueError:
+        return False
 
-    here = [(row, record) for row, record in members if not strays(row, record)]
-    return here, [row for row, record in members if strays(row, record)]
+
+def _read_ordinary(members: list[JobRow]) -> _Array:
+    # The pending rest of an array is one job, however many rows it has.
+    waiting = {row.job_id: _waiting_job(row) for row in members if _waits_for_nodes(row)}
+    nodes = tuple(node for row in members for node in _nodes_of(row))
+    return _Array(waiting=tuple(waiting.values()), nodes=nodes)
 
 
 def _first_task(row: JobRow) -> int:
@@ -182,42 +199,29 @@ def _waiting_state(row: JobRow) -> ElementState:
     return ElementState.PENDING
 
 
-def _record(row: JobRow) -> TrainerRecord:
-    record = parse_comment(row.comment)
-    if row.tasks is None:
-        raise SpecError("a trainer is a job array")
-    parse_tasks(row.tasks, below=1)
-    return record
-
-
-def _trainer(array: int, members: list[tuple[JobRow, TrainerRecord]]) -> Trainer:
-    """Put an array's records together; what should be the same in all is the first task's."""
-    elements = {
-        element.id: (element, row, record)
-        for row, record in members
-        for element in _elements(row, record.max_nodes)
-    }
-    in_order = [elements[element] for element in sorted(elements)]
-    _, row, record = in_order[0] if in_order else (None, *members[0])
+def _trainer(record: TrainerRecord, rows: list[JobRow]) -> Trainer:
+    """Put the elements of one partition together; what should be the same in all is the first's."""
+    first = min(rows, key=_first_task)
+    elements = (element for row in rows for element in _elements(row, record.max_nodes))
+    by_id = {element.id: element for element in elements}
     return Trainer(
-        array=array,
-        name=row.name,
-        user=row.user,
-        partition=row.partition,
+        array=first.array,
+        name=first.name,
+        user=first.user,
+        partition=first.partition,
         record=record,
         # A requeue makes the submit time of an element the time of the requeue.
-        submit_s=min(row.submit_s or 0.0 for row, _ in members),
-        elements=tuple(element for element, _, _ in in_order),
-        demands=_demands([row for row, _ in members if not element_state(row).over]),
+        submit_s=min(row.submit_s or 0.0 for row in rows),
+        elements=tuple(by_id[element] for element in sorted(by_id)),
+        demands=_demands([row for row in rows if not element_state(row).over]),
     )
 
 
 def _demands(rows: Sequence[JobRow]) -> Demands:
     """What any of an array's records asks for: its owner can change each of them."""
-    excluded = {row.excluded_nodes for row in rows}  # long lists, and mostly the same
     return Demands(
         constraints=frozenset(row.constraint for row in rows if row.constraint),
-        excluded=frozenset(node for nodes in excluded for node in expand(nodes)),
+        excluded=frozenset[str]().union(*(excluded_in(row.excluded_nodes) for row in rows)),
         licenses=next((row.licenses for row in rows if row.licenses), ""),
         reservation=next((row.reservation for row in rows if row.reservation), ""),
     )
@@ -225,17 +229,20 @@ def _demands(rows: Sequence[JobRow]) -> Demands:
 
 def _elements(row: JobRow, max_nodes: int) -> Iterable[Element]:
     state = element_state(row)
-    # A pending element's node is the one that it may start on: that of its last grow.
     nodes = expand(row.nodes) or expand(row.required_nodes)
-    has_run = state not in _WAITS
+    waits = state in _WAITS
     for task in parse_tasks(row.tasks or "", below=max_nodes):
         yield Element(
             id=ElementId(row.array, task),
             state=state,
             node=nodes[0] if len(nodes) == 1 else None,
-            start_s=row.start_s if has_run else None,
+            start_s=None if waits else row.start_s,
             limit_end_s=row.end_s if state is ElementState.RUNNING else None,
-            reason="" if has_run else row.reason,
+            # Without what may follow: "ReqNodeNotAvail, UnavailableNodes:" and 10,000 names.
+            reason=row.reason.partition(",")[0] if waits or state.over else "",
+            queued_s=row.submit_s,
+            end_s=row.end_s if state.over else None,
+            exit_status=row.exit_status if state.over else None,
         )
 
 

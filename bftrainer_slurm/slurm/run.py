@@ -61,14 +61,14 @@ class SlurmRunner:
         """
         return self._run(command, self._plain_environment(), GatewayError, also=also)
 
-    def change(self, *command: str) -> str:
-        """Run a command that changes jobs.
+    def change(self, *command: str, given: str = "") -> str:
+        """Run a command that changes jobs, with ``given`` on its standard input.
 
         Raises:
             SlurmUnavailableError: slurmctld does not answer.
             RefusedError: Slurm says no; of a request for several elements the others are done.
         """
-        return self._run(command, self._plain_environment(), RefusedError)
+        return self._run(command, self._plain_environment(), RefusedError, given)
 
     def submit(self, *command: str, script: str) -> str:
         """Run sbatch in the caller's own environment, with ``script`` on its standard input.
@@ -91,15 +91,15 @@ class SlurmRunner:
         command: Sequence[str],
         environment: dict[str, str],
         failure: type[GatewayError],
-        script: str | None = None,
+        given: str = "",
         also: int = 0,
     ) -> str:
         shown = " ".join(command[:3])
         try:
-            # Without a script the input is empty: no command may wait for a terminal.
+            # Where nothing is given the input is empty: no command may wait for a terminal.
             done = subprocess.run(
                 command,
-                input=(script or "").encode("utf-8", "surrogateescape"),
+                input=given.encode("utf-8", "surrogateescape"),
                 capture_output=True,
                 env=environment,
                 timeout=self.timeout_s,

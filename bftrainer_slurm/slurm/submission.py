@@ -6,16 +6,19 @@ The same rewriting and the same refusals as ``slurm_plugin/rewrite.c``.
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bftrainer_slurm.constraint import ConstraintError, parse_constraint
 from bftrainer_slurm.elastic.element import MARKER
+from bftrainer_slurm.slurm.configuration import max_job_count
 from bftrainer_slurm.slurm.directives import (
     Directives,
     SubmissionError,
     header_without_ours,
+    minutes_of,
     read_options,
     without,
 )
@@ -98,7 +101,8 @@ def compose(
         wanted = parse_spec(spec if spec is not None else given.get("bftrainer"))
     except SpecError as error:
         raise SubmissionError(str(error)) from error
-    record = TrainerRecord(least, most, wanted, minutes_of(time) if time else None, personal)
+    minutes = minutes_of(time) if time else None
+    record = TrainerRecord(least, most, wanted, minutes, personal, id=secrets.token_hex(4))
     job_name = [] if "job-name" in given else [f"--job-name={script_name}"]
     limit = [f"--time={time}"] if time else []
     return Submission(
@@ -143,6 +147,7 @@ def submit(
         SlurmUnavailableError: slurmctld does not answer.
         RefusedError: Slurm says no.
     """
+    _check_share(runner, submission.record)
     # sbatch takes arguments for the script only after a file's name.
     file = ("/dev/stdin", *arguments) if arguments else ()
     try:
@@ -158,26 +163,18 @@ def submit(
     return int(job)
 
 
-def minutes_of(time: str) -> int | None:
-    """Return a time limit in minutes, rounded up; None for no limit.
-
-    Raises:
-        SubmissionError: not a time limit as sbatch takes it.
-    """
-    if time.lower() in ("unlimited", "infinite"):
-        return None
-    days, dash, clock = time.rpartition("-")
-    parts = clock.split(":")
-    if not all(part.isascii() and part.isdigit() for part in (*parts, *([days] if dash else []))):
-        raise SubmissionError(f"'{time[:40]}' is not a time limit; write for example -t 2-12:00:00")
-    numbers = [int(part) for part in parts]
-    # DAYS-HOURS[:MINUTES[:SECONDS]], or MINUTES[:SECONDS], or HOURS:MINUTES:SECONDS
-    units = (3600, 60, 1) if dash or len(numbers) == 3 else (60, 1)
-    if len(numbers) > len(units):
-        raise SubmissionError(f"'{time[:40]}' is not a time limit; write for example -t 2-12:00:00")
-    seconds = sum(number * unit for number, unit in zip(numbers, units, strict=False))
-    seconds += int(days) * 86400 if dash else 0
-    return -(-seconds // 60) or None  # 0 asks for no limit
+def _check_share(runner: SlurmRunner, record: TrainerRecord) -> None:
+    """Refuse a trainer of more than a tenth of slurmctld's job table, as the plugin does."""
+    try:
+        share = max_job_count(runner) // 10
+    except GatewayError:  # a slurmctld that limits requests may answer sbatch, which waits
+        return
+    least, most = record.min_nodes, record.max_nodes
+    if most > share:
+        raise RefusedError(
+            f"-N {least}-{most} is more than one trainer may hold of slurmctld's job table "
+            f"(MaxJobCount); write at most -N {min(least, share)}-{share}"
+        )
 
 
 def _node_range(nodes: str | None) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
@@ -30,7 +31,7 @@ def bench_command(*errors: type[Exception]) -> Callable[[Callable[..., Findings]
 
     These errors, and a child process that fails or takes too long, end it in one line with exit
     code 1.
-    SIGTERM is taken as Ctrl-C, so that all that was started is ended.
+    SIGTERM is taken as Ctrl-C, so that all that was started is ended; the exit code is 130.
     """
 
     def decorate(measure: Callable[..., Findings]) -> click.Command:
@@ -40,6 +41,9 @@ def bench_command(*errors: type[Exception]) -> Callable[[Callable[..., Findings]
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             try:
                 found = measure(**options)
+            except KeyboardInterrupt:
+                click.echo("stopped; all that was started has been ended", err=True)
+                sys.exit(128 + signal.SIGINT)
             except SubprocessError as error:
                 said = " ".join(str(getattr(error, "stderr", None) or "").split())
                 raise click.ClickException(f"{error} {said}".strip()) from error

@@ -229,9 +229,7 @@ class World:
 
     def start_slurmctld(self, clean: bool = False) -> None:
         """Start slurmctld, with its saved state or without it."""
-        program = "/usr/sbin/slurmctld"
-        options = ("-D", *(("-c",) if clean else ()), "-f", f"{self.folder}/slurm.conf")
-        self.lab.start_daemon("slurmctld", program, *options)
+        self.lab.start_slurmctld(*(["-c"] if clean else []))
 
     def signal_daemon(self, name: str, number: signal.Signals) -> None:
         """Send a signal to one of Slurm's daemons, and wait for its end if it ends by it."""

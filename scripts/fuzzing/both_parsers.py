@@ -41,6 +41,7 @@ class _Record(ctypes.Structure):
         ("max_nodes", ctypes.c_uint),
         ("minutes", ctypes.c_uint),
         ("personal", ctypes.c_bool),
+        ("id", ctypes.c_char * 9),
     )
 
 
@@ -90,6 +91,7 @@ def _comment_in_c(raw: bytes) -> TrainerRecord | str:
         spec=_spec(record.spec),
         minutes=record.minutes or None,
         personal=record.personal,
+        id=record.id.decode("ascii") or None,
     )
     promise(text.value.decode("ascii") == format_comment(ours), "C writes it another way")
     return ours

@@ -47,7 +47,10 @@ class Target:
         return CORPUS / f"{self.name}.json"
 
 
-_SPEC = ("bftrainer:", "min=", "max=", "weight=", "grace=", "minutes=", "personal=1", "(null)")
+_SPEC = (
+    *("bftrainer:", "min=", "max=", "weight=", "grace=", "minutes="),
+    *("personal=1", "id=0123abcd", "(null)"),
+)
 _OPTIONS = (
     *("nodes=", "array=", "partition=bftrainer", "time=", "ntasks-per-node=1", "comment="),
     *("hold=", "0-3", "1-02:03:04"),

@@ -17,8 +17,9 @@ from unittest.mock import patch
 
 from bftrainer_slurm.cli import show, status
 from bftrainer_slurm.cli.common import fail_where_unreadable, safe_lines
-from bftrainer_slurm.controller.limits import why_never
-from bftrainer_slurm.controller.view import Memory, view_trainer
+from bftrainer_slurm.controller.decide.eligibility import why_never
+from bftrainer_slurm.controller.state.trainer import TrainerState, advance
+from bftrainer_slurm.controller.state.view import views_of
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.messages import (
     MAX_FROM_MEMBER,
@@ -113,13 +114,21 @@ def queue(data: bytes) -> None:
     gateway = CommandGateway(cast(SlurmRunner, _Squeue(texts)))
     found = gateway.queue()
     promise(len(found.trainers) + len(found.waiting) <= _RECORDS, "more jobs than records")
+    states = [advance(TrainerState(), one, 0.0, keep_s=0.0)[0] for one in found.trainers]
+    views_of(zip(found.trainers, states, strict=True), found.ordinary_nodes)
     for trainer in found.trainers:
-        view_trainer(trainer, Memory())
         why_never(trainer.demands)
         promise(trainer.array in range(1, _RECORDS + 1), "an array that squeue has not named")
         promise(trainer.user == "alice", "somebody else's")
     known = [status.known_to_slurm(trainer) for trainer in found.trainers]
-    _show({"down": "down", "pool": None, "malformed": found.malformed, "trainers": known})
+    _show(
+        {
+            "down": "down",
+            "pool": None,
+            "malformed": {str(array): why for array, why in found.malformed.items()},
+            "trainers": known,
+        }
+    )
 
 
 _ODD: tuple[Any, ...] = (
@@ -152,11 +161,13 @@ _STATES = ("PENDING", "RUNNING", "COMPLETING", "CANCELLED", "SPECIAL_EXIT")
 
 @dataclass(frozen=True)
 class _Squeue:
-    """Prints records as squeue does; what users can write in them is taken from ``texts``."""
+    """Prints as squeue and scontrol do; what users can write there is taken from ``texts``."""
 
     texts: list[str]
 
     def read(self, *command: str) -> str:
+        if command[0] == "scontrol":
+            return f"JobId=1 JobName={self.texts[0]} ExcNodeList=n2 NodeList=(null)\n"
         form = command[-1].removeprefix("--format=")
         records = []
         for at in range(_RECORDS):

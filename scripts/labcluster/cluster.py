@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from scripts.labcluster import accounting, firewall, namespaces, networks, plugin, users
+from scripts.labcluster import accounting, namespaces, networks, plugin, users
 from scripts.labcluster.configuration import (
     LOOPBACK,
     Options,
@@ -41,7 +41,9 @@ _NOTE = "lab.json"
 _START_TIMEOUT_S = 60.0
 _PRIORITY = -10
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo")
-_HERE = "127.0.0.1"
+_LOOPBACK = IPv4Network("127.0.0.0/8")
+CONTROL_HOSTS = ("c1", "c2")  # of a cluster whose slurmctld has a backup
+_HERE = str(networks.host_of(_LOOPBACK))
 _SLURM_KEY = "slurm.key"  # where there is no MUNGE
 _OUR_KEY = "bftrainer.key"
 _SWITCH = "network"  # what keeps the switch's namespace
@@ -65,6 +67,11 @@ class Lab:
     def address(self) -> str:
         """Where the nodes reach this host."""
         return _HERE if self.subnet is None else str(networks.host_of(self.subnet))
+
+    @property
+    def _hosts(self) -> Path:
+        """Which names its nodes and slurmctld know: this host's, and the nodes'."""
+        return self.folder / "hosts"
 
     @property
     def note(self) -> Path:
@@ -92,6 +99,43 @@ class Lab:
             prefer_session(self.daemons[name], _PRIORITY)
         self.save()
 
+    def start_slurmctld(self, *options: str, on: str | None = None) -> None:
+        """Start slurmctld, with its saved state unless ``options`` say otherwise.
+
+        ``on`` is one of ``CONTROL_HOSTS``, where the cluster has them.
+        """
+        conf = ("-f", f"{self.folder}/slurm.conf")
+        command = [_program("slurmctld"), "-D", *options, *conf]
+        if on is not None:
+            command += ["-L", f"{self.folder}/log/slurmctld-{on}.log"]
+            command = namespaces.within(self.daemons[_host(on)].pid, None, command)
+            self.start_daemon(f"slurmctld-{on}", *command, forks=True)
+            return
+        if os.getuid() == 0:  # it answers the nodes' sruns by name
+            command = namespaces.knowing(self._hosts, command)
+        self.start_daemon("slurmctld", *command)
+
+    def control_host(self, name: str) -> Daemon:
+        """Return the first process of a control host; with it ends all that runs there."""
+        return self.daemons[_host(name)]
+
+    def host_address(self, name: str) -> str:
+        """Return the address of a control host."""
+        number = self.nodes + 1 + CONTROL_HOSTS.index(name)
+        return str(networks.node_of(self.subnet or _LOOPBACK, number))
+
+    def kill_control_host(self, name: str) -> None:
+        """Let a control host lose its power: nothing that runs on it says goodbye."""
+        first = self.daemons.pop(_host(name))
+        del self.daemons[f"slurmctld-{name}"]
+        self.save()
+        send(first, signal.SIGKILL)
+        end([first])
+
+    def start_control_host(self, name: str) -> str:
+        """Switch a control host on; return its address. Its slurmctld is not started."""
+        return self._add_host(name, self.nodes + 1 + CONTROL_HOSTS.index(name))
+
     def start_slurmd(self, node: str, called: str | None = None) -> None:
         """Start the slurmd of one node, which slurm.conf may have given another name."""
         command = [_program("slurmd"), "-D", "-N", called or node, *self._conf_of_slurmd()]
@@ -112,15 +156,21 @@ class Lab:
         return ("--conf-server", f"{self.address}:{port[1]}")
 
     def add_node(self, number: int) -> str:
-        """Make a node's namespaces, and plug it into the network; return its address."""
+        """Make a node's namespaces, name it, and plug it into the network; return its address."""
         if os.getuid() != 0:
             return _HERE
-        node = f"n{number}"
+        return self._add_host(f"n{number}", number)
+
+    def _add_host(self, node: str, number: int) -> str:
+        address = networks.node_of(self.subnet or _LOOPBACK, number)
+        line = f"{address} {node}\n"
+        if line not in self._hosts.read_text():
+            with self._hosts.open("a") as hosts:
+                hosts.write(line)
         self._make_host(node)
-        if self.subnet is None:
-            return _HERE
-        address = networks.node_of(self.subnet, number)
-        networks.plug_in(self.daemons[_SWITCH].pid, self.daemons[_host(node)].pid, node, address)
+        if self.subnet is not None:
+            switch, host = self.daemons[_SWITCH], self.daemons[_host(node)]
+            networks.plug_in(switch.pid, host.pid, node, address)
         return str(address)
 
     def remove_node(self, number: int) -> None:
@@ -135,10 +185,9 @@ class Lab:
         if self.cgroups is not None:
             self.cgroups.make(self.folder, node)
             cgroup = self.cgroups.of_node(self.folder, node)
-        munge = self.folder / "munge" / "socket"
-        command = namespaces.holder(
-            self.cgroups, cgroup, network=self.subnet is not None, munge=munge, ready=ready
-        )
+        network = self.subnet is not None
+        ready.unlink(missing_ok=True)
+        command = namespaces.holder(self.cgroups, cgroup, network, self.folder, node, ready)
         self.start_daemon(_host(node), *command, forks=True)
         _wait(ready.exists, f"the namespaces of {node} cannot be made")
         if self.cgroups is not None:
@@ -233,7 +282,7 @@ def _cancel_jobs(lab: Lab) -> None:
 def node(lab: Lab, name: str, what: str) -> None:
     """Do something to one node: stop, start, hang or slow its slurmd, cut it off; mend it.
 
-    Cut off, a node with a network of its own reaches nobody; else only its slurmd is not reached.
+    Cut off, a node reaches nobody; it must have a network of its own.
     """
     if name not in lab.daemons or not re.fullmatch(r"n[0-9]+", name):
         raise LabError(f"no node '{name}'; there are n1 to n{lab.nodes}")
@@ -253,7 +302,8 @@ def node(lab: Lab, name: str, what: str) -> None:
         if f"slow-{name}" in lab.daemons:
             end([lab.daemons.pop(f"slow-{name}")])
             lab.save()
-        _set_link(lab, name, up=True)
+        if lab.subnet is not None:
+            _set_link(lab, name, up=True)
         send(daemon, signal.SIGCONT)
 
 
@@ -280,28 +330,35 @@ def _lay_out(lab: Lab, options: Options) -> None:
     ports = free_ports(options.nodes + 1)
     if options.networks:
         lab.make_switch()
-    addresses = [lab.address, *(lab.add_node(number) for number in range(1, options.nodes + 1))]
+    host = socket.gethostname().partition(".")[0]
+    controllers = {host: lab.address}
+    if options.backup:
+        controllers = {name: lab.start_control_host(name) for name in CONTROL_HOSTS}
+    addresses = [lab.add_node(number) for number in range(1, options.nodes + 1)]
     if options.qos:
         dbd, database = free_ports(2)
         accounting.lay_out(folder, slurm, dbd, database)
         options = replace(options, conf=(*accounting.settings(folder, dbd), *options.conf))
-    host = socket.gethostname().partition(".")[0]
     version = None if lab.cgroups is None else lab.cgroups.version
-    conf = slurm_conf(folder, options, host, slurm, me, ports, addresses, version is not None)
+    conf = slurm_conf(
+        *(folder, options, controllers, slurm, me, ports, host, addresses, version is not None)
+    )
     (folder / "slurm.conf").write_text(conf)
     (folder / "cgroup.conf").write_text(cgroup_conf(_version(), version))
+    all_here = None if os.getuid() == 0 else _HERE  # where nodes have names, they find each other
     plugstack = list(options.plugstack)
     if options.keeper is not None:
         qos = accounting.QOS if options.qos else None
-        keeper = lab.address + options.keeper if options.keeper.startswith(":") else options.keeper
-        all_here = None if options.networks else _HERE
+        keeper = options.keeper
+        if keeper.startswith(":"):
+            keeper = ",".join(f"{address}{keeper}" for address in controllers.values())
         identity = f"munge_socket={folder}/munge/socket"
         if options.auth_slurm:
             identity = f"key_file={folder}/{_OUR_KEY}"
         plugstack.append(plugin.install(folder, keeper, identity, options.stock, qos, all_here))
     (folder / "plugstack.conf").write_text(plugstack_conf(plugstack))
     interface = networks.INTERFACE if options.networks else LOOPBACK
-    (folder / "env").write_text(exports(folder, interface))
+    (folder / "env").write_text(exports(folder, interface, all_here))
 
 
 def _make_folders(lab: Lab, slurm: str) -> None:
@@ -317,6 +374,7 @@ def _make_folders(lab: Lab, slurm: str) -> None:
     key.touch(mode=0o600)
     key.write_bytes(os.urandom(128))
     if os.getuid() == 0:
+        shutil.copy("/etc/hosts", folder)
         users.acquire(folder)
         for name in users.NAMES:
             users.home_of(folder, name)
@@ -340,9 +398,11 @@ def _start(lab: Lab) -> None:
         _start_munge(lab)
     if accounting.is_laid_out(lab.folder):
         _start_accounting(lab)
-    lab.start_daemon(
-        "slurmctld", _program("slurmctld"), "-D", "-c", "-f", f"{lab.folder}/slurm.conf"
-    )
+    if _host(CONTROL_HOSTS[0]) in lab.daemons:
+        for options, name in zip((("-c",), ()), CONTROL_HOSTS, strict=True):
+            lab.start_slurmctld(*options, on=name)
+    else:
+        lab.start_slurmctld("-c")
     for number in range(1, lab.nodes + 1):
         lab.start_slurmd(f"n{number}")
 
@@ -391,14 +451,14 @@ def _check(options: Options) -> None:
     if options.qos:
         for name in accounting.PROGRAMS:
             _program(name)
+    if options.backup and not options.networks:
+        raise LabError("a second host for slurmctld needs networks: say --networks too")
     if not options.networks:
         return
     for name in networks.PROGRAMS:
         _program(name, "iproute2")
     if os.getuid() != 0:
         raise LabError("nodes with networks of their own need root")
-    if options.stock:
-        raise LabError("torchrun's own rendezvous finds nodes by name, and all have this host's")
     if options.nodes > networks.MOST_NODES:
         raise LabError(f"at most {networks.MOST_NODES} nodes have networks of their own")
 
@@ -459,23 +519,12 @@ def free_ports(count: int) -> list[int]:
     raise LabError("not enough free ports")
 
 
-def _port_of(lab: Lab, name: str) -> str:
-    match = re.search(
-        rf"^NodeName={name} .* Port=(\d+)", (lab.folder / "slurm.conf").read_text(), re.MULTILINE
-    )
-    assert match is not None
-    return match[1]
-
-
 def _set_link(lab: Lab, name: str, up: bool) -> None:
+    if lab.subnet is None:
+        raise LabError("its nodes have no networks of their own to cut: lab up --networks")
     try:
-        if lab.subnet is not None:
-            networks.set_link(lab.daemons[_SWITCH].pid, name, up)
-        elif up:
-            firewall.mend(_port_of(lab, name))
-        else:
-            firewall.cut(_port_of(lab, name))
-    except (networks.NetworkError, firewall.FirewallError) as error:
+        networks.set_link(lab.daemons[_SWITCH].pid, name, up)
+    except networks.NetworkError as error:
         raise LabError(str(error)) from error
 
 

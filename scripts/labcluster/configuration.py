@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,25 +29,29 @@ class Options:
     auth_slurm: bool = False  # Slurm proves by itself who is who, without MUNGE
     linuxproc: bool = False  # Slurm finds processes in /proc, without cgroups
     configless: bool = False  # each slurmd asks slurmctld for its configuration
+    backup: bool = False  # slurmctld has a backup, on a host of its own as well
 
 
 def slurm_conf(
     folder: Path,
     options: Options,
-    host: str,
+    controllers: Mapping[str, str],
     user: str,
     slurmd_user: str,
     ports: Sequence[int],
+    host: str,
     addresses: Sequence[str],
     cgroups: bool,
 ) -> str:
-    """Return slurm.conf; ``ports`` and ``addresses`` have the controller's and each node's.
+    """Return slurm.conf. ``ports`` has the controllers' and each node's, ``addresses`` the nodes'.
 
+    ``controllers`` are the addresses of slurmctld's hosts by name, ``host`` is the nodes' host.
     Lines of ``options.conf`` take the place of lines with the same key, or are added.
     """
+    first, *others = (f"{name}({address})" for name, address in controllers.items())
     lines = {
         "ClusterName": "lab",
-        "SlurmctldHost": f"{host}({addresses[0]})",
+        "SlurmctldHost": first,
         "SlurmUser": user,
         "SlurmdUser": slurmd_user,
         "SlurmctldPort": str(ports[0]),
@@ -78,6 +82,9 @@ def slurm_conf(
         "SlurmdParameters": "config_overrides",  # the nodes are smaller than they say
         "PropagatePrioProcess": "1",  # jobs do not inherit the daemons' priority
     }
+    if options.backup:
+        lines["SlurmctldTimeout"] = "20"
+        lines["SlurmctldPidFile"] = "/run/slurm/slurmctld.pid"  # each host's own
     if options.configless:
         lines["SlurmctldParameters"] = "enable_configless"
         del lines["PlugStackConfig"]  # a slurmd is sent the one that lies beside slurm.conf
@@ -85,11 +92,10 @@ def slurm_conf(
         key, _, value = line.partition("=")
         lines[key] = value
     text = [f"{key}={value}" for key, value in lines.items()]
+    text += [f"SlurmctldHost={other}" for other in others]
     text += [
         f"NodeName=n{number} NodeHostname={host} NodeAddr={address} Port={port} CPUs=2"
-        for number, (port, address) in enumerate(
-            zip(ports[1:], addresses[1:], strict=True), start=1
-        )
+        for number, (port, address) in enumerate(zip(ports[1:], addresses, strict=True), start=1)
     ]
     text += [
         "PartitionName=main Nodes=ALL Default=YES PriorityTier=10 PreemptMode=OFF "
@@ -122,11 +128,12 @@ def plugstack_conf(lines: Sequence[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def exports(folder: Path, interface: str) -> str:
+def exports(folder: Path, interface: str, local_address: str | None) -> str:
     """Return the lines that a shell evaluates to use the cluster.
 
     ``interface`` is by what elements meet: the host's loopback, or each node's own. gloo must be
-    told, as all nodes have the host's name.
+    told, as the host's name may be unknown. ``local_address`` is for nodes without names of their
+    own.
     """
     variables = {
         "SLURM_CONF": f"{folder}/slurm.conf",
@@ -134,9 +141,9 @@ def exports(folder: Path, interface: str) -> str:
         "GLOO_SOCKET_IFNAME": interface,
         "TMPDIR": f"{folder}/tmp",  # what jobs leave there goes with the cluster
     }
-    if interface == LOOPBACK:
+    if local_address is not None:
         # What personal mode's elements tell torchrun; the plugin is told in plugstack.conf.
-        variables["BFTRAINER_LOCAL_ADDRESS"] = "127.0.0.1"
+        variables["BFTRAINER_LOCAL_ADDRESS"] = local_address
     return "".join(f"export {key}='{value}'\n" for key, value in variables.items())
 
 

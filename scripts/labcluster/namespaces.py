@@ -1,4 +1,4 @@
-"""Namespaces of a cluster's nodes: processes, mounts and cgroups of their own, as hosts have them.
+"""Namespaces of a cluster's nodes: a name, processes, mounts and cgroups each, as hosts have them.
 
 What joins their networks is in networks.py. Only running processes keep a namespace. Needs root.
 """
@@ -70,27 +70,38 @@ def hierarchy() -> Hierarchy | None:
 
 
 def holder(
-    cgroups: Hierarchy | None, cgroup: Path | None, network: bool, munge: Path, ready: Path
+    cgroups: Hierarchy | None,
+    cgroup: Path | None,
+    network: bool,
+    folder: Path,
+    node: str,
+    ready: Path,
 ) -> list[str]:
     """Return what starts a node's first process, which keeps its namespaces and buries orphans.
 
     It starts in ``cgroup``, the root of the node's own ones, and makes the file ``ready`` at last.
-    ``munge`` is the socket that the node finds where MUNGE's is by default.
+    In the cluster's ``folder`` are the names that it knows, and the socket that it finds where
+    MUNGE's is by default.
     """
-    options = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    options = ["--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
     if network:
         options.append("--net")
     if cgroups is not None:
         options.append("--cgroup")
-    steps = [_RUN.format(munge=munge), _MOUNT[cgroups.version] if cgroups else "", f"touch {ready}"]
+    own = _OWN.format(folder=folder, node=node)
+    steps = [own, _MOUNT[cgroups.version] if cgroups else "", f"touch {ready}"]
     first = "set -e\n" + "\n".join(steps) + "\ntrap exit TERM\nsleep infinity & wait"
     return [*_starting_in(cgroup), "unshare", *options, "bash", "-c", first]
 
 
-# A slurmd that has still to ask for its configuration looks there, and writes there.
-_RUN = """mount -t tmpfs -o mode=755 none /run
+# c10d tells agents apart by their host's name and their process id, and ids are the same on nodes
+# with ids of their own. A slurmd that has still to ask for its configuration looks in /run, and
+# writes there.
+_OWN = """echo {node} > /proc/sys/kernel/hostname
+mount --bind {folder}/hosts /etc/hosts
+mount -t tmpfs -o mode=755 none /run
 mkdir /run/munge /run/slurm
-ln -s {munge} /run/munge/munge.socket.2"""
+ln -s {folder}/munge/socket /run/munge/munge.socket.2"""
 
 # Covers the host's cgroups with the node's own, which is all that the node can see.
 _MOUNT = {
@@ -101,12 +112,18 @@ mount -t cgroup -o freezer none /sys/fs/cgroup/freezer""",
 }
 
 
+def knowing(hosts: Path, command: Sequence[str]) -> list[str]:
+    """Return how a command is started that knows the names in this file."""
+    mount = 'mount --bind "$0" /etc/hosts && exec "$@"'
+    return ["unshare", "--mount", "sh", "-c", mount, str(hosts), *command]
+
+
 def within(first: int, cgroup: Path | None, command: Sequence[str]) -> list[str]:
     """Return how a command is started on the node with this first process, in ``cgroup``.
 
     It is a child of the process that this starts.
     """
-    spaces = ("--mount", "--root", "--wd=/", "--pid", "--net", "--cgroup")
+    spaces = ("--mount", "--uts", "--root", "--wd=/", "--pid", "--net", "--cgroup")
     return [*_starting_in(cgroup), "nsenter", f"--target={first}", *spaces, "--", *command]
 
 

@@ -46,7 +46,8 @@ def lanes(names: Sequence[str], at_once: int) -> None:
     try:
         done = run(chosen(names), at_once, _LOGS, tell_start, show, tell_course)
     except KeyboardInterrupt:
-        sys.exit("lanes: interrupted")
+        click.echo("lanes: interrupted", err=True)
+        sys.exit(128 + signal.SIGINT)
     click.echo(table(done, time.monotonic() - begin_s))
     sys.exit(next((one.code for one in done if one.code != 0), 0))
 

@@ -65,8 +65,9 @@ def test_an_error_is_told_in_one_line(what: str, words: str) -> None:
     assert done.output.count("\n") == 1
 
 
-def test_sigterm_is_taken_as_ctrl_c() -> None:
-    assert CliRunner().invoke(bench, "stopped").output.strip() == "Aborted!"
+def test_sigterm_is_taken_as_ctrl_c_whose_exit_code_is_130() -> None:
+    done = CliRunner().invoke(bench, "stopped")
+    assert (done.exit_code, done.output.count("\n")) == (130, 1)
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from scripts.labcluster.waiting import wait_until
 def test_a_process_that_was_left_behind_does_not_replace_a_newer_checkpoint(tmp_path: Path) -> None:
     script = REPO / "examples" / "digits" / "train.py"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", str(script)]
-    command += ["--folder", str(tmp_path), "--samples", "100000"]
+    command += ["--folder", str(tmp_path), "--samples", "30000"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as training:
         checkpoint = tmp_path / "checkpoint.pt"
         wait_until(checkpoint.exists)

@@ -1,7 +1,7 @@
 from pathlib import Path
 from random import Random
 
-from bftrainer_slurm.controller.history import History
+from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.model import ElementId
 from scripts.chaos_suite.faults.catalogue import CATALOGUE
 from scripts.chaos_suite.faults.state import make_first_version

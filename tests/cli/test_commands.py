@@ -55,7 +55,7 @@ DOCUMENT = {
     "down": None,
     "controller": {"error": None},
     "pool": {"nodes": 5, "used": 3, "free": ["n4", "n5"]},
-    "malformed": 0,
+    "malformed": {},
     "trainers": [TRAINER],
 }
 

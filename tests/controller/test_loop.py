@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.act import Pacer
-from bftrainer_slurm.controller.groups import NoGroups
-from bftrainer_slurm.controller.history import History
-from bftrainer_slurm.controller.learnt import Learnt
+from bftrainer_slurm.controller.act.execute import Pacer
+from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.loop import Controller, World
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.profile import RescaleCosts
+from bftrainer_slurm.controller.state.profiles import Profiles
+from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import (
+    Configuration,
     Element,
     ElementId,
     ElementState,
@@ -24,9 +28,11 @@ from bftrainer_slurm.model import (
     NodeState,
     Queue,
     Reservation,
+    TimeLimit,
     Trainer,
 )
 from bftrainer_slurm.planner.equal_share import equal_share_counts
+from bftrainer_slurm.planner.greedy_by_class import greedy_shares
 from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import Plan, Problem, value
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
@@ -37,14 +43,14 @@ RUNNING, HELD = ElementState.RUNNING, ElementState.HELD
 
 
 class Planner:
-    """Shares equally, and remembers what it was asked."""
+    """Shares equally where all nodes are alike, and remembers what it was asked."""
 
     def __init__(self) -> None:
         self.asked: list[Problem] = []
 
     def plan(self, problem: Problem) -> Plan:
         self.asked.append(problem)
-        counts = equal_share_counts(problem)
+        counts = greedy_shares(problem) if problem.classes else equal_share_counts(problem)
         return Plan(place(problem, counts), value(problem, counts), 0.0, "optimal")
 
 
@@ -54,17 +60,23 @@ class Slurm:
     name = "made up"
     grow_rpcs = 1
     away = False
-    submit_s = NOW_S
+    id: str | None = None
 
-    def __init__(self, nodes: int, *arrays: int, most: int = 4) -> None:
+    def __init__(
+        self, nodes: int, *arrays: int, most: int = 4, clock: Callable[[], float] = lambda: NOW_S
+    ) -> None:
+        self.clock = clock
         self.in_service = [f"n{number}" for number in range(1, nodes + 1)]
         self.reclaimed: set[str] = set()
         self.cancelled: list[int] = []
-        self.elements = {
-            ElementId(array, task): Element(ElementId(array, task), HELD)
-            for array in arrays
-            for task in range(most)
-        }
+        self.elements: dict[ElementId, Element] = {}
+        for array in arrays:
+            self.submit(array, most)
+
+    def submit(self, array: int, most: int) -> None:
+        """A trainer comes."""
+        for task in range(most):
+            self.elements[ElementId(array, task)] = Element(ElementId(array, task), HELD)
 
     def nodes(self) -> tuple[Node, ...]:
         return tuple(
@@ -76,7 +88,7 @@ class Slurm:
             raise SlurmUnavailableError("no answer")
         arrays = sorted({id_.array for id_ in self.elements})
         trainers = tuple(
-            Trainer(array, "digits", "alice", "bftrainer", self._record(array), self.submit_s, own)
+            Trainer(array, "digits", "alice", "bftrainer", self._record(array), NOW_S, own)
             for array in arrays
             for own in [tuple(one for id_, one in self.elements.items() if id_.array == array)]
         )
@@ -85,8 +97,20 @@ class Slurm:
     def reservations(self) -> tuple[Reservation, ...]:
         return ()
 
-    def grow(self, element: ElementId, node: str, minutes: int | None = None) -> None:
-        self.elements[element] = Element(element, RUNNING, node, NOW_S)
+    def configuration(self, partition: str) -> Configuration:
+        return Configuration()
+
+    def grow(
+        self,
+        elements: Sequence[ElementId],
+        nodes: frozenset[str],
+        others: frozenset[str],
+        limit: TimeLimit | None,
+        *,
+        excluded: frozenset[str],
+    ) -> None:
+        for element, node in zip(elements, sorted(nodes), strict=True):
+            self.elements[element] = Element(element, RUNNING, node, self.clock())
 
     def shrink(self, elements: Sequence[ElementId]) -> None:
         for element in elements:
@@ -94,8 +118,11 @@ class Slurm:
 
     revive = hold = shrink
 
-    def lengthen(self, elements: Sequence[ElementId], minutes: int) -> None:
+    def end_at(self, elements: Sequence[ElementId], end_s: float) -> None:
         raise AssertionError("nothing has a limit")
+
+    def trim(self, elements: Sequence[ElementId]) -> None:
+        raise AssertionError("there is room")
 
     def cancel(self, array: int) -> None:
         self.cancelled.append(array)
@@ -118,11 +145,12 @@ class Slurm:
         }
 
     def _record(self, array: int) -> TrainerRecord:
-        return TrainerRecord(1, sum(id_.array == array for id_ in self.elements))
+        most = sum(id_.array == array for id_ in self.elements)
+        return TrainerRecord(1, most, id=self.id)
 
 
 @dataclass
-class Told(NoGroups):
+class Told(Groups):
     """What the keeper is told."""
 
     owned: list[tuple[int, str, int]] = field(default_factory=list)
@@ -156,7 +184,7 @@ class Setting:
     ) -> None:
         self.now_s = NOW_S
         self.settings = settings or Settings(nodes_interval_s=1)
-        self.slurm = Slurm(nodes, *arrays, most=most)
+        self.slurm = Slurm(nodes, *arrays, most=most, clock=lambda: self.now_s)
         self.told = Told()
         self.planner = Planner()
         self.history = history or History(":memory:")
@@ -164,6 +192,7 @@ class Setting:
 
     def started(self) -> Controller:
         """Return a controller that has just been started."""
+        self.appraiser = Profiles(self.history.lessons)
         world = World(
             gateway=self.slurm,
             planner=self.planner,
@@ -172,7 +201,7 @@ class Setting:
             clock=lambda: self.now_s,
             pacer=Pacer(1e9, lambda: self.now_s, lambda _: None),
             mine=lambda trainer: True,
-            appraiser=Learnt(self.history.lessons),
+            appraiser=self.appraiser,
         )
         return Controller(world, self.settings)
 
@@ -211,9 +240,9 @@ def test_the_keeper_knows_whose_a_trainer_is_before_its_first_element_runs() -> 
     heard_before: list[int] = []
     grow = setting.slurm.grow
 
-    def watched(element: ElementId, node: str, minutes: int | None = None) -> None:
+    def watched(*request: Any, excluded: frozenset[str]) -> None:
         heard_before.append(len(setting.told.owned))
-        grow(element, node, minutes)
+        grow(*request, excluded=excluded)
 
     setting.slurm.grow = watched  # type: ignore[method-assign]
     setting.turn()
@@ -246,6 +275,17 @@ def test_elements_are_asked_to_leave_before_their_nodes_go_to_others() -> None:
     ((array, tasks),) = setting.told.parted
     assert (array, len(tasks), len(setting.slurm.on(99))) == (ARRAY, 1, 1)
     assert setting.told.gone == []
+
+
+def test_who_has_no_other_element_grows_back_as_soon_as_one_may_start_again() -> None:
+    setting = Setting(3, ARRAY, most=2)
+    setting.settle()
+    setting.slurm.reclaim(next(iter(setting.slurm.on())))
+    setting.turn()
+    seconds = setting.controller.schedule.due_s() - setting.now_s
+    assert seconds <= setting.settings.relaunch_after_s
+    setting.turn(seconds)
+    assert len(setting.slurm.on()) == 2
 
 
 def test_a_reclaimed_element_is_said_to_be_lost() -> None:
@@ -399,7 +439,7 @@ def test_elements_that_were_ended_before_slurm_went_away_were_not_reclaimed() ->
         shrink(elements)
         setting.slurm.away = True
 
-    def away(element: ElementId, node: str, minutes: int | None = None) -> None:
+    def away(*request: object, excluded: frozenset[str]) -> None:
         raise SlurmUnavailableError("no answer")
 
     setting.slurm.shrink = shrinks_then_away  # type: ignore[method-assign]
@@ -475,47 +515,28 @@ def test_a_node_where_an_elements_end_takes_long_is_left_alone_for_a_while() -> 
     assert set(setting.slurm.on()) == {"n1", "n2"}
 
 
-def as_submitted(setting: Setting) -> None:
-    """All elements of a new job under the trainer's id, that nobody has touched."""
-    for id_ in setting.slurm.elements:
-        setting.slurm.elements[id_] = Element(id_, HELD, reason="JobHeldUser")
-    setting.slurm.submit_s = setting.now_s
-
-
 def test_a_new_trainer_with_the_id_of_one_that_was_given_up_is_run(tmp_path: Path) -> None:
     setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
+    setting.slurm.id = "0000000a"
     setting.settle()
-    setting.history.give_up(ARRAY, setting.now_s, "it failed")
-    setting.now_s += 60
-    as_submitted(setting)
-    setting.controller = setting.started()  # it was away while slurmctld lost its state
+    setting.history.end(ARRAY, "it failed")
+    setting.slurm.cancel(ARRAY)
+    setting.slurm.submit(ARRAY, 4)  # slurmctld had lost its state
+    setting.slurm.id = "0000000b"
+    setting.controller = setting.started()
     setting.settle()
     assert len(setting.slurm.on()) == 2
-    assert setting.shown()["why"] is None
-    assert setting.shown()["grew"] == 2
+    assert (setting.shown()["why"], setting.shown()["grew"]) == (None, 2)
 
 
 def test_a_trainer_that_was_given_up_stays_so_after_a_restart(tmp_path: Path) -> None:
     setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
     setting.settle()
-    setting.history.give_up(ARRAY, setting.now_s, "it failed")
+    setting.history.end(ARRAY, "it failed")
     setting.controller = setting.started()
     setting.settle()
     assert setting.shown()["why"] == "it failed"
     assert setting.slurm.cancelled == [ARRAY]
-
-
-def test_a_trainer_all_of_whose_elements_were_requeued_meanwhile_keeps_its_past() -> None:
-    setting = Setting(2, ARRAY)
-    setting.settle()
-    setting.now_s += 60
-    for id_, one in setting.slurm.elements.items():
-        state = ElementState.DELAYED if one.state is RUNNING else HELD
-        setting.slurm.elements[id_] = Element(id_, state, reason="BeginTime")
-    setting.slurm.submit_s = setting.now_s
-    setting.controller = setting.started()
-    setting.turn()
-    assert setting.shown()["grew"] == 2
 
 
 def test_a_trainer_whose_owner_cancels_it_as_an_element_is_brought_back_is_over() -> None:
@@ -535,3 +556,74 @@ def test_a_trainer_whose_owner_cancels_it_as_an_element_is_brought_back_is_over(
     assert setting.slurm.elements[first].state is ElementState.CANCELLED
     setting.turn()
     assert (setting.shown()["state"], setting.shown()["why"]) == ("cancelled", None)
+
+
+def test_a_trainer_that_finished_while_nobody_looked_does_not_run_again() -> None:
+    setting = Setting(2, ARRAY)
+    setting.settle()
+    for task in setting.slurm.on().values():  # COMPLETED, and forgotten after MinJobAge
+        del setting.slurm.elements[ElementId(ARRAY, task)]
+    setting.controller = setting.started()
+    setting.turn(400)
+    for task in (0, 1):
+        note = Note(NoteKind.FINISHED, ARRAY, task)
+        setting.controller.take([NumberedNote(1, setting.now_s - 390, note)])
+    for seconds in (5, 400, 5):
+        setting.turn(seconds)
+    assert (setting.slurm.cancelled, setting.shown()["state"]) == ([ARRAY], "finished")
+
+
+def test_an_element_that_somebody_else_lets_go_is_held_again() -> None:
+    setting = Setting(4, ARRAY, 99)
+    setting.settle()
+    (theirs, *_) = setting.slurm.on(99)
+    held = next(id_ for id_, one in setting.slurm.elements.items() if one.state is HELD)
+    setting.slurm.elements[held] = Element(held, ElementState.PENDING, theirs, reason="Resources")
+    setting.turn()
+    assert setting.slurm.elements[held].state is HELD
+
+
+def test_failures_that_the_keeper_tells_again_after_a_restart_are_old_news() -> None:
+    setting = Setting(2, ARRAY)
+    setting.settle()
+    told = [
+        NumberedNote(number, setting.now_s, Note(NoteKind.FAILED, ARRAY, 0, node, text="once"))
+        for number, node in enumerate(("n1", "n2", "n1"))
+    ]
+    setting.now_s += 1500
+    setting.controller = setting.started()
+    setting.turn()
+    setting.controller.take(told)
+    setting.settle()
+    assert (setting.shown()["state"], setting.shown()["failures"]) == ("running", 0)
+
+
+def test_a_turn_that_fails_is_tried_again_and_loses_nothing() -> None:
+    setting = Setting(2, ARRAY)
+    setting.settle()
+    nodes = setting.slurm.nodes
+
+    def broken() -> tuple[Node, ...]:
+        raise ZeroDivisionError("of the gateway")
+
+    setting.slurm.nodes = broken  # type: ignore[method-assign]
+    with pytest.raises(ZeroDivisionError):
+        setting.turn()
+    setting.slurm.nodes = nodes  # type: ignore[method-assign]
+    setting.turn(60)
+    assert len(setting.slurm.on()) == 2
+
+
+def test_a_trainer_that_cannot_be_handled_is_named_and_the_others_are_served() -> None:
+    setting = Setting(4, ARRAY, 99)
+    costs = setting.appraiser.costs
+
+    def broken(view: TrainerView) -> RescaleCosts:
+        if view.array == ARRAY:
+            raise ZeroDivisionError("of this one")
+        return costs(view)
+
+    setting.appraiser.costs = broken  # type: ignore[method-assign]
+    setting.settle()
+    assert len(setting.slurm.on(99)) == 4
+    assert "of this one" in setting.controller.status({})["malformed"][str(ARRAY)]

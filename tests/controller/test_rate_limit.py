@@ -21,13 +21,13 @@ from tests.installed_slurm import slurm_version
 
 pytestmark = [
     pytest.mark.slurm,
+    pytest.mark.newest,
     pytest.mark.torch,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(slurm_version() < (23, 2), reason="rl_enable came with Slurm 23.02"),
     pytest.mark.skipif(os.getuid() != 0, reason="needs root to be several users"),
 ]
 SCRIPT = "#!/bin/bash\n#SBATCH --bftrainer -N1-4 -o /dev/null\nsleep 1000\n"
-NODES = 4
 # Several looks that take so long that each of them is followed by the longest rest there is.
 _PATIENCE_S = 600
 
@@ -39,6 +39,7 @@ class Limited:
     site: Site
     controller: Controller
     array: int
+    most: int
 
     def nodes(self) -> int:
         return len(self.controller.trainer(self.array)["nodes"])
@@ -48,9 +49,9 @@ class Limited:
 
     def lose_all_nodes_and_get_them_back(self) -> None:
         before = self.reclaimed()
-        self.site.lab.run("srun", f"-N{NODES}", "--exclusive", "true")  # alice's
-        wait_until(lambda: self.reclaimed() == before + NODES, _PATIENCE_S)
-        wait_until(lambda: self.nodes() == NODES, _PATIENCE_S)
+        self.site.lab.run("srun", f"-N{self.most}", "--exclusive", "true")  # alice's
+        wait_until(lambda: self.reclaimed() == before + self.most, _PATIENCE_S)
+        wait_until(lambda: self.nodes() == self.most, _PATIENCE_S)
 
     def complaints(self) -> list[str]:
         """Lines of the controller's log that are no mere information."""
@@ -65,31 +66,32 @@ class Limited:
 
 
 @contextmanager
-def limited(parameters: str) -> Iterator[Limited]:
-    with started_lab(nodes=NODES, conf=[f"SlurmctldParameters={parameters}"]) as lab:
+def limited(nodes: int, parameters: str, *options: str) -> Iterator[Limited]:
+    with started_lab(nodes=nodes, conf=[f"SlurmctldParameters={parameters}"]) as lab:
         site = site_on(lab, keeper="")
-        own = Controller(site.lab, site.stage.program, "bob", ("--partition", "bftrainer"))
+        own = Controller(
+            site.lab, site.stage.program, "bob", ("--partition", "bftrainer", *options)
+        )
         with own.running():
             script = site.folder("bob") / "train.sh"
             script.write_text(SCRIPT)
             submit = ("bftrainer", "submit", "--personal", "--state", own.state, "-p", "bftrainer")
             array = json.loads(site.run(*submit, "--json", script, user="bob").stdout)["array"]
-            found = Limited(site, own, array)
-            wait_until(lambda: found.nodes() == NODES, _PATIENCE_S)
+            found = Limited(site, own, array, nodes)
+            wait_until(lambda: found.nodes() == nodes, _PATIENCE_S)
             yield found
             site.end(array)
 
 
 def test_nodes_that_come_and_go_stay_within_the_usual_limit() -> None:
-    with limited("rl_enable") as bob:
-        for _ in range(3):
-            bob.lose_all_nodes_and_get_them_back()
+    with limited(4, "rl_enable", "--gateway", "commands") as bob:  # which asks more than pyslurm
+        bob.lose_all_nodes_and_get_them_back()  # which takes longer than the limit to forget it
         assert bob.complaints() == []
         assert not bob.was_limited()
 
 
 def test_a_limit_that_is_far_too_low_slows_it_down_and_loses_nothing() -> None:
-    with limited("rl_enable,rl_bucket_size=1,rl_refill_rate=1") as bob:
+    with limited(2, "rl_enable,rl_bucket_size=1,rl_refill_rate=1") as bob:
         bob.lose_all_nodes_and_get_them_back()
         assert bob.was_limited()
         assert any("slurmctld took" in line for line in bob.complaints())

@@ -59,10 +59,11 @@ def test_a_trainer_takes_the_idle_nodes_up_to_its_most(site: Site) -> None:
 
 
 def test_a_trainer_below_its_least_gets_none(site: Site) -> None:
-    site.lab.sbatch("-N1", "--exclusive", "-o", "/dev/null", script="#!/bin/sh\nsleep 20")
+    job = site.lab.sbatch("-N1", "--exclusive", "-o", "/dev/null", script=IDLE)
     with trainer(site, "4-4") as array:
         wait_until(lambda: site.controller.trainer(array)["state"] == "waiting")
         assert nodes_of(site, array) == 0
+        site.lab.run("scancel", str(job))
         wait_until(lambda: nodes_of(site, array) == 4)
 
 
@@ -82,11 +83,30 @@ def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site) -
 def test_no_element_waits_unheld_for_slurm_to_start_it(site: Site) -> None:
     with trainer(site, "1-4") as array:
         wait_until(lambda: nodes_of(site, array) == 4)
-        site.lab.sbatch("-N4", "--exclusive", "-o", "/dev/null", script="#!/bin/sh\nsleep 8")
+        job = site.lab.sbatch("-N4", "--exclusive", "-o", "/dev/null", script=IDLE)
         wait_until(
             lambda: all("Held" in line or "held" in line for line in site.lab.squeue(array, "%r"))
         )
+        site.lab.run("scancel", str(job))
         wait_until(lambda: nodes_of(site, array) == 4)
+
+
+def test_what_a_user_lets_go_onto_anothers_node_is_held_again(site: Site) -> None:
+    with trainer(site, "1-3") as array, trainer(site, "1-3") as other:
+        wait_until(lambda: nodes_of(site, array) == nodes_of(site, other) == 2)
+        theirs = site.controller.trainer(other)["nodes"]
+        held = next(
+            task
+            for task, state in (line.split() for line in site.lab.squeue(array, "%K %t"))
+            if state == "PD"
+        )
+        element = f"{array}_{held}"
+        site.lab.run("scontrol", "update", f"JobId={element}", f"ReqNodeList={theirs[0]}")
+        site.lab.run("scontrol", "release", element)
+        hold = f"hold {element}: somebody else has let it go"
+        wait_until(lambda: hold in site.controller.log.read_text())
+        assert site.controller.trainer(other)["nodes"] == theirs
+        assert site.controller.status()["controller"]["error"] is None
 
 
 def test_a_trainer_that_its_user_cancels_is_gone(site: Site) -> None:
@@ -106,7 +126,7 @@ def test_a_trainer_that_fails_at_once_is_given_up_with_a_reason(site: Site) -> N
 def test_a_comment_that_only_looks_like_a_trainers_is_left_alone_and_counted(site: Site) -> None:
     options = ("-a", "0-1", "--hold", "-N1", "-p", "bftrainer", "-o", "/dev/null")
     job = site.lab.sbatch(*options, "--comment=bftrainer:min=0,max=x", script=IDLE)
-    wait_until(lambda: site.controller.status()["malformed"] > 0)
+    wait_until(lambda: site.controller.status()["malformed"])
     site.lab.run("scancel", str(job))
 
 

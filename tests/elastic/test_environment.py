@@ -13,7 +13,7 @@ def environment(slurm: dict[str, str], local_address: str | None = None) -> dict
         ElementId(12, 3),
         TrainerRecord(2, 16),
         RunAddress("12.1", "ctl:4000"),
-        "ctl:6820",
+        "ctl:6740",
         slurm,
         Path("/f"),
         local_address,

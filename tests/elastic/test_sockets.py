@@ -49,7 +49,7 @@ def forgets(monkeypatch: pytest.MonkeyPatch, pause_s: float) -> bool:
         if time.monotonic() > deadline_s:
             raise ForgottenError
 
-    store, connections = HashStore(), Connections(0)
+    store, connections = HashStore(), Connections(())
     with monkeypatch.context() as patch, ThreadPoolExecutor(2) as threads:
         patch.setattr(Work, "wait", Work.wait)
         waits.look_up(check)

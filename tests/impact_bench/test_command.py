@@ -25,7 +25,8 @@ def command(*options: str) -> list[str]:
 @pytest.mark.torch
 @pytest.mark.timeout(600)  # the machine may be busy, and agents start cold
 def test_ordinary_jobs_run_beside_hostile_trainers_and_nothing_is_left(tmp_path: Path) -> None:
-    options = ("--jobs", "2", "--chunk", "2", "--nodes", "2", "--hostile", "--json")
+    soon = ("--seed", "13")  # a stream whose jobs come one after the other
+    options = ("--jobs", "2", "--chunk", "2", "--nodes", "2", *soon, "--hostile", "--json")
     done = subprocess.run(
         command(*options, "--out", str(tmp_path)), capture_output=True, text=True, check=True
     )

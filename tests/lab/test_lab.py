@@ -20,7 +20,9 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root: it acts for s
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[Lab]:
-    with started_lab(nodes=2, conf=["SlurmdTimeout=5", "SlurmctldDebug=info"]) as running:
+    with started_lab(
+        nodes=2, conf=["SlurmdTimeout=5", "MessageTimeout=5", "SlurmctldDebug=info"]
+    ) as running:
         yield running
 
 
@@ -66,6 +68,15 @@ def test_a_node_sees_its_own_processes_alone(small: Lab) -> None:
     assert "slurmd -D -N n1" in seen
     assert "slurmd -D -N n2" not in seen
     assert "sleep 61" not in seen
+
+
+@as_root
+def test_nodes_have_names_of_their_own_by_which_others_reach_them(small: Lab) -> None:
+    own = small.run("srun", "-N2", "python3", "-c", "import socket; print(socket.getfqdn())")
+    assert sorted(own.stdout.split()) == ["n1", "n2"]
+    known = small.run("srun", "-w", "n1", "getent", "hosts", "n2").stdout
+    node = small.run("scontrol", "-o", "show", "node", "n2").stdout
+    assert f"NodeAddr={known.split()[0]} " in node
 
 
 @as_root
@@ -116,23 +127,20 @@ def test_clusters_do_not_disturb_each_other(small: Lab) -> None:
     assert small.run("id", "alice", check=False).returncode == 0 or os.getuid() != 0
 
 
+@pytest.mark.parametrize(("lose", "mend"), [("stop", "start"), ("hang", "mend")])
 @pytest.mark.once
-def test_a_stopped_slurmd_takes_its_node_down_and_comes_back(small: Lab) -> None:
-    small.node("n2", "stop")
-    wait_until(lambda: small.states()["n2"].startswith("down"))
-    small.node("n2", "start")
-    small.wait_until_idle()
-
-
-@pytest.mark.parametrize("what", ["hang", "cut"])
-@pytest.mark.once
-def test_a_node_can_be_lost_and_mended(small: Lab, what: str) -> None:
-    if what == "cut" and (os.getuid() != 0 or not shutil.which("nft", path="/usr/sbin:/sbin")):
-        pytest.skip("cutting a node off needs root and nftables")
-    small.node("n2", what)
+def test_a_node_can_be_lost_and_mended(small: Lab, lose: str, mend: str) -> None:
+    small.node("n2", lose)
     wait_until(lambda: small.states()["n2"] != "idle")
-    small.node("n2", "mend")
+    small.node("n2", mend)
     small.wait_until_idle()
+
+
+@pytest.mark.once
+def test_a_node_without_a_network_of_its_own_is_not_cut_off(small: Lab) -> None:
+    refused = lab("node", "n2", "cut", "--dir", str(small.dir))
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert "lab up --networks" in refused.stderr
 
 
 @pytest.mark.once

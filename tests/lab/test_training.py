@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.lessons import Runtime
+from bftrainer_slurm.controller.state.lessons import Runtime
 from bftrainer_slurm.keeper.client import KeeperClient
 from scripts.labcluster.controller import Controller
 from scripts.labcluster.site import Site, started_site

@@ -17,7 +17,7 @@ from scripts.labcluster.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
 
-NOBODY = "192.0.2.1:6820"  # a documentation address: nobody answers, nobody refuses
+NOBODY = "192.0.2.1:6740"  # a documentation address: nobody answers, nobody refuses
 HEADERS = Path("/usr/include/slurm")
 
 
@@ -49,7 +49,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    with started_lab(nodes=1) as running:
+    with started_lab(nodes=1, conf=["MaxArraySize=51"]) as running:
         yield running
 
 
@@ -69,13 +69,13 @@ def void(_: object) -> None:
 def ordinary_jobs_run(lab: Lab) -> None:
     assert lab.run("srun", "-N1", "echo", "here").stdout == "here\n"
     out = lab.home("alice") / "ordinary.out"
-    lab.run("sbatch", "--wait", "-N1", f"--output={out}", "--wrap", "srun echo here")
-    wait_until(lambda: out.read_text().endswith("here\n"))
+    lab.sbatch("-N1", f"--output={out}", script="#!/bin/sh\nsrun echo here\n")
+    wait_until(lambda: out.exists() and out.read_text().endswith("here\n"))
     out.unlink()
 
 
-def tagged(lab: Lab) -> subprocess.CompletedProcess[str]:
-    command = ("sbatch", "--parsable", "--bftrainer", "-N1-2", "-o/dev/null")
+def tagged(lab: Lab, nodes: str = "1-2") -> subprocess.CompletedProcess[str]:
+    command = ("sbatch", "--parsable", "--bftrainer", f"-N{nodes}", "-o/dev/null")
     return lab.run(*command, input="#!/bin/sh\ntrue\n", check=False)
 
 
@@ -97,7 +97,11 @@ def test_with_a_plugin_that_cannot_be_loaded_only_the_option_is_gone(
     [
         ("", "keeper=HOST:PORT is missing"),
         ("keeper=nowhere", "'keeper=nowhere' is not a setting"),
+        (f"keeper={NOBODY},", f"'keeper={NOBODY},' is not a setting"),
+        (f"keeper={NOBODY},:1", f"'keeper={NOBODY},:1' is not a setting"),
         (f"keeper={NOBODY} max_grace=soon", "'max_grace=soon' is not a setting"),
+        (f"keeper={NOBODY} max_elements=0", "'max_elements=0' is not a setting"),
+        (f"keeper={NOBODY} max_elements=2x", "'max_elements=2x' is not a setting"),
         (f"keeper={NOBODY} python=relative", "'python=relative' is not a setting"),
         (f"keeper={NOBODY} \x1b[31m=1", "is not a setting"),
     ],
@@ -112,6 +116,24 @@ def test_with_settings_that_cannot_be_only_tagged_jobs_are_refused_and_told_why(
     assert refused.returncode != 0
     assert why in refused.stderr
     assert refused.stderr.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes", "why"),
+    [
+        ("max_elements=20", "2-21", "(max_elements); write at most -N 2-20"),
+        ("max_elements=20", "30-40", "(max_elements); write at most -N 20-20"),
+        ("", "2-52", "(MaxArraySize); write at most -N 2-51"),
+        ("max_elements=100", "2-52", "(MaxArraySize); write at most -N 2-51"),
+    ],
+)
+def test_a_trainer_of_too_many_elements_is_refused_with_the_remedy(
+    lab: Lab, folder: Path, plugstack: Callable[[str], None], settings: str, nodes: str, why: str
+) -> None:
+    plugstack(f"optional {folder}/good/bftrainer.so keeper={NOBODY} {settings}")
+    refused = tagged(lab, nodes)
+    assert refused.returncode == 1
+    assert why in refused.stderr
 
 
 def test_a_filter_that_is_promised_and_missing_costs_the_option_alone(

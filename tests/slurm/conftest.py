@@ -9,14 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.model import Element, ElementId, ElementState, Node, Trainer
+from bftrainer_slurm.model import Element, ElementId, ElementState, Node, TimeLimit, Trainer
 from bftrainer_slurm.slurm.commands import CommandGateway
-from bftrainer_slurm.slurm.gateway import GatewayError
+from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
+from bftrainer_slurm.slurm.look_gateway import LookGateway
+from bftrainer_slurm.slurm.open import GROW, LOOK
 from bftrainer_slurm.slurm.pyslurm_gateway import PyslurmGateway
 from bftrainer_slurm.slurm.run import SlurmRunner
 from scripts.labcluster.lab import Lab
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
+
+NODES = frozenset(f"n{number}" for number in range(1, 9))
 
 # What daemons say among themselves, and sdiag's own question.
 _NOT_OURS = re.compile(r"MESSAGE_|REQUEST_COMPLETE_|REQUEST_STEP_COMPLETE|REQUEST_STATS_INFO")
@@ -63,9 +67,25 @@ class Bench:
         (found,) = [item for item in self.gateway.nodes() if item.name == name]
         return found
 
+    def grow(
+        self,
+        array: int,
+        *placed: tuple[int, str],
+        limit: TimeLimit | None = None,
+        through: Gateway | None = None,
+    ) -> None:
+        """Let elements start, given as task and node; which one gets which node is Slurm's."""
+        (through or self.gateway).grow(
+            [ElementId(array, task) for task, _ in placed],
+            nodes := frozenset(node for _, node in placed),
+            NODES - nodes,
+            limit,
+            excluded=self.trainer(array).demands.excluded,
+        )
+
     def run_on(self, array: int, task: int, node: str) -> None:
         """Grow an element and wait until it runs there."""
-        self.gateway.grow(ElementId(array, task), node)
+        self.grow(array, (task, node))
         wait_until(lambda: self.state(array, task) is ElementState.RUNNING)
         assert self.element(array, task).node == node
 
@@ -84,21 +104,24 @@ class Bench:
 
 
 @pytest.fixture(scope="session")
-def grow_program(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """bftrainer-grow, built for the Slurm that runs here."""
-    folder = tmp_path_factory.mktemp("grow")
+def programs(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with bftrainer-grow and bftrainer-look, built for the Slurm that runs here."""
+    folder = tmp_path_factory.mktemp("programs")
     folder.parent.chmod(0o755)
     folder.chmod(0o755)
-    make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), f"BUILD={folder}"]
-    subprocess.run([*make, f"{folder}/bftrainer-grow"], check=True)
-    return f"{folder}/bftrainer-grow"
+    make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), f"BUILD={folder}", "WERROR=1"]
+    subprocess.run([*make, f"{folder}/{GROW}", f"{folder}/{LOOK}"], check=True)
+    return folder
 
 
-@pytest.fixture(scope="session", params=["commands", "pyslurm"])
-def gateway(request: pytest.FixtureRequest, lab: Lab, grow_program: str) -> CommandGateway:
+@pytest.fixture(scope="session", params=["commands", "look", "pyslurm"])
+def gateway(request: pytest.FixtureRequest, lab: Lab, programs: Path) -> CommandGateway:
     runner = SlurmRunner(environment=lab.env)
+    grow_program, look_program = f"{programs}/{GROW}", f"{programs}/{LOOK}"
     if request.param == "commands":
         return CommandGateway(runner, grow_program)
+    if request.param == "look":
+        return LookGateway(look_program, runner, grow_program)
     # libslurm reads this process's environment, once.
     os.environ["SLURM_CONF"] = lab.env["SLURM_CONF"]
     try:
@@ -112,6 +135,12 @@ def bench(lab: Lab, gateway: CommandGateway) -> Iterator[Bench]:
     """The shared cluster; afterwards nothing runs on it any more."""
     yield Bench(lab, gateway)
     clear(lab)
+
+
+def ordinary(bench: Bench, *options: str, script: str = "sleep 600", user: str = "bob") -> int:
+    """Submit an ordinary job, which preempts trainers; return its id."""
+    words = ("--partition=main", "--exclusive", "--time=5", "--output=/dev/null", *options)
+    return bench.lab.sbatch(*words, script=f"#!/bin/sh\n{script}\n", user=user)
 
 
 def clear(lab: Lab) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,13 @@ def test_says_plainly_where_there_is_no_pyslurm(tmp_path: Path, number: str, nam
     assert done.returncode == 3
     assert f"cannot be built for Slurm {name}" in done.stderr
     assert "command gateway is used instead" in done.stderr
+
+
+def test_the_extra_is_the_release_that_it_builds() -> None:
+    extras = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
+    (extra,) = extras["optional-dependencies"]["pyslurm"]
+    script = (REPO / "scripts" / "build-pyslurm").read_text()
+    assert f"readonly PYSLURM={extra.removeprefix('pyslurm==')}\n" in script
 
 
 @pytest.mark.parametrize("arguments", [["--pyhton", "x"], ["--python"], ["extra"]])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from bftrainer_slurm.constraint import parse_constraint
-from bftrainer_slurm.model import ElementId, ElementState
+from bftrainer_slurm.model import ElementState
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.run import SlurmRunner
 from scripts.labcluster.lab import Lab
@@ -47,7 +47,12 @@ def features(lab: Lab) -> Iterator[None]:
 
 def runs(bench: Bench, array: int, node: str, gateway: CommandGateway | None = None) -> bool:
     """Whether Slurm starts an element on a node; it says so if it never will."""
-    (gateway or bench.gateway).grow(ElementId(array, 0), node)
+    bench.grow(array, (0, node), through=gateway)
+    return started(bench, array)
+
+
+def started(bench: Bench, array: int) -> bool:
+    """Wait until Slurm has started a released element, or says that it never will."""
 
     def refused() -> bool:
         return bench.element(array, 0).reason == "BadConstraints"
@@ -63,14 +68,13 @@ def runs(bench: Bench, array: int, node: str, gateway: CommandGateway | None = N
 @pytest.mark.usefixtures("features")
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 def test_a_constraint_is_read_as_slurm_reads_it(bench: Bench, constraint: str) -> None:
-    foreseen, seen = {}, {}
-    for node in FEATURES:
-        array = bench.submit(tasks=1, constraint=constraint)
+    arrays = {node: bench.submit(tasks=1, constraint=constraint) for node in FEATURES}
+    foreseen = {}
+    for node, array in arrays.items():
         (asked,) = bench.trainer(array).demands.constraints
         foreseen[node] = parse_constraint(asked).allows(bench.node(node).features)
-        seen[node] = runs(bench, array, node)
-        bench.gateway.cancel(array)
-    assert foreseen == seen
+        bench.grow(array, (0, node))
+    assert foreseen == {node: started(bench, array) for node, array in arrays.items()}
 
 
 def test_an_excluded_node_is_none_for_it(bench: Bench) -> None:
@@ -83,8 +87,7 @@ def test_an_excluded_node_is_none_for_it(bench: Bench) -> None:
 def test_a_node_too_small_is_refused_at_once(bench: Bench) -> None:
     array = bench.submit(tasks=1, mem="100G")
     assert runs(bench, array, "n1") is False
-    element = bench.element(array, 0)
-    assert (element.state, element.node) == (ElementState.HELD, "n1")
+    assert bench.state(array, 0) is ElementState.HELD
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, for several users")

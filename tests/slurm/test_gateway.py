@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.model import ElementId, ElementState, NodeState
+from bftrainer_slurm.model import (
+    Configuration,
+    ElementId,
+    ElementState,
+    NodeState,
+    Queue,
+    TimeLimit,
+)
 from bftrainer_slurm.slurm.commands import CommandGateway
-from bftrainer_slurm.slurm.gateway import RefusedError
+from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
+from bftrainer_slurm.slurm.nodelists import barred_in
 from bftrainer_slurm.slurm.run import SlurmRunner
 from scripts.labcluster.waiting import wait_until
-from tests.slurm.conftest import Bench
+from tests.slurm.conftest import NODES, Bench, ordinary
 
 pytestmark = pytest.mark.slurm
 needs_users = pytest.mark.skipif(os.getuid() != 0, reason="needs root, for several users")
-
-
-def ordinary(bench: Bench, *options: str, script: str = "sleep 600", user: str = "bob") -> int:
-    words = ("--partition=main", "--exclusive", "--time=5", "--output=/dev/null", *options)
-    return bench.lab.sbatch(*words, script=f"#!/bin/sh\n{script}\n", user=user)
 
 
 def test_reads_every_node_with_its_partitions(bench: Bench) -> None:
@@ -28,6 +32,25 @@ def test_reads_every_node_with_its_partitions(bench: Bench) -> None:
     assert sorted(node.name for node in nodes) == [f"n{number}" for number in range(1, 9)]
     assert {node.state for node in nodes} == {NodeState.IDLE}
     assert {node.partitions for node in nodes} == {frozenset({"main", "bftrainer"})}
+
+
+def test_nodes_come_in_slurmctlds_order_with_their_weights(bench: Bench) -> None:
+    bench.lab.run("scontrol", "update", "NodeName=n3", "Weight=7", user="root")
+    try:
+        weights = [(node.name, node.weight) for node in bench.gateway.nodes()]
+    finally:
+        bench.lab.run("scontrol", "update", "NodeName=n3", "Weight=1", user="root")
+    assert weights == [(f"n{number}", 7 if number == 3 else 1) for number in range(1, 9)]
+
+
+def test_what_has_not_changed_is_the_very_same_object(bench: Bench) -> None:
+    array, other = bench.submit(), bench.submit()
+    before = bench.trainer(array)
+    nodes = bench.gateway.nodes()
+    bench.lab.run("scontrol", "update", f"JobId={other}_1", "TimeLimit=5", user="root")
+    assert bench.trainer(array) is before
+    wait_until(lambda: bench.gateway.nodes() is bench.gateway.nodes())
+    assert bench.gateway.nodes() == nodes
 
 
 def test_a_drained_node_is_unavailable(bench: Bench) -> None:
@@ -60,6 +83,13 @@ def test_a_reservation_is_read_and_its_idle_nodes_are_unavailable(bench: Bench) 
     assert bench.gateway.reservations() == ()
 
 
+def test_all_elements_of_a_long_list_are_seen(bench: Bench) -> None:
+    array = bench.submit(64)
+    some = ",".join(str(task) for task in range(64) if task % 5 in (0, 3))
+    bench.lab.run("scontrol", "update", f"JobId={array}_[{some}]", "TimeLimit=5")
+    assert [element.id.task for element in bench.trainer(array).elements] == list(range(64))
+
+
 def test_a_submitted_trainer_has_its_record_and_held_elements(bench: Bench) -> None:
     array = bench.submit(4, comment="bftrainer:min=2,max=4,weight=3,grace=5,minutes=60")
     trainer = bench.trainer(array)
@@ -73,7 +103,7 @@ def test_a_submitted_trainer_has_its_record_and_held_elements(bench: Bench) -> N
 
 def test_grow_starts_an_element_on_the_node_it_is_told(bench: Bench) -> None:
     array = bench.submit()
-    bench.gateway.grow(ElementId(array, 2), "n5")
+    bench.grow(array, (2, "n5"))
     wait_until(lambda: bench.state(array, 2) is ElementState.RUNNING)
     element = bench.element(array, 2)
     assert element.node == "n5"
@@ -87,19 +117,22 @@ def test_grow_can_ask_for_a_time_limit(bench: Bench) -> None:
     ordinary(bench, "--nodelist=n1")
     wait_until(lambda: bench.gateway.queue().ordinary_nodes == {"n1"})
     array = bench.submit(time="5")
-    bench.gateway.grow(ElementId(array, 0), "n1", minutes=90)
+    bench.grow(array, (0, "n1"), limit=TimeLimit(minutes=90, least=20))
     limits = bench.lab.squeue(array, "%K %l")
     assert "0 1:30:00" in limits
     assert "1 5:00" in limits
+    shown = bench.lab.run("scontrol", "show", "job", f"{array}_0").stdout
+    assert "TimeMin=00:20:00" in shown
 
 
 def test_a_released_element_waits_for_its_node_as_pending(bench: Bench) -> None:
     job = ordinary(bench, "--nodelist=n4")
     wait_until(lambda: bench.gateway.queue().ordinary_nodes == {"n4"})
     array = bench.submit()
-    bench.gateway.grow(ElementId(array, 0), "n4")
+    bench.grow(array, (0, "n4"))
     assert bench.state(array, 0) is ElementState.PENDING
-    assert bench.element(array, 0).node == "n4"
+    barred = dict(line.split(" ", 1) for line in bench.lab.squeue(array, "%K %x"))
+    assert barred_in(barred["0"]) == NODES - {"n4"}
     bench.lab.run("scancel", str(job), user="root")
     wait_until(lambda: bench.state(array, 0) is ElementState.RUNNING)
 
@@ -132,7 +165,7 @@ def test_revive_brings_back_an_element_that_has_ended(
     bench: Bench, script: str, state: ElementState
 ) -> None:
     array = bench.submit(script=script)
-    bench.gateway.grow(ElementId(array, 0), "n1")
+    bench.grow(array, (0, "n1"))
     wait_until(lambda: bench.state(array, 0) is state)
     bench.gateway.revive([ElementId(array, 0)])
     wait_until(lambda: bench.state(array, 0) is ElementState.HELD)
@@ -168,7 +201,7 @@ def test_an_owner_can_release_what_the_controller_has_held(bench: Bench) -> None
     wait_until(lambda: bench.state(array, 0) is ElementState.HELD)
     ordinary(bench, "--nodelist=n2")
     wait_until(lambda: bench.gateway.queue().ordinary_nodes == {"n2"})
-    bench.gateway.grow(ElementId(array, 1), "n2")
+    bench.grow(array, (1, "n2"))
     bench.gateway.hold([ElementId(array, 1)])
     assert bench.state(array, 1) is ElementState.HELD
     bench.lab.run("scontrol", "release", f"{array}_0", user="alice")
@@ -177,15 +210,36 @@ def test_an_owner_can_release_what_the_controller_has_held(bench: Bench) -> None
     assert bench.state(array, 1) is not ElementState.HELD
 
 
-def test_lengthen_moves_the_end_of_running_elements(bench: Bench) -> None:
+@pytest.mark.parametrize("hours", [0.5, 10])
+def test_the_limits_of_elements_that_run_can_all_end_at_one_time(
+    bench: Bench, hours: float
+) -> None:
     array = bench.submit()
     bench.run_on(array, 0, "n1")
     bench.run_on(array, 1, "n2")
-    bench.gateway.lengthen([ElementId(array, 0), ElementId(array, 1)], 600)
-    for task in (0, 1):
-        element = bench.element(array, task)
-        assert element.start_s is not None
-        assert element.limit_end_s == element.start_s + 600 * 60
+    end_s = int(time.time() + 3600 * hours)
+    bench.gateway.end_at([ElementId(array, 0), ElementId(array, 1)], end_s)
+    assert {bench.element(array, task).limit_end_s for task in (0, 1)} == {end_s}
+
+
+def test_a_trimmed_trainer_goes_on_with_the_rest(bench: Bench) -> None:
+    array = bench.submit()
+    bench.run_on(array, 0, "n1")
+    bench.gateway.trim([ElementId(array, 2), ElementId(array, 3)])
+    states = [bench.state(array, task) for task in (0, 1)]
+    assert states == [ElementState.RUNNING, ElementState.HELD]
+    left = [one for one in bench.trainer(array).elements if not one.state.over]
+    assert len(left) == 2
+
+
+def test_slurm_says_how_it_is_configured(bench: Bench) -> None:
+    assert bench.gateway.configuration("bftrainer") == Configuration(10_000, None)
+    bench.lab.run("scontrol", "update", "PartitionName=bftrainer", "MaxTime=1-2", user="root")
+    assert bench.gateway.configuration("bftrainer") == Configuration(10_000, 26 * 60)
+    change = ("scontrol", "update", "PartitionName=bftrainer", "MaxTime=UNLIMITED")
+    bench.lab.run(*change, user="root")
+    with pytest.raises(GatewayError):
+        bench.gateway.configuration("nowhere")
 
 
 def test_cancel_ends_a_trainer_and_is_no_error_twice(bench: Bench) -> None:
@@ -200,7 +254,8 @@ def test_cancel_ends_a_trainer_and_is_no_error_twice(bench: Bench) -> None:
 def test_nothing_to_do_asks_nothing(bench: Bench) -> None:
     assert bench.asked(lambda: bench.gateway.shrink([])) == {}
     assert bench.asked(lambda: bench.gateway.hold([])) == {}
-    assert bench.asked(lambda: bench.gateway.lengthen([], 5)) == {}
+    assert bench.asked(lambda: bench.gateway.end_at([], time.time())) == {}
+    assert bench.asked(lambda: bench.gateway.trim([])) == {}
 
 
 def test_a_waiting_job_comes_with_slurms_forecast(bench: Bench) -> None:
@@ -238,7 +293,7 @@ def test_what_a_user_writes_forges_nothing(bench: Bench, text: str) -> None:
     held = [item for item in queue.trainers if item.elements[0].state is ElementState.HELD]
     assert [(trainer.array, trainer.name) for trainer in held] == [(array, text)]
     assert bad not in [trainer.array for trainer in queue.trainers]
-    assert queue.malformed >= 1  # and those of earlier tests that Slurm remembers
+    assert bad in queue.malformed
 
 
 def test_bytes_that_are_no_text_forge_nothing(bench: Bench) -> None:
@@ -252,11 +307,12 @@ def test_another_users_elements_are_refused(bench: Bench, as_bob: SlurmRunner) -
     theirs = CommandGateway(as_bob)
     element = ElementId(array, 0)
     for request in (
-        lambda: theirs.grow(element, "n1"),
+        lambda: bench.grow(array, (0, "n1"), through=theirs),
         lambda: theirs.shrink([element]),
         lambda: theirs.revive([element]),
         lambda: theirs.hold([element]),
-        lambda: theirs.lengthen([element], 5),
+        lambda: theirs.end_at([element], time.time() + 300),
+        lambda: theirs.trim([element]),
         lambda: theirs.cancel(array),
     ):
         with pytest.raises(RefusedError, match=r"Invalid user id|[Pp]ermission denied"):
@@ -267,9 +323,11 @@ def test_another_users_elements_are_refused(bench: Bench, as_bob: SlurmRunner) -
 def test_what_is_not_there_is_refused(bench: Bench) -> None:
     array = bench.submit()
     with pytest.raises(RefusedError):
-        bench.gateway.grow(ElementId(array, 99), "n1")
+        bench.grow(array, (99, "n1"))
+    one = [ElementId(array, 0)]
+    nowhere = frozenset({"nowhere"})
     with pytest.raises(RefusedError, match="Invalid node name"):
-        bench.gateway.grow(ElementId(array, 0), "nowhere")
+        bench.gateway.grow(one, frozenset({"n1"}), nowhere, None, excluded=frozenset())
     with pytest.raises(RefusedError, match="pending"):
         bench.gateway.revive([ElementId(array, 0)])
 
@@ -287,16 +345,25 @@ def test_elements_of_two_trainers_are_a_mistake_of_the_caller(bench: Bench) -> N
         bench.gateway.shrink([ElementId(1, 0), ElementId(2, 0)])
 
 
-def test_both_gateways_say_the_same(bench: Bench) -> None:
+def known_to_squeue(queue: Queue) -> Queue:
+    """It does not tell exit statuses."""
+    trainers = (
+        replace(one, elements=tuple(replace(element, exit_status=None) for element in one.elements))
+        for one in queue.trainers
+    )
+    return replace(queue, trainers=tuple(trainers))
+
+
+def test_all_gateways_say_the_same(bench: Bench) -> None:
     other = CommandGateway(SlurmRunner(environment=bench.lab.env))
     array = bench.submit(script="case $SLURM_ARRAY_TASK_ID in 3) exit 3;; *) sleep 600;; esac")
     bench.run_on(array, 0, "n1")
     bench.run_on(array, 1, "n2")
-    bench.gateway.grow(ElementId(array, 3), "n3")
+    bench.grow(array, (3, "n3"))
     ordinary(bench, "--nodelist=n1")
     ordinary(bench, "--nodelist=n1")
     wait_until(lambda: bench.state(array, 0) is ElementState.DELAYED)
     wait_until(lambda: bench.state(array, 3) is ElementState.FAILED)
-    wait_until(lambda: bench.gateway.queue() == other.queue())
-    assert set(bench.gateway.nodes()) == set(other.nodes())
+    wait_until(lambda: known_to_squeue(bench.gateway.queue()) == other.queue())
+    assert bench.gateway.nodes() == other.nodes()
     assert bench.gateway.reservations() == other.reservations()

@@ -12,11 +12,13 @@ from scripts.labcluster.lab import Lab
 from scripts.labcluster.stage import REPO
 
 OPEN = """
-import sys
+import os, sys
+from pathlib import Path
+from bftrainer_slurm.slurm import open as opening
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
-from bftrainer_slurm.slurm.open import open_gateway
+opening._BUILT_HERE = Path(os.environ["PROGRAMS"])
 try:
-    gateway = open_gateway(sys.argv[1])
+    gateway = opening.open_gateway(sys.argv[1])
     print(gateway.name)
     if sys.argv[2:]:
         gateway.queue()
@@ -27,12 +29,15 @@ except GatewayError as error:
 """
 
 
-def opened(*arguments: str, **environment: str) -> list[str]:
-    """What a process prints that opens a gateway, and with "queue" looks at the queue."""
+def opened(*arguments: str, programs: Path | str = "", **environment: str) -> list[str]:
+    """What a process prints that opens a gateway, and with "queue" looks at the queue.
+
+    ``programs`` is where our programs are; without it there are none.
+    """
     done = subprocess.run(
         [sys.executable, "-c", OPEN, *arguments],
         cwd=REPO,
-        env={**os.environ, **environment},
+        env={**os.environ, **environment, "PROGRAMS": str(programs)},
         capture_output=True,
         text=True,
         timeout=120,
@@ -49,7 +54,7 @@ def fake_pyslurm(folder: Path, text: str) -> str:
 
 
 def test_an_unknown_name_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="auto, commands, pyslurm"):
+    with pytest.raises(ValueError, match="auto, look, pyslurm, commands"):
         opening.open_gateway("rest")
 
 
@@ -74,20 +79,28 @@ def test_commands_do_not_touch_pyslurm(tmp_path: Path) -> None:
 def test_a_grow_program_for_another_slurm_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = tmp_path / "bftrainer-grow"
+    program = tmp_path / opening.GROW
     program.write_text("#!/bin/sh\nexit 127\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(opening, "_BUILT_HERE", tmp_path / "none")
-    assert opening.find_grow_program() is None
+    assert opening.find_program(opening.GROW) is None
     program.write_text("#!/bin/sh\nexit 0\n")
-    assert opening.find_grow_program() == str(program)
+    assert opening.find_program(opening.GROW) == str(program)
 
 
 @pytest.mark.slurm
-@pytest.mark.parametrize("prefer", ["commands", "pyslurm"])
+def test_our_program_is_taken_before_all_others(programs: Path) -> None:
+    assert opened("auto", programs=programs) == ["look"]
+    assert opened("commands", programs=programs) == ["commands"]
+    (said,) = opened("look")
+    assert said.startswith("no gateway: bftrainer-look is not on PATH")
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("prefer", ["look", "commands", "pyslurm"])
 def test_a_slurmctld_that_does_not_answer_is_unavailable(
-    lab: Lab, tmp_path: Path, prefer: str
+    lab: Lab, programs: Path, tmp_path: Path, prefer: str
 ) -> None:
     real = Path(lab.env["SLURM_CONF"])
     for file in real.parent.glob("*.conf"):
@@ -95,7 +108,8 @@ def test_a_slurmctld_that_does_not_answer_is_unavailable(
     conf = tmp_path / "slurm.conf"
     lines = [line for line in real.read_text().splitlines() if "SlurmctldPort" not in line]
     conf.write_text("\n".join([*lines, "SlurmctldPort=1", "MessageTimeout=2", ""]))
-    said = opened(prefer, "queue", **lab.env | {"SLURM_CONF": str(conf)})
+    environment = lab.env | {"SLURM_CONF": str(conf)}
+    said = opened(prefer, "queue", programs=programs, **environment)
     if said[0].startswith("no gateway"):
         pytest.skip(said[0])
     assert said == [prefer, "unavailable"]

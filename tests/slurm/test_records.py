@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from bftrainer_slurm.model import Demands, ElementId, ElementState
-from bftrainer_slurm.slurm.records import JobRow, element_state, queue_of
+from bftrainer_slurm.model import Demands, ElementId, ElementState, Queue
+from bftrainer_slurm.slurm.nodelists import barred_in, barred_list
+from bftrainer_slurm.slurm.records import QueueReader, element_state
+from bftrainer_slurm.slurm.rows import JobRow
 
 TRAINER = JobRow(
     job_id=10,
@@ -38,6 +41,10 @@ ORDINARY = replace(
     partition="main",
     comment="",
 )
+
+
+def queue_of(rows: Iterable[JobRow]) -> Queue:
+    return QueueReader().read(rows)
 
 
 def trainer_row(**changes: Any) -> JobRow:
@@ -126,7 +133,7 @@ def test_an_element_that_is_over_demands_nothing() -> None:
 )
 def test_counts_what_claims_to_be_a_trainer_and_is_not(changes: dict[str, Any]) -> None:
     queue = queue_of([trainer_row(state="RUNNING", nodes="n1", **changes)])
-    assert (queue.trainers, queue.malformed) == ((), 1)
+    assert (queue.trainers, queue.malformed.keys()) == ((), {10})
     assert queue.ordinary_nodes == {"n1"}
 
 
@@ -134,18 +141,18 @@ def test_a_task_beyond_the_records_most_has_its_node_as_an_ordinary_job_has() ->
     beyond = trainer_row(job_id=11, tasks="4", state="RUNNING", nodes="n3")
     queue = queue_of([trainer_row(tasks="0-3"), beyond])
     assert [element.id.task for element in queue.trainers[0].elements] == [0, 1, 2, 3]
-    assert (queue.malformed, queue.ordinary_nodes) == (1, {"n3"})
+    assert (queue.malformed.keys(), queue.ordinary_nodes) == ({10}, {"n3"})
 
 
 def test_what_only_claimed_to_be_a_trainer_is_forgotten_when_it_is_over() -> None:
-    assert queue_of([trainer_row(state="CANCELLED", comment="bftrainer:")]).malformed == 0
+    assert queue_of([trainer_row(state="CANCELLED", comment="bftrainer:")]).malformed == {}
     over = trainer_row(job_id=11, tasks="1", state="CANCELLED", partition="main")
-    assert queue_of([trainer_row(tasks="0"), over]).malformed == 0
+    assert queue_of([trainer_row(tasks="0"), over]).malformed == {}
 
 
 def test_the_cancelled_rest_of_an_array_is_no_malformed_trainer() -> None:
     queue = queue_of([trainer_row(tasks=None, state="CANCELLED")])
-    assert (queue.trainers, queue.malformed) == ((), 0)
+    assert (queue.trainers, queue.malformed) == ((), {})
 
 
 def test_an_array_with_more_tasks_than_its_record_says_has_no_more_elements() -> None:
@@ -153,12 +160,73 @@ def test_an_array_with_more_tasks_than_its_record_says_has_no_more_elements() ->
     assert len(trainer.elements) == 4
 
 
-def test_elements_in_another_partition_than_the_first_are_ordinary_jobs() -> None:
-    moved = trainer_row(job_id=11, tasks="1", state="RUNNING", nodes="n3", partition="main")
-    queue = queue_of([moved, trainer_row(tasks="2-3"), trainer_row(job_id=12, tasks="0")])
+def test_elements_in_several_partitions_are_a_trainer_in_each() -> None:
+    moved = trainer_row(job_id=11, tasks="0", state="RUNNING", nodes="n3", partition="main")
+    both = trainer_row(job_id=12, tasks="1", partition="bftrainer,main")
+    queue = queue_of([moved, both, trainer_row(tasks="2-3")])
+    tasks = {
+        trainer.partition: [element.id.task for element in trainer.elements]
+        for trainer in queue.trainers
+    }
+    assert tasks == {"main": [0], "bftrainer,main": [1], "bftrainer": [2, 3]}
+    assert (queue.malformed, queue.ordinary_nodes) == ({}, set())
+
+
+@pytest.mark.parametrize("comment", ["", "mine", "bftrainer:", "bftrainer:min=3,max=1"])
+def test_an_element_whose_comment_its_owner_has_changed_is_one_all_the_same(comment: str) -> None:
+    changed = trainer_row(job_id=11, tasks="0", state="RUNNING", nodes="n3", comment=comment)
+    queue = queue_of([changed, trainer_row(tasks="1-3")])
     (trainer,) = queue.trainers
-    assert [element.id.task for element in trainer.elements] == [0, 2, 3]
-    assert (queue.malformed, queue.ordinary_nodes) == (1, {"n3"})
+    assert [element.id.task for element in trainer.elements] == [0, 1, 2, 3]
+    assert (trainer.record.max_nodes, queue.ordinary_nodes, queue.malformed) == (4, set(), {})
+
+
+def test_a_record_that_cannot_be_understood_is_left_out_and_named() -> None:
+    odd = replace(TRAINER, array=11, tasks=7)  # type: ignore[arg-type]
+    queue = queue_of([odd, TRAINER, replace(ORDINARY, node_count="many", nodes=None)])  # type: ignore[arg-type]
+    assert [trainer.array for trainer in queue.trainers] == [10]
+    assert queue.malformed.keys() == {11}
+
+
+def test_what_has_not_changed_is_the_very_same_object() -> None:
+    reader = QueueReader()
+    other = replace(TRAINER, job_id=30, array=30)
+    first = reader.read([TRAINER, other])
+    grown = trainer_row(job_id=11, tasks="0", state="RUNNING", nodes="n3")
+    forecast = replace(other, scheduled_nodes="n7")  # it says nothing of the trainer
+    second = reader.read([grown, trainer_row(tasks="1-3"), forecast])
+    assert second.trainers[0] is not first.trainers[0]
+    assert second.trainers[1] is first.trainers[1]
+
+
+def test_the_nodes_that_a_grow_excludes_are_not_those_that_the_user_does() -> None:
+    others = frozenset({"n1", "n2", "n3", "n4"})
+    barred = barred_list(frozenset({"n2"}), others)
+    started = trainer_row(tasks="0", excluded_nodes=barred, priority=7, reason="Resources")
+    held = trainer_row(tasks="1-3", excluded_nodes="n2")
+    (trainer,) = queue_of([started, held]).trainers
+    assert trainer.demands.excluded == {"n2"}
+    assert barred_in(started.excluded_nodes) == others
+
+
+@pytest.mark.parametrize(
+    ("changes", "perhaps"),
+    [
+        ({}, True),
+        ({"exit_status": None}, True),  # squeue does not tell
+        ({"exit_status": 2}, False),
+        ({"end_s": 53.0}, False),
+        ({"submit_s": 45.0}, False),  # slurmd has forgotten the run before
+        ({"state": "COMPLETED", "exit_status": 0}, False),
+    ],
+)
+def test_a_failure_right_after_a_requeue_may_be_a_launch_that_was_refused(
+    changes: dict[str, Any], perhaps: bool
+) -> None:
+    refused = {"state": "FAILED", "submit_s": 50.0, "start_s": 50.0, "end_s": 50.0}
+    row = trainer_row(**{"tasks": "0", "exit_status": 1} | refused | changes)
+    (trainer,) = queue_of([row]).trainers
+    assert trainer.elements[0].perhaps_unlaunched is perhaps
 
 
 def test_an_ordinary_job_waits_with_its_forecast() -> None:

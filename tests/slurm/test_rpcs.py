@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
+
 import pytest
 
-from bftrainer_slurm.model import ElementId, ElementState
+from bftrainer_slurm.model import ElementId, ElementState, TimeLimit
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.run import SlurmRunner
 from scripts.labcluster.waiting import wait_until
-from tests.slurm.conftest import Bench
+from tests.slurm.conftest import NODES, Bench
 
 pytestmark = pytest.mark.slurm
+LIMIT = TimeLimit(minutes=30, least=10)
 
 
 def test_a_look_at_the_queue(bench: Bench) -> None:
@@ -31,25 +35,37 @@ def test_a_look_at_the_reservations(bench: Bench) -> None:
     assert bench.asked(bench.gateway.reservations) == {"REQUEST_RESERVATION_INFO": 1}
 
 
+def test_a_look_at_the_configuration(bench: Bench) -> None:
+    asked = bench.asked(lambda: bench.gateway.configuration("bftrainer"))
+    assert asked == {
+        "REQUEST_BUILD_INFO": 1,
+        "REQUEST_PARTITION_INFO": 1,
+        "REQUEST_PING": 1,  # scontrol says of slurmctld whether it is up, too
+    }
+
+
 def test_the_life_of_two_elements(bench: Bench) -> None:
     array = bench.submit()
     two = [ElementId(array, 0), ElementId(array, 1)]
     one_update = {"REQUEST_UPDATE_JOB": 1}
-    for element, node in zip(two, ("n1", "n2"), strict=True):
-        assert bench.asked(lambda e=element, n=node: bench.gateway.grow(e, n)) == one_update
+    nodes = frozenset({"n1", "n2"})
+    ask = partial(bench.gateway.grow, two, nodes, NODES - nodes, LIMIT, excluded=frozenset())
+    assert bench.asked(ask) == one_update
     wait_until(lambda: bench.state(array, 0) is bench.state(array, 1) is ElementState.RUNNING)
-    assert bench.asked(lambda: bench.gateway.lengthen(two, 120)) == one_update
+    assert bench.asked(lambda: bench.gateway.end_at(two, time.time() + 600)) == one_update
     assert bench.asked(lambda: bench.gateway.shrink(two)) == {"REQUEST_JOB_REQUEUE": 1}
     wait_until(lambda: bench.state(array, 0) is bench.state(array, 1) is ElementState.HELD)
     assert bench.asked(lambda: bench.gateway.hold(two)) == one_update
+    assert bench.asked(lambda: bench.gateway.trim(two)) == {"REQUEST_KILL_JOB": 1}
     assert bench.asked(lambda: bench.gateway.cancel(array)) == {"REQUEST_KILL_JOB": 1}
 
 
 def test_growing_without_our_program_takes_more(bench: Bench) -> None:
     plain = CommandGateway(SlurmRunner(environment=bench.lab.env))
     array = bench.submit()
-    expected = {"REQUEST_FED_INFO": 1, "REQUEST_JOB_INFO_SINGLE": 1, "REQUEST_UPDATE_JOB": 2}
-    assert bench.asked(lambda: plain.grow(ElementId(array, 0), "n2", minutes=30)) == expected
-    assert sum(expected.values()) == plain.grow_rpcs
-    wait_until(lambda: bench.state(array, 0) is ElementState.RUNNING)
-    assert bench.element(array, 0).node == "n2"
+    elements = [ElementId(array, 0), ElementId(array, 2)]
+    nodes = frozenset({"n1", "n2"})
+    ask = partial(plain.grow, elements, nodes, NODES - nodes, LIMIT, excluded=frozenset())
+    assert bench.asked(ask) == {"REQUEST_UPDATE_JOB": plain.grow_rpcs}
+    wait_until(lambda: bench.state(array, 0) is bench.state(array, 2) is ElementState.RUNNING)
+    assert {bench.element(array, task).node for task in (0, 2)} == nodes

@@ -64,9 +64,15 @@ def test_the_rewriting_is_the_plugins() -> None:
         "--open-mode=append",
         "--exclusive",
         "--time-min=1",
-        "--comment=bftrainer:min=2,max=4,weight=2,grace=0.5,minutes=90,personal=1",
+        "--comment=bftrainer:min=2,max=4,weight=2,grace=0.5,minutes=90,personal=1,"
+        f"id={submission.record.id}",
     )
     assert parse_comment(submission.options[-1].removeprefix("--comment=")) == submission.record
+
+
+def test_no_two_submissions_have_one_id() -> None:
+    ids = {composed("-N2-4").record.id for _ in range(100)}
+    assert len(ids) == 100 and None not in ids
 
 
 def test_the_job_is_named_for_its_script_unless_it_has_a_name() -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.model import ElementId, ElementState
+from bftrainer_slurm.model import ElementState
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.directives import read_directives
 from bftrainer_slurm.slurm.gateway import RefusedError
+from bftrainer_slurm.slurm.open import GROW
 from bftrainer_slurm.slurm.run import SlurmRunner
 from bftrainer_slurm.slurm.submission import Submission, compose, submit, wrap_script
 from scripts.labcluster.lab import Lab
@@ -31,8 +32,8 @@ ELEMENT = f"{sys.executable} -c 'import sys; print(open(sys.argv[1]).read(), sys
 
 
 @pytest.fixture
-def bench(lab: Lab, grow_program: str) -> Iterator[Bench]:
-    yield Bench(lab, CommandGateway(SlurmRunner(environment=lab.env), grow_program))
+def bench(lab: Lab, programs: Path) -> Iterator[Bench]:
+    yield Bench(lab, CommandGateway(SlurmRunner(environment=lab.env), f"{programs}/{GROW}"))
     clear(lab)
 
 
@@ -54,18 +55,27 @@ def test_a_submitted_script_becomes_a_trainer_that_runs_our_command(
         True,
     )
     assert [element.state for element in trainer.elements] == [ElementState.HELD] * 3
-    bench.gateway.grow(ElementId(array, 1), "n1")
+    bench.grow(array, (1, "n1"))
     wait_until(lambda: bench.state(array, 1) is ElementState.COMPLETED)
     printed = (tmp_path / "out-1").read_text()
     assert script in printed
     assert "['two words', '-N']" in printed
 
 
-def test_more_nodes_than_an_array_can_have_are_refused_with_the_remedy(bench: Bench) -> None:
+def test_more_than_a_tenth_of_the_job_table_is_refused_with_the_remedy(bench: Bench) -> None:
     script = "#!/bin/sh\ntrue\n"
     runner = SlurmRunner(environment=bench.lab.env)
+    with pytest.raises(RefusedError, match="write at most -N 2-1000"):
+        submit(runner, submission(script, "-N", "2-1001"), script)
+
+
+def test_more_nodes_than_an_array_can_have_are_refused_with_the_remedy(
+    make_lab: Callable[..., Lab],
+) -> None:
+    script = "#!/bin/sh\ntrue\n"
+    runner = SlurmRunner(environment=make_lab(nodes=1, conf=["MaxArraySize=11"]).env)
     with pytest.raises(RefusedError, match="MaxArraySize"):
-        submit(runner, submission(script, "-N", "2-1002"), script)
+        submit(runner, submission(script, "-N", "2-12"), script)
 
 
 def test_what_sbatch_refuses_is_said_in_its_words(bench: Bench) -> None:
@@ -80,7 +90,7 @@ def test_the_jobs_environment_is_the_users(bench: Bench, tmp_path: Path) -> None
     own = bench.lab.env | {"LC_ALL": "C.UTF-8", "MINE": "1"}
     runner = SlurmRunner(environment=own)
     array = submit(runner, submission(script, "-N1-1"), wrap_script(script, "env #"))
-    bench.gateway.grow(ElementId(array, 0), "n1")
+    bench.grow(array, (0, "n1"))
     wait_until(lambda: bench.state(array, 0) is ElementState.COMPLETED)
     printed = (tmp_path / "out").read_text().split(os.linesep)
     assert {"LC_ALL=C.UTF-8", "MINE=1"} <= set(printed)

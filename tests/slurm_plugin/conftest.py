@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -36,31 +36,38 @@ def keeper() -> Iterator[FakeKeeper]:
         yield running
 
 
-@pytest.fixture(scope="session", params=WAYS)
-def plugin_lab(
-    request: pytest.FixtureRequest,
-    make_lab: Callable[..., Lab],
-    plugins: Path,
-    keeper: FakeKeeper,
-) -> Lab:
-    """A cluster where submissions are rewritten in one of the three ways."""
-    way = str(request.param)
-    line = f"optional {plugins}/bftrainer.so keeper={keeper.address} local_addr=127.0.0.1"
-    conf = {
-        "spank": [],
-        "cli_filter": [
-            "CliFilterPlugins=cli_filter/bftrainer",
-            f"PluginDir={slurm_plugins()}:{plugins}",
-        ],
-        "lua": ["CliFilterPlugins=cli_filter/lua"],
-    }[way]
-    line += "" if way == "spank" else " rewrite=cli_filter"
-    lab = make_lab(nodes=1, plugstack=[line], conf=conf)
-    features = ("AvailableFeatures=red,big", "ActiveFeatures=red,big")
-    lab.run("scontrol", "update", "NodeName=n1", *features, user="root")
-    if way == "lua":
-        shutil.copy(REPO / "slurm_plugin/cli_filter.lua", lab.dir / "cli_filter.lua")
-    return lab
+@pytest.fixture(scope="session")
+def lab_that_rewrites(
+    make_lab: Callable[..., Lab], plugins: Path, keeper: FakeKeeper
+) -> Callable[[str], Lab]:
+    """Returns the cluster where submissions are rewritten in one of the three ways."""
+
+    @cache
+    def started(way: str) -> Lab:
+        line = f"optional {plugins}/bftrainer.so keeper={keeper.address} local_addr=127.0.0.1"
+        conf = {
+            "spank": [],
+            "cli_filter": [
+                "CliFilterPlugins=cli_filter/bftrainer",
+                f"PluginDir={slurm_plugins()}:{plugins}",
+            ],
+            "lua": ["CliFilterPlugins=cli_filter/lua"],
+        }[way]
+        line += "" if way == "spank" else " rewrite=cli_filter"
+        lab = make_lab(nodes=1, plugstack=[line], conf=conf)
+        features = ("AvailableFeatures=red,big", "ActiveFeatures=red,big")
+        lab.run("scontrol", "update", "NodeName=n1", *features, user="root")
+        if way == "lua":
+            shutil.copy(REPO / "slurm_plugin/cli_filter.lua", lab.dir / "cli_filter.lua")
+        return lab
+
+    return started
+
+
+@pytest.fixture
+def plugin_lab(lab_that_rewrites: Callable[[str], Lab], way: str) -> Lab:
+    """The cluster for a test's ``way``. (As a parameter of its own it were started for each.)"""
+    return lab_that_rewrites(way)
 
 
 @pytest.fixture(scope="session")

@@ -28,9 +28,13 @@ STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.5; : {mark}; done"
 
 @dataclass(frozen=True)
 class Site:
-    """How a site differs from the lab's defaults: lines of slurm.conf, options of the lab."""
+    """How a site differs from the lab's defaults: lines of slurm.conf, options of the lab.
+
+    ``hosts`` come before the keeper's own address in the plugin's ``keeper=``.
+    """
 
     conf: tuple[str, ...] = ()
+    hosts: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     prepare: Callable[[Lab], None] = lambda lab: None
 
@@ -60,6 +64,8 @@ SITES = {
     "PrologFlags=Contain": Site(conf=("PrologFlags=Contain",)),
     "configless slurmds": Site(options={"configless": True}),
     "hidepid=2": Site(prepare=hide_processes),
+    # A documentation address: nobody answers, and nobody refuses.
+    "a keeper whose first host is dead": Site(hosts="192.0.2.1:6740,"),
 }
 
 
@@ -70,7 +76,9 @@ def lab(
     site: Site = request.param
     if "PrologFlags=Contain" in site.conf and namespaces.hierarchy() is None:
         pytest.skip("Slurm contains jobs in cgroups alone, and this host has none to use")
-    line = f"optional {plugins}/bftrainer.so keeper={keeper.address} local_addr=127.0.0.1"
+    line = (
+        f"optional {plugins}/bftrainer.so keeper={site.hosts}{keeper.address} local_addr=127.0.0.1"
+    )
     made = make_lab(nodes=1, plugstack=[line], kill_wait=300, conf=site.conf, **site.options)
     site.prepare(made)
     wait_until(lambda: node_state(made) == "idle")
@@ -83,6 +91,15 @@ def test_an_element_starts_and_ends(lab: Lab, keeper: FakeKeeper) -> None:
     element.wait_until_node_is_free()
     assert element.lines()["PET_NNODES"] == "1:2"
     wait_until(lambda: f"gone {element.array} 0 n1" in keeper.lines())
+
+
+def test_an_elements_processes_ask_first_where_the_keeper_has_answered(
+    lab: Lab, keeper: FakeKeeper
+) -> None:
+    element = start_element(lab, "#!/bin/sh\nenv | grep BFTRAINER_KEEPER\necho end\n")
+    element.wait_for("end")
+    assert element.lines()["BFTRAINER_KEEPER"].split(",")[0] == keeper.address
+    element.wait_until_node_is_free()
 
 
 def test_a_reclaimed_element_is_gone_before_the_ordinary_job_runs(lab: Lab) -> None:

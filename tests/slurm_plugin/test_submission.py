@@ -7,6 +7,7 @@ rewrite and refuse alike; on further Slurms all three are held to the corners.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.slurm
 Case = dict[str, Any]
 CASES: list[Case] = json.loads((Path(__file__).parent / "submission_cases.json").read_text())
 PLAIN = "#!/bin/sh\ntrue\n"
+ID = re.compile(r",id=([0-9a-f]{8})$")
 
 
 def cases(what: str) -> Any:
@@ -38,7 +40,7 @@ def cases(what: str) -> Any:
         for case in CASES
         if what in case and (way == "spank" or "corner" in case)
     ]
-    return pytest.mark.parametrize(("plugin_lab", "case"), found, indirect=["plugin_lab"])
+    return pytest.mark.parametrize(("way", "case"), found)
 
 
 def submit(lab: Lab, case: Case) -> subprocess.CompletedProcess[str]:
@@ -72,6 +74,8 @@ def test_submitted_as_the_table_says(plugin_lab: Lab, case: Case) -> None:
     job = done.stdout.strip()
     shown = fields(plugin_lab, job)
     plugin_lab.run("scancel", job, user="root")
+    if "Comment" in shown:
+        shown["Comment"] = ID.sub("", shown["Comment"])
     wanted = case["job"]
     assert {key: shown.get(key) for key in wanted} == wanted
 
@@ -85,6 +89,15 @@ def test_refused_as_the_table_says(plugin_lab: Lab, case: Case) -> None:
     assert jobs(plugin_lab) == before
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_no_two_submissions_have_one_id(plugin_lab: Lab) -> None:
+    jobs = [str(plugin_lab.sbatch("--bftrainer", "-N1-2", script=PLAIN)) for _ in range(2)]
+    found = [ID.search(fields(plugin_lab, job)["Comment"]) for job in jobs]
+    plugin_lab.run("scancel", *jobs, user="root")
+    assert len({match[1] for match in found if match is not None}) == 2
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_submission_is_told_to_the_keeper(plugin_lab: Lab, keeper: FakeKeeper) -> None:
     before = keeper.lines().count("submitted")
     job = plugin_lab.sbatch("--bftrainer", "-N1-2", script=PLAIN)

@@ -83,7 +83,7 @@ def test_at_most_so_many_run_side_by_side(tmp_path: Path) -> None:
 
 @as_root
 def test_lanes_have_processes_and_ports_of_their_own(tmp_path: Path) -> None:
-    listens = "import os, socket, time; socket.create_server(('', 6820)); time.sleep(1)"
+    listens = "import os, socket, time; socket.create_server(('', 6740)); time.sleep(1)"
     listens += "; print(sum(name.isdigit() for name in os.listdir('/proc')), 'passed in 1.00s')"
     apart = ("scripts/apart", sys.executable, "-c", listens)
     runs = done(tmp_path, Lane("a", apart), Lane("b", apart))

@@ -12,6 +12,9 @@ from scripts.chaos_suite.world import World
 
 _BLOCK = b"\0" * 65536
 _FIRST_TABLES = ("stays", "plans", "progress", "given_up")
+_GIVEN_UP = (
+    "CREATE TABLE given_up (array INTEGER PRIMARY KEY, time_s REAL NOT NULL, why TEXT NOT NULL)"
+)
 
 
 def _fill_disk(world: World) -> Injected:
@@ -77,6 +80,7 @@ def make_first_version(history: Path) -> None:
         for (table,) in tables:
             if table not in _FIRST_TABLES:
                 database.execute(f"DROP TABLE {table}")
+        database.execute(_GIVEN_UP)
         database.execute("PRAGMA user_version=1")
         database.commit()
 

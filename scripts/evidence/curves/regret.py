@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bftrainer_slurm.controller.history import History
-from bftrainer_slurm.controller.learnt import Learnt
-from bftrainer_slurm.controller.progress import Report
-from bftrainer_slurm.controller.question import stops_a_trainer
-from bftrainer_slurm.controller.view import TrainerView
+from bftrainer_slurm.controller.decide.problem import stops_a_trainer
+from bftrainer_slurm.controller.observe.reports import Report
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.profiles import Profiles
+from bftrainer_slurm.controller.state.trainer import TrainerState
+from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementId, ThroughputCurve, Trainer
 from bftrainer_slurm.planner.curves import Measurement, Standing, fit, planning_curves
 from bftrainer_slurm.planner.objectives import Facts, find
@@ -103,7 +104,7 @@ class Controller:
     """Plan as the controller does: it is told once a second how many samples a trainer has."""
 
     def __init__(self) -> None:
-        self._learnt = Learnt(History(":memory:").lessons)
+        self._profiles = Profiles(History(":memory:").lessons)
         self._told: dict[int, int] = {}  # stretches, by trainer
         self._time_s: dict[int, float] = {}
         self._samples: dict[int, float] = {}
@@ -116,7 +117,7 @@ class Controller:
             self._told[key] = len(one.generations)
         views = [_view(key, len(one.held)) for key, one in enumerate(learners)]
         now_s = max(self._time_s.values(), default=0.0)
-        appraisals = self._learnt.appraise(views, now_s)
+        appraisals = self._profiles.appraise(views, now_s)
         return Curves(
             [one.curve for one in appraisals], [one.sober or one.curve for one in appraisals]
         )
@@ -128,7 +129,7 @@ class Controller:
             for _ in range(int(look.seconds)):
                 time_s, samples = time_s + 1, samples + look.samples_per_s
                 said = Report(time_s, samples=samples, nodes=look.nodes, generation=rescales)
-                self._learnt.progressed(view, said)
+                self._profiles.progressed(view, said)
         self._time_s[key], self._samples[key] = time_s, samples
 
 
@@ -227,7 +228,7 @@ def _log_uniform(dice: random.Random, least: float, most: float) -> float:
 def _view(key: int, nodes: int) -> TrainerView:
     trainer = Trainer(key, str(key), "user", "partition", TrainerRecord(1, MOST), 0.0, ())
     placed = {str(task): ElementId(key, task) for task in range(nodes)}
-    return TrainerView(trainer, placed, (), finishing=False)
+    return TrainerView(trainer, TrainerState(), placed, spare=())
 
 
 def _problem(

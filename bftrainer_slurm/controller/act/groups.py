@@ -1,0 +1,118 @@
+"""What the keeper is told of the trainers' groups: whose they are, how large, who leaves.
+
+The loop only tells; a keeper that does not answer is told again later.
+"""
+
+from __future__ import annotations
+
+import logging
+import pwd
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.model import ElementId
+
+logger = logging.getLogger(__name__)
+
+_SILENT_S = 5.0  # a keeper that did not answer is left alone for a moment: the loop must go on
+_AT_ONCE = 16
+_TASKS_A_LINE = 50  # of the keeper's 512 bytes
+
+
+class Groups:
+    """What the loop has to say. This one says nothing: a simulated trainer needs no keeper."""
+
+    def own(self, array: int, user: str, want: int) -> None:
+        """A trainer is this user's, and is to have so many nodes; said as often as one likes."""
+
+    def part(self, leaving: Mapping[int, Sequence[int]]) -> None:
+        """These tasks (by array) are to leave; returns when they have, or after a moment."""
+
+    def lost(self, element: ElementId) -> None:
+        """Slurm says that an element is gone that nobody has asked to leave."""
+
+    def end(self, array: int) -> None:
+        """A trainer has nothing alive: its next element begins a new run."""
+
+
+class KeeperGroups(Groups):
+    """Tells the keeper that ``keeper`` returns: (its identity, its client), as of now.
+
+    A keeper with another identity knows nothing, and is told everything again.
+    """
+
+    def __init__(
+        self,
+        keeper: Callable[[], tuple[str, KeeperClient]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._keeper = keeper
+        self._clock = clock
+        self._identity = ""
+        self._told: dict[int, tuple[int, int]] = {}
+        self._uids: dict[str, int] = {}
+        self._unknown: set[str] = set()  # said once
+        self._silent_until_s = float("-inf")
+
+    def own(self, array: int, user: str, want: int) -> None:
+        """Tell it, unless this keeper knows."""
+        uid = self._uid(user)
+        identity, _ = self._keeper()
+        if identity != self._identity:
+            self._identity = identity
+            self._told.clear()
+        if uid is None or self._told.get(array) == (uid, want):
+            return
+        if self._tell(lambda keeper: keeper.own(array, uid, want), f"whose trainer {array} is"):
+            self._told[array] = uid, want
+
+    def part(self, leaving: Mapping[int, Sequence[int]]) -> None:
+        """Ask all groups at the same time, so that one that is slow costs the others nothing."""
+        asked = [
+            (array, tasks[begin : begin + _TASKS_A_LINE])
+            for array, tasks in leaving.items()
+            for begin in range(0, len(tasks), _TASKS_A_LINE)
+        ]
+
+        def ask(one: tuple[int, Sequence[int]]) -> bool:
+            return self._tell(lambda keeper: keeper.part(*one), f"who leaves trainer {one[0]}")
+
+        if asked:
+            with ThreadPoolExecutor(min(_AT_ONCE, len(asked)), "part") as threads:
+                list(threads.map(ask, asked))
+
+    def lost(self, element: ElementId) -> None:
+        """Tell it."""
+        lost = (element.array, element.task)
+        self._tell(lambda keeper: keeper.lost(*lost), f"that {element} is lost")
+
+    def end(self, array: int) -> None:
+        """Tell it."""
+        self._tell(lambda keeper: keeper.end_run(array), f"that the run of {array} is over")
+        self._told.pop(array, None)
+
+    def _tell(self, tell: Callable[[KeeperClient], object], what: str) -> bool:
+        if self._clock() < self._silent_until_s:
+            return False
+        try:
+            _, client = self._keeper()
+            tell(client)
+        except KeeperError as error:
+            logger.warning("the keeper was not told %s: %s", what, error)
+            self._silent_until_s = self._clock() + _SILENT_S
+            return False
+        return True
+
+    def _uid(self, user: str) -> int | None:
+        """The user's id; None where this host knows no such user (now): they can join no group."""
+        if user not in self._uids:
+            try:
+                self._uids[user] = pwd.getpwnam(user).pw_uid
+            except KeyError:
+                if user not in self._unknown:
+                    logger.error("no user %r here: their trainers cannot form a group", user)
+                self._unknown.add(user)
+                return None
+        return self._uids[user]

@@ -1,0 +1,79 @@
+"""What a turn of the controller can decide to do; carried out by ``act``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bftrainer_slurm.model import ElementId, TimeLimit
+
+
+@dataclass(frozen=True, slots=True)
+class Grow:
+    """Let elements of one trainer start, one on each of ``nodes``; Slurm chooses which.
+
+    ``others`` are the rest of the partition's nodes, ``excluded`` those that its user excluded.
+    ``first``: nothing of the trainer is alive, so it begins a new rendezvous. ``limit`` is the
+    time limit to ask for.
+    """
+
+    elements: tuple[ElementId, ...]
+    nodes: frozenset[str]
+    others: frozenset[str]
+    first: bool
+    limit: TimeLimit | None = None
+    excluded: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Shrink:
+    """End running elements of one trainer and hold them; ``why`` is for the log and the history."""
+
+    elements: tuple[ElementId, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Revive:
+    """Hold elements of one trainer that have failed, so that they can start again."""
+
+    elements: tuple[ElementId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Hold elements of one trainer that wait without being held."""
+
+    elements: tuple[ElementId, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndAt:
+    """Let the time limits of running elements of one trainer end then (Unix seconds)."""
+
+    elements: tuple[ElementId, ...]
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Cancel what is left of a trainer: it has finished, or is given up."""
+
+    array: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """Cancel held elements of one trainer, which goes on with the others."""
+
+    elements: tuple[ElementId, ...]
+    why: str
+
+
+Action = Grow | Shrink | Revive | Hold | EndAt | Cancel | Trim
+
+
+def array_of(action: Action) -> int:
+    """Return which trainer an action is about."""
+    return action.array if isinstance(action, Cancel) else action.elements[0].array

@@ -1,0 +1,103 @@
+"""Which nodes a trainer may have: by what it asks for, and by what Slurm has said. Pure.
+
+Failures of what runs are in ``failures``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constraint
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.trainer import Wait
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import Demands, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Eligibility:
+    """Which trainers cannot grow now, and why; which nodes the others cannot have. By array."""
+
+    stuck: Mapping[int, str] = field(default_factory=dict)
+    barred: Mapping[int, frozenset[str]] = field(default_factory=dict)
+
+
+def eligibility(
+    views: tuple[TrainerView, ...], snapshot: Snapshot, settings: Settings
+) -> Eligibility:
+    """Return what keeps each trainer back. A node that it has is not among those it cannot have."""
+    now_s = snapshot.time_s
+    nodes: tuple[Node, ...] = ()
+    if any(_is_choosy(view.trainer.demands) or view.state.refused for view in views):
+        there = snapshot.in_service(settings.partition)
+        nodes = tuple(node for node in snapshot.nodes if node.name in there)
+    stuck: dict[int, str] = {}
+    barred: dict[int, frozenset[str]] = {}
+    unfit: dict[Demands, frozenset[str]] = {}
+    for view in views:
+        demands, array = view.trainer.demands, view.array
+        why = why_never(demands) or _why_not_now(view.state.wait, now_s)
+        if why is None:
+            if demands not in unfit:
+                unfit[demands] = _unfit(demands, nodes)
+            refused = view.state.refused.items()
+            said_no = {node for node, until_s in refused if until_s > now_s}
+            out = unfit[demands].union(said_no).difference(view.placed)
+            why = _too_few(view, nodes, out)
+            barred[array] = out
+        if why is not None:
+            stuck[array] = why
+    return Eligibility(
+        stuck, {array: out for array, out in barred.items() if out and array not in stuck}
+    )
+
+
+def why_never(demands: Demands) -> str | None:
+    """Say why a trainer that asks for this is not run at all, None: it is."""
+    if demands.licenses:
+        return f"it asks for licences ({demands.licenses}), which do not come back with its nodes"
+    if demands.reservation:
+        return f"it asks for the reservation {demands.reservation}, and runs on idle nodes only"
+    try:
+        _parsed(demands)
+    except ConstraintError as error:
+        return str(error)
+    return None
+
+
+def _why_not_now(wait: Wait | None, now_s: float) -> str | None:
+    if wait is None or wait.until_s <= now_s:
+        return None
+    return f"Slurm does not start more of it now: {wait.reason}"
+
+
+def _too_few(view: TrainerView, nodes: tuple[Node, ...], out: frozenset[str]) -> str | None:
+    if not out:
+        return None
+    fit = sum(node.name not in out for node in nodes)
+    if fit >= view.trainer.record.min_nodes:
+        return None
+    return (
+        f"of {len(nodes)} nodes {fit} will do: others lack what it asks for, or Slurm refuses them"
+    )
+
+
+def _is_choosy(demands: Demands) -> bool:
+    """Whether there may be nodes that it cannot have."""
+    return bool(demands.excluded or demands.constraints)
+
+
+def _unfit(demands: Demands, nodes: tuple[Node, ...]) -> frozenset[str]:
+    constraints = _parsed(demands)
+    return frozenset(
+        node.name
+        for node in nodes
+        if node.name in demands.excluded
+        or not all(one.allows(node.features) for one in constraints)
+    )
+
+
+def _parsed(demands: Demands) -> list[Constraint]:
+    return [parse_constraint(text) for text in sorted(demands.constraints)]

@@ -1,0 +1,195 @@
+"""From the views of the trainers to the planning problem. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from bftrainer_slurm.controller.decide.eligibility import Eligibility
+from bftrainer_slurm.controller.state.picture import Picture
+from bftrainer_slurm.controller.state.profile import Appraisal, Appraiser
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner.classes import NodeClass
+from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
+from bftrainer_slurm.planner.problem import Contender, Costs, Plan, Problem
+
+# A start takes its time too: else a trainer loses its last node to one that would begin there, as
+# soon as it stands still for a moment. At most half of the forward time, so that a node that
+# nobody else wants is worth a start in any case.
+_MOST_OF_FORWARD = 0.5
+
+# What it is worth to keep trainers without nodes for the next holes. One that has nodes pauses
+# when it grows. Where a start costs less, one without nodes takes new nodes for less; and as long
+# as there is one, another that is to grow can hand its nodes to it.
+#
+# How much of a growth to the usual size the first spare trainer saves in a forward time, the second
+# and the third. Chosen on nodes 1,025 to 3,072 and 4,097 to 4,734 of Summit's week, not on those of
+# docs/paper.md; 0.35 to 0.8 for the first does as well.
+_SAVED = (0.5, 0.15, 0.05)
+# A stand-in brings, with as many nodes as it can have, at least this share of what the best does.
+_AS_GOOD = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a plan is made with beside the picture: to which end, and who may have which nodes."""
+
+    objective: Objective
+    appraiser: Appraiser
+    hardware: Mapping[str, str] = field(default_factory=dict)  # by node, where kinds are told apart
+    eligible: Eligibility = field(default_factory=Eligibility)
+
+
+def problem_of(
+    picture: Picture, free: frozenset[str], outlook: Outlook, exploring: bool = True
+) -> Problem:
+    """Return the planning problem: every trainer that can use nodes, over all available nodes.
+
+    Trainers may have curves with some hope in them, unless nobody is to explore.
+    """
+    now_s, stuck = picture.now_s, outlook.eligible.stuck
+    chosen = [view for view in picture.views if _can_use_nodes(view, now_s, stuck)]
+    appraisals = outlook.appraiser.appraise(chosen, now_s)
+    if not exploring:
+        appraisals = [replace(one, curve=one.sober or one.curve) for one in appraisals]
+    facts = [
+        _facts(view, appraisal, now_s) for view, appraisal in zip(chosen, appraisals, strict=True)
+    ]
+    curves = curves_of(outlook.objective, facts)
+    held = frozenset(node for view in chosen for node in view.placed)
+    pool = free | held
+    barred = {view.array: outlook.eligible.barred.get(view.array, frozenset()) for view in chosen}
+    classes = _classes(pool, outlook.hardware, {a: out for a, out in barred.items() if out & pool})
+    contenders = with_stand_ins(
+        [
+            replace(
+                _contender(view, appraisal, curve, picture, stuck),
+                barred=frozenset(one.name for one in classes if one.nodes & barred[view.array]),
+            )
+            for view, appraisal, curve in zip(chosen, appraisals, curves, strict=True)
+        ]
+    )
+    starts_s = [appraisal.costs.start_s for appraisal in appraisals]
+    return Problem(
+        pool,
+        picture.forward_time_s,
+        contenders,
+        costs=Costs.PAUSE,
+        life_s={node: life for node, life in picture.life_s.items() if node in pool},
+        classes=classes,
+        spares=spares_of(contenders, starts_s, picture.grown_pool),
+    )
+
+
+def _classes(
+    pool: frozenset[str], hardware: Mapping[str, str], barred: Mapping[int, frozenset[str]]
+) -> tuple[NodeClass, ...]:
+    """Split the pool into nodes of one kind that the same trainers cannot have."""
+    parts: dict[tuple[str, tuple[int, ...]], set[str]] = {}
+    for node in pool if hardware or barred else ():
+        kept_out = tuple(array for array, nodes in barred.items() if node in nodes)
+        parts.setdefault((hardware.get(node, ""), kept_out), set()).add(node)
+    return tuple(
+        NodeClass(" not ".join([kind or "other", *map(str, kept_out)]), frozenset(names), kind)
+        for (kind, kept_out), names in sorted(parts.items())
+    )
+
+
+def same_question(problem: Problem, other: Problem | None) -> bool:
+    """Whether the plan for one problem still stands for another.
+
+    It does as long as the same trainers want the same nodes: what has changed beside are the moves
+    towards that plan, and what passes with time.
+    """
+    return other is not None and _wanted(problem) == _wanted(other)
+
+
+def stops_a_trainer(problem: Problem, plan: Plan) -> bool:
+    """Whether a plan takes all nodes of a trainer that has some."""
+    return any(one.current and not plan.assignment[one.key] for one in problem.contenders)
+
+
+def _wanted(problem: Problem) -> tuple[object, ...]:
+    contenders = [
+        (one.key, one.min_nodes, one.max_nodes, one.curve, one.barred) for one in problem.contenders
+    ]
+    return problem.pool, contenders, problem.classes
+
+
+def _facts(view: TrainerView, appraisal: Appraisal, now_s: float) -> Facts:
+    record = view.trainer.record
+    last_s = max(view.trainer.submit_s, view.state.trained_s)
+    return Facts(
+        curve=appraisal.curve,
+        min_nodes=record.min_nodes,
+        max_nodes=record.max_nodes,
+        weight=record.spec.weight,
+        user=view.trainer.user,
+        nodes=len(view.placed),
+        waited_s=0.0 if view.placed else max(0.0, now_s - last_s),
+        done=appraisal.done,
+    )
+
+
+def _contender(
+    view: TrainerView,
+    appraisal: Appraisal,
+    curve: ThroughputCurve,
+    picture: Picture,
+    stuck: Container[int],
+) -> Contender:
+    record, costs = view.trainer.record, appraisal.costs
+    spare = 0 if view.array in stuck else len(view.spare)
+    start_s = min(costs.start_s, _MOST_OF_FORWARD * picture.forward_time_s)
+    return Contender(
+        key=str(view.array),
+        min_nodes=record.min_nodes,
+        max_nodes=min(record.max_nodes, len(view.placed) + spare),
+        current=frozenset(view.placed),
+        curve=curve,
+        rescale_up_s=costs.up_s,
+        rescale_down_s=costs.down_s,
+        paused_s=max(0.0, view.state.paused_until_s - picture.now_s),
+        start_cost=start_s * curve.at(record.min_nodes),
+    )
+
+
+def _can_use_nodes(view: TrainerView, now_s: float, stuck: Container[int]) -> bool:
+    if view.over or view.abandoned or view.state.rests_until_s > now_s:
+        return False
+    spare = 0 if view.array in stuck else len(view.spare)
+    return len(view.placed) + spare >= view.trainer.record.min_nodes
+
+
+def with_stand_ins(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
+    """Return the contenders; those that would use many nodes too badly stand in for nobody."""
+    most = [one.curve.at(one.max_nodes) for one in contenders]
+    least = _AS_GOOD * max(most, default=0.0)
+    return tuple(
+        replace(one, stands_in=worth >= least) for one, worth in zip(contenders, most, strict=True)
+    )
+
+
+def spares_of(
+    contenders: Sequence[Contender], starts_s: Sequence[float], grown_pool: float
+) -> tuple[float, ...]:
+    """Return what the first, the second, ... trainer without nodes is worth (``Problem.spares``).
+
+    ``starts_s`` is what each one's start costs, in seconds; ``grown_pool`` how many nodes there
+    usually are when others have just come. One trainer is never held back from all the others.
+    """
+    if len(contenders) < 2:
+        return ()
+    usual = math.ceil(grown_pool / len(contenders))
+    saved = [
+        max(0.0, one.rescale_up_s - start_s) * one.curve.at(_within(usual, one))
+        for one, start_s in zip(contenders, starts_s, strict=True)
+    ]
+    mean = sum(saved) / len(saved)
+    return tuple(share * mean for share in _SAVED[: len(contenders) - 1]) if mean else ()
+
+
+def _within(size: int, contender: Contender) -> int:
+    return min(max(size, contender.min_nodes), contender.max_nodes)

@@ -1,0 +1,132 @@
+"""From observed and planned state to actions: by the phases of elements, and towards a plan.
+
+Pure. What an element's phase means is in ``state.element``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from itertools import islice
+
+from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.element import Phase
+from bftrainer_slurm.controller.state.trainer import waits_in_vain
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import ElementId, TimeLimit
+from bftrainer_slurm.planner.problem import Plan
+
+_FINISH_TIMEOUT_S = 300.0  # an elastic agent waits this long at its exit barrier
+_CANCEL_AGAIN_S = 60.0
+
+
+def keep_up(view: TrainerView, now_s: float, settings: Settings) -> list[Action]:
+    """Return what a trainer's elements need whatever the plan says."""
+    if view.abandoned:
+        return [Cancel(view.array, "cancelled by its owner")] if view.spare else []
+    if view.over and (cancel := _end(view, now_s)):
+        return cancel
+    actions: list[Action] = _holds(view, now_s, settings)
+    running = set(view.ids(Phase.RUNNING))
+    if strays := tuple(id_ for id_ in view.surplus if id_ in running):
+        actions.append(Shrink(strays, "its node is another element's"))
+    ended = view.ids(Phase.FAILED, Phase.UNLAUNCHED)
+    if ended and not view.over:
+        actions.append(Revive(ended))
+    return actions
+
+
+def _holds(view: TrainerView, now_s: float, settings: Settings) -> list[Action]:
+    """Hold the elements that wait and should be held; each for one reason."""
+    released = dict(view.within(Phase.RELEASED))
+    why = dict.fromkeys(late_elements(view, now_s, settings), "it has not started")
+    why |= dict.fromkeys(released.keys() & set(view.surplus), "its node is taken")
+    vain = (id_ for id_, record in released.items() if waits_in_vain(record.reason))
+    why |= dict.fromkeys(vain, "Slurm does not start it there")
+    why |= dict.fromkeys(view.ids(Phase.ASTRAY), "somebody else has let it go")
+    actions: list[Action] = []
+    for reason in dict.fromkeys(why.values()):
+        _hold(actions, sorted(id_ for id_ in why if why[id_] == reason), reason)
+    return actions
+
+
+def late_elements(view: TrainerView, now_s: float, settings: Settings) -> tuple[ElementId, ...]:
+    """Return the elements that were let go and have not started in time."""
+    return tuple(
+        id_
+        for id_, record in view.within(Phase.RELEASED)
+        if now_s - record.since_s > settings.start_timeout_s
+    )
+
+
+def late_nodes(view: TrainerView, now_s: float, settings: Settings) -> list[str]:
+    """Return the nodes on which elements have not started, though nobody has them."""
+    late = set(late_elements(view, now_s, settings))
+    return [node for node, id_ in view.placed.items() if id_ in late]
+
+
+def leave_draining(view: TrainerView, draining: Set[str]) -> list[Shrink]:
+    """End the elements on nodes that an admin waits for: elements are lengthened, jobs end."""
+    leaving = tuple(view.placed[node] for node in sorted(view.running().keys() & draining))
+    return [Shrink(leaving, "its node is to be empty")] if leaving else []
+
+
+def towards(
+    plan: Plan,
+    view: TrainerView,
+    free: frozenset[str],
+    nodes: frozenset[str],
+    limits: Callable[[Iterable[str], int | None], Mapping[TimeLimit, frozenset[str]]],
+) -> list[Action]:
+    """Return the moves of a trainer towards the plan that can be made now.
+
+    A node that another trainer still has is given on at a later turn, when it is idle. ``nodes``
+    are all of the partition; ``limits`` says with which time limit elements start on which nodes.
+    """
+    target = plan.assignment.get(str(view.array))
+    if target is None:
+        return []
+    running = view.running().keys()
+    started = tuple(sorted(view.placed[node] for node in running - target))
+    waiting = tuple(sorted(view.placed[node] for node in view.placed.keys() - running - target))
+    actions: list[Action] = []
+    if started:
+        actions.append(Shrink(started, "the plan gives its nodes to others"))
+    _hold(actions, waiting, "the plan gives its node to others")
+    spare, first = iter(view.spare), not view.live
+    goals = sorted(target & free)[: len(view.spare)]
+    for limit, onto in limits(goals, view.trainer.record.minutes).items():
+        elements = tuple(islice(spare, len(onto)))
+        excluded = view.trainer.demands.excluded
+        actions.append(Grow(elements, onto, nodes - onto, first, limit, excluded))
+        first = False
+    return actions
+
+
+def hold_reclaimed(view: TrainerView, actions: Collection[Action]) -> list[Action]:
+    """Hold the reclaimed elements that no move uses, before Slurm starts them by itself."""
+    reclaimed = view.ids(Phase.RECLAIMED)
+    if not reclaimed or (view.over and not view.finishing):
+        return []
+    used = {id_ for action in actions if isinstance(action, Grow) for id_ in action.elements}
+    left = [id_ for id_ in reclaimed if id_ not in used]
+    held: list[Action] = []
+    _hold(held, left, "it would start by itself")
+    return held
+
+
+def _end(view: TrainerView, now_s: float) -> list[Action]:
+    """Cancel what is left of a trainer that is over; its elements that run have time to end."""
+    since_s = view.state.over_since_s if view.state.over_since_s is not None else now_s
+    if view.finishing and view.live and now_s - since_s < _FINISH_TIMEOUT_S:
+        return []
+    left = view.placed or view.spare or view.ids(Phase.ASTRAY, Phase.RELEASED, Phase.RUNNING)
+    if now_s - view.state.cancelled_s < _CANCEL_AGAIN_S or not left:
+        return []
+    assert view.state.over is not None
+    return [Cancel(view.array, view.state.over)]
+
+
+def _hold(actions: list[Action], elements: Iterable[ElementId], why: str) -> None:
+    if ids := tuple(elements):
+        actions.append(Hold(ids, why))

@@ -1,0 +1,169 @@
+"""Time limits of elements: which one to ask for at a start, when to set another, when to leave.
+
+Pure, and the one place that knows about them. What a plan does with nodes is not decided here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from bftrainer_slurm.controller.decide.actions import EndAt, Shrink
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.model import Element, ElementId, Reservation, TimeLimit
+
+# slurmctld refuses a reservation of nodes on which a job runs whose limit lies behind its start.
+LONGEST_S = 3600.0
+# A limit ends so long before a reservation: slurmctld ends a job up to 30 s after its limit.
+_CLEAR_S = 60.0
+# A node that is reserved sooner has no minute left for an element.
+SHORTEST_S = _CLEAR_S + 60.0
+# A limit is set anew when less is left, so that the controller may be away for so long.
+_RENEW_S = 1800.0
+# Backfill before 26.05 gives an element no more than the least that it asks for (--time-min).
+_LEAST_MINUTES = 10
+# A look, a pass of backfill and its resolution: until Slurm judges an element that is let go.
+_PASS_S = 120.0
+_AHEAD_S = 120.0
+_SLACK_S = 60.0  # by so little another limit is not asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What Slurm itself means to do with nodes, by node.
+
+    ``reserved`` has the first reservation that has not ended, ``wanted_s`` when the first waiting
+    job is expected to start there (Unix seconds); ``judged`` whether Slurm has said so of all that
+    wait. ``partition_minutes`` is the longest limit that the partition allows, None for any.
+    """
+
+    reserved: Mapping[str, Reservation]
+    wanted_s: Mapping[str, float]
+    judged: bool = True
+    partition_minutes: int | None = None
+
+
+def claims_of(snapshot: Snapshot) -> Claims:
+    """Sort what is known of reservations, and of ordinary jobs that wait, by node."""
+    last_first = sorted(snapshot.reservations, key=lambda one: one.start_s, reverse=True)
+    there = [one for one in last_first if one.end_s > snapshot.time_s]
+    reserved = {node: one for one in there for node in one.nodes}
+    wanted_s: dict[str, float] = {}
+    for job in snapshot.queue.waiting:
+        if job.expected_start_s is not None:
+            for node in job.expected_nodes:
+                wanted_s[node] = min(wanted_s.get(node, math.inf), job.expected_start_s)
+    judged = all(job.expected_start_s is not None for job in snapshot.queue.waiting)
+    return Claims(reserved, wanted_s, judged, snapshot.configuration.partition_minutes)
+
+
+def limits_at_start(
+    nodes: Iterable[str],
+    user_minutes: int | None,
+    claims: Claims,
+    now_s: float,
+    settings: Settings,
+) -> dict[TimeLimit, frozenset[str]]:
+    """Return which limit to ask for where elements of one trainer are to start on these nodes.
+
+    An operator's controller lengthens it later. Otherwise it is all that an element gets, so the
+    least that will do is the whole hole, where Slurm says how long that is.
+
+    Args:
+        nodes: where they are to start.
+        user_minutes: the limit that the trainer's user asked for, if any.
+        claims: see ``claims_of``.
+        now_s: Unix seconds.
+        settings: whether the controller is an operator's.
+
+    Returns:
+        The nodes by their limit, without those on which a reservation leaves no minute.
+    """
+    limits: dict[TimeLimit, set[str]] = {}
+    for node in nodes:
+        limit = _limit(node, user_minutes, claims, now_s, settings)
+        if limit.minutes >= 1:
+            limits.setdefault(limit, set()).add(node)
+    return {limit: frozenset(on) for limit, on in limits.items()}
+
+
+def keep_limits(
+    running: Iterable[Element],
+    user_minutes: int | None,
+    claims: Claims,
+    now_s: float,
+    settings: Settings,
+) -> list[EndAt | Shrink]:
+    """Return what is to be done now about the limits of elements of one trainer that run.
+
+    Those whose limits are set at one look get the same end, so that one request does it.
+
+    Args:
+        running: elements. An owner may only shorten their limits, an operator also lengthen them.
+        user_minutes: the limit that the trainer's user asked for, if any.
+        claims: see ``claims_of``.
+        now_s: Unix seconds.
+        settings: whether the controller is an operator's, and how long before its limit an element
+            leaves.
+    """
+    ends: dict[float, list[ElementId]] = {}
+    leaving: dict[str, list[ElementId]] = {}
+    longer: list[tuple[float, ElementId]] = []
+    renewing = False
+    for element in running:
+        clear_s = _clear_s(element.node, claims)
+        last_s = min(clear_s, now_s + LONGEST_S)
+        wish_s = min(last_s, _user_end_s(element, user_minutes))
+        end_s = last_s if element.limit_end_s is None else element.limit_end_s
+        if now_s >= clear_s - settings.limit_margin_s:
+            why = f"its node is reserved ({claims.reserved[element.node or ''].name})"
+            leaving.setdefault(why, []).append(element.id)
+        elif end_s > clear_s or end_s > last_s + _SLACK_S:
+            ends.setdefault(last_s, []).append(element.id)
+        elif settings.operator and wish_s > end_s + _SLACK_S:
+            longer.append((wish_s, element.id))
+            renewing |= end_s < now_s + _RENEW_S
+        elif end_s <= now_s + settings.limit_margin_s + _ahead_s(element, end_s):
+            leaving.setdefault("near its time limit", []).append(element.id)
+    for wish_s, id_ in longer if renewing else ():
+        ends.setdefault(wish_s, []).append(id_)
+    limits = [EndAt(tuple(ids), end_s) for end_s, ids in ends.items()]
+    return [*limits, *(Shrink(tuple(ids), why) for why, ids in leaving.items())]
+
+
+def _limit(
+    node: str, user_minutes: int | None, claims: Claims, now_s: float, settings: Settings
+) -> TimeLimit:
+    rest = min(LONGEST_S, _clear_s(node, claims) - now_s) // 60
+    minutes = min(rest, user_minutes or math.inf, claims.partition_minutes or math.inf)
+    known = node in claims.wanted_s
+    hole = max(1.0, (claims.wanted_s[node] - _PASS_S - now_s) // 60) if known else minutes
+    if settings.operator or not (known or claims.judged):
+        hole = min(hole, _LEAST_MINUTES)
+    return TimeLimit(int(minutes), int(min(minutes, hole)))
+
+
+def _ahead_s(element: Element, end_s: float) -> float:
+    """How much sooner than others this element leaves at its limit.
+
+    The limits of elements that began together end together. Every second one goes ahead: those
+    that stay hold the trainer's state.
+    """
+    if element.id.task % 2 or element.start_s is None:
+        return 0.0
+    return min(_AHEAD_S, (end_s - element.start_s) / 30)
+
+
+def _clear_s(node: str | None, claims: Claims) -> float:
+    """Return when this node is to be clear of elements."""
+    reservation = claims.reserved.get(node or "")
+    return math.inf if reservation is None else reservation.start_s - _CLEAR_S
+
+
+def _user_end_s(element: Element, user_minutes: int | None) -> float:
+    """Return when an element has run for as long as its user asked for."""
+    if user_minutes is None or element.start_s is None:
+        return math.inf
+    return element.start_s + 60 * user_minutes

@@ -1,0 +1,1 @@
+"""What the controller sees: Slurm, members of trainers, and when to look. Decides nothing."""

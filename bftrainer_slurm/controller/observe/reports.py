@@ -1,0 +1,142 @@
+"""What trainers say of themselves: how far they have come, and which generation they stand in.
+
+Reports come from users' jobs, so what cannot be true is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from bftrainer_slurm.keeper.protocol import NumberedNote
+
+_WINDOW_S = 30.0
+_MOST = 1e15  # samples and steps; below, whole numbers are exact
+_LONGEST_PAUSE_S = 3600.0
+
+
+class Runtime(Enum):
+    """How a trainer follows its nodes; the values are what users are shown."""
+
+    C10D = "c10d"  # torchrun's own rendezvous
+    AGENT = "bftrainer"  # our rendezvous handler, script unchanged
+    WORKER = "in-process"  # processes survive
+
+
+@dataclass(frozen=True, slots=True)
+class Reform:
+    """A trainer has formed a generation on so many nodes at ``time_s``."""
+
+    time_s: float
+    runtime: Runtime
+    generation: int
+    nodes: int
+
+
+_RUNTIME_OF_MODE = {0.0: Runtime.AGENT, 1.0: Runtime.WORKER}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A trainer's word: samples and steps so far, on how many nodes, in which generation.
+
+    ``pause_s`` is for how long training stood still before that generation. None: not said.
+    ``measures`` is what the script measured beside.
+    """
+
+    time_s: float
+    samples: float | None = None
+    steps: float | None = None
+    nodes: int | None = None
+    generation: int | None = None
+    pause_s: float | None = None
+    measures: Mapping[str, float] = field(default_factory=dict)
+
+
+def read_report(numbered: NumberedNote, max_nodes: int) -> Report | None:
+    """Return a progress note as a report; None where something in it cannot be true."""
+    measures = dict(numbered.note.measures)
+    most = {"samples": _MOST, "steps": _MOST, "generation": _MOST, "pause_s": _LONGEST_PAUSE_S}
+    most["nodes"] = max_nodes
+    known = {name: measures.pop(name, None) for name in most}
+    if not all(value is None or 0 <= value <= most[name] for name, value in known.items()):
+        return None  # nan is not in any range
+    nodes, generation = known["nodes"], known["generation"]
+    return Report(
+        numbered.time_s,
+        samples=known["samples"],
+        steps=known["steps"],
+        nodes=int(nodes) if nodes else None,
+        generation=None if generation is None else int(generation),
+        pause_s=known["pause_s"],
+        measures={name: value for name, value in measures.items() if math.isfinite(value)},
+    )
+
+
+def read_reform(numbered: NumberedNote) -> Reform | None:
+    """Return a note on a new generation; None where it is none that can be."""
+    measures = dict(numbered.note.measures)
+    runtime = _RUNTIME_OF_MODE.get(measures.get("mode", -1.0))
+    generation, nodes = measures.get("generation", 0.0), measures.get("nodes", 0.0)
+    if runtime is None or not (1 <= generation <= _MOST and 1 <= nodes <= _MOST):
+        return None
+    return Reform(numbered.time_s, runtime, int(generation), int(nodes))
+
+
+class Progress:
+    """One trainer's reports of the last half minute, with what they come to in all.
+
+    The element that reports may be another one after a change, and counts for itself: what is
+    gained from one report to the next is summed up. ``before`` is how many samples the trainer had
+    when the controller last ran, None: not known. ``refused`` counts reports that cannot be true.
+    """
+
+    def __init__(self, before: float | None = None) -> None:
+        self.refused = 0
+        self._before = before
+        self._said: Report | None = None
+        self._recent: deque[Report] = deque()
+
+    @property
+    def last(self) -> Report | None:
+        """The last report."""
+        return self._recent[-1] if self._recent else None
+
+    def add(self, report: Report) -> Report:
+        """Take a report; return it with the samples and steps in all."""
+        said, total, self._said = self._said, self.last, report
+        if said is None or total is None:
+            known = [one for one in (report.samples, self._before) if one is not None]
+            total = replace(report, samples=max(known, default=None))
+        else:
+            total = replace(
+                report,
+                samples=_sum(total.samples, said.samples, report.samples),
+                steps=_sum(total.steps, said.steps, report.steps),
+            )
+        self._recent.append(total)
+        while self._recent[0].time_s < total.time_s - _WINDOW_S:
+            self._recent.popleft()
+        return total
+
+    def samples_per_s(self, now_s: float) -> float | None:
+        """Return samples/s over the last 30 s up to now, or None where that is not known."""
+        recent = [
+            (report.time_s, report.samples)
+            for report in self._recent
+            if report.samples is not None and report.time_s >= now_s - _WINDOW_S
+        ]
+        if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
+            return None
+        (first_s, before), (last_s, after) = recent[0], recent[-1]
+        return max(0.0, after - before) / (last_s - first_s)
+
+
+def _sum(total: float | None, before: float | None, now: float | None) -> float | None:
+    """The total after another report; a count that fell has begun anew."""
+    if now is None or before is None:
+        return total if now is None else max(now, total or 0.0)
+    return (total or 0.0) + max(0.0, now - before)

@@ -1,0 +1,104 @@
+"""When to look at Slurm next: slowly by itself, soon after an element has said something."""
+
+from __future__ import annotations
+
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.keeper.protocol import NoteKind
+
+_AFTER_GONE_S = 0.15  # slurmctld has taken the node back by then
+_AFTER_LEAVING_S = 3.0  # in case the note that it is gone does not arrive
+_GAP_S = 0.5
+_FIRST_BACKOFF_S, _MAX_BACKOFF_S = 2.0, 60.0
+_FIRST_ENDING_S = 1.0  # while elements end; then twice as long, up to a regular look
+# A slow slurmctld is asked less often. Between two regular looks lies so many times the duration of
+# the last look, and fewer times that between any two. Free nodes that no element has spoken of wait
+# for a regular look.
+_REST_AFTER_A_LOOK = 30.0
+_GAP_AFTER_A_LOOK = 3.0
+_MAX_INTERVAL_S = 60.0
+# In its first seconds a controller keeps only the gap between two looks: slurmctld may have just
+# started too, and much changes that no element speaks of.
+_NEW_S = 60.0
+# Anybody can send hints. They bring at most so many looks at once, then one in so many seconds.
+_HINTED_LOOKS = 20.0
+_A_HINTED_LOOK_S = 3.0
+
+
+class Schedule:
+    """The times (seconds of the loop's clock) of the next looks.
+
+    ``slowed_to_s`` is the time between regular looks where slurmctld is slow, else None.
+    """
+
+    def __init__(self, settings: Settings, now_s: float) -> None:
+        self._settings = settings
+        self._began_s = now_s
+        self._queue_due_s = self._nodes_due_s = self._reservations_due_s = now_s
+        self._last_look_s = float("-inf")
+        self._backoff_s = _FIRST_BACKOFF_S
+        self._ending_s = _FIRST_ENDING_S
+        self._took_s = 0.0
+        self.slowed_to_s: float | None = None
+        self._regular_s = now_s  # when the next look is due without any hint
+        self._hinted = _HINTED_LOOKS
+
+    def due_s(self) -> float:
+        """When the next look is due."""
+        gap_s = max(_GAP_S, min(_MAX_BACKOFF_S, _GAP_AFTER_A_LOOK * self._took_s))
+        return max(self._queue_due_s, self._last_look_s + gap_s)
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether it is time for a look, also where the clock was set back."""
+        return now_s >= self.due_s() or now_s < self._last_look_s
+
+    def nodes_due(self, now_s: float) -> bool:
+        """Whether this look should read the nodes too."""
+        return now_s >= self._nodes_due_s or now_s < self._last_look_s
+
+    def reservations_due(self, now_s: float) -> bool:
+        """Whether this look should read the reservations too."""
+        return now_s >= self._reservations_due_s or now_s < self._last_look_s
+
+    def heard(self, kind: NoteKind, now_s: float) -> None:
+        """Look sooner because of what an element said."""
+        delay_s = {NoteKind.LEAVING: _AFTER_LEAVING_S, NoteKind.GONE: _AFTER_GONE_S}.get(kind, 0.0)
+        if self._hinted < 1:
+            delay_s = max(delay_s, _A_HINTED_LOOK_S)
+        self._queue_due_s = min(self._queue_due_s, now_s + delay_s)
+
+    def again(self, at_s: float) -> None:
+        """Look again by then: there is more to do."""
+        self._queue_due_s = min(self._queue_due_s, at_s)
+
+    def looked(
+        self, now_s: float, nodes: bool, reservations: bool, ending: bool, took_s: float = 0.0
+    ) -> None:
+        """Plan the next look; a second from now, then more, while elements are still ending.
+
+        ``took_s``: how many seconds this look had to wait for slurmctld.
+        """
+        earned = max(0.0, now_s - self._last_look_s) / _A_HINTED_LOOK_S
+        self._hinted = min(_HINTED_LOOKS, self._hinted + earned) - (now_s < self._regular_s)
+        self._last_look_s = now_s
+        self._took_s = took_s
+        is_new = 0 <= now_s - self._began_s < _NEW_S
+        rest_s = 0.0 if is_new else min(_MAX_INTERVAL_S, _REST_AFTER_A_LOOK * took_s)
+        interval_s = max(self._settings.queue_interval_s, rest_s)
+        self.slowed_to_s = rest_s if rest_s > self._settings.queue_interval_s else None
+        interval_s = min(interval_s, self._ending_s) if ending else interval_s
+        self._ending_s = 2 * interval_s if ending else _FIRST_ENDING_S
+        self._queue_due_s = self._regular_s = now_s + interval_s
+        if nodes:
+            self._nodes_due_s = now_s + self._settings.nodes_interval_s
+        if reservations:
+            self._reservations_due_s = now_s + self._settings.reservations_interval_s
+
+    def went_well(self) -> None:
+        """All that was to be done is done."""
+        self._backoff_s = _FIRST_BACKOFF_S
+
+    def failed(self, now_s: float) -> None:
+        """slurmctld does not answer, or a turn has failed: try again, and less and less often."""
+        self._last_look_s = now_s
+        self._queue_due_s = now_s + self._backoff_s
+        self._backoff_s = min(_MAX_BACKOFF_S, 2 * self._backoff_s)

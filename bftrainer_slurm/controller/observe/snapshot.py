@@ -1,0 +1,109 @@
+"""One reading of Slurm: the queue, and the rest where it is due. When to read is not here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from bftrainer_slurm.model import (
+    Configuration,
+    ElementState,
+    Node,
+    NodeState,
+    Queue,
+    Reservation,
+    Trainer,
+)
+from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
+
+logger = logging.getLogger(__name__)
+
+_CONFIGURATION_S = 3600.0  # admins change it now and then
+_CONFIGURATION_AGAIN_S = 60.0  # where Slurm did not say
+_THERE = (ElementState.RUNNING, ElementState.ENDING)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What Slurm says. ``nodes`` and ``reservations`` may be older than ``queue``.
+
+    ``unexplained`` are nodes that were busy when nodes were read though no job was to be seen on
+    them: jobs of others are hidden (PrivateData).
+    """
+
+    time_s: float
+    nodes: tuple[Node, ...] = ()
+    queue: Queue = field(default_factory=lambda: Queue((), (), frozenset()))
+    reservations: tuple[Reservation, ...] = ()
+    configuration: Configuration = field(default_factory=Configuration)
+    configured_s: float = float("-inf")
+    unexplained: frozenset[str] = frozenset()
+
+    def nodes_of(self, partition: str) -> frozenset[str]:
+        """Return all nodes of a partition, whatever their state."""
+        return frozenset(node.name for node in self.nodes if partition in node.partitions)
+
+    def in_service(self, partition: str) -> frozenset[str]:
+        """Return the nodes of a partition that are in use, or could be."""
+        # Asked once, not of each node: there may be 10,000, and this is needed at every turn.
+        usable = tuple(state for state in NodeState if state.in_service)
+        return frozenset(
+            node.name
+            for node in self.nodes
+            if node.state in usable and partition in node.partitions
+        )
+
+
+def read(
+    gateway: Gateway,
+    last: Snapshot,
+    now_s: float,
+    *,
+    nodes_due: bool,
+    reservations_due: bool,
+    partition: str,
+    mine: Callable[[Trainer], bool],
+) -> Snapshot:
+    """Read what is due; the rest is as in ``last``. Trainers of others are ordinary jobs.
+
+    Raises:
+        GatewayError: Slurm did not answer, or not as it should.
+    """
+    queue = gateway.queue()
+    ours = tuple(trainer for trainer in queue.trainers if mine(trainer))
+    others = _nodes_of(trainer for trainer in queue.trainers if not mine(trainer))
+    ordinary = queue.ordinary_nodes | others if others else queue.ordinary_nodes
+    snapshot = replace(
+        last, time_s=now_s, queue=replace(queue, trainers=ours, ordinary_nodes=ordinary)
+    )
+    if reservations_due:
+        snapshot = replace(snapshot, reservations=gateway.reservations())
+    if not 0 <= now_s - last.configured_s < _CONFIGURATION_S:
+        snapshot = _configured(snapshot, gateway, partition)
+    if nodes_due:
+        nodes = gateway.nodes()
+        busy = {node.name for node in nodes if node.state is NodeState.BUSY}
+        hidden = frozenset(busy - ordinary - _nodes_of(ours))
+        snapshot = replace(snapshot, nodes=nodes, unexplained=hidden)
+    return snapshot
+
+
+def _configured(snapshot: Snapshot, gateway: Gateway, partition: str) -> Snapshot:
+    """Ask how Slurm is configured; where it does not say so now, what was known stands."""
+    try:
+        configuration = gateway.configuration(partition)
+    except GatewayError as error:
+        logger.warning("how Slurm is configured is not known now: %s", error)
+        again_s = snapshot.time_s - _CONFIGURATION_S + _CONFIGURATION_AGAIN_S
+        return replace(snapshot, configured_s=again_s)
+    return replace(snapshot, configuration=configuration, configured_s=snapshot.time_s)
+
+
+def _nodes_of(trainers: Iterable[Trainer]) -> frozenset[str]:
+    return frozenset(
+        element.node
+        for trainer in trainers
+        for element in trainer.elements
+        if element.node and element.state in _THERE
+    )

@@ -1,0 +1,1 @@
+"""What users and admins are shown."""

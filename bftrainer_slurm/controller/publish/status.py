@@ -1,0 +1,131 @@
+"""The status that users see: one JSON document, made after every turn. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bftrainer_slurm.controller.observe.reports import Progress
+from bftrainer_slurm.controller.state.element import Phase
+from bftrainer_slurm.controller.state.history import Tally
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import ElementState
+from bftrainer_slurm.planner.problem import Plan
+
+
+def trainer_status(
+    view: TrainerView,
+    tally: Tally,
+    progress: Progress,
+    trouble: str | None,
+    known: Mapping[str, Any],
+    now_s: float,
+) -> dict[str, Any]:
+    """Return what users are shown of one trainer.
+
+    ``trouble`` says why it cannot grow, if so; ``known`` what is known of its throughput and its
+    costs.
+    """
+    trainer, failing = view.trainer, view.state.failing
+    given_up, _, error = ("" if view.finishing else view.state.over or "").partition("\n")
+    running = _running(view)
+    report = progress.last
+    return {
+        "array": view.array,
+        "name": trainer.name,
+        "user": trainer.user,
+        "state": "given up" if given_up else "running" if running else _state(view),
+        "why": given_up or trouble or _cancelled(view),
+        "failures": failing.count if failing else 0,
+        "failed_on": list(failing.nodes) if failing else [],
+        "error": (failing.text if failing else error) or None,
+        "min_nodes": trainer.record.min_nodes,
+        "max_nodes": trainer.record.max_nodes,
+        "weight": trainer.record.spec.weight,
+        "grace_s": trainer.record.spec.grace_s,
+        "submit_s": trainer.submit_s,
+        "nodes": sorted(running),
+        "starting": sorted(node for node in view.placed if node not in running),
+        "grew": tally.grew,
+        "shrank": tally.shrank,
+        "reclaimed": tally.reclaimed,
+        "node_s": tally.node_s
+        + sum(max(0.0, now_s - start_s) for start_s in running.values() if start_s is not None),
+        "samples": report.samples if report else None,
+        "steps": report.steps if report else None,
+        "measures": dict(report.measures) if report else {},
+        "samples_per_s": progress.samples_per_s(now_s),
+        "refused_reports": progress.refused,
+        **known,
+    }
+
+
+def cluster_status(
+    *,
+    now_s: float,
+    controller: dict[str, Any],
+    views: tuple[TrainerView, ...],
+    free: frozenset[str],
+    trainers: list[dict[str, Any]],
+    plan: Plan | None,
+    malformed: Mapping[int, str],
+) -> dict[str, Any]:
+    """Return the whole status; ``free`` are the nodes of the pool that no trainer has."""
+    used = {node for view in views for node in view.placed}
+    return {
+        "time_s": now_s,
+        "controller": controller,
+        "pool": {"nodes": len(used | free), "used": len(used), "free": sorted(free)},
+        "plan": None
+        if plan is None
+        else {"objective": plan.objective, "status": plan.status, "solve_s": plan.solve_s}
+        | ({"reason": plan.reason} if plan.reason else {}),
+        "malformed": {str(array): why for array, why in malformed.items()},
+        "trainers": trainers,
+    }
+
+
+def no_status(now_s: float, controller: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the status of a controller that knows nothing."""
+    return {
+        "time_s": now_s,
+        "controller": dict(controller),
+        "pool": None,
+        "plan": None,
+        "malformed": {},
+        "trainers": [],
+    }
+
+
+def _running(view: TrainerView) -> dict[str, float | None]:
+    """Since when an element runs on each node; its own word counts until the next look at Slurm."""
+    running: dict[str, float | None] = {}
+    for node, id_ in view.placed.items():
+        record = view.state.of(id_.task)
+        if record.phase is Phase.RUNNING:
+            running[node] = record.start_s
+        elif record.up is not None:
+            running[record.up[0]] = record.up[1]
+    for _, record in view.within(Phase.LEAVING):
+        if record.node is not None:
+            running[record.node] = record.start_s
+    return running
+
+
+def _cancelled(view: TrainerView) -> str | None:
+    """Say that there is less of a trainer than its user asked for."""
+    most = view.trainer.record.max_nodes
+    left = sum(one.state is not ElementState.CANCELLED for one in view.trainer.elements)
+    if view.over or not 0 < left < most:
+        return None
+    return f"{left} of its {most} elements are left: cancelled, or no room (job_table_share)"
+
+
+def _state(view: TrainerView) -> str:
+    if view.finishing:
+        return "finishing" if view.live else "finished"
+    if view.placed:
+        return "starting"
+    if view.spare or view.live:
+        return "waiting"
+    return "withheld" if view.ids(Phase.WITHHELD) else "cancelled"

@@ -1,0 +1,1 @@
+"""What the controller knows beside what Slurm says: trainers, holes, profiles, history."""

@@ -1,0 +1,164 @@
+"""The SQLite file of the history: opened once, written whatever happens to the disk meanwhile.
+
+A write that fails is kept and tried again with the next ones, in their order; nobody who writes
+has to care. Knows nothing of what is in the tables.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+logger = logging.getLogger(__name__)
+
+Statement: TypeAlias = tuple[str, Sequence[Any]]
+
+_WAIT_MS = 200  # for another process that has the file locked
+_RETRY_S = 5.0
+_MOST_KEPT = 50_000  # statements that wait for the disk; then the oldest are lost
+
+
+class Database:
+    """An open file. ``trouble`` says why the last write failed, None: it did not.
+
+    ``upgrades`` are SQL scripts: what each version of the file has brought. A damaged file is set
+    aside for a new one.
+
+    Raises:
+        sqlite3.Error: it cannot be opened, was written by a later version, or cannot be changed.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        upgrades: Sequence[str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.trouble: str | None = None
+        self._clock = clock
+        self._waiting: deque[Statement] = deque(maxlen=_MOST_KEPT)
+        self._retry_s = float("-inf")
+        try:
+            self._connection = _opened(path, upgrades)
+        except sqlite3.Error as error:
+            if not _is_damage(error):
+                raise
+            aside = _set_aside(Path(path))
+            logger.error("history %s: %s; set aside as %s, a new one begins", path, error, aside)
+            self._connection = _opened(path, upgrades)
+
+    def write(self, query: str, *parameters: Any) -> None:
+        """Carry out a statement, now or as soon as it can be done."""
+        self.write_together((query, parameters))
+
+    def write_together(self, *statements: Statement) -> None:
+        """Carry out statements, together or not at all, now or as soon as it can be done."""
+        self._waiting.extend(statements)
+        if self._clock() < self._retry_s:
+            return
+        try:
+            self._write_waiting()
+        except sqlite3.Error as error:
+            self._failed(error)
+        else:
+            if self.trouble is not None:
+                logger.info("the history is written again")
+            self.trouble = None
+
+    def read(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """Return the rows; none where the file cannot be read now."""
+        try:
+            return self._connection.execute(query, parameters).fetchall()
+        except sqlite3.Error as error:
+            self._failed(error)
+            return []
+
+    def close(self) -> None:
+        """Write what waits, if it can be, and close the file."""
+        self._retry_s = float("-inf")
+        if self._waiting:
+            self.write_together()
+        self._connection.close()
+
+    def _write_waiting(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            for query, parameters in self._waiting:
+                try:
+                    self._connection.execute(query, parameters)
+                except (sqlite3.IntegrityError, OverflowError, UnicodeError) as error:
+                    logger.error("not written to the history: %s", error)  # and never will be
+            self._connection.execute("COMMIT")
+        except sqlite3.Error:
+            if self._connection.in_transaction:  # a full disk ends it by itself
+                self._connection.execute("ROLLBACK")
+            raise
+        self._waiting.clear()
+
+    def _failed(self, error: sqlite3.Error) -> None:
+        if self.trouble is None:
+            logger.error("the history cannot be used, kept in memory for now: %s", error)
+        self.trouble = f"history: {error}"
+        self._retry_s = self._clock() + _RETRY_S
+
+
+class _DamageError(sqlite3.DatabaseError):
+    """The file is a database, but parts of it are not what they should be."""
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    """Whether an error says that the file itself is no good, not just its disk at the moment."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return isinstance(error, _DamageError) or code in (
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+    )
+
+
+def _set_aside(path: Path) -> Path:
+    """Rename a database file, in place of the one set aside before; return its new name."""
+    aside = path.with_name(f"{path.name}.damaged")
+    for end in ("", "-wal", "-shm"):  # these belong to each other
+        aside.with_name(f"{aside.name}{end}").unlink(missing_ok=True)
+        part = path.with_name(f"{path.name}{end}")
+        if part.exists():
+            part.rename(aside.with_name(f"{aside.name}{end}"))
+    return aside
+
+
+def _opened(path: Path | str, upgrades: Sequence[str]) -> sqlite3.Connection:
+    """Open a file, read all of it for what does not belong together, and bring it up to date."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute(f"PRAGMA busy_timeout={_WAIT_MS}")
+        ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
+        if found != "ok":
+            raise _DamageError(str(found))
+        _upgrade(connection, upgrades)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _upgrade(connection: sqlite3.Connection, upgrades: Sequence[str]) -> None:
+    """Carry out the scripts that the file has not had, all of them or none."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > len(upgrades):
+        raise sqlite3.DatabaseError(f"written by another version ({version})")
+    if version == len(upgrades):
+        return
+    script = "".join(upgrades[version:])
+    try:
+        connection.executescript(f"BEGIN; {script} PRAGMA user_version={len(upgrades)}; COMMIT;")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # tables that its version did not have
+            raise _DamageError(str(error)) from error
+        raise

@@ -1,0 +1,63 @@
+"""A trainer's failures in a row, and how they are counted. What follows from them is not here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+_IN_A_ROW_S = 3600.0  # failures further apart have nothing to do with each other
+_REST_S = 5.0  # after an element failed, doubled by each further failure
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A node that is left alone until then, after so many failures in a row on it."""
+
+    node: str
+    after: int
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A trainer's failures in a row, without progress between them.
+
+    ``nodes`` are those on which it failed, as far as can be said; ``on_node`` of the failures in a
+    row were on ``node``, the last ones. ``text`` is what the script said last.
+    """
+
+    since_s: float
+    last_s: float = 0.0
+    count: int = 0
+    nodes: tuple[str, ...] = ()
+    node: str = ""
+    on_node: int = 0
+    text: str = ""
+    trained: bool = False
+    suspect: Suspect | None = None
+
+    @property
+    def rest_s(self) -> float:
+        """For how long the trainer gets no node after an element of it has failed."""
+        return _REST_S * float(2 ** min(self.count - 1, 6))
+
+
+def failed(
+    before: Failing | None, node: str | None, text: str, trained: bool, now_s: float
+) -> Failing:
+    """Count a failure. ``node`` is None where it cannot be said on which one.
+
+    ``trained``: the trainer has made progress at some time, so its script is not simply wrong.
+    """
+    if before is None or now_s - before.last_s > _IN_A_ROW_S:
+        before = Failing(since_s=now_s)
+    on_node = before.on_node + 1 if node is not None and node == before.node else 1
+    return replace(
+        before,
+        count=before.count + 1,
+        node=node or before.node,
+        on_node=on_node if node else before.on_node,
+        nodes=before.nodes if node is None or node in before.nodes else (*before.nodes, node),
+        text=text,
+        trained=trained,
+        last_s=now_s,
+    )

@@ -1,0 +1,198 @@
+"""What Slurm does not know: holes, stays of elements on nodes, plans, progress, what was learnt.
+
+Only the controller writes. A reader opens the file read-only.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bftrainer_slurm.controller.state.database import Database
+from bftrainer_slurm.controller.state.lessons import Lessons
+from bftrainer_slurm.controller.state.schema import UPGRADES
+from bftrainer_slurm.model import ElementId
+
+_KEEP_S = 90 * 86400.0
+_DATED = ("plans", "progress", "trainers", "looks", "rescales", "reforms")
+_BY_ARRAY = ("stays", "progress", "trainers", "looks", "reforms")
+
+
+class HistoryError(Exception):
+    """The history file cannot be used; the message says which and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What became of one trainer so far. ``node_s`` counts finished stays only."""
+
+    grew: int = 0
+    shrank: int = 0
+    reclaimed: int = 0
+    node_s: float = 0.0
+
+
+class History:
+    """The history file. ``how`` a stay ended: shrank, reclaimed, or ended (by itself).
+
+    Nothing but opening it raises: what cannot be written waits, and ``trouble`` says why. A damaged
+    file is set aside for a new one: trainers are planned for without their past, too.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        try:
+            self._database = Database(path, UPGRADES)
+        except sqlite3.Error as error:
+            raise HistoryError(f"history {path}: {error}; move it away to begin anew") from error
+        self.lessons = Lessons(self._database)
+        self._tallies: dict[int, Tally] = {}
+        self._ended: dict[int, str] = {}  # the file may not have it yet
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it cannot be written now, None: it can."""
+        return self._database.trouble
+
+    def begin_stay(self, element: ElementId, node: str, time_s: float) -> None:
+        """Note that an element runs on a node."""
+        self._tallies.pop(element.array, None)
+        self._database.write(
+            "INSERT INTO stays (array, task, node, start_s) VALUES (?, ?, ?, ?)",
+            *(element.array, element.task, node, time_s),
+        )
+
+    def end_stay(self, element: ElementId, time_s: float, how: str) -> None:
+        """Note that an element runs no more."""
+        self._tallies.pop(element.array, None)
+        self._database.write(
+            "UPDATE stays SET end_s = max(start_s, ?), how = ? "
+            "WHERE array = ? AND task = ? AND end_s IS NULL",
+            *(time_s, how, element.array, element.task),
+        )
+
+    def open_stays(self) -> dict[ElementId, str]:
+        """Return the node of each element that runs as far as is known."""
+        rows = self._database.read("SELECT array, task, node FROM stays WHERE end_s IS NULL")
+        return {ElementId(array, task): node for array, task, node in rows}
+
+    def tally(self, array: int) -> Tally:
+        """Count one trainer's stays."""
+        known = self._tallies.get(array)
+        if known is not None:
+            return known
+        rows = self._database.read(
+            "SELECT count(*), total(how = 'shrank'), total(how = 'reclaimed'), "
+            "total(end_s - start_s) FROM stays WHERE array = ?",
+            array,
+        )
+        if not rows:
+            return Tally()
+        ((grew, shrank, reclaimed, node_s),) = rows
+        self._tallies[array] = Tally(grew, int(shrank), int(reclaimed), node_s)
+        return self._tallies[array]
+
+    def open_holes(self) -> dict[str, float]:
+        """Return the nodes that are in a hole as far as is known, and since when."""
+        return dict(self._database.read("SELECT node, start_s FROM holes WHERE end_s IS NULL"))
+
+    def change_holes(self, ended: Iterable[str], began: Iterable[str], time_s: float) -> None:
+        """Note that holes have ended and others begun, by node."""
+        end = "UPDATE holes SET end_s = max(start_s, ?) WHERE node = ? AND end_s IS NULL"
+        begin = "INSERT INTO holes (node, start_s) VALUES (?, ?)"
+        self._database.write_together(
+            *((end, (time_s, node)) for node in ended), *((begin, (node, time_s)) for node in began)
+        )
+
+    def add_plan(
+        self, time_s: float, pool: int, used: int, objective: float, status: str, solve_s: float
+    ) -> None:
+        """Note a plan that was made."""
+        plan = (time_s, pool, used, objective, status, solve_s)
+        self._database.write("INSERT INTO plans VALUES (?, ?, ?, ?, ?, ?)", *plan)
+
+    def add_progress(self, array: int, time_s: float, samples: float, measures: str) -> None:
+        """Note how far a trainer says it has come."""
+        query = "INSERT INTO progress VALUES (?, ?, ?, ?)"
+        self._database.write(query, array, time_s, samples, measures)
+
+    def samples(self, array: int) -> float | None:
+        """Return how many samples a trainer had by its last progress, None: it told of none."""
+        rows = self._database.read(
+            "SELECT samples FROM progress WHERE array = ? ORDER BY time_s DESC LIMIT 1", array
+        )
+        return float(rows[0][0]) if rows else None
+
+    def has_trained(self, array: int) -> bool:
+        """Return whether anything was learnt of a trainer's throughput: it does train."""
+        return bool(self._database.read("SELECT 1 FROM looks WHERE array = ? LIMIT 1", array))
+
+    def knows_another(self, array: int, id_: str) -> bool:
+        """Return whether another trainer is known under this array."""
+        rows = self._database.read("SELECT id FROM trainers WHERE array = ?", array)
+        return bool(rows) and differ(id_, rows[0][0])
+
+    def meet(self, array: int, id_: str, time_s: float) -> str | None:
+        """Return why a trainer is over, None: it is not, as far as is known.
+
+        What is known of another one under the same array is dropped first: a slurmctld that lost
+        its state begins anew with its first number. Without an ``id_`` they cannot be told apart.
+        """
+        if self.knows_another(array, id_):
+            self.forget(array)
+        rows = self._database.read("SELECT over FROM trainers WHERE array = ?", array)
+        self._database.write(
+            "INSERT INTO trainers (array, id, time_s) VALUES (?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET id = excluded.id, time_s = excluded.time_s",
+            *(array, id_, time_s),
+        )
+        return self._ended.get(array, rows[0][0] if rows else None)
+
+    def end(self, array: int, why: str) -> None:
+        """Note that a trainer is over: it has finished, or is given up."""
+        self._ended[array] = why
+        self._database.write("UPDATE trainers SET over = ? WHERE array = ?", why, array)
+
+    def over(self) -> list[tuple[int, str, float, str]]:
+        """Return the trainers that are over: array, id, when they were met last, and why."""
+        rows = self._database.read("SELECT array, id, time_s, over FROM trainers WHERE over != ''")
+        return [(array, id_, time_s, why) for array, id_, time_s, why in rows]
+
+    def resume_after_others(self, over: Iterable[tuple[int, str, float, str]]) -> None:
+        """Take in which trainers are ``over``, after other hosts' controllers have worked.
+
+        What ran when this one worked last has ended at a time that nobody here has seen.
+        """
+        self._tallies.clear()
+        self._database.write_together(
+            ("UPDATE stays SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
+            ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
+            *(("INSERT OR REPLACE INTO trainers VALUES (?, ?, ?, ?)", row) for row in over),
+        )
+
+    def forget(self, array: int) -> None:
+        """Drop all that is known of the trainer of this array id."""
+        these = ((f"DELETE FROM {table} WHERE array = ?", (array,)) for table in _BY_ARRAY)
+        self._database.write_together(*these)
+        self._tallies.pop(array, None)
+        self._ended.pop(array, None)
+
+    def forget_old(self, now_s: float) -> None:
+        """Drop what is older than 90 days."""
+        old_s = now_s - _KEEP_S
+        self._database.write_together(
+            ("DELETE FROM stays WHERE end_s < ?", (old_s,)),
+            ("DELETE FROM holes WHERE end_s < ?", (old_s,)),
+            *((f"DELETE FROM {table} WHERE time_s < ?", (old_s,)) for table in _DATED),
+        )
+        self._tallies.clear()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+
+def differ(id_: str, other: str) -> bool:
+    """Whether the ids of two records say that they are two trainers."""
+    return bool(id_ and other and id_ != other)

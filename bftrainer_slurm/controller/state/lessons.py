@@ -1,0 +1,156 @@
+"""What was learnt of trainers, in the history file: looks at their throughput, costs of rescaling.
+
+By user and job name, so that a trainer that is submitted again starts with it. Bounded: a user can
+fill the disk neither with looks nor with names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bftrainer_slurm.controller.observe.reports import Reform, Runtime
+from bftrainer_slurm.controller.state.database import Database, Statement
+
+LOOKS_A_SIZE = 16
+_LOOKS_AN_ARRAY = 256
+_ARRAYS_A_NAME = 4
+_NAMES_A_USER = 100
+RESCALES_A_KIND = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is learnt is kept by user and job name, so that it serves the next job of that name."""
+
+    user: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a trainer (``array``) did on a number of nodes for so many seconds up to ``time_s``.
+
+    ``rate`` is in ``unit`` a second: ``samples``, or ``steps``: steps times nodes, which samples
+    are proportional to as long as the batch of a node stays the same.
+    """
+
+    array: int
+    unit: str
+    nodes: int
+    time_s: float
+    rate: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale:
+    """A change of size at ``time_s``, and the seconds without progress that it really cost."""
+
+    runtime: Runtime
+    grew: bool
+    time_s: float
+    seconds: float
+
+
+class Lessons:
+    """The part of the history file that plans are made with."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add_look(self, job: Job, look: Look) -> None:
+        """Note what a trainer did on a number of nodes; older looks make room."""
+        array = (job.user, job.name, look.array)
+        size = (*array, look.unit, look.nodes)
+        self._database.write_together(
+            (
+                "INSERT INTO looks VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (*size, look.time_s, look.rate, look.seconds),
+            ),
+            _newest("looks", ("user", "name", "array", "unit", "nodes"), size, LOOKS_A_SIZE),
+            _newest("looks", ("user", "name", "array"), array, _LOOKS_AN_ARRAY),
+        )
+
+    def looks(self, job: Job) -> list[Look]:
+        """Return what was seen of all trainers of this name, oldest first."""
+        rows = self._database.read(
+            "SELECT array, unit, nodes, time_s, rate, seconds FROM looks "
+            "WHERE user = ? AND name = ? ORDER BY time_s, rowid",
+            *(job.user, job.name),
+        )
+        return [Look(*row) for row in rows]
+
+    def add_rescale(self, job: Job, rescale: Rescale) -> None:
+        """Note what a change of size really cost; older ones make room."""
+        kind = (job.user, job.name, rescale.runtime.value, int(rescale.grew))
+        self._database.write_together(
+            (
+                "INSERT INTO rescales VALUES (?, ?, ?, ?, ?, ?)",
+                (*kind, rescale.time_s, rescale.seconds),
+            ),
+            _newest("rescales", ("user", "name", "runtime", "grew"), kind, RESCALES_A_KIND),
+        )
+
+    def rescales(self, job: Job) -> list[Rescale]:
+        """Return what changes of size of trainers of this name have cost, oldest first."""
+        rows = self._database.read(
+            "SELECT runtime, grew, time_s, seconds FROM rescales "
+            "WHERE user = ? AND name = ? ORDER BY time_s, rowid",
+            *(job.user, job.name),
+        )
+        return [Rescale(Runtime(runtime), bool(grew), *rest) for runtime, grew, *rest in rows]
+
+    def set_reform(self, array: int, reform: Reform) -> None:
+        """Note the generation that a trainer stands in now."""
+        row = (array, reform.time_s, reform.runtime.value, reform.generation, reform.nodes)
+        self._database.write("INSERT OR REPLACE INTO reforms VALUES (?, ?, ?, ?, ?)", *row)
+
+    def reform(self, array: int) -> Reform | None:
+        """Return the generation that a trainer stands in as far as is known."""
+        rows = self._database.read(
+            "SELECT time_s, runtime, generation, nodes FROM reforms WHERE array = ?", array
+        )
+        return next((Reform(time_s, Runtime(name), *rest) for time_s, name, *rest in rows), None)
+
+    def forget_too_much(self, active: Collection[int]) -> None:
+        """Drop the looks of all but the newest trainers (array ids) of a name, and names of a user.
+
+        Those that are ``active`` keep them.
+        """
+        self._database.write_together(
+            *(
+                ("DELETE FROM looks WHERE user = ? AND name = ? AND array = ?", row)
+                for row in self._too_much()
+                if row[2] not in active
+            )
+        )
+
+    def _too_much(self) -> list[tuple[str, str, int]]:
+        """Return the trainers (user, name, array) that newer ones make superfluous."""
+        names: dict[str, set[str]] = {}
+        arrays: dict[tuple[str, str], int] = {}
+        found = []
+        for user, name, array, _ in self._database.read(
+            "SELECT user, name, array, max(time_s) FROM looks GROUP BY 1, 2, 3 ORDER BY 4 DESC"
+        ):
+            known = names.setdefault(user, set())
+            if name not in known and len(known) == _NAMES_A_USER:
+                found.append((user, name, array))
+                continue
+            known.add(name)
+            arrays[user, name] = arrays.get((user, name), 0) + 1
+            if arrays[user, name] > _ARRAYS_A_NAME:
+                found.append((user, name, array))
+        return found
+
+
+def _newest(table: str, columns: Sequence[str], values: Sequence[Any], count: int) -> Statement:
+    """Keep only so many rows of these values in a table, the latest ones."""
+    these = " AND ".join(f"{column} = ?" for column in columns)
+    return (
+        f"DELETE FROM {table} WHERE {these} AND rowid NOT IN "
+        f"(SELECT rowid FROM {table} WHERE {these} ORDER BY time_s DESC, rowid DESC LIMIT {count})",
+        (*values, *values),
+    )

@@ -1,0 +1,217 @@
+"""What plans are made with: what trainers have shown, in this life and under the same name before.
+
+Reports in, appraisals out. A curve changes only when measurements say something new, so that
+noise does not make plans.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
+from bftrainer_slurm.controller.state.lessons import (
+    LOOKS_A_SIZE,
+    RESCALES_A_KIND,
+    Job,
+    Lessons,
+    Look,
+    Rescale,
+)
+from bftrainer_slurm.controller.state.measuring import Stopwatch
+from bftrainer_slurm.controller.state.profile import PRIOR_COSTS, Appraisal, RescaleCosts
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.planner.curves import Exploration, Fit, Fits, Measurement, Standing
+from bftrainer_slurm.planner.curves.news import FIRST_S
+
+_SIZES = 64
+_MOST_COST_S = 120.0  # nobody keeps their nodes by telling of long pauses
+_ANOTHER_SCRIPT = 0.25  # relative; under one name, but with other throughputs
+
+
+@dataclass(slots=True)
+class _Known:
+    """One trainer. ``own`` looks by unit and size; ``before`` those of others of its name.
+
+    ``fit`` is of these looks, None where there are new ones; ``drawn`` a fit's curve, for users.
+    """
+
+    job: Job
+    stopwatch: Stopwatch
+    before: list[Look]
+    own: dict[tuple[str, int], deque[Look]] = field(default_factory=dict)
+    unit: str = "samples"
+    last_s: float = float("-inf")  # when its last look ended
+    fit: Fit | None = None
+    drawn: tuple[Fit, dict[str, Any]] | None = None
+
+    def add(self, look: Look) -> None:
+        """Take another look."""
+        looks = self.own.pop((look.unit, look.nodes), deque(maxlen=LOOKS_A_SIZE))
+        looks.append(look)
+        self.own[look.unit, look.nodes] = looks
+        if len(self.own) > _SIZES:
+            del self.own[next(iter(self.own))]  # the one that was seen longest ago
+        self.unit, self.last_s, self.fit = look.unit, look.time_s, None
+
+    def looks(self) -> list[Look]:
+        """Return its own looks, and those of others of its name on sizes that it has not shown.
+
+        The others' do not count if its throughput differs from theirs on a size that both know.
+        """
+        own = {
+            size: looks
+            for (unit, size), looks in self.own.items()
+            if unit == self.unit and sum(one.seconds for one in looks) >= FIRST_S
+        }
+        others: dict[int, list[Look]] = {}
+        for look in self.before:
+            if look.unit == self.unit:
+                others.setdefault(look.nodes, []).append(look)
+        known = [look for looks in own.values() for look in looks]
+        if any(_differ(own[size], others[size]) for size in own.keys() & others.keys()):
+            return known
+        return known + [one for size in others.keys() - own.keys() for one in others[size]]
+
+
+class Profiles:
+    """All trainers, by array. Has the methods of an ``Appraiser``."""
+
+    def __init__(self, lessons: Lessons) -> None:
+        self._lessons = lessons
+        self._trainers: dict[int, _Known] = {}
+        self._rescales: dict[Job, list[Rescale]] = {}
+        self._fits: Fits[int] = Fits()
+        self._exploration: Exploration[int] = Exploration()
+
+    def progressed(self, view: TrainerView, report: Report) -> None:
+        """Learn from how far a trainer has come."""
+        known = self._trainer(view)
+        looks, rescales = known.stopwatch.report(report, len(view.placed))
+        for look in looks:
+            if look.time_s <= known.last_s:
+                continue  # a keeper's old notes, after a restart of ours
+            known.add(look)
+            self._lessons.add_look(known.job, look)
+        for rescale in rescales:
+            before = self._of_job(known.job)
+            if all(rescale.time_s > one.time_s for one in before):
+                before.append(rescale)
+                self._lessons.add_rescale(known.job, rescale)
+
+    def reformed(self, view: TrainerView, reform: Reform) -> None:
+        """Hear that a trainer stands in a new generation."""
+        if self._trainer(view).stopwatch.reformed(reform):
+            self._lessons.set_reform(view.array, reform)
+
+    def costs(self, view: TrainerView) -> RescaleCosts:
+        """Return what changes of size have cost lately, the prior counted as one of them."""
+        known = self._trainer(view)
+        prior = PRIOR_COSTS[self._runtime(known)]
+        up_s = median([prior.up_s, *self._costs(known, grew=True)])
+        down_s = median([prior.down_s, *self._costs(known, grew=False)])
+        return RescaleCosts(min(up_s, _MOST_COST_S), min(down_s, _MOST_COST_S), prior.start_s)
+
+    def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
+        """Return what to plan with."""
+        standings = {
+            view.array: Standing(
+                self._fit(view.array, known),
+                len(view.placed),
+                view.trainer.record.max_nodes,
+                in_samples=known.unit == "samples",
+            )
+            for view, known in ((view, self._trainer(view)) for view in views)
+        }
+        curves = self._exploration.curves(standings, now_s)
+        sober = self._exploration.sober
+        return [
+            Appraisal(curves[view.array], self.costs(view), sober=sober[view.array])
+            for view in views
+        ]
+
+    def known(self, view: TrainerView) -> dict[str, Any]:
+        """Return curve, costs and runtime, for users."""
+        known = self._trainer(view)
+        runtime = known.stopwatch.runtime
+        costs = self.costs(view)
+        return {
+            "runtime": runtime.value if runtime else None,
+            "curve": self._curve(view, known),
+            "rescale": {
+                name: {"seconds": seconds, "count": len(self._costs(known, grew))}
+                for name, seconds, grew in (("up", costs.up_s, True), ("down", costs.down_s, False))
+            },
+        }
+
+    def forget(self, keep: frozenset[int]) -> None:
+        """Drop trainers that are gone; what they have shown stays for others of their name."""
+        gone = self._trainers.keys() - keep
+        for array in gone:
+            del self._trainers[array]
+        self._fits.forget(keep)
+        if gone:  # a user may have had any number of names
+            jobs = {known.job for known in self._trainers.values()}
+            self._rescales = {job: own for job, own in self._rescales.items() if job in jobs}
+
+    def _trainer(self, view: TrainerView) -> _Known:
+        known = self._trainers.get(view.array)
+        if known is None:
+            job = Job(view.trainer.user, view.trainer.name)
+            looks = self._lessons.looks(job)
+            before = [look for look in looks if look.array != view.array]
+            known = _Known(job, Stopwatch(view.array, self._lessons.reform(view.array)), before)
+            for look in looks:
+                known.unit = look.unit
+                if look.array == view.array:
+                    known.add(look)
+            self._trainers[view.array] = known
+        return known
+
+    def _fit(self, array: int, known: _Known) -> Fit:
+        if known.fit is None:
+            known.fit = self._fits.update(
+                array, [Measurement(one.nodes, one.rate, one.seconds) for one in known.looks()]
+            )
+        return known.fit
+
+    def _of_job(self, job: Job) -> list[Rescale]:
+        if job not in self._rescales:
+            self._rescales[job] = self._lessons.rescales(job)
+        return self._rescales[job]
+
+    def _costs(self, known: _Known, grew: bool) -> list[float]:
+        kind, rescales = (self._runtime(known), grew), self._of_job(known.job)
+        found = [one.seconds for one in rescales if (one.runtime, one.grew) == kind]
+        return found[-RESCALES_A_KIND:]
+
+    def _runtime(self, known: _Known) -> Runtime:
+        """Return its runtime; until it has said so that of the last one of its name."""
+        rescales = self._of_job(known.job)
+        last = rescales[-1].runtime if rescales else Runtime.C10D
+        return known.stopwatch.runtime or last
+
+    def _curve(self, view: TrainerView, known: _Known) -> dict[str, Any]:
+        fit = self._fit(view.array, known)
+        if known.drawn is not None and known.drawn[0] is fit:
+            return known.drawn[1]
+        curve = fit.curve(view.trainer.record.max_nodes)
+        drawn = {
+            "unit": None if fit.unit is None else known.unit,
+            "points": [
+                {"nodes": nodes, "rate": value, "measured": fit.has_measured(nodes)}
+                for nodes, value in zip(curve.nodes[1:], curve.values[1:], strict=True)
+            ],
+        }
+        known.drawn = fit, drawn
+        return drawn
+
+
+def _differ(looks: Iterable[Look], others: Iterable[Look]) -> bool:
+    """Whether these looks at one size cannot be of the same script."""
+    ratio = median(one.rate for one in looks) / median(one.rate for one in others)
+    return abs(math.log(ratio)) > _ANOTHER_SCRIPT

@@ -1,0 +1,152 @@
+"""The one picture of all trainers: a record of each, kept up to date by looks, notes and actions.
+
+What is to be done about it is decided elsewhere (``decide``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from bftrainer_slurm.controller.faults import Faults
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.element import Began, ElementRecord, Ended, Event, Phase
+from bftrainer_slurm.controller.state.endings import Endings
+from bftrainer_slurm.controller.state.history import History, differ
+from bftrainer_slurm.controller.state.trainer import TrainerState, advance, gone, note_failed
+from bftrainer_slurm.controller.state.view import TrainerView, views_of
+from bftrainer_slurm.model import Trainer
+
+logger = logging.getLogger(__name__)
+
+# Slurm ends a reclaimed element first, and only then gives the node to the job that needs it; until
+# then the node looks idle.
+_RECLAIM_S = 5.0
+
+
+class Roster:
+    """All trainers, by array.
+
+    ``avoid`` says until when (Unix seconds) nodes are left alone; ``out_of_reach`` are nodes of
+    trainers that cannot be handled. ``replaced`` have come under the array of another one.
+    """
+
+    def __init__(self, history: History, settings: Settings, faults: Faults) -> None:
+        self.avoid: Mapping[str, float] = {}
+        self.out_of_reach: frozenset[str] = frozenset()
+        self.replaced: frozenset[int] = frozenset()
+        self._history = history
+        self._settings = settings
+        self._faults = faults
+        self._endings = Endings()
+        self._ids: dict[int, str] = {}  # of the trainers that were met
+        self._by_array: dict[int, TrainerView] = {}
+        self._states = _as_left(history)
+
+    @property
+    def views(self) -> tuple[TrainerView, ...]:
+        """The trainers that can be handled, as of the last look."""
+        return tuple(self._by_array.values())
+
+    def view(self, array: int) -> TrainerView | None:
+        """Return one of the views."""
+        return self._by_array.get(array)
+
+    def put(self, states: Mapping[int, TrainerState]) -> None:
+        """Replace the states of trainers; what is over is kept for good."""
+        for array, state in states.items():
+            before = self._states.get(array)
+            if state.over is not None and (before is None or before.over is None):
+                self._history.end(array, state.over)
+            self._states[array] = state
+            view = self._by_array.get(array)
+            if view is not None and view.state is not state:
+                self._by_array[array] = replace(view, state=state)
+
+    def look(self, snapshot: Snapshot, has_trained: Callable[[int], bool]) -> list[Event]:
+        """Follow all trainers; return what has happened to their elements since the last look."""
+        now_s, trainers = snapshot.time_s, snapshot.queue.trainers
+        events: list[Event] = []
+        ids = {trainer.array: trainer.record.id or "" for trainer in trainers}
+        self.replaced = frozenset(
+            array for array, id_ in ids.items() if differ(id_, self._ids.get(array, ""))
+        )
+        for array in (self._states.keys() - ids.keys()) | self.replaced:
+            events += gone(self._states.pop(array), array, now_s)
+            self._ids.pop(array, None)
+        self._write(events)
+        states: dict[int, TrainerState] = {}
+        for trainer in trainers:
+            with self._faults.of(trainer.array):
+                last, view = self._states.get(trainer.array), self._by_array.get(trainer.array)
+                if last is not None and view is not None and view.is_of(trainer, last):
+                    states[trainer.array] = last  # nothing new: most of the time, of most
+                    continue
+                state, happened = self._follow(trainer, ids[trainer.array], now_s)
+                self._write(happened)
+                events += happened
+                states[trainer.array] = note_failed(state, has_trained(trainer.array), now_s)
+        self._avoid(events, now_s)
+        self._see(snapshot, states)
+        self.put(states)
+        return events
+
+    def _follow(self, trainer: Trainer, id_: str, now_s: float) -> tuple[TrainerState, list[Event]]:
+        array = trainer.array
+        if array not in self._ids:
+            if self._history.knows_another(array, id_):
+                self._states.pop(array, None)
+            state = self._states.get(array, TrainerState())
+            over = self._history.meet(array, id_, now_s)
+            over_since_s = now_s if over else None
+            self._states[array] = replace(state, over=over, over_since_s=over_since_s)
+            self._ids[array] = id_
+        state = self._states[array]
+        state, events = advance(state, trainer, now_s, self._settings.relaunch_after_s)
+        state, slow = self._endings.blame(trainer, state, now_s, self._settings.slow_end_s)
+        for node, took_s in slow.items():
+            logger.warning("an element took %.1f s to end on %s: left alone for now", took_s, node)
+        until_s = dict.fromkeys(slow, now_s + self._settings.bad_node_s)
+        self.avoid = {**self.avoid, **until_s} if slow else self.avoid
+        return state, events
+
+    def _write(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, Began):
+                self._history.begin_stay(event.element, event.node, event.time_s)
+            else:
+                self._history.end_stay(event.element, event.time_s, event.how)
+
+    def _avoid(self, events: Iterable[Event], now_s: float) -> None:
+        ended = [event for event in events if isinstance(event, Ended)]
+        self._endings.saw(ended)
+        taken = [one.node for one in ended if one.how == "reclaimed"]
+        kept = {node: until_s for node, until_s in self.avoid.items() if until_s > now_s}
+        for node in taken:
+            kept[node] = max(kept.get(node, 0.0), now_s + _RECLAIM_S)
+        self.avoid = kept
+
+    def _see(self, snapshot: Snapshot, states: Mapping[int, TrainerState]) -> None:
+        known = [(one, states[one.array]) for one in snapshot.queue.trainers if one.array in states]
+        rested_s = snapshot.time_s - self._settings.relaunch_after_s
+        ordinary = snapshot.queue.ordinary_nodes
+        views = views_of(known, ordinary, rested_s, self._by_array)
+        self._by_array = {view.array: view for view in views}
+        self.out_of_reach = frozenset(
+            element.node
+            for trainer in snapshot.queue.trainers
+            for element in trainer.elements
+            if trainer.array not in states and element.node is not None
+        )
+
+
+def _as_left(history: History) -> dict[int, TrainerState]:
+    """The states as the controller before has left them: what ran then may run now."""
+    states: dict[int, TrainerState] = {}
+    for id_, node in history.open_stays().items():
+        record = ElementRecord(Phase.RUNNING, float("-inf"), node)
+        state = states.get(id_.array, TrainerState())
+        states[id_.array] = replace(state, elements={**state.elements, id_.task: record})
+    return states

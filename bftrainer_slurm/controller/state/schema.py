@@ -1,0 +1,56 @@
+"""The tables of the history file, as SQL: what each version of the file has brought."""
+
+from __future__ import annotations
+
+UPGRADES = (
+    """
+CREATE TABLE stays (
+    array INTEGER NOT NULL, task INTEGER NOT NULL, node TEXT NOT NULL,
+    start_s REAL NOT NULL, end_s REAL, how TEXT
+);
+CREATE INDEX stays_by_array ON stays (array);
+CREATE UNIQUE INDEX one_stay_at_a_time ON stays (array, task) WHERE end_s IS NULL;
+CREATE TABLE plans (
+    time_s REAL NOT NULL, pool INTEGER NOT NULL, used INTEGER NOT NULL,
+    objective REAL NOT NULL, status TEXT NOT NULL, solve_s REAL NOT NULL
+);
+CREATE TABLE progress (
+    array INTEGER NOT NULL, time_s REAL NOT NULL, samples REAL NOT NULL, measures TEXT NOT NULL
+);
+CREATE INDEX progress_by_array ON progress (array, time_s);
+CREATE TABLE given_up (array INTEGER PRIMARY KEY, time_s REAL NOT NULL, why TEXT NOT NULL);
+""",
+    """
+CREATE TABLE holes (node TEXT NOT NULL, start_s REAL NOT NULL, end_s REAL);
+CREATE UNIQUE INDEX one_hole_at_a_time ON holes (node) WHERE end_s IS NULL;
+""",
+    """
+CREATE TABLE looks (
+    user TEXT NOT NULL, name TEXT NOT NULL, array INTEGER NOT NULL, unit TEXT NOT NULL,
+    nodes INTEGER NOT NULL, time_s REAL NOT NULL, rate REAL NOT NULL, seconds REAL NOT NULL
+);
+CREATE INDEX looks_by_name ON looks (user, name, array, unit, nodes);
+CREATE INDEX looks_by_array ON looks (array);
+CREATE TABLE rescales (
+    user TEXT NOT NULL, name TEXT NOT NULL, runtime TEXT NOT NULL, grew INTEGER NOT NULL,
+    time_s REAL NOT NULL, seconds REAL NOT NULL
+);
+CREATE INDEX rescales_by_name ON rescales (user, name, runtime, grew);
+CREATE TABLE reforms (
+    array INTEGER PRIMARY KEY, time_s REAL NOT NULL, runtime TEXT NOT NULL,
+    generation INTEGER NOT NULL, nodes INTEGER NOT NULL
+);
+""",
+    """
+CREATE TABLE looked (one INTEGER PRIMARY KEY CHECK (one = 1), time_s REAL NOT NULL);
+""",
+    # ``id`` tells a trainer from another one with the same array id; ``over`` says why it ended.
+    """
+CREATE TABLE trainers (
+    array INTEGER PRIMARY KEY, id TEXT NOT NULL, time_s REAL NOT NULL, over TEXT
+);
+INSERT INTO trainers SELECT array, '', time_s, why FROM given_up;
+DROP TABLE given_up;
+DROP TABLE looked;
+""",
+)

@@ -1,0 +1,115 @@
+"""One record of slurmctld's job table, and how squeue and bftrainer-look write it.
+
+What the records of a job come to is in ``records``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+UNREADABLE = "?"
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One record of slurmctld's job table. ``tasks`` is an array expression, of one task or more.
+
+    ``start_s`` of a pending job is when Slurm expects it to start, if it does; ``end_s`` of a
+    running one is when its time limit ends it, and of one that is over when it ended.
+    """
+
+    job_id: int
+    array: int
+    tasks: str | None  # None: not a job array
+    state: str
+    reason: str
+    priority: int  # 0: held
+    submit_s: float | None
+    start_s: float | None
+    end_s: float | None
+    nodes: str
+    required_nodes: str
+    scheduled_nodes: str
+    node_count: int
+    partition: str
+    user: str
+    name: str
+    comment: str
+    constraint: str = ""
+    excluded_nodes: str = ""
+    licenses: str = ""
+    reservation: str = ""
+    exit_status: int | None = None
+
+
+def readable(text: str) -> str:
+    """Return a name or comment; ``?`` for one whose bytes were no text (pyslurm says no more)."""
+    return UNREADABLE if "\ufffd" in text else text
+
+
+def row_of(values: Sequence[str]) -> JobRow | str:
+    """Read a record as squeue or bftrainer-look writes it; say so of one that cannot be read."""
+    try:
+        return _job_row(*values)
+    except (ValueError, TypeError) as error:
+        return f"{values[:3]}: {error}"
+
+
+def _job_row(
+    job_id: str,
+    array: str,
+    tasks: str,
+    state: str,
+    reason: str,
+    priority: str,
+    submit: str,
+    start: str,
+    end: str,
+    nodes: str,
+    required: str,
+    scheduled: str,
+    count: str,
+    partition: str,
+    user: str,
+    name: str,
+    comment: str,
+    constraint: str,
+    excluded: str,
+    licenses: str,
+    reservation: str,
+    exit_status: str = "",  # squeue tells none
+) -> JobRow:
+    return JobRow(
+        job_id=int(job_id),
+        array=int(array),
+        tasks=None if tasks in ("N/A", "") else tasks,
+        state=state,
+        reason=reason,
+        priority=int(priority),
+        submit_s=_seconds(submit),
+        start_s=_seconds(start),
+        end_s=_seconds(end),
+        nodes=nodes,
+        required_nodes=required,
+        scheduled_nodes=scheduled,
+        node_count=int(count) if count.isdigit() else 0,
+        partition=partition,
+        user=user,
+        name=readable(name),
+        comment=readable(comment),
+        constraint=_given(constraint),
+        excluded_nodes=_given(excluded),
+        licenses=_given(licenses),
+        reservation=_given(reservation),
+        exit_status=int(exit_status) if exit_status else None,
+    )
+
+
+def _given(text: str) -> str:
+    return "" if text == "(null)" else text
+
+
+def _seconds(text: str) -> float | None:
+    """Unix seconds; Slurm writes N/A, NONE or Unknown where there is no time."""
+    return float(text) if text.isdigit() else None

@@ -1,0 +1,1 @@
+"""Failover: everything on the first of two control hosts is killed while trainers train."""

@@ -1,0 +1,48 @@
+"""The command line of ``scripts/bench-scale``: how large a cluster is simulated, and how long."""
+
+from __future__ import annotations
+
+import click
+
+from bftrainer_slurm.controller.settings import Settings
+from scripts.benchkit.command import Findings, bench_command
+from scripts.benchkit.machine import this_machine
+from scripts.scale_bench.course import MAX_NODES, NeverSettledError, Size, StoppedError
+from scripts.scale_bench.measure import measure
+from scripts.scale_bench.report import document, tables
+
+
+@bench_command(NeverSettledError, StoppedError)
+@click.option("--nodes", type=click.IntRange(50, 50_000), default=Size().nodes)
+@click.option("--trainers", type=click.IntRange(1, 1000), default=Size().trainers)
+@click.option(
+    "--elements",
+    type=click.IntRange(10, 50_000),
+    default=Size().elements,
+    help="That run while nothing changes; a fifth is reclaimed at once, a tenth joins.",
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0.1, 600),
+    default=Size().minutes,
+    help="With a change a second; as long again takes what comes before and after.",
+)
+@click.option("--seed", type=int, default=0, help="Of what is drawn.")
+def main(nodes: int, trainers: int, elements: int, minutes: float, seed: int) -> Findings:
+    """Measure the controller on a large cluster that is simulated; the daemon itself is real.
+
+    It starts, is at rest, sees the whole queue of ordinary jobs change again and again, then a
+    change a second, then many nodes freed at once, and many elements reclaimed at once.
+
+    \b
+    Example:
+      scripts/bench-scale --nodes 1000 --trainers 30 --elements 500 --minutes 1
+    """
+    if elements > min(nodes * 9 // 10, trainers * MAX_NODES):
+        raise click.UsageError(
+            f"--elements {elements} do not fit: take at most nine tenths of --nodes, and "
+            f"{MAX_NODES} for each of --trainers"
+        )
+    found = measure(Size(nodes, trainers, elements, minutes, seed), Settings())
+    machine = this_machine()
+    return Findings(tables(machine, found), document(machine, found))

@@ -1,0 +1,259 @@
+"""What happens to the simulated cluster, phase after phase, and what is measured in each."""
+
+from __future__ import annotations
+
+import pwd
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from bftrainer_slurm.controller.state.lessons import Job, Lessons
+from bftrainer_slurm.controller.state.lessons import Look as Measured
+from bftrainer_slurm.spec import TrainerRecord
+from scripts.benchkit.command import progress
+from scripts.scale_bench.changes import Change
+from scripts.scale_bench.processes import Processor, rss_mb
+from scripts.scale_bench.requests import Requests
+from scripts.scale_bench.slurmctld import Slurmctld
+
+MAX_NODES = 64  # of a trainer
+_A_JOB = 5  # nodes of an ordinary job, in the mean
+_SETTLES_S = 600.0
+_SURELY_S = 2.0  # what has changed before is to be seen by a look that begins so much later
+_REARRANGED_S = 5.0
+_LOOKS = 2  # at least, in each phase
+
+
+class StoppedError(Exception):
+    """The daemon has ended before the course did."""
+
+
+class NeverSettledError(Exception):
+    """The controller always has something to do, or does nothing any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large the cluster is, and how long it changes once a second."""
+
+    nodes: int = 10_000
+    trainers: int = 300
+    elements: int = 5_000  # that run, as long as nothing has changed
+    minutes: float = 10.0
+    seed: int = 0
+
+    @property
+    def ordinary(self) -> int:
+        """How many ordinary jobs there are: half of them run, the others wait."""
+        return self.nodes // _A_JOB
+
+    @property
+    def joins(self) -> int:
+        """How many nodes become idle at once."""
+        return self.elements // 10
+
+    @property
+    def reclaims(self) -> int:
+        """How many elements are reclaimed at once."""
+        return self.elements // 5
+
+    @property
+    def rest_s(self) -> float:
+        """How long nothing happens, and how long the queue is rearranged."""
+        return 6 * self.minutes
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A turn of the controller: when it began, what it took, what it read, whether it moved."""
+
+    begin_s: float
+    cpu_s: float  # without the simulation's
+    wall_s: float
+    read_bytes: int
+    moved: bool
+
+
+@dataclass(slots=True)
+class Phase:
+    """A part of the course. Times are Unix seconds where they are not durations."""
+
+    name: str
+    begin_s: float
+    end_s: float = 0.0
+    looks: list[Look] = field(default_factory=list)
+    statuses_cpu_s: list[float] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    rpcs: int = 0
+    acting_s: tuple[float, float] | None = None  # when the first and the last RPC moved elements
+    limited: int = 0
+    cpu_s: float = 0.0  # of the daemon in all
+    children_cpu_s: float = 0.0  # of its keeper and its planner
+    rss_mb: float = 0.0  # at the end
+    elements: int = 0  # that run at the end
+
+    @property
+    def minutes(self) -> float:
+        """How long it lasted."""
+        return (self.end_s - self.begin_s) / 60
+
+
+class Course:
+    """Lets it all happen; ``phases`` are those that have begun."""
+
+    def __init__(self, size: Size, slurmctld: Slurmctld, requests: Requests) -> None:
+        self.phases: list[Phase] = []
+        self.stop = threading.Event()
+        self._size = size
+        self._slurmctld = slurmctld
+        self._requests = requests
+        self._dice = random.Random(size.seed)
+        self._tell = progress()
+
+    def populate(self, lessons: Lessons) -> None:
+        """Fill the cluster as it is before the controller starts: no element runs yet.
+
+        Each trainer has run before, so that its throughput is known from one node to the most.
+        """
+        size, slurmctld, dice = self._size, self._slurmctld, self._dice
+        users = sorted(user.pw_name for user in pwd.getpwall())
+        for number in range(size.trainers):
+            record = TrainerRecord(dice.choice((1, 2, 4)), MAX_NODES, id=f"{number:08x}")
+            _teach(lessons, Job(users[number % len(users)], f"train{number}"), dice)
+            slurmctld.submit_trainer(users[number % len(users)], f"train{number}", record)
+        nodes = dice.sample(sorted(slurmctld.idle), size.nodes - size.elements)
+        running = size.ordinary // 2
+        for number in range(running):
+            own = nodes[number::running]
+            slurmctld.start_ordinary(slurmctld.submit_ordinary(len(own)), own)
+        for _ in range(size.ordinary - running):
+            slurmctld.submit_ordinary(dice.randint(1, 2 * _A_JOB - 1))
+
+    def run(self, processor: Callable[[], Processor]) -> None:
+        """Go through all phases, as long as nobody stops it.
+
+        Raises:
+            StoppedError: somebody did.
+            NeverSettledError: after a change, the controller does not come to rest.
+        """
+        size, slurmctld = self._size, self._slurmctld
+        with self._phase("start", processor):
+            self._settle()
+        with self._phase("at rest", processor):
+            self._repeat(size.rest_s, size.rest_s, lambda: None)
+        with self._phase("ordinary jobs change", processor):
+            self._repeat(size.rest_s, _REARRANGED_S, slurmctld.rearrange_queue)
+        slurmctld.spread_limits()
+        with self._phase("one change a second", processor):
+            self._repeat(60 * size.minutes, 1.0, self._one_change)
+        with self._phase("after it", processor):
+            self._settle()
+        with self._phase("nodes freed at once", processor):
+            self._free_nodes()
+            self._settle()
+        with self._phase("elements reclaimed at once", processor):
+            self._take(self._dice.sample(self._taken_by_elements(), size.reclaims))
+            self._settle()
+
+    def looked(self, look: Look) -> None:
+        """Note a turn of the controller."""
+        if self.phases:
+            self.phases[-1].looks.append(look)
+
+    def showed(self, cpu_s: float) -> None:
+        """Note that the controller has made a status for users."""
+        if self.phases:
+            self.phases[-1].statuses_cpu_s.append(cpu_s)
+
+    @contextmanager
+    def _phase(self, name: str, processor: Callable[[], Processor]) -> Iterator[None]:
+        self._go_on()
+        requests, before = self._requests, processor()
+        rpcs, moves, limited = len(requests.rpcs_s), len(requests.moves_s), requests.limited
+        first = len(self._slurmctld.changes.all)
+        self._tell(name)
+        phase = Phase(name, time.time())
+        self.phases.append(phase)
+        yield
+        self._go_on()
+        after = processor()
+        phase.end_s = time.time()
+        phase.rpcs = len(requests.rpcs_s) - rpcs
+        acting = requests.moves_s[moves:]
+        phase.acting_s = (acting[0], acting[-1]) if acting else None
+        phase.limited = requests.limited - limited
+        phase.changes = self._slurmctld.changes.all[first:]
+        phase.cpu_s = after.daemon_s - before.daemon_s
+        phase.children_cpu_s = after.children_s - before.children_s
+        phase.rss_mb = rss_mb()
+        phase.elements = len(self._slurmctld.elements("RUNNING"))
+
+    def _go_on(self) -> None:
+        if self.stop.is_set():
+            raise StoppedError("the controller was stopped before the end")
+
+    def _settle(self) -> None:
+        """Wait until a look finds nothing to do, and nothing is under way."""
+        begin_s, phase = time.time(), self.phases[-1]
+        while not self.stop.wait(0.1):
+            since_s = max([phase.begin_s, *self._requests.moves_s[-1:]]) + _SURELY_S
+            last = phase.looks[-1] if phase.looks else None
+            if last is not None and last.begin_s > since_s and not last.moved:
+                with self._slurmctld.lock:
+                    if not self._slurmctld.unsettled:
+                        return
+            if time.time() - begin_s > _SETTLES_S:
+                raise NeverSettledError(f"{phase.name}: no rest within {_SETTLES_S:.0f} s")
+
+    def _repeat(self, seconds: float, every_s: float, change: Callable[[], None]) -> None:
+        """Change something every so often, for so long, and until it was looked at."""
+        begin_s = time.monotonic()
+        for number in range(max(1, int(seconds / every_s))):
+            if self.stop.wait(max(0.0, begin_s + number * every_s - time.monotonic())):
+                return
+            change()
+        looks = self.phases[-1].looks
+        while time.monotonic() < begin_s + seconds or len(looks) < _LOOKS:
+            if self.stop.wait(0.1):
+                return
+
+    def _one_change(self) -> None:
+        """Let an ordinary job end, or another begin; as many nodes of theirs stay, in the mean."""
+        size, slurmctld = self._size, self._slurmctld
+        with slurmctld.lock:
+            running = slurmctld.ordinary("RUNNING")
+            most = size.nodes - size.elements
+            excess = (sum(len(job.nodes) for job in running) - most) / most
+            if self._dice.random() < 0.5 + 5 * excess:
+                slurmctld.end_ordinary([self._dice.choice(running)])
+            else:
+                idle, taken = sorted(slurmctld.idle), self._taken_by_elements()
+                self._dice.shuffle(taken)
+                self._take((idle + taken)[: self._dice.randint(1, 2 * _A_JOB - 1)])
+
+    def _take(self, nodes: list[int]) -> None:
+        """Start an ordinary job that has waited, and let another one wait in its place."""
+        slurmctld = self._slurmctld
+        slurmctld.start_ordinary(slurmctld.submit_ordinary(len(nodes)), nodes)
+
+    def _free_nodes(self) -> None:
+        """Let ordinary jobs end until all nodes are free that are to be."""
+        ended, nodes = [], 0
+        for job in self._slurmctld.ordinary("RUNNING"):
+            if nodes < self._size.joins:
+                ended.append(job)
+                nodes += len(job.nodes)
+        self._slurmctld.end_ordinary(ended)
+
+    def _taken_by_elements(self) -> list[int]:
+        return [job.nodes[0] for job in self._slurmctld.elements("RUNNING")]
+
+
+def _teach(lessons: Lessons, job: Job, dice: random.Random) -> None:
+    """Note how a trainer of this name did before, on each power of two of nodes."""
+    rate, scales = dice.uniform(50, 500), dice.uniform(0.7, 0.98)
+    for nodes in (1 << power for power in range(MAX_NODES.bit_length())):
+        lessons.add_look(job, Measured(1, "samples", nodes, 1.0 + nodes, rate * nodes**scales, 60))

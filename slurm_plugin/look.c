@@ -1,0 +1,234 @@
+/*
+ * bftrainer-look jobs|nodes [SINCE]: prints all jobs or nodes, if any of them changed since SINCE.
+ *
+ * The first line is the time to ask with next; without a change nothing is printed, and slurmctld
+ * has sent nothing. Each further line is a job or a node, its fields parted by tabs; in them tabs,
+ * newlines and backslashes are escaped, so that no text of a user's reads like another record.
+ * A clock that was set back can hide changes: now and then ask without SINCE.
+ */
+#include <errno.h>
+#include <pwd.h>
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+/* In libslurm, and in none of its headers. */
+extern const char *slurm_job_state_string(uint32_t state);
+extern const char *slurm_node_state_string(uint32_t state);
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(24, 5, 0)
+extern const char *slurm_job_reason_string(int reason);
+#define slurm_job_state_reason_string slurm_job_reason_string
+#else
+extern const char *slurm_job_state_reason_string(int reason);
+#endif
+
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 11, 0)
+#define JOB_ID(job) ((job)->job_id)
+#else
+#define JOB_ID(job) ((job)->step_id.job_id)
+#endif
+
+static void put_text_until(const char *text, char end)
+{
+    for (; text != NULL && *text != '\0' && *text != end; text++) {
+        switch (*text) {
+        case '\t':
+            fputs("\\t", stdout);
+            break;
+        case '\n':
+            fputs("\\n", stdout);
+            break;
+        case '\\':
+            fputs("\\\\", stdout);
+            break;
+        default:
+            putchar_unlocked(*text);
+        }
+    }
+    putchar_unlocked('\t');
+}
+
+static void put_text(const char *text)
+{
+    put_text_until(text, '\0');
+}
+
+/* Without what may follow: "ReqNodeNotAvail, UnavailableNodes:" and 10,000 names. */
+static void put_reason(const job_info_t *job)
+{
+    if (job->state_desc != NULL)
+        put_text_until(job->state_desc, ',');
+    else
+        put_text(slurm_job_state_reason_string((int)job->state_reason));
+}
+
+static void put_number(uint64_t number)
+{
+    printf("%llu\t", (unsigned long long)number);
+}
+
+/* No time is an empty field. */
+static void put_time(time_t time)
+{
+    if (time > 0)
+        put_number((uint64_t)time);
+    else
+        put_text(NULL);
+}
+
+/* The names of the users seen so far: without it, 300 trainers are thousands of look-ups. */
+static const char *user_name(uint32_t uid)
+{
+    static struct user {
+        uint32_t uid;
+        char *name;
+    } *known;
+    static size_t count;
+    struct passwd *entry;
+    struct user *grown;
+
+    for (size_t i = 0; i < count; i++)
+        if (known[i].uid == uid)
+            return known[i].name;
+    grown = reallocarray(known, count + 1, sizeof(*known));
+    if (grown == NULL)
+        abort();
+    known = grown;
+    entry = getpwuid(uid);
+    known[count].uid = uid;
+    known[count].name = strdup(entry == NULL ? "nobody" : entry->pw_name);
+    return known[count++].name;
+}
+
+static void put_tasks(const job_info_t *job)
+{
+    if (job->array_task_str != NULL)
+        put_text(job->array_task_str);
+    else if (job->array_job_id != 0 && job->array_task_id != NO_VAL)
+        put_number(job->array_task_id);
+    else
+        put_text(NULL);
+}
+
+/* As a shell says it: 128 and the signal for one that a signal ended. */
+static void put_exit_status(uint32_t status)
+{
+    put_number(WIFSIGNALED(status) ? 128u + WTERMSIG(status) : WEXITSTATUS(status));
+}
+
+static void put_job(const job_info_t *job, time_t now)
+{
+    bool unlimited = job->time_limit == INFINITE && job->end_time > now;
+
+    put_number(JOB_ID(job));
+    put_number(job->array_job_id != 0 ? job->array_job_id : JOB_ID(job));
+    put_tasks(job);
+    put_text(slurm_job_state_string(job->job_state));
+    put_reason(job);
+    put_number(job->priority);
+    put_time(job->submit_time);
+    put_time(job->start_time);
+    put_time(unlimited ? 0 : job->end_time); /* Slurm says one a year ahead */
+    put_text(job->nodes);
+    put_text(job->req_nodes);
+    put_text(job->sched_nodes);
+    put_number(job->num_nodes);
+    put_text(job->partition);
+    put_text(user_name(job->user_id));
+    put_text(job->name);
+    put_text(job->comment);
+    put_text(job->features);
+    put_text(job->exc_nodes);
+    put_text(job->licenses);
+    put_text(job->resv_name);
+    put_exit_status(job->exit_code);
+    putchar_unlocked('\n');
+}
+
+static int look_at_jobs(time_t since)
+{
+    job_info_msg_t *jobs;
+
+    if (slurm_load_jobs(since, &jobs, SHOW_ALL | SHOW_LOCAL) != SLURM_SUCCESS)
+        return -1;
+    printf("%lld\n", (long long)jobs->last_update);
+    for (uint32_t i = 0; i < jobs->record_count; i++)
+        put_job(&jobs->job_array[i], time(NULL));
+    return 0;
+}
+
+/* A node's partitions are those that list it. What did not change is asked for again in full. */
+static int load_nodes(time_t since, node_info_msg_t **nodes, partition_info_msg_t **partitions)
+{
+    bool same_nodes = false;
+
+    if (slurm_load_node(since, nodes, SHOW_ALL) != SLURM_SUCCESS) {
+        if (errno != SLURM_NO_CHANGE_IN_DATA)
+            return -1;
+        same_nodes = true;
+    }
+    if (slurm_load_partitions(same_nodes ? since : 0, partitions, SHOW_ALL) != SLURM_SUCCESS)
+        return -1;
+    if (same_nodes && slurm_load_node(0, nodes, SHOW_ALL) != SLURM_SUCCESS)
+        return -1;
+    slurm_populate_node_partitions(*nodes, *partitions);
+    return 0;
+}
+
+static int look_at_nodes(time_t since)
+{
+    partition_info_msg_t *partitions;
+    node_info_msg_t *nodes;
+
+    if (load_nodes(since, &nodes, &partitions) < 0)
+        return -1;
+    printf("%lld\n", (long long)(nodes->last_update < partitions->last_update
+                                     ? nodes->last_update
+                                     : partitions->last_update));
+    for (uint32_t i = 0; i < nodes->record_count; i++) {
+        const node_info_t *node = &nodes->node_array[i];
+
+        if (node->name == NULL || node->name[0] == '\0')
+            continue; /* a place in the table that no node has */
+        put_text(node->name);
+        put_text(slurm_node_state_string(node->node_state));
+        put_text(node->features_act);
+        put_text(node->partitions);
+        put_number(node->weight);
+        putchar_unlocked('\n');
+    }
+    return 0;
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: bftrainer-look jobs|nodes [SINCE]\n");
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    time_t since = argc == 3 ? (time_t)strtoll(argv[2], NULL, 10) : 0;
+    int done;
+
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        printf("%u.%02u\n", SLURM_VERSION_MAJOR(SLURM_VERSION_NUMBER),
+               SLURM_VERSION_MINOR(SLURM_VERSION_NUMBER));
+        return 0;
+    }
+    if (argc < 2 || argc > 3)
+        return usage();
+    if (strcmp(argv[1], "jobs") != 0 && strcmp(argv[1], "nodes") != 0)
+        return usage();
+    slurm_init(NULL);
+    done = argv[1][0] == 'j' ? look_at_jobs(since) : look_at_nodes(since);
+    if (done < 0 && errno != SLURM_NO_CHANGE_IN_DATA) {
+        fprintf(stderr, "%s: %s\n", argv[1], slurm_strerror(errno));
+        return 1;
+    }
+    return fflush(stdout) == 0 ? 0 : 1;
+}

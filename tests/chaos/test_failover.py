@@ -1,0 +1,23 @@
+"""Everything on the first control host is killed while four trainers train."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from scripts.failover_suite.run import started_trial
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.torch,
+    pytest.mark.chaos,
+    pytest.mark.once,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(os.getuid() != 0, reason="needs root: hosts have networks"),
+]
+
+
+def test_trainers_train_on_and_grow_again_on_the_second_host() -> None:
+    with started_trial(print) as trial:
+        assert trial.fail_over().violations == []

@@ -1,0 +1,217 @@
+"""What was decided is done in order, within a budget of time, and refusals are survived."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from bftrainer_slurm.controller.act.execute import BUDGET_S, BURST, Pacer, Results, execute
+from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
+from bftrainer_slurm.model import ElementId
+from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
+from tests.controller.worlds import ARRAY
+
+A, B, C = (ElementId(ARRAY, task) for task in range(3))
+
+
+class Clock:
+    """A clock on which only sleeping, and what says so, takes time."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.slept_s: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.slept_s.append(seconds)
+        self.now_s += seconds
+
+
+class Recorder:
+    """Notes what a gateway and a keeper would be asked.
+
+    ``refused``: what the next change of this name is refused with; ``takes_s`` is for each one.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock = clock or Clock()
+        self.name, self.grow_rpcs = "recorder", 1
+        self.asked: list[str] = []
+        self.refused: dict[str, Exception] = {}
+        self.takes_s = 0.0
+
+    def grow(
+        self, elements: Sequence[ElementId], nodes: frozenset[str], *_: Any, **__: Any
+    ) -> None:
+        self._hear("grow", f"{len(elements)} on {' '.join(sorted(nodes))}")
+
+    def shrink(self, elements: Sequence[ElementId]) -> None:
+        self._hear("shrink", str(len(elements)))
+
+    def hold(self, elements: Sequence[ElementId]) -> None:
+        self._hear("hold", str(len(elements)))
+
+    def revive(self, elements: Sequence[ElementId]) -> None:
+        self._hear("revive", str(len(elements)))
+
+    def cancel(self, array: int) -> None:
+        self._hear("cancel", str(array))
+
+    def _hear(self, what: str, words: str) -> None:
+        self.clock.now_s += self.takes_s
+        self.asked.append(f"{what} {words}")
+        if what in self.refused:
+            raise self.refused.pop(what)
+
+
+class Told(Groups):
+    """Notes what the keeper would be told, in the order in which the gateway is asked."""
+
+    def __init__(self, gateway: Recorder) -> None:
+        self._asked = gateway.asked
+
+    def part(self, leaving: Mapping[int, Sequence[int]]) -> None:
+        self._asked += [f"part {array} {list(leaving[array])}" for array in leaving]
+
+    def end(self, array: int) -> None:
+        self._asked.append(f"end {array}")
+
+
+def do(gateway: Recorder, *actions: Action, per_s: float = 1.0) -> Results:
+    results, clock = Results(), gateway.clock
+    pacer = Pacer(per_s, clock, clock.sleep)
+    execute(actions, gateway, pacer, Told(gateway), results)  # type: ignore[arg-type]
+    return results
+
+
+def grow(*elements: ElementId, nodes: str = "n1", first: bool = False) -> Grow:
+    return Grow(elements, frozenset(nodes.split()), frozenset(), first)
+
+
+def test_what_frees_nodes_comes_first_and_what_takes_them_last() -> None:
+    gateway = Recorder()
+    do(gateway, grow(A), Revive((B,)), Cancel(99, "over"), Hold((B,), "why"), Shrink((C,), "why"))
+    kinds = [asked.split()[0] for asked in gateway.asked]
+    assert kinds == ["part", "shrink", "hold", "cancel", "revive", "grow"]
+
+
+def test_who_is_to_leave_is_asked_before_anything_is_ended() -> None:
+    gateway = Recorder()
+    do(gateway, Shrink((B,), "why"), Shrink((C,), "why"))
+    assert gateway.asked == ["part 12 [1, 2]", "shrink 1", "shrink 1"]
+
+
+def test_a_trainer_with_nothing_alive_begins_a_new_rendezvous() -> None:
+    gateway = Recorder()
+    do(gateway, grow(A, B, nodes="n1 n2", first=True), grow(C, nodes="n3"))
+    assert gateway.asked == ["end 12", "grow 2 on n1 n2", "grow 1 on n3"]
+
+
+def test_a_refusal_is_returned_and_the_rest_is_done() -> None:
+    gateway = Recorder()
+    gateway.refused["grow"] = RefusedError("no")
+    results = do(gateway, grow(A), grow(B, nodes="n2"))
+    assert (results.refused, results.done) == ([grow(A)], [grow(B, nodes="n2")])
+
+
+def test_what_slurm_did_of_a_request_that_it_refused_in_part_is_done() -> None:
+    gateway = Recorder()
+    gateway.refused["shrink"] = RefusedError("no", [B])
+    results = do(gateway, Shrink((A, B, C), "why"))
+    assert (results.refused, results.done) == (
+        [Shrink((A, B, C), "why")],
+        [Shrink((A, C), "why")],
+    )
+
+
+@pytest.mark.parametrize("named", [(), (A, B)])
+def test_where_slurm_does_not_say_which_it_refused_none_of_them_is_done(
+    named: tuple[ElementId, ...],
+) -> None:
+    gateway = Recorder()
+    gateway.refused["shrink"] = RefusedError("no", named)
+    assert do(gateway, Shrink((A, B), "why")).done == []
+
+
+def test_what_was_done_is_known_though_slurm_stops_answering() -> None:
+    gateway, results = Recorder(), Results()
+    gateway.refused["hold"] = SlurmUnavailableError("no answer")
+    pacer = Pacer(1.0, gateway.clock, gateway.clock.sleep)
+    shrink = Shrink((B,), "why")
+    actions = [shrink, Hold((C,), "why"), grow(A)]
+    with pytest.raises(SlurmUnavailableError):
+        execute(actions, gateway, pacer, Groups(), results)  # type: ignore[arg-type]
+    assert results == Results(done=[shrink])
+
+
+def test_what_the_budget_does_not_allow_is_left_in_its_order() -> None:
+    gateway = Recorder()
+    grows = [grow(A, nodes=f"n{number}") for number in range(BURST + 10)]
+    results = do(gateway, *grows)
+    assert results.done + results.left == grows
+    assert len(results.done) == BURST + BUDGET_S
+    assert gateway.clock.now_s <= BUDGET_S
+
+
+@pytest.mark.parametrize(("per_s", "again_in_s"), [(1.0, 0.0), (0.1, 8.0)])
+def test_another_turn_comes_when_its_budget_is_enough(per_s: float, again_in_s: float) -> None:
+    results = do(Recorder(), *[grow(A, nodes=f"n{number}") for number in range(30)], per_s=per_s)
+    assert results.again_in_s == pytest.approx(again_in_s)
+
+
+def test_what_was_left_is_done_at_the_next_turns() -> None:
+    clock = Clock()
+    pacer = Pacer(1.0, clock, clock.sleep)
+    gateway, left = Recorder(clock), [grow(A, nodes=f"n{number}") for number in range(BURST + 10)]
+    for _ in range(20):
+        results = Results()
+        execute(left, gateway, pacer, Groups(), results)  # type: ignore[arg-type,assignment]
+        left = results.left  # type: ignore[assignment]
+        clock.now_s += 1.0
+    assert (left, len(gateway.asked)) == ([], BURST + 10)
+
+
+def test_commands_that_take_long_use_up_the_budget_too() -> None:
+    gateway = Recorder()
+    gateway.takes_s = 1.0
+    results = do(gateway, *[grow(A, nodes=f"n{number}") for number in range(10)])
+    assert len(results.done) <= BUDGET_S + 1
+    assert len(results.done) + len(results.left) == 10
+
+
+def test_a_clock_that_is_set_back_makes_nobody_wait() -> None:
+    clock = Clock()
+    clock.now_s = 1000.0
+    pacer = Pacer(1.0, clock, clock.sleep)
+    assert pacer.wait(1, at_most_s=0.0)
+    clock.now_s = 0.0
+    assert pacer.wait(1, at_most_s=0.0)
+    assert clock.slept_s == []
+
+
+def test_after_a_burst_commands_are_paced() -> None:
+    clock = Clock()
+    pacer = Pacer(2.0, clock, clock.sleep)
+    for _ in range(BURST + 4):
+        assert pacer.wait(1, at_most_s=1.0)
+    assert clock.slept_s == [0.5] * 4
+
+
+def test_commands_of_several_rpcs_are_paced_by_these() -> None:
+    gateway = Recorder()
+    gateway.grow_rpcs = 4
+    do(gateway, *[grow(A)] * (BURST // 4 + 1), per_s=2.0)
+    assert gateway.clock.slept_s == [2.0]
+
+
+def test_nobody_waits_longer_than_there_is_time() -> None:
+    clock = Clock()
+    pacer = Pacer(1.0, clock, clock.sleep)
+    pacer.wait(BURST, at_most_s=0.0)
+    assert not pacer.wait(3, at_most_s=2.0)
+    assert clock.slept_s == []

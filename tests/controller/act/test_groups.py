@@ -1,0 +1,146 @@
+"""What the keeper is told: once, again where it has forgotten, and never at the loop's expense."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from bftrainer_slurm.controller.act.groups import KeeperGroups
+from bftrainer_slurm.keeper.client import KeeperError
+from bftrainer_slurm.model import ElementId
+from tests.controller.worlds import ARRAY
+
+ME = getpass.getuser()
+
+
+class FakeKeeper:
+    """Notes what it is told. ``silent``: it does not answer."""
+
+    identity = "first"
+    silent = False
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[object, ...]] = []
+        self.asked = 0
+
+    def own(self, *words: object) -> None:
+        self._hear("own", *words)
+
+    def part(self, array: int, tasks: Sequence[int]) -> bool:
+        self._hear("part", array, list(tasks))
+        return True
+
+    def lost(self, *words: object) -> None:
+        self._hear("lost", *words)
+
+    def end_run(self, *words: object) -> None:
+        self._hear("end", *words)
+
+    def _hear(self, *words: object) -> None:
+        self.asked += 1
+        if self.silent:
+            raise KeeperError("no answer")
+        self.heard.append(words)
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def keeper() -> FakeKeeper:
+    return FakeKeeper()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def groups(keeper: FakeKeeper, clock: Clock) -> KeeperGroups:
+    return KeeperGroups(lambda: (keeper.identity, keeper), clock)  # type: ignore[arg-type,return-value]
+
+
+def test_a_trainer_is_introduced_once(groups: KeeperGroups, keeper: FakeKeeper) -> None:
+    groups.own(ARRAY, ME, 3)
+    groups.own(ARRAY, ME, 3)
+    assert keeper.heard == [("own", ARRAY, os.getuid(), 3)]
+
+
+def test_and_again_when_it_is_to_have_more_nodes(groups: KeeperGroups, keeper: FakeKeeper) -> None:
+    groups.own(ARRAY, ME, 3)
+    groups.own(ARRAY, ME, 4)
+    assert [words[-1] for words in keeper.heard] == [3, 4]
+
+
+def test_and_again_to_another_keeper(groups: KeeperGroups, keeper: FakeKeeper) -> None:
+    groups.own(ARRAY, ME, 3)
+    keeper.identity = "second"
+    groups.own(ARRAY, ME, 3)
+    assert len(keeper.heard) == 2
+
+
+def test_and_again_where_the_keeper_did_not_answer(
+    groups: KeeperGroups, keeper: FakeKeeper, clock: Clock
+) -> None:
+    keeper.silent = True
+    groups.own(ARRAY, ME, 3)
+    keeper.silent, clock.now_s = False, 60.0
+    groups.own(ARRAY, ME, 3)
+    assert len(keeper.heard) == 1
+
+
+def test_a_user_whom_this_host_does_not_know_owns_nothing(
+    groups: KeeperGroups, keeper: FakeKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        groups.own(ARRAY, "nobody-of-this-name", 3)
+    assert keeper.heard == []
+    assert len(caplog.records) == 1
+
+
+def test_a_silent_keeper_is_left_alone_for_a_moment(
+    groups: KeeperGroups, keeper: FakeKeeper, clock: Clock
+) -> None:
+    keeper.silent = True
+    for array in range(100):
+        groups.lost(ElementId(array, 0))
+    assert keeper.asked == 1
+    clock.now_s = 60.0
+    groups.end(ARRAY)
+    assert keeper.asked == 2
+
+
+def test_all_groups_are_asked_at_the_same_time(groups: KeeperGroups, keeper: FakeKeeper) -> None:
+    together = threading.Barrier(3, timeout=30)
+    hear = keeper._hear
+
+    def slow(*words: object) -> None:
+        together.wait()
+        hear(*words)
+
+    keeper._hear = slow  # type: ignore[method-assign]
+    groups.part({1: [0], 2: [0, 1], 3: [5]})
+    assert sorted(keeper.heard) == [("part", 1, [0]), ("part", 2, [0, 1]), ("part", 3, [5])]
+
+
+def test_many_tasks_go_in_lines_that_the_keeper_takes(
+    groups: KeeperGroups, keeper: FakeKeeper
+) -> None:
+    groups.part({ARRAY: list(range(120))})
+    assert sorted(len(words[2]) for words in keeper.heard) == [20, 50, 50]  # type: ignore[arg-type]
+
+
+def test_nobody_leaves_nobody_is_asked(groups: KeeperGroups, keeper: FakeKeeper) -> None:
+    groups.part({})
+    assert keeper.asked == 0

@@ -1,0 +1,108 @@
+"""Which nodes an element can start on now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bftrainer_slurm.controller.decide.available import (
+    available_nodes,
+    hardware_of,
+)
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.element import ElementRecord, Phase
+from bftrainer_slurm.controller.state.trainer import TrainerState
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import ElementState, NodeState, Reservation, WaitingJob
+from tests.controller.worlds import NOW_S, element, node, picture, released, snapshot, view
+
+SETTINGS = Settings(min_hole_s=60)
+BOTH = snapshot((node("n1"), node("n2")))
+
+
+def free(seen: Snapshot, *views: TrainerView, **known: object) -> set[str]:
+    return set(available_nodes(picture(*views, of=seen, **known), SETTINGS))
+
+
+def test_an_idle_node_is_available() -> None:
+    assert free(snapshot((node("n1"),))) == {"n1"}
+
+
+def test_a_node_of_another_partition_is_not() -> None:
+    assert free(snapshot((node("n1", partition="other"),))) == set()
+
+
+@pytest.mark.parametrize("state", [NodeState.UNAVAILABLE, NodeState.DRAINING])
+def test_a_node_that_is_not_in_service_is_not(state: NodeState) -> None:
+    assert free(snapshot((node("n1", state),))) == set()
+
+
+def test_a_node_with_an_ordinary_job_is_not_though_it_was_idle_when_nodes_were_read() -> None:
+    assert free(snapshot(BOTH.nodes, ordinary_nodes=frozenset({"n1"}))) == {"n2"}
+
+
+def test_a_node_that_was_busy_is_available_once_no_job_is_on_it() -> None:
+    assert free(snapshot((node("n1", NodeState.BUSY),))) == {"n1"}
+
+
+def test_a_node_that_was_busy_with_a_job_that_nobody_may_see_is_not() -> None:
+    assert free(replace(BOTH, unexplained=frozenset({"n1"}))) == {"n2"}
+
+
+def test_a_node_with_an_element_that_runs_leaves_or_ends_is_not() -> None:
+    leaving = TrainerState({2: ElementRecord(Phase.LEAVING, NOW_S, "n3")})
+    mine = view(
+        element(0, ElementState.RUNNING, "n1"),
+        element(1, ElementState.ENDING, "n2"),
+        element(2, ElementState.RUNNING, "n3"),
+        elements=leaving.elements,
+    )
+    assert mine.placed.keys() == {"n1"}
+    assert free(snapshot(tuple(map(node, ("n1", "n2", "n3", "n4")))), mine) == {"n4"}
+
+
+def test_a_node_on_which_an_element_runs_that_another_has_displaced_is_not() -> None:
+    mine = view(element(0, ElementState.RUNNING, "n1"), element(1, ElementState.RUNNING, "n1"))
+    assert free(BOTH, mine) == {"n2"}
+
+
+def test_a_node_that_an_element_is_about_to_start_on_is_not() -> None:
+    mine = view(element(0, ElementState.PENDING), elements={0: released("n1")})
+    assert free(BOTH, mine) == {"n2"}
+
+
+def test_a_node_of_a_trainer_that_cannot_be_handled_is_not() -> None:
+    assert free(BOTH, out_of_reach=frozenset({"n1"})) == {"n2"}
+
+
+def test_a_node_that_a_waiting_job_is_about_to_get_is_not() -> None:
+    soon = WaitingJob(7, "main", 1, NOW_S + 30, ("n1",))
+    later = WaitingJob(8, "main", 1, NOW_S + 300, ("n2",))
+    assert free(snapshot(BOTH.nodes, waiting=(soon, later))) == {"n2"}
+
+
+def test_a_node_in_a_reservation_now_or_soon_is_not() -> None:
+    soon = Reservation("maintenance", NOW_S + 30, NOW_S + 3600, ("n1",))
+    over = Reservation("course", NOW_S - 3600, NOW_S, ("n2",))
+    assert free(replace(BOTH, reservations=(soon, over))) == {"n2"}
+
+
+def test_a_node_to_avoid_is_not_until_its_time_is_over() -> None:
+    assert free(BOTH, avoid={"n1": NOW_S + 10, "n2": NOW_S - 10}) == {"n2"}
+
+
+def test_of_a_partition_some_nodes_are_in_service_and_some_are_not() -> None:
+    seen = snapshot((
+        node("n1", NodeState.BUSY), node("n2", NodeState.UNAVAILABLE), node("n3", partition="other")
+    ))  # fmt: skip
+    assert seen.in_service(SETTINGS.partition) == {"n1"}
+    assert seen.nodes_of(SETTINGS.partition) == {"n1", "n2"}
+
+
+def test_a_nodes_hardware_is_the_first_feature_that_the_admin_names() -> None:
+    seen = snapshot((replace(node("n1"), features=frozenset({"ib", "a100", "big"})), node("n2")))
+    kinds = Settings(hardware=("v100", "a100", "big"))
+    assert hardware_of(seen, kinds) == {"n1": "a100", "n2": ""}
+    assert hardware_of(seen, Settings()) == {}

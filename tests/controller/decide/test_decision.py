@@ -1,0 +1,202 @@
+"""One decision: what of one trainer cannot be decided hinders no other, nor does a missing plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from bftrainer_slurm.controller.decide.actions import Cancel, Grow, Hold, Revive, Shrink, array_of
+from bftrainer_slurm.controller.decide.decision import Decider, Decision
+from bftrainer_slurm.controller.faults import Faults
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.failing import Failing
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.picture import Picture
+from bftrainer_slurm.controller.state.profile import Appraisal
+from bftrainer_slurm.controller.state.profiles import Profiles
+from bftrainer_slurm.controller.state.trainer import TrainerState
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import Element, ElementId, ElementState, NodeState, Reservation
+from bftrainer_slurm.planner.problem import Plan, Problem
+from tests.controller.test_loop import Planner
+from tests.controller.worlds import (
+    ARRAY,
+    NOW_S,
+    element,
+    failed,
+    node,
+    picture,
+    released,
+    snapshot,
+    trainer,
+    view,
+    view_of,
+)
+
+OTHER = ARRAY + 1
+HELD = element(0, ElementState.HELD)
+ON_N1 = element(0, ElementState.RUNNING, "n1")
+NODES = snapshot((node("n1"), node("n2")))
+
+
+class OddTrainers(Profiles):
+    """Knows nothing of some trainers, and breaks where it is asked about them."""
+
+    def __init__(self, *odd: int) -> None:
+        super().__init__(History(":memory:").lessons)
+        self.odd = set(odd)
+
+    def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
+        if self.odd & {view.array for view in views}:
+            raise ZeroDivisionError("of this trainer's curve")
+        return super().appraise(views, now_s)
+
+
+class BrokenPlanner(Planner):
+    """Plans nothing."""
+
+    def plan(self, problem: Problem) -> Plan:
+        raise MemoryError("too many nodes")
+
+
+class Deciding:
+    """A decider, with what it is handed."""
+
+    def __init__(
+        self, *odd: int, planner: Planner | None = None, settings: Settings | None = None
+    ) -> None:
+        self.planner, self.faults, self.appraiser = (
+            planner or Planner(),
+            Faults(),
+            OddTrainers(*odd),
+        )
+        self.decider = Decider(
+            self.planner,
+            self.appraiser,
+            History(":memory:"),
+            settings or Settings(),
+            self.faults,
+        )
+
+    def __call__(self, *views: TrainerView, of: Picture | None = None) -> Decision:
+        self.faults.begin()
+        return self.decider.decide(of or picture(*views, of=NODES))
+
+
+def other(*elements: Element) -> TrainerView:
+    mine = [replace(one, id=ElementId(OTHER, one.id.task)) for one in elements]
+    return view_of(replace(trainer(*mine), array=OTHER))
+
+
+def who_grows(decision: Decision) -> set[int]:
+    return {array_of(action) for action in decision.actions if isinstance(action, Grow)}
+
+
+def test_trainers_grow_onto_free_nodes_as_the_plan_says() -> None:
+    decision = Deciding()(view(HELD), other(HELD))
+    assert who_grows(decision) == {ARRAY, OTHER}
+    assert (decision.free, decision.trouble) == ({"n1", "n2"}, None)
+
+
+def test_a_trainer_whose_problem_cannot_be_built_is_left_alone_and_named() -> None:
+    deciding = Deciding(ARRAY)
+    decision = deciding(view(HELD), other(HELD))
+    assert who_grows(decision) == {OTHER}
+    assert decision.trouble is None
+    assert "of this trainer's curve" in deciding.faults.why[ARRAY]
+    assert deciding.faults.why.keys() == {ARRAY}
+
+
+def test_it_keeps_its_nodes_and_its_upkeep() -> None:
+    deciding = Deciding(ARRAY)
+    decision = deciding(view(ON_N1, failed(1, "n9")), other(HELD))
+    (grow,) = [action for action in decision.actions if isinstance(action, Grow)]
+    assert (array_of(grow), grow.nodes) == (OTHER, {"n2"})
+    assert Revive((ElementId(ARRAY, 1),)) in decision.actions
+
+
+def test_once_it_can_be_planned_for_again_it_is() -> None:
+    deciding = Deciding(ARRAY)
+    deciding(view(HELD), other(HELD))
+    deciding.appraiser.odd.clear()
+    assert who_grows(deciding(view(HELD), other(HELD))) == {ARRAY, OTHER}
+
+
+def test_a_planner_that_raises_stops_nobodys_upkeep() -> None:
+    stray, reclaimed = element(1, ElementState.PENDING), element(2, ElementState.DELAYED)
+    decision = Deciding(planner=BrokenPlanner())(view(ON_N1, stray, reclaimed), other(HELD))
+    held = [one.elements for one in decision.actions if isinstance(one, Hold)]
+    assert held == [(ElementId(ARRAY, 1),), (ElementId(ARRAY, 2),)]
+    assert len(decision.actions) == 2
+    assert (decision.plan, decision.trouble) == (None, "no plan: MemoryError: too many nodes")
+
+
+def test_after_a_planner_has_raised_it_is_asked_again() -> None:
+    deciding = Deciding()
+    deciding.planner.plan, plan = BrokenPlanner().plan, deciding.planner.plan  # type: ignore[method-assign]
+    assert who_grows(deciding(view(HELD))) == set()
+    deciding.planner.plan = plan  # type: ignore[method-assign]
+    assert who_grows(deciding(view(HELD))) == {ARRAY}
+
+
+def test_as_long_as_nothing_is_new_a_plan_stands() -> None:
+    deciding = Deciding()
+    for _ in range(3):
+        deciding(view(HELD))
+    assert len(deciding.planner.asked) == 1
+
+
+def test_upkeep_that_cannot_be_decided_of_one_trainer_is_of_the_others() -> None:
+    deciding = Deciding()
+    odd = view(HELD, failing=None, over="why")
+    odd = replace(odd, state=replace(odd.state, over_since_s="odd", cancelled_s="odd"))  # type: ignore[arg-type]
+    decision = deciding(odd, other(failed(0)))
+    assert Revive((ElementId(OTHER, 0),)) in decision.actions
+    assert deciding.faults.why.keys() == {ARRAY}
+
+
+def test_a_node_on_which_an_element_did_not_start_is_left_alone_for_a_while() -> None:
+    late = TrainerState({0: released("n1", since_s=NOW_S - 1000)})
+    decision = Deciding()(view_of(trainer(element(0, ElementState.PENDING)), late))
+    assert decision.avoid["n1"] > NOW_S
+    assert decision.free == {"n2"}
+    assert [type(action) for action in decision.actions] == [Hold]
+
+
+def test_a_node_that_an_element_leaves_for_an_admin_goes_to_nobody() -> None:
+    draining = snapshot((node("n1", NodeState.DRAINING), node("n2")))
+    decision = Deciding()(of=picture(view(ON_N1), other(HELD), of=draining))
+    ended = [action for action in decision.actions if isinstance(action, Shrink)]
+    assert [action.why for action in ended] == ["its node is to be empty"]
+    assert who_grows(decision) == {OTHER}
+    assert decision.free == {"n2"}
+
+
+@pytest.mark.parametrize("in_s", [-60, 30])
+def test_an_element_leaves_a_node_that_is_reserved(in_s: float) -> None:
+    reserved = replace(
+        NODES, reservations=(Reservation("course", NOW_S + in_s, NOW_S + 3600, ("n1",)),)
+    )
+    decision = Deciding()(of=picture(view(ON_N1), of=reserved))
+    (action,) = decision.actions
+    assert isinstance(action, Shrink)
+    assert "course" in action.why
+
+
+def test_a_trainer_that_is_given_up_is_so_in_the_same_decision() -> None:
+    failing = Failing(NOW_S, NOW_S, count=3, nodes=("n1", "n2"), node="n1", text="no toch")
+    decision = Deciding()(view(ON_N1, failing=failing), other(HELD))
+    (cancel,) = [action for action in decision.actions if isinstance(action, Cancel)]
+    assert cancel.array == ARRAY
+    assert decision.states[ARRAY].over == cancel.why
+    assert not any(isinstance(one, Shrink | Grow) and array_of(one) == ARRAY
+                   for one in decision.actions)  # fmt: skip
+
+
+def test_who_is_stuck_is_told_why() -> None:
+    stuck = view(HELD, refused=dict.fromkeys(("n1", "n2"), NOW_S + 60))
+    decision = Deciding()(stuck)
+    assert decision.eligible.stuck.keys() == {ARRAY}
+    assert decision.actions == ()

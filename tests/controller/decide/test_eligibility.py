@@ -1,0 +1,94 @@
+"""Which trainers cannot have which nodes: by what they ask for, and by what Slurm has said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bftrainer_slurm.controller.decide.eligibility import Eligibility, eligibility, why_never
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.trainer import TrainerState, Wait
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import Demands, Element, ElementState
+from tests.controller.worlds import ARRAY, NOW_S, element, node, snapshot, trainer, view, view_of
+
+HELD = element(0, ElementState.HELD)
+NODES = (
+    replace(node("n1"), features=frozenset({"red"})),
+    replace(node("n2"), features=frozenset({"red", "big"})),
+    node("n3"),
+)
+
+
+def asking(*elements: Element, min_nodes: int = 1, **demands: object) -> TrainerView:
+    asked = Demands(**demands)  # type: ignore[arg-type]
+    return view_of(replace(trainer(*elements, min_nodes=min_nodes), demands=asked))
+
+
+def found(*views: TrainerView, after_s: float = 0.0) -> Eligibility:
+    seen = replace(snapshot(NODES), time_s=NOW_S + after_s)
+    return eligibility(views, seen, Settings())
+
+
+def test_who_asks_for_nothing_may_have_every_node() -> None:
+    assert found(view(HELD)) == Eligibility()
+
+
+def test_nodes_without_the_features_are_barred() -> None:
+    assert found(asking(HELD, constraints=frozenset({"red"}))).barred == {ARRAY: {"n3"}}
+
+
+def test_all_constraints_that_its_elements_have_must_hold() -> None:
+    both = asking(HELD, constraints=frozenset({"red", "big|blue"}))
+    assert found(both).barred == {ARRAY: {"n1", "n3"}}
+
+
+def test_excluded_nodes_are_barred() -> None:
+    assert found(asking(HELD, excluded=frozenset({"n1", "n9"}))).barred == {ARRAY: {"n1"}}
+
+
+def test_a_node_that_it_has_is_not_barred() -> None:
+    runs = asking(element(0, ElementState.RUNNING, "n3"), constraints=frozenset({"red"}))
+    assert found(runs).barred == {}
+
+
+def test_who_has_too_few_nodes_that_fit_cannot_grow() -> None:
+    wants_two = asking(HELD, HELD, min_nodes=2, constraints=frozenset({"big"}))
+    assert found(wants_two).stuck[ARRAY].startswith("of 3 nodes 1 will do")
+    assert found(wants_two).barred == {}
+
+
+@pytest.mark.parametrize(
+    ("demands", "said"),
+    [
+        ({"licenses": "matlab:1"}, "licences (matlab:1)"),
+        ({"reservation": "exam"}, "reservation exam"),
+        ({"constraints": frozenset({"[red|big]"})}, "features with & or |"),
+    ],
+)
+def test_some_demands_are_not_met_at_all(demands: dict[str, object], said: str) -> None:
+    assert said in str(why_never(Demands(**demands)))  # type: ignore[arg-type]
+    assert said in found(asking(HELD, **demands)).stuck[ARRAY]
+
+
+def test_a_node_that_slurm_refuses_is_barred_as_long_as_that_is_believed() -> None:
+    refused = view(HELD, refused={"n1": NOW_S + 3600})
+    assert found(refused).barred == {ARRAY: {"n1"}}
+    assert found(refused, after_s=3601).barred == {}
+
+
+def test_who_is_refused_all_nodes_cannot_grow() -> None:
+    everywhere = view(HELD, refused=dict.fromkeys(("n1", "n2", "n3"), NOW_S + 30))
+    assert "Slurm refuses them" in found(everywhere).stuck[ARRAY]
+
+
+def test_whose_elements_wait_for_no_node_cannot_grow_until_that_is_over() -> None:
+    waits = view(HELD, wait=Wait("Licenses", NOW_S + 300))
+    assert found(waits).stuck[ARRAY].endswith("now: Licenses")
+    assert found(waits, after_s=300) == Eligibility()
+
+
+def test_what_keeps_one_trainer_back_is_nothing_to_others() -> None:
+    stuck = view_of(replace(trainer(HELD), array=99), TrainerState(wait=Wait("QOS", NOW_S + 300)))
+    assert found(view(HELD), stuck).stuck.keys() == {99}

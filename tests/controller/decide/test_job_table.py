@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+
+from bftrainer_slurm.controller.decide.job_table import Excess, excess
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.model import Element, ElementId, ElementState, Trainer
+from bftrainer_slurm.spec import TrainerRecord
+
+SETTINGS = Settings(job_table_share=0.25)
+HELD, RUNNING, CANCELLED = ElementState.HELD, ElementState.RUNNING, ElementState.CANCELLED
+
+
+def trainer(array: int, size: int, least: int = 1, running: int = 0, cancelled: int = 0) -> Trainer:
+    """A trainer, the older the lower its number; the first of its elements run."""
+    states = [RUNNING] * running + [HELD] * (size - running) + [CANCELLED] * cancelled
+    elements = tuple(Element(ElementId(array, task), state) for task, state in enumerate(states))
+    record = TrainerRecord(least, len(states))
+    return Trainer(array, "digits", "alice", "bftrainer", record, float(array), elements)
+
+
+def nobody(array: int) -> bool:
+    return False
+
+
+def left(trainers: list[Trainer], more: Excess) -> list[int]:
+    """How many jobs each of them is afterwards."""
+    trimmed = {id_ for trim in more.trims for id_ in trim.elements}
+    return [
+        0
+        if one.array in more.refused
+        else sum(not part.state.over and part.id not in trimmed for part in one.elements)
+        for one in trainers
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trainers", "after"),
+    [
+        pytest.param([trainer(1, 60), trainer(2, 40)], [60, 40], id="all have room"),
+        pytest.param([trainer(1, 80), trainer(2, 40)], [60, 40], id="the largest gives"),
+        pytest.param([trainer(1, 80), trainer(2, 90)], [50, 50], id="down to one size for all"),
+        pytest.param([trainer(1, 80, 70), trainer(2, 90)], [70, 30], id="not below the least size"),
+        pytest.param(
+            [trainer(1, 99, running=70), trainer(2, 90)], [70, 30], id="only what is held"
+        ),
+        pytest.param(
+            [trainer(1, 60, 60), trainer(2, 60, 60), trainer(3, 30)],
+            [60, 0, 30],
+            id="the last goes",
+        ),
+        pytest.param(
+            [trainer(1, 60, 60), trainer(2, 60, 60, running=60)],
+            [0, 60],
+            id="unless something of it runs",
+        ),
+        pytest.param(
+            [trainer(1, 60, cancelled=60), trainer(2, 40)], [60, 40], id="what is over is forgotten"
+        ),
+        pytest.param([trainer(1, 120, running=120)], [120], id="what runs goes on"),
+        pytest.param([], [], id="nobody"),
+    ],
+)
+def test_what_trainers_keep_of_a_hundred_jobs(trainers: list[Trainer], after: list[int]) -> None:
+    assert left(trainers, excess(trainers, 400, SETTINGS, nobody)) == after
+
+
+def test_who_has_begun_is_not_refused_while_all_of_it_is_held() -> None:
+    trainers = [trainer(1, 60, 60), trainer(2, 60, 60)]
+    assert left(trainers, excess(trainers, 400, SETTINGS, lambda array: array == 2)) == [0, 60]
+
+
+def test_the_tasks_with_the_highest_numbers_go_and_their_users_are_told_why() -> None:
+    (trim,) = excess([trainer(1, 102, running=1)], 400, SETTINGS, nobody).trims
+    assert trim.elements == (ElementId(1, 100), ElementId(1, 101))
+    assert trim.why == "trainers may hold 100 of slurmctld's 400 jobs (job_table_share)"
+
+
+def test_where_the_size_of_the_table_is_not_known_nobody_gives_anything() -> None:
+    assert excess([trainer(1, 1000)], None, SETTINGS, nobody) == Excess()

@@ -1,0 +1,155 @@
+"""What the planner is asked: who, over which nodes, and with what it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bftrainer_slurm.controller.decide.eligibility import Eligibility
+from bftrainer_slurm.controller.decide.problem import Outlook, problem_of, same_question
+from bftrainer_slurm.controller.state.element import ElementRecord, Phase
+from bftrainer_slurm.controller.state.profile import Appraisal, RescaleCosts
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import Element, ElementId, ElementState, ThroughputCurve
+from bftrainer_slurm.planner.objectives import find
+from bftrainer_slurm.planner.problem import Problem, value
+from tests.controller.worlds import ARRAY, NOW_S, element, picture, trainer, view, view_of
+
+HELD = element(2, ElementState.HELD)
+ON_N1 = element(0, ElementState.RUNNING, "n1")
+ON_N2 = element(1, ElementState.RUNNING, "n2")
+
+
+class Known:
+    """Knows all trainers to be alike."""
+
+    def costs(self, _: TrainerView) -> RescaleCosts:
+        return RescaleCosts(18.0, 12.0, start_s=8.0)
+
+    def appraise(self, views: Sequence[TrainerView], _: float) -> list[Appraisal]:
+        curve = ThroughputCurve((0, 1, 4), (0.0, 5.0, 20.0))
+        return [Appraisal(curve, self.costs(view)) for view in views]
+
+
+known: Any = Known()
+
+
+def asked(*views: TrainerView, free: str = "", **known_too: object) -> Problem:
+    seen = picture(*views, life_s={"n1": 60.0, "n9": 99.0}, **known_too)
+    return problem_of(seen, frozenset(free.split()), Outlook(find("speedup"), known))
+
+
+def limited(view: TrainerView, **outlook: Any) -> Problem:
+    seen = Outlook(find("speedup"), known, **outlook)
+    return problem_of(picture(view), frozenset({"n7", "n8"}), seen)
+
+
+def test_the_pool_is_what_is_free_and_what_trainers_have() -> None:
+    problem = asked(view(ON_N1, HELD), free="n7 n8")
+    assert problem.pool == {"n1", "n7", "n8"}
+    assert problem.contenders[0].current == {"n1"}
+
+
+def test_kinds_of_hardware_become_classes_of_nodes() -> None:
+    kinds = {"n1": "a100", "n7": "v100", "n8": "", "n9": "a100"}
+    problem = limited(view(ON_N1, HELD), hardware=kinds)
+    assert {one.hardware: set(one.nodes) for one in problem.classes} == {
+        "": {"n8"}, "a100": {"n1"}, "v100": {"n7"},
+    }  # fmt: skip
+
+
+def test_nodes_that_some_trainers_cannot_have_become_classes_of_their_own() -> None:
+    eligible = Eligibility(barred={ARRAY: frozenset({"n7", "n99"})})
+    problem = limited(view(ON_N1, HELD), eligible=eligible)
+    assert {frozenset(one.nodes) for one in problem.classes} == {
+        frozenset({"n7"}), frozenset({"n1", "n8"}),
+    }  # fmt: skip
+    (barred,) = problem.contenders[0].barred
+    assert next(one.nodes for one in problem.classes if one.name == barred) == {"n7"}
+
+
+def test_nodes_that_nobody_here_is_barred_from_need_no_classes() -> None:
+    eligible = Eligibility(barred={ARRAY: frozenset({"n99"})})
+    assert limited(view(ON_N1, HELD), eligible=eligible).classes == ()
+
+
+def test_a_trainer_that_is_stuck_keeps_at_most_what_it_has() -> None:
+    eligible = Eligibility(stuck={ARRAY: "a limit"})
+    assert limited(view(ON_N1, HELD), eligible=eligible).contenders[0].max_nodes == 1
+    assert limited(view(HELD), eligible=eligible).contenders == ()
+
+
+def test_only_nodes_of_the_pool_have_an_expected_end() -> None:
+    assert asked(view(ON_N1)).life_s == {"n1": 60.0}
+
+
+def test_the_objective_makes_the_curve() -> None:
+    assert asked(view(ON_N1, HELD)).contenders[0].curve.at(4) == 4.0
+
+
+def test_no_trainer_gets_more_nodes_than_it_has_elements() -> None:
+    assert asked(view(ON_N1, HELD)).contenders[0].max_nodes == 2
+
+
+def test_a_trainer_that_has_failed_just_now_is_left_out() -> None:
+    assert asked(view(HELD, rests_until_s=NOW_S + 1)).contenders == ()
+    assert asked(view(HELD, rests_until_s=NOW_S)).contenders != ()
+
+
+@pytest.mark.parametrize("why", ["finished", "failed 3 times"])
+def test_so_is_one_that_is_over(why: str) -> None:
+    assert asked(view(ON_N1, HELD, over=why)).contenders == ()
+
+
+def test_so_is_one_that_its_owner_has_cancelled() -> None:
+    revived = ElementRecord(Phase.REVIVED, NOW_S)
+    cancelled = element(1, ElementState.CANCELLED)
+    assert asked(view(HELD, cancelled, elements={2: revived})).contenders == ()
+
+
+def other_trainer(*elements: Element) -> TrainerView:
+    mine = [replace(one, id=ElementId(ARRAY + 1, one.id.task)) for one in elements]
+    return view_of(replace(trainer(*mine), array=ARRAY + 1))
+
+
+def test_where_a_start_costs_less_than_a_growth_a_trainer_in_reserve_is_worth_something() -> None:
+    assert asked(view(HELD), other_trainer(HELD)).spares[0] > 0
+
+
+def test_nobody_loses_its_last_node_to_one_that_would_have_to_start_there() -> None:
+    paused = view(ON_N1, HELD, paused_until_s=NOW_S + 5.0)  # it has just lost its other node
+    problem = asked(paused, other_trainer(HELD, element(3, ElementState.HELD)))
+    assert value(problem, [1, 0]) > value(problem, [0, 1])
+
+
+@pytest.mark.parametrize("forward_time_s", [5.0, 120.0])
+def test_a_node_that_nobody_has_is_worth_a_start(forward_time_s: float) -> None:
+    assert value(asked(view(HELD), free="n7", forward_time_s=forward_time_s), [1]) > 0
+
+
+def test_a_trainer_that_stands_still_is_known_to_do_so_for_as_long_as_is_left() -> None:
+    paused = view(ON_N1, HELD, paused_until_s=NOW_S + 18.0)
+    assert asked(paused).contenders[0].paused_s == 18.0
+    assert asked(view(ON_N1, HELD, paused_until_s=NOW_S - 1)).contenders[0].paused_s == 0.0
+
+
+@pytest.mark.parametrize("change", [{"life_s": {}}, {"forward_time_s": 60.0}])
+def test_a_plan_stands_while_only_time_passes(change: dict[str, object]) -> None:
+    problem = asked(view(ON_N1, HELD), free="n7")
+    assert same_question(replace(problem, **change), problem)  # type: ignore[arg-type]
+
+
+def test_a_plan_stands_while_its_moves_are_made() -> None:
+    before, after = asked(view(ON_N1, HELD), free="n2"), asked(view(ON_N1, ON_N2))
+    before = replace(before, contenders=after.contenders[:0] + before.contenders)
+    assert same_question(after, before)
+
+
+def test_another_pool_or_another_trainer_needs_another_plan() -> None:
+    problem = asked(view(ON_N1, HELD), free="n7")
+    assert not same_question(asked(view(ON_N1, HELD)), problem)
+    assert not same_question(replace(problem, contenders=()), problem)
+    assert not same_question(problem, None)

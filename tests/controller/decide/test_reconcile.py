@@ -1,0 +1,265 @@
+"""What elements need by their phase, and the moves towards a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
+from bftrainer_slurm.controller.decide.reconcile import (
+    hold_reclaimed,
+    keep_up,
+    late_nodes,
+    leave_draining,
+    towards,
+)
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.element import ElementRecord, Phase
+from bftrainer_slurm.controller.state.trainer import TrainerState
+from bftrainer_slurm.controller.state.view import TrainerView, views_of
+from bftrainer_slurm.model import Demands, Element, ElementId, ElementState, TimeLimit
+from bftrainer_slurm.planner.problem import Plan
+from tests.controller.worlds import (
+    ARRAY,
+    NOW_S,
+    element,
+    failed,
+    released,
+    state_of,
+    trainer,
+    view,
+    view_of,
+)
+
+SETTINGS = Settings(start_timeout_s=90)
+FIRST, SECOND, THIRD = (ElementId(ARRAY, task) for task in range(3))
+HELD, PENDING = element(0, ElementState.HELD), element(0, ElementState.PENDING)
+ON_N1 = element(0, ElementState.RUNNING, "n1", start_s=NOW_S)
+CANCELLED = element(1, ElementState.CANCELLED)
+HOUR = TimeLimit(60, 10)
+
+
+def kept(mine: TrainerView, after_s: float = 0.0) -> list[Action]:
+    return keep_up(mine, NOW_S + after_s, SETTINGS)
+
+
+def let_go(ordinary: str = "", reason: str = "", others: tuple[Element, ...] = ()) -> TrainerView:
+    """A trainer whose first element was let go on n1, and has not started."""
+    mine = trainer(replace(PENDING, reason=reason), *others)
+    state = state_of(mine, TrainerState({0: released("n1")}))
+    (seen,) = views_of([(mine, state)], frozenset(ordinary.split()))
+    return seen
+
+
+def held(actions: Iterable[Action]) -> list[ElementId]:
+    return [id_ for action in actions if isinstance(action, Hold) for id_ in action.elements]
+
+
+def test_what_runs_waits_or_has_ended_well_needs_nothing() -> None:
+    lost = element(2, ElementState.LOST, "n2")
+    withheld = element(3, ElementState.WITHHELD)
+    assert kept(view(ON_N1, element(1, ElementState.HELD), lost, withheld)) == []
+
+
+def test_a_pending_element_that_the_controller_did_not_let_go_is_held() -> None:
+    assert kept(view(PENDING)) == [Hold((FIRST,), "somebody else has let it go")]
+
+
+def test_one_that_it_let_go_has_time_to_start() -> None:
+    assert kept(let_go(), after_s=80) == []
+    assert late_nodes(let_go(), NOW_S + 80, SETTINGS) == []
+
+
+def test_an_element_that_does_not_start_in_time_is_held_and_its_node_is_told() -> None:
+    assert kept(let_go(), after_s=100) == [Hold((FIRST,), "it has not started")]
+    assert late_nodes(let_go(), NOW_S + 100, SETTINGS) == ["n1"]
+
+
+def test_an_element_whose_node_went_to_an_ordinary_job_is_held_at_once() -> None:
+    assert kept(let_go(ordinary="n1")) == [Hold((FIRST,), "its node is taken")]
+
+
+def test_such_a_node_is_nobodys_fault_however_late_it_is() -> None:
+    assert late_nodes(let_go(ordinary="n1"), NOW_S + 100, SETTINGS) == []
+
+
+@pytest.mark.parametrize("reason", ["BadConstraints", "AssocMaxJobsLimit", "Dependency"])
+def test_an_element_that_slurm_does_not_start_there_is_held(reason: str) -> None:
+    assert kept(let_go(reason=reason)) == [Hold((FIRST,), "Slurm does not start it there")]
+
+
+@pytest.mark.parametrize("reason", ["None", "Resources", "Priority", "ReqNodeNotAvail", "Prolog"])
+def test_an_element_that_waits_for_its_node_is_left_to_wait(reason: str) -> None:
+    assert kept(let_go(reason=reason)) == []
+
+
+@pytest.mark.parametrize("ordinary", ["", "n1"])
+@pytest.mark.parametrize("reason", ["", "BadConstraints"])
+@pytest.mark.parametrize("after_s", [0.0, 100.0])
+def test_no_element_is_held_twice_at_once(ordinary: str, reason: str, after_s: float) -> None:
+    ids = held(kept(let_go(ordinary, reason), after_s))
+    assert len(ids) == len(set(ids))
+
+
+def test_an_element_on_a_node_that_another_one_has_is_ended() -> None:
+    later = element(1, ElementState.RUNNING, "n1", start_s=NOW_S + 1)
+    assert kept(view(ON_N1, later)) == [Shrink((SECOND,), "its node is another element's")]
+
+
+def test_a_failed_element_is_brought_back_beside_one_that_slurm_has_lost() -> None:
+    lost = element(1, ElementState.LOST, "n2")
+    assert kept(view(failed(0, "n1"), lost)) == [Revive((FIRST,))]
+
+
+def test_so_is_one_that_slurm_could_not_launch() -> None:
+    at_once = element(0, ElementState.FAILED, "n1", exit_status=1, start_s=NOW_S, end_s=NOW_S)
+    assert kept(view(at_once)) == [Revive((FIRST,))]
+
+
+def test_one_that_was_just_brought_back_is_not_brought_back_again() -> None:
+    assert kept(view(failed(0), elements={0: ElementRecord(Phase.REVIVED, NOW_S)})) == []
+
+
+def test_what_its_owner_has_cancelled_as_a_whole_is_not_brought_back() -> None:
+    assert kept(view(failed(0), CANCELLED)) == []
+
+
+def test_what_was_brought_back_of_a_trainer_that_was_being_cancelled_is_cancelled_too() -> None:
+    revived = view(HELD, CANCELLED, elements={0: ElementRecord(Phase.REVIVED, NOW_S - 5)})
+    assert kept(revived) == [Cancel(ARRAY, "cancelled by its owner")]
+
+
+def test_a_node_that_an_admin_waits_for_is_left_and_others_are_not() -> None:
+    mine = view(
+        ON_N1,
+        element(1, ElementState.RUNNING, "n2"),
+        element(2, ElementState.ENDING, "n1"),
+    )
+    assert leave_draining(mine, {"n1", "n9"}) == [Shrink((FIRST,), "its node is to be empty")]
+    assert leave_draining(mine, {"n9"}) == []
+
+
+def test_a_finished_trainer_is_cancelled_when_its_last_element_has_ended() -> None:
+    mine = view(element(0, ElementState.COMPLETED), element(1, ElementState.HELD))
+    assert kept(mine) == [Cancel(ARRAY, "finished")]
+
+
+def test_the_others_have_time_to_end_before() -> None:
+    mine = view(element(0, ElementState.COMPLETED), element(1, ElementState.RUNNING, "n1"))
+    assert kept(mine) == []
+    assert kept(mine, after_s=400) == [Cancel(ARRAY, "finished")]
+
+
+def test_a_finished_trainer_with_nothing_left_is_left_alone() -> None:
+    assert kept(view(element(0, ElementState.COMPLETED)), after_s=400) == []
+
+
+def test_what_is_left_of_a_trainer_that_is_given_up_is_cancelled_until_nothing_is() -> None:
+    mine = view(ON_N1, over="why")
+    assert kept(mine) == [Cancel(ARRAY, "why")]
+    heard = replace(mine, state=replace(mine.state, cancelled_s=NOW_S))
+    assert kept(heard, after_s=15) == []
+    assert kept(heard, after_s=60) == [Cancel(ARRAY, "why")]
+    assert kept(view(element(0, ElementState.CANCELLED), over="why"), after_s=120) == []
+
+
+@pytest.mark.parametrize("mine", [view(PENDING), let_go(ordinary="n1")])
+@pytest.mark.parametrize("over", ["finished", "why"])
+def test_of_who_is_over_nothing_that_waits_is_forgotten(mine: TrainerView, over: str) -> None:
+    assert kept(replace(mine, state=replace(mine.state, over=over, over_since_s=0.0))) != []
+
+
+def test_of_who_is_given_up_nothing_is_brought_back() -> None:
+    assert kept(view(failed(0), over="why")) == []
+
+
+def moves(
+    mine: TrainerView, target: str, free: str, limits: dict[TimeLimit, str] | None = None
+) -> list[Action]:
+    """Towards these nodes; elements start with an hour's limit, or with these by node."""
+    plan = Plan({str(ARRAY): frozenset(target.split())}, 0.0, 0.0, "optimal")
+
+    def chosen(nodes: Iterable[str], _: int | None) -> dict[TimeLimit, frozenset[str]]:
+        by_limit = {HOUR: " ".join(nodes)} if limits is None else limits
+        return {limit: frozenset(on.split()) for limit, on in by_limit.items() if on}
+
+    all_nodes = frozenset({"n1", "n2", "n3"})
+    return towards(plan, mine, frozenset(free.split()), all_nodes, chosen)
+
+
+TWO_HELD = view(HELD, element(1, ElementState.HELD))
+
+
+def test_elements_are_let_go_onto_free_nodes_of_the_plan_in_one_request() -> None:
+    (action,) = moves(TWO_HELD, "n1 n2", free="n1 n2 n3")
+    nodes, others = frozenset({"n1", "n2"}), frozenset({"n3"})
+    assert action == Grow((FIRST, SECOND), nodes, others, first=True, limit=HOUR)
+
+
+def test_where_nodes_are_free_for_less_there_is_a_request_for_each_limit() -> None:
+    half = TimeLimit(30, 10)
+    first, second = moves(TWO_HELD, "n1 n2", free="n1 n2", limits={HOUR: "n2", half: "n1"})
+    assert isinstance(first, Grow)
+    assert isinstance(second, Grow)
+    assert (first.elements, first.nodes, first.limit, first.first) == (
+        (FIRST,), {"n2"}, HOUR, True,
+    )  # fmt: skip
+    assert (second.elements, second.nodes, second.limit, second.first) == (
+        (SECOND,), {"n1"}, half, False,
+    )  # fmt: skip
+
+
+def test_what_its_user_has_excluded_is_said_with_it() -> None:
+    of = replace(trainer(HELD), demands=Demands(excluded=frozenset({"n3"})))
+    (action,) = moves(view_of(of), "n1", free="n1")
+    assert isinstance(action, Grow)
+    assert action.excluded == {"n3"}
+
+
+def test_who_has_something_alive_begins_no_new_rendezvous() -> None:
+    (action,) = moves(view(ON_N1, element(1, ElementState.HELD)), "n1 n2", free="n2")
+    assert isinstance(action, Grow)
+    assert not action.first
+
+
+def test_a_node_that_another_trainer_still_has_is_waited_for() -> None:
+    assert moves(TWO_HELD, "n1", free="n2 n3") == []
+
+
+def test_nobody_gets_more_nodes_than_it_has_elements_to_let_go() -> None:
+    (action,) = moves(view(HELD), "n1 n2", free="n1 n2")
+    assert isinstance(action, Grow)
+    assert (action.elements, action.nodes) == ((FIRST,), {"n1"})
+
+
+def test_elements_on_nodes_that_the_plan_gives_to_others_are_ended() -> None:
+    why = "the plan gives its nodes to others"
+    assert moves(view(ON_N1), "", free="") == [Shrink((FIRST,), why)]
+
+
+def test_those_that_have_not_started_yet_are_only_held() -> None:
+    (action,) = moves(let_go(), "", free="")
+    assert action == Hold((FIRST,), "the plan gives its node to others")
+
+
+def test_who_is_not_in_the_plan_stays_where_it_is() -> None:
+    plan = Plan({}, 0.0, 0.0, "optimal")
+    assert towards(plan, view(ON_N1), frozenset(), frozenset(), lambda *_: {}) == []
+
+
+RECLAIMED = view(element(0, ElementState.DELAYED), element(1, ElementState.DELAYED))
+
+
+def test_reclaimed_elements_that_no_move_uses_are_held() -> None:
+    grow = Grow((FIRST,), frozenset({"n1"}), frozenset(), first=False)
+    assert held(hold_reclaimed(RECLAIMED, [grow])) == [SECOND]
+    assert held(hold_reclaimed(RECLAIMED, [])) == [FIRST, SECOND]
+    assert hold_reclaimed(TWO_HELD, []) == []
+
+
+def test_so_are_those_of_a_trainer_that_is_finishing_but_not_of_one_that_is_given_up() -> None:
+    for over, ids in (("finished", [FIRST, SECOND]), ("why", [])):
+        mine = replace(RECLAIMED, state=replace(RECLAIMED.state, over=over))
+        assert held(hold_reclaimed(mine, [])) == ids

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import pytest
+
+from bftrainer_slurm.controller.decide.actions import EndAt
+from bftrainer_slurm.controller.decide.time_limits import (
+    Claims,
+    claims_of,
+    keep_limits,
+    limits_at_start,
+)
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.model import (
+    Configuration,
+    Element,
+    ElementState,
+    Queue,
+    Reservation,
+    TimeLimit,
+    WaitingJob,
+)
+from tests.controller.worlds import NOW_S, element
+
+OPERATOR = Settings(operator=True, limit_margin_s=30)
+OWNER = Settings(operator=False, limit_margin_s=30)
+BOTH = pytest.mark.parametrize("settings", [OPERATOR, OWNER], ids=["operator", "owner"])
+MINUTE, HOUR = 60.0, 3600.0
+NEAR = "near its time limit"
+RESERVED = "its node is reserved (course)"
+
+
+def claims(
+    *reservations: Reservation, waiting: tuple[WaitingJob, ...] = (), minutes: int | None = None
+) -> Claims:
+    queue = Queue((), waiting, frozenset())
+    configuration = Configuration(partition_minutes=minutes)
+    return claims_of(Snapshot(NOW_S, (), queue, reservations, configuration))
+
+
+def reserved(in_s: float, for_s: float = HOUR, node: str = "n1") -> Reservation:
+    return Reservation("course", NOW_S + in_s, NOW_S + in_s + for_s, (node,))
+
+
+def wanted(in_s: float | None, node: str = "n1") -> Claims:
+    start_s = None if in_s is None else NOW_S + in_s
+    return claims(waiting=(WaitingJob(7, "main", 1, start_s, (node,)),))
+
+
+def running(ran_s: float, left_s: float | None, task: int = 1, node: str = "n1") -> Element:
+    """An element; no time left is no limit."""
+    times = {} if left_s is None else {"limit_end_s": NOW_S + left_s}
+    return element(task, ElementState.RUNNING, node, start_s=NOW_S - ran_s, **times)
+
+
+def kept(
+    *elements: Element, settings: Settings, user: int | None = None, by: Claims | None = None
+) -> list[tuple[tuple[int, ...], float | str]]:
+    """Which tasks are to end then (seconds from now), or to leave at once, and why."""
+    return [
+        (
+            tuple(id_.task for id_ in action.elements),
+            action.end_s - NOW_S if isinstance(action, EndAt) else action.why,
+        )
+        for action in keep_limits(elements, user, by or claims(), NOW_S, settings)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("by", "user", "operator", "owner"),
+    [
+        pytest.param(claims(), None, (60, 10), (60, 60), id="an hour"),
+        pytest.param(claims(), 1440, (60, 10), (60, 60), id="an hour of a day"),
+        pytest.param(claims(), 5, (5, 5), (5, 5), id="what its user asked for"),
+        pytest.param(claims(minutes=30), None, (30, 10), (30, 30), id="what the partition allows"),
+        pytest.param(wanted(42 * MINUTE), None, (60, 10), (60, 40), id="a hole before a job"),
+        pytest.param(wanted(5 * MINUTE), None, (60, 3), (60, 3), id="a short hole"),
+        pytest.param(wanted(90), None, (60, 1), (60, 1), id="the shortest hole"),
+        pytest.param(wanted(9 * HOUR), None, (60, 10), (60, 60), id="a long hole"),
+        pytest.param(wanted(MINUTE, "n2"), None, (60, 10), (60, 60), id="another node's hole"),
+        pytest.param(wanted(None), None, (60, 10), (60, 10), id="a job without a forecast"),
+        pytest.param(claims(reserved(1860)), None, (30, 10), (30, 30), id="up to a reservation"),
+        pytest.param(claims(reserved(9 * HOUR)), None, (60, 10), (60, 60), id="one far ahead"),
+        pytest.param(claims(reserved(110)), None, None, None, id="one too soon"),
+        pytest.param(claims(reserved(-60)), None, None, None, id="one that is active"),
+        pytest.param(claims(reserved(-HOUR, 60)), None, (60, 10), (60, 60), id="one that is over"),
+        pytest.param(
+            claims(reserved(60, node="n2")), None, (60, 10), (60, 60), id="of another node"
+        ),
+        pytest.param(
+            claims(reserved(2 * HOUR), reserved(1860)), None, (30, 10), (30, 30), id="the first"
+        ),
+    ],
+)
+def test_the_limit_that_a_start_asks_for(
+    by: Claims,
+    user: int | None,
+    operator: tuple[int, int] | None,
+    owner: tuple[int, int] | None,
+) -> None:
+    for settings, pair in ((OPERATOR, operator), (OWNER, owner)):
+        limits = limits_at_start(["n1"], user, by, NOW_S, settings)
+        assert limits == ({} if pair is None else {TimeLimit(*pair): {"n1"}})
+
+
+def test_nodes_that_are_kept_for_equally_long_get_one_limit() -> None:
+    by = claims(reserved(1860, node="n2"), reserved(1870, node="n3"), reserved(0, node="n4"))
+    limits = limits_at_start(["n1", "n2", "n3", "n4"], None, by, NOW_S, OPERATOR)
+    assert limits == {TimeLimit(60, 10): {"n1"}, TimeLimit(30, 10): {"n2", "n3"}}
+
+
+@BOTH
+def test_an_element_far_from_its_limit_is_left_alone(settings: Settings) -> None:
+    assert kept(running(0, HOUR), settings=settings) == []
+
+
+def test_an_operator_lengthens_to_an_hour_when_half_of_it_is_over() -> None:
+    assert kept(running(1801, 1799), settings=OPERATOR) == [((1,), HOUR)]
+    assert kept(running(1799, 1801), settings=OPERATOR) == []
+
+
+def test_one_request_lengthens_a_trainers_limits() -> None:
+    young, old = running(600, 3000), running(1900, 1700, 2, "n2")
+    assert kept(young, old, settings=OPERATOR) == [((1, 2), HOUR)]
+
+
+def test_an_owner_lets_an_element_go_near_its_limit() -> None:
+    assert kept(running(3000, 100), settings=OWNER) == []
+    assert kept(running(3580, 29), settings=OWNER) == [((1,), NEAR)]
+
+
+def test_of_elements_that_began_together_every_second_one_leaves_earlier() -> None:
+    two = (running(3480, 120, 0), running(3480, 120, 1, "n2"))
+    assert kept(*two, settings=OWNER) == [((0,), NEAR)]
+
+
+def test_the_users_own_limit_is_never_passed() -> None:
+    assert kept(running(40, 20), user=5, settings=OPERATOR) == [((1,), 260)]
+    assert kept(running(280, 20), user=5, settings=OPERATOR) == [((1,), NEAR)]
+
+
+def test_one_that_can_have_no_more_costs_the_others_no_requests() -> None:
+    by = claims(reserved(1200))
+    both = (running(600, 1140), running(600, 3000, 2, "n2"))
+    assert kept(*both, by=by, settings=OPERATOR) == []
+
+
+@BOTH
+def test_a_limit_of_more_than_an_hour_is_shortened(settings: Settings) -> None:
+    assert kept(running(60, 24 * HOUR), user=1440, settings=settings) == [((1,), HOUR)]
+
+
+@BOTH
+def test_no_limit_reaches_past_a_reservation(settings: Settings) -> None:
+    """One made with IGNORE_JOBS, or Slurm would not have made it."""
+    by = claims(reserved(1800))
+    assert kept(running(60, 1800), by=by, settings=settings) == [((1,), 1740)]
+    assert kept(running(60, 1740), by=by, settings=settings) == []
+
+
+@BOTH
+@pytest.mark.parametrize("in_s", [89, 0, -60])
+@pytest.mark.parametrize("left_s", [3000.0, None])
+def test_an_element_leaves_a_node_before_its_reservation(
+    settings: Settings, in_s: float, left_s: float | None
+) -> None:
+    by = claims(reserved(in_s))
+    assert kept(running(600, left_s), by=by, settings=settings) == [((1,), RESERVED)]
+
+
+@BOTH
+def test_reservations_of_other_nodes_and_of_the_past_are_nothing(settings: Settings) -> None:
+    by = claims(reserved(0, node="n2"), reserved(-HOUR, 60))
+    assert kept(running(600, 3000), by=by, settings=settings) == []
+
+
+@BOTH
+@pytest.mark.parametrize("in_s", [1800, 9 * HOUR])
+@pytest.mark.parametrize("left_s", [24 * HOUR, 3000.0, 600.0])
+def test_what_is_set_is_not_set_again(settings: Settings, in_s: float, left_s: float) -> None:
+    by = claims(reserved(in_s))
+    for _, end_s in kept(running(60, left_s), by=by, settings=settings):
+        assert isinstance(end_s, float)
+        assert kept(running(60, end_s), by=by, settings=settings) == []

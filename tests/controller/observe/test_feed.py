@@ -1,0 +1,117 @@
+"""The notes of elements, whichever keeper there is."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from bftrainer_slurm.controller.observe import feed as feed_module
+from bftrainer_slurm.controller.observe.feed import Feed
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote, ProtocolError
+from scripts.labcluster.waiting import wait_until
+
+
+class FakeKeeper:
+    """Streams its notes from after a number on, and then hangs up as it is told to."""
+
+    def __init__(self, identity: str, notes: int, then: Exception | None = None) -> None:
+        self.identity = identity
+        self.asked: list[tuple[str, int]] = []
+        self._notes = notes
+        self._then = then
+        self.hang_up = threading.Event()
+
+    def watch(self, identity: str, after: int) -> Iterator[tuple[str, NumberedNote | None]]:
+        self.asked.append((identity, after))
+        yield self.identity, None
+        for number in range(after + 1 if identity == self.identity else 1, self._notes + 1):
+            yield self.identity, NumberedNote(number, 0.0, Note(NoteKind.SUBMITTED))
+        if self._then is not None:
+            then, self._then = self._then, None
+            raise then
+        self.hang_up.wait(60)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "_RETRY_S", 0.01)
+
+
+def started(*keepers: FakeKeeper) -> Feed:
+    """A feed of these keepers, one after the other; the last one stays."""
+    left = list(keepers)
+    feed = Feed(left.pop(0), lambda: left.pop(0) if left else keepers[-1])  # type: ignore[arg-type,return-value]
+    feed.start()
+    return feed
+
+
+def ended(feed: Feed, keeper: FakeKeeper) -> None:
+    feed.stop()
+    keeper.hang_up.set()
+
+
+def test_notes_come_in_their_order_and_once() -> None:
+    keeper = FakeKeeper("a", 3, then=KeeperError("gone"))
+    feed = started(keeper)
+    wait_until(lambda: len(keeper.asked) == 2)
+    assert [note.number for note in feed.wait(5)] == [1, 2, 3]
+    assert feed.wait(0) == []
+    ended(feed, keeper)
+
+
+def test_a_new_keeper_is_known_and_heard_from_its_first_note_on() -> None:
+    first, second = FakeKeeper("a", 5, then=KeeperError("gone")), FakeKeeper("b", 0)
+    second._then = KeeperError("gone too, before it had anything to say")
+    third = FakeKeeper("b", 2)
+    feed = started(first, second, third)
+    wait_until(lambda: bool(third.asked))
+    assert third.asked == [("b", 0)]
+    wait_until(lambda: feed.keeper == ("b", third))
+    ended(feed, third)
+
+
+@pytest.mark.parametrize("error", [ProtocolError("nonsense"), RuntimeError("of ours")])
+def test_whatever_goes_wrong_as_it_reads_it_goes_on_where_it_was(error: Exception) -> None:
+    keeper = FakeKeeper("a", 3, then=error)
+    feed = started(keeper)
+    wait_until(lambda: len(keeper.asked) == 2)
+    assert keeper.asked[1] == ("a", 3)
+    ended(feed, keeper)
+
+
+@pytest.mark.parametrize("error", [KeeperError("it does not start"), OSError("no space left")])
+def test_whatever_goes_wrong_as_it_looks_for_a_keeper_it_looks_again(error: Exception) -> None:
+    hung_up, keeper = FakeKeeper("a", 0), FakeKeeper("b", 0)
+    hung_up.hang_up.set()
+    answers = iter((error, keeper))
+
+    def revive() -> FakeKeeper:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    feed = Feed(hung_up, revive)  # type: ignore[arg-type]
+    feed.start()
+    wait_until(lambda: bool(keeper.asked), timeout_s=10)
+    ended(feed, keeper)
+
+
+def test_a_note_that_cannot_be_read_is_left_out() -> None:
+    lines = ["keeper a", "1 5.0 submitted", "2 5.0 of another version", "3 5.0 submitted"]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host, port = server.getsockname()
+        client = KeeperClient(f"{host}:{port}")
+        feed = Feed(client, lambda: client)
+        feed.start()
+        connection, _ = server.accept()
+        connection.sendall("".join(f"{line}\n" for line in lines).encode())
+        heard = feed.wait(30)
+        heard += feed.wait(30) if len(heard) < 2 else []
+        feed.stop()
+        connection.close()
+    assert [note.number for note in heard] == [1, 3]

@@ -1,0 +1,91 @@
+"""What trainers say is read, refused where it cannot be true, and summed up."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from bftrainer_slurm.controller.observe.reports import (
+    Progress,
+    Reform,
+    Report,
+    Runtime,
+    read_reform,
+    read_report,
+)
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
+from tests.controller.worlds import ARRAY
+
+
+def note(kind: NoteKind = NoteKind.PROGRESS, **measures: float) -> NumberedNote:
+    return NumberedNote(1, 5.0, Note(kind, ARRAY, measures=tuple(measures.items())))
+
+
+def test_what_is_not_said_is_not_known() -> None:
+    assert read_report(note(steps=3.0), 8) == Report(5.0, steps=3.0)
+
+
+def test_everything_else_is_what_the_script_measured() -> None:
+    report = read_report(note(samples=1.0, loss=0.5, broken=math.nan), 8)
+    assert report is not None
+    assert report.measures == {"loss": 0.5}
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"samples": -1.0},
+        {"samples": math.nan},
+        {"samples": 1e300},
+        {"steps": math.inf},
+        {"nodes": 9.0},
+        {"generation": -1.0},
+        {"pause_s": 1e6},
+    ],
+)
+def test_what_cannot_be_true_is_refused(lie: dict[str, float]) -> None:
+    assert read_report(note(**lie), max_nodes=8) is None
+
+
+def test_a_new_generation_says_how_the_trainer_runs() -> None:
+    told = note(NoteKind.REFORMED, generation=3, nodes=4, mode=1)
+    assert read_reform(told) == Reform(5.0, Runtime.WORKER, 3, 4)
+
+
+@pytest.mark.parametrize("wrong", [{"mode": 7}, {"nodes": 0}, {"generation": math.nan}])
+def test_a_new_generation_that_cannot_be_is_none(wrong: dict[str, float]) -> None:
+    measures = {"generation": 3.0, "nodes": 4.0, "mode": 0.0} | wrong
+    assert read_reform(note(NoteKind.REFORMED, **measures)) is None
+
+
+def test_samples_are_summed_up_over_elements_that_count_each_for_itself() -> None:
+    progress = Progress()
+    counts = [10.0, 30.0, 5.0, 25.0]  # after the second another element reports
+    totals = [
+        progress.add(Report(float(second), samples=count)).samples
+        for second, count in enumerate(counts)
+    ]
+    assert totals == [10.0, 30.0, 30.0, 50.0]
+
+
+def test_after_a_restart_of_the_controller_the_sum_goes_on() -> None:
+    progress = Progress(100.0)
+    assert progress.add(Report(0.0, samples=7.0)).samples == 100.0
+    assert progress.add(Report(1.0, samples=9.0)).samples == 102.0
+
+
+def test_samples_a_second_are_those_of_the_last_half_minute() -> None:
+    progress = Progress()
+    for second in range(60):
+        progress.add(Report(float(second), samples=float(second**2)))
+    assert progress.samples_per_s(59.0) == pytest.approx((59**2 - 29**2) / 30)
+    assert progress.samples_per_s(100.0) is None
+
+
+def test_a_trainer_that_only_counts_steps_has_no_samples() -> None:
+    progress = Progress()
+    for second in range(3):
+        report = progress.add(Report(float(second), steps=10.0 * second))
+    assert (report.samples, report.steps) == (None, 20.0)
+    assert progress.samples_per_s(2.0) is None

@@ -1,0 +1,130 @@
+"""When the controller looks at Slurm."""
+
+from __future__ import annotations
+
+from bftrainer_slurm.controller.observe.schedule import Schedule
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.keeper.protocol import NoteKind
+
+SETTINGS = Settings(queue_interval_s=15)
+LONG_AGO_S = -1000.0  # when the controller began
+
+
+def looked(schedule: Schedule, now_s: float, ending: bool = False) -> None:
+    schedule.looked(now_s, nodes=False, reservations=False, ending=ending)
+
+
+def test_it_looks_slowly_by_itself() -> None:
+    schedule = Schedule(SETTINGS, 0.0)
+    looked(schedule, 0.0)
+    assert schedule.due_s() == 15
+
+
+def test_it_looks_soon_after_an_element_has_said_something() -> None:
+    schedule = Schedule(SETTINGS, 0.0)
+    looked(schedule, 0.0)
+    schedule.heard(NoteKind.GONE, 5.0)
+    assert 5 < schedule.due_s() < 6
+
+
+def test_whoever_floods_it_with_hints_makes_it_look_a_few_times_a_minute_at_most() -> None:
+    schedule, now_s, looks = Schedule(SETTINGS, 0.0), 0.0, 0
+    while now_s < 600:
+        schedule.heard(NoteKind.SUBMITTED, now_s)
+        if schedule.is_due(now_s):
+            looked(schedule, now_s)
+            looks += 1
+        now_s += 0.1
+    assert looks < 20 + 600 / 2.5
+
+
+def test_after_a_quiet_time_hints_are_heard_at_once_again() -> None:
+    schedule = Schedule(SETTINGS, 0.0)
+    for tenth in range(1000):
+        schedule.heard(NoteKind.SUBMITTED, tenth / 10)
+        if schedule.is_due(tenth / 10):
+            looked(schedule, tenth / 10)
+    for quarter in range(8):
+        looked(schedule, 115.0 + 15 * quarter)
+    schedule.heard(NoteKind.SUBMITTED, 230.0)
+    assert schedule.due_s() == 230.0
+
+
+def test_a_clock_that_is_set_back_does_not_make_it_blind() -> None:
+    schedule = Schedule(SETTINGS, 10_000.0)
+    looked(schedule, 10_000.0)
+    assert not schedule.is_due(10_001.0)
+    assert schedule.is_due(6_400.0)
+
+
+def test_where_slurm_does_not_answer_it_asks_less_and_less_often() -> None:
+    schedule = Schedule(SETTINGS, 0.0)
+    gaps = []
+    for _ in range(8):
+        schedule.failed(0.0)
+        gaps.append(schedule.due_s())
+    assert gaps == [2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_a_turn_that_fails_after_each_look_is_tried_less_and_less_often_too() -> None:
+    schedule = Schedule(SETTINGS, 0.0)
+    gaps = []
+    for _ in range(4):
+        schedule.looked(0.0, nodes=False, reservations=False, ending=False)
+        schedule.failed(0.0)
+        gaps.append(schedule.due_s())
+    schedule.went_well()
+    schedule.failed(0.0)
+    assert (gaps, schedule.due_s()) == ([2, 4, 8, 16], 2)
+
+
+def test_a_slow_slurmctld_is_asked_less_often() -> None:
+    schedule = Schedule(SETTINGS, LONG_AGO_S)
+    schedule.looked(0.0, nodes=False, reservations=False, ending=False, took_s=2.0)
+    assert schedule.due_s() == 60
+    schedule.heard(NoteKind.GONE, 1.0)
+    assert schedule.due_s() == 6
+
+
+def test_for_its_first_minute_a_controller_looks_as_if_slurmctld_were_quick() -> None:
+    schedule = Schedule(SETTINGS, 0.0)
+    schedule.looked(40.0, nodes=False, reservations=False, ending=False, took_s=2.0)
+    assert schedule.due_s() == 55
+    schedule.looked(61.0, nodes=False, reservations=False, ending=False, took_s=2.0)
+    assert schedule.due_s() == 121
+
+
+def test_one_that_is_quick_again_is_asked_as_before() -> None:
+    schedule = Schedule(SETTINGS, LONG_AGO_S)
+    schedule.looked(0.0, nodes=False, reservations=False, ending=False, took_s=2.0)
+    looked(schedule, 60.0)
+    assert schedule.due_s() == 75
+
+
+def test_nothing_is_so_slow_that_free_nodes_wait_longer_than_a_minute() -> None:
+    schedule = Schedule(SETTINGS, LONG_AGO_S)
+    schedule.looked(0.0, nodes=False, reservations=False, ending=False, took_s=50.0)
+    assert schedule.slowed_to_s == 60
+    assert schedule.due_s() == 60
+
+
+def test_how_slowly_a_slow_slurmctld_is_asked_can_be_said() -> None:
+    schedule = Schedule(SETTINGS, LONG_AGO_S)
+    schedule.looked(0.0, nodes=False, reservations=False, ending=False, took_s=2.0)
+    assert schedule.slowed_to_s == 60
+    looked(schedule, 60.0)
+    assert schedule.slowed_to_s is None
+
+
+def test_it_goes_on_where_an_element_does_not_end_for_days() -> None:
+    schedule = Schedule(SETTINGS, LONG_AGO_S)
+    for number in range(2000):
+        looked(schedule, 15.0 * number, ending=True)
+    assert schedule.due_s() == 15.0 * 2000
+
+
+def test_it_goes_on_where_slurm_does_not_answer_for_days() -> None:
+    schedule = Schedule(SETTINGS, LONG_AGO_S)
+    for number in range(2000):
+        schedule.failed(60.0 * number)
+    assert schedule.due_s() == 60.0 * 2000

@@ -1,0 +1,96 @@
+"""The status is with the keeper whatever the loop does meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bftrainer_slurm.controller.publish import publisher as publisher_module
+from bftrainer_slurm.controller.publish.publisher import Publisher
+from bftrainer_slurm.keeper.client import KeeperError
+from scripts.labcluster.waiting import wait_until
+
+STATUS: dict[str, Any] = {"time_s": 5.0, "controller": {"pid": 7}}
+STOPPED: dict[str, Any] = {"time_s": 6.0, "controller": {"pid": 7, "error": "stopped"}}
+
+
+class FakeKeeper:
+    """Keeps what is published; raises what it is told to before."""
+
+    def __init__(self) -> None:
+        self.published: list[dict[str, Any]] = []
+        self.raises: list[Exception] = []
+
+    @property
+    def keeper(self) -> tuple[str, FakeKeeper]:
+        """As a feed has it."""
+        return "a", self
+
+    def publish(self, status: dict[str, Any]) -> None:
+        if self.raises:
+            raise self.raises.pop()
+        self.published.append(status)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publisher_module, "PUBLISH_EVERY_S", 0.01)
+    monkeypatch.setattr(publisher_module, "_LONG_S", 0.05)
+
+
+@pytest.fixture
+def keeper() -> FakeKeeper:
+    return FakeKeeper()
+
+
+@pytest.fixture
+def publisher(keeper: FakeKeeper) -> Iterator[Publisher]:
+    started = Publisher(keeper)  # type: ignore[arg-type]
+    started.start()
+    yield started
+    started.stop(STOPPED)
+
+
+def test_what_is_shown_is_published(publisher: Publisher, keeper: FakeKeeper) -> None:
+    publisher.show(STATUS)
+    wait_until(lambda: bool(keeper.published))
+    assert keeper.published[0] == STATUS
+
+
+def test_before_anything_is_shown_nothing_is(publisher: Publisher, keeper: FakeKeeper) -> None:
+    publisher.stop(STOPPED)
+    assert keeper.published == [STOPPED]
+
+
+def test_a_status_is_published_again_and_again_while_the_loop_is_busy(
+    publisher: Publisher, keeper: FakeKeeper
+) -> None:
+    publisher.show(STATUS)
+    wait_until(lambda: len(keeper.published) >= 3)
+
+
+def test_for_how_long_the_loop_has_been_busy_is_in_it(
+    publisher: Publisher, keeper: FakeKeeper
+) -> None:
+    publisher.show(STATUS)
+    wait_until(lambda: "busy_s" in (keeper.published or [STATUS])[-1]["controller"])
+    assert keeper.published[-1]["controller"].keys() == {"pid", "busy_s"}
+    assert "busy_s" not in STATUS["controller"]
+
+
+@pytest.mark.parametrize("error", [KeeperError("no answer"), TypeError("no JSON")])
+def test_whatever_goes_wrong_it_is_published_later(
+    publisher: Publisher, keeper: FakeKeeper, error: Exception
+) -> None:
+    keeper.raises = [error]
+    publisher.show(STATUS)
+    wait_until(lambda: bool(keeper.published), timeout_s=10)
+
+
+def test_the_last_word_is_the_last(publisher: Publisher, keeper: FakeKeeper) -> None:
+    publisher.show(STATUS)
+    publisher.stop(STOPPED)
+    assert keeper.published[-1] == STOPPED
+    assert publisher.age_s >= 0

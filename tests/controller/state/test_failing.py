@@ -1,0 +1,40 @@
+"""How a trainer's failures in a row are counted."""
+
+from __future__ import annotations
+
+from bftrainer_slurm.controller.state.failing import Failing, failed
+from tests.controller.worlds import NOW_S
+
+
+def after(*nodes: str | None, before: Failing | None = None, at_s: float = NOW_S) -> Failing:
+    """The failures after one on each of these nodes, a second apart."""
+    for second, node in enumerate(nodes):
+        before = failed(before, node, f"said at {second}", False, at_s + second)
+    assert before is not None
+    return before
+
+
+def test_failures_in_a_row_are_counted_with_their_nodes_and_the_last_words() -> None:
+    failing = after("n1", "n2", "n1")
+    assert (failing.count, failing.nodes, failing.text) == (3, ("n1", "n2"), "said at 2")
+    assert (failing.since_s, failing.last_s) == (NOW_S, NOW_S + 2)
+
+
+def test_failures_in_a_row_on_one_node_are_counted_too() -> None:
+    assert after("n1", "n2", "n2", "n2").on_node == 3
+    assert after("n2", "n2", "n1").on_node == 1
+
+
+def test_failures_that_nobody_can_place_count_for_no_node() -> None:
+    failing = after("n1", None, None)
+    assert (failing.count, failing.node, failing.on_node) == (3, "n1", 1)
+
+
+def test_failures_hours_apart_are_not_in_a_row() -> None:
+    assert after("n3", before=after("n1", "n2"), at_s=NOW_S + 2 * 3600).count == 1
+
+
+def test_the_rest_after_a_failure_doubles_up_to_some_minutes() -> None:
+    rests_s = [after(*["n1"] * count).rest_s for count in range(1, 12)]
+    assert rests_s[:3] == [5, 10, 20]
+    assert rests_s[-1] == max(rests_s) < 600

@@ -1,0 +1,205 @@
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.controller.observe.reports import Reform, Runtime
+from bftrainer_slurm.controller.state import schema
+from bftrainer_slurm.controller.state.history import History, HistoryError, Tally
+from bftrainer_slurm.controller.state.lessons import Job, Look
+from bftrainer_slurm.model import ElementId
+
+FIRST, SECOND = ElementId(12, 0), ElementId(12, 1)
+
+
+def test_stays_are_counted_by_how_they_ended(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.sqlite")
+    for how in ("shrank", "reclaimed", "reclaimed", "ended"):
+        history.begin_stay(FIRST, "n1", 100.0)
+        history.end_stay(FIRST, 110.0, how)
+    assert history.tally(12) == Tally(grew=4, shrank=1, reclaimed=2, node_s=40.0)
+
+
+def test_open_stays_are_known_after_a_restart(tmp_path: Path) -> None:
+    before = History(tmp_path / "history.sqlite")
+    before.begin_stay(FIRST, "n1", 100.0)
+    before.begin_stay(SECOND, "n2", 100.0)
+    before.end_stay(SECOND, 120.0, "ended")
+    before.close()
+    assert History(tmp_path / "history.sqlite").open_stays() == {FIRST: "n1"}
+
+
+def test_what_is_old_is_forgotten_but_not_what_still_runs(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.sqlite")
+    history.begin_stay(FIRST, "n1", 100.0)
+    history.end_stay(FIRST, 110.0, "ended")
+    history.begin_stay(SECOND, "n2", 100.0)
+    history.forget_old(1e9)
+    assert history.tally(12).grew == 1
+    assert history.open_stays() == {SECOND: "n2"}
+
+
+def damage_nothing_but_nonsense(path: Path) -> None:
+    path.write_bytes(b"not a database, whatever it is called" * 100)
+
+
+def damage_cut_in_half(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def damage_its_version(path: Path) -> None:
+    """Let it say that it has fewer tables than it has."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version=1")
+
+
+def damage_its_pages(path: Path) -> None:
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\x55" * (size - 4096))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [damage_nothing_but_nonsense, damage_cut_in_half, damage_its_pages, damage_its_version],
+)
+def test_a_damaged_file_is_set_aside_and_a_new_one_begins(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "history.sqlite"
+    before = History(path)
+    before.begin_stay(FIRST, "n1", 100.0)
+    before.close()
+    damage(path)
+    damaged = path.read_bytes()
+    history = History(path)
+    assert history.open_stays() == {}
+    history.begin_stay(SECOND, "n2", 200.0)
+    history.close()
+    assert (tmp_path / "history.sqlite.damaged").read_bytes() == damaged
+    assert History(path).open_stays() == {SECOND: "n2"}
+
+
+def test_only_the_last_damaged_file_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    for _ in range(3):
+        damage_nothing_but_nonsense(path)
+        History(path).close()
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "history.sqlite",
+        "history.sqlite.damaged",
+    ]
+
+
+def test_a_file_that_cannot_be_opened_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "history.sqlite").mkdir()
+    with pytest.raises(HistoryError, match="move it away"):
+        History(tmp_path / "history.sqlite")
+
+
+@pytest.mark.parametrize("version", range(1, len(schema.UPGRADES)))
+def test_a_history_of_a_version_before_is_brought_up_to_date(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "history.sqlite"
+    with sqlite3.connect(path) as database:
+        database.executescript("".join(schema.UPGRADES[:version]))
+        database.execute("INSERT INTO stays VALUES (12, 0, 'n1', 100.0, NULL, NULL)")
+        database.execute("INSERT INTO given_up VALUES (13, 100.0, 'it fails')")
+        database.execute(f"PRAGMA user_version={version}")
+    after = History(path)
+    after.change_holes(ended=(), began=("n1",), time_s=5.0)
+    assert after.open_holes() == {"n1": 5.0}
+    assert after.open_stays() == {FIRST: "n1"}
+    assert after.lessons.reform(12) is None
+    assert after.meet(13, "0000000a", 200.0) == "it fails"
+    assert after.trouble is None
+
+
+def test_a_history_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version=99")
+    with pytest.raises(HistoryError, match="another version"):
+        History(path)
+
+
+def test_the_samples_of_the_last_progress_are_known_after_a_restart(tmp_path: Path) -> None:
+    before = History(tmp_path / "history.sqlite")
+    for number in (1, 2):
+        before.add_progress(12, 100.0 * number, 5.0 * number, "{}")
+    before.close()
+    after = History(tmp_path / "history.sqlite")
+    assert (after.samples(12), after.samples(13)) == (10.0, None)
+
+
+def test_a_trainer_that_is_over_is_so_after_a_restart(tmp_path: Path) -> None:
+    before = History(tmp_path / "history.sqlite")
+    assert before.meet(12, "0000000a", 100.0) is None
+    before.end(12, "it fails")
+    before.close()
+    after = History(tmp_path / "history.sqlite")
+    assert after.meet(12, "0000000a", 200.0) == "it fails"
+    assert after.meet(12, "0000000a", 300.0) == "it fails"
+    assert after.meet(13, "0000000a", 200.0) is None
+
+
+def test_another_trainer_under_the_same_array_id_begins_without_the_past_of_the_first() -> None:
+    history = History(":memory:")
+    history.meet(12, "0000000a", 100.0)
+    history.begin_stay(FIRST, "n1", 100.0)
+    history.end(12, "it fails")
+    assert history.meet(12, "0000000b", 200.0) is None
+    assert (history.tally(12), history.open_stays()) == (Tally(), {})
+
+
+@pytest.mark.parametrize(("before", "now"), [("", "0000000a"), ("0000000a", ""), ("", "")])
+def test_trainers_that_carry_no_id_look_all_alike(before: str, now: str) -> None:
+    history = History(":memory:")
+    history.meet(12, before, 100.0)
+    history.end(12, "it fails")
+    assert history.meet(12, now, 200.0) == "it fails"
+
+
+def test_all_that_is_known_under_an_id_can_be_forgotten_and_of_others_nothing() -> None:
+    history = History(":memory:")
+    for array in (12, 13):
+        history.begin_stay(ElementId(array, 0), "n1", 100.0)
+        history.add_progress(array, 100.0, 5.0, "{}")
+        history.meet(array, "0000000a", 100.0)
+        history.end(array, "it fails")
+        history.lessons.add_look(Job("alice", "digits"), Look(array, "samples", 1, 100.0, 5, 9))
+        history.lessons.set_reform(array, Reform(100.0, Runtime.AGENT, 1, 1))
+    history.forget(12)
+    assert (history.tally(12), history.samples(12)) == (Tally(), None)
+    assert not history.has_trained(12)
+    assert history.lessons.reform(12) is None
+    assert history.meet(12, "0000000a", 200.0) is None
+    assert history.meet(13, "0000000a", 200.0) == "it fails"
+    assert history.open_stays() == {ElementId(13, 0): "n1"}
+    assert [look.array for look in history.lessons.looks(Job("alice", "digits"))] == [13]
+
+
+def test_stays_begun_while_the_disk_is_full_are_counted_once_it_is_not(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.sqlite")
+    with sqlite3.connect(tmp_path / "history.sqlite", isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")  # as good as a full disk: nothing can be written
+        history.begin_stay(FIRST, "n1", 100.0)
+        assert history.trouble is not None
+        other.execute("ROLLBACK")
+    history.close()
+    assert History(tmp_path / "history.sqlite").open_stays() == {FIRST: "n1"}
+
+
+def test_a_trainer_that_is_over_while_the_disk_is_full_is_over_for_good(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.sqlite")
+    history.meet(12, "0000000a", 100.0)
+    with sqlite3.connect(tmp_path / "history.sqlite", isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")  # as good as a full disk: nothing can be written
+        history.end(12, "it fails")
+        assert history.meet(12, "0000000a", 200.0) == "it fails"  # a controller that begins anew
+        other.execute("ROLLBACK")
+    history.close()
+    assert History(tmp_path / "history.sqlite").meet(12, "0000000a", 300.0) == "it fails"

@@ -1,0 +1,201 @@
+"""What plans are made with, from what trainers report."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.lessons import Job, Lessons, Look, Rescale
+from bftrainer_slurm.controller.state.profile import PRIOR_COSTS, RescaleCosts
+from bftrainer_slurm.controller.state.profiles import Profiles
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import Element, ElementId, ElementState, ThroughputCurve, Trainer
+from bftrainer_slurm.spec import TrainerRecord
+from tests.controller.worlds import NOW_S, view_of
+
+MOST = 16
+JOB = Job("alice", "digits")
+
+
+def view(array: int = 1, nodes: int = 4, name: str = "digits", user: str = "alice") -> TrainerView:
+    """A trainer on so many nodes."""
+    elements = tuple(
+        Element(ElementId(array, task), ElementState.RUNNING, f"n{array}-{task}")
+        for task in range(nodes)
+    )
+    record = TrainerRecord(1, MOST)
+    return view_of(Trainer(array, name, user, "bftrainer", record, NOW_S, elements))
+
+
+def made() -> Lessons:
+    return History(":memory:").lessons
+
+
+def train(
+    profiles: Profiles,
+    one: TrainerView,
+    rate: float,
+    begin_s: float = NOW_S,
+    seconds: int = 120,
+    unit: str = "samples",
+    generation: int = 1,
+) -> None:
+    """Report every second at this rate."""
+    for second in range(seconds):
+        counts = {"samples": rate * second} if unit == "samples" else {"steps": rate * second}
+        report = Report(begin_s + second, nodes=len(one.placed), generation=generation, **counts)
+        profiles.progressed(one, report)
+
+
+def curve(profiles: Profiles, one: TrainerView) -> ThroughputCurve:
+    return profiles.appraise([one], NOW_S)[0].curve
+
+
+def test_a_trainer_that_nobody_has_measured_is_assumed_to_scale_well_but_not_for_free() -> None:
+    assumed = curve(Profiles(made()), view())
+    assert assumed.at(1) == 1.0
+    assert 5 < assumed.at(8) < 8
+
+
+def test_what_a_trainer_does_is_what_it_is_planned_with() -> None:
+    profiles, one = Profiles(made()), view()
+    train(profiles, one, 400.0)
+    assert curve(profiles, one).at(4) == pytest.approx(400, rel=0.05)
+
+
+def test_a_trainer_that_is_submitted_again_starts_with_what_was_learnt(tmp_path: Path) -> None:
+    before = History(tmp_path / "history.sqlite")
+    train(Profiles(before.lessons), view(array=1), 400.0)
+    before.close()
+    again = Profiles(History(tmp_path / "history.sqlite").lessons)
+    assert curve(again, view(array=2, nodes=0)).at(4) == pytest.approx(400, rel=0.05)
+    assert curve(again, view(array=3, nodes=0, user="bob")).at(4) < 10
+
+
+def test_under_the_same_name_another_script_starts_from_nothing_once_it_shows_itself() -> None:
+    lessons = made()
+    old = Profiles(lessons)
+    train(old, view(array=1, nodes=4), 400.0)
+    train(old, view(array=1, nodes=8), 410.0, NOW_S + 200, generation=2)  # hardly scales
+    profiles, one = Profiles(lessons), view(array=2, nodes=4)
+    assert curve(profiles, one).at(8) < 450
+    train(profiles, one, 40.0, NOW_S + 1000)
+    assert curve(profiles, one).at(4) == pytest.approx(40, rel=0.05)
+    assert curve(profiles, one).at(8) > 60
+
+
+def test_the_controllers_restart_loses_nothing_and_counts_nothing_twice(tmp_path: Path) -> None:
+    first = History(tmp_path / "history.sqlite")
+    train(Profiles(first.lessons), view(), 400.0)
+    kept = first.lessons.looks(JOB)
+    first.close()
+    second = History(tmp_path / "history.sqlite")
+    profiles = Profiles(second.lessons)
+    train(profiles, view(), 400.0)  # the keeper's old notes once more
+    assert second.lessons.looks(JOB) == kept
+    assert curve(profiles, view()).at(4) == pytest.approx(400, rel=0.05)
+
+
+def test_noise_changes_no_curve() -> None:
+    profiles, one = Profiles(made()), view()
+    train(profiles, one, 400.0, seconds=400)
+    before = curve(profiles, one)
+    train(profiles, one, 420.0, NOW_S + 400, seconds=60)
+    assert curve(profiles, one) == before
+
+
+def test_trainers_that_only_count_steps_are_planned_in_the_unit_of_the_others() -> None:
+    profiles = Profiles(made())
+    known, relative = view(array=1, name="known"), view(array=2, name="relative")
+    train(profiles, known, 40_000.0)
+    train(profiles, relative, 2.0, unit="steps")
+    curves = [one.curve for one in profiles.appraise([known, relative], NOW_S)]
+    assert curves[1].at(4) == pytest.approx(curves[0].at(4), rel=0.2)
+
+
+@pytest.mark.parametrize("rates", [(1e-9, 1e9), (1e9, 1e-9), (1e9, 1e9)])
+def test_a_liar_gains_no_more_than_what_is_possible(rates: tuple[float, float]) -> None:
+    profiles = Profiles(made())
+    honest, liar = view(array=1, name="honest"), view(array=2, nodes=1, name="liar")
+    train(profiles, honest, 400.0)
+    train(profiles, liar, rates[0])
+    grown = view(array=2, nodes=4, name="liar")
+    train(profiles, grown, rates[1], NOW_S + 200, generation=2)
+    unknown = view(array=3, nodes=0, name="unknown")
+    mine, its, none = (one.curve for one in profiles.appraise([honest, grown, unknown], NOW_S))
+    assert mine.at(4) == pytest.approx(400, rel=0.05)
+    assert all(map(math.isfinite, its.values))
+    assert all(its.at(nodes) <= 1.3 * nodes * its.at(1) for nodes in range(1, MOST + 1))
+    assert none.at(1) > 0
+
+
+def test_rescale_costs_begin_with_those_of_the_runtime() -> None:
+    profiles, one = Profiles(made()), view()
+    assert profiles.costs(one) == PRIOR_COSTS[Runtime.C10D]
+    profiles.reformed(one, Reform(NOW_S, Runtime.WORKER, 1, 4))
+    assert profiles.costs(one) == PRIOR_COSTS[Runtime.WORKER]
+
+
+def test_measured_costs_replace_them_by_and_by() -> None:
+    lessons = made()
+    for number, seconds in enumerate((1.0, 1.2, 60.0)):
+        lessons.add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S + number, seconds))
+    costs = Profiles(lessons).costs(view())
+    assert (costs.up_s, costs.down_s) == (1.1, 0.3)
+
+
+def test_nobody_keeps_their_nodes_by_telling_of_long_pauses() -> None:
+    lessons = made()
+    for number in range(9):
+        lessons.add_rescale(JOB, Rescale(Runtime.AGENT, False, NOW_S + number, 3600.0))
+    assert Profiles(lessons).costs(view()).down_s == 120
+
+
+def test_a_rescale_is_measured_from_reports() -> None:
+    lessons = made()
+    profiles = Profiles(lessons)
+    profiles.reformed(view(nodes=2), Reform(NOW_S, Runtime.AGENT, 1, 2))
+    train(profiles, view(nodes=2), 200.0, seconds=10)
+    profiles.reformed(view(nodes=4), Reform(NOW_S + 10, Runtime.AGENT, 2, 4))
+    first = Report(NOW_S + 11, samples=0.0, nodes=4, generation=2, pause_s=0.1)
+    for _ in range(2):  # the second time as a keeper's old note
+        profiles.progressed(view(nodes=4), first)
+    assert lessons.rescales(JOB) == [Rescale(Runtime.AGENT, True, NOW_S + 11, 0.1)]
+
+
+def test_what_is_known_says_what_was_measured_and_in_which_unit() -> None:
+    profiles, one = Profiles(made()), view()
+    nothing = profiles.known(one)
+    assert (nothing["runtime"], nothing["curve"]["unit"]) == (None, None)
+    assert nothing["rescale"]["up"] == {"seconds": 8.0, "count": 0}
+    train(profiles, one, 400.0)
+    points = {point["nodes"]: point for point in profiles.known(one)["curve"]["points"]}
+    assert profiles.known(one)["curve"]["unit"] == "samples"
+    assert [size for size, point in points.items() if point["measured"]] == [4]
+    assert points[4]["rate"] == pytest.approx(400, rel=0.05)
+
+
+def test_trainers_that_are_gone_are_forgotten_but_not_what_they_have_shown() -> None:
+    lessons = made()
+    profiles = Profiles(lessons)
+    train(profiles, view(array=1), 400.0)
+    profiles.forget(frozenset())
+    assert curve(profiles, view(array=2, nodes=0)).at(4) == pytest.approx(400, rel=0.05)
+
+
+def test_old_looks_in_samples_do_not_mix_with_new_ones_in_steps() -> None:
+    lessons = made()
+    lessons.add_look(JOB, Look(9, "samples", 4, NOW_S - 100, 4e5, 60.0))
+    profiles, one = Profiles(lessons), view()
+    train(profiles, one, 2.0, unit="steps")
+    assert profiles.known(one)["curve"]["unit"] == "steps"
+    rates = [point["rate"] for point in profiles.known(one)["curve"]["points"]]
+    assert max(rates) < 100
+
+
+def test_costs_are_known_before_anything_else_is() -> None:
+    assert isinstance(Profiles(made()).costs(view(nodes=0)), RescaleCosts)

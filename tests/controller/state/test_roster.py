@@ -1,0 +1,190 @@
+"""All trainers from one look to the next: their stays, who is over, which nodes are left alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.controller.faults import Faults
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.element import Ended, Event, Phase
+from bftrainer_slurm.controller.state.history import History, Tally
+from bftrainer_slurm.controller.state.roster import Roster
+from bftrainer_slurm.controller.state.trainer import change
+from bftrainer_slurm.model import Element, ElementId, ElementState, Trainer
+from tests.controller.worlds import ARRAY, NOW_S, element, failed, snapshot, trainer
+
+FIRST = ElementId(ARRAY, 0)
+SETTINGS = Settings(bad_node_s=900, slow_end_s=2, relaunch_after_s=2)
+HELD = element(0, ElementState.HELD)
+ON_N1 = element(0, ElementState.RUNNING, "n1", start_s=NOW_S)
+
+
+def called(id_: str, *elements: Element) -> Trainer:
+    """A trainer with this id in its record."""
+    plain = trainer(*elements)
+    return replace(plain, record=replace(plain.record, id=id_))
+
+
+class Looking:
+    """A roster that looks again and again, ten seconds apart, the first time at ``NOW_S``."""
+
+    def __init__(self, history: History | None = None) -> None:
+        self.history = history or History(":memory:")
+        self.faults = Faults()
+        self.roster = Roster(self.history, SETTINGS, self.faults)
+        self.now_s = NOW_S - 10
+
+    def at(self, *trainers: Trainer, ordinary: str = "") -> list[Event]:
+        self.now_s += 10
+        self.faults.begin()
+        seen: Snapshot = snapshot((), trainers, ordinary_nodes=frozenset(ordinary.split()))
+        return self.roster.look(replace(seen, time_s=self.now_s), lambda array: False)
+
+    @property
+    def tally(self) -> Tally:
+        return self.history.tally(ARRAY)
+
+
+def test_each_stay_of_an_element_on_a_node_goes_into_the_history() -> None:
+    looking = Looking()
+    for look in (ON_N1, element(0, ElementState.DELAYED), replace(ON_N1, start_s=NOW_S + 20)):
+        looking.at(trainer(look))
+    assert looking.tally == Tally(grew=2, reclaimed=1, node_s=10.0)
+    assert looking.history.open_stays() == {FIRST: "n1"}
+
+
+def test_what_the_controller_has_ended_shrank() -> None:
+    looking = Looking()
+    looking.at(trainer(ON_N1))
+    state = looking.roster.views[0].state
+    looking.roster.put({ARRAY: change(state, (FIRST,), Phase.LEAVING, NOW_S)})
+    looking.at(trainer(HELD))
+    assert looking.tally == Tally(grew=1, shrank=1, node_s=10.0)
+
+
+def test_a_trainer_that_slurm_has_forgotten_has_left_its_nodes() -> None:
+    looking = Looking()
+    looking.at(trainer(ON_N1))
+    assert looking.at() == [Ended(FIRST, "n1", NOW_S + 10, "ended")]
+    assert looking.roster.view(ARRAY) is None
+    assert looking.history.open_stays() == {}
+
+
+def test_a_stay_goes_on_over_a_restart_of_the_controller(tmp_path: Path) -> None:
+    before = Looking(History(tmp_path / "history.sqlite"))
+    before.at(trainer(ON_N1))
+    after = Looking(History(tmp_path / "history.sqlite"))
+    assert after.at(trainer(ON_N1)) == []
+    assert after.tally.grew == 1
+
+
+def test_after_a_restart_slurm_tells_since_when_elements_run(tmp_path: Path) -> None:
+    before = Looking(History(tmp_path / "history.sqlite"))
+    before.at(trainer(ON_N1))
+    after = Looking(History(tmp_path / "history.sqlite"))
+    after.at(trainer(ON_N1))
+    assert after.roster.views[0].state.of(0).start_s == NOW_S
+
+
+def test_what_ended_while_no_controller_ran_has_ended(tmp_path: Path) -> None:
+    before = Looking(History(tmp_path / "history.sqlite"))
+    before.at(trainer(ON_N1))
+    after = Looking(History(tmp_path / "history.sqlite"))
+    (ended,) = after.at(trainer(element(0, ElementState.DELAYED)))
+    assert isinstance(ended, Ended)
+    assert (ended.how, after.roster.avoid.keys()) == ("reclaimed", {"n1"})
+
+
+def test_a_node_just_reclaimed_is_left_for_a_moment_to_the_job_that_needs_it() -> None:
+    looking = Looking()
+    looking.at(trainer(ON_N1))
+    looking.at(trainer(element(0, ElementState.DELAYED)))
+    until_s = looking.roster.avoid["n1"]
+    assert looking.now_s < until_s < looking.now_s + 60
+    looking.at(trainer(HELD))
+    assert looking.roster.avoid == {}
+
+
+def test_a_node_on_which_an_element_takes_unusually_long_to_end_is_left_alone() -> None:
+    looking = Looking()
+    quick = [element(task, ElementState.RUNNING, f"n{task}", start_s=NOW_S) for task in (1, 2, 3)]
+    held = [element(task, ElementState.HELD) for task in (1, 2, 3)]
+    looking.at(trainer(ON_N1, *quick))
+    ending = element(0, ElementState.ENDING, "n1")
+    for _ in range(2):
+        looking.at(trainer(ending, *held))
+    assert looking.roster.avoid["n1"] == looking.now_s + 900
+
+
+def test_a_failure_counts_when_it_is_first_seen() -> None:
+    looking = Looking()
+    looking.at(trainer(ON_N1))
+    for _ in range(2):
+        looking.at(trainer(failed(0, "n1")))
+    failing = looking.roster.views[0].state.failing
+    assert failing is not None
+    assert (failing.count, failing.nodes) == (1, ("n1",))
+
+
+def test_a_trainer_that_is_over_is_so_after_a_restart(tmp_path: Path) -> None:
+    before = Looking(History(tmp_path / "history.sqlite"))
+    before.at(trainer(HELD))
+    before.roster.put({ARRAY: replace(before.roster.views[0].state, over="it fails")})
+    after = Looking(History(tmp_path / "history.sqlite"))
+    after.at(trainer(HELD))
+    assert after.roster.views[0].state.over == "it fails"
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+def test_a_trainer_whose_record_has_another_id_is_another_one(restarted: bool) -> None:
+    looking = Looking()
+    looking.at(called("0000000a", ON_N1))
+    looking.roster.put({ARRAY: replace(looking.roster.views[0].state, over="it fails")})
+    if restarted:
+        looking = Looking(looking.history)
+    events = looking.at(called("0000000b", HELD))
+    assert (looking.roster.views[0].state.over, looking.tally) == (None, Tally())
+    assert not any(isinstance(event, Ended) and event.how == "reclaimed" for event in events)
+
+
+def test_the_nodes_of_a_trainer_that_cannot_be_handled_are_out_of_reach() -> None:
+    looking = Looking()
+
+    def broken(array: int, id_: str, time_s: float) -> None:
+        raise ZeroDivisionError("of this one")
+
+    looking.history.meet = broken  # type: ignore[method-assign,assignment]
+    looking.at(trainer(ON_N1))
+    assert looking.roster.views == ()
+    assert looking.roster.out_of_reach == {"n1"}
+    assert "of this one" in looking.faults.why[ARRAY]
+
+
+def test_a_trainer_that_can_be_handled_again_is_followed_again() -> None:
+    looking = Looking()
+    meet = looking.history.meet
+    looking.history.meet = None  # type: ignore[assignment]
+    looking.at(trainer(ON_N1))
+    looking.history.meet = meet  # type: ignore[method-assign]
+    looking.at(trainer(ON_N1))
+    assert (len(looking.roster.views), looking.roster.out_of_reach) == (1, frozenset())
+    assert looking.tally.grew == 1
+
+
+def test_a_trainer_of_which_nothing_changed_is_not_looked_at_again() -> None:
+    looking, same = Looking(), trainer(ON_N1)
+    looking.at(same)
+    (before,) = looking.roster.views
+    looking.at(same)
+    assert looking.roster.views[0] is before
+
+
+def test_it_is_where_an_ordinary_job_claims_its_node() -> None:
+    looking, same = Looking(), trainer(ON_N1)
+    looking.at(same)
+    looking.at(same, ordinary="n1")
+    assert looking.roster.views[0].surplus == (FIRST,)

@@ -1,0 +1,197 @@
+"""The controller as a process that nothing stops: whatever its turns, statuses and clocks do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from bftrainer_slurm.controller import daemon
+from bftrainer_slurm.keeper.protocol import NumberedNote
+from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
+from scripts.labcluster.waiting import wait_until
+
+
+class FakeFeed:
+    """A keeper that has nothing to tell, and keeps what is published."""
+
+    def __init__(self) -> None:
+        self.published: list[dict[str, Any]] = []
+
+    @property
+    def keeper(self) -> tuple[str, FakeFeed]:
+        return "a", self
+
+    def wait(self, timeout_s: float) -> list[NumberedNote]:
+        time.sleep(min(max(0.0, timeout_s), 0.01))
+        return []
+
+    def publish(self, status: dict[str, Any]) -> None:
+        self.published.append(status)
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """What the last status says of the controller."""
+        found: dict[str, Any] = self.published[-1]["controller"] if self.published else {}
+        return found
+
+
+@dataclass
+class FakeController:
+    """Turns all the time. ``turning`` and ``showing`` are what a turn and a status do."""
+
+    turning: Callable[[], None] = lambda: None
+    showing: Callable[[], None] = lambda: None
+    trouble: str | None = None
+    turns: int = 0
+    schedule: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.schedule = self
+
+    def due_s(self) -> float:
+        return time.time()
+
+    def is_due(self, now_s: float) -> bool:
+        return True
+
+    def take(self, notes: Iterable[NumberedNote]) -> None:
+        pass
+
+    def introduce(self) -> None:
+        pass
+
+    def turn(self) -> None:
+        self.turns += 1
+        self.turning()
+
+    def status(self, controller: dict[str, Any]) -> dict[str, Any]:
+        self.showing()
+        return {"controller": dict(controller)}
+
+
+class Working:
+    """A daemon's work in a thread of its own, on controllers that are made as it asks for them."""
+
+    def __init__(self, make: Callable[[], FakeController]) -> None:
+        self.feed, self.stop = FakeFeed(), threading.Event()
+        self.made: list[FakeController] = []
+        self._make = make
+        work = daemon._Work(self.another, self.feed, {})  # type: ignore[arg-type]
+        self.thread = threading.Thread(target=lambda: work.go_on(self.stop), daemon=True)
+
+    def another(self) -> Any:
+        """Make a controller as the first one was made."""
+        self.made.append(self._make())
+        return self.made[-1]
+
+    def end(self) -> None:
+        self.stop.set()
+        self.thread.join(30)
+
+
+@pytest.fixture
+def working() -> Iterator[Callable[[Callable[[], FakeController]], Working]]:
+    started: list[Working] = []
+
+    def start(make: Callable[[], FakeController]) -> Working:
+        started.append(Working(make))
+        started[-1].thread.start()
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.end()
+
+
+def failing_with(*errors: Exception) -> Callable[[], None]:
+    """What raises these, one after the other, and then nothing more."""
+    left = list(errors)
+
+    def turning() -> None:
+        if left:
+            raise left.pop(0)
+
+    return turning
+
+
+def test_a_turn_that_fails_is_counted_shown_and_tried_again(
+    working: Callable[..., Working],
+) -> None:
+    failing = threading.Event()
+
+    def turning() -> None:
+        if not failing.is_set():
+            raise ZeroDivisionError("of this turn")
+
+    work = working(lambda: FakeController(turning))
+    wait_until(lambda: work.feed.last.get("failed_turns", 0) > 0)
+    assert work.feed.last["error"] == "a turn failed: ZeroDivisionError: of this turn"
+    failing.set()
+    wait_until(lambda: work.feed.last["error"] is None)
+    assert work.feed.last["failed_turns"] > 0
+
+
+def test_after_some_failures_in_a_row_it_begins_anew(working: Callable[..., Working]) -> None:
+    turning = failing_with(*[ZeroDivisionError()] * 3)
+    work = working(lambda: FakeController(turning))
+    wait_until(lambda: len(work.made) == 2 and work.made[1].turns > 3)
+    assert len(work.made) == 2
+
+
+def test_a_slurm_that_does_not_answer_is_no_failure_of_ours(
+    working: Callable[..., Working],
+) -> None:
+    def turning() -> None:
+        raise SlurmUnavailableError("no answer")
+
+    work = working(lambda: FakeController(turning))
+    wait_until(lambda: work.made[0].turns > 10 and bool(work.feed.published))
+    assert (work.feed.last["error"], work.feed.last["failed_turns"]) == ("no answer", 0)
+    assert len(work.made) == 1
+
+
+def test_why_a_turn_did_less_than_it_should_is_shown(working: Callable[..., Working]) -> None:
+    work = working(lambda: FakeController(trouble="no plan: MemoryError"))
+    wait_until(lambda: work.feed.last.get("error") == "no plan: MemoryError")
+
+
+def test_a_status_that_cannot_be_made_ends_nothing(working: Callable[..., Working]) -> None:
+    showing = failing_with(KeyError("of the status"))
+    work = working(lambda: FakeController(showing=showing))
+    wait_until(lambda: bool(work.feed.published), timeout_s=10)
+
+
+def test_where_the_clock_is_set_it_begins_anew(
+    working: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = working(FakeController)
+    wait_until(lambda: bool(work.made) and work.made[0].turns > 0)
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() - 3600)
+    wait_until(lambda: len(work.made) == 2 and work.made[1].turns > 0)
+
+
+def test_a_controller_that_cannot_be_made_anew_ends_nothing(
+    working: Callable[..., Working],
+) -> None:
+    turning = failing_with(*[ZeroDivisionError()] * 3)
+    making = iter([lambda: None, failing_with(OSError("the history")), *[lambda: None] * 9])
+
+    def make() -> FakeController:
+        next(making)()
+        return FakeController(turning)
+
+    work = working(make)
+    wait_until(lambda: len(work.made) == 2, timeout_s=10)
+
+
+def test_its_last_word_is_that_it_has_stopped(working: Callable[..., Working]) -> None:
+    work = working(FakeController)
+    wait_until(lambda: bool(work.feed.published))
+    work.end()
+    assert work.feed.last["error"] == "stopped"

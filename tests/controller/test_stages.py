@@ -1,0 +1,43 @@
+"""The controller's folders are the stages of its data: each knows only those before it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm import controller
+
+PACKAGE = Path(controller.__file__).parent
+KNOWS = {
+    "observe": {"settings"},
+    "state": {"settings", "faults", "observe"},
+    "decide": {"settings", "faults", "observe", "state"},
+    "act": {"observe", "state", "decide"},
+    "publish": {"observe", "state"},
+}
+
+
+def imported(module: Path) -> set[str]:
+    """Which parts of the controller a module imports anything from, by folder or module."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            names += [one.name for one in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names += [f"{node.module}.{one.name}" for one in node.names]
+    parts = [name.split(".") for name in names if name.startswith(f"{controller.__name__}.")]
+    return {part[2] for part in parts}
+
+
+@pytest.mark.parametrize("stage", KNOWS)
+def test_a_stage_imports_only_the_stages_before_it(stage: str) -> None:
+    modules = sorted((PACKAGE / stage).glob("*.py"))
+    found = {module.name: imported(module) - KNOWS[stage] - {stage} for module in modules}
+    assert {name: more for name, more in found.items() if more} == {}
+
+
+def test_every_stage_has_its_rule() -> None:
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert folders == KNOWS.keys()

@@ -1,0 +1,112 @@
+"""A small run of ``scripts/bench-scale``, and how it is called. Nothing rests on its times."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.controller.settings import Settings
+from scripts.benchkit.command import json_text
+from scripts.benchkit.machine import this_machine
+from scripts.labcluster.processes import processes_with
+from scripts.labcluster.waiting import wait_until
+from scripts.scale_bench.course import Size
+from scripts.scale_bench.measure import Found, measure
+from scripts.scale_bench.report import document, phase, tables, targets
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "bench-scale"
+SIZE = Size(nodes=200, trainers=10, elements=100, minutes=0.2, seed=1)
+SOON = Settings(queue_interval_s=1.0, nodes_interval_s=2.0, reservations_interval_s=5.0)
+
+
+@pytest.fixture(scope="module")
+def found() -> Found:
+    return measure(SIZE, SOON)
+
+
+def test_the_controller_gives_all_nodes_to_trainers(found: Found) -> None:
+    assert phase(found, "start").elements == SIZE.elements
+    assert phase(found, "at rest").elements == SIZE.elements
+
+
+def test_it_leaves_a_cluster_at_rest_alone(found: Found) -> None:
+    rest = phase(found, "at rest")
+    assert len(rest.looks) >= 2
+    assert not any(look.moved for look in rest.looks)
+
+
+def test_ordinary_jobs_that_change_are_read(found: Found) -> None:
+    assert any(look.read_bytes > 0 for look in phase(found, "ordinary jobs change").looks)
+
+
+def test_each_look_costs_at_least_one_rpc(found: Found) -> None:
+    assert all(one.rpcs >= len(one.looks) > 0 for one in found.phases)
+
+
+def test_nodes_that_are_freed_at_once_are_all_given_away(found: Found) -> None:
+    freed = phase(found, "nodes freed at once")
+    [change] = freed.changes
+    assert change.size >= SIZE.joins
+    assert change.took_s is not None
+    assert freed.acting_s is not None
+
+
+def test_elements_that_are_reclaimed_at_once_are_all_held(found: Found) -> None:
+    taken = phase(found, "elements reclaimed at once")
+    [change] = taken.changes
+    assert change.size == SIZE.reclaims
+    assert change.took_s is not None
+    assert taken.elements == phase(found, "nodes freed at once").elements - SIZE.reclaims
+    assert found.started_alone == 0
+
+
+def test_no_turn_of_the_controller_fails(found: Found) -> None:
+    assert (found.failed_turns, found.trouble) == (0, None)
+
+
+def test_the_table_says_what_is_simulated_and_names_each_phase(found: Found) -> None:
+    text = tables(this_machine(), found)
+    assert "a real one of this size cannot be had here" in text
+    assert all(one.name in text for one in found.phases)
+
+
+def test_the_document_has_every_look(found: Found) -> None:
+    read = json.loads(json_text(document(this_machine(), found)))
+    assert [len(one["looks"]) for one in read["phases"]] == [len(one.looks) for one in found.phases]
+    assert len(read["targets"]) == len(targets(found))
+
+
+def test_more_elements_than_fit_are_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, SCRIPT, "--nodes=100", "--elements=100"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "--elements 100" in done.stderr
+
+
+def test_nothing_is_left_behind_when_it_is_stopped(tmp_path: Path) -> None:
+    bench = subprocess.Popen(
+        [sys.executable, SCRIPT, "--nodes=100", "--elements=50"],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_until(lambda: [*tmp_path.glob("*/keeper.json")])
+        bench.send_signal(signal.SIGTERM)
+        _, said = bench.communicate(timeout=60)
+        assert bench.returncode != 0
+        assert "Traceback" not in said
+    finally:
+        bench.kill()
+    assert [*tmp_path.iterdir()] == []
+    assert processes_with(f"TMPDIR={tmp_path}") == []

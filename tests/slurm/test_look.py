@@ -1,0 +1,72 @@
+"""What is made of bftrainer-look's lines; that it writes them is for test_gateway."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from bftrainer_slurm.slurm import look_gateway
+from bftrainer_slurm.slurm.look_gateway import LookGateway
+from bftrainer_slurm.slurm.run import SlurmRunner
+
+HELD = ["12", "12", "0-3", "PENDING", "JobHeldUser", "0", "1000", "", "", "", "", "", "1"]
+HELD += ["bftrainer", "alice", "train.sh", "bftrainer:min=1,max=4", "", "", "", "", "0"]
+
+
+class Printed:
+    """Stands in for the program: no Slurm can be made to print some of this."""
+
+    def __init__(self) -> None:
+        self.lines: list[list[str]] | None = []
+        self.asked: list[str] = []
+
+    def read(self, *command: str) -> str:
+        self.asked.append(command[-1])
+        if self.lines is None:
+            return ""
+        return "1700\n" + "".join("\t".join([*fields, "\n"]) for fields in self.lines)
+
+
+@pytest.fixture
+def printed() -> Printed:
+    return Printed()
+
+
+@pytest.fixture
+def gateway(printed: Printed) -> LookGateway:
+    return LookGateway("bftrainer-look", cast(SlurmRunner, printed))
+
+
+def test_without_a_change_the_last_answer_holds(gateway: LookGateway, printed: Printed) -> None:
+    printed.lines = [HELD]
+    queue = gateway.queue()
+    printed.lines = None
+    assert gateway.queue() is queue
+    assert printed.asked == ["0", "1700"]
+
+
+def test_now_and_then_everything_is_asked_for(
+    gateway: LookGateway, printed: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look_gateway, "_ALL_S", -1.0)
+    gateway.queue()
+    gateway.queue()
+    assert printed.asked == ["0", "0"]
+
+
+def test_what_is_escaped_is_read_as_it_was(gateway: LookGateway, printed: Printed) -> None:
+    printed.lines = [[r"a\tb\nc\\n" if field == "train.sh" else field for field in HELD]]
+    (trainer,) = gateway.queue().trainers
+    assert trainer.name == "a\tb\nc\\n"
+
+
+@pytest.mark.parametrize("odd", [["many", *HELD[1:]], HELD[:5], [*HELD, "more"], ["?"]])
+def test_a_record_that_cannot_be_read_is_left_out_and_named(
+    gateway: LookGateway, printed: Printed, odd: list[str]
+) -> None:
+    printed.lines = [odd, HELD]
+    queue = gateway.queue()
+    assert [trainer.array for trainer in queue.trainers] == [12]
+    (why,) = queue.malformed.values()
+    assert odd[0] in why
