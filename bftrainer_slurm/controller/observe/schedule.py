@@ -46,6 +46,7 @@ class Schedule:
         self.slowed_to_s: float | None = None
         self._regular_s = now_s  # when the next look is due without any hint
         self._hinted = _HINTED_LOOKS
+        self._pass_due_s = float("-inf")
 
     def due_s(self) -> float:
         """When the next look is due."""
@@ -65,7 +66,12 @@ class Schedule:
         return now_s >= self._reservations_due_s or now_s < self._last_look_s
 
     def heard(self, kind: NoteKind, now_s: float) -> None:
-        """Look sooner because of what an element said."""
+        """Look sooner because of what an element or a submission said.
+
+        What was submitted is looked at in time before the next backfill pass anyway.
+        """
+        if kind is NoteKind.ANNOUNCED and now_s < self._pass_due_s - LEAD_S:
+            return
         delay_s = {NoteKind.LEAVING: _AFTER_LEAVING_S, NoteKind.GONE: _AFTER_GONE_S}.get(kind, 0.0)
         if self._hinted < 1:
             delay_s = max(delay_s, _A_HINTED_LOOK_S)
@@ -80,6 +86,7 @@ class Schedule:
 
         It begins between the two times, as far as they are known.
         """
+        self._pass_due_s = due_s
         looks = (due_s + seconds for seconds in _AROUND_A_PASS_S)
         overdue_s = now_s + LEAD_S if now_s < until_s else math.inf
         next_s = min((at_s for at_s in looks if at_s > now_s), default=overdue_s)
