@@ -101,6 +101,12 @@ def _configured(snapshot: Snapshot, gateway: Gateway, partition: str) -> Snapsho
         logger.warning("how Slurm is configured is not known now: %s", error)
         again_s = snapshot.time_s - _CONFIGURATION_S + _CONFIGURATION_AGAIN_S
         return replace(snapshot, configured_s=again_s)
+    if configuration.behind and configuration.behind != snapshot.configuration.behind:
+        logger.warning(
+            "jobs in %s wait behind trainers: give each of these partitions a PriorityTier above "
+            "that of %s (0 is the lowest, and right for trainers)",
+            *(", ".join(configuration.behind), partition),
+        )
     return replace(snapshot, configuration=configuration, configured_s=snapshot.time_s)
 
 

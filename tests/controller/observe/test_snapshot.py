@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.model import (
     BackfillPass,
@@ -100,6 +102,16 @@ def test_how_slurm_is_configured_is_asked_now_and_then() -> None:
     reading(answers, first, now_s=NOW_S + 15)
     reading(answers, first, now_s=NOW_S + 86_400)
     assert answers.asked.count("configuration of bftrainer") == 2
+
+
+def test_a_partition_whose_jobs_wait_behind_trainers_is_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answers = Answers(configuration_=Configuration(behind=("debug",)))
+    first = reading(answers)
+    reading(answers, first, now_s=NOW_S + 86_400)
+    (said,) = [one.message for one in caplog.records if "PriorityTier" in one.message]
+    assert said.startswith("jobs in debug wait behind trainers")
 
 
 def test_the_last_pass_is_asked_for_while_a_job_waits_for_nodes() -> None:
