@@ -35,7 +35,7 @@ class Comparison:
 class Shares:
     """What trainers did to the jobs, and what they had of the nodes; all in percent.
 
-    ``used`` is None where the jobs leave nothing idle.
+    ``used`` is None where the jobs leave nothing idle, and where there are no trainers.
     """
 
     preempted: float  # jobs that took an element's node

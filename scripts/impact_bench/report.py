@@ -182,7 +182,7 @@ def shares(measured: Measured) -> Shares:
         missed=percent * sum(late > early for early, late in waited),
         sooner=percent * sum(late < early for early, late in waited),
         makespan=100 * (took_s[1] / took_s[0] - 1),
-        used=100 * used_s / idle_s if idle_s else None,
+        used=100 * used_s / idle_s if idle_s and on.work else None,
     )
 
 
