@@ -182,7 +182,6 @@ class Queue:
     trainers: tuple[Trainer, ...]
     waiting: tuple[WaitingJob, ...]
     ordinary_nodes: frozenset[str]  # nodes on which ordinary jobs run or end
-    left_s: Mapping[str, float] = field(default_factory=dict)  # when the last one left a node
     malformed: Mapping[int, str] = field(
         default_factory=dict
     )  # by the id of the array; below 0: it cannot be read

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bftrainer_slurm.constraint import ConstraintError, parse_constraint
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
@@ -25,14 +25,14 @@ class Judgement:
 
     ``began_s`` is when the last whole pass began. The next one begins after ``due_s``, and as jobs
     wait probably before ``until_s``; after that Slurm makes none before anything changes. Minus
-    infinity: that is not known. ``left`` says of jobs how many passes left them waiting though
-    enough nodes that fit them were idle all the time.
+    infinity: that is not known. ``left`` are jobs that the last pass left waiting though enough
+    nodes that fit them were idle, or one before it, and whose request is the same since.
     """
 
     began_s: float = -math.inf
     due_s: float = -math.inf
     until_s: float = -math.inf
-    left: Mapping[int, int] = field(default_factory=dict)
+    left: frozenset[int] = frozenset()
 
 
 class Passes:
@@ -42,7 +42,7 @@ class Passes:
         self._began_s = -math.inf
         self._waited: Mapping[int, WaitingJob] = {}  # at the last look before the pass
         self._idle: frozenset[str] = frozenset()  # then
-        self._left: dict[int, int] = {}
+        self._left: frozenset[int] = frozenset()
         self._wait_since_s = -math.inf
 
     def look(self, snapshot: Snapshot, idle: frozenset[str]) -> None:
@@ -58,13 +58,12 @@ class Passes:
             for job_id, job in waiting.items()
             if job_id in self._waited and _demand(job) == _demand(self._waited[job_id])
         }
-        self._left = {job_id: left for job_id, left in self._left.items() if job_id in same}
+        self._left &= same
         if last is not None and last.began_s != self._began_s:
             self._began_s = last.began_s
             fit = Fit(snapshot.nodes, idle & self._idle)
-            for job_id in same:
-                if len(fit.nodes_for(waiting[job_id])) >= waiting[job_id].nodes:
-                    self._left[job_id] = self._left.get(job_id, 0) + 1
+            jobs = (waiting[job_id] for job_id in same)
+            self._left |= {one.job_id for one in jobs if len(fit.nodes_for(one)) >= one.nodes}
         self._waited, self._idle = waiting, idle
 
     def judgement(self, interval_s: float | None) -> Judgement:
