@@ -68,6 +68,7 @@ def reading(
     *,
     now_s: float = NOW_S,
     due: bool = True,
+    pass_due: bool = True,
     mine: Callable[[Trainer], bool] = lambda _: True,
 ) -> Snapshot:
     return read(
@@ -76,6 +77,7 @@ def reading(
         now_s,
         nodes_due=due,
         reservations_due=due,
+        pass_due=pass_due,
         partition="bftrainer",
         mine=mine,
     )
@@ -123,6 +125,7 @@ def test_the_last_pass_is_asked_for_while_a_job_waits_for_nodes() -> None:
     ):
         answers = Answers(Queue((MINE,), waiting, frozenset()))
         assert reading(answers).last_pass == last_pass
+        assert reading(answers, pass_due=False).last_pass is None
         assert answers.asked.count("last pass") == (last_pass is not None)
 
 
