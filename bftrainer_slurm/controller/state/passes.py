@@ -70,6 +70,10 @@ class Passes:
             job.nodes <= pool and job_id not in self._left for job_id, job in waiting.items()
         )
 
+    def nobody_waits(self) -> None:
+        """Take in that no job waits for nodes."""
+        self._waited, self._left, self._asks = {}, frozenset(), False
+
     def judgement(self, interval_s: float | None, now_s: float) -> Judgement:
         """Return what is known now; ``interval_s`` is Slurm's ``bf_interval``, None: no passes."""
         if interval_s is None or interval_s < _SHORT_S:
