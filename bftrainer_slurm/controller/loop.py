@@ -200,9 +200,9 @@ class Controller:
         if not any(job.for_nodes for job in snapshot.queue.waiting):
             self._passes.nobody_waits()
             return
-        harvested = sum(len(view.running()) for view in views)
-        idle = idle_nodes(snapshot, views, partition, *OCCUPIES)
-        self._passes.look(snapshot, idle, harvested)
+        harvested = {node for view in views for node in view.running()}
+        pool = idle_nodes(snapshot, views, partition, *OCCUPIES) | harvested
+        self._passes.look(snapshot, pool)
         if harvested:
             judgement = self._judgement(snapshot.time_s)
             self.schedule.expect_pass(judgement.due_s, judgement.sure_s, snapshot.time_s)
