@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ logger = logging.getLogger(__name__)
 CHILD = (sys.executable, "-P", "-m", "bftrainer_slurm.planner.child")
 _START_LIMIT_S = 30.0  # python-mip's import, from a cold disk
 _OVERTIME_S = 1.0  # CBC looks at its clock only now and then
-_TOLERANCE = 1e-6  # relative, of objectives
+_TOLERANCE = 1e-6  # of objectives, relative to what is at stake
 
 
 class _NoAnswerError(Exception):
@@ -209,6 +208,11 @@ def _checked(problem: Problem, answer: _Answer, fallback: list[Count]) -> list[C
     if not feasible(problem, answer.counts):
         raise _NoAnswerError("the solver's answer breaks a bound")
     reached, least = value(problem, answer.counts), value(problem, fallback)
-    if answer.optimal and reached < least and not math.isclose(reached, least, rel_tol=_TOLERANCE):
+    if answer.optimal and least - reached > _TOLERANCE * _stake(problem):
         raise _NoAnswerError("the solver's answer is worse than the greedy plan")
     return answer.counts if reached > least else fallback
+
+
+def _stake(problem: Problem) -> float:
+    """The most that trainers can bring: gains and costs may cancel to next to nothing."""
+    return problem.forward_time_s * sum(max(one.curve.values) for one in problem.contenders)

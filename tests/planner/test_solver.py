@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.greedy import greedy_counts
-from bftrainer_slurm.planner.problem import Plan, Problem
+from bftrainer_slurm.planner.problem import Costs, Plan, Problem
 from bftrainer_slurm.planner.solver import Planner
 from scripts.labcluster.waiting import wait_until
 from tests.planner.problems import contender, problem
@@ -109,6 +112,15 @@ def test_keeps_the_greedy_plan_where_the_child_has_not_come_so_far_in_time() -> 
     plan = plan_with(saying('{"counts": [0, 0], "optimal": false}'))
     assert plan.status == "feasible"
     assert [len(plan.assignment[key]) for key in "ab"] == greedy_counts(CASE)
+
+
+def test_takes_an_optimum_that_rounding_alone_puts_below_the_greedy_plan() -> None:
+    tenth = ThroughputCurve((0, 1), (0.0, 0.1))
+    cost = math.nextafter(0.3 * 0.1, 0.0)  # of a start: it gains 3e-18
+    starts = replace(contender(bounds=(1, 1), curve=tenth), start_cost=cost)
+    case = problem(1, starts, forward_time_s=0.3, costs=Costs.PAUSE)
+    assert greedy_counts(case) == [1]
+    assert plan_with(saying('{"counts": [0], "optimal": true}'), case).status == "optimal"
 
 
 def test_starts_another_child_after_one_that_was_killed() -> None:
