@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bftrainer_slurm.planner.problem import Problem
+from bftrainer_slurm.planner.problem import Problem, Share
 
 
-def equal_share_counts(problem: Problem) -> list[int]:
+def equal_shares(problem: Problem) -> list[Share]:
     """Hand nodes out in turn, in the order of the contenders; throughput plays no part.
 
-    A trainer whose minimum no longer fits gets none.
+    A trainer whose minimum no longer fits gets none. All nodes are alike.
     """
     free = len(problem.pool)
     counts = []
@@ -26,4 +26,4 @@ def equal_share_counts(problem: Problem) -> list[int]:
         for index in hungry[:free]:
             counts[index] += 1
         free -= min(free, len(hungry))
-    return counts
+    return [(count,) for count in counts]

@@ -1,67 +1,72 @@
-"""Plans without a solver: the fallback, which is never worse than changing nothing."""
+"""A plan without a solver: everyone's best at prices of nodes, as far as nodes last.
+
+A Lagrangian heuristic: the solver's first incumbent, and the plan where there is no solver.
+"""
 
 from __future__ import annotations
 
-import heapq
+from dataclasses import replace
 
-from bftrainer_slurm.planner.problem import Contender, Problem, value
+import numpy as np
 
-_Step = tuple[float, int]  # (gain per node, size after it)
+from bftrainer_slurm.planner.lagrangian import Reals, Relaxation
+from bftrainer_slurm.planner.problem import Problem, Share, feasible, value
+from bftrainer_slurm.planner.segments import Group, groups_of
 
-
-def greedy_counts(problem: Problem) -> list[int]:
-    """Start from what is, and give free nodes to whoever gains most by each, while anyone does."""
-    contenders = problem.contenders
-    counts = [_standing(contender) for contender in contenders]
-    free = len(problem.pool) - sum(counts)
-    climbs = [
-        _climb(problem, contender, count, free)
-        for contender, count in zip(contenders, counts, strict=True)
-    ]
-    queue = [(-climb[-1][0], index) for index, climb in enumerate(climbs) if climb]
-    heapq.heapify(queue)
-    while queue and free:
-        _, index = heapq.heappop(queue)
-        _, size = climbs[index][-1]
-        if size - counts[index] <= free:
-            free -= size - counts[index]
-            counts[index] = size
-            climbs[index].pop()
-        else:  # others were faster: what is the best of what is left?
-            climbs[index] = _climb(problem, contenders[index], counts[index], free)
-        if climbs[index]:
-            heapq.heappush(queue, (-climbs[index][-1][0], index))
-    standing = [_standing(contender) for contender in contenders]
-    if problem.spares and value(problem, counts) < value(problem, standing):
-        return standing  # its starts cost more spares than they bring
-    return counts
+_ROUNDING = 1e-9  # relative, of what one more node brings
+_A_LITTLE_MORE = 1 + 1e-6  # so that of two sizes that are as good everyone takes the smaller
 
 
-def _standing(contender: Contender) -> int:
-    """What it has, as far as its bounds allow."""
-    now = len(contender.current)
-    return 0 if now < contender.min_nodes else min(now, contender.max_nodes)
+def heuristic_shares(problem: Problem, groups: list[Group], prices: Reals) -> list[Share]:
+    """Return a feasible plan that is no worse than to change nothing."""
+    singles = [replace(one, members=(member,)) for one in groups for member in one.members]
+    relaxation = Relaxation(singles, problem.sizes())
+    shares = _with_rest(relaxation, *_by_price(relaxation, prices * _A_LITTLE_MORE))
+    found = {one.members[0]: share for one, share in zip(singles, shares.tolist(), strict=True)}
+    plan = [tuple(map(int, found[index])) for index in range(len(singles))]
+    now = [problem.now(one) for one in problem.contenders]
+    if feasible(problem, now) and value(problem, now) >= value(problem, plan):
+        return now
+    return plan
 
 
-def _climb(problem: Problem, contender: Contender, count: int, free: int) -> list[_Step]:
-    """The steps up from ``count`` by falling gain per node, the first one last in the list.
-
-    They lead along the upper hull of what each size is worth; on a curve that is linear between
-    its points, only those points, the least and the most can be on it.
-    """
-    most = min(contender.max_nodes, count + free)
-    sizes = {contender.min_nodes, most, *contender.curve.nodes}
-    hull = [(count, problem.worth(contender, count))]
-    steps: list[_Step] = []
-    for size in sorted(size for size in sizes if count < size <= most and contender.allows(size)):
-        worth = problem.worth(contender, size)
-        while steps and _slope(hull[-1], (size, worth)) >= steps[-1][0]:
-            hull.pop()
-            steps.pop()
-        steps.append((_slope(hull[-1], (size, worth)), size))
-        hull.append((size, worth))
-    return [step for step in reversed(steps) if step[0] > 0]
+def greedy_shares(problem: Problem) -> list[Share]:
+    """Return such a plan at one price for all classes, at which about all nodes are taken."""
+    if not problem.contenders:
+        return []
+    groups = groups_of(problem)
+    relaxation = Relaxation(groups, problem.sizes())
+    return heuristic_shares(problem, groups, relaxation.common_price())
 
 
-def _slope(left: tuple[int, float], right: tuple[int, float]) -> float:
-    return (right[1] - left[1]) / (right[0] - left[0])
+def _by_price(relaxation: Relaxation, prices: Reals) -> tuple[Reals, Reals]:
+    """Who has most left after paying is first to choose: what each gets, and what that is worth."""
+    left = relaxation.sizes.copy()
+    shares = np.zeros((len(relaxation.groups), len(left)))
+    worth = np.zeros(len(shares))
+    waiting = np.ones(len(shares), bool)
+    while waiting.any():
+        choices = relaxation.choose(prices, np.broadcast_to(left, shares.shape))
+        for one in (-choices.net).argsort(kind="stable"):
+            if waiting[one] and (choices.shares[one] <= left).all():
+                shares[one], worth[one] = choices.shares[one], choices.worth[one]
+                left -= shares[one]
+                waiting[one] = False
+    return shares, worth
+
+
+def _with_rest(relaxation: Relaxation, shares: Reals, worth: Reals) -> Reals:
+    """Give the rest to whoever gains most by each node, as long as somebody gains."""
+    left = relaxation.sizes - shares.sum(axis=0)
+    free = np.zeros(len(left))
+    while left.any():
+        choices = relaxation.choose(free, shares + left)
+        gains = choices.worth - worth
+        gains[gains <= _ROUNDING * np.abs(worth)] = 0.0
+        rates = gains / (choices.shares - shares).sum(axis=1).clip(1.0)
+        one = int(rates.argmax())
+        if rates[one] <= 0:
+            break
+        left = left + shares[one] - choices.shares[one]
+        shares[one], worth[one] = choices.shares[one], choices.worth[one]
+    return shares

@@ -9,20 +9,19 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from bftrainer_slurm.planner.problem import Count, Problem
+from bftrainer_slurm.planner.problem import Problem, Share
 
 _Rank: TypeAlias = tuple[float, str]  # of a node: what lasts comes first
 
 
-def place(problem: Problem, counts: Sequence[Count]) -> dict[str, frozenset[str]]:
-    """Return the nodes of each contender, by key; the same counts always give the same nodes."""
-    shares = [(count,) if isinstance(count, int) else count for count in counts]
-    parts = [one.nodes for one in problem.classes] or [problem.pool]
+def place(problem: Problem, shares: Sequence[Share]) -> dict[str, frozenset[str]]:
+    """Return the nodes of each contender, by key; the same shares always give the same nodes."""
     held = {node for contender in problem.contenders for node in contender.current}
-    placed: list[frozenset[str]] = [frozenset() for _ in counts]
+    placed: list[frozenset[str]] = [frozenset() for _ in shares]
     order = _by_rate(problem, [sum(share) for share in shares])
-    for part, column in zip(parts, zip(*shares, strict=True), strict=False):
-        for index, nodes in _place_alike(problem, part, column, held, order).items():
+    columns = zip(*shares, strict=True)
+    for part, column in zip(problem.all_classes(), columns, strict=False):
+        for index, nodes in _place_alike(problem, part.nodes, column, held, order).items():
             placed[index] |= nodes
     return {one.key: nodes for one, nodes in zip(problem.contenders, placed, strict=True)}
 

@@ -15,11 +15,7 @@ def to_wire(problem: Problem) -> dict[str, Any]:
         "forward_time_s": problem.forward_time_s,
         "costs": problem.costs.value,
         "sizes": problem.sizes(),
-        "spares": problem.spares,
-        "classes": [
-            {"hardware": one.hardware, "switch": one.switch, "life_s": one.life_s}
-            for one in problem.classes
-        ],
+        "hardware": [one.hardware for one in problem.classes],
         "contenders": [
             {
                 "min_nodes": contender.min_nodes,
@@ -31,9 +27,6 @@ def to_wire(problem: Problem) -> dict[str, Any]:
                 "rescale_down_s": contender.rescale_down_s,
                 "paused_s": contender.paused_s,
                 "start_cost": contender.start_cost,
-                "stands_in": contender.stands_in,
-                "hardware": dict(contender.hardware),
-                "spread": contender.spread,
                 "barred": [
                     str(index)
                     for index, one in enumerate(problem.classes)
@@ -65,8 +58,8 @@ def from_wire(document: dict[str, Any]) -> Problem:
         for index, one in enumerate(document["contenders"])
     )
     classes = tuple(
-        NodeClass(name=str(index), nodes=frozenset(part), **one)
-        for index, (one, part) in enumerate(zip(document["classes"], parts, strict=False))
+        NodeClass(str(index), frozenset(part), hardware)
+        for index, (hardware, part) in enumerate(zip(document["hardware"], parts, strict=False))
     )
     return Problem(
         pool=frozenset(itertools.chain.from_iterable(parts)),
@@ -74,5 +67,4 @@ def from_wire(document: dict[str, Any]) -> Problem:
         contenders=contenders,
         costs=Costs(document["costs"]),
         classes=classes,
-        spares=tuple(document["spares"]),
     )

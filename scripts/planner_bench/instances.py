@@ -56,10 +56,9 @@ def made(trainers: int, nodes: int, seed: int, measured: bool = True) -> Problem
 
 
 def made_with_classes(trainers: int, nodes: int, seed: int) -> Problem:
-    """The same on 8 classes of nodes: two kinds, two switches each, long and short holes.
+    """The same on 8 classes of nodes: two kinds of hardware, each with three that some cannot have.
 
-    A quarter of the trainers can use both kinds alike, a quarter both, but one better, and half of
-    them one only. Half of them lose a tenth of their throughput on two switches.
+    A trainer has nodes of one kind. It is barred from one to three classes, or from none.
     """
     problem = made(trainers, nodes, seed)
     dice = random.Random(f"classes of {trainers}x{nodes}-{seed}")
@@ -67,33 +66,23 @@ def made_with_classes(trainers: int, nodes: int, seed: int) -> Problem:
     for name in sorted(problem.pool):
         dice.choice(parts).add(name)
     classes = tuple(
-        NodeClass(
-            name=f"class {number}",
-            nodes=frozenset(part),
-            hardware=_KINDS[number % 2],
-            switch=f"{_KINDS[number % 2]} {number // 2 % 2}",
-            life_s=(600.0, 7200.0)[number // 4],
-        )
+        NodeClass(f"class {number}", frozenset(part), _KINDS[number % 2])
         for number, part in enumerate(parts)
     )
-    contenders = tuple(_with_kinds(one, classes, dice) for one in problem.contenders)
+    contenders = tuple(_on_one_kind(one, classes, dice) for one in problem.contenders)
     return replace(problem, contenders=contenders, classes=classes)
 
 
-def _with_kinds(
+def _on_one_kind(
     contender: Contender, classes: tuple[NodeClass, ...], dice: random.Random
 ) -> Contender:
-    """It has the nodes of the kind that it can use best, or of either if they are alike to it."""
-    old, new = _KINDS
-    hardware = dice.choice(({}, {old: 0.6, new: 1.0}, {old: 1.0}, {new: 1.0}))
-    kind = max(hardware, key=lambda one: hardware[one], default=dice.choice(_KINDS))
-    usable = frozenset().union(*(one.nodes for one in classes if one.hardware == kind))
-    return replace(
-        contender,
-        current=contender.current & usable,
-        hardware=hardware,
-        spread=dice.choice((1.0, 0.9)),
+    """It keeps those of its nodes that are of one kind and that it is not barred from."""
+    kind = dice.choice(_KINDS)
+    barred = dice.sample([one.name for one in classes[2:]], dice.choice((0, 0, 1, 3)))
+    usable = frozenset().union(
+        *(one.nodes for one in classes if one.hardware == kind and one.name not in barred)
     )
+    return replace(contender, current=contender.current & usable, barred=frozenset(barred))
 
 
 def after_event(

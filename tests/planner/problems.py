@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +66,11 @@ def problems(draw: st.DrawFn, costs: tuple[Costs, ...] = (Costs.PAPER,)) -> Prob
                 rescale_down_s=draw(seconds),
                 paused_s=draw(seconds),
                 start_cost=draw(seconds),
-                stands_in=draw(st.booleans()),
             )
         )
     pool = frozenset(names).union(*(one.current for one in contenders))
     forward_s = draw(st.sampled_from([1.0, 120.0, 600.0]))
-    spares = tuple(sorted(draw(st.lists(seconds, max_size=3)), reverse=True))
-    return Problem(pool, forward_s, tuple(contenders), draw(st.sampled_from(costs)), spares=spares)
+    return Problem(pool, forward_s, tuple(contenders), draw(st.sampled_from(costs)))
 
 
 @st.composite
@@ -83,13 +80,7 @@ def problems_with_classes(draw: st.DrawFn) -> Problem:
     for number in range(draw(st.integers(1, 6))):
         parts.setdefault(draw(st.integers(0, 2)), []).append(f"n{number}")
     classes = tuple(
-        NodeClass(
-            name=f"c{part}",
-            nodes=frozenset(names),
-            hardware=draw(st.sampled_from(["", "fast"])),
-            switch=draw(st.sampled_from(["s", "t"])),
-            life_s=draw(st.sampled_from([0.0, 60.0, 600.0, math.inf])),
-        )
+        NodeClass(f"c{part}", frozenset(names), draw(st.sampled_from(["", "fast"])))
         for part, names in sorted(parts.items())
     )
     names = draw(st.permutations(sorted(name for part in parts.values() for name in part)))
@@ -110,9 +101,6 @@ def problems_with_classes(draw: st.DrawFn) -> Problem:
                 rescale_down_s=draw(seconds),
                 paused_s=draw(seconds),
                 start_cost=draw(seconds),
-                stands_in=draw(st.booleans()),
-                hardware=draw(st.sampled_from([{}, {"": 1.0}, {"": 0.5, "fast": 1.0}])),
-                spread=draw(st.sampled_from([1.0, 0.8])),
                 barred=draw(st.sampled_from([frozenset(), frozenset({"c0"}), frozenset({"c1"})])),
             )
         )
@@ -122,5 +110,4 @@ def problems_with_classes(draw: st.DrawFn) -> Problem:
         contenders=tuple(contenders),
         costs=draw(st.sampled_from(Costs)),
         classes=classes,
-        spares=tuple(sorted(draw(st.lists(seconds, max_size=3)), reverse=True)),
     )

@@ -6,8 +6,7 @@ import math
 
 from hypothesis import given, settings
 
-from bftrainer_slurm.planner.classes import share_of
-from bftrainer_slurm.planner.greedy_by_class import greedy_shares
+from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.problem import Plan, Problem, Share, feasible, value
 from bftrainer_slurm.planner.solver import Planner
 from tests.planner.exact import exact_shares
@@ -17,7 +16,10 @@ any_problem = settings(max_examples=150, deadline=None)
 
 
 def shares_of(problem: Problem, plan: Plan) -> list[Share]:
-    return [share_of(plan.assignment[one.key], problem.classes) for one in problem.contenders]
+    return [
+        tuple(len(plan.assignment[one.key] & part.nodes) for part in problem.classes)
+        for one in problem.contenders
+    ]
 
 
 def slack(problem: Problem) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 _WRITE = """
 import sys
 import mip
-from bftrainer_slurm.planner.optimum import solve
+from bftrainer_slurm.planner.optimum import incumbents
 from bftrainer_slurm.planner.problem import NodeClass
 from tests.planner.problems import contender, problem
 
@@ -24,9 +24,9 @@ def write(model, relax=False, **limits):
 
 mip.Model.optimize = write
 fast = NodeClass("fast", frozenset({"n0", "n1", "n2"}), "gpu")
-slow = NodeClass("slow", frozenset({"n3", "n4", "n5", "n6", "n7"}), "cpu", life_s=60.0)
+slow = NodeClass("slow", frozenset({"n3", "n4", "n5", "n6", "n7"}), "cpu")
 trainers = [contender("a", "n0 n1"), contender("b", "n3"), contender("c", bounds=(2, 4))]
-solve(problem(8, *trainers, classes=(fast, slow)), 10.0)
+list(incumbents(problem(8, *trainers, classes=(fast, slow)), 10.0))
 """
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from bftrainer_slurm.planner.equal_share import equal_share_counts
-from bftrainer_slurm.planner.greedy import greedy_counts
+from bftrainer_slurm.planner.equal_share import equal_shares
+from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.instance import read_instance
-from bftrainer_slurm.planner.problem import Costs, Plan, Problem, feasible, value
+from bftrainer_slurm.planner.problem import Costs, Plan, Problem, Share, feasible, value
 from bftrainer_slurm.planner.solver import Planner
 from tests.planner.exact import exact_counts
 from tests.planner.problems import INSTANCES, problems
@@ -20,8 +20,8 @@ from tests.planner.problems import INSTANCES, problems
 any_problem = settings(max_examples=150, deadline=None)
 
 
-def counts_of(problem: Problem, plan: Plan) -> list[int]:
-    return [len(plan.assignment[contender.key]) for contender in problem.contenders]
+def shares_of(problem: Problem, plan: Plan) -> list[Share]:
+    return [(len(plan.assignment[contender.key]),) for contender in problem.contenders]
 
 
 def slack(problem: Problem) -> float:
@@ -54,7 +54,7 @@ def test_equals_the_dynamic_programme(planner: Planner, problem: Problem) -> Non
 def test_keeps_bounds_pool_and_one_trainer_a_node(planner: Planner, problem: Problem) -> None:
     plan = planner.plan(problem)
     given = [node for nodes in plan.assignment.values() for node in nodes]
-    assert feasible(problem, counts_of(problem, plan))
+    assert feasible(problem, shares_of(problem, plan))
     assert len(given) == len(set(given))
     assert problem.pool.issuperset(given)
 
@@ -63,7 +63,7 @@ def test_keeps_bounds_pool_and_one_trainer_a_node(planner: Planner, problem: Pro
 @given(problems(tuple(Costs)))
 def test_states_the_objective_of_its_own_counts(planner: Planner, problem: Problem) -> None:
     plan = planner.plan(problem)
-    assert plan.objective == value(problem, counts_of(problem, plan))
+    assert plan.objective == value(problem, shares_of(problem, plan))
 
 
 @any_problem
@@ -78,7 +78,7 @@ def test_never_migrates(planner: Planner, problem: Problem) -> None:
 @any_problem
 @given(problems(tuple(Costs)))
 def test_is_no_worse_than_the_current_allocation(planner: Planner, problem: Problem) -> None:
-    now = [len(contender.current) for contender in problem.contenders]
+    now = [problem.now(contender) for contender in problem.contenders]
     if feasible(problem, now):
         assert planner.plan(problem).objective >= value(problem, now)
 
@@ -86,21 +86,21 @@ def test_is_no_worse_than_the_current_allocation(planner: Planner, problem: Prob
 @any_problem
 @given(problems(tuple(Costs)))
 def test_is_no_worse_than_the_equal_share(planner: Planner, problem: Problem) -> None:
-    share = value(problem, equal_share_counts(problem))
+    share = value(problem, equal_shares(problem))
     assert planner.plan(problem).objective >= share - slack(problem)
 
 
 @any_problem
 @given(problems(tuple(Costs)))
 def test_the_greedy_plan_is_feasible_and_no_worse_than_now(problem: Problem) -> None:
-    counts = greedy_counts(problem)
-    now = [len(contender.current) for contender in problem.contenders]
-    assert feasible(problem, counts)
+    shares = greedy_shares(problem)
+    now = [problem.now(contender) for contender in problem.contenders]
+    assert feasible(problem, shares)
     if feasible(problem, now):
-        assert value(problem, counts) >= value(problem, now)
+        assert value(problem, shares) >= value(problem, now)
 
 
 @any_problem
 @given(problems(tuple(Costs)))
 def test_the_equal_share_is_feasible(problem: Problem) -> None:
-    assert feasible(problem, equal_share_counts(problem))
+    assert feasible(problem, equal_shares(problem))

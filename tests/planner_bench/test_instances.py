@@ -7,14 +7,14 @@ import random
 
 import pytest
 
-from bftrainer_slurm.planner.greedy import greedy_counts
+from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import Plan, Problem
 from scripts.planner_bench.instances import after_event, made
 
 
 def planned(problem: Problem) -> Plan:
-    return Plan(place(problem, greedy_counts(problem)), 0.0, 0.0, "greedy")
+    return Plan(place(problem, greedy_shares(problem)), 0.0, 0.0, "greedy")
 
 
 def test_the_same_seed_makes_the_same_problem() -> None:

@@ -158,8 +158,8 @@ def run(
         pool = _change_pool(learners, stretch.nodes, dice)
         true = _problem(learners, pool, known(learners).curves)
         plan = _plan(planning, learners, pool, method(learners))
-        counts = [len(plan.assignment[contender.key]) for contender in true.contenders]
-        outcomes.append(Outcome(value(true, counts), planning(true).objective, rescales))
+        shares = [(len(plan.assignment[one.key]),) for one in true.contenders]
+        outcomes.append(Outcome(value(true, shares), planning(true).objective, rescales))
         for key, one in enumerate(learners):
             _train(one, plan.assignment[str(key)], stretch.seconds, dice)
     return outcomes

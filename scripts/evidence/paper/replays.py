@@ -37,14 +37,12 @@ class Method:
 
     policy: str
     expected_ends: bool = True  # else a node is as good as any other
-    spares: bool = True  # else no trainer is kept without nodes for the next holes
 
 
 METHODS = {
     "equal-share": Method("equal-share"),
     "paper": Method("paper"),
-    "pauses": Method("milp", expected_ends=False, spares=False),
-    "survival": Method("milp", spares=False),
+    "pauses": Method("milp", expected_ends=False),
     "milp": Method("milp"),
     "oracle": Method("oracle"),
 }
@@ -180,8 +178,8 @@ def _plainer(problem: Problem, method: Method) -> Problem:
     if not method.expected_ends:
         # Left to chance: order by name would be knowledge, as replay.policies.PaperModel says.
         chance = {node: float(zlib.crc32(node.encode())) for node in problem.pool}
-        problem = replace(problem, life_s=chance)
-    return problem if method.spares else replace(problem, spares=())
+        return replace(problem, life_s=chance)
+    return problem
 
 
 def _read(entry: dict[str, dict[str, object]]) -> tuple[Run, Result]:

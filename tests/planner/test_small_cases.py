@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.equal_share import equal_share_counts
-from bftrainer_slurm.planner.greedy import greedy_counts
-from bftrainer_slurm.planner.problem import Problem
+from bftrainer_slurm.planner.equal_share import equal_shares
+from bftrainer_slurm.planner.greedy import greedy_shares
+from bftrainer_slurm.planner.problem import Problem, Share
 from bftrainer_slurm.planner.solver import Planner
 from tests.planner.problems import contender, problem
 
@@ -35,6 +35,10 @@ CASES = {
 }
 
 
+def counts_of(shares: list[Share]) -> list[int]:
+    return [count for (count,) in shares]
+
+
 @pytest.mark.parametrize(("case", "counts"), CASES.values(), ids=CASES)
 def test_the_optimum(planner: Planner, case: Problem, counts: list[int]) -> None:
     plan = planner.plan(case)
@@ -43,7 +47,7 @@ def test_the_optimum(planner: Planner, case: Problem, counts: list[int]) -> None
 
 @pytest.mark.parametrize(("case", "counts"), CASES.values(), ids=CASES)
 def test_greedy_finds_the_optimum_of_easy_cases(case: Problem, counts: list[int]) -> None:
-    assert greedy_counts(case) == counts
+    assert counts_of(greedy_shares(case)) == counts
 
 
 def test_the_optimum_takes_nodes_from_one_for_another(planner: Planner) -> None:
@@ -54,22 +58,22 @@ def test_the_optimum_takes_nodes_from_one_for_another(planner: Planner) -> None:
     }
 
 
-def test_greedy_takes_nodes_from_nobody() -> None:
+def test_greedy_takes_nodes_from_one_for_another() -> None:
     case = problem(4, contender("a", "n0 n1 n2 n3"), contender("b", curve=STEEP))
-    assert greedy_counts(case) == [4, 0]
+    assert counts_of(greedy_shares(case)) == [0, 4]
 
 
 def test_greedy_makes_do_with_what_others_have_left() -> None:
     fast = contender("a", bounds=(1, 3), curve=STEEP)
-    assert greedy_counts(problem(4, fast, contender("b"))) == [3, 1]
+    assert counts_of(greedy_shares(problem(4, fast, contender("b")))) == [3, 1]
 
 
-@pytest.mark.parametrize("counts_of", [greedy_counts, equal_share_counts])
+@pytest.mark.parametrize("shares_of", [greedy_shares, equal_shares])
 def test_a_trainer_outside_its_bounds_is_brought_inside(
-    counts_of: Callable[[Problem], list[int]],
+    shares_of: Callable[[Problem], list[Share]],
 ) -> None:
     case = problem(4, contender("a", "n0 n1 n2", (1, 2)), contender("b", "n3", (5, 5)))
-    assert counts_of(case) == [2, 0]
+    assert counts_of(shares_of(case)) == [2, 0]
 
 
 @pytest.mark.parametrize(
@@ -86,4 +90,4 @@ def test_equal_share_hands_out_in_turn(
     bounds: list[tuple[int, int]], nodes: int, counts: list[int]
 ) -> None:
     trainers = [contender(str(index), bounds=pair) for index, pair in enumerate(bounds)]
-    assert equal_share_counts(problem(nodes, *trainers)) == counts
+    assert counts_of(equal_shares(problem(nodes, *trainers))) == counts
