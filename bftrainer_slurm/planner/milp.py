@@ -67,6 +67,8 @@ def solve_core(
     """Find the plan of the least loss, at most ``most_loss``, to within ``gap``."""
     build = _Build(_model(), most_loss / _SCALE, [mip.LinExpr() for _ in supply.sizes])
     build.model.max_mip_gap_abs = gap / build.unit
+    shares = {member: low for group in groups for member, low in _settled(build, group)}
+    groups = [group for group in groups if group.members[0] not in shares]
     chosen = [_add_group(build, group) for group in groups]
     _add_tallies(build.model, supply.kinds, [choice for choices in chosen for choice in choices])
     for count, size, price in zip(build.used, supply.sizes, supply.prices, strict=True):
@@ -74,10 +76,10 @@ def solve_core(
         build.losses.add_var(unused, price / build.unit)
         build.model += count + unused == size
     build.model.objective = build.losses
+    build.model.cutoff = 1.01 * _SCALE - build.losses.const
     status = build.model.optimize(max_seconds=max(0.05, limit_s))
     if build.model.num_solutions == 0:
         return Answer(None, status is mip.OptimizationStatus.INFEASIBLE)
-    shares: dict[int, Share] = {}
     for group, choices in zip(groups, chosen, strict=True):
         shares.update(zip(group.members, _shares(choices), strict=True))
     return Answer(shares, status is mip.OptimizationStatus.OPTIMAL)
@@ -91,8 +93,18 @@ def _model() -> mip.Model:
     # There is little to gain before branching: the bound is tight, and a good plan is known.
     model.cuts = model.preprocess = model.pump_passes = model.clique = 0
     cbc_set_parameter(model.solver, "heuristicsOnOff", "off")
-    model.cutoff = 1.01 * _SCALE
     return model
+
+
+def _settled(build: _Build, group: CoreGroup) -> list[tuple[int, Share]]:
+    """What trainers have to whom one share is left: a constant of the model, no column."""
+    only = group.segments[0]
+    if len(group.segments) > 1 or only.steps or only.rooms:
+        return []
+    for place, count in enumerate(only.low):
+        build.used[place].add_const(len(group.members) * count)
+    build.losses.add_const(len(group.members) * only.loss / build.unit)
+    return [(member, only.low) for member in group.members]
 
 
 def _add_group(build: _Build, group: CoreGroup) -> list[_Choice]:

@@ -24,7 +24,7 @@ _OF_A_STAKE = 1e-4  # so much may the gap cost the trainer to whom least is at s
 _ROUNDING = 1e-12  # of the objective: what is less cannot be told
 _FIRST_LOSS, _WIDER = 200, 2.0  # of cores: in gaps, and times
 _FEW_GROUPS = 20  # their whole core is small
-_FIRST_LIMIT_S = 0.25  # of CBC's time for a core; it doubles
+_FIRST_LIMIT_S = 1.0  # of CBC's time for a core; it doubles, and what was found is sent before
 
 
 @dataclass(frozen=True, slots=True)
