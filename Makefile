@@ -14,7 +14,7 @@ help:
 	@echo 'make chaos            faults of all kinds on a cluster that trains; CHAOS="--minutes 60 --seed 7"'
 	@echo 'make failover         the first of two control hosts dies while four trainers train, 20 times; an hour'
 	@echo 'make fuzz             what parses texts of users and strangers; FUZZ="--seconds 60"'
-	@echo 'make bench-impact     the same ordinary jobs without and with trainers; an hour; IMPACT="--hostile --reserve 5"'
+	@echo 'make bench-impact     the same ordinary jobs without and with trainers; half an hour; IMPACT="--load 0.9"'
 	@echo 'make bench-commands   what the plugin costs ordinary sbatch and srun; 2 minutes'
 	@echo 'make bench-slurmctld  what the controller costs slurmctld on 5,000 nodes; 11 minutes'
 	@echo 'make bench-scale      the controller on 10,000 simulated nodes with 5,000 elements; 20 minutes'
@@ -64,7 +64,7 @@ bench-commands: plugin
 	@$(BIN)/python scripts/bench-commands
 
 bench-impact: plugin
-	@$(BIN)/python scripts/bench-impact --reserve 4 --load 0.3 $(IMPACT)
+	@$(BIN)/python scripts/bench-impact $(IMPACT)
 
 bench-scale: setup
 	@$(BIN)/python scripts/bench-scale

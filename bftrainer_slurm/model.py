@@ -152,13 +152,23 @@ class Trainer:
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A pending ordinary job, with Slurm's own forecast where it has made one."""
+    """A pending ordinary job, with Slurm's own forecast where it has made one.
+
+    ``partition`` may name several. ``minutes`` is its time limit, None: none is known. ``count`` is
+    how many tasks of an array wait in this one record. ``for_nodes``: it waits for nothing else.
+    """
 
     job_id: int
     partition: str
     nodes: int
     expected_start_s: float | None = None
     expected_nodes: tuple[str, ...] = ()
+    priority: int = 1
+    minutes: int | None = None
+    constraint: str = ""
+    excluded: frozenset[str] = frozenset()
+    count: int = 1
+    for_nodes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +182,7 @@ class Queue:
     trainers: tuple[Trainer, ...]
     waiting: tuple[WaitingJob, ...]
     ordinary_nodes: frozenset[str]  # nodes on which ordinary jobs run or end
+    left_s: Mapping[str, float] = field(default_factory=dict)  # when the last one left a node
     malformed: Mapping[int, str] = field(
         default_factory=dict
     )  # by the id of the array; below 0: it cannot be read
@@ -181,12 +192,22 @@ class Queue:
 class Configuration:
     """What slurm.conf says that concerns trainers; None: nothing that is known.
 
-    ``max_jobs`` is how many jobs slurmctld holds, each task of an array one of them, and
-    ``partition_minutes`` the longest time limit of the trainers' partition.
+    ``max_jobs`` is how many jobs slurmctld holds, each task of an array one of them,
+    ``partition_minutes`` the longest time limit of the trainers' partition, and ``backfill_s`` the
+    time from the end of a backfill pass to the next one (``bf_interval``).
     """
 
     max_jobs: int | None = None
     partition_minutes: int | None = None
+    backfill_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPass:
+    """The last pass of Slurm's backfill scheduler over its queue; ``began_s`` is a whole second."""
+
+    began_s: float
+    active: bool  # it goes on
 
 
 @dataclass(frozen=True, slots=True)

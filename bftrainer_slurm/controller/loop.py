@@ -20,10 +20,11 @@ from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.controller.publish.status import cluster_status, trainer_status
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.element import Ended, Phase
+from bftrainer_slurm.controller.state.element import OCCUPIES, Ended, Phase
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.holes import Holes
 from bftrainer_slurm.controller.state.members import OF_MEMBERS, Members
+from bftrainer_slurm.controller.state.passes import Judgement, Passes, idle_nodes
 from bftrainer_slurm.controller.state.pauses import note_change
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profile import Appraiser
@@ -76,6 +77,7 @@ class Controller:
         self._roster = Roster(world.history, settings, self._faults)
         self._members = Members(world.history, world.appraiser)
         self._holes = Holes(world.history)
+        self._passes = Passes()
         self._decider = Decider(
             world.planner, world.appraiser, world.history, settings, self._faults
         )
@@ -187,7 +189,16 @@ class Controller:
             if isinstance(event, Ended) and event.how != "shrank" and not event.well:
                 world.groups.lost(event.element)
         self._holes.update(snapshot, self._settings.partition)
+        self._follow_passes(snapshot)
         self._forget(frozenset(one.array for one in snapshot.queue.trainers), looked_s)
+
+    def _follow_passes(self, snapshot: Snapshot) -> None:
+        """Take in what Slurm's schedulers did, and look again about when they are to look."""
+        views, partition = self._roster.views, self._settings.partition
+        self._passes.look(snapshot, idle_nodes(snapshot, views, partition, *OCCUPIES))
+        if any(job.for_nodes for job in snapshot.queue.waiting):
+            judgement = self._judgement()
+            self.schedule.expect_pass(judgement.due_s, judgement.until_s, snapshot.time_s)
 
     def _note_pauses(self, now_s: float) -> None:
         """Remember until when trainers stand still whose nodes are others than before."""
@@ -210,7 +221,11 @@ class Controller:
             holes.life_s(self._snapshot),
             holes.forward_time_s(self._settings),
             holes.grown_pool,
+            self._judgement(),
         )
+
+    def _judgement(self) -> Judgement:
+        return self._passes.judgement(self._snapshot.configuration.backfill_s)
 
     def _act(self, actions: Iterable[Action]) -> None:
         world, results = self._world, Results()

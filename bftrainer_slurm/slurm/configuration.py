@@ -1,12 +1,31 @@
-"""What slurm.conf says that concerns trainers, as slurmctld tells it. A request each."""
+"""How slurmctld is configured, and what its schedulers did last, as far as it concerns trainers.
+
+Every reading here is a request of its own.
+"""
 
 from __future__ import annotations
 
 import re
 
+from bftrainer_slurm.model import BackfillPass, Configuration
 from bftrainer_slurm.slurm.directives import minutes_of
-from bftrainer_slurm.slurm.gateway import GatewayError
+from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from bftrainer_slurm.slurm.run import SlurmRunner
+
+_BACKFILL_S = 30.0  # Slurm's own bf_interval
+_PASS = re.compile(r"^\s*Last cycle when: .*\((\d+)\)$", re.MULTILINE)
+_ACTIVE = "in the middle of backfilling"
+
+
+def configuration(runner: SlurmRunner, partition: str) -> Configuration:
+    """Return what slurm.conf says.
+
+    Raises:
+        GatewayError: Slurm did not answer, not as it should, or knows no such partition.
+    """
+    values = _values(runner)
+    minutes = _partition_minutes(runner, partition)
+    return Configuration(int(values["MaxJobCount"]), minutes, backfill_s(values))
 
 
 def max_job_count(runner: SlurmRunner) -> int:
@@ -15,19 +34,48 @@ def max_job_count(runner: SlurmRunner) -> int:
     Raises:
         GatewayError: Slurm did not answer, or not as it should.
     """
-    said = runner.read("scontrol", "show", "config")
-    match = re.search(r"^MaxJobCount\s*=\s*(\d+)", said, re.MULTILINE)
-    if match is None:
-        raise GatewayError("scontrol show config: no MaxJobCount in it")
-    return int(match[1])
+    return int(_values(runner)["MaxJobCount"])
 
 
-def partition_minutes(runner: SlurmRunner, partition: str) -> int | None:
-    """Return the longest time limit of a partition, None where there is none.
+def backfill_s(values: dict[str, str]) -> float | None:
+    """Return the time between two backfill passes, None where there are none.
+
+    ``values`` are the lines of ``scontrol show config``; see ``bf_interval`` in slurm.conf(5).
+    """
+    if values.get("SchedulerType") != "sched/backfill":
+        return None
+    match = re.search(r"(?:^|,)bf_interval=(-?\d+)", values.get("SchedulerParameters", ""))
+    interval_s = _BACKFILL_S if match is None else float(match[1])
+    return interval_s if interval_s > 0 else None
+
+
+def last_pass(runner: SlurmRunner) -> BackfillPass | None:
+    """Return the last pass of the backfill scheduler, None where there was none or sdiag is barred.
+
+    Slurm does not count a pass with nothing in the queue.
 
     Raises:
-        GatewayError: Slurm did not answer, or knows no such partition.
+        SlurmUnavailableError: slurmctld does not answer.
     """
+    try:
+        said = runner.read("sdiag")
+    except SlurmUnavailableError:
+        raise
+    except GatewayError:
+        return None
+    match = _PASS.search(said)
+    return None if match is None else BackfillPass(float(match[1]), _ACTIVE in said)
+
+
+def _values(runner: SlurmRunner) -> dict[str, str]:
+    said = runner.read("scontrol", "show", "config")
+    values = dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", said, re.MULTILINE))
+    if not values.get("MaxJobCount", "").isdigit():
+        raise GatewayError("scontrol show config: no MaxJobCount in it")
+    return values
+
+
+def _partition_minutes(runner: SlurmRunner, partition: str) -> int | None:
     said = runner.read("scontrol", "--oneliner", "show", "partition", partition)
     match = re.search(r" MaxTime=(\S+)", said)
     if match is None:

@@ -6,8 +6,10 @@ Names, comments and everything else that users can write are data here and nothi
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from bftrainer_slurm.model import (
     Demands,
@@ -19,6 +21,7 @@ from bftrainer_slurm.model import (
     WaitingJob,
 )
 from bftrainer_slurm.slurm.arrays import parse_tasks
+from bftrainer_slurm.slurm.directives import SubmissionError, minutes_of
 from bftrainer_slurm.slurm.nodelists import excluded_in, expand
 from bftrainer_slurm.slurm.rows import JobRow
 from bftrainer_slurm.spec import SpecError, TrainerRecord, is_trainer_comment, parse_comment
@@ -56,11 +59,15 @@ _WAITS = {
     ElementState.PENDING,
     ElementState.DELAYED,
 }
+_MANY = 10_000  # of the tasks of an array; no cluster has more nodes for them
 _NUMBER = re.compile(r"\d+")
 _HAS_NODES = {ElementState.RUNNING, ElementState.ENDING}
 
 # A job that waits for another job does not wait for nodes.
 _DEPENDS = {"Dependency", "DependencyNeverSatisfied"}
+# What Slurm says of a job that waits for nothing but nodes, and of one that is in the queue anew.
+_FOR_NODES = {"None", "Priority", "Resources"}
+_BEHIND = "Nodes required for job are DOWN"  # "... or reserved for jobs in higher priority ..."
 
 
 class QueueReader:
@@ -91,6 +98,7 @@ class QueueReader:
             trainers=tuple(trainer for one in found.values() for trainer in one.trainers),
             waiting=tuple(sorted(waiting, key=lambda job: job.job_id)),
             ordinary_nodes=frozenset(node for one in found.values() for node in one.nodes),
+            left_s=_latest(one.left for one in found.values() if one.left),
             malformed=malformed
             | {array: one.malformed for array, one in found.items() if one.malformed},
         )
@@ -117,6 +125,7 @@ class _Array:
     trainers: tuple[Trainer, ...] = ()  # one for each partition that elements are in
     waiting: tuple[WaitingJob, ...] = ()
     nodes: tuple[str, ...] = ()  # of ordinary jobs
+    left: tuple[tuple[str, float], ...] = ()  # nodes of ordinary jobs that are over, and since when
     malformed: str = ""  # what is wrong with it
 
 
@@ -165,9 +174,19 @@ def _is_element(row: JobRow, record: TrainerRecord) -> bool:
 
 def _read_ordinary(members: list[JobRow]) -> _Array:
     # The pending rest of an array is one job, however many rows it has.
-    waiting = {row.job_id: _waiting_job(row) for row in members if _waits_for_nodes(row)}
+    rows = [row for row in members if _waits_for_nodes(row)]
+    counts = Counter[int]()
+    for row in rows:
+        counts[row.job_id] += _count(row.tasks)
+    waiting = {row.job_id: _waiting_job(row, counts[row.job_id]) for row in rows}
     nodes = tuple(node for row in members for node in _nodes_of(row))
-    return _Array(waiting=tuple(waiting.values()), nodes=nodes)
+    left = tuple(
+        (node, row.end_s)
+        for row in members
+        if row.end_s is not None and element_state(row).over
+        for node in expand(row.nodes)
+    )
+    return _Array(waiting=tuple(waiting.values()), nodes=nodes, left=left)
 
 
 def _first_task(row: JobRow) -> int:
@@ -250,11 +269,39 @@ def _waits_for_nodes(row: JobRow) -> bool:
     return row.state == "PENDING" and row.priority != 0 and row.reason not in _DEPENDS
 
 
-def _waiting_job(row: JobRow) -> WaitingJob:
+def _waiting_job(row: JobRow, count: int) -> WaitingJob:
     return WaitingJob(
         job_id=row.job_id,
         partition=row.partition,
         nodes=row.node_count,
         expected_start_s=row.start_s,
         expected_nodes=expand(row.scheduled_nodes),
+        priority=row.priority,
+        minutes=_minutes(row.limit),
+        constraint=row.constraint,
+        excluded=frozenset(expand(row.excluded_nodes)),
+        count=count,
+        for_nodes=row.reason in _FOR_NODES or row.reason.startswith(_BEHIND),
     )
+
+
+def _minutes(limit: str) -> int | None:
+    try:
+        return minutes_of(limit)
+    except SubmissionError:  # none of its own
+        return None
+
+
+def _count(tasks: str | None) -> int:
+    """How many tasks of an array a record stands for, as far as it can be read."""
+    try:
+        return 1 if tasks is None else max(1, len(parse_tasks(tasks, below=_MANY)))
+    except ValueError:
+        return 1
+
+
+def _latest(left: Iterable[Iterable[tuple[str, float]]]) -> dict[str, float]:
+    latest: dict[str, float] = {}
+    for node, end_s in chain.from_iterable(left):
+        latest[node] = max(end_s, latest.get(node, end_s))
+    return latest

@@ -14,6 +14,7 @@ class Summary:
 
     count: int
     median: float
+    mean: float
     p95: float
     p99: float
     least: float
@@ -40,7 +41,7 @@ def summarise(values: Sequence[float]) -> Summary:
     A quantile lies between the two values nearest to it, as numpy has it.
     """
     least, median, p95, p99, most = np.quantile(values, (0, 0.5, 0.95, 0.99, 1)).tolist()
-    return Summary(len(values), median, p95, p99, least, most)
+    return Summary(len(values), median, float(np.mean(values)), p95, p99, least, most)
 
 
 def at_most(text: str, found: float, most: float) -> Target:

@@ -1,16 +1,19 @@
-"""The run: each chunk of the stream without and with trainers, in turns, from an idle cluster."""
+"""The run: the same stream on two clusters side by side, without and with trainers."""
 
 from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 
 from scripts.demonstration.stream import OrdinaryJob
-from scripts.impact_bench.course import Start, run_chunk
+from scripts.impact_bench.breakdown import BACKFILL, Log, read_log, read_looks
+from scripts.impact_bench.course import Start, StoppedError, run_chunk
 from scripts.impact_bench.looks import NAPS, set_looks
 from scripts.impact_bench.trainers import Kind, Work, training
 from scripts.labcluster.lab import Tell
@@ -22,11 +25,29 @@ _CONF = (
     "MinJobAge=14400",  # slurmctld remembers what became of each job
     "SlurmctldDebug=debug2",  # what the breakdown is read from
     "SlurmdDebug=debug2",
-    # A job that is backfilled onto a trainer's node starts one pass after the one that took it; the
-    # usual 30 s are a hundredth here, as the jobs' times are.
-    "SchedulerParameters=bf_interval=1,batch_sched_delay=0",
 )
+KILL_WAIT_S = 30
 _LEFT_S = 5.0  # what is still there so long after the last element is left behind
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often Slurm's schedulers look, and what differs from the controller's defaults."""
+
+    bf_interval_s: int
+    batch_sched_delay_s: int
+    controller: Mapping[str, object]
+
+    @property
+    def conf(self) -> tuple[str, ...]:
+        """Its lines of slurm.conf."""
+        delay = f"batch_sched_delay={self.batch_sched_delay_s}"
+        return (f"SchedulerParameters=bf_interval={self.bf_interval_s},{delay}",)
+
+
+SITE = Pace(30, 3, {})  # Slurm's own defaults
+# Jobs' times are a hundredth of real ones, and so are the schedulers' and the controller's.
+QUICK = Pace(1, 0, {"forward_time_s": 30, "queue_interval_s": 2})
 
 
 @dataclass
@@ -35,6 +56,9 @@ class Side:
 
     name: str
     chunks: list[list[Start]] = field(default_factory=list)
+    begins_s: list[float] = field(default_factory=list)  # passes of backfill, Unix seconds
+    passes_s: list[float] = field(default_factory=list)  # of backfill, of the whole run
+    log: Log = field(default_factory=dict)  # slurmctld's
     left_behind: int = 0  # processes of trainers that outlived them
     work: list[Work] = field(default_factory=list)  # what the trainers did meanwhile
 
@@ -45,6 +69,7 @@ class Measured:
 
     off: Side
     on: Side
+    nodes: int
     logs: Path
 
 
@@ -52,52 +77,88 @@ def measure(
     stream: Sequence[Sequence[OrdinaryJob]],
     nodes: int,
     kind: Kind | None,
+    pace: Pace,
     logs: Path,
     tell: Tell,
 ) -> Iterator[Measured]:
-    """Run it on a private cluster; yields after each chunk what there is so far.
+    """Run it on private clusters; yields after each chunk what there is so far.
 
     Without a ``kind`` of trainers both sides are without them: what this cannot tell apart.
 
     Raises:
-        cluster.LabError: the cluster does not start, or a command fails in it.
+        cluster.LabError: a cluster does not start, or a command fails in it.
         TimeoutError: it does not come to rest, slurmctld does not look for jobs to start, or the
-            trainers do not train.
+            trainers do not run.
     """
-    measured = Measured(Side("without"), Side("with"), logs)
-    with prepared_site(nodes, conf=_CONF, kill_wait=30, tell=tell) as site:
+    measured = Measured(Side("without"), Side("with"), nodes, logs)
+    sides = (measured.off, measured.on)
+    with ExitStack() as stack:
+        conf = (*_CONF, *pace.conf)
+        sites = [
+            stack.enter_context(prepared_site(nodes, conf=conf, kill_wait=KILL_WAIT_S, tell=tell))
+            for _ in sides
+        ]
         try:
             for number, chunk in enumerate(stream):
-                sides = (measured.off, measured.on)
-                # In turns, so that a machine that becomes slower does so for both.
-                for side in sides if number % 2 == 0 else reversed(sides):
-                    trainers = kind if side is measured.on else None
-                    _run_side(site, side, chunk, nodes, trainers)
-                    tell(f"chunk {number + 1} of {len(stream)}, {side.name} trainers")
+                for site in sites:
+                    site.lab.wait_until_idle()
+                name = f"chunk-{number}-trainers"
+                with (
+                    nullcontext()
+                    if kind is None
+                    else training(sites[1], nodes, kind, pace.controller, name)
+                ) as work:
+                    tell(f"chunk {number + 1} of {len(stream)} begins")
+                    _run_chunks(sites, sides, chunk, pace)
+                if work is not None:
+                    measured.on.work.append(work)
+                    measured.on.left_behind += _end_left_behind(sites[1])
+                for site, side in zip(sites, sides, strict=True):
+                    _read_log(site, side)
                 yield measured
         finally:
-            _end_left_behind(site)
-            _keep_logs(site, logs)
+            for site, side in zip(sites, sides, strict=True):
+                _end_left_behind(site)
+                _keep_logs(site, logs / side.name)
 
 
-def _run_side(
-    site: Site,
-    side: Side,
-    chunk: Sequence[OrdinaryJob],
-    nodes: int,
-    trainers: Kind | None,
+def _run_chunks(
+    sites: Sequence[Site], sides: Sequence[Side], chunk: Sequence[OrdinaryJob], pace: Pace
 ) -> None:
-    name = f"{side.name}-{len(side.chunks)}"
-    folder = site.folder(name=name)
+    """Run the same chunk on both sides, each from a pass of its own backfill on."""
+    stop = Event()
+    with ThreadPoolExecutor() as threads:
+        try:
+            runs = [
+                threads.submit(_run_chunk, site, side, chunk, pace, stop)
+                for site, side in zip(sites, sides, strict=True)
+            ]
+            ended, _ = wait(runs, return_when=FIRST_EXCEPTION)
+            for run in ended:
+                run.result()
+        finally:
+            stop.set()
+
+
+def _run_chunk(
+    site: Site, side: Side, chunk: Sequence[OrdinaryJob], pace: Pace, stop: Event
+) -> None:
     naps = len(side.chunks) % NAPS  # both sides have the same
-    site.lab.wait_until_idle()
-    with nullcontext() if trainers is None else training(site, nodes, trainers, name) as work:
-        side.chunks.append(run_chunk(site.lab, chunk, folder, set_looks(site.lab, naps)))
-    if work is None:
-        return
-    side.work.append(work)
-    site.lab.wait_until_idle()
-    side.left_behind += _end_left_behind(site)
+    folder = site.folder(name=f"chunk-{len(side.chunks)}-jobs")
+
+    def sleep(time_s: float) -> None:
+        if stop.wait(time_s):
+            raise StoppedError
+
+    begin_s = set_looks(site.lab, naps, pace.bf_interval_s, sleep)
+    side.begins_s.append(begin_s)
+    side.chunks.append(run_chunk(site.lab, chunk, folder, begin_s, stop.is_set))
+
+
+def _read_log(site: Site, side: Side) -> None:
+    with (site.lab.dir / "log" / "slurmctld.log").open(errors="replace") as lines:
+        read = list(lines)
+    side.log, side.passes_s = read_log(read), read_looks(read, BACKFILL)
 
 
 def _end_left_behind(site: Site) -> int:

@@ -36,7 +36,9 @@ DIRECT = (
 )
 
 _LINE = re.compile(r"\[(\d{4}-\d\d-\d\dT[\d:.]+)\] (.*)")
-_LOOK = "sched: Running job scheduler"
+# What slurmctld's two schedulers write as they begin.
+MAIN = "sched: Running job scheduler"
+BACKFILL = "sched/backfill: _attempt_backfill: beginning"
 _CLOCK_S = 0.01  # the daemons' lines may be in another order by so much
 _JOB = r"JobId=(?:\d+_\d+\()?(?P<{}>\d+)\)?"  # 13, or 5_1(13) of an array
 _KEY = _JOB.format("key")
@@ -81,9 +83,9 @@ def read_log(lines: Iterable[str]) -> Log:
     return dict(log)
 
 
-def read_looks(lines: Iterable[str]) -> list[float]:
-    """Read from slurmctld's log when its main scheduler looked for jobs to start."""
-    return [time_s for time_s, text in _timed(lines) if _LOOK in text]
+def read_looks(lines: Iterable[str], scheduler: str) -> list[float]:
+    """Read from slurmctld's log when ``MAIN`` or ``BACKFILL`` looked for jobs to start."""
+    return [time_s for time_s, text in _timed(lines) if scheduler in text]
 
 
 def direct(controls: Log, starts: Iterable[Start]) -> list[Way]:

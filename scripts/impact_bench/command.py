@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,50 +11,66 @@ import click
 
 from scripts.benchkit.command import Findings, bench_command, json_text, progress, replace_file
 from scripts.benchkit.machine import this_machine
+from scripts.demonstration.stream import OrdinaryJob
 from scripts.impact_bench import report
-from scripts.impact_bench.bench import measure
+from scripts.impact_bench.bench import KILL_WAIT_S, QUICK, SITE, measure
 from scripts.impact_bench.figures import delays
-from scripts.impact_bench.stream import made_stream
+from scripts.impact_bench.stream import busy_stream, quick_stream
 from scripts.impact_bench.trainers import Kind
 from scripts.labcluster.cluster import LabError
+
+
+def parsed_settings(
+    context: click.Context, parameter: click.Parameter, lines: tuple[str, ...]
+) -> dict[str, Any]:
+    """Read lines of bftrainer.toml."""
+    try:
+        return tomllib.loads("\n".join(lines))
+    except tomllib.TOMLDecodeError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @bench_command(LabError, TimeoutError)
 @click.option(
     "--jobs",
-    type=click.IntRange(min=1, max=10_000),
-    default=300,
+    type=click.IntRange(min=2, max=10_000),
+    default=100,
     help="How many ordinary jobs, on each side.",
 )
 @click.option(
     "--nodes",
     type=click.IntRange(min=2, max=64),
     default=8,
-    help="Of the private cluster; all are this host.",
+    help="Of each private cluster; all are this host.",
 )
-@click.option("--seed", type=int, default=0, help="Of the stream of jobs.")
-@click.option(
-    "--chunk",
-    type=click.IntRange(min=1, max=1000),
-    default=30,
-    metavar="JOBS",
-    help="How many jobs run before the other side has its turn.",
-)
+@click.option("--seed", type=int, default=1, help="Of the stream of jobs.")
 @click.option(
     "--load",
     type=click.FloatRange(min=0.05, max=0.95),
     default=0.6,
     help="Node-seconds that jobs ask for, of those that there are while they arrive.",
 )
-@click.option("--hostile", is_flag=True, help="Trainers that do all not to be ended.")
 @click.option(
-    "--reserve",
-    type=click.IntRange(min=0),
-    default=0,
-    help="The controller's reserve_nodes: idle nodes that are left to ordinary jobs.",
+    "--trainers",
+    type=click.Choice([kind.value for kind in Kind]),
+    default=Kind.POLITE.value,
+    help="Elements that sleep; that do all not to be ended; that train.",
 )
 @click.option(
     "--null", is_flag=True, help="No trainers on either side: what this cannot tell apart."
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    callback=parsed_settings,
+    metavar="KEY=VALUE",
+    help="A line of bftrainer.toml; the controller has its defaults else.",
+)
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Schedulers and jobs a hundred times faster than at a site, in chunks of 30.",
 )
 @click.option(
     "--out",
@@ -64,42 +82,42 @@ def main(
     jobs: int,
     nodes: int,
     seed: int,
-    chunk: int,
     load: float,
-    hostile: bool,
-    reserve: int,
+    trainers: str,
     null: bool,
+    settings: dict[str, Any],
+    quick: bool,
     out: Path,
 ) -> Findings:
-    """Measure what trainers cost ordinary jobs, on a private Slurm cluster on this machine.
+    """Measure what trainers cost ordinary jobs, on two private Slurm clusters on this machine.
 
-    The same stream of ordinary jobs runs without trainers and with trainers on all idle nodes,
-    chunk by chunk in turns. About half an hour a side for 300 jobs.
+    The same stream of ordinary jobs runs on both, side by side, and on one of them trainers have
+    what it leaves. Slurm has its own settings (a pass of backfill each 30 s), and a job of all
+    nodes waits at the head of the queue. About half an hour for 100 jobs.
 
     \b
     Examples:
-      scripts/bench-impact --jobs 30
-      scripts/bench-impact --hostile --out /var/tmp/hostile
+      scripts/bench-impact --jobs 25
+      scripts/bench-impact --trainers hostile --set reserve_nodes=2 --out /var/tmp/hostile
     """
-    settings: dict[str, Any] = {
+    pace = QUICK if quick else SITE
+    pace = replace(pace, controller={**pace.controller, **settings})
+    stream = quick_stream(jobs, nodes, seed, load) if quick else [_busy(jobs, nodes, seed, load)]
+    kind = None if null else Kind(trainers)
+    asked: dict[str, Any] = {
         "jobs": jobs,
         "nodes": nodes,
         "seed": seed,
-        "chunk": chunk,
         "load": load,
-        "trainers": "none" if null else "hostile" if hostile else "well-behaved",
-        "reserve": reserve,
+        "trainers": "none" if kind is None else kind.value,
+        "slurm": [*pace.conf, f"KillWait={KILL_WAIT_S}"],
+        "controller": dict(pace.controller),
     }
-    if reserve >= nodes:
-        raise click.BadParameter(f"with {nodes} nodes at most {nodes - 1}", param_hint="--reserve")
     machine = this_machine("mip", "torch")
-    title = _title(settings)
-    stream = made_stream(jobs, nodes, seed, chunk, load)
-    kind = None if null else Kind(hostile, reserve)
-    for measured in measure(stream, nodes, kind, out / "logs", progress()):
-        # What there is so far: a run takes an hour, and may be stopped.
-        text = f"{machine}\n{title}\n\n{report.rendered(measured)}"
-        found = report.document(machine, settings, measured)
+    for measured in measure(stream, nodes, kind, pace, out / "logs", progress()):
+        # What there is so far: a run may take an hour, and be stopped.
+        text = f"{machine}\n{_title(asked)}\n\n{report.rendered(measured)}"
+        found = report.document(machine, asked, measured)
         replace_file(out / "table.txt", text + "\n")
         replace_file(out / "results.json", json_text(found) + "\n")
         off_s, on_s = delays(measured.off.chunks, measured.on.chunks)
@@ -110,10 +128,17 @@ def main(
     return Findings(f"{text}\n\n{causes}", found)
 
 
-def _title(settings: dict[str, Any]) -> str:
+def _busy(jobs: int, nodes: int, seed: int, load: float) -> list[OrdinaryJob]:
+    try:
+        return busy_stream(jobs, nodes, seed, load)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--load") from error
+
+
+def _title(asked: dict[str, Any]) -> str:
+    controller = ", ".join(f"{key}={value}" for key, value in asked["controller"].items())
     return (
-        f"{settings['jobs']} ordinary jobs on {settings['nodes']} nodes, "
-        f"seed {settings['seed']}, in chunks of {settings['chunk']}, "
-        f"load {settings['load']:g}; trainers: {settings['trainers']}; "
-        f"nodes in reserve: {settings['reserve']}"
+        f"{asked['jobs']} ordinary jobs on {asked['nodes']} nodes, seed {asked['seed']}, "
+        f"load {asked['load']:g}; trainers: {asked['trainers']}\n"
+        f"Slurm: {', '.join(asked['slurm'])}; controller: {controller or 'its defaults'}"
     )

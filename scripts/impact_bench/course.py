@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from bftrainer_slurm.slurm.nodelists import expand
 from scripts.demonstration.stream import OrdinaryJob, Submitted, submit_stream
 from scripts.labcluster.lab import Lab
 from scripts.labcluster.waiting import wait_until
 
 _LOOK_EVERY_S = 5.0
-_PATIENCE_S = 600.0  # after the last submission; then jobs count as failed
+_PATIENCE_S = 1200.0  # after the last submission; then jobs count as failed
 _IDLE_S = 120.0
 
 _FIELDS = re.compile(r"(\w+)=(\S*)")
+
+
+class StoppedError(Exception):
+    """Whoever wanted this to run does not any more."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class Account:
     restarts: int
     submit_s: float | None
     start_s: float | None
+    nodes: tuple[str, ...] = ()  # that it had, or has
 
 
 @dataclass(frozen=True)
@@ -60,16 +66,27 @@ class Start:
         return not ended or self.account.restarts > 0
 
 
-def run_chunk(lab: Lab, chunk: Sequence[OrdinaryJob], folder: Path, begin_s: float) -> list[Start]:
+def run_chunk(
+    lab: Lab,
+    chunk: Sequence[OrdinaryJob],
+    folder: Path,
+    begin_s: float,
+    stopped: Callable[[], bool],
+) -> list[Start]:
     """Submit a chunk, wait until Slurm has no job of it any more, and ask what became of them.
 
     Its time begins at ``begin_s``, in Unix seconds.
+
+    Raises:
+        StoppedError: ``stopped`` said so.
     """
     looked_s = 0.0
     over = False
 
     def is_over(now_s: float, submitted: Sequence[Submitted]) -> bool:
         nonlocal looked_s, over
+        if stopped():
+            raise StoppedError
         if len(submitted) < len(chunk):
             return False
         if all(one.end_s is not None for one in submitted):
@@ -108,6 +125,7 @@ def read_accounts(lines: Iterable[str]) -> dict[int, Account]:
                 int(fields["Restarts"]),
                 _unix_s(fields["SubmitTime"]),
                 _unix_s(fields["StartTime"]),
+                expand(fields.get("NodeList")),
             )
     return accounts
 

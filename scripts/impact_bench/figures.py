@@ -1,17 +1,22 @@
-"""What the two sides say about each other: differences, makespans, targets. Pure functions."""
+"""What the two sides say about each other: differences, passes, nodes used, targets. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 
-from scripts.benchkit.figures import Summary, Target, at_most, summarise
+from scripts.benchkit.figures import Summary, Target, at_least, at_most, summarise
+from scripts.impact_bench.breakdown import Log
 from scripts.impact_bench.course import Start
 
-MEDIAN_TARGET_S = 0.1
-P99_TARGET_S = 1.0
+MEDIAN_TARGET_S, P95_TARGET_S, MEAN_TARGET_S = 0.05, 0.5, 0.3
+MISSED_TARGET, PREEMPTED_TARGET = 1.0, 2.0  # percent of the jobs
+MAKESPAN_TARGET = 0.3  # percent more
+USED_TARGET = 85.0  # percent of the node-seconds that trainers could have used
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,20 @@ class Comparison:
     off: Summary
     on: Summary
     difference: Summary
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What trainers did to the jobs, and what they had of the nodes; all in percent.
+
+    ``used`` is None where the jobs leave nothing idle.
+    """
+
+    preempted: float  # jobs that took an element's node
+    missed: float  # that started some passes of backfill later than without trainers
+    sooner: float  # and some passes sooner
+    makespan: float  # how much longer all took
+    used: float | None  # of the node-seconds that were idle, without trainers, after a pass
 
 
 def delays(
@@ -61,15 +80,92 @@ def failures(chunks: Sequence[Sequence[Start]]) -> int:
     return sum(one.failed for one in chain.from_iterable(chunks))
 
 
+def passes_waited(start: Start, passes_s: Sequence[float]) -> float:
+    """Return how many of these passes began while a job waited; infinitely many if it still does.
+
+    They are in order.
+    """
+    if start.start_s is None:
+        return math.inf
+    return bisect_right(passes_s, start.start_s) - bisect_right(passes_s, start.submit_s)
+
+
+def preempting(log: Log, chunk: Sequence[Start]) -> int:
+    """Return for how many of these jobs Slurm ended an element, from slurmctld's log."""
+    return sum(("preempted", one.number) in log for one in chunk)
+
+
+def idle_after_pass_s(
+    chunk: Sequence[Start], nodes: int, passes_s: Sequence[float], begin_s: float, end_s: float
+) -> float:
+    """Return the node-seconds that jobs leave idle between two moments.
+
+    Each time that a node is idle counts from the first pass on that began meanwhile.
+    """
+    busy: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for one in chunk:
+        if one.start_s is not None:
+            for node in one.account.nodes:
+                busy[node].append((one.start_s, one.end_s or end_s))
+    names = [f"n{number}" for number in range(1, nodes + 1)]
+    return sum(_idle_s(sorted(busy[name]), passes_s, begin_s, end_s) for name in names)
+
+
+def elements_s(log: Log, chunk: Sequence[Start], begin_s: float, end_s: float) -> float:
+    """Return the node-seconds of all but these jobs between two moments: of the elements.
+
+    From slurmctld's log; Unix seconds.
+    """
+    used_s, jobs = 0.0, {one.number for one in chunk}
+    for (kind, job), starts in log.items():
+        if kind != "allocated" or job in jobs:
+            continue
+        ends_s = [at_s for at_s, _ in log.get(("known", job), ())]
+        for at_s, _ in starts:
+            later = ends_s[bisect_left(ends_s, at_s) :]
+            used_s += max(0.0, min(later[0] if later else end_s, end_s) - max(at_s, begin_s))
+    return used_s
+
+
+def out_of_phase_s(off_s: Sequence[float], on_s: Sequence[float]) -> float:
+    """Return how far a pass of one side is at most from the nearest one of the other side.
+
+    Both in order, each since its side's own begin, in seconds.
+    """
+    if not off_s:
+        return 0.0
+    nearest = ((off_s[max(0, bisect_left(off_s, at_s) - 1) :][:2], at_s) for at_s in on_s)
+    apart_s = (min(abs(one - at_s) for one in near) for near, at_s in nearest)
+    return max(apart_s, default=0.0)
+
+
 def targets(
-    comparison: Comparison, failed_off: int, failed_on: int, left_behind: int
+    comparison: Comparison, shares: Shares, failed_off: int, failed_on: int, left_behind: int
 ) -> list[Target]:
     """Return what is asked for, and whether it is so."""
-    off, on = comparison.off, comparison.on
-    return [
-        at_most("median of the differences, s", comparison.difference.median, MEDIAN_TARGET_S),
-        at_most("difference of the medians, s", on.median - off.median, MEDIAN_TARGET_S),
-        at_most("difference of the p99, s", on.p99 - off.p99, P99_TARGET_S),
+    difference = comparison.difference
+    judged = [
+        at_most("median of the differences, s", difference.median, MEDIAN_TARGET_S),
+        at_most("p95 of the differences, s", difference.p95, P95_TARGET_S),
+        at_most("mean of the differences, s", difference.mean, MEAN_TARGET_S),
+        at_most("jobs that missed a pass, %", shares.missed, MISSED_TARGET),
+        at_most("jobs that preempted an element, %", shares.preempted, PREEMPTED_TARGET),
+        at_most("makespan longer by, %", shares.makespan, MAKESPAN_TARGET),
         at_most("jobs failed that did not without", failed_on - failed_off, 0),
         at_most("processes of trainers left behind", left_behind, 0),
     ]
+    if shares.used is not None:
+        judged.append(at_least("idle node-seconds used, %", shares.used, USED_TARGET))
+    return judged
+
+
+def _idle_s(
+    busy: Iterable[tuple[float, float]], passes_s: Sequence[float], begin_s: float, end_s: float
+) -> float:
+    """Return for how long one node is idle after a pass that began while it was."""
+    edges = [begin_s, *chain.from_iterable(busy), end_s]
+    idle_s = 0.0
+    for since_s, until_s in list(pairwise(edges))[::2]:
+        seen = passes_s[bisect_left(passes_s, since_s) :]
+        idle_s += max(0.0, min(until_s, end_s) - seen[0]) if seen else 0.0
+    return idle_s

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import signal
 import time
+from collections.abc import Callable
 
-from scripts.impact_bench.breakdown import read_looks
+from scripts.impact_bench.breakdown import BACKFILL, MAIN, read_looks
 from scripts.labcluster.lab import ADMIN, Lab
 from scripts.labcluster.processes import Daemon, send
 from scripts.labcluster.waiting import wait_until
@@ -17,28 +18,31 @@ from scripts.labcluster.waiting import wait_until
 # Between two looks slurmctld naps ten times 0.1 s, and a bit (Slurm's _slurmctld_background).
 NAPS = 10
 _NAP_S = 0.1002
-# As long as backfill's own second, and a bit.
-_STOP_S = 1.1
-_SETTLED_S = 1.0
+_STOP_S = 1.1  # as long as backfill's shortest sleep, and a bit
+_LATE_S = 0.1  # after a pass was due
+_AHEAD_S = 6.0  # before a pass is due the main scheduler's looks are looked at
 _PATIENCE_S = 10.0
 
 
-def set_looks(lab: Lab, naps: int) -> float:
-    """Set slurmctld's looks, on an idle cluster; return when to begin, in Unix seconds.
+def set_looks(lab: Lab, naps: int, interval_s: float, sleep: Callable[[float], object]) -> float:
+    """Set slurmctld's looks; return when it did, in Unix seconds: backfill looked at that moment.
 
-    Both of its looks come once a second, drift, and have nothing to do with each other: the same
-    job would meet them up to a second later in another run, and so would all jobs of a chunk. A
-    process that was stopped does what it missed when it goes on: from then on backfill looks at the
-    moments of ``begin``, and the main scheduler ``naps`` naps, 0 to 9, after that.
+    The main scheduler looks once a second, backfill every ``interval_s``; both drift, and have
+    nothing to do with each other: the same job would meet them earlier or later in another run, and
+    so would all jobs of a chunk. A process that was stopped does what it missed when it goes on:
+    from then on backfill looks each ``interval_s``, and the main scheduler ``naps`` naps, 0 to 9,
+    after that.
 
     Raises:
         TimeoutError: slurmctld does not look though it was given a reason to.
     """
-    look_s = _a_look(lab)
+    due_s = _a_look(lab, BACKFILL, interval_s, sleep) + interval_s
+    sleep(max(0.0, due_s - _AHEAD_S - time.time()))
+    look_s = _a_look(lab, MAIN, 0.0, sleep)
     # In the middle of the nap that is followed by as many; the stop takes the rest of that one.
-    stop_s = stop_after(look_s, naps, time.time())
-    time.sleep(max(0.0, stop_s - time.time()))
-    return _stopped(lab.cluster.daemons["slurmctld"]) + _SETTLED_S
+    sleep(max(0.0, stop_after(look_s, naps, time.time()) - time.time()))
+    slurmctld = lab.cluster.daemons["slurmctld"]
+    return _stopped(slurmctld, max(time.time() + _STOP_S, due_s + _LATE_S), sleep)
 
 
 def stop_after(look_s: float, naps: int, now_s: float) -> float:
@@ -48,16 +52,16 @@ def stop_after(look_s: float, naps: int, now_s: float) -> float:
     return first_s + max(0, math.ceil((now_s - first_s) / period_s)) * period_s
 
 
-def _stopped(slurmctld: Daemon) -> float:
+def _stopped(slurmctld: Daemon, until_s: float, sleep: Callable[[float], object]) -> float:
     send(slurmctld, signal.SIGSTOP)
     try:
-        time.sleep(_STOP_S)
+        sleep(until_s - time.time())
     finally:
         send(slurmctld, signal.SIGCONT)
     return time.time()
 
 
-def _a_look(lab: Lab) -> float:
+def _a_look(lab: Lab, scheduler: str, interval_s: float, sleep: Callable[[float], object]) -> float:
     """Have slurmctld look, and return when it did."""
     log = lab.dir / "log" / "slurmctld.log"
     read = log.stat().st_size
@@ -67,7 +71,8 @@ def _a_look(lab: Lab) -> float:
     def looks_s() -> list[float]:
         with log.open(errors="replace") as lines:
             lines.seek(read)
-            return read_looks(lines)
+            return read_looks(lines, scheduler)
 
-    wait_until(looks_s, _PATIENCE_S, "slurmctld's log has no look")
+    patience_s = _PATIENCE_S + interval_s
+    wait_until(looks_s, patience_s, f"slurmctld's log has no '{scheduler}'", sleep)
     return looks_s()[0]

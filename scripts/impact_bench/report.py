@@ -19,10 +19,16 @@ from scripts.impact_bench.breakdown import DIRECT, RECLAIMING, Way
 from scripts.impact_bench.course import Start
 from scripts.impact_bench.figures import (
     Comparison,
+    Shares,
     compared,
     delays,
+    elements_s,
     failures,
+    idle_after_pass_s,
     makespan_s,
+    out_of_phase_s,
+    passes_waited,
+    preempting,
     targets,
 )
 
@@ -40,6 +46,9 @@ def document(machine: Machine, settings: dict[str, Any], measured: Measured) -> 
         "accounted_start_delay_s": compared(*delays(off.chunks, on.chunks, accounted=True)),
         "targets": _targets(measured),
         "failed": {side.name: failures(side.chunks) for side in (off, on)},
+        "shares": shares(measured),
+        "passes_s": {side.name: side.passes_s for side in (off, on)},
+        "begins_s": {side.name: side.begins_s for side in (off, on)},
         "makespan_s": {
             side.name: [makespan_s(chunk) for chunk in side.chunks] for side in (off, on)
         },
@@ -62,8 +71,10 @@ def rendered(measured: Measured) -> str:
             "",
             table(_makespans(measured)),
             "",
+            *_shares(measured),
+            "",
             f"jobs failed: {failures(off.chunks)} without trainers, {failures(on.chunks)} with",
-            f"trainers meanwhile: on {_spread([one.nodes for one in work])} nodes as chunks began, "
+            f"trainers: on {_spread([one.nodes for one in work])} nodes as chunks began, "
             f"{sum(one.samples for one in work):,.0f} samples, "
             f"{sum(one.reclaimed for one in work)} elements reclaimed, "
             f"{on.left_behind} processes left behind",
@@ -75,17 +86,17 @@ def rendered(measured: Measured) -> str:
 
 def causes(measured: Measured) -> str:
     """Read the logs that the run has left; return what the delays are made of, as text."""
-    logs = {}
-    for path in (measured.logs / "slurmctld.log", *measured.logs.glob("n*.log")):
+    slurmds = {}
+    for path in (measured.logs / measured.on.name).glob("n*.log"):
         with path.open(errors="replace") as lines:
-            logs[path.stem] = breakdown.read_log(lines)
-    controls = logs.pop("slurmctld")
+            slurmds[path.stem] = breakdown.read_log(lines)
+    controls = measured.on.log
     off, on = (list(chain.from_iterable(side.chunks)) for side in (measured.off, measured.on))
     free = breakdown.direct(controls, on)
-    took = breakdown.reclaiming(controls, logs, on)
+    took = breakdown.reclaiming(controls, slurmds, on)
     return "\n\n".join(
         [
-            parts_table("without trainers", DIRECT, breakdown.direct(controls, off)),
+            parts_table("without trainers", DIRECT, breakdown.direct(measured.off.log, off)),
             parts_table("with trainers, no element had to go", DIRECT, free),
             parts_table("with trainers, elements had to go", RECLAIMING, took),
         ]
@@ -137,11 +148,12 @@ def _targets(measured: Measured) -> list[Target]:
     seen = compared(*delays(off.chunks, on.chunks))
     if seen is None:
         return []
-    return targets(seen, failures(off.chunks), failures(on.chunks), on.left_behind)
+    failed = failures(off.chunks), failures(on.chunks)
+    return targets(seen, shares(measured), *failed, on.left_behind)
 
 
 def _delays(measured: Measured) -> Iterator[Sequence[str]]:
-    yield "", "JOBS", "MEDIAN", "P95", "P99", "MAX"
+    yield "", "JOBS", "MEDIAN", "MEAN", "P95", "MAX"
     for accounted, what in ((False, ""), (True, ", as Slurm accounts it")):
         found = compared(*delays(measured.off.chunks, measured.on.chunks, accounted))
         if found is not None:
@@ -151,8 +163,72 @@ def _delays(measured: Measured) -> Iterator[Sequence[str]]:
 
 
 def _row(text: str, found: Summary, sign: str = "") -> Sequence[str]:
-    times = (found.median, found.p95, found.p99, found.most)
+    times = (found.median, found.mean, found.p95, found.most)
     return text, str(found.count), *(f"{one:{sign}.2f}" for one in times)
+
+
+def shares(measured: Measured) -> Shares:
+    """Return what trainers did to the jobs, and what they had of the nodes."""
+    off, on = measured.off, measured.on
+    waited = [
+        (passes_waited(one, off.passes_s), passes_waited(other, on.passes_s))
+        for one, other in zip(chain(*off.chunks), chain(*on.chunks), strict=True)
+    ]
+    percent = 100 / len(waited)
+    took_s = [sum(makespan_s(chunk) for chunk in side.chunks) for side in (off, on)]
+    idle_s, used_s = _idle_and_used(measured)
+    return Shares(
+        preempted=percent * sum(preempting(on.log, chunk) for chunk in on.chunks),
+        missed=percent * sum(late > early for early, late in waited),
+        sooner=percent * sum(late < early for early, late in waited),
+        makespan=100 * (took_s[1] / took_s[0] - 1),
+        used=100 * used_s / idle_s if idle_s else None,
+    )
+
+
+def _idle_and_used(measured: Measured) -> tuple[float, float]:
+    """Node-seconds idle after a pass without trainers, and those that they had in as much time."""
+    off, on = measured.off, measured.on
+    idle_s = used_s = 0.0
+    for number, chunk in enumerate(off.chunks):
+        took_s = makespan_s(chunk)
+        off_s, on_s = off.begins_s[number], on.begins_s[number]
+        idle_s += idle_after_pass_s(chunk, measured.nodes, off.passes_s, off_s, off_s + took_s)
+        used_s += elements_s(on.log, on.chunks[number], on_s, on_s + took_s)
+    return idle_s, used_s
+
+
+def _shares(measured: Measured) -> Iterator[str]:
+    found = shares(measured)
+    jobs = sum(map(len, measured.on.chunks))
+    rows = [("jobs that", "COUNT", "%")]
+    for text, share in (
+        ("preempted an element", found.preempted),
+        ("missed a pass that they made without", found.missed),
+        ("made an earlier pass", found.sooner),
+    ):
+        rows.append((f"  {text}", f"{share * jobs / 100:.0f}", f"{share:.1f}"))
+    yield table(rows)
+    idle_s, used_s = _idle_and_used(measured)
+    yield f"idle after a pass, without trainers: {idle_s:,.0f} node-seconds; used: {used_s:,.0f}"
+    counts, apart_s = _passes(measured)
+    yield f"passes of backfill: {counts[0]} and {counts[1]}, {apart_s:.3f} s out of phase at most"
+
+
+def _passes(measured: Measured) -> tuple[tuple[int, int], float]:
+    """How many there were as long as jobs came on both sides, and how alike they were."""
+    counts, apart_s = [0, 0], 0.0
+    both = (measured.off, measured.on)
+    for number in range(len(measured.on.chunks)):
+        took_s = min(makespan_s(side.chunks[number]) for side in both)
+        off_s, on_s = (
+            [at_s - begin_s for at_s in side.passes_s if 0 <= at_s - begin_s <= took_s]
+            for side in both
+            for begin_s in [side.begins_s[number]]
+        )
+        counts = [counts[0] + len(off_s), counts[1] + len(on_s)]
+        apart_s = max(apart_s, out_of_phase_s(off_s, on_s))
+    return (counts[0], counts[1]), apart_s
 
 
 def _by_kind(measured: Measured) -> Iterator[Sequence[str]]:

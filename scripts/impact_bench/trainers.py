@@ -1,11 +1,12 @@
-"""The trainers whose elements ordinary jobs meet: paced ones, well-behaved or hostile."""
+"""The trainers whose elements ordinary jobs meet: they sleep, or resist, or train."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
 from scripts.labcluster.site import Site
@@ -14,24 +15,31 @@ from scripts.labcluster.waiting import wait_until
 _HERE = Path(__file__).resolve().parent
 _PATIENCE_S = 120.0
 _TRAINERS = 2  # so that they share the nodes
-# Jobs come and go a hundred times faster than on a real cluster: look as often as that allows.
-_SETTINGS = {"forward_time_s": 30, "queue_interval_s": 2}
 
-_SCRIPT = """#!/bin/bash
+# Elements that sleep cost no processor; all nodes share this host's.
+_POLITE = """#!/bin/bash
+srun sleep infinity
+"""
+_HOSTILE = """#!/bin/bash
+. {folder}/hostile.sh
+srun bash -c '. {folder}/hostile.sh; sleep infinity'
+"""
+_TRAINING = """#!/bin/bash
 export OMP_NUM_THREADS=1
-{before}
-# All nodes share this host's processors, which Slurm's daemons have to themselves on real nodes.
-srun {hostile}nice -n 10 torchrun {folder}/paced.py {train} --folder {folder} \\
-  --samples 100000000
+# On real nodes Slurm's daemons have processors to themselves.
+srun nice -n 10 torchrun {folder}/paced.py {train} --folder {folder} --samples 100000000
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """``hostile`` ones do all not to be ended; ``reserve`` idle nodes are left to ordinary jobs."""
+class Kind(Enum):
+    """What trainers do: sleep, or do all not to be ended, or train."""
 
-    hostile: bool = False
-    reserve: int = 0
+    POLITE = "polite"
+    HOSTILE = "hostile"
+    TRAINING = "training"
+
+
+_SCRIPTS = {Kind.POLITE: _POLITE, Kind.HOSTILE: _HOSTILE, Kind.TRAINING: _TRAINING}
 
 
 @dataclass
@@ -39,25 +47,29 @@ class Work:
     """What trainers did beside a chunk."""
 
     arrays: list[int] = field(default_factory=list)
-    nodes: int = 0  # that trained when the chunk began
+    nodes: int = 0  # that were used when the chunk began
     samples: float = 0.0
     reclaimed: int = 0  # elements that Slurm took the node of
 
 
 @contextmanager
-def training(site: Site, nodes: int, kind: Kind, name: str) -> Iterator[Work]:
+def training(
+    site: Site, nodes: int, kind: Kind, settings: Mapping[str, object], name: str
+) -> Iterator[Work]:
     """Let trainers fill the cluster, and end them afterwards; what is yielded is true then.
 
+    The controller has its defaults but for these ``settings``.
+
     Raises:
-        TimeoutError: no node trains within two minutes; the message has the trainers' last words.
+        TimeoutError: no node is used within two minutes; the message has the trainers' last words.
     """
     work = Work()
-    with site.controlled({**_SETTINGS, "reserve_nodes": kind.reserve}):
+    with site.controlled(settings):
         try:
             for number in range(_TRAINERS):
-                folder = _made_folder(site, f"{name}-trainer-{number}")
-                work.arrays.append(_submit(site, folder, nodes // _TRAINERS, kind.hostile))
-            work.nodes = _wait_until_full(site, nodes - kind.reserve)
+                folder = _made_folder(site, f"{name}-{number}")
+                work.arrays.append(_submit(site, folder, nodes // _TRAINERS, kind))
+            work.nodes = _wait_until_full(site, nodes, kind)
             yield work
             for trainer in site.controller.status().get("trainers", []):
                 work.samples += trainer["samples"] or 0.0
@@ -76,33 +88,32 @@ def _made_folder(site: Site, name: str) -> Path:
     return folder
 
 
-def _submit(site: Site, folder: Path, most: int, hostile: bool) -> int:
-    script = _SCRIPT.format(
-        folder=folder,
-        train=site.stage.repo / "examples" / "digits" / "train.py",
-        before=f". {folder}/hostile.sh" if hostile else "",
-        hostile=f"bash -c '. {folder}/hostile.sh; \"$@\"' hostile " if hostile else "",
-    )
+def _submit(site: Site, folder: Path, most: int, kind: Kind) -> int:
+    train = site.stage.repo / "examples" / "digits" / "train.py"
+    script = _SCRIPTS[kind].format(folder=folder, train=train)
     return site.submit(script, f"1-{most}", f"--output={folder}/%a.out", cwd=folder)
 
 
-def _wait_until_full(site: Site, nodes: int) -> int:
-    """Wait until so many nodes train; return how many do.
+def _wait_until_full(site: Site, nodes: int, kind: Kind) -> int:
+    """Wait until so many nodes are used; return how many are.
 
-    The controller leaves nodes alone on which elements are slow to end, as hostile ones may be.
+    The controller leaves nodes alone that it keeps in reserve, and those on which elements are slow
+    to end, as hostile ones may be.
     """
 
     def used() -> int:
         trainers = site.controller.status().get("trainers", [])
-        return sum(len(one["nodes"]) for one in trainers if one["samples"])
+        return sum(
+            len(one["nodes"]) for one in trainers if one["samples"] or kind is not Kind.TRAINING
+        )
 
     with suppress(TimeoutError):
         wait_until(lambda: used() >= nodes, _PATIENCE_S)
-    trains = used()
-    if trains == 0:
-        words = [f"nothing trains after {_PATIENCE_S:g} s", *_last_words(site)]
+    found = used()
+    if found == 0:
+        words = [f"no trainer runs after {_PATIENCE_S:g} s", *_last_words(site)]
         raise TimeoutError("\n".join(words))
-    return trains
+    return found
 
 
 def _last_words(site: Site) -> list[str]:

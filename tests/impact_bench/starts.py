@@ -14,6 +14,7 @@ def start(
     number: int = 1,
     state: str = "COMPLETED",
     restarts: int = 0,
+    on: tuple[str, ...] = (),
 ) -> Start:
     """Return a job that started so long after its submission; None: never."""
     start_s = None if delay_s is None else submit_s + delay_s
@@ -23,5 +24,7 @@ def start(
         submit_s,
         start_s,
         None if start_s is None else start_s + runs_s,
-        Account(state, restarts, float(int(submit_s)), None if start_s is None else int(start_s)),
+        Account(
+            *(state, restarts, float(int(submit_s)), None if start_s is None else int(start_s), on)
+        ),
     )

@@ -7,6 +7,8 @@ from datetime import datetime
 import pytest
 
 from scripts.impact_bench.breakdown import (
+    BACKFILL,
+    MAIN,
     RECLAIMING,
     direct,
     read_log,
@@ -78,12 +80,11 @@ def test_a_table_says_of_how_many_jobs_it_speaks() -> None:
     assert parts_table("with trainers", RECLAIMING, []) == "with trainers: 0 jobs"
 
 
-def test_looks_are_the_main_schedulers() -> None:
-    looks_s = read_looks(
-        log(
-            (0.100, "debug:  sched/backfill: _attempt_backfill: beginning"),
-            (0.250, "debug:  sched: Running job scheduler for default depth."),
-            (1.252, "debug:  sched: Running job scheduler for full queue."),
-        )
+def test_looks_are_those_of_one_scheduler() -> None:
+    lines = log(
+        (0.100, "debug:  sched/backfill: _attempt_backfill: beginning"),
+        (0.250, "debug:  sched: Running job scheduler for default depth."),
+        (1.252, "debug:  sched: Running job scheduler for full queue."),
     )
-    assert looks_s == pytest.approx([BEGIN_S + 0.250, BEGIN_S + 1.252])
+    assert read_looks(lines, MAIN) == pytest.approx([BEGIN_S + 0.250, BEGIN_S + 1.252])
+    assert read_looks(lines, BACKFILL) == pytest.approx([BEGIN_S + 0.100])

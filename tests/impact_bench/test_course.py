@@ -10,14 +10,16 @@ DONE = (
     "JobId=7 JobName=sbatch UserId=alice(1001) GroupId=alice(1001) MCS_label=N/A Priority=1 "
     "JobState=COMPLETED Reason=None Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0 "
     "SubmitTime=2026-11-21T17:57:32 EligibleTime=2026-11-21T17:57:32 "
-    "StartTime=2026-11-21T17:57:33 EndTime=2026-11-21T17:58:20 Comment=JobState=FAILED"
+    "StartTime=2026-11-21T17:57:33 EndTime=2026-11-21T17:58:20 NodeList=n[1-2] "
+    "Comment=JobState=FAILED"
 )
 WAITING = "JobId=8 JobState=PENDING Restarts=0 SubmitTime=2026-11-21T17:57:32 StartTime=Unknown"
 
 
-def test_a_job_has_its_state_and_its_times() -> None:
+def test_a_job_has_its_state_its_times_and_its_nodes() -> None:
     submitted = datetime(2026, 11, 21, 17, 57, 32).timestamp()
-    assert read_accounts([DONE]) == {7: Account("COMPLETED", 0, submitted, submitted + 1)}
+    had = ("n1", "n2")
+    assert read_accounts([DONE]) == {7: Account("COMPLETED", 0, submitted, submitted + 1, had)}
 
 
 def test_a_job_that_waits_has_not_started() -> None:

@@ -35,7 +35,9 @@ from bftrainer_slurm.controller.decide.time_limits import (
     keep_limits,
     limits_at_start,
 )
+from bftrainer_slurm.controller.decide.vacate import vacate, wanted
 from bftrainer_slurm.controller.faults import Faults
+from bftrainer_slurm.controller.observe.schedule import LEAD_S
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.picture import Picture
@@ -139,9 +141,12 @@ class Decider:
         late = [node for view in picture.views for node in late_nodes(view, now_s, settings)]
         picture = replace(picture, avoid={**picture.avoid, **dict.fromkeys(late, now_s + _AVOID_S)})
         claims = claims_of(picture.snapshot)
-        picture, leaving, states = self._leave(picture, claims)
+        picture, leaving = self._leave(picture, claims)
+        kept, picture, given = self._give(picture)
+        picture, failing, states = self._judge(picture, kept)
+        leaving = [*leaving, *given, *failing]
         picture, trims, refused = self._make_room(picture)
-        free = growable(available_nodes(picture, settings), picture, settings)
+        free = growable(available_nodes(picture, settings), picture, settings, kept)
         eligible = eligibility(picture.views, picture.snapshot, settings)
         hardware = hardware_of(picture.snapshot, settings)
         outlook = Outlook(self._objective, self._appraiser, hardware, eligible)
@@ -182,10 +187,8 @@ class Decider:
         """Whether a trainer has ever had a node; where the history does not tell, it has."""
         return self._history.trouble is not None or self._history.tally(array).grew > 0
 
-    def _leave(
-        self, picture: Picture, claims: Claims
-    ) -> tuple[Picture, list[Action], Mapping[int, TrainerState]]:
-        """End what may not go on where it is, or at all; the picture is without it."""
+    def _leave(self, picture: Picture, claims: Claims) -> tuple[Picture, list[Action]]:
+        """End what may not go on where it is; the picture is without it."""
         settings, nodes, now_s = self._settings, picture.snapshot.nodes, picture.now_s
         draining = {node.name for node in nodes if node.state is NodeState.DRAINING}
 
@@ -196,16 +199,33 @@ class Decider:
         for decide in (lambda view: leave_draining(view, draining), keep):
             more = self._of_each((view for view in picture.views if not view.over), decide)
             picture, leaving = _without(picture, more), [*leaving, *more]
+        return picture, leaving
+
+    def _give(self, picture: Picture) -> tuple[frozenset[str], Picture, list[Shrink]]:
+        """Give ordinary jobs what they are to find idle; return those nodes too."""
+        settings, given = self._settings, list[Shrink]()
+        want = wanted(picture, settings.partition)
+        kept = want.idle
+        if picture.now_s >= picture.judgement.due_s - LEAD_S:
+            kept, given = kept | want.leave, vacate(picture.views, want.leave)
+            picture = _without(picture, given)
         if settings.reserve_nodes:
-            given = refill(available_nodes(picture, settings), picture, settings)
-            picture, leaving = _without(picture, given), [*leaving, *given]
+            more = refill(available_nodes(picture, settings), picture, settings)
+            picture, given = _without(picture, more), [*given, *more]
+        return kept, picture, given
+
+    def _judge(
+        self, picture: Picture, kept: frozenset[str]
+    ) -> tuple[Picture, Sequence[Action], Mapping[int, TrainerState]]:
+        """End what has failed too often where it is, or at all; the picture is without it."""
         if not any(view.state.failing for view in picture.views):
-            return picture, leaving, {}
-        free = growable(available_nodes(picture, settings), picture, settings)
+            return picture, (), {}
+        settings = self._settings
+        free = growable(available_nodes(picture, settings), picture, settings, kept)
         verdict = judge(picture, free, settings)
         judged = tuple(_judged(view, verdict.states) for view in picture.views)
         picture = replace(picture, views=judged, avoid=verdict.avoid)
-        return _without(picture, verdict.leaving), [*leaving, *verdict.leaving], verdict.states
+        return _without(picture, verdict.leaving), verdict.leaving, verdict.states
 
     def _planned(self, ready: _Ready) -> tuple[Plan | None, str | None]:
         """Return a plan, or None and why none can be made: then nobody moves."""

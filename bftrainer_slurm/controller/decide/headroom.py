@@ -1,9 +1,10 @@
-"""Which nodes in holes are left to ordinary jobs: those that are new, and a reserve. Pure."""
+"""Which nodes in holes are left to ordinary jobs: new ones, wanted ones, and a reserve. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.settings import Settings
@@ -12,14 +13,21 @@ from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.model import ElementId
 
 
-def growable(free: frozenset[str], picture: Picture, settings: Settings) -> frozenset[str]:
+def growable(
+    free: frozenset[str], picture: Picture, settings: Settings, kept: frozenset[str] = frozenset()
+) -> frozenset[str]:
     """Return the free nodes that trainers may grow onto.
 
-    Nodes in holes for less than ``min_idle_s`` are not among them, nor so many as the reserve has:
-    first those that are expected to be wanted soonest.
+    Not among them are nodes ``kept`` for jobs; those that no backfill pass has left idle, though
+    jobs wait; those in holes for less than ``min_idle_s``; and so many as the reserve has, first
+    those that are expected to be wanted soonest.
     """
     now_s, since_s = picture.now_s, picture.since_s
-    settled = [node for node in free if now_s - since_s.get(node, now_s) >= settings.min_idle_s]
+    settled = [
+        node
+        for node in free - kept - _unjudged(free, picture)
+        if now_s - since_s.get(node, now_s) >= settings.min_idle_s
+    ]
     short = max(0, settings.reserve_nodes - (len(free) - len(settled)))
     if short:
         settled = _soonest_wanted(settled, picture.life_s)
@@ -47,6 +55,19 @@ def refill(free: frozenset[str], picture: Picture, settings: Settings) -> list[S
     return [
         Shrink(tuple(elements), "its node is kept for ordinary jobs") for elements in given.values()
     ]
+
+
+def _unjudged(free: frozenset[str], picture: Picture) -> frozenset[str]:
+    """Return the free nodes that a waiting job may get in the first pass that sees them idle."""
+    snapshot, began_s = picture.snapshot, picture.judgement.began_s
+    if snapshot.last_pass is None:
+        return frozenset()
+    waiting = (job.partition.split(",") for job in snapshot.queue.waiting if job.for_nodes)
+    partitions = frozenset(chain.from_iterable(waiting))
+    new = {node for node in free if picture.since_s.get(node, picture.now_s) >= began_s}
+    return frozenset(
+        node.name for node in snapshot.nodes if node.name in new and node.partitions & partitions
+    )
 
 
 def _soonest_wanted(nodes: Iterable[str], life_s: Mapping[str, float]) -> list[str]:

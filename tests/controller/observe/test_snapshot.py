@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.model import (
+    BackfillPass,
     Configuration,
     ElementState,
     Node,
@@ -14,6 +15,7 @@ from bftrainer_slurm.model import (
     Queue,
     Reservation,
     Trainer,
+    WaitingJob,
 )
 from bftrainer_slurm.slurm.gateway import GatewayError
 from tests.controller.worlds import NOW_S, element, node, trainer
@@ -24,6 +26,7 @@ MINE = trainer(
     element(2, ElementState.PENDING, "n3"),
 )
 THEIRS = replace(MINE, array=99)
+LAST_PASS = BackfillPass(NOW_S - 10, active=False)
 RESERVED = (Reservation("course", NOW_S, NOW_S + 60, ("n1",)),)
 
 
@@ -51,6 +54,10 @@ class Answers:
     def configuration(self, partition: str) -> Configuration:
         self.asked.append(f"configuration of {partition}")
         return self.configuration_
+
+    def last_pass(self) -> BackfillPass:
+        self.asked.append("last pass")
+        return LAST_PASS
 
 
 def reading(
@@ -93,6 +100,18 @@ def test_how_slurm_is_configured_is_asked_now_and_then() -> None:
     reading(answers, first, now_s=NOW_S + 15)
     reading(answers, first, now_s=NOW_S + 86_400)
     assert answers.asked.count("configuration of bftrainer") == 2
+
+
+def test_the_last_pass_is_asked_for_while_a_job_waits_for_nodes() -> None:
+    job = WaitingJob(7, "main", 1)
+    for waiting, last_pass in (
+        ((), None),
+        ((replace(job, for_nodes=False),), None),
+        ((job,), LAST_PASS),
+    ):
+        answers = Answers(Queue((MINE,), waiting, frozenset()))
+        assert reading(answers).last_pass == last_pass
+        assert answers.asked.count("last pass") == (last_pass is not None)
 
 
 def test_trainers_of_others_are_ordinary_jobs() -> None:

@@ -1,0 +1,141 @@
+"""Which nodes ordinary jobs are to find idle when Slurm next looks for nodes for them. Pure.
+
+Slurm serves a job at once only from nodes that are idle when a backfill pass begins; over elements
+it comes a pass later. Slurm's choice is foreseen by partition, features, time limits and planned
+starts. Where that is wrong the passes tell: a job that two of them left waiting is left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, nsmallest
+from itertools import islice
+
+from bftrainer_slurm.controller.decide.actions import Shrink
+from bftrainer_slurm.controller.state.element import Phase
+from bftrainer_slurm.controller.state.passes import Fit, idle_nodes
+from bftrainer_slurm.controller.state.picture import Picture
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import WaitingJob
+
+_JOBS = 500  # Slurm's own bf_max_job_test
+_PASSES = 2  # that a job may wait through before it counts as one that does not fit
+_PLANNED_S = 5.0  # nodes of a start that Slurm has planned are empty so long before it
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Nodes for jobs that no pass has judged: ``idle`` ones, and those that trainers ``leave``."""
+
+    idle: frozenset[str] = frozenset()
+    leave: frozenset[str] = frozenset()
+
+
+def wanted(picture: Picture, partition: str) -> Wanted:
+    """Return which nodes to keep idle, and which to empty before the next pass.
+
+    Nodes that elements are leaving count as idle.
+
+    Jobs are served in the order of their priority, each by idle nodes first. One that idle nodes
+    and those of trainers together do not suffice for wants none: it waits for other jobs to end.
+    """
+    choice = _Choice(picture, partition)
+    for job in _in_order(picture):
+        choice.serve(job)
+    return Wanted(frozenset(choice.kept), frozenset(choice.leave))
+
+
+def vacate(views: Iterable[TrainerView], leave: frozenset[str]) -> list[Shrink]:
+    """Return how trainers leave these nodes."""
+    of_each = [
+        tuple(view.placed[node] for node in sorted(view.running().keys() & leave)) for view in views
+    ]
+    return [Shrink(ids, "an ordinary job is expected there") for ids in of_each if ids]
+
+
+def _in_order(picture: Picture) -> list[WaitingJob]:
+    """The jobs that may be served, the first one first; as many as a pass of Slurm's looks at."""
+    left = picture.judgement.left
+    jobs = (
+        job
+        for job in picture.snapshot.queue.waiting
+        if job.for_nodes and job.nodes > 0 and left.get(job.job_id, 0) < _PASSES
+    )
+    return nsmallest(_JOBS, jobs, key=lambda job: (-job.priority, job.job_id))
+
+
+class _Choice:
+    """Serves one job after the other."""
+
+    def __init__(self, picture: Picture, partition: str) -> None:
+        nodes, views = picture.snapshot.nodes, picture.views
+        self._now_s = picture.now_s
+        self._owner = {node: view.array for view in views for node in view.running()}
+        placed = {node for view in views for node in view.placed}
+        idle = idle_nodes(picture.snapshot, views, partition, Phase.RUNNING)
+        idle -= placed | self._owner.keys() | picture.out_of_reach
+        self._idle, self._harvested = Fit(nodes, idle), Fit(nodes, self._owner.keys())
+        self._surplus = {one.array: len(one.placed) - one.trainer.record.min_nodes for one in views}
+        # From when on a node is somebody's who comes before the job in hand.
+        self._until_s: dict[str, float] = {}
+        for one in picture.snapshot.reservations:
+            if one.end_s > self._now_s:
+                self._claim(one.nodes, one.start_s)
+        self.kept: set[str] = set()
+        self.leave: set[str] = set()
+
+    def serve(self, job: WaitingJob) -> None:
+        """Choose nodes for all that waits in this record, as far as they suffice."""
+        planned_s = math.inf if job.expected_start_s is None else job.expected_start_s
+        if planned_s <= self._now_s + _PLANNED_S:
+            self._take(job.expected_nodes)
+        else:
+            for _ in range(job.count):
+                if not self._take(self._nodes_for(job)):
+                    break
+        self._claim(job.expected_nodes, planned_s)
+
+    def _take(self, nodes: Iterable[str]) -> bool:
+        nodes = set(nodes)
+        ours = nodes & self._owner.keys()
+        self.kept |= nodes - ours
+        self.leave |= ours
+        for node in ours:
+            self._surplus[self._owner[node]] -= 1
+        return bool(nodes)
+
+    def _nodes_for(self, job: WaitingJob) -> Sequence[str]:
+        """Return nodes for one job, none where they do not suffice."""
+        ends_s = math.inf if job.minutes is None else self._now_s + 60.0 * job.minutes
+        free = (node for node in self._idle.nodes_for(job) if node not in self.kept)
+        idle = list(islice((node for node in free if self._is_free_until(node, ends_s)), job.nodes))
+        if len(idle) == job.nodes:
+            return idle
+        held = (node for node in self._harvested.nodes_for(job) if node not in self.leave)
+        ours = [node for node in held if self._is_free_until(node, ends_s)]
+        missing = job.nodes - len(idle)
+        return idle + self._cheapest(ours, missing) if len(ours) >= missing else ()
+
+    def _cheapest(self, nodes: Iterable[str], count: int) -> list[str]:
+        """Return so many of these nodes: one after the other from who has most to spare."""
+        by_array: dict[int, list[str]] = {}
+        for node in nodes:
+            by_array.setdefault(self._owner[node], []).append(node)
+        heap = [(-self._surplus[array], array) for array in by_array]
+        heapify(heap)
+        chosen: list[str] = []
+        while len(chosen) < count:
+            spare, array = heappop(heap)
+            chosen.append(by_array[array].pop())
+            if by_array[array]:
+                heappush(heap, (spare + 1, array))
+        return chosen
+
+    def _is_free_until(self, node: str, ends_s: float) -> bool:
+        return ends_s <= self._until_s.get(node, math.inf)
+
+    def _claim(self, nodes: Iterable[str], start_s: float) -> None:
+        for node in nodes:
+            self._until_s[node] = min(start_s, self._until_s.get(node, math.inf))

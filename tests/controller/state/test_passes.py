@@ -1,0 +1,104 @@
+"""What the passes of Slurm's backfill scheduler tell: which jobs fit no idle nodes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.state.passes import Fit, Passes
+from bftrainer_slurm.model import BackfillPass, WaitingJob
+from tests.controller.worlds import NOW_S, node, snapshot
+
+NODES = tuple(node(f"n{number}", partition="main") for number in range(1, 5))
+JOB = WaitingJob(7, "main", 2)
+ALL = frozenset({"n1", "n2", "n3", "n4"})
+
+
+def seen(began_s: float | None, *jobs: WaitingJob, active: bool = False) -> Snapshot:
+    last = None if began_s is None else BackfillPass(began_s, active)
+    plain = snapshot(NODES)
+    queue = replace(plain.queue, waiting=jobs or (JOB,))
+    return replace(plain, queue=queue, last_pass=last)
+
+
+def watched(*looks: tuple[Snapshot, frozenset[str]]) -> Passes:
+    passes = Passes()
+    for one, idle in looks:
+        passes.look(one, idle)
+    return passes
+
+
+def left(*looks: tuple[Snapshot, frozenset[str]]) -> dict[int, int]:
+    return dict(watched(*looks).judgement(30.0).left)
+
+
+def test_a_job_that_a_pass_left_waiting_beside_enough_idle_nodes_does_not_fit() -> None:
+    assert left((seen(10.0), ALL), (seen(40.0), ALL)) == {7: 1}
+    assert left((seen(10.0), ALL), (seen(40.0), ALL), (seen(70.0), ALL)) == {7: 2}
+
+
+def test_one_pass_counts_once_however_often_it_is_looked_at() -> None:
+    assert left((seen(10.0), ALL), (seen(40.0), ALL), (seen(40.0), ALL)) == {7: 1}
+
+
+def test_a_pass_that_goes_on_has_not_judged() -> None:
+    assert left((seen(10.0), ALL), (seen(40.0, active=True), ALL)) == {}
+    assert left((seen(10.0), ALL), (seen(40.0, active=True), ALL), (seen(40.0), ALL)) == {7: 1}
+
+
+def test_a_pass_that_found_too_few_idle_nodes_says_nothing_of_a_job() -> None:
+    few = frozenset({"n1"})
+    assert left((seen(10.0), few), (seen(40.0), ALL)) == {}
+    assert left((seen(10.0), ALL), (seen(40.0), few)) == {}
+
+
+def test_nor_does_a_pass_that_may_have_begun_before_the_job_came() -> None:
+    other = WaitingJob(8, "main", 1)
+    assert left((seen(10.0, other), ALL), (seen(40.0), ALL)) == {}
+
+
+def test_a_job_that_has_changed_is_another_one() -> None:
+    shorter = replace(JOB, minutes=5)
+    looks = (seen(10.0), ALL), (seen(40.0), ALL), (seen(40.0, shorter), ALL)
+    assert left(*looks) == {}
+
+
+def test_a_job_that_waits_for_something_else_is_not_judged() -> None:
+    limited = replace(JOB, for_nodes=False)
+    assert left((seen(10.0, limited), ALL), (seen(40.0, limited), ALL)) == {}
+
+
+def test_the_next_pass_is_due_an_interval_after_the_last_one_began() -> None:
+    passes = watched((seen(NOW_S), ALL))
+    assert passes.judgement(30.0).due_s == NOW_S + 30
+    assert passes.judgement(None).due_s == -math.inf
+
+
+def test_where_nothing_is_known_of_passes_none_is_waited_for() -> None:
+    assert watched((seen(None), ALL)).judgement(30.0).due_s == -math.inf
+
+
+def test_a_pass_comes_within_an_interval_of_the_first_job_that_waits() -> None:
+    nobody = replace(seen(None), queue=replace(seen(None).queue, waiting=()))
+    assert watched((nobody, ALL), (seen(None), ALL)).judgement(30.0).until_s == NOW_S + 33
+    assert watched((seen(NOW_S + 20), ALL)).judgement(30.0).until_s == NOW_S + 53
+
+
+def test_a_node_fits_by_partition_features_and_what_the_user_excludes() -> None:
+    fast = replace(node("n1", partition="main"), features=frozenset({"fast"}))
+    nodes = (fast, node("n2", partition="main"), node("n3", partition="other"))
+    fit = Fit(nodes, {"n1", "n2", "n3"})
+    assert fit.nodes_for(JOB) == ("n1", "n2")
+    assert fit.nodes_for(replace(JOB, partition="main,other")) == ("n1", "n2", "n3")
+    assert fit.nodes_for(replace(JOB, constraint="fast")) == ("n1",)
+    assert fit.nodes_for(replace(JOB, excluded=frozenset({"n1"}))) == ("n2",)
+
+
+def test_a_constraint_on_several_nodes_together_rules_no_node_out() -> None:
+    assert Fit(NODES, ALL).nodes_for(replace(JOB, constraint="[rack1|rack2]")) == tuple(sorted(ALL))
+
+
+def test_nodes_come_as_slurm_takes_them_by_weight() -> None:
+    nodes = (replace(NODES[0], weight=9), *NODES[1:])
+    assert Fit(nodes, ALL).nodes_for(JOB) == ("n2", "n3", "n4", "n1")
