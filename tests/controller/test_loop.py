@@ -45,13 +45,14 @@ RUNNING, HELD = ElementState.RUNNING, ElementState.HELD
 class Planner:
     """Shares equally where all nodes are alike, and remembers what it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, status: str = "optimal") -> None:
         self.asked: list[Problem] = []
+        self.status = status
 
     def plan(self, problem: Problem) -> Plan:
         self.asked.append(problem)
         shares = greedy_shares(problem) if problem.classes else equal_shares(problem)
-        return Plan(place(problem, shares), value(problem, shares), 0.0, "optimal")
+        return Plan(place(problem, shares), value(problem, shares), 0.0, self.status)
 
 
 class Slurm:

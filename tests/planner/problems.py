@@ -32,6 +32,14 @@ def problem(
     return Problem(frozenset(f"n{k}" for k in range(nodes)), forward_time_s, contenders, **others)
 
 
+# For the nodes of a trainer that scales linearly: c and d together, not b, who has more by each.
+RIVALS = (
+    contender("b", bounds=(3, 3), curve=ThroughputCurve((0, 3), (0.0, 9.0))),
+    contender("c", bounds=(2, 2), curve=ThroughputCurve((0, 2), (0.0, 5.9))),
+    contender("d", bounds=(2, 2), curve=ThroughputCurve((0, 2), (0.0, 5.9))),
+)
+
+
 @st.composite
 def curves(draw: st.DrawFn) -> ThroughputCurve:
     """Concave, linear, flat and arbitrary curves, in large and small units."""

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.equal_share import equal_shares
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.instance import read_instance
 from bftrainer_slurm.planner.problem import Costs, Plan, Problem, Share, feasible, value
 from bftrainer_slurm.planner.solver import Planner
+from scripts.planner_bench.instances import made
 from tests.planner.exact import exact_counts
-from tests.planner.problems import INSTANCES, problems
+from tests.planner.problems import INSTANCES, RIVALS, contender, problem, problems
 
 any_problem = settings(max_examples=150, deadline=None)
 
@@ -70,9 +72,9 @@ def test_states_the_objective_of_its_own_counts(planner: Planner, problem: Probl
 @given(problems(tuple(Costs)))
 def test_never_migrates(planner: Planner, problem: Problem) -> None:
     plan = planner.plan(problem)
-    for contender in problem.contenders:
-        nodes = plan.assignment[contender.key]
-        assert nodes <= contender.current or nodes >= contender.current
+    for one in problem.contenders:
+        nodes = plan.assignment[one.key]
+        assert nodes <= one.current or nodes >= one.current
 
 
 @any_problem
@@ -104,3 +106,28 @@ def test_the_greedy_plan_is_feasible_and_no_worse_than_now(problem: Problem) -> 
 @given(problems(tuple(Costs)))
 def test_the_equal_share_is_feasible(problem: Problem) -> None:
     assert feasible(problem, equal_shares(problem))
+
+
+@pytest.mark.parametrize(
+    "size",
+    [(10, 64), (100, 1_000), (100, 5_000), (60, 6_000)],
+    ids=lambda size: "{}x{}".format(*size),
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_equals_the_dynamic_programme_on_problems_of_a_site(
+    planner: Planner, size: tuple[int, int], seed: int
+) -> None:
+    problem = made(*size, seed)
+    plan = planner.plan(problem)
+    assert plan.status == "optimal"
+    assert plan.objective == pytest.approx(value(problem, exact_counts(problem)), rel=1e-7)
+
+
+@pytest.mark.parametrize("scale", [1e6, 1e9, 1e12])
+def test_who_has_little_at_stake_is_planned_for_as_well_beside_a_huge_one(
+    planner: Planner, scale: float
+) -> None:
+    huge = contender("z", bounds=(4, 8), curve=ThroughputCurve((0, 4, 8), (0.0, scale, scale)))
+    plan = planner.plan(problem(8, contender("a", "n0 n1 n2 n3"), *RIVALS, huge))
+    small = {key: len(nodes) for key, nodes in plan.assignment.items() if key != "z"}
+    assert small == {"a": 0, "b": 0, "c": 2, "d": 2}

@@ -18,7 +18,7 @@ from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.problem import Costs, NodeClass, Plan, Problem
 from bftrainer_slurm.planner.solver import Planner
 from scripts.labcluster.waiting import wait_until
-from tests.planner.problems import contender, problem
+from tests.planner.problems import RIVALS, contender, problem
 
 CASE = problem(4, contender("a", "n0"), contender("b"))
 READY = "print('{\"ready\": true}', flush=True); "
@@ -39,11 +39,6 @@ def plan_with(code: str, case: Problem = CASE, time_limit_s: float = 2.0) -> Pla
     return plan
 
 
-STARTING = (
-    contender("b", bounds=(3, 3), curve=ThroughputCurve((0, 3), (0.0, 9.0))),
-    contender("c", bounds=(2, 2), curve=ThroughputCurve((0, 2), (0.0, 5.9))),
-    contender("d", bounds=(2, 2), curve=ThroughputCurve((0, 2), (0.0, 5.9))),
-)
 UNUSABLE = {
     "crashes at the start": ("import os; os.abort()", "died of signal 6"),
     "crashes over a problem": (READY + "input(); import os; os.abort()", "died of signal 6"),
@@ -150,7 +145,7 @@ HALVES = (NodeClass("first", frozenset({"n0", "n1"})), NodeClass("other", frozen
 def test_what_was_found_before_cbc_is_not_lost_when_it(
     code: str, classes: tuple[NodeClass, ...]
 ) -> None:
-    case = problem(4, contender("a", "n0 n1 n2 n3"), *STARTING, classes=classes)
+    case = problem(4, contender("a", "n0 n1 n2 n3"), *RIVALS, classes=classes)
     with Planner(time_limit_s=1.0, command=(sys.executable, "-P", "-c", code)) as planner:
         planner.warm_up()
         plan = planner.plan(case)

@@ -240,7 +240,7 @@ class Decider:
         """Return the last plan if it stands, else a new one; no trainer stops for exploration."""
         problem, last = ready.problem, self._plan
         asked, self._asked = self._asked, problem
-        if last is not None and last.status == "optimal" and same_question(problem, asked):
+        if last is not None and last.status != "greedy" and same_question(problem, asked):
             return last
         plan = self._planner.plan(problem)
         if stops_a_trainer(problem, plan):

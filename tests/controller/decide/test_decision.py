@@ -141,11 +141,19 @@ def test_after_a_planner_has_raised_it_is_asked_again() -> None:
     assert who_grows(deciding(view(HELD))) == {ARRAY}
 
 
-def test_as_long_as_nothing_is_new_a_plan_stands() -> None:
-    deciding = Deciding()
+@pytest.mark.parametrize("status", ["optimal", "feasible"])
+def test_as_long_as_nothing_is_new_a_plan_of_the_solver_stands_proven_or_not(status: str) -> None:
+    deciding = Deciding(planner=Planner(status))
     for _ in range(3):
         deciding(view(HELD))
     assert len(deciding.planner.asked) == 1
+
+
+def test_a_plan_without_the_solver_is_for_one_turn() -> None:
+    deciding = Deciding(planner=Planner("greedy"))
+    deciding(view(HELD))
+    deciding(view(HELD))
+    assert len(deciding.planner.asked) == 2
 
 
 def test_upkeep_that_cannot_be_decided_of_one_trainer_is_of_the_others() -> None:
