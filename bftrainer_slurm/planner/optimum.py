@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from bftrainer_slurm.planner.core import core_of
 from bftrainer_slurm.planner.dual import Dual, solve_dual
-from bftrainer_slurm.planner.greedy import heuristic_shares
+from bftrainer_slurm.planner.greedy import one_by_one, shares_at, with_rest
 from bftrainer_slurm.planner.held_and_idle import divided, few_are_idle, undivided
 from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.milp import Supply, solve_core
@@ -49,7 +49,8 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
     groups = groups_of(problem)
     relaxation = Relaxation(groups, problem.sizes())
     dual = solve_dual(relaxation, GAP / 10, deadline_s)
-    shares = heuristic_shares(problem, groups, dual.prices)
+    singles = one_by_one(problem, groups)
+    shares = shares_at(problem, singles, dual.prices)
     loss, gap = _loss(problem, relaxation, dual, shares), _gap(relaxation, dual)
     yield Found(shares, loss <= gap)
     most_loss, limit_s = _first_core(relaxation, loss, gap), _FIRST_LIMIT_S
@@ -59,6 +60,7 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
         answer = solve_core(core, _supply(problem, dual), most_loss, gap, limit_s)
         if answer.shares is not None:
             found = [answer.shares[index] for index in range(len(shares))]
+            found = with_rest(problem, singles, found)  # CBC does not see what little is worth
             better = _loss(problem, relaxation, dual, found)
             if better < loss:
                 shares, loss = found, better
