@@ -9,7 +9,7 @@ import click
 
 from bftrainer_slurm.cli.common import fail, finite, json_option, print_json
 from bftrainer_slurm.planner.instance import InstanceError, read_instance
-from bftrainer_slurm.planner.problem import Contender, Plan, Problem
+from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem
 from bftrainer_slurm.planner.solver import Planner
 
 
@@ -46,7 +46,7 @@ def plan(file: Path, time_limit: float, as_json: bool) -> None:
 
 
 def _document(problem: Problem, found: Plan) -> dict[str, Any]:
-    nodes = [found.assignment[contender.key] for contender in problem.contenders]
+    nodes = [found.assignment[trainer.key] for trainer in problem.trainers]
     return {
         "objective": found.objective,
         "nodes": [len(names) for names in nodes],
@@ -67,28 +67,28 @@ def _table(problem: Problem, found: Plan) -> str:
         lines.append(f"because: {found.reason}")
     lines.append("TRAINER  NODES       CHANGE     WHY")
     lines += [
-        _row(contender, len(found.assignment[contender.key]), problem.forward_time_s)
-        for contender in problem.contenders
+        _row(trainer, len(found.assignment[trainer.key]), problem.forward_time_s)
+        for trainer in problem.trainers
     ]
     return "\n".join(lines)
 
 
-def _row(contender: Contender, count: int, forward_s: float) -> str:
-    now = len(contender.current)
+def _row(trainer: PlannedTrainer, count: int, forward_s: float) -> str:
+    now = len(trainer.current)
     steps = f"{now} -> {count}"
-    why = _why(contender, count, forward_s)
-    return f"{contender.key:<9}{steps:<12}{_change(now, count):<11}{why}".rstrip()
+    why = _why(trainer, count, forward_s)
+    return f"{trainer.key:<9}{steps:<12}{_change(now, count):<11}{why}".rstrip()
 
 
-def _why(contender: Contender, count: int, forward_s: float) -> str:
-    now = len(contender.current)
+def _why(trainer: PlannedTrainer, count: int, forward_s: float) -> str:
+    now = len(trainer.current)
     if count == now:
         return ""
-    gain = forward_s * (contender.curve.at(count) - contender.curve.at(now))
-    cost = contender.rescale_cost(count, forward_s)
+    gain = forward_s * (trainer.curve.at(count) - trainer.curve.at(now))
+    cost = trainer.rescale_cost(count, forward_s)
     why = f"{gain:+.6g} over {forward_s:g} s, rescaling costs {cost:.6g}"
-    if not contender.allows(now):
-        return f"{why}; it may have {contender.min_nodes} to {contender.max_nodes} nodes"
+    if not trainer.allows(now):
+        return f"{why}; it may have {trainer.min_nodes} to {trainer.max_nodes} nodes"
     return why if gain >= cost else f"{why}; its nodes bring more elsewhere"
 
 

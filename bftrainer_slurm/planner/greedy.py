@@ -20,7 +20,7 @@ _A_LITTLE_MORE = 1 + 1e-6  # so that of two sizes that are as good everyone take
 
 def greedy_shares(problem: Problem) -> list[Share]:
     """Return a plan at one price for all classes, at which about all nodes are taken."""
-    if not problem.contenders:
+    if not problem.trainers:
         return []
     groups = groups_of(problem)
     price = Relaxation(groups, problem.sizes()).common_price()
@@ -36,7 +36,7 @@ def one_by_one(problem: Problem, groups: Sequence[Group]) -> Relaxation:
 def shares_at(problem: Problem, singles: Relaxation, prices: Reals) -> list[Share]:
     """Return a plan close to what everyone chooses at these prices, no worse than no change."""
     shares = with_rest(problem, singles, _first_come(singles, prices * _A_LITTLE_MORE))
-    now = [problem.now(one) for one in problem.contenders]
+    now = [problem.now(one) for one in problem.trainers]
     is_worse = feasible(problem, now) and value(problem, now) >= value(problem, shares)
     return now if is_worse else shares
 
@@ -44,8 +44,8 @@ def shares_at(problem: Problem, singles: Relaxation, prices: Reals) -> list[Shar
 def with_rest(problem: Problem, singles: Relaxation, shares: Sequence[Share]) -> list[Share]:
     """Give idle nodes to whoever gains most by each, as long as somebody gains."""
     taken = np.array(shares, np.float64)
-    pairs = zip(problem.contenders, shares, strict=True)
-    worth = np.array([problem.worth(contender, sum(share)) for contender, share in pairs])
+    pairs = zip(problem.trainers, shares, strict=True)
+    worth = np.array([problem.worth(trainer, sum(share)) for trainer, share in pairs])
     left = singles.sizes - taken.sum(axis=0)
     free = np.zeros(len(left))
     while left.any():

@@ -19,13 +19,13 @@ _FEW = 0.05  # of all nodes
 
 def few_are_idle(problem: Problem) -> bool:
     """Whether it is worth while to divide the classes."""
-    idle = len(problem.pool) - sum(len(one.current) for one in problem.contenders)
+    idle = len(problem.pool) - sum(len(one.current) for one in problem.trainers)
     return idle <= _FEW * len(problem.pool)
 
 
 def divided(problem: Problem) -> Problem:
     """Return the problem with two classes for each: what is held, what is idle."""
-    held = frozenset[str]().union(*(contender.current for contender in problem.contenders))
+    held = frozenset[str]().union(*(trainer.current for trainer in problem.trainers))
     classes = tuple(
         replace(one, nodes=nodes)
         for one in problem.classes

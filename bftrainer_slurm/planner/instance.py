@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.problem import Contender, Problem
+from bftrainer_slurm.planner.problem import PlannedTrainer, Problem
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_NODES = 1_000_000
@@ -58,17 +58,17 @@ def _problem(document: Any) -> Problem:
     if len(trainers) > MAX_TRAINERS:
         raise ValueError(f"trainers must be at most {MAX_TRAINERS}, not {len(trainers)}")
     held = _held(document, names, trainers)
-    contenders = tuple(
+    planned = tuple(
         _in_trainer(index, trainer, held[index]) for index, trainer in enumerate(trainers)
     )
     forward_time_s = _number(document, "forward_time_s")
-    return Problem(frozenset(names), forward_time_s, contenders)
+    return Problem(frozenset(names), forward_time_s, planned)
 
 
-def _in_trainer(index: int, trainer: Any, held: frozenset[str]) -> Contender:
+def _in_trainer(index: int, trainer: Any, held: frozenset[str]) -> PlannedTrainer:
     try:
         least = _whole(trainer, "min_nodes", 1, MAX_NODES)
-        return Contender(
+        return PlannedTrainer(
             key=str(index),
             min_nodes=least,
             max_nodes=_whole(trainer, "max_nodes", least, MAX_NODES),

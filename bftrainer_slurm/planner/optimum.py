@@ -95,7 +95,7 @@ def _loss(problem: Problem, relaxation: Relaxation, dual: Dual, shares: list[Sha
         for member in group.members:
             share = shares[member]
             paid = sum(count * price for count, price in zip(share, prices, strict=True))
-            worth = problem.worth(problem.contenders[member], sum(share))
+            worth = problem.worth(problem.trainers[member], sum(share))
             losses.append(max(0.0, best - (worth - paid)))
             left = [have - count for have, count in zip(left, share, strict=True)]
     losses += [count * price for count, price in zip(left, prices, strict=True)]

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from bftrainer_slurm.planner.classes import NodeClass, Share
-from bftrainer_slurm.planner.contender import Contender, Costs
+from bftrainer_slurm.planner.trainer import Costs, PlannedTrainer
 
 __all__ = [
-    "Contender",
     "Costs",
     "NodeClass",
     "Plan",
     "PlanMaker",
+    "PlannedTrainer",
     "Problem",
     "Share",
     "feasible",
@@ -39,13 +39,13 @@ class Problem:
 
     pool: frozenset[str]
     forward_time_s: float
-    contenders: tuple[Contender, ...]
+    trainers: tuple[PlannedTrainer, ...]
     costs: Costs = Costs.PAPER
     life_s: Mapping[str, float] = field(default_factory=dict)
     classes: tuple[NodeClass, ...] = ()
 
     def __post_init__(self) -> None:
-        held = [node for contender in self.contenders for node in contender.current]
+        held = [node for trainer in self.trainers for node in trainer.current]
         if len(held) != len(set(held)):
             twice = next(node for node, times in Counter(held).items() if times > 1)
             raise ValueError(f"node {twice} has two trainers")
@@ -53,7 +53,7 @@ class Problem:
             raise ValueError("a trainer's node is not in the pool")
         if not 0 < self.forward_time_s < math.inf:
             raise ValueError("forward_time_s must be above 0 s")
-        if len({contender.key for contender in self.contenders}) != len(self.contenders):
+        if len({trainer.key for trainer in self.trainers}) != len(self.trainers):
             raise ValueError("two trainers have the same key")
         if any(not life_s >= 0 for life_s in self.life_s.values()):
             raise ValueError("life_s must be 0 s or more")
@@ -72,31 +72,31 @@ class Problem:
         """How many nodes there are, by class."""
         return tuple(len(one.nodes) for one in self.all_classes())
 
-    def now(self, contender: Contender) -> Share:
+    def now(self, trainer: PlannedTrainer) -> Share:
         """How many nodes it has, by class."""
         if not self.classes:
-            return (len(contender.current),)
-        return tuple(len(contender.current & one.nodes) for one in self.classes)
+            return (len(trainer.current),)
+        return tuple(len(trainer.current & one.nodes) for one in self.classes)
 
-    def worth(self, contender: Contender, count: int) -> float:
-        """What so many nodes bring this contender, of whatever class."""
-        return contender.worth(count, self.forward_time_s, self.costs)
+    def worth(self, trainer: PlannedTrainer, count: int) -> float:
+        """What so many nodes bring this trainer, of whatever class."""
+        return trainer.worth(count, self.forward_time_s, self.costs)
 
-    def allows(self, contender: Contender, share: Share) -> bool:
-        """Whether this contender can have these nodes in place of what it has.
+    def allows(self, trainer: PlannedTrainer, share: Share) -> bool:
+        """Whether this trainer can have these nodes in place of what it has.
 
         They are of one kind of hardware and of no class that it is barred from, and none of its
         nodes migrates: it keeps a part of them or all of them.
         """
         classes = self.all_classes()
-        if len(share) != len(classes) or min(share) < 0 or not contender.allows(sum(share)):
+        if len(share) != len(classes) or min(share) < 0 or not trainer.allows(sum(share)):
             return False
         used = [one for one, count in zip(classes, share, strict=True) if count]
         if len({one.hardware for one in used}) > 1:
             return False
-        if any(one.name in contender.barred for one in used):
+        if any(one.name in trainer.barred for one in used):
             return False
-        pairs = list(zip(self.now(contender), share, strict=True))
+        pairs = list(zip(self.now(trainer), share, strict=True))
         return all(had <= has for had, has in pairs) or all(had >= has for had, has in pairs)
 
 
@@ -123,16 +123,16 @@ class PlanMaker(Protocol):
 
 
 def value(problem: Problem, shares: Sequence[Share]) -> float:
-    """Return the objective of giving the contenders these many nodes, in their order."""
-    pairs = zip(problem.contenders, shares, strict=True)
-    return sum(problem.worth(contender, sum(share)) for contender, share in pairs)
+    """Return the objective of giving the trainers these many nodes, in their order."""
+    pairs = zip(problem.trainers, shares, strict=True)
+    return sum(problem.worth(trainer, sum(share)) for trainer, share in pairs)
 
 
 def feasible(problem: Problem, shares: Sequence[Share]) -> bool:
     """Whether these shares keep every bound, fit into the pool and let no node migrate."""
-    if len(shares) != len(problem.contenders) or not all(
-        problem.allows(contender, share)
-        for contender, share in zip(problem.contenders, shares, strict=True)
+    if len(shares) != len(problem.trainers) or not all(
+        problem.allows(trainer, share)
+        for trainer, share in zip(problem.trainers, shares, strict=True)
     ):
         return False
     used = map(sum, zip(*shares, strict=True))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bftrainer_slurm.planner.classes import Share
-from bftrainer_slurm.planner.problem import Contender, Problem
+from bftrainer_slurm.planner.problem import PlannedTrainer, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,52 +52,52 @@ class Group:
 def groups_of(problem: Problem) -> list[Group]:
     """Return everyone who wants nodes, those that are alike as one."""
     alike: dict[object, list[int]] = defaultdict(list)
-    for index, one in enumerate(problem.contenders):
+    for index, one in enumerate(problem.trainers):
         bounds, now = (one.min_nodes, one.max_nodes), problem.now(one)
         costs = (one.rescale_up_s, one.rescale_down_s, one.paused_s, one.start_cost)
         alike[bounds, now, one.curve, costs, one.barred].append(index)
     return [
-        Group(tuple(members), tuple(_segments(problem, problem.contenders[members[0]])))
+        Group(tuple(members), tuple(_segments(problem, problem.trainers[members[0]])))
         for members in alike.values()
     ]
 
 
-def _segments(problem: Problem, contender: Contender) -> Iterator[Segment]:
+def _segments(problem: Problem, trainer: PlannedTrainer) -> Iterator[Segment]:
     """All that it can have. Nothing migrates: it keeps some of its nodes, or all of them."""
-    now, none = problem.now(contender), (0,) * len(problem.all_classes())
+    now, none = problem.now(trainer), (0,) * len(problem.all_classes())
     total = sum(now)
-    yield Segment(0, 0, problem.worth(contender, 0), 0.0, none, none)
-    for room in _rooms(problem, contender):
-        least, most = contender.min_nodes, min(contender.max_nodes, sum(room))
+    yield Segment(0, 0, problem.worth(trainer, 0), 0.0, none, none)
+    for room in _rooms(problem, trainer):
+        least, most = trainer.min_nodes, min(trainer.max_nodes, sum(room))
         kept = tuple(map(min, now, room))
         shrunk = min(most, sum(kept), total - 1)
-        yield from _linear(problem, contender, (least, shrunk), (none, kept))
+        yield from _linear(problem, trainer, (least, shrunk), (none, kept))
         if kept != now:
             continue  # it has nodes elsewhere
         if least <= total <= most:
-            yield from _linear(problem, contender, (total, total), (kept, kept))
-        yield from _linear(problem, contender, (max(least, total + 1), most), (kept, room))
+            yield from _linear(problem, trainer, (total, total), (kept, kept))
+        yield from _linear(problem, trainer, (max(least, total + 1), most), (kept, room))
 
 
-def _rooms(problem: Problem, contender: Contender) -> Iterator[Share]:
+def _rooms(problem: Problem, trainer: PlannedTrainer) -> Iterator[Share]:
     """How many nodes it may have of each class, for each kind of hardware: kinds do not mix."""
     classes = problem.all_classes()
     for kind in dict.fromkeys(one.hardware for one in classes):
         yield tuple(
-            len(one.nodes) if one.hardware == kind and one.name not in contender.barred else 0
+            len(one.nodes) if one.hardware == kind and one.name not in trainer.barred else 0
             for one in classes
         )
 
 
 def _linear(
-    problem: Problem, contender: Contender, sizes: tuple[int, int], box: tuple[Share, Share]
+    problem: Problem, trainer: PlannedTrainer, sizes: tuple[int, int], box: tuple[Share, Share]
 ) -> Iterator[Segment]:
     """Cut these sizes at the curve's points."""
     least, most = sizes
     if least > most:
         return
-    inner = (size for size in contender.curve.nodes if least < size < most)
-    corners = [(size, problem.worth(contender, size)) for size in (least, *inner, most)]
+    inner = (size for size in trainer.curve.nodes if least < size < most)
+    corners = [(size, problem.worth(trainer, size)) for size in (least, *inner, most)]
     if least == most:
         yield Segment(least, most, corners[0][1], 0.0, *box)
         return

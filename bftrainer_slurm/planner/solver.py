@@ -63,7 +63,7 @@ class Planner:
         Without a usable answer it is the greedy plan, with status ``greedy`` and the reason.
         """
         begin_s = self._clock()
-        if not problem.contenders:
+        if not problem.trainers:
             return Plan({}, 0.0, 0.0, "optimal")
         deadline_s = begin_s + self._time_limit_s
         try:
@@ -211,4 +211,4 @@ def _no_worse(problem: Problem, answer: _Answer, fallback: list[Share]) -> list[
 
 def _stake(problem: Problem) -> float:
     """The most that trainers can bring: gains and costs may cancel to next to nothing."""
-    return problem.forward_time_s * sum(max(one.curve.values) for one in problem.contenders)
+    return problem.forward_time_s * sum(max(one.curve.values) for one in problem.trainers)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.instance import read_instance
-from bftrainer_slurm.planner.problem import Contender, NodeClass, Plan, Problem
+from bftrainer_slurm.planner.problem import NodeClass, Plan, PlannedTrainer, Problem
 
 RECORDED = Path(__file__).parents[3] / "shared" / "data" / "planner-instances"
 FORWARD_TIME_S = 120.0
@@ -40,8 +40,8 @@ def made(trainers: int, nodes: int, seed: int, measured: bool = True) -> Problem
         dice.choice(held).add(name)
     largest = 64 if nodes <= 64 * trainers // 2 else 256
     curves = [_curve(dice, largest, measured) for _ in range(_MODELS)]
-    contenders = tuple(
-        Contender(
+    planned = tuple(
+        PlannedTrainer(
             key=str(key),
             min_nodes=1,
             max_nodes=largest,
@@ -52,7 +52,7 @@ def made(trainers: int, nodes: int, seed: int, measured: bool = True) -> Problem
         )
         for key in range(trainers)
     )
-    return Problem(frozenset(names), FORWARD_TIME_S, contenders)
+    return Problem(frozenset(names), FORWARD_TIME_S, planned)
 
 
 def made_with_classes(trainers: int, nodes: int, seed: int) -> Problem:
@@ -69,20 +69,20 @@ def made_with_classes(trainers: int, nodes: int, seed: int) -> Problem:
         NodeClass(f"class {number}", frozenset(part), _KINDS[number % 2])
         for number, part in enumerate(parts)
     )
-    contenders = tuple(_on_one_kind(one, classes, dice) for one in problem.contenders)
-    return replace(problem, contenders=contenders, classes=classes)
+    planned = tuple(_on_one_kind(one, classes, dice) for one in problem.trainers)
+    return replace(problem, trainers=planned, classes=classes)
 
 
 def _on_one_kind(
-    contender: Contender, classes: tuple[NodeClass, ...], dice: random.Random
-) -> Contender:
+    trainer: PlannedTrainer, classes: tuple[NodeClass, ...], dice: random.Random
+) -> PlannedTrainer:
     """It keeps those of its nodes that are of one kind and that it is not barred from."""
     kind = dice.choice(_KINDS)
     barred = dice.sample([one.name for one in classes[2:]], dice.choice((0, 0, 1, 3)))
     usable = frozenset().union(
         *(one.nodes for one in classes if one.hardware == kind and one.name not in barred)
     )
-    return replace(contender, current=contender.current & usable, barred=frozenset(barred))
+    return replace(trainer, current=trainer.current & usable, barred=frozenset(barred))
 
 
 def after_event(
@@ -98,12 +98,12 @@ def after_event(
         pool = problem.pool | {f"new{next(serial)}" for _ in range(size)}
     else:
         pool = problem.pool - set(dice.sample(sorted(problem.pool), size))
-    contenders = tuple(
-        replace(contender, current=plan.assignment[contender.key] & pool)
-        for contender in problem.contenders
+    trainers = tuple(
+        replace(trainer, current=plan.assignment[trainer.key] & pool)
+        for trainer in problem.trainers
     )
     classes = _repart(problem.classes, pool, dice)
-    return replace(problem, pool=pool, contenders=contenders, classes=classes)
+    return replace(problem, pool=pool, trainers=trainers, classes=classes)
 
 
 def _repart(

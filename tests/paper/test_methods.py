@@ -5,7 +5,7 @@ from __future__ import annotations
 from bftrainer_slurm.planner.problem import Plan, Problem
 from bftrainer_slurm.replay.policies import PaperModel
 from scripts.evidence.paper.replays import METHODS, Asked, Method
-from tests.planner.problems import contender, problem
+from tests.planner.problems import planned, problem
 
 ENDS = {"n0": 10.0, "n1": 20.0, "n2": 30.0}
 
@@ -22,7 +22,7 @@ class Listener:
 
 
 def asked(method: Method) -> Problem:
-    one = problem(3, contender(), life_s=ENDS)
+    one = problem(3, planned(), life_s=ENDS)
     listener = Listener()
     Asked(listener, method).plan(one)
     return listener.asked[0]
@@ -34,7 +34,7 @@ def test_the_planner_itself_is_told_the_expected_ends() -> None:
 
 def test_pauses_alone_leave_the_choice_of_nodes_to_chance_as_the_papers_model_does() -> None:
     listener = Listener()
-    PaperModel(listener).plan(problem(3, contender(), life_s=ENDS))
+    PaperModel(listener).plan(problem(3, planned(), life_s=ENDS))
     assert asked(METHODS["pauses"]).life_s == listener.asked[0].life_s != ENDS
 
 

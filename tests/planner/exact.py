@@ -17,11 +17,11 @@ def exact_counts(problem: Problem) -> list[Share]:
     pool = len(problem.pool)
     best = np.zeros(pool + 1)
     chosen = []
-    for contender in problem.contenders:
-        sizes = [0, *range(contender.min_nodes, min(contender.max_nodes, pool) + 1)]
+    for trainer in problem.trainers:
+        sizes = [0, *range(trainer.min_nodes, min(trainer.max_nodes, pool) + 1)]
         options = np.full((len(sizes), pool + 1), -np.inf)
         for row, size in enumerate(sizes):
-            options[row, size:] = best[: pool + 1 - size] + problem.worth(contender, size)
+            options[row, size:] = best[: pool + 1 - size] + problem.worth(trainer, size)
         chosen.append(np.array(sizes)[options.argmax(axis=0)])
         best = options.max(axis=0)
     shares, left = [], pool
@@ -37,11 +37,11 @@ def exact_shares(problem: Problem) -> list[Share]:
     every = list(itertools.product(*(range(size + 1) for size in sizes)))
     options = [
         [
-            (share, problem.worth(contender, sum(share)))
+            (share, problem.worth(trainer, sum(share)))
             for share in every
-            if problem.allows(contender, share)
+            if problem.allows(trainer, share)
         ]
-        for contender in problem.contenders
+        for trainer in problem.trainers
     ]
     best: dict[Share, tuple[float, list[Share]]] = {(0,) * len(sizes): (0.0, [])}
     for shares in options:

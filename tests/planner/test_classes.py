@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 
 from bftrainer_slurm.planner.placement import place
-from bftrainer_slurm.planner.problem import Contender, NodeClass, Problem, feasible
+from bftrainer_slurm.planner.problem import NodeClass, PlannedTrainer, Problem, feasible
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.planner.wire import from_wire, to_wire
-from tests.planner.problems import contender, problem
+from tests.planner.problems import planned, problem
 
 
 def node_class(name: str, nodes: str, **others: object) -> NodeClass:
     return NodeClass(name, frozenset(nodes.split()), **others)  # type: ignore[arg-type]
 
 
-def on_two(trainer: Contender, **second: object) -> Problem:
+def on_two(trainer: PlannedTrainer, **second: object) -> Problem:
     """A pool of n0 and n1 in one class, n2 and n3 in the other."""
     classes = (node_class("first", "n0 n1"), node_class("second", "n2 n3", **second))
     return problem(4, trainer, classes=classes)
@@ -38,34 +38,34 @@ def on_two(trainer: Contender, **second: object) -> Problem:
     ],
 )
 def test_no_node_migrates_from_class_to_class(share: tuple[int, ...], is_feasible: bool) -> None:
-    assert feasible(on_two(contender(current="n0 n2")), [share]) is is_feasible
+    assert feasible(on_two(planned(current="n0 n2")), [share]) is is_feasible
 
 
 @pytest.mark.parametrize("share", [(1, 1), (2, 2)])
 def test_kinds_are_not_mixed(share: tuple[int, int]) -> None:
-    assert not feasible(on_two(contender(), hardware="old"), [share])
+    assert not feasible(on_two(planned(), hardware="old"), [share])
 
 
 def test_a_class_that_a_trainer_is_barred_from_is_not_for_it(planner: Planner) -> None:
-    case = on_two(replace(contender(), barred=frozenset({"first"})))
+    case = on_two(replace(planned(), barred=frozenset({"first"})))
     assert not feasible(case, [(1, 0)])
     assert planner.plan(case).assignment == {"a": {"n2", "n3"}}
 
 
 def test_a_trainer_leaves_the_nodes_that_it_is_barred_from(planner: Planner) -> None:
-    case = on_two(replace(contender(current="n0 n2"), barred=frozenset({"first"})))
+    case = on_two(replace(planned(current="n0 n2"), barred=frozenset({"first"})))
     assert planner.plan(case).assignment == {"a": {"n2"}}
 
 
 def test_nodes_are_placed_within_their_class() -> None:
-    assert place(on_two(contender(current="n1")), [(1, 2)]) == {"a": {"n1", "n2", "n3"}}
+    assert place(on_two(planned(current="n1")), [(1, 2)]) == {"a": {"n1", "n2", "n3"}}
 
 
 def test_the_wire_keeps_all_that_counts() -> None:
-    trainer = replace(contender(current="n0 n2"), paused_s=3.0, barred=frozenset({"second"}))
+    trainer = replace(planned(current="n0 n2"), paused_s=3.0, barred=frozenset({"second"}))
     case = on_two(trainer, hardware="fast")
     sent = from_wire(to_wire(case))
-    (arrived,) = sent.contenders
+    (arrived,) = sent.trainers
     assert [sent.worth(arrived, n) for n in range(4)] == [case.worth(trainer, n) for n in range(4)]
     assert (sent.sizes(), sent.now(arrived)) == (case.sizes(), case.now(trainer))
     assert [one.hardware for one in sent.classes] == ["", "fast"]

@@ -17,18 +17,18 @@ from bftrainer_slurm.planner.problem import Costs, Plan, Problem, Share, feasibl
 from bftrainer_slurm.planner.solver import Planner
 from scripts.planner_bench.instances import made
 from tests.planner.exact import exact_counts
-from tests.planner.problems import INSTANCES, RIVALS, contender, problem, problems
+from tests.planner.problems import INSTANCES, RIVALS, planned, problem, problems
 
 any_problem = settings(max_examples=150, deadline=None)
 
 
 def shares_of(problem: Problem, plan: Plan) -> list[Share]:
-    return [(len(plan.assignment[contender.key]),) for contender in problem.contenders]
+    return [(len(plan.assignment[trainer.key]),) for trainer in problem.trainers]
 
 
 def slack(problem: Problem) -> float:
     """1e-6 of the most that is at stake: differences of large numbers have no better digits."""
-    most = max((max(one.curve.values) for one in problem.contenders), default=0.0)
+    most = max((max(one.curve.values) for one in problem.trainers), default=0.0)
     return 1e-6 * problem.forward_time_s * most
 
 
@@ -72,7 +72,7 @@ def test_states_the_objective_of_its_own_counts(planner: Planner, problem: Probl
 @given(problems(tuple(Costs)))
 def test_never_migrates(planner: Planner, problem: Problem) -> None:
     plan = planner.plan(problem)
-    for one in problem.contenders:
+    for one in problem.trainers:
         nodes = plan.assignment[one.key]
         assert nodes <= one.current or nodes >= one.current
 
@@ -80,7 +80,7 @@ def test_never_migrates(planner: Planner, problem: Problem) -> None:
 @any_problem
 @given(problems(tuple(Costs)))
 def test_is_no_worse_than_the_current_allocation(planner: Planner, problem: Problem) -> None:
-    now = [problem.now(contender) for contender in problem.contenders]
+    now = [problem.now(trainer) for trainer in problem.trainers]
     if feasible(problem, now):
         assert planner.plan(problem).objective >= value(problem, now)
 
@@ -96,7 +96,7 @@ def test_is_no_worse_than_the_equal_share(planner: Planner, problem: Problem) ->
 @given(problems(tuple(Costs)))
 def test_the_greedy_plan_is_feasible_and_no_worse_than_now(problem: Problem) -> None:
     shares = greedy_shares(problem)
-    now = [problem.now(contender) for contender in problem.contenders]
+    now = [problem.now(trainer) for trainer in problem.trainers]
     assert feasible(problem, shares)
     if feasible(problem, now):
         assert value(problem, shares) >= value(problem, now)
@@ -127,7 +127,7 @@ def test_equals_the_dynamic_programme_on_problems_of_a_site(
 def test_who_has_little_at_stake_is_planned_for_as_well_beside_a_huge_one(
     planner: Planner, scale: float
 ) -> None:
-    huge = contender("z", bounds=(4, 8), curve=ThroughputCurve((0, 4, 8), (0.0, scale, scale)))
-    plan = planner.plan(problem(8, contender("a", "n0 n1 n2 n3"), *RIVALS, huge))
+    huge = planned("z", bounds=(4, 8), curve=ThroughputCurve((0, 4, 8), (0.0, scale, scale)))
+    plan = planner.plan(problem(8, planned("a", "n0 n1 n2 n3"), *RIVALS, huge))
     small = {key: len(nodes) for key, nodes in plan.assignment.items() if key != "z"}
     assert small == {"a": 0, "b": 0, "c": 2, "d": 2}

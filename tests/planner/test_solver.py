@@ -18,9 +18,9 @@ from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.problem import Costs, NodeClass, Plan, Problem
 from bftrainer_slurm.planner.solver import Planner
 from scripts.labcluster.waiting import wait_until
-from tests.planner.problems import RIVALS, contender, problem
+from tests.planner.problems import RIVALS, planned, problem
 
-CASE = problem(4, contender("a", "n0"), contender("b"))
+CASE = problem(4, planned("a", "n0"), planned("b"))
 READY = "print('{\"ready\": true}', flush=True); "
 HANG_BOUND_S = 60.0  # generous: for a hang, not for slowness
 
@@ -90,7 +90,7 @@ def test_falls_back_to_greedy_when_the_program_is_missing() -> None:
 
 
 def test_falls_back_to_greedy_when_a_large_problem_is_not_even_read() -> None:
-    wide = problem(2000, *(contender(f"t{index}") for index in range(2000)))
+    wide = problem(2000, *(planned(f"t{index}") for index in range(2000)))
     assert plan_with(READY + "import time; time.sleep(600)", wide).status == "greedy"
 
 
@@ -106,7 +106,7 @@ def test_logs_why_a_plan_is_greedy(caplog: pytest.LogCaptureFixture) -> None:
     assert "greedy plan: the solver failed: no CBC" in caplog.text
 
 
-BETTER = problem(3, contender("a", bounds=(2, 2)), contender("b", bounds=(3, 3)))
+BETTER = problem(3, planned("a", bounds=(2, 2)), planned("b", bounds=(3, 3)))
 AS_GOOD, BEST = '{"shares": [[2], [0]]}', '{"shares": [[0], [3]]}'
 LOST = {
     "is done, but not sure": ("", ""),
@@ -145,7 +145,7 @@ HALVES = (NodeClass("first", frozenset({"n0", "n1"})), NodeClass("other", frozen
 def test_what_was_found_before_cbc_is_not_lost_when_it(
     code: str, classes: tuple[NodeClass, ...]
 ) -> None:
-    case = problem(4, contender("a", "n0 n1 n2 n3"), *RIVALS, classes=classes)
+    case = problem(4, planned("a", "n0 n1 n2 n3"), *RIVALS, classes=classes)
     with Planner(time_limit_s=1.0, command=(sys.executable, "-P", "-c", code)) as planner:
         planner.warm_up()
         plan = planner.plan(case)
@@ -156,7 +156,7 @@ def test_what_was_found_before_cbc_is_not_lost_when_it(
 def test_takes_an_optimum_that_rounding_alone_puts_below_the_greedy_plan() -> None:
     tenth = ThroughputCurve((0, 1), (0.0, 0.1))
     cost = math.nextafter(0.3 * 0.1, 0.0)  # of a start: it gains 3e-18
-    starts = replace(contender(bounds=(1, 1), curve=tenth), start_cost=cost)
+    starts = replace(planned(bounds=(1, 1), curve=tenth), start_cost=cost)
     case = problem(1, starts, forward_time_s=0.3, costs=Costs.PAUSE)
     assert greedy_shares(case) == [(1,)]
     assert plan_with(saying('{"shares": [[0]]}', '{"optimal": true}'), case).status == "optimal"

@@ -12,7 +12,7 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.classes import NodeClass
 from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
-from bftrainer_slurm.planner.problem import Contender, Costs, Plan, Problem
+from bftrainer_slurm.planner.problem import Costs, Plan, PlannedTrainer, Problem
 
 # A start takes its time too: else a trainer loses its last node to one that would begin there, as
 # soon as it stands still for a moment. At most half of the forward time, so that a node that
@@ -50,9 +50,9 @@ def problem_of(
     pool = free | held
     barred = {view.array: outlook.eligible.barred.get(view.array, frozenset()) for view in chosen}
     classes = _classes(pool, outlook.hardware, {a: out for a, out in barred.items() if out & pool})
-    contenders = tuple(
+    trainers = tuple(
         replace(
-            _contender(view, appraisal, curve, picture, stuck),
+            _planned_trainer(view, appraisal, curve, picture, stuck),
             barred=frozenset(one.name for one in classes if one.nodes & barred[view.array]),
         )
         for view, appraisal, curve in zip(chosen, appraisals, curves, strict=True)
@@ -60,7 +60,7 @@ def problem_of(
     return Problem(
         pool,
         picture.forward_time_s,
-        contenders,
+        trainers,
         costs=Costs.PAUSE,
         life_s={node: life for node, life in picture.life_s.items() if node in pool},
         classes=classes,
@@ -92,14 +92,14 @@ def same_question(problem: Problem, other: Problem | None) -> bool:
 
 def stops_a_trainer(problem: Problem, plan: Plan) -> bool:
     """Whether a plan takes all nodes of a trainer that has some."""
-    return any(one.current and not plan.assignment[one.key] for one in problem.contenders)
+    return any(one.current and not plan.assignment[one.key] for one in problem.trainers)
 
 
 def _wanted(problem: Problem) -> tuple[object, ...]:
-    contenders = [
-        (one.key, one.min_nodes, one.max_nodes, one.curve, one.barred) for one in problem.contenders
+    trainers = [
+        (one.key, one.min_nodes, one.max_nodes, one.curve, one.barred) for one in problem.trainers
     ]
-    return problem.pool, contenders, problem.classes
+    return problem.pool, trainers, problem.classes
 
 
 def _facts(view: TrainerView, appraisal: Appraisal, now_s: float) -> Facts:
@@ -117,17 +117,17 @@ def _facts(view: TrainerView, appraisal: Appraisal, now_s: float) -> Facts:
     )
 
 
-def _contender(
+def _planned_trainer(
     view: TrainerView,
     appraisal: Appraisal,
     curve: ThroughputCurve,
     picture: Picture,
     stuck: Container[int],
-) -> Contender:
+) -> PlannedTrainer:
     record, costs = view.trainer.record, appraisal.costs
     spare = 0 if view.array in stuck else len(view.spare)
     start_s = min(costs.start_s, _MOST_OF_FORWARD * picture.forward_time_s)
-    return Contender(
+    return PlannedTrainer(
         key=str(view.array),
         min_nodes=record.min_nodes,
         max_nodes=min(record.max_nodes, len(view.placed) + spare),

@@ -22,7 +22,7 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementId, ThroughputCurve, Trainer
 from bftrainer_slurm.planner.curves import Measurement, Standing, fit, planning_curves
 from bftrainer_slurm.planner.objectives import Facts, find
-from bftrainer_slurm.planner.problem import Contender, Plan, Problem, value
+from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, value
 from bftrainer_slurm.spec import TrainerRecord
 
 SIZES = (0, 1, 2, 4, 8, 16, 32, 64)
@@ -158,7 +158,7 @@ def run(
         pool = _change_pool(learners, stretch.nodes, dice)
         true = _problem(learners, pool, known(learners).curves)
         plan = _plan(planning, learners, pool, method(learners))
-        shares = [(len(plan.assignment[one.key]),) for one in true.contenders]
+        shares = [(len(plan.assignment[one.key]),) for one in true.trainers]
         outcomes.append(Outcome(value(true, shares), planning(true).objective, rescales))
         for key, one in enumerate(learners):
             _train(one, plan.assignment[str(key)], stretch.seconds, dice)
@@ -235,11 +235,11 @@ def _problem(
     learners: Sequence[Learner], pool: frozenset[str], curves: Sequence[ThroughputCurve]
 ) -> Problem:
     objective = _objective([Facts(curve, 1, MOST) for curve in curves])
-    contenders = tuple(
-        Contender(str(key), 1, MOST, one.held, curve, UP_S, DOWN_S)
+    trainers = tuple(
+        PlannedTrainer(str(key), 1, MOST, one.held, curve, UP_S, DOWN_S)
         for key, (one, curve) in enumerate(zip(learners, objective, strict=True))
     )
-    return Problem(pool, FORWARD_S, contenders)
+    return Problem(pool, FORWARD_S, trainers)
 
 
 def _change_pool(learners: Sequence[Learner], nodes: int, dice: random.Random) -> frozenset[str]:

@@ -25,7 +25,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class PlannedTrainer:
     """A trainer as the planner sees it.
 
     ``curve`` is its objective curve; ``current`` its nodes now; the rescale costs are seconds
