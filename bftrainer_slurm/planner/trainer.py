@@ -17,14 +17,6 @@ class Costs(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What a change brings: so many seconds of progress at the new size, less a cost."""
-
-    seconds: float
-    cost: float
-
-
-@dataclass(frozen=True, slots=True)
 class PlannedTrainer:
     """A trainer as the planner sees it.
 
@@ -63,28 +55,24 @@ class PlannedTrainer:
         return count == 0 or self.min_nodes <= count <= self.max_nodes
 
     def worth(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
-        """What ``count`` nodes bring over the forward time, rescaling paid."""
-        terms = self.terms(count, forward_s, costs)
-        return terms.seconds * self.curve.at(count) - terms.cost
+        """What ``count`` nodes bring over the forward time, rescaling paid.
 
-    def rescale_cost(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
-        """What it loses by going from its current nodes to ``count``, in units of its curve."""
-        return forward_s * self.curve.at(count) - self.worth(count, forward_s, costs)
-
-    def terms(self, count: int, forward_s: float, costs: Costs) -> Terms:
-        """On which terms it gets ``count`` nodes.
-
-        They depend on whether it stops, shrinks, stays, grows or starts, not on how far it does.
+        What rescaling costs depends on whether it stops, shrinks, stays, grows or starts, not on
+        how far it does.
         """
-        now = len(self.current)
+        now, rate = len(self.current), self.curve.at(count)
         rescale_s = 0.0
         if count != now:
             rescale_s = self.rescale_up_s if count > now else self.rescale_down_s
         if costs is Costs.PAPER:
-            return Terms(forward_s, self.curve.at(now) * rescale_s)
+            return forward_s * rate - self.curve.at(now) * rescale_s
         if now == 0 and count > 0:
-            return Terms(forward_s, self.start_cost)
-        return Terms(forward_s - min(forward_s, max(rescale_s, self.paused_s)), 0.0)
+            return forward_s * rate - self.start_cost
+        return (forward_s - min(forward_s, max(rescale_s, self.paused_s))) * rate
+
+    def rescale_cost(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
+        """What it loses by going from its current nodes to ``count``, in units of its curve."""
+        return forward_s * self.curve.at(count) - self.worth(count, forward_s, costs)
 
 
 def _is_amount(number: float) -> bool:

@@ -41,7 +41,7 @@ def problem_of(
     chosen = [view for view in picture.views if _can_use_nodes(view, now_s, stuck)]
     appraisals = outlook.appraiser.appraise(chosen, now_s)
     if not exploring:
-        appraisals = [replace(one, curve=one.sober or one.curve) for one in appraisals]
+        appraisals = [replace(one, curve=one.expected or one.curve) for one in appraisals]
     facts = [
         _facts(view, appraisal, now_s) for view, appraisal in zip(chosen, appraisals, strict=True)
     ]

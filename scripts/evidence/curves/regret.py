@@ -72,7 +72,7 @@ class Curves:
     """What to plan with, and what where exploring would stop a trainer (None: nobody explores)."""
 
     curves: list[ThroughputCurve]
-    sober: list[ThroughputCurve] | None = None
+    expected: list[ThroughputCurve] | None = None
 
 
 Planning = Callable[[Problem], Plan]
@@ -119,7 +119,7 @@ class Controller:
         now_s = max(self._time_s.values(), default=0.0)
         appraisals = self._profiles.appraise(views, now_s)
         return Curves(
-            [one.curve for one in appraisals], [one.sober or one.curve for one in appraisals]
+            [one.curve for one in appraisals], [one.expected or one.curve for one in appraisals]
         )
 
     def _report(self, key: int, rescales: int, looks: list[Measurement]) -> None:
@@ -171,8 +171,8 @@ def _plan(
     """Plan as the controller does: exploring takes no trainer's last node."""
     problem = _problem(learners, pool, curves.curves)
     plan = planning(problem)
-    if curves.sober is not None and stops_a_trainer(problem, plan):
-        plan = planning(_problem(learners, pool, curves.sober))
+    if curves.expected is not None and stops_a_trainer(problem, plan):
+        plan = planning(_problem(learners, pool, curves.expected))
     return plan
 
 
