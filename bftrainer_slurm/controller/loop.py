@@ -220,7 +220,6 @@ class Controller:
             holes.since_s,
             holes.life_s(self._snapshot),
             holes.forward_time_s(self._settings),
-            holes.grown_pool,
             self._judgement(),
         )
 
