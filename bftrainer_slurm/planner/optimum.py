@@ -52,12 +52,12 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
     singles = one_by_one(problem, groups)
     shares = shares_at(problem, singles, dual.prices)
     loss, gap = _loss(problem, relaxation, dual, shares), _gap(relaxation, dual)
-    yield Found(shares, loss <= gap)
+    proven = loss <= gap
+    yield Found(shares, proven)
     most_loss, limit_s = _first_core(relaxation, loss, gap), _FIRST_LIMIT_S
-    while loss > gap and time.monotonic() < deadline_s:
+    while not proven and (left_s := deadline_s - time.monotonic()) > 0:
         core = core_of(relaxation, dual, most_loss)
-        limit_s = min(limit_s, deadline_s - time.monotonic())
-        answer = solve_core(core, _supply(problem, dual), most_loss, gap, limit_s)
+        answer = solve_core(core, _supply(problem, dual), most_loss, gap, min(limit_s, left_s))
         if answer.shares is not None:
             found = [answer.shares[index] for index in range(len(shares))]
             found = with_rest(problem, singles, found)  # CBC does not see what little is worth
@@ -66,17 +66,13 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
                 shares, loss = found, better
                 yield Found(shares, False)
         # All that a core lacks loses more than it may: what is proven of it holds of all plans.
-        if answer.optimal and loss <= most_loss + gap:
-            break
+        proven = loss <= gap or (answer.optimal and loss <= most_loss + gap)
         if answer.optimal:
             most_loss *= _WIDER
         else:
             limit_s *= 2
         most_loss = min(loss, most_loss)
-    else:
-        yield Found(shares, loss <= gap)
-        return
-    yield Found(shares, True)
+    yield Found(shares, proven)
 
 
 def _first_core(relaxation: Relaxation, loss: float, gap: float) -> float:

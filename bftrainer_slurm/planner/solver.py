@@ -129,7 +129,7 @@ class Planner:
         """
         best: _Answer | None = None
         try:
-            while True:
+            while best is None or self._left(deadline_s) > 0:
                 line = _read(worker.receive(self._left(deadline_s)))
                 if "error" in line:
                     raise WorkerError(f"failed: {line['error']}")
@@ -140,6 +140,7 @@ class Planner:
                     raise WorkerError("sends a plan that breaks a bound")
                 if best is None or value(problem, shares) > value(problem, best.shares):
                     best = _Answer(shares)
+            raise SlowWorkerError("did not come to an end in time")
         except WorkerError as error:
             self._restart()
             if best is None:

@@ -112,6 +112,10 @@ LOST = {
     "is done, but not sure": ("", ""),
     "crashes": ("import os; os.abort()", "the solver died of signal 6"),
     "hangs": ("import time; time.sleep(600)", "the solver did not answer in time"),
+    "goes on and on": (
+        f"while True: print('{AS_GOOD}', flush=True)",
+        "the solver did not come to an end in time",
+    ),
     "fails": ('print(\'{"error": "no"}\', flush=True)', "the solver failed: no"),
     "breaks a bound": ("print('{\"shares\": [[3], [3]]}', flush=True)", "breaks a bound"),
     "comes to something worse": (f"print('{AS_GOOD}', flush=True)", ""),
