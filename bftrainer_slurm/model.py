@@ -182,7 +182,6 @@ class Queue:
     trainers: tuple[Trainer, ...]
     waiting: tuple[WaitingJob, ...]
     ordinary_nodes: frozenset[str]  # nodes on which ordinary jobs run or end
-    left_s: Mapping[str, float] = field(default_factory=dict)  # when the last one left a node
     malformed: Mapping[int, str] = field(
         default_factory=dict
     )  # by the id of the array; below 0: it cannot be read
@@ -194,12 +193,14 @@ class Configuration:
 
     ``max_jobs`` is how many jobs slurmctld holds, each task of an array one of them,
     ``partition_minutes`` the longest time limit of the trainers' partition, and ``backfill_s`` the
-    time from the end of a backfill pass to the next one (``bf_interval``).
+    time from the end of a backfill pass to the next one (``bf_interval``). ``behind`` are
+    partitions whose jobs do not come before trainers: their ``PriorityTier`` is too low.
     """
 
     max_jobs: int | None = None
     partition_minutes: int | None = None
     backfill_s: float | None = None
+    behind: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

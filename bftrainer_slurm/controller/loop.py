@@ -162,12 +162,14 @@ class Controller:
         malformed_before = self._snapshot.queue.malformed
         nodes_due = self.schedule.nodes_due(began_s)
         reservations_due = self.schedule.reservations_due(began_s)
+        judgement = self._judgement(began_s)
         self._snapshot = snapshot = read(
             world.gateway,
             self._snapshot,
             began_s,
             nodes_due=nodes_due,
             reservations_due=reservations_due,
+            pass_due=judgement.asks and began_s >= judgement.sure_s,
             partition=self._settings.partition,
             mine=world.mine,
         )
@@ -195,10 +197,12 @@ class Controller:
     def _follow_passes(self, snapshot: Snapshot) -> None:
         """Take in what Slurm's schedulers did, and look again about when they are to look."""
         views, partition = self._roster.views, self._settings.partition
-        self._passes.look(snapshot, idle_nodes(snapshot, views, partition, *OCCUPIES))
-        if any(job.for_nodes for job in snapshot.queue.waiting):
-            judgement = self._judgement()
-            self.schedule.expect_pass(judgement.due_s, judgement.until_s, snapshot.time_s)
+        harvested = sum(len(view.running()) for view in views)
+        idle = idle_nodes(snapshot, views, partition, *OCCUPIES)
+        self._passes.look(snapshot, idle, harvested)
+        if harvested and any(job.for_nodes for job in snapshot.queue.waiting):
+            judgement = self._judgement(snapshot.time_s)
+            self.schedule.expect_pass(judgement.due_s, judgement.sure_s, snapshot.time_s)
 
     def _note_pauses(self, now_s: float) -> None:
         """Remember until when trainers stand still whose nodes are others than before."""
@@ -220,11 +224,11 @@ class Controller:
             holes.since_s,
             holes.life_s(self._snapshot),
             holes.forward_time_s(self._settings),
-            self._judgement(),
+            self._judgement(self._snapshot.time_s),
         )
 
-    def _judgement(self) -> Judgement:
-        return self._passes.judgement(self._snapshot.configuration.backfill_s)
+    def _judgement(self, now_s: float) -> Judgement:
+        return self._passes.judgement(self._snapshot.configuration.backfill_s, now_s)
 
     def _act(self, actions: Iterable[Action]) -> None:
         world, results = self._world, Results()

@@ -10,6 +10,7 @@ import re
 from bftrainer_slurm.model import BackfillPass, Configuration
 from bftrainer_slurm.slurm.directives import minutes_of
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
+from bftrainer_slurm.slurm.nodelists import expand
 from bftrainer_slurm.slurm.run import SlurmRunner
 
 _BACKFILL_S = 30.0  # Slurm's own bf_interval
@@ -24,8 +25,15 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
         GatewayError: Slurm did not answer, not as it should, or knows no such partition.
     """
     values = _values(runner)
-    minutes = _partition_minutes(runner, partition)
-    return Configuration(int(values["MaxJobCount"]), minutes, backfill_s(values))
+    partitions = _partitions(runner)
+    if partition not in partitions:
+        raise GatewayError(f"scontrol show partition: no partition {partition}")
+    return Configuration(
+        int(values["MaxJobCount"]),
+        minutes_of(partitions[partition]["MaxTime"]),
+        backfill_s(values),
+        _behind(partitions, partition, by_tier="partition_prio" in values.get("PreemptType", "")),
+    )
 
 
 def max_job_count(runner: SlurmRunner) -> int:
@@ -75,9 +83,28 @@ def _values(runner: SlurmRunner) -> dict[str, str]:
     return values
 
 
-def _partition_minutes(runner: SlurmRunner, partition: str) -> int | None:
-    said = runner.read("scontrol", "--oneliner", "show", "partition", partition)
-    match = re.search(r" MaxTime=(\S+)", said)
-    if match is None:
-        raise GatewayError(f"scontrol show partition {partition}: no MaxTime in it")
-    return minutes_of(match[1])
+def _partitions(runner: SlurmRunner) -> dict[str, dict[str, str]]:
+    """Return the settings of all partitions, by name. Only admins write them."""
+    said = runner.read("scontrol", "--all", "--oneliner", "show", "partition")
+    read = (dict(re.findall(r"(\w+)=(\S+)", line)) for line in said.splitlines())
+    return {one["PartitionName"]: one for one in read if {"PartitionName", "MaxTime"} <= one.keys()}
+
+
+def _behind(
+    partitions: dict[str, dict[str, str]], trainers: str, *, by_tier: bool
+) -> tuple[str, ...]:
+    """Return the partitions on trainers' nodes whose jobs trainers come before, or wait beside.
+
+    Slurm goes through its queue by tier, and ``by_tier`` preempts only what is in a lower one.
+    """
+
+    def tier(name: str) -> int:
+        return int(partitions[name].get("PriorityTier", "1"))
+
+    nodes = {name: set(expand(one.get("Nodes", ""))) for name, one in partitions.items()}
+    highest = tier(trainers) if by_tier else tier(trainers) - 1
+    return tuple(
+        name
+        for name in sorted(partitions)
+        if name != trainers and tier(name) <= highest and nodes[name] & nodes[trainers]
+    )

@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from bftrainer_slurm.model import (
     Demands,
@@ -98,7 +97,6 @@ class QueueReader:
             trainers=tuple(trainer for one in found.values() for trainer in one.trainers),
             waiting=tuple(sorted(waiting, key=lambda job: job.job_id)),
             ordinary_nodes=frozenset(node for one in found.values() for node in one.nodes),
-            left_s=_latest(one.left for one in found.values() if one.left),
             malformed=malformed
             | {array: one.malformed for array, one in found.items() if one.malformed},
         )
@@ -125,7 +123,6 @@ class _Array:
     trainers: tuple[Trainer, ...] = ()  # one for each partition that elements are in
     waiting: tuple[WaitingJob, ...] = ()
     nodes: tuple[str, ...] = ()  # of ordinary jobs
-    left: tuple[tuple[str, float], ...] = ()  # nodes of ordinary jobs that are over, and since when
     malformed: str = ""  # what is wrong with it
 
 
@@ -180,13 +177,7 @@ def _read_ordinary(members: list[JobRow]) -> _Array:
         counts[row.job_id] += _count(row.tasks)
     waiting = {row.job_id: _waiting_job(row, counts[row.job_id]) for row in rows}
     nodes = tuple(node for row in members for node in _nodes_of(row))
-    left = tuple(
-        (node, row.end_s)
-        for row in members
-        if row.end_s is not None and element_state(row).over
-        for node in expand(row.nodes)
-    )
-    return _Array(waiting=tuple(waiting.values()), nodes=nodes, left=left)
+    return _Array(waiting=tuple(waiting.values()), nodes=nodes)
 
 
 def _first_task(row: JobRow) -> int:
@@ -298,10 +289,3 @@ def _count(tasks: str | None) -> int:
         return 1 if tasks is None else max(1, len(parse_tasks(tasks, below=_MANY)))
     except ValueError:
         return 1
-
-
-def _latest(left: Iterable[Iterable[tuple[str, float]]]) -> dict[str, float]:
-    latest: dict[str, float] = {}
-    for node, end_s in chain.from_iterable(left):
-        latest[node] = max(end_s, latest.get(node, end_s))
-    return latest

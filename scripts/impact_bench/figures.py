@@ -1,16 +1,13 @@
-"""What the two sides say about each other: differences, passes, nodes used, targets. Pure."""
+"""What the two sides say about each other: differences, makespans, targets. Pure."""
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 
 from scripts.benchkit.figures import Summary, Target, at_least, at_most, summarise
-from scripts.impact_bench.breakdown import Log
 from scripts.impact_bench.course import Start
 
 MEDIAN_TARGET_S, P95_TARGET_S, MEAN_TARGET_S = 0.05, 0.5, 0.3
@@ -35,7 +32,7 @@ class Comparison:
 class Shares:
     """What trainers did to the jobs, and what they had of the nodes; all in percent.
 
-    ``used`` is None where the jobs leave nothing idle.
+    ``used`` is None where the jobs leave nothing idle, and where there are no trainers.
     """
 
     preempted: float  # jobs that took an element's node
@@ -80,65 +77,6 @@ def failures(chunks: Sequence[Sequence[Start]]) -> int:
     return sum(one.failed for one in chain.from_iterable(chunks))
 
 
-def passes_waited(start: Start, passes_s: Sequence[float]) -> float:
-    """Return how many of these passes began while a job waited; infinitely many if it still does.
-
-    They are in order.
-    """
-    if start.start_s is None:
-        return math.inf
-    return bisect_right(passes_s, start.start_s) - bisect_right(passes_s, start.submit_s)
-
-
-def preempting(log: Log, chunk: Sequence[Start]) -> int:
-    """Return for how many of these jobs Slurm ended an element, from slurmctld's log."""
-    return sum(("preempted", one.number) in log for one in chunk)
-
-
-def idle_after_pass_s(
-    chunk: Sequence[Start], nodes: int, passes_s: Sequence[float], begin_s: float, end_s: float
-) -> float:
-    """Return the node-seconds that jobs leave idle between two moments.
-
-    Each time that a node is idle counts from the first pass on that began meanwhile.
-    """
-    busy: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for one in chunk:
-        if one.start_s is not None:
-            for node in one.account.nodes:
-                busy[node].append((one.start_s, one.end_s or end_s))
-    names = [f"n{number}" for number in range(1, nodes + 1)]
-    return sum(_idle_s(sorted(busy[name]), passes_s, begin_s, end_s) for name in names)
-
-
-def elements_s(log: Log, chunk: Sequence[Start], begin_s: float, end_s: float) -> float:
-    """Return the node-seconds of all but these jobs between two moments: of the elements.
-
-    From slurmctld's log; Unix seconds.
-    """
-    used_s, jobs = 0.0, {one.number for one in chunk}
-    for (kind, job), starts in log.items():
-        if kind != "allocated" or job in jobs:
-            continue
-        ends_s = [at_s for at_s, _ in log.get(("known", job), ())]
-        for at_s, _ in starts:
-            later = ends_s[bisect_left(ends_s, at_s) :]
-            used_s += max(0.0, min(later[0] if later else end_s, end_s) - max(at_s, begin_s))
-    return used_s
-
-
-def out_of_phase_s(off_s: Sequence[float], on_s: Sequence[float]) -> float:
-    """Return how far a pass of one side is at most from the nearest one of the other side.
-
-    Both in order, each since its side's own begin, in seconds.
-    """
-    if not off_s:
-        return 0.0
-    nearest = ((off_s[max(0, bisect_left(off_s, at_s) - 1) :][:2], at_s) for at_s in on_s)
-    apart_s = (min(abs(one - at_s) for one in near) for near, at_s in nearest)
-    return max(apart_s, default=0.0)
-
-
 def targets(
     comparison: Comparison, shares: Shares, failed_off: int, failed_on: int, left_behind: int
 ) -> list[Target]:
@@ -157,15 +95,3 @@ def targets(
     if shares.used is not None:
         judged.append(at_least("idle node-seconds used, %", shares.used, USED_TARGET))
     return judged
-
-
-def _idle_s(
-    busy: Iterable[tuple[float, float]], passes_s: Sequence[float], begin_s: float, end_s: float
-) -> float:
-    """Return for how long one node is idle after a pass that began while it was."""
-    edges = [begin_s, *chain.from_iterable(busy), end_s]
-    idle_s = 0.0
-    for since_s, until_s in list(pairwise(edges))[::2]:
-        seen = passes_s[bisect_left(passes_s, since_s) :]
-        idle_s += max(0.0, min(until_s, end_s) - seen[0]) if seen else 0.0
-    return idle_s

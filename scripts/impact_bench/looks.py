@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from scripts.impact_bench.breakdown import BACKFILL, MAIN, read_looks
 from scripts.labcluster.lab import ADMIN, Lab
@@ -24,25 +24,52 @@ _AHEAD_S = 6.0  # before a pass is due the main scheduler's looks are looked at
 _PATIENCE_S = 10.0
 
 
-def set_looks(lab: Lab, naps: int, interval_s: float, sleep: Callable[[float], object]) -> float:
-    """Set slurmctld's looks; return when it did, in Unix seconds: backfill looked at that moment.
+def pass_due(lab: Lab, interval_s: float, sleep: Callable[[float], object]) -> float:
+    """Have backfill make a pass; return when the next one is due, in Unix seconds.
 
-    The main scheduler looks once a second, backfill every ``interval_s``; both drift, and have
-    nothing to do with each other: the same job would meet them earlier or later in another run, and
-    so would all jobs of a chunk. A process that was stopped does what it missed when it goes on:
-    from then on backfill looks each ``interval_s``, and the main scheduler ``naps`` naps, 0 to 9,
-    after that.
+    Raises:
+        TimeoutError: it makes none though it was given a reason to.
+    """
+    return _a_look(lab, BACKFILL, interval_s, sleep) + interval_s
+
+
+def common_pass(dues_s: Sequence[float], interval_s: float, now_s: float) -> float:
+    """Return when all clusters can make a pass at the same moment, held up as briefly as can be.
+
+    Backfill plans in whole minutes of the clock (``bf_resolution``): the same jobs can have another
+    order where passes are at other seconds of the minute.
+    """
+    late_s = min(dues_s, key=lambda due_s: max((due_s - other) % interval_s for other in dues_s))
+    earliest_s = now_s + _AHEAD_S + interval_s
+    return late_s + max(0, math.ceil((earliest_s - late_s) / interval_s)) * interval_s
+
+
+def set_looks(
+    lab: Lab,
+    naps: int,
+    due_s: float,
+    pass_s: float,
+    interval_s: float,
+    sleep: Callable[[float], object],
+) -> float:
+    """Have backfill look at ``pass_s``; return when it did (Unix seconds).
+
+    The main scheduler looks once a second, backfill every ``interval_s``, next at ``due_s``; both
+    drift, and have nothing to do with each other: the same job would meet them earlier or later in
+    another run, and so would all jobs of a chunk. A process that was stopped does what it missed
+    when it goes on: from then on backfill looks each ``interval_s``, and the main scheduler
+    ``naps`` naps, 0 to 9, after that.
 
     Raises:
         TimeoutError: slurmctld does not look though it was given a reason to.
     """
-    due_s = _a_look(lab, BACKFILL, interval_s, sleep) + interval_s
-    sleep(max(0.0, due_s - _AHEAD_S - time.time()))
+    missed_s = pass_s - (pass_s - due_s) % interval_s
+    sleep(max(0.0, missed_s - _AHEAD_S - time.time()))
     look_s = _a_look(lab, MAIN, 0.0, sleep)
     # In the middle of the nap that is followed by as many; the stop takes the rest of that one.
     sleep(max(0.0, stop_after(look_s, naps, time.time()) - time.time()))
     slurmctld = lab.cluster.daemons["slurmctld"]
-    return _stopped(slurmctld, max(time.time() + _STOP_S, due_s + _LATE_S), sleep)
+    return _stopped(slurmctld, max(time.time() + _STOP_S, pass_s + _LATE_S), sleep)
 
 
 def stop_after(look_s: float, naps: int, now_s: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
@@ -19,17 +20,18 @@ from scripts.impact_bench.breakdown import DIRECT, RECLAIMING, Way
 from scripts.impact_bench.course import Start
 from scripts.impact_bench.figures import (
     Comparison,
-    Shares,
     compared,
     delays,
-    elements_s,
     failures,
-    idle_after_pass_s,
     makespan_s,
-    out_of_phase_s,
-    passes_waited,
-    preempting,
     targets,
+)
+from scripts.impact_bench.passes import (
+    idle_and_used_s,
+    passes_missed,
+    passes_of_both,
+    preempting,
+    shares,
 )
 
 _AT_ONCE_S = 1.5  # slurmctld looks at new batch jobs once a second
@@ -99,8 +101,27 @@ def causes(measured: Measured) -> str:
             parts_table("without trainers", DIRECT, breakdown.direct(measured.off.log, off)),
             parts_table("with trainers, no element had to go", DIRECT, free),
             parts_table("with trainers, elements had to go", RECLAIMING, took),
+            late_jobs(measured),
         ]
     )
+
+
+def late_jobs(measured: Measured) -> str:
+    """Return a table of the jobs that missed a pass, seconds since their chunk's first pass."""
+    off, on = measured.off, measured.on
+    rows = [["missed a pass", "NODES", "SUBMITTED", "STARTED", "WITH", "LATER", "PREEMPTED"]]
+    for number, chunk in enumerate(off.chunks):
+        for one, other in zip(chunk, on.chunks[number], strict=True):
+            missed = passes_missed(measured, one, other)
+            if missed > 0:
+                since_s = one.submit_s - off.begins_s[number]
+                start_s = since_s + (one.delay_s or 0.0)
+                with_s = math.nan if other.delay_s is None else since_s + other.delay_s
+                took = "yes" if preempting(on.log, [other]) else "no"
+                times = [f"{at_s:.1f}" for at_s in (since_s, start_s, with_s)]
+                cells = [f"  {other.number}", str(one.job.nodes), *times, f"{missed:g}", took]
+                rows.append(cells)
+    return table(rows)
 
 
 def parts_table(title: str, parts: Sequence[str], ways: Sequence[Way]) -> str:
@@ -167,37 +188,6 @@ def _row(text: str, found: Summary, sign: str = "") -> Sequence[str]:
     return text, str(found.count), *(f"{one:{sign}.2f}" for one in times)
 
 
-def shares(measured: Measured) -> Shares:
-    """Return what trainers did to the jobs, and what they had of the nodes."""
-    off, on = measured.off, measured.on
-    waited = [
-        (passes_waited(one, off.passes_s), passes_waited(other, on.passes_s))
-        for one, other in zip(chain(*off.chunks), chain(*on.chunks), strict=True)
-    ]
-    percent = 100 / len(waited)
-    took_s = [sum(makespan_s(chunk) for chunk in side.chunks) for side in (off, on)]
-    idle_s, used_s = _idle_and_used(measured)
-    return Shares(
-        preempted=percent * sum(preempting(on.log, chunk) for chunk in on.chunks),
-        missed=percent * sum(late > early for early, late in waited),
-        sooner=percent * sum(late < early for early, late in waited),
-        makespan=100 * (took_s[1] / took_s[0] - 1),
-        used=100 * used_s / idle_s if idle_s else None,
-    )
-
-
-def _idle_and_used(measured: Measured) -> tuple[float, float]:
-    """Node-seconds idle after a pass without trainers, and those that they had in as much time."""
-    off, on = measured.off, measured.on
-    idle_s = used_s = 0.0
-    for number, chunk in enumerate(off.chunks):
-        took_s = makespan_s(chunk)
-        off_s, on_s = off.begins_s[number], on.begins_s[number]
-        idle_s += idle_after_pass_s(chunk, measured.nodes, off.passes_s, off_s, off_s + took_s)
-        used_s += elements_s(on.log, on.chunks[number], on_s, on_s + took_s)
-    return idle_s, used_s
-
-
 def _shares(measured: Measured) -> Iterator[str]:
     found = shares(measured)
     jobs = sum(map(len, measured.on.chunks))
@@ -209,26 +199,10 @@ def _shares(measured: Measured) -> Iterator[str]:
     ):
         rows.append((f"  {text}", f"{share * jobs / 100:.0f}", f"{share:.1f}"))
     yield table(rows)
-    idle_s, used_s = _idle_and_used(measured)
+    idle_s, used_s = idle_and_used_s(measured)
     yield f"idle after a pass, without trainers: {idle_s:,.0f} node-seconds; used: {used_s:,.0f}"
-    counts, apart_s = _passes(measured)
+    counts, apart_s = passes_of_both(measured)
     yield f"passes of backfill: {counts[0]} and {counts[1]}, {apart_s:.3f} s out of phase at most"
-
-
-def _passes(measured: Measured) -> tuple[tuple[int, int], float]:
-    """How many there were as long as jobs came on both sides, and how alike they were."""
-    counts, apart_s = [0, 0], 0.0
-    both = (measured.off, measured.on)
-    for number in range(len(measured.on.chunks)):
-        took_s = min(makespan_s(side.chunks[number]) for side in both)
-        off_s, on_s = (
-            [at_s - begin_s for at_s in side.passes_s if 0 <= at_s - begin_s <= took_s]
-            for side in both
-            for begin_s in [side.begins_s[number]]
-        )
-        counts = [counts[0] + len(off_s), counts[1] + len(on_s)]
-        apart_s = max(apart_s, out_of_phase_s(off_s, on_s))
-    return (counts[0], counts[1]), apart_s
 
 
 def _by_kind(measured: Measured) -> Iterator[Sequence[str]]:

@@ -36,14 +36,15 @@ _CHUNK = 30
 _LONGEST_GAP_S = 45.0
 _SETTLED_S = 1.0  # before which no job comes
 
-_BUSY = _Runs(20.0, 0.8, 5.0, 110.0, (0, 1, 2))
+_BUSY = _Runs(16.0, 0.8, 5.0, 110.0, (0, 1, 2))
 _PASS_S = 30.0  # between backfill's passes
 _CLEAR_S = 2.0
-# A job of one node runs on while a job of all nodes waits behind it, at the head of the queue. Its
-# successor is there before it ends, and may ask for as much time, so that it fits into no hole.
-_ROUND_S, _BLOCKS_S, _AHEAD_S = 390.0, 332.0, 120.0
-_ALL_NODES_S = 12.0
-_WORTH_A_ROUND_S = 60.0  # so long others come beside the last one at least
+# A job of one node runs on, while one of all nodes waits behind it at the head of the queue. The
+# next two are there before it ends; the long one asks for as much time, and fits into no hole.
+_ROUND_S, _AHEAD_S = 400.0, 120.0
+_ALL_NODES_S = 12.4
+_DRAIN_S = 30.0  # from the end of the long job, as others still run
+_LAST_S = 45.0  # for the last ones to be given nodes before the last large job
 
 
 def busy_stream(jobs: int, nodes: int, seed: int, load: float) -> list[OrdinaryJob]:
@@ -51,7 +52,8 @@ def busy_stream(jobs: int, nodes: int, seed: int, load: float) -> list[OrdinaryJ
 
     ``load``: node-seconds that they ask for, of those that there are while they arrive. Times are
     seconds since a pass of backfill, and passes come every 30 s: no job is submitted within 2 s of
-    one, nor ends so if one has started it. Whether it is in time must not be chance.
+    one, nor ends so if one has started it; nor about whole seconds if the main scheduler has. Which
+    look it is in time for must not be chance.
 
     Raises:
         ValueError: the load is too low.
@@ -59,22 +61,31 @@ def busy_stream(jobs: int, nodes: int, seed: int, load: float) -> list[OrdinaryJ
     chooser = random.Random(seed)
     sizes = [min(_size(chooser, nodes), nodes - 1) for _ in range(jobs)]
     drawn = [_made_job(chooser, chooser.expovariate(1), size, _BUSY) for size in sizes]
-    rate = load * nodes - (_BLOCKS_S + nodes * _ALL_NODES_S) / _ROUND_S  # that is left to them
+    ahead = (_long_s(_ROUND_S) + nodes * _ALL_NODES_S) / _ROUND_S
+    rate = load * nodes - ahead  # that is left to them
     if rate <= 0:
         raise ValueError(f"a load of {load:g} is less than the job ahead of the large one alone")
-    rounds_s, behind = [0.0], _arriving(drawn[: max(0, jobs - 2)], rate)
-    while behind and behind[-1].at_s > len(rounds_s) * _ROUND_S + _WORTH_A_ROUND_S:
-        rounds_s.append(len(rounds_s) * _ROUND_S - _AHEAD_S)
-        behind = _arriving(drawn[: jobs - 2 * len(rounds_s)], rate)
-    blocking = [
-        job
-        for at_s in rounds_s
-        for job in (
-            OrdinaryJob(_clear_of_passes(at_s), 1, _BLOCKS_S, math.ceil(_BLOCKS_S / 60)),
-            OrdinaryJob(_clear_of_passes(at_s) + 0.2, nodes, _ALL_NODES_S, 1),
-        )
-    ]
+    rounds = 0
+    while True:
+        rounds += 1
+        behind = _arriving(drawn[: max(0, jobs - 2 * rounds)], rate)
+        until_s = (behind[-1].at_s if behind else 0.0) + _LAST_S
+        if rounds >= round(until_s / _ROUND_S):
+            break
+    round_s = until_s / rounds
+    blocking = [job for number in range(rounds) for job in _blocking(number, round_s, nodes)]
     return sorted([*blocking, *behind], key=lambda job: job.at_s)[:jobs]
+
+
+def _blocking(number: int, round_s: float, nodes: int) -> tuple[OrdinaryJob, OrdinaryJob]:
+    at_s = _clear_of_passes(max(0.0, number * round_s - _AHEAD_S))
+    runs_s = _clear_of_looks(_long_s(round_s))
+    long = OrdinaryJob(at_s, 1, runs_s, math.ceil((runs_s + _SPARE_S) / 60))
+    return long, OrdinaryJob(at_s + 0.2, nodes, _ALL_NODES_S, 1)
+
+
+def _long_s(round_s: float) -> float:
+    return max(60.0, round_s - _DRAIN_S - _ALL_NODES_S)
 
 
 def _arriving(drawn: Sequence[OrdinaryJob], rate: float) -> list[OrdinaryJob]:
@@ -82,9 +93,24 @@ def _arriving(drawn: Sequence[OrdinaryJob], rate: float) -> list[OrdinaryJob]:
     gaps = [job.at_s for job in drawn]
     scale = sum(job.nodes * job.runs_s for job in drawn) / rate / max(sum(gaps), 1e-9)
     return [
-        replace(job, at_s=_clear_of_passes(1 + scale * until), runs_s=_clear_of_passes(job.runs_s))
+        replace(
+            job,
+            at_s=_clear_of_passes(1 + scale * until),
+            runs_s=_clear_of_looks(_clear_of_passes(job.runs_s)),
+        )
         for job, until in zip(drawn, accumulate(gaps), strict=True)
     ]
+
+
+def _clear_of_passes(time_s: float) -> float:
+    passes, into_s = divmod(time_s, _PASS_S)
+    clear = (_PASS_S - 2 * _CLEAR_S) / _PASS_S
+    return round(passes * _PASS_S + _CLEAR_S + clear * into_s, 3)
+
+
+def _clear_of_looks(runs_s: float) -> float:
+    # It takes 0.1 s to start and to end, and a second between looks is longer than one, by 2 ms.
+    return round(math.floor(runs_s) + 0.3 + 0.3 * (runs_s % 1), 2)
 
 
 def quick_stream(jobs: int, nodes: int, seed: int, load: float) -> list[list[OrdinaryJob]]:
@@ -96,12 +122,6 @@ def quick_stream(jobs: int, nodes: int, seed: int, load: float) -> list[list[Ord
     chooser = random.Random(seed)
     counts = [min(_CHUNK, jobs - begin) for begin in range(0, jobs, _CHUNK)]
     return [_made_chunk(chooser, count, nodes, load) for count in counts]
-
-
-def _clear_of_passes(time_s: float) -> float:
-    passes, into_s = divmod(time_s, _PASS_S)
-    clear = (_PASS_S - 2 * _CLEAR_S) / _PASS_S
-    return round(passes * _PASS_S + _CLEAR_S + clear * into_s, 3)
 
 
 def _made_chunk(chooser: random.Random, count: int, nodes: int, load: float) -> list[OrdinaryJob]:

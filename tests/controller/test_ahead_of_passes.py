@@ -43,7 +43,7 @@ def test_a_job_behind_a_large_one_starts_in_the_first_pass_and_preempts_nobody(s
     large = ordinary(site, "-N4", "-t30")
     wait_until(lambda: site.lab.squeue(running, "%T") == ["RUNNING"])
     wait_until(lambda: len(site.lab.running(trainer)) == 3)
-    time.sleep(INTERVAL_S / 2)
+    time.sleep(2.5 * INTERVAL_S)  # so that a pass has been seen: then the next ones are known
     small = ordinary(site, "-N1", "-t5")
     wait_until(lambda: site.lab.squeue(small, "%T") == ["RUNNING"])
     submitted_s, started_s = times(site, small)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.impact_bench.looks import NAPS, stop_after
+from scripts.impact_bench.looks import NAPS, common_pass, stop_after
 
 LOOK_S = 1000.0
 
@@ -22,3 +22,19 @@ def test_it_is_stopped_in_the_middle_of_a_nap() -> None:
 def test_where_that_has_passed_it_is_stopped_in_a_later_second() -> None:
     stop_s = stop_after(LOOK_S, 4, LOOK_S + 20.7)
     assert LOOK_S + 20.7 <= stop_s <= LOOK_S + 21.71
+
+
+@pytest.mark.parametrize(
+    ("dues_s", "second"),
+    [
+        pytest.param((100.0, 104.0), 14.0, id="the first waits for the second"),
+        pytest.param((100.0, 129.0), 10.0, id="the second is nearly a whole interval later"),
+        pytest.param((110.0, 100.0), 20.0, id="in any order"),
+    ],
+)
+def test_clusters_make_a_pass_together_at_the_moment_that_holds_them_up_least(
+    dues_s: tuple[float, ...], second: float
+) -> None:
+    at_s = common_pass(dues_s, 30.0, now_s=95.0)
+    assert at_s % 30.0 == second
+    assert at_s >= 95.0 + 30.0

@@ -10,7 +10,7 @@ import pytest
 from scripts.benchkit.command import json_text
 from scripts.benchkit.machine import this_machine
 from scripts.impact_bench.bench import Measured, Side
-from scripts.impact_bench.report import document, picture, rendered
+from scripts.impact_bench.report import document, late_jobs, picture, rendered
 from scripts.impact_bench.trainers import Work
 from tests.impact_bench.starts import start
 
@@ -75,6 +75,12 @@ def test_jobs_that_elements_had_to_go_for_and_that_missed_a_pass_are_counted(
     assert row(text, "  preempted an element") == ["1", "50.0"]
     assert row(text, "  missed a pass that they made without") == ["1", "50.0"]
     assert row(text, "  made an earlier pass") == ["0", "0.0"]
+
+
+def test_each_job_that_missed_a_pass_is_told_with_its_times(measured: Measured) -> None:
+    text = late_jobs(measured)
+    assert len(text.splitlines()) == 2
+    assert row(text, "  2 ") == ["8", "0.0", "0.4", "1.9", "1", "yes"]
 
 
 def test_nodes_that_trainers_used_stand_beside_those_that_were_idle(measured: Measured) -> None:

@@ -82,19 +82,20 @@ def test_behind_a_long_job_one_of_all_nodes_waits_at_the_head(seed: int) -> None
     stream = busy_stream(100, 8, seed, 0.6)
     assert [job.nodes for job in stream[:2]] == [1, 8]
     large = [job for job in stream if job.nodes == 8]
-    long = [job for job in stream if job.runs_s > 300]
+    long = [job for job in stream if job.runs_s > 200]
     assert [job.nodes for job in long] == [1] * len(large)
     for ahead, waits, following in zip(long, large, long[1:], strict=False):
-        assert ahead.at_s < waits.at_s < following.at_s < ahead.at_s + 60 * ahead.minutes + 60
+        assert ahead.at_s < waits.at_s < following.at_s
+        assert following.at_s + 60 * following.minutes > ahead.at_s + 60 * ahead.minutes
+    assert stream[-1].nodes < 8
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_job_of_a_busy_stream_comes_at_a_pass_nor_ends_at_one_if_it_began_at_one(
-    seed: int,
-) -> None:
+def test_no_job_of_a_busy_stream_comes_at_a_pass_nor_ends_at_one(seed: int) -> None:
     for job in busy_stream(100, 8, seed, 0.6):
         assert 2 <= job.at_s % 30 <= 28.3
-        assert job.runs_s == 12 or 2 <= job.runs_s % 30 <= 28
+        assert job.runs_s > 200 or job.nodes == 8 or 2 <= job.runs_s % 30 <= 28.6
+        assert 0.29 < job.runs_s % 1 < 0.61
 
 
 @pytest.mark.parametrize("load", [0.6, 0.9])

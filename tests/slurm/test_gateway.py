@@ -243,6 +243,14 @@ def test_slurm_says_how_it_is_configured(bench: Bench) -> None:
         bench.gateway.configuration("nowhere")
 
 
+def test_slurm_says_which_partitions_do_not_come_before_trainers(bench: Bench) -> None:
+    for tier, behind in ((0, ("main",)), (1, ())):
+        change = ("scontrol", "update", "PartitionName=main", f"PriorityTier={tier}")
+        bench.lab.run(*change, user="root")
+        assert bench.gateway.configuration("bftrainer").behind == behind
+    bench.lab.run("scontrol", "update", "PartitionName=main", "PriorityTier=10", user="root")
+
+
 def test_cancel_ends_a_trainer_and_is_no_error_twice(bench: Bench) -> None:
     array = bench.submit()
     bench.run_on(array, 0, "n1")

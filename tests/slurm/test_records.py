@@ -275,13 +275,6 @@ def test_a_waiting_job_has_a_time_limit_or_none(limit: str, minutes: int | None)
     assert waiting.minutes == minutes
 
 
-def test_says_when_the_last_ordinary_job_has_left_a_node() -> None:
-    over = replace(ORDINARY, state="COMPLETED", nodes="n[1-2]", end_s=50.0)
-    later = replace(over, job_id=21, array=21, nodes="n2", end_s=70.0)
-    runs = replace(over, job_id=22, array=22, nodes="n3", state="RUNNING", end_s=900.0)
-    assert queue_of([over, later, runs]).left_s == {"n1": 50.0, "n2": 70.0}
-
-
 @pytest.mark.parametrize("state", ["RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"])
 def test_ordinary_nodes_are_those_that_ordinary_jobs_have(state: str) -> None:
     ours = trainer_row(tasks="0", state="RUNNING", nodes="n5")

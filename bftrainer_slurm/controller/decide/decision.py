@@ -27,6 +27,7 @@ from bftrainer_slurm.controller.decide.reconcile import (
     keep_up,
     late_nodes,
     leave_draining,
+    patience,
     towards,
 )
 from bftrainer_slurm.controller.decide.time_limits import (
@@ -129,7 +130,8 @@ class Decider:
                 ready.picture.views, lambda view: towards(plan, view, ready.free, nodes, limits)
             )
         everybody = tuple(_judged(view, ready.states) for view in everybody)
-        upkeep = self._of_each(everybody, lambda view: keep_up(view, now_s, settings))
+        patience_s = patience(settings, picture.snapshot.configuration)
+        upkeep = self._of_each(everybody, lambda view: keep_up(view, now_s, patience_s))
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
         actions = (*upkeep, *ready.leaving, *moves, *held)
         avoid, eligible = ready.picture.avoid, ready.outlook.eligible
@@ -138,7 +140,8 @@ class Decider:
     def _prepare(self, picture: Picture) -> _Ready:
         """Decide all that has to be known before a plan."""
         settings, now_s = self._settings, picture.now_s
-        late = [node for view in picture.views for node in late_nodes(view, now_s, settings)]
+        patience_s = patience(settings, picture.snapshot.configuration)
+        late = [node for view in picture.views for node in late_nodes(view, now_s, patience_s)]
         picture = replace(picture, avoid={**picture.avoid, **dict.fromkeys(late, now_s + _AVOID_S)})
         claims = claims_of(picture.snapshot)
         picture, leaving = self._leave(picture, claims)

@@ -1,10 +1,13 @@
-"""Which nodes in holes are left to ordinary jobs: new ones, wanted ones, and a reserve. Pure."""
+"""Which nodes in holes are left to ordinary jobs: new ones, wanted ones, and a reserve. Pure.
+
+While a job waits that the main scheduler cannot start, Slurm starts elements in backfill passes
+only, and there after all ordinary jobs: a node that no pass has seen idle needs no gate of ours.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from itertools import chain
 
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.settings import Settings
@@ -18,15 +21,12 @@ def growable(
 ) -> frozenset[str]:
     """Return the free nodes that trainers may grow onto.
 
-    Not among them are nodes ``kept`` for jobs; those that no backfill pass has left idle, though
-    jobs wait; those in holes for less than ``min_idle_s``; and so many as the reserve has, first
-    those that are expected to be wanted soonest.
+    Not among them are nodes ``kept`` for jobs, those in holes for less than ``min_idle_s``, and so
+    many as the reserve has, first those that are expected to be wanted soonest.
     """
     now_s, since_s = picture.now_s, picture.since_s
     settled = [
-        node
-        for node in free - kept - _unjudged(free, picture)
-        if now_s - since_s.get(node, now_s) >= settings.min_idle_s
+        node for node in free - kept if now_s - since_s.get(node, now_s) >= settings.min_idle_s
     ]
     short = max(0, settings.reserve_nodes - (len(free) - len(settled)))
     if short:
@@ -55,19 +55,6 @@ def refill(free: frozenset[str], picture: Picture, settings: Settings) -> list[S
     return [
         Shrink(tuple(elements), "its node is kept for ordinary jobs") for elements in given.values()
     ]
-
-
-def _unjudged(free: frozenset[str], picture: Picture) -> frozenset[str]:
-    """Return the free nodes that a waiting job may get in the first pass that sees them idle."""
-    snapshot, began_s = picture.snapshot, picture.judgement.began_s
-    if snapshot.last_pass is None:
-        return frozenset()
-    waiting = (job.partition.split(",") for job in snapshot.queue.waiting if job.for_nodes)
-    partitions = frozenset(chain.from_iterable(waiting))
-    new = {node for node in free if picture.since_s.get(node, picture.now_s) >= began_s}
-    return frozenset(
-        node.name for node in snapshot.nodes if node.name in new and node.partitions & partitions
-    )
 
 
 def _soonest_wanted(nodes: Iterable[str], life_s: Mapping[str, float]) -> list[str]:

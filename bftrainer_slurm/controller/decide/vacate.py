@@ -2,7 +2,7 @@
 
 Slurm serves a job at once only from nodes that are idle when a backfill pass begins; over elements
 it comes a pass later. Slurm's choice is foreseen by partition, features, time limits and planned
-starts. Where that is wrong the passes tell: a job that two of them left waiting is left alone.
+starts. Where that is wrong the next pass tells: a job that it left waiting is left alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import WaitingJob
 
 _JOBS = 500  # Slurm's own bf_max_job_test
-_PASSES = 2  # that a job may wait through before it counts as one that does not fit
+_RESOLUTION_S = 60.0  # Slurm's bf_resolution: starts are planned for whole minutes
 _PLANNED_S = 5.0  # nodes of a start that Slurm has planned are empty so long before it
 
 
@@ -36,7 +36,8 @@ class Wanted:
 def wanted(picture: Picture, partition: str) -> Wanted:
     """Return which nodes to keep idle, and which to empty before the next pass.
 
-    Nodes that elements are leaving count as idle.
+    Nodes that elements are leaving count as idle, and those on which some are only about to start:
+    Slurm lets ordinary jobs come first.
 
     Jobs are served in the order of their priority, each by idle nodes first. One that idle nodes
     and those of trainers together do not suffice for wants none: it waits for other jobs to end.
@@ -61,7 +62,7 @@ def _in_order(picture: Picture) -> list[WaitingJob]:
     jobs = (
         job
         for job in picture.snapshot.queue.waiting
-        if job.for_nodes and job.nodes > 0 and left.get(job.job_id, 0) < _PASSES
+        if job.for_nodes and job.nodes > 0 and job.job_id not in left
     )
     return nsmallest(_JOBS, jobs, key=lambda job: (-job.priority, job.job_id))
 
@@ -73,9 +74,8 @@ class _Choice:
         nodes, views = picture.snapshot.nodes, picture.views
         self._now_s = picture.now_s
         self._owner = {node: view.array for view in views for node in view.running()}
-        placed = {node for view in views for node in view.placed}
         idle = idle_nodes(picture.snapshot, views, partition, Phase.RUNNING)
-        idle -= placed | self._owner.keys() | picture.out_of_reach
+        idle -= self._owner.keys() | picture.out_of_reach
         self._idle, self._harvested = Fit(nodes, idle), Fit(nodes, self._owner.keys())
         self._surplus = {one.array: len(one.placed) - one.trainer.record.min_nodes for one in views}
         # From when on a node is somebody's who comes before the job in hand.
@@ -137,5 +137,6 @@ class _Choice:
         return ends_s <= self._until_s.get(node, math.inf)
 
     def _claim(self, nodes: Iterable[str], start_s: float) -> None:
+        whole_s = start_s if math.isinf(start_s) else start_s // _RESOLUTION_S * _RESOLUTION_S
         for node in nodes:
-            self._until_s[node] = min(start_s, self._until_s.get(node, math.inf))
+            self._until_s[node] = min(whole_s, self._until_s.get(node, math.inf))

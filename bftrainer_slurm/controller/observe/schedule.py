@@ -46,7 +46,7 @@ class Schedule:
         self.slowed_to_s: float | None = None
         self._regular_s = now_s  # when the next look is due without any hint
         self._hinted = _HINTED_LOOKS
-        self._pass_due_s = float("-inf")
+        self._no_pass_until_s = float("-inf")
 
     def due_s(self) -> float:
         """When the next look is due."""
@@ -70,7 +70,7 @@ class Schedule:
 
         What was submitted is looked at in time before the next backfill pass anyway.
         """
-        if kind is NoteKind.ANNOUNCED and now_s < self._pass_due_s - LEAD_S:
+        if kind is NoteKind.ANNOUNCED and now_s < self._no_pass_until_s - LEAD_S:
             return
         delay_s = {NoteKind.LEAVING: _AFTER_LEAVING_S, NoteKind.GONE: _AFTER_GONE_S}.get(kind, 0.0)
         if self._hinted < 1:
@@ -81,15 +81,14 @@ class Schedule:
         """Look again by then: there is more to do."""
         self._queue_due_s = min(self._queue_due_s, at_s)
 
-    def expect_pass(self, due_s: float, until_s: float, now_s: float) -> None:
+    def expect_pass(self, due_s: float, sure_s: float, now_s: float) -> None:
         """Look in time to empty nodes before Slurm's next backfill pass, and just after it.
 
-        It begins between the two times, as far as they are known.
+        It probably begins at ``due_s``, and not before ``sure_s``.
         """
-        self._pass_due_s = due_s
+        self._no_pass_until_s = sure_s
         looks = (due_s + seconds for seconds in _AROUND_A_PASS_S)
-        overdue_s = now_s + LEAD_S if now_s < until_s else math.inf
-        next_s = min((at_s for at_s in looks if at_s > now_s), default=overdue_s)
+        next_s = min((at_s for at_s in looks if at_s > now_s), default=math.inf)
         self._queue_due_s = min(self._queue_due_s, next_s)
 
     def looked(

@@ -30,7 +30,7 @@ class Snapshot:
     """What Slurm says. ``nodes`` and ``reservations`` may be older than ``queue``.
 
     ``unexplained`` are nodes that were busy when nodes were read though no job was to be seen on
-    them: jobs of others are hidden (PrivateData). ``last_pass`` is read while jobs wait for nodes.
+    them: jobs of others are hidden (PrivateData). ``last_pass`` may be older too.
     """
 
     time_s: float
@@ -64,6 +64,7 @@ def read(
     *,
     nodes_due: bool,
     reservations_due: bool,
+    pass_due: bool,
     partition: str,
     mine: Callable[[Trainer], bool],
 ) -> Snapshot:
@@ -79,7 +80,7 @@ def read(
     snapshot = replace(
         last, time_s=now_s, queue=replace(queue, trainers=ours, ordinary_nodes=ordinary)
     )
-    if any(job.for_nodes for job in queue.waiting):
+    if pass_due and any(job.for_nodes for job in queue.waiting):
         snapshot = replace(snapshot, last_pass=gateway.last_pass())
     if reservations_due:
         snapshot = replace(snapshot, reservations=gateway.reservations())
@@ -101,6 +102,12 @@ def _configured(snapshot: Snapshot, gateway: Gateway, partition: str) -> Snapsho
         logger.warning("how Slurm is configured is not known now: %s", error)
         again_s = snapshot.time_s - _CONFIGURATION_S + _CONFIGURATION_AGAIN_S
         return replace(snapshot, configured_s=again_s)
+    if configuration.behind and configuration.behind != snapshot.configuration.behind:
+        logger.warning(
+            "jobs in %s wait behind trainers: give each of these partitions a PriorityTier above "
+            "that of %s (0 is the lowest, and right for trainers)",
+            *(", ".join(configuration.behind), partition),
+        )
     return replace(snapshot, configuration=configuration, configured_s=snapshot.time_s)
 
 

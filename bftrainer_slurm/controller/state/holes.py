@@ -43,7 +43,7 @@ class Holes:
         if self._last_s is None or now_s < self._last_s:
             self._first_look(order, now_s)
         elif order != self._order or now_s > self._last_s:
-            self._learn(order, taken, snapshot)
+            self._learn(order, taken, now_s)
         self._order, self._last_s = order, now_s
 
     def life_s(self, snapshot: Snapshot) -> Mapping[str, float]:
@@ -81,9 +81,9 @@ class Holes:
         # A clock that was set back since would make holes that have not begun yet.
         self._since_s = {node: min(self._since_s.get(node, now_s), now_s) for node in order}
 
-    def _learn(self, order: list[str], taken: frozenset[str], snapshot: Snapshot) -> None:
+    def _learn(self, order: list[str], taken: frozenset[str], now_s: float) -> None:
         assert self._last_s is not None
-        before_s, now_s = self._last_s, snapshot.time_s
+        before_s = self._last_s
         passed_s = max(0.0, now_s - before_s)  # a clock may be set back
         ages_s = [max(0.0, before_s - self._since_s[node]) for node in self._order]
         ended = [node in taken for node in self._order]
@@ -95,9 +95,7 @@ class Holes:
             return
         for node in gone:
             del self._since_s[node]
-        left_s = snapshot.queue.left_s
-        for node in new:
-            self._since_s[node] = min(now_s, max(before_s, left_s.get(node, now_s)))
+        self._since_s.update(dict.fromkeys(new, now_s))
         self._history.change_holes(ended=gone, began=new, time_s=now_s)
         kept = math.exp(-1 / _CHANGES_COUNTED)
         self._gaps_s = kept * self._gaps_s + self._open_s

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bftrainer_slurm.constraint import ConstraintError, parse_constraint
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
@@ -16,23 +16,24 @@ from bftrainer_slurm.controller.state.element import Phase
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Node, WaitingJob
 
-_TAKES_S = 3.0  # Slurm's clock ticks in whole seconds, and a pass takes a moment
+_TAKES_S = 3.5  # Slurm's clock ticks in whole seconds, and a pass takes a moment
+_SHORT_S = 10.0  # where passes come so often none is worth a look of its own
+_STALE = 10  # passes since the last one that was seen: then when they come is not known any more
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """What is known of the passes so far. Times are Unix seconds.
 
-    ``began_s`` is when the last whole pass began. The next one begins after ``due_s``, and as jobs
-    wait probably before ``until_s``; after that Slurm makes none before anything changes. Minus
-    infinity: that is not known. ``left`` says of jobs how many passes left them waiting though
-    enough nodes that fit them were idle all the time.
+    The next pass is expected from ``due_s`` on, minus infinity: at any moment. Before ``sure_s``
+    there is none. ``asks``: a job waits that the next pass may start. ``left`` are jobs that a pass
+    left waiting though enough nodes that fit them were idle, and whose request is the same since.
     """
 
-    began_s: float = -math.inf
     due_s: float = -math.inf
-    until_s: float = -math.inf
-    left: Mapping[int, int] = field(default_factory=dict)
+    sure_s: float = -math.inf
+    asks: bool = False
+    left: frozenset[int] = frozenset()
 
 
 class Passes:
@@ -40,16 +41,15 @@ class Passes:
 
     def __init__(self) -> None:
         self._began_s = -math.inf
+        self._gap_s = 0.0  # between the last two that were seen
         self._waited: Mapping[int, WaitingJob] = {}  # at the last look before the pass
         self._idle: frozenset[str] = frozenset()  # then
-        self._left: dict[int, int] = {}
-        self._wait_since_s = -math.inf
+        self._left: frozenset[int] = frozenset()
+        self._asks = False
 
-    def look(self, snapshot: Snapshot, idle: frozenset[str]) -> None:
-        """Take in a fresh snapshot; ``idle`` are the nodes that nothing runs on."""
+    def look(self, snapshot: Snapshot, idle: frozenset[str], harvested: int = 0) -> None:
+        """Take in a snapshot; nothing runs on ``idle`` nodes, elements on ``harvested`` others."""
         waiting = {job.job_id: job for job in snapshot.queue.waiting if job.for_nodes}
-        if waiting and not self._waited:
-            self._wait_since_s = snapshot.time_s
         last = snapshot.last_pass
         if last is not None and last.active and last.began_s != self._began_s:
             return  # it has not judged all of them
@@ -58,22 +58,30 @@ class Passes:
             for job_id, job in waiting.items()
             if job_id in self._waited and _demand(job) == _demand(self._waited[job_id])
         }
-        self._left = {job_id: left for job_id, left in self._left.items() if job_id in same}
+        self._left &= same
         if last is not None and last.began_s != self._began_s:
-            self._began_s = last.began_s
+            self._began_s, self._gap_s = last.began_s, last.began_s - self._began_s
             fit = Fit(snapshot.nodes, idle & self._idle)
-            for job_id in same:
-                if len(fit.nodes_for(waiting[job_id])) >= waiting[job_id].nodes:
-                    self._left[job_id] = self._left.get(job_id, 0) + 1
+            jobs = (waiting[job_id] for job_id in same)
+            self._left |= {one.job_id for one in jobs if len(fit.nodes_for(one)) >= one.nodes}
         self._waited, self._idle = waiting, idle
+        pool = len(idle) + harvested
+        self._asks = any(
+            job.nodes <= pool and job_id not in self._left for job_id, job in waiting.items()
+        )
 
-    def judgement(self, interval_s: float | None) -> Judgement:
+    def judgement(self, interval_s: float | None, now_s: float) -> Judgement:
         """Return what is known now; ``interval_s`` is Slurm's ``bf_interval``, None: no passes."""
-        if interval_s is None:
-            return Judgement(self._began_s, left=self._left)
-        due_s = self._began_s + interval_s
-        until_s = max(due_s, self._wait_since_s + interval_s) + _TAKES_S
-        return Judgement(self._began_s, due_s, until_s, self._left)
+        if interval_s is None or interval_s < _SHORT_S:
+            return Judgement(asks=self._asks, left=self._left)
+        # Slurm counts from the end of a pass, and tells begins in whole seconds.
+        follows = interval_s < self._gap_s < 2 * interval_s
+        period_s = max(interval_s, self._gap_s - 1.0) if follows else interval_s
+        passed = (now_s - _TAKES_S - self._began_s) / period_s
+        if passed > _STALE:
+            return Judgement(asks=True, left=self._left)
+        due_s = self._began_s + period_s * max(1, math.ceil(passed))
+        return Judgement(due_s, self._began_s + interval_s, self._asks, self._left)
 
 
 def idle_nodes(

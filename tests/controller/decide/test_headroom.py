@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.headroom import growable, refill
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.passes import Judgement
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import BackfillPass, ElementId, ElementState, WaitingJob
-from tests.controller.worlds import ARRAY, NOW_S, element, node, picture, snapshot, view
+from bftrainer_slurm.model import ElementId, ElementState
+from tests.controller.worlds import ARRAY, NOW_S, element, picture, view
 
 NODES = frozenset({"n1", "n2", "n3"})
 LIFE_S = {"n1": 500.0, "n2": 100.0, "n3": 900.0}
@@ -64,35 +61,6 @@ def test_nodes_that_elements_are_leaving_are_waited_for() -> None:
 def test_for_the_reserve_no_trainer_goes_below_its_least_size() -> None:
     (action,) = given(9, view(*THREE.trainer.elements, min_nodes=2))
     assert len(action.elements) == 1
-
-
-JOB = WaitingJob(7, "main", 1)
-
-
-def unjudged(*waiting: WaitingJob, began_s: float = NOW_S - 20, known: bool = True) -> set[str]:
-    """Onto which nodes trainers may grow while jobs wait; n1 is idle for 10 s, n2 for 30 s."""
-    partitions = frozenset({"bftrainer", "main"})
-    nodes = tuple(replace(node(name), partitions=partitions) for name in sorted(NODES))
-    plain = snapshot(nodes, waiting=waiting)
-    seen = replace(plain, last_pass=BackfillPass(began_s, active=False) if known else None)
-    since_s = {"n1": NOW_S - 10, "n2": NOW_S - 30, "n3": NOW_S - 99}
-    found = picture(of=seen, since_s=since_s, judgement=Judgement(began_s))
-    return set(growable(NODES, found, Settings()))
-
-
-def test_while_a_job_waits_a_node_is_used_once_a_whole_pass_has_left_it_idle() -> None:
-    assert unjudged(JOB) == {"n2", "n3"}
-    assert unjudged(JOB, began_s=NOW_S - 5) == NODES
-
-
-def test_a_node_that_nobody_waits_for_is_used_at_once() -> None:
-    assert unjudged() == NODES
-    assert unjudged(replace(JOB, partition="other")) == NODES
-    assert unjudged(replace(JOB, for_nodes=False)) == NODES
-
-
-def test_where_slurm_does_not_tell_of_passes_none_is_waited_for() -> None:
-    assert unjudged(JOB, known=False) == NODES
 
 
 def test_nodes_kept_for_a_job_are_left_to_it() -> None:

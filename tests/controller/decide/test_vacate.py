@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from bftrainer_slurm.controller.decide.actions import Shrink
@@ -12,7 +11,17 @@ from bftrainer_slurm.controller.state.element import ElementRecord, Phase
 from bftrainer_slurm.controller.state.passes import Judgement
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState, Reservation, WaitingJob
-from tests.controller.worlds import ARRAY, NOW_S, element, node, picture, snapshot, view, view_of
+from tests.controller.worlds import (
+    ARRAY,
+    NOW_S,
+    element,
+    node,
+    picture,
+    released,
+    snapshot,
+    view,
+    view_of,
+)
 from tests.controller.worlds import trainer as a_trainer
 
 PARTITIONS = frozenset({"main", "bftrainer"})
@@ -35,7 +44,7 @@ def asked(
     *waiting: WaitingJob,
     views: tuple[TrainerView, ...] = (),
     busy: str = "",
-    left: Mapping[int, int] = {},
+    left: frozenset[int] = frozenset(),
     reservations: tuple[Reservation, ...] = (),
 ) -> Wanted:
     plain = snapshot(NODES, ordinary_nodes=frozenset(busy.split()))
@@ -92,9 +101,17 @@ def test_a_node_that_an_element_is_leaving_counts_as_idle() -> None:
     assert asked(job(7, 2), views=(leaving,), busy=THREE_OF_SIX) == Wanted(frozenset({"n1", "n3"}))
 
 
-def test_a_job_that_two_passes_left_waiting_is_left_alone() -> None:
-    assert asked(job(7, 2), left={7: 1}) != Wanted()
-    assert asked(job(7, 2), left={7: 2}) == Wanted()
+def test_a_job_that_a_pass_left_waiting_beside_idle_nodes_is_left_alone() -> None:
+    assert asked(job(7, 2), left=frozenset({7})) == Wanted()
+
+
+def test_a_node_where_an_element_is_about_to_start_counts_as_idle() -> None:
+    about_to = view(
+        element(0, RUNNING, "n2"),
+        element(1, ElementState.PENDING),
+        elements={1: released("n3")},
+    )
+    assert asked(job(7, 2), views=(about_to,), busy=THREE_OF_SIX) == Wanted(frozenset({"n1", "n3"}))
 
 
 def test_a_job_that_waits_for_something_else_wants_none() -> None:

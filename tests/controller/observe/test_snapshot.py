@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.model import (
     BackfillPass,
@@ -66,6 +68,7 @@ def reading(
     *,
     now_s: float = NOW_S,
     due: bool = True,
+    pass_due: bool = True,
     mine: Callable[[Trainer], bool] = lambda _: True,
 ) -> Snapshot:
     return read(
@@ -74,6 +77,7 @@ def reading(
         now_s,
         nodes_due=due,
         reservations_due=due,
+        pass_due=pass_due,
         partition="bftrainer",
         mine=mine,
     )
@@ -102,6 +106,16 @@ def test_how_slurm_is_configured_is_asked_now_and_then() -> None:
     assert answers.asked.count("configuration of bftrainer") == 2
 
 
+def test_a_partition_whose_jobs_wait_behind_trainers_is_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answers = Answers(configuration_=Configuration(behind=("debug",)))
+    first = reading(answers)
+    reading(answers, first, now_s=NOW_S + 86_400)
+    (said,) = [one.message for one in caplog.records if "PriorityTier" in one.message]
+    assert said.startswith("jobs in debug wait behind trainers")
+
+
 def test_the_last_pass_is_asked_for_while_a_job_waits_for_nodes() -> None:
     job = WaitingJob(7, "main", 1)
     for waiting, last_pass in (
@@ -111,6 +125,7 @@ def test_the_last_pass_is_asked_for_while_a_job_waits_for_nodes() -> None:
     ):
         answers = Answers(Queue((MINE,), waiting, frozenset()))
         assert reading(answers).last_pass == last_pass
+        assert reading(answers, pass_due=False).last_pass is None
         assert answers.asked.count("last pass") == (last_pass is not None)
 
 

@@ -50,13 +50,6 @@ def test_holes_go_into_the_history_when_they_begin_and_end() -> None:
     assert history.open_holes() == {"n1": NOW_S + 45}
 
 
-def test_a_hole_begins_when_slurm_says_that_its_job_ended() -> None:
-    ended = seen(15)
-    queue = replace(ended.queue, left_s={"n1": NOW_S + 4, "n2": NOW_S - 99})
-    holes = watching(seen(0, "n1", "n2", "n3"), replace(ended, queue=queue))
-    assert holes.since_s == {"n1": NOW_S + 4, "n2": NOW_S, "n3": NOW_S + 15, "n4": NOW_S}
-
-
 def test_a_hole_that_lasts_over_a_restart_keeps_its_age() -> None:
     history = History(":memory:")
     watching(seen(0), history=history)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import pytest
+
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.passes import Fit, Passes
 from bftrainer_slurm.model import BackfillPass, WaitingJob
@@ -29,60 +31,85 @@ def watched(*looks: tuple[Snapshot, frozenset[str]]) -> Passes:
     return passes
 
 
-def left(*looks: tuple[Snapshot, frozenset[str]]) -> dict[int, int]:
-    return dict(watched(*looks).judgement(30.0).left)
+def left(*looks: tuple[Snapshot, frozenset[str]]) -> set[int]:
+    return set(watched(*looks).judgement(30.0, NOW_S).left)
 
 
 def test_a_job_that_a_pass_left_waiting_beside_enough_idle_nodes_does_not_fit() -> None:
-    assert left((seen(10.0), ALL), (seen(40.0), ALL)) == {7: 1}
-    assert left((seen(10.0), ALL), (seen(40.0), ALL), (seen(70.0), ALL)) == {7: 2}
-
-
-def test_one_pass_counts_once_however_often_it_is_looked_at() -> None:
-    assert left((seen(10.0), ALL), (seen(40.0), ALL), (seen(40.0), ALL)) == {7: 1}
+    few = frozenset({"n1"})
+    assert left((seen(10.0), ALL), (seen(40.0), ALL)) == {7}
+    assert left((seen(10.0), ALL), (seen(40.0), ALL), (seen(70.0), few)) == {7}
 
 
 def test_a_pass_that_goes_on_has_not_judged() -> None:
-    assert left((seen(10.0), ALL), (seen(40.0, active=True), ALL)) == {}
-    assert left((seen(10.0), ALL), (seen(40.0, active=True), ALL), (seen(40.0), ALL)) == {7: 1}
+    assert left((seen(10.0), ALL), (seen(40.0, active=True), ALL)) == set()
+    assert left((seen(10.0), ALL), (seen(40.0, active=True), ALL), (seen(40.0), ALL)) == {7}
 
 
 def test_a_pass_that_found_too_few_idle_nodes_says_nothing_of_a_job() -> None:
     few = frozenset({"n1"})
-    assert left((seen(10.0), few), (seen(40.0), ALL)) == {}
-    assert left((seen(10.0), ALL), (seen(40.0), few)) == {}
+    assert left((seen(10.0), few), (seen(40.0), ALL)) == set()
+    assert left((seen(10.0), ALL), (seen(40.0), few)) == set()
 
 
 def test_nor_does_a_pass_that_may_have_begun_before_the_job_came() -> None:
     other = WaitingJob(8, "main", 1)
-    assert left((seen(10.0, other), ALL), (seen(40.0), ALL)) == {}
+    assert left((seen(10.0, other), ALL), (seen(40.0), ALL)) == set()
 
 
 def test_a_job_that_has_changed_is_another_one() -> None:
     shorter = replace(JOB, minutes=5)
     looks = (seen(10.0), ALL), (seen(40.0), ALL), (seen(40.0, shorter), ALL)
-    assert left(*looks) == {}
+    assert left(*looks) == set()
 
 
 def test_a_job_that_waits_for_something_else_is_not_judged() -> None:
     limited = replace(JOB, for_nodes=False)
-    assert left((seen(10.0, limited), ALL), (seen(40.0, limited), ALL)) == {}
+    assert left((seen(10.0, limited), ALL), (seen(40.0, limited), ALL)) == set()
 
 
 def test_the_next_pass_is_due_an_interval_after_the_last_one_began() -> None:
-    passes = watched((seen(NOW_S), ALL))
-    assert passes.judgement(30.0).due_s == NOW_S + 30
-    assert passes.judgement(None).due_s == -math.inf
+    found = watched((seen(NOW_S), ALL)).judgement(30.0, NOW_S + 1)
+    assert (found.due_s, found.sure_s) == (NOW_S + 30, NOW_S + 30)
 
 
-def test_where_nothing_is_known_of_passes_none_is_waited_for() -> None:
-    assert watched((seen(None), ALL)).judgement(30.0).due_s == -math.inf
+def test_passes_that_are_not_looked_at_are_taken_to_come_as_ever() -> None:
+    found = watched((seen(NOW_S), ALL)).judgement(30.0, NOW_S + 40)
+    assert (found.due_s, found.sure_s) == (NOW_S + 60, NOW_S + 30)
 
 
-def test_a_pass_comes_within_an_interval_of_the_first_job_that_waits() -> None:
-    nobody = replace(seen(None), queue=replace(seen(None).queue, waiting=()))
-    assert watched((nobody, ALL), (seen(None), ALL)).judgement(30.0).until_s == NOW_S + 33
-    assert watched((seen(NOW_S + 20), ALL)).judgement(30.0).until_s == NOW_S + 53
+def test_a_pass_that_takes_long_makes_the_next_one_later() -> None:
+    looks = (seen(NOW_S - 45.0), ALL), (seen(NOW_S), ALL)
+    assert watched(*looks).judgement(30.0, NOW_S + 1).due_s == NOW_S + 44
+
+
+@pytest.mark.parametrize(
+    ("began_s", "interval_s"),
+    [
+        pytest.param(None, 30.0, id="none was"),
+        pytest.param(NOW_S - 3600, 30.0, id="the last one is long ago"),
+        pytest.param(NOW_S, None, id="Slurm has no backfill"),
+        pytest.param(NOW_S, 2.0, id="they come all the time"),
+    ],
+)
+def test_otherwise_a_pass_may_come_at_any_moment(
+    began_s: float | None, interval_s: float | None
+) -> None:
+    assert watched((seen(began_s), ALL)).judgement(interval_s, NOW_S).due_s == -math.inf
+
+
+def test_the_next_pass_is_asked_for_while_it_may_start_a_job() -> None:
+    few = frozenset({"n1"})
+
+    def asks(idle: frozenset[str], harvested: int, *looks: Snapshot) -> bool:
+        passes = Passes()
+        for one in looks:
+            passes.look(one, idle, harvested)
+        return passes.judgement(30.0, 60.0).asks
+
+    assert asks(few, 1, seen(40.0))
+    assert not asks(few, 0, seen(40.0))
+    assert not asks(ALL, 0, seen(10.0), seen(40.0))  # it was judged
 
 
 def test_a_node_fits_by_partition_features_and_what_the_user_excludes() -> None:
