@@ -10,7 +10,6 @@ import click
 from bftrainer_slurm.cli.common import fail, finite, json_option, print_json
 from bftrainer_slurm.planner.instance import InstanceError, read_instance
 from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem
-from bftrainer_slurm.planner.solver import Planner
 
 
 @click.command()
@@ -32,6 +31,10 @@ def plan(file: Path, time_limit: float, as_json: bool) -> None:
     Example:
       bftrainer plan problem.json --json
     """
+    try:
+        from bftrainer_slurm.planner.solver import Planner
+    except ImportError as error:
+        fail(f"{error}; pip install 'bftrainer-slurm[controller]'")
     try:
         problem = read_instance(file)
     except InstanceError as error:
