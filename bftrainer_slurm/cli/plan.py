@@ -7,13 +7,30 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import fail, finite, json_option, print_json
-from bftrainer_slurm.planner.instance import InstanceError, read_instance
+from bftrainer_slurm.cli.common import (
+    fail,
+    finite,
+    json_option,
+    personal_state,
+    print_json,
+    state_option,
+)
+from bftrainer_slurm.controller.state.history import HistoryError, past_problem
+from bftrainer_slurm.planner.instance import InstanceError, document_of, parse, read_instance
 from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--from-history",
+    "back",
+    type=click.IntRange(1, 100),
+    metavar="N",
+    help="The problem that the controller planned N plans ago, 1 being its last; in place of FILE.",
+)
+@state_option
+@click.option("--problem", "shown", is_flag=True, help="Print the problem as JSON, for a file.")
 @click.option(
     "--time-limit",
     type=click.FloatRange(min=0.1, max=86400),
@@ -24,21 +41,29 @@ from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem
     help="Then take the best plan found so far.",
 )
 @json_option
-def plan(file: Path, time_limit: float, as_json: bool) -> None:
+def plan(
+    file: Path | None,
+    back: int | None,
+    state: Path | None,
+    shown: bool,
+    time_limit: float,
+    as_json: bool,
+) -> None:
     """Solve the planning problem in FILE: how many nodes each trainer should have, and why.
 
     \b
-    Example:
+    Examples:
       bftrainer plan problem.json --json
+      bftrainer plan --from-history 1 --problem > problem.json
     """
     try:
         from bftrainer_slurm.planner.solver import Planner
     except ImportError as error:
         fail(f"{error}; pip install 'bftrainer-slurm[controller]'")
-    try:
-        problem = read_instance(file)
-    except InstanceError as error:
-        fail(str(error))
+    problem = _problem(file, back, state or personal_state())
+    if shown:
+        print_json(document_of(problem))
+        return
     with Planner(time_limit_s=time_limit) as planner:
         planner.warm_up()
         found = planner.plan(problem)
@@ -46,6 +71,18 @@ def plan(file: Path, time_limit: float, as_json: bool) -> None:
         print_json(_document(problem, found))
     else:
         click.echo(_table(problem, found))
+
+
+def _problem(file: Path | None, back: int | None, state: Path) -> Problem:
+    if (file is None) == (back is None):
+        fail("give a FILE, or --from-history N")
+    try:
+        if file is not None:
+            return read_instance(file)
+        assert back is not None
+        return parse(past_problem(state / "history.sqlite", back))
+    except (HistoryError, InstanceError, ValueError) as error:
+        fail(str(error))
 
 
 def _document(problem: Problem, found: Plan) -> dict[str, Any]:

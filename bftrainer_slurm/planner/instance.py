@@ -113,7 +113,7 @@ def _problem(document: Any) -> Problem:
         _in_trainer(index, trainer, held[index]) for index, trainer in enumerate(trainers)
     )
     costs = document.get("costs", Costs.PAPER.value)
-    if costs not in {one.value for one in Costs}:
+    if costs not in [one.value for one in Costs]:
         raise ValueError(f"costs must be {' or '.join(one.value for one in Costs)}")
     return Problem(
         pool=frozenset(names),

@@ -10,8 +10,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given, settings
 
 from bftrainer_slurm.cli.plan import plan
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.planner.instance import document_of, parse
+from bftrainer_slurm.planner.problem import Costs, Problem
+from tests.planner.problems import planned, problem, problems, problems_with_classes
 
 NAN, INFINITY = float("nan"), float("inf")
 
@@ -114,6 +119,36 @@ def test_nothing_to_plan_is_a_plan(tmp_path: Path, empty: dict[str, Any]) -> Non
     assert (found["objective"], sum(found["nodes"]), found["status"]) == (0, 0, "optimal")
 
 
+@settings(max_examples=60, deadline=None)
+@given(problems(tuple(Costs)) | problems_with_classes())
+def test_a_problem_is_read_as_it_was_written(problem: Problem) -> None:
+    assert parse(json.dumps(document_of(problem)).encode()) == problem
+
+
+def test_plans_again_what_the_controller_has_planned(tmp_path: Path) -> None:
+    lasting = problem(3, planned("17", "n0"), planned("18"), life_s={"n1": 60.0}, costs=Costs.PAUSE)
+    history = History(tmp_path / "history.sqlite")
+    history.add_problem(1.0, lambda: document_of(lasting))
+    asked = ["--from-history", "1", "--state", str(tmp_path)]
+    found = json.loads(CliRunner().invoke(plan, [*asked, "--json"]).stdout)
+    assert sum(found["nodes"]) == 3
+    shown = CliRunner().invoke(plan, [*asked, "--problem"]).stdout
+    assert parse(shown.encode()) == lasting
+
+
+@pytest.mark.parametrize("options", [[], ["file", "--from-history", "1"]])
+def test_wants_a_file_or_a_history(options: list[str]) -> None:
+    result = CliRunner().invoke(plan, options)
+    assert result.exit_code == 2
+    assert result.stderr == "bftrainer: give a FILE, or --from-history N\n"
+
+
+def test_says_that_there_is_no_history(tmp_path: Path) -> None:
+    result = CliRunner().invoke(plan, ["--from-history", "1", "--state", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "history.sqlite" in result.stderr
+
+
 def test_help_shows_an_example() -> None:
     assert "bftrainer plan problem.json --json" in CliRunner().invoke(plan, ["--help"]).stdout
 
@@ -152,7 +187,27 @@ BAD_FILES = {
         "current_nodes of all trainers must be at most nodes, 5",
     ),
 }
+NAMED = {"node_names": ["a", "b"], "nodes": 2}
+BAD_FILES |= {
+    "costs of another kind": (document(costs=["pause"]), "costs must be paper or pause"),
+    "too few names": (document(node_names=["a"]), "node_names must be 5 names"),
+    "a name twice": (document(**NAMED | {"node_names": ["a", "a"]}), "different names"),
+    "a name that moves the cursor": (document(**NAMED | {"node_names": ["a", "\x1b[2J"]}), "names"),
+    "holders that are not there": (document(node_trainer=[0] * 5), "node_trainer must have"),
+    "lives of text": (document(node_life_s=["long"] * 5), "node_life_s must have a number"),
+    "negative lives": (document(node_life_s=[-1] * 5), "node_life_s must have a number"),
+    "no classes": (document(classes=[]), "classes must be 1 to"),
+    "classes of nobody": (document(classes=[{"name": "a", "hardware": ""}]), "node_class is"),
+    "classes without names": (
+        document(classes=[{"hardware": ""}], node_class=[0] * 5),
+        "name is missing",
+    ),
+}
 BAD_TRAINERS = {
+    "a name of another type": ({"name": 3}, "name must be a name"),
+    "a negative pause": ({"paused_s": -1}, "paused_s must be a number from 0"),
+    "a start that costs NaN": ({"start_cost": NAN}, "start_cost must be a number from 0"),
+    "classes barred by number": ({"barred": [1]}, "barred must be different names"),
     "negative current nodes": ({"current_nodes": -1}, "current_nodes must be a whole number"),
     "minimum 0": ({"min_nodes": 0}, "min_nodes must be a whole number from 1"),
     "maximum below minimum": ({"min_nodes": 5}, "max_nodes must be a whole number from 5"),

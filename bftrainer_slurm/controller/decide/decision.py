@@ -46,6 +46,7 @@ from bftrainer_slurm.controller.state.profile import Appraiser
 from bftrainer_slurm.controller.state.trainer import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView, without
 from bftrainer_slurm.model import NodeState
+from bftrainer_slurm.planner.instance import document_of
 from bftrainer_slurm.planner.objectives import find
 from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 
@@ -248,11 +249,13 @@ class Decider:
         plan = self._planner.plan(problem)
         if stops_a_trainer(problem, plan):
             other = problem_of(ready.picture, ready.free, ready.outlook, exploring=False)
-            plan = self._planner.plan(other) if other != problem else plan
+            if other != problem:
+                problem, plan = other, self._planner.plan(other)
         self._plan = plan
         pool, used = len(problem.pool), sum(map(len, plan.assignment.values()))
         now_s = ready.picture.now_s
         self._history.add_plan(now_s, pool, used, plan.objective, plan.status, plan.solve_s)
+        self._history.add_problem(now_s, partial(document_of, problem))
         return plan
 
 
