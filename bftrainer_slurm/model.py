@@ -164,6 +164,7 @@ class WaitingJob:
     expected_start_s: float | None = None
     expected_nodes: tuple[str, ...] = ()
     priority: int = 1
+    submit_s: float = 0.0
     minutes: int | None = None
     constraint: str = ""
     excluded: frozenset[str] = frozenset()

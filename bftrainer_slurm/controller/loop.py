@@ -197,10 +197,13 @@ class Controller:
     def _follow_passes(self, snapshot: Snapshot) -> None:
         """Take in what Slurm's schedulers did, and look again about when they are to look."""
         views, partition = self._roster.views, self._settings.partition
-        harvested = sum(len(view.running()) for view in views)
-        idle = idle_nodes(snapshot, views, partition, *OCCUPIES)
-        self._passes.look(snapshot, idle, harvested)
-        if harvested and any(job.for_nodes for job in snapshot.queue.waiting):
+        if not any(job.for_nodes for job in snapshot.queue.waiting):
+            self._passes.nobody_waits()
+            return
+        harvested = {node for view in views for node in view.running()}
+        pool = idle_nodes(snapshot, views, partition, *OCCUPIES) | harvested
+        self._passes.look(snapshot, pool)
+        if harvested:
             judgement = self._judgement(snapshot.time_s)
             self.schedule.expect_pass(judgement.due_s, judgement.sure_s, snapshot.time_s)
 

@@ -268,6 +268,7 @@ def _waiting_job(row: JobRow, count: int) -> WaitingJob:
         expected_start_s=row.start_s,
         expected_nodes=expand(row.scheduled_nodes),
         priority=row.priority,
+        submit_s=row.submit_s or 0.0,
         minutes=_minutes(row.limit),
         constraint=row.constraint,
         excluded=frozenset(expand(row.excluded_nodes)),

@@ -8,7 +8,7 @@ starts. Where that is wrong the next pass tells: a job that it left waiting is l
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
@@ -42,8 +42,11 @@ def wanted(picture: Picture, partition: str) -> Wanted:
     Jobs are served in the order of their priority, each by idle nodes first. One that idle nodes
     and those of trainers together do not suffice for wants none: it waits for other jobs to end.
     """
+    jobs = _in_order(picture)
+    if not jobs:
+        return Wanted()
     choice = _Choice(picture, partition)
-    for job in _in_order(picture):
+    for job in jobs:
         choice.serve(job)
     return Wanted(frozenset(choice.kept), frozenset(choice.leave))
 
@@ -89,34 +92,33 @@ class _Choice:
     def serve(self, job: WaitingJob) -> None:
         """Choose nodes for all that waits in this record, as far as they suffice."""
         planned_s = math.inf if job.expected_start_s is None else job.expected_start_s
-        if planned_s <= self._now_s + _PLANNED_S:
-            self._take(job.expected_nodes)
-        else:
-            for _ in range(job.count):
-                if not self._take(self._nodes_for(job)):
-                    break
+        soon = planned_s <= self._now_s + _PLANNED_S
+        self._take(set(job.expected_nodes if soon else self._nodes_for(job)))
         self._claim(job.expected_nodes, planned_s)
 
-    def _take(self, nodes: Iterable[str]) -> bool:
-        nodes = set(nodes)
+    def _take(self, nodes: set[str]) -> None:
         ours = nodes & self._owner.keys()
         self.kept |= nodes - ours
         self.leave |= ours
         for node in ours:
             self._surplus[self._owner[node]] -= 1
-        return bool(nodes)
 
-    def _nodes_for(self, job: WaitingJob) -> Sequence[str]:
-        """Return nodes for one job, none where they do not suffice."""
+    def _nodes_for(self, job: WaitingJob) -> list[str]:
+        """Return nodes for as many of its tasks as they suffice for."""
         ends_s = math.inf if job.minutes is None else self._now_s + 60.0 * job.minutes
-        free = (node for node in self._idle.nodes_for(job) if node not in self.kept)
-        idle = list(islice((node for node in free if self._is_free_until(node, ends_s)), job.nodes))
-        if len(idle) == job.nodes:
-            return idle
-        held = (node for node in self._harvested.nodes_for(job) if node not in self.leave)
-        ours = [node for node in held if self._is_free_until(node, ends_s)]
-        missing = job.nodes - len(idle)
-        return idle + self._cheapest(ours, missing) if len(ours) >= missing else ()
+
+        def free(fit: Fit, taken: set[str]) -> Iterator[str]:
+            return (
+                node
+                for node in fit.nodes_for(job)
+                if node not in taken and ends_s <= self._until_s.get(node, math.inf)
+            )
+
+        most = job.nodes * job.count
+        idle = list(islice(free(self._idle, self.kept), most))
+        ours = list(free(self._harvested, self.leave)) if len(idle) < most else []
+        found = min(most, len(idle) + len(ours)) // job.nodes * job.nodes
+        return idle[:found] + self._cheapest(ours, max(0, found - len(idle)))
 
     def _cheapest(self, nodes: Iterable[str], count: int) -> list[str]:
         """Return so many of these nodes: one after the other from who has most to spare."""
@@ -132,9 +134,6 @@ class _Choice:
             if by_array[array]:
                 heappush(heap, (spare + 1, array))
         return chosen
-
-    def _is_free_until(self, node: str, ends_s: float) -> bool:
-        return ends_s <= self._until_s.get(node, math.inf)
 
     def _claim(self, nodes: Iterable[str], start_s: float) -> None:
         whole_s = start_s if math.isinf(start_s) else start_s // _RESOLUTION_S * _RESOLUTION_S

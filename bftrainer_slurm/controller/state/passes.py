@@ -1,13 +1,13 @@
-"""What Slurm's backfill scheduler has judged: which nodes it left idle, which jobs it left waiting.
+"""What Slurm's backfill scheduler has judged, and when it judges next.
 
-A pass tries every waiting job on the nodes that are idle when it begins. What to do about it is in
-``decide.vacate`` and ``decide.headroom``.
+A pass tries every waiting job, on idle nodes and over elements: it preempts them where a job fits.
+What to do about it is in ``decide.vacate``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from bftrainer_slurm.constraint import ConstraintError, parse_constraint
@@ -21,13 +21,16 @@ _SHORT_S = 10.0  # where passes come so often none is worth a look of its own
 _STALE = 10  # passes since the last one that was seen: then when they come is not known any more
 
 
+_Demand = tuple[int, int | None, str, str, frozenset[str]]
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """What is known of the passes so far. Times are Unix seconds.
 
     The next pass is expected from ``due_s`` on, minus infinity: at any moment. Before ``sure_s``
     there is none. ``asks``: a job waits that the next pass may start. ``left`` are jobs that a pass
-    left waiting though enough nodes that fit them were idle, and whose request is the same since.
+    left waiting though enough nodes for them were in holes, and whose request is the same since.
     """
 
     due_s: float = -math.inf
@@ -42,33 +45,44 @@ class Passes:
     def __init__(self) -> None:
         self._began_s = -math.inf
         self._gap_s = 0.0  # between the last two that were seen
-        self._waited: Mapping[int, WaitingJob] = {}  # at the last look before the pass
-        self._idle: frozenset[str] = frozenset()  # then
+        # What each job asks for, and since when it has waited for that; None: nobody has looked.
+        self._waits: dict[int, tuple[_Demand, float]] | None = None
+        self._pool: frozenset[str] = frozenset()
         self._left: frozenset[int] = frozenset()
         self._asks = False
 
-    def look(self, snapshot: Snapshot, idle: frozenset[str], harvested: int = 0) -> None:
-        """Take in a snapshot; nothing runs on ``idle`` nodes, elements on ``harvested`` others."""
+    def look(self, snapshot: Snapshot, pool: frozenset[str]) -> None:
+        """Take in a snapshot; on the nodes of the ``pool`` nothing runs but elements.
+
+        A new controller takes it that jobs have waited since they were submitted.
+        """
         waiting = {job.job_id: job for job in snapshot.queue.waiting if job.for_nodes}
-        last = snapshot.last_pass
-        if last is not None and last.active and last.began_s != self._began_s:
-            return  # it has not judged all of them
-        same = {
-            job_id
-            for job_id, job in waiting.items()
-            if job_id in self._waited and _demand(job) == _demand(self._waited[job_id])
+        self._waits = {
+            job.job_id: self._wait(job, job.submit_s if self._waits is None else snapshot.time_s)
+            for job in waiting.values()
         }
-        self._left &= same
-        if last is not None and last.began_s != self._began_s:
+        self._left &= {one for one, (_, since_s) in self._waits.items() if since_s < self._began_s}
+        last = snapshot.last_pass
+        if last is not None and last.began_s != self._began_s and not last.active:
             self._began_s, self._gap_s = last.began_s, last.began_s - self._began_s
-            fit = Fit(snapshot.nodes, idle & self._idle)
-            jobs = (waiting[job_id] for job_id in same)
+            fit = Fit(snapshot.nodes, pool & (self._pool or pool))
+            tried = (one for one, (_, since_s) in self._waits.items() if since_s < last.began_s)
+            jobs = (waiting[one] for one in tried)
             self._left |= {one.job_id for one in jobs if len(fit.nodes_for(one)) >= one.nodes}
-        self._waited, self._idle = waiting, idle
-        pool = len(idle) + harvested
+        self._pool = pool
         self._asks = any(
-            job.nodes <= pool and job_id not in self._left for job_id, job in waiting.items()
+            job.nodes <= len(pool) and job_id not in self._left for job_id, job in waiting.items()
         )
+
+    def _wait(self, job: WaitingJob, since_s: float) -> tuple[_Demand, float]:
+        """Return what a job asks for, and since when: ``since_s``, if it asked for another."""
+        known = None if self._waits is None else self._waits.get(job.job_id)
+        demand = (job.nodes, job.minutes, job.partition, job.constraint, job.excluded)
+        return known if known is not None and known[0] == demand else (demand, since_s)
+
+    def nobody_waits(self) -> None:
+        """Take in that no job waits for nodes."""
+        self._waits, self._left, self._asks = {}, frozenset(), False
 
     def judgement(self, interval_s: float | None, now_s: float) -> Judgement:
         """Return what is known now; ``interval_s`` is Slurm's ``bf_interval``, None: no passes."""
@@ -123,7 +137,3 @@ def _has(node: Node, constraint: str) -> bool:
         return not constraint or parse_constraint(constraint).allows(node.features)
     except ConstraintError:
         return True
-
-
-def _demand(job: WaitingJob) -> tuple[object, ...]:
-    return (job.nodes, job.minutes, job.partition, job.constraint, job.excluded)

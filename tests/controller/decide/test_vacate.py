@@ -83,6 +83,7 @@ def test_jobs_are_served_by_priority_each_with_nodes_of_its_own() -> None:
 
 def test_each_task_of_an_array_is_a_job() -> None:
     assert len(asked(job(7, 1, count=4)).idle) == 4
+    assert len(asked(job(7, 2, count=2), busy=THREE_OF_SIX).idle) == 2
 
 
 def test_who_has_most_to_spare_leaves_first() -> None:

@@ -13,13 +13,14 @@ from bftrainer_slurm.model import BackfillPass, WaitingJob
 from tests.controller.worlds import NOW_S, node, snapshot
 
 NODES = tuple(node(f"n{number}", partition="main") for number in range(1, 5))
-JOB = WaitingJob(7, "main", 2)
+JOB = WaitingJob(7, "main", 2, submit_s=20.0)
 ALL = frozenset({"n1", "n2", "n3", "n4"})
 
 
 def seen(began_s: float | None, *jobs: WaitingJob, active: bool = False) -> Snapshot:
+    """A look 11 s after a pass began."""
     last = None if began_s is None else BackfillPass(began_s, active)
-    plain = snapshot(NODES)
+    plain = replace(snapshot(NODES), time_s=11.0 if began_s is None else began_s + 11)
     queue = replace(plain.queue, waiting=jobs or (JOB,))
     return replace(plain, queue=queue, last_pass=last)
 
@@ -35,10 +36,15 @@ def left(*looks: tuple[Snapshot, frozenset[str]]) -> set[int]:
     return set(watched(*looks).judgement(30.0, NOW_S).left)
 
 
-def test_a_job_that_a_pass_left_waiting_beside_enough_idle_nodes_does_not_fit() -> None:
+def test_a_job_that_a_pass_left_waiting_beside_enough_nodes_in_holes_does_not_fit() -> None:
     few = frozenset({"n1"})
     assert left((seen(10.0), ALL), (seen(40.0), ALL)) == {7}
     assert left((seen(10.0), ALL), (seen(40.0), ALL), (seen(70.0), few)) == {7}
+
+
+def test_a_new_controller_finds_jobs_judged_that_were_there_before_the_last_pass() -> None:
+    assert left((seen(40.0, replace(JOB, submit_s=39.0)), ALL)) == {7}
+    assert left((seen(40.0, replace(JOB, submit_s=41.0)), ALL)) == set()
 
 
 def test_a_pass_that_goes_on_has_not_judged() -> None:
@@ -46,7 +52,7 @@ def test_a_pass_that_goes_on_has_not_judged() -> None:
     assert left((seen(10.0), ALL), (seen(40.0, active=True), ALL), (seen(40.0), ALL)) == {7}
 
 
-def test_a_pass_that_found_too_few_idle_nodes_says_nothing_of_a_job() -> None:
+def test_a_pass_that_found_too_few_nodes_says_nothing_of_a_job() -> None:
     few = frozenset({"n1"})
     assert left((seen(10.0), few), (seen(40.0), ALL)) == set()
     assert left((seen(10.0), ALL), (seen(40.0), few)) == set()
@@ -99,17 +105,13 @@ def test_otherwise_a_pass_may_come_at_any_moment(
 
 
 def test_the_next_pass_is_asked_for_while_it_may_start_a_job() -> None:
-    few = frozenset({"n1"})
+    def asks(pool: frozenset[str], *looks: Snapshot) -> bool:
+        return watched(*((one, pool) for one in looks)).judgement(30.0, 60.0).asks
 
-    def asks(idle: frozenset[str], harvested: int, *looks: Snapshot) -> bool:
-        passes = Passes()
-        for one in looks:
-            passes.look(one, idle, harvested)
-        return passes.judgement(30.0, 60.0).asks
-
-    assert asks(few, 1, seen(40.0))
-    assert not asks(few, 0, seen(40.0))
-    assert not asks(ALL, 0, seen(10.0), seen(40.0))  # it was judged
+    assert asks(ALL, seen(10.0))
+    assert not asks(frozenset({"n1"}), seen(10.0))  # too few
+    assert not asks(ALL, seen(10.0), seen(40.0))  # it was judged
+    assert not asks(ALL, seen(10.0, replace(JOB, for_nodes=False)))
 
 
 def test_a_node_fits_by_partition_features_and_what_the_user_excludes() -> None:
