@@ -35,8 +35,8 @@ def one_by_one(problem: Problem, groups: Sequence[Group]) -> Relaxation:
 
 def shares_at(problem: Problem, singles: Relaxation, prices: Reals) -> list[Share]:
     """Return a plan close to what everyone chooses at these prices, no worse than no change."""
-    shares = with_rest(problem, singles, _first_come(singles, prices * _A_LITTLE_MORE))
     now = [problem.now(one) for one in problem.trainers]
+    shares = with_rest(problem, singles, _first_come(singles, now, prices * _A_LITTLE_MORE))
     is_worse = feasible(problem, now) and value(problem, now) >= value(problem, shares)
     return now if is_worse else shares
 
@@ -61,16 +61,21 @@ def with_rest(problem: Problem, singles: Relaxation, shares: Sequence[Share]) ->
     return [tuple(share) for share in taken.astype(int).tolist()]
 
 
-def _first_come(singles: Relaxation, prices: Reals) -> list[Share]:
-    """What everyone chooses of what is left; who has most left after paying is first."""
-    left = singles.sizes.copy()
-    shares = np.zeros((len(singles.groups), len(left)))
-    waiting = np.ones(len(shares), bool)
+def _first_come(singles: Relaxation, now: Sequence[Share], prices: Reals) -> list[Share]:
+    """What everyone chooses of what is left; who has most left after paying is first.
+
+    Nobody is left the nodes that others have and would like to keep.
+    """
+    kept = np.minimum(np.array(now, np.float64), singles.choose(prices).shares)
+    left = singles.sizes - kept.sum(axis=0)
+    shares = np.zeros_like(kept)
+    waiting = np.ones(len(kept), bool)
     while waiting.any():
-        choices = singles.choose(prices, np.broadcast_to(left, shares.shape))
+        choices = singles.choose(prices, left + kept)
         for one in (-choices.net).argsort(kind="stable"):
-            if waiting[one] and (choices.shares[one] <= left).all():
+            more = choices.shares[one] - kept[one]
+            if waiting[one] and (more <= left).all():
                 shares[one] = choices.shares[one]
-                left -= shares[one]
+                left -= more
                 waiting[one] = False
     return [tuple(share) for share in shares.astype(int).tolist()]

@@ -22,7 +22,7 @@ from bftrainer_slurm.planner.segments import groups_of
 GAP = 1e-7  # of the objective; the recorded optima are met to 1e-6
 _OF_A_STAKE = 1e-4  # so much may the gap cost the trainer to whom least is at stake
 _ROUNDING = 1e-12  # of the objective: what is less cannot be told
-_FIRST_LOSS, _WIDER = 200, 2.0  # of cores: in gaps, and times
+_FIRST_LOSS, _WIDER = 2e-5, 2.0  # of cores: of the bound, and times
 _FEW_GROUPS = 20  # their whole core is small
 _FIRST_LIMIT_S = 1.0  # of CBC's time for a core; it doubles, and what was found is sent before
 
@@ -54,7 +54,7 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
     loss, gap = _loss(problem, relaxation, dual, shares), _gap(relaxation, dual)
     proven = loss <= gap
     yield Found(shares, proven)
-    most_loss, limit_s = _first_core(relaxation, loss, gap), _FIRST_LIMIT_S
+    most_loss, limit_s = _first_core(dual, loss, len(groups)), _FIRST_LIMIT_S
     while not proven and (left_s := deadline_s - time.monotonic()) > 0:
         core = core_of(relaxation, dual, most_loss)
         answer = solve_core(core, _supply(problem, dual), most_loss, gap, min(limit_s, left_s))
@@ -75,11 +75,9 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
     yield Found(shares, proven)
 
 
-def _first_core(relaxation: Relaxation, loss: float, gap: float) -> float:
+def _first_core(dual: Dual, loss: float, groups: int) -> float:
     """How much the first core may lose: a small one most often has the optimum."""
-    if len(relaxation.groups) <= _FEW_GROUPS:
-        return loss
-    return loss / 8 if len(relaxation.sizes) == 1 else min(loss, _FIRST_LOSS * gap)
+    return loss if groups <= _FEW_GROUPS else min(loss, _FIRST_LOSS * abs(dual.bound) or loss)
 
 
 def _loss(problem: Problem, relaxation: Relaxation, dual: Dual, shares: list[Share]) -> float:
