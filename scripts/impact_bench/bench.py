@@ -5,18 +5,18 @@ from __future__ import annotations
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from threading import Event
-from typing import TypeVar
+from threading import Barrier, BrokenBarrierError, Event
 
 from scripts.demonstration.stream import OrdinaryJob
 from scripts.impact_bench.breakdown import BACKFILL, Log, read_log, read_looks
 from scripts.impact_bench.course import Start, StoppedError, run_chunk
-from scripts.impact_bench.looks import NAPS, common_pass, pass_due, set_looks
+from scripts.impact_bench.looks import NAPS, common_begin, set_looks
 from scripts.impact_bench.trainers import Kind, Work, training
 from scripts.labcluster.lab import Tell
 from scripts.labcluster.processes import Daemon, daemon_of, send
@@ -24,14 +24,13 @@ from scripts.labcluster.site import Site, prepared_site
 from scripts.labcluster.waiting import wait_until
 
 _CONF = (
+    "SlurmdTimeout=300",  # Slurm's default
     "MinJobAge=14400",  # slurmctld remembers what became of each job
     "SlurmctldDebug=debug2",  # what the breakdown is read from
     "SlurmdDebug=debug2",
 )
 KILL_WAIT_S = 30
 _LEFT_S = 5.0  # what is still there so long after the last element is left behind
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -129,36 +128,55 @@ def measure(
 def _run_chunks(
     sites: Sequence[Site], sides: Sequence[Side], chunk: Sequence[OrdinaryJob], pace: Pace
 ) -> None:
-    """Run the same chunk on both sides, each from a pass of its own backfill on."""
-    stop, interval_s = Event(), pace.bf_interval_s
+    """Run the same chunk on both sides, which begin at the same moment with a pass of backfill."""
+    stop, dues_s, begins_s = Event(), dict[str, float](), list[float]()
+
+    def settle() -> None:
+        order = [dues_s[side.name] for side in sides]
+        begins_s.append(common_begin(order, pace.bf_interval_s, time.time()))
+
+    both = Barrier(len(sides), settle)
+
+    def agree(side: Side, due_s: float) -> float:
+        dues_s[side.name] = due_s
+        try:
+            both.wait()
+        except BrokenBarrierError:
+            raise StoppedError from None
+        return begins_s[0]
+
+    with ThreadPoolExecutor() as threads:
+        try:
+            runs = [
+                threads.submit(_run_chunk, site, side, chunk, pace, partial(agree, side), stop)
+                for site, side in zip(sites, sides, strict=True)
+            ]
+            ended, _ = wait(runs, return_when=FIRST_EXCEPTION)
+            for run in ended:
+                run.result()
+        finally:
+            stop.set()
+            both.abort()
+
+
+def _run_chunk(
+    site: Site,
+    side: Side,
+    chunk: Sequence[OrdinaryJob],
+    pace: Pace,
+    agree: Callable[[float], float],
+    stop: Event,
+) -> None:
+    naps = len(side.chunks) % NAPS  # both sides have the same
+    folder = site.folder(name=f"chunk-{len(side.chunks)}-jobs")
 
     def sleep(time_s: float) -> None:
         if stop.wait(time_s):
             raise StoppedError
 
-    def run(site: Site, side: Side, due_s: float) -> None:
-        naps = len(side.chunks) % NAPS  # both sides have the same
-        folder = site.folder(name=f"chunk-{len(side.chunks)}-jobs")
-        begin_s = set_looks(site.lab, naps, due_s, pass_s, interval_s, sleep)
-        side.begins_s.append(begin_s)
-        side.chunks.append(run_chunk(site.lab, chunk, folder, begin_s, stop.is_set))
-
-    with ThreadPoolExecutor() as threads:
-        try:
-            asked = [threads.submit(pass_due, site.lab, interval_s, sleep) for site in sites]
-            dues_s = _results(asked)
-            pass_s = common_pass(dues_s, interval_s, time.time())
-            _results([threads.submit(run, *one) for one in zip(sites, sides, dues_s, strict=True)])
-        finally:
-            stop.set()
-
-
-def _results(futures: Sequence[Future[T]]) -> list[T]:
-    """Return what all of them return; the first failure is raised at once."""
-    ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
-    for one in ended:
-        one.result()
-    return [one.result() for one in futures]
+    begin_s = set_looks(site.lab, naps, pace.bf_interval_s, agree, sleep)
+    side.begins_s.append(begin_s)
+    side.chunks.append(run_chunk(site.lab, chunk, folder, begin_s, stop.is_set))
 
 
 def _read_log(site: Site, side: Side) -> None:

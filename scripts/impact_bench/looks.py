@@ -18,58 +18,59 @@ from scripts.labcluster.waiting import wait_until
 # Between two looks slurmctld naps ten times 0.1 s, and a bit (Slurm's _slurmctld_background).
 NAPS = 10
 _NAP_S = 0.1002
-_STOP_S = 1.1  # as long as backfill's shortest sleep, and a bit
+_INTO_SECOND_S = 0.3  # Slurm reckons in whole seconds: the looks' are to be the same ones
 _LATE_S = 0.1  # after a pass was due
 _AHEAD_S = 6.0  # before a pass is due the main scheduler's looks are looked at
+_REASON_EVERY_S = 10.0
 _PATIENCE_S = 10.0
-
-
-def pass_due(lab: Lab, interval_s: float, sleep: Callable[[float], object]) -> float:
-    """Have backfill make a pass; return when the next one is due, in Unix seconds.
-
-    Raises:
-        TimeoutError: it makes none though it was given a reason to.
-    """
-    return _a_look(lab, BACKFILL, interval_s, sleep) + interval_s
-
-
-def common_pass(dues_s: Sequence[float], interval_s: float, now_s: float) -> float:
-    """Return when all clusters can make a pass at the same moment, held up as briefly as can be.
-
-    Backfill plans in whole minutes of the clock (``bf_resolution``): the same jobs can have another
-    order where passes are at other seconds of the minute.
-    """
-    late_s = min(dues_s, key=lambda due_s: max((due_s - other) % interval_s for other in dues_s))
-    earliest_s = now_s + _AHEAD_S + interval_s
-    return late_s + max(0, math.ceil((earliest_s - late_s) / interval_s)) * interval_s
 
 
 def set_looks(
     lab: Lab,
     naps: int,
-    due_s: float,
-    pass_s: float,
     interval_s: float,
+    agree: Callable[[float], float],
     sleep: Callable[[float], object],
 ) -> float:
-    """Have backfill look at ``pass_s``; return when it did (Unix seconds).
+    """Set slurmctld's looks; return when it did, in Unix seconds: backfill looked at that moment.
 
-    The main scheduler looks once a second, backfill every ``interval_s``, next at ``due_s``; both
-    drift, and have nothing to do with each other: the same job would meet them earlier or later in
-    another run, and so would all jobs of a chunk. A process that was stopped does what it missed
-    when it goes on: from then on backfill looks each ``interval_s``, and the main scheduler
-    ``naps`` naps, 0 to 9, after that.
+    The main scheduler looks once a second, backfill every ``interval_s``; both drift, and have
+    nothing to do with each other: the same job would meet them earlier or later in another run, and
+    so would all jobs of a chunk. A process that was stopped does what it missed when it goes on:
+    from then on backfill looks each ``interval_s``, and the main scheduler ``naps`` naps, 0 to 9,
+    after that. ``agree`` is told when a pass of backfill is due here, and says when to begin.
 
     Raises:
         TimeoutError: slurmctld does not look though it was given a reason to.
     """
-    missed_s = pass_s - (pass_s - due_s) % interval_s
-    sleep(max(0.0, missed_s - _AHEAD_S - time.time()))
+    due_s = _a_look(lab, BACKFILL, interval_s, sleep) + interval_s
+    _give_reason(lab)  # a pass that has nothing new to look at comes at another time
+    begin_s = agree(due_s)
+    ahead_s = last_due(due_s, begin_s, interval_s) - _AHEAD_S
+    while time.time() < ahead_s:
+        _give_reason(lab)
+        sleep(min(_REASON_EVERY_S, max(0.0, ahead_s - time.time())))
     look_s = _a_look(lab, MAIN, 0.0, sleep)
     # In the middle of the nap that is followed by as many; the stop takes the rest of that one.
     sleep(max(0.0, stop_after(look_s, naps, time.time()) - time.time()))
-    slurmctld = lab.cluster.daemons["slurmctld"]
-    return _stopped(slurmctld, max(time.time() + _STOP_S, pass_s + _LATE_S), sleep)
+    return _stopped(lab.cluster.daemons["slurmctld"], begin_s, sleep)
+
+
+def common_begin(dues_s: Sequence[float], interval_s: float, now_s: float) -> float:
+    """Return when all sides can begin at once: just after a pass is due on the last of them.
+
+    The others' slurmctlds are stopped for longer, which is as well on an idle cluster.
+    """
+    begin_s = dues_s[-1]
+    soonest_s = now_s + _AHEAD_S + 1
+    while min(last_due(due_s, begin_s, interval_s) for due_s in dues_s) < soonest_s:
+        begin_s += interval_s
+    return math.ceil(begin_s + _LATE_S - _INTO_SECOND_S) + _INTO_SECOND_S
+
+
+def last_due(due_s: float, until_s: float, interval_s: float) -> float:
+    """Return when the last pass until some moment is due where one is due each ``interval_s``."""
+    return due_s + interval_s * math.floor((until_s - due_s) / interval_s + 1e-6)
 
 
 def stop_after(look_s: float, naps: int, now_s: float) -> float:
@@ -92,8 +93,7 @@ def _a_look(lab: Lab, scheduler: str, interval_s: float, sleep: Callable[[float]
     """Have slurmctld look, and return when it did."""
     log = lab.dir / "log" / "slurmctld.log"
     read = log.stat().st_size
-    # Changes nothing, but slurmctld looks after each change of a partition.
-    lab.run("scontrol", "update", "PartitionName=main", "State=UP", user=ADMIN)
+    _give_reason(lab)
 
     def looks_s() -> list[float]:
         with log.open(errors="replace") as lines:
@@ -103,3 +103,8 @@ def _a_look(lab: Lab, scheduler: str, interval_s: float, sleep: Callable[[float]
     patience_s = _PATIENCE_S + interval_s
     wait_until(looks_s, patience_s, f"slurmctld's log has no '{scheduler}'", sleep)
     return looks_s()[0]
+
+
+def _give_reason(lab: Lab) -> None:
+    """Change nothing; but slurmctld looks after each change of a partition."""
+    lab.run("scontrol", "update", "PartitionName=main", "State=UP", user=ADMIN)

@@ -36,12 +36,14 @@ _CHUNK = 30
 _LONGEST_GAP_S = 45.0
 _SETTLED_S = 1.0  # before which no job comes
 
-_BUSY = _Runs(16.0, 0.8, 5.0, 110.0, (0, 1, 2))
+# Of a site's, those that backfill finds room for before a large job: small ones, and not long.
+_BUSY = _Runs(35.0, 0.5, 10.0, 110.0, (0, 0, 1))
+_BUSY_SIZES = ((0.65, 0.0), (0.87, 0.25), (0.97, 0.5), (1.0, 0.9))
 _PASS_S = 30.0  # between backfill's passes
 _CLEAR_S = 2.0
 # A job of one node runs on, while one of all nodes waits behind it at the head of the queue. The
 # next two are there before it ends; the long one asks for as much time, and fits into no hole.
-_ROUND_S, _AHEAD_S = 400.0, 120.0
+_ROUND_S, _AHEAD_S = 600.0, 120.0
 _ALL_NODES_S = 12.4
 _DRAIN_S = 30.0  # from the end of the long job, as others still run
 _LAST_S = 45.0  # for the last ones to be given nodes before the last large job
@@ -59,7 +61,7 @@ def busy_stream(jobs: int, nodes: int, seed: int, load: float) -> list[OrdinaryJ
         ValueError: the load is too low.
     """
     chooser = random.Random(seed)
-    sizes = [min(_size(chooser, nodes), nodes - 1) for _ in range(jobs)]
+    sizes = [min(_size(chooser, nodes, _BUSY_SIZES), nodes - 1) for _ in range(jobs)]
     drawn = [_made_job(chooser, chooser.expovariate(1), size, _BUSY) for size in sizes]
     ahead = (_long_s(_ROUND_S) + nodes * _ALL_NODES_S) / _ROUND_S
     rate = load * nodes - ahead  # that is left to them
@@ -131,7 +133,7 @@ def _made_chunk(chooser: random.Random, count: int, nodes: int, load: float) -> 
         burst = min(count - len(made), _burst(chooser))
         asked_s = 0.0
         for _ in range(burst):
-            size = nodes if len(made) == count // 2 else _size(chooser, nodes)
+            size = nodes if len(made) == count // 2 else _size(chooser, nodes, _SIZES)
             submit_s = at_s + chooser.uniform(0, _SPREAD_OF_A_BURST_S)
             job = _made_job(chooser, submit_s, size, _QUICK)
             asked_s += job.nodes * job.runs_s
@@ -153,10 +155,10 @@ def _burst(chooser: random.Random) -> int:
     return chooser.randint(2, _LARGEST_BURST) if chooser.random() < 0.25 else 1
 
 
-def _size(chooser: random.Random, nodes: int) -> int:
+def _size(chooser: random.Random, nodes: int, shares: Sequence[tuple[float, float]]) -> int:
     drawn = chooser.random()
     most = 0
-    for until, share in _SIZES:
+    for until, share in shares:
         least, most = min(most + 1, nodes), max(1, int(share * nodes))
         if drawn < until:
             return chooser.randint(min(least, most), most)

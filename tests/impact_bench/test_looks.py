@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.impact_bench.looks import NAPS, common_pass, stop_after
+from scripts.impact_bench.looks import NAPS, common_begin, last_due, stop_after
 
 LOOK_S = 1000.0
 
@@ -25,16 +25,26 @@ def test_where_that_has_passed_it_is_stopped_in_a_later_second() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dues_s", "second"),
+    ("dues_s", "interval_s"),
     [
-        pytest.param((100.0, 104.0), 14.0, id="the first waits for the second"),
-        pytest.param((100.0, 129.0), 10.0, id="the second is nearly a whole interval later"),
-        pytest.param((110.0, 100.0), 20.0, id="in any order"),
+        ([1020.0, 1025.0], 30),
+        ([1025.0, 1020.0], 30),
+        ([1001.0, 1030.5], 30),  # the first is due too soon
+        ([1000.4, 1000.9], 1),
     ],
 )
-def test_clusters_make_a_pass_together_at_the_moment_that_holds_them_up_least(
-    dues_s: tuple[float, ...], second: float
+def test_both_sides_begin_just_after_the_last_one_is_due(
+    dues_s: list[float], interval_s: float
 ) -> None:
-    at_s = common_pass(dues_s, 30.0, now_s=95.0)
-    assert at_s % 30.0 == second
-    assert at_s >= 95.0 + 30.0
+    begin_s = common_begin(dues_s, interval_s, 1000.0)
+    assert 0.1 <= begin_s - last_due(dues_s[-1], begin_s, interval_s) <= 1.1
+    assert all(last_due(due_s, begin_s, interval_s) >= 1006 for due_s in dues_s)
+
+
+def test_both_sides_begin_well_within_a_second_as_slurm_reckons_in_whole_ones() -> None:
+    assert common_begin([1020.0, 1029.95], 30, 1000.0) % 1 == pytest.approx(0.3)
+
+
+def test_a_pass_is_due_each_interval() -> None:
+    assert last_due(1000.0, 1095.0, 30) == 1090.0
+    assert last_due(1000.0, 1000.0, 30) == 1000.0
