@@ -227,7 +227,6 @@ class Controller:
             holes.since_s,
             holes.life_s(self._snapshot),
             holes.forward_time_s(self._settings),
-            holes.grown_pool,
             self._judgement(self._snapshot.time_s),
         )
 

@@ -14,10 +14,9 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import BackfillPass, ElementState, WaitingJob
-from bftrainer_slurm.planner.greedy import greedy_counts
-from bftrainer_slurm.planner.greedy_by_class import greedy_shares
+from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.placement import place
-from bftrainer_slurm.planner.problem import Count, Plan, Problem, value
+from bftrainer_slurm.planner.problem import Plan, Problem, value
 from bftrainer_slurm.slurm.gateway import GatewayError
 from tests.controller.made_up_slurm import PARTITION, RUNNING, MadeUpSlurm, renamed
 from tests.controller.worlds import NOW_S
@@ -33,9 +32,8 @@ class Greedy:
     """The product's own plan without CBC: quick, and it knows classes of nodes."""
 
     def plan(self, problem: Problem) -> Plan:
-        shares = greedy_shares(problem) if problem.classes else greedy_counts(problem)
-        counts: list[Count] = list(shares)
-        return Plan(place(problem, counts), value(problem, counts), 0.0, "optimal")
+        shares = greedy_shares(problem)
+        return Plan(place(problem, shares), value(problem, shares), 0.0, "optimal")
 
 
 class Whatever(RuleBasedStateMachine):

@@ -46,6 +46,7 @@ from bftrainer_slurm.controller.state.profile import Appraiser
 from bftrainer_slurm.controller.state.trainer import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView, without
 from bftrainer_slurm.model import NodeState
+from bftrainer_slurm.planner.instance import document_of
 from bftrainer_slurm.planner.objectives import find
 from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 
@@ -243,16 +244,18 @@ class Decider:
         """Return the last plan if it stands, else a new one; no trainer stops for exploration."""
         problem, last = ready.problem, self._plan
         asked, self._asked = self._asked, problem
-        if last is not None and last.status == "optimal" and same_question(problem, asked):
+        if last is not None and last.status != "greedy" and same_question(problem, asked):
             return last
         plan = self._planner.plan(problem)
         if stops_a_trainer(problem, plan):
             other = problem_of(ready.picture, ready.free, ready.outlook, exploring=False)
-            plan = self._planner.plan(other) if other != problem else plan
+            if other != problem:
+                problem, plan = other, self._planner.plan(other)
         self._plan = plan
         pool, used = len(problem.pool), sum(map(len, plan.assignment.values()))
         now_s = ready.picture.now_s
         self._history.add_plan(now_s, pool, used, plan.objective, plan.status, plan.solve_s)
+        self._history.add_problem(now_s, partial(document_of, problem))
         return plan
 
 
