@@ -204,8 +204,8 @@ class Controller:
         pool = idle_nodes(snapshot, views, partition, *OCCUPIES) | harvested
         self._passes.look(snapshot, pool)
         if harvested:
-            judgement = self._judgement(snapshot.time_s)
-            self.schedule.expect_pass(judgement.due_s, judgement.sure_s, snapshot.time_s)
+            found = self._judgement(snapshot.time_s)
+            self.schedule.expect_pass(found.due_s, found.until_s, found.sure_s, snapshot.time_s)
 
     def _note_pauses(self, now_s: float) -> None:
         """Remember until when trainers stand still whose nodes are others than before."""

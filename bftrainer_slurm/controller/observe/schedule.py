@@ -81,14 +81,15 @@ class Schedule:
         """Look again by then: there is more to do."""
         self._queue_due_s = min(self._queue_due_s, at_s)
 
-    def expect_pass(self, due_s: float, sure_s: float, now_s: float) -> None:
+    def expect_pass(self, due_s: float, until_s: float, sure_s: float, now_s: float) -> None:
         """Look in time to empty nodes before Slurm's next backfill pass, and just after it.
 
-        It probably begins at ``due_s``, and not before ``sure_s``.
+        It probably begins between ``due_s`` and ``until_s``, and not before ``sure_s``.
         """
         self._no_pass_until_s = sure_s
         looks = (due_s + seconds for seconds in _AROUND_A_PASS_S)
-        next_s = min((at_s for at_s in looks if at_s > now_s), default=math.inf)
+        any_moment_s = now_s + LEAD_S if now_s < until_s else math.inf
+        next_s = min((at_s for at_s in looks if at_s > now_s), default=any_moment_s)
         self._queue_due_s = min(self._queue_due_s, next_s)
 
     def looked(

@@ -28,12 +28,14 @@ _Demand = tuple[int, int | None, str, str, frozenset[str]]
 class Judgement:
     """What is known of the passes so far. Times are Unix seconds.
 
-    The next pass is expected from ``due_s`` on, minus infinity: at any moment. Before ``sure_s``
-    there is none. ``asks``: a job waits that the next pass may start. ``left`` are jobs that a pass
-    left waiting though enough nodes for them were in holes, and whose request is the same since.
+    The next pass is expected from ``due_s`` on, minus infinity: at any moment, and before
+    ``until_s`` if something has changed. Before ``sure_s`` there is none. ``asks``: a job waits
+    that the next pass may start. ``left`` are jobs that a pass left waiting though enough nodes for
+    them were in holes, and whose request is the same since.
     """
 
     due_s: float = -math.inf
+    until_s: float = -math.inf
     sure_s: float = -math.inf
     asks: bool = False
     left: frozenset[int] = frozenset()
@@ -93,9 +95,11 @@ class Passes:
         period_s = max(interval_s, self._gap_s - 1.0) if follows else interval_s
         passed = (now_s - _TAKES_S - self._began_s) / period_s
         if passed > _STALE:
-            return Judgement(asks=True, left=self._left)
+            changed_s = max((since_s for _, since_s in (self._waits or {}).values()), default=0.0)
+            until_s = changed_s + interval_s + _TAKES_S
+            return Judgement(until_s=until_s, asks=True, left=self._left)
         due_s = self._began_s + period_s * max(1, math.ceil(passed))
-        return Judgement(due_s, self._began_s + interval_s, self._asks, self._left)
+        return Judgement(due_s, due_s, self._began_s + interval_s, self._asks, self._left)
 
 
 def idle_nodes(

@@ -138,18 +138,29 @@ def test_it_looks_before_and_after_a_backfill_pass() -> None:
     now_s = 0.0
     for _ in range(5):
         looked(schedule, now_s)
-        schedule.expect_pass(12.0, 12.0, now_s)
+        schedule.expect_pass(12.0, 12.0, 12.0, now_s)
         looks.append(now_s := schedule.due_s())
     assert looks == pytest.approx([9.0, 11.0, 13.2, 15.0, 30.0])
+
+
+def test_it_looks_often_while_a_pass_may_begin_at_any_moment() -> None:
+    schedule = Schedule(SETTINGS, LONG_AGO_S)
+    never = float("-inf")
+    looked(schedule, 20.0)
+    schedule.expect_pass(never, 30.0, never, 20.0)
+    assert schedule.due_s() == 23.0
+    looked(schedule, 30.0)
+    schedule.expect_pass(never, 30.0, never, 30.0)
+    assert schedule.due_s() == 45.0
 
 
 def test_a_submission_is_looked_at_where_a_pass_may_begin_and_waits_for_one_otherwise() -> None:
     schedule = Schedule(SETTINGS, LONG_AGO_S)
     looked(schedule, 0.0)
-    schedule.expect_pass(20.0, 20.0, 0.0)
+    schedule.expect_pass(20.0, 20.0, 20.0, 0.0)
     schedule.heard(NoteKind.ANNOUNCED, 5.0)
     assert schedule.due_s() == 15.0
     looked(schedule, 15.0)
-    schedule.expect_pass(20.0, 16.0, 15.0)
+    schedule.expect_pass(20.0, 20.0, 16.0, 15.0)
     schedule.heard(NoteKind.ANNOUNCED, 15.6)
     assert schedule.due_s() == 15.6

@@ -104,6 +104,12 @@ def test_otherwise_a_pass_may_come_at_any_moment(
     assert watched((seen(began_s), ALL)).judgement(interval_s, NOW_S).due_s == -math.inf
 
 
+def test_then_it_comes_within_an_interval_of_the_last_job_that_came() -> None:
+    new = replace(JOB, job_id=8, submit_s=NOW_S)
+    found = watched((seen(None, JOB, new), ALL)).judgement(30.0, NOW_S + 1)
+    assert NOW_S + 30 < found.until_s < NOW_S + 35
+
+
 def test_the_next_pass_is_asked_for_while_it_may_start_a_job() -> None:
     def asks(pool: frozenset[str], *looks: Snapshot) -> bool:
         return watched(*((one, pool) for one in looks)).judgement(30.0, 60.0).asks
