@@ -152,13 +152,24 @@ class Trainer:
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A pending ordinary job, with Slurm's own forecast where it has made one."""
+    """A pending ordinary job, with Slurm's own forecast where it has made one.
+
+    ``partition`` may name several. ``minutes`` is its time limit, None: none is known. ``count`` is
+    how many tasks of an array wait in this one record. ``for_nodes``: it waits for nothing else.
+    """
 
     job_id: int
     partition: str
     nodes: int
     expected_start_s: float | None = None
     expected_nodes: tuple[str, ...] = ()
+    priority: int = 1
+    submit_s: float = 0.0
+    minutes: int | None = None
+    constraint: str = ""
+    excluded: frozenset[str] = frozenset()
+    count: int = 1
+    for_nodes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +192,24 @@ class Queue:
 class Configuration:
     """What slurm.conf says that concerns trainers; None: nothing that is known.
 
-    ``max_jobs`` is how many jobs slurmctld holds, each task of an array one of them, and
-    ``partition_minutes`` the longest time limit of the trainers' partition.
+    ``max_jobs`` is how many jobs slurmctld holds, each task of an array one of them,
+    ``partition_minutes`` the longest time limit of the trainers' partition, and ``backfill_s`` the
+    time from the end of a backfill pass to the next one (``bf_interval``). ``behind`` are
+    partitions whose jobs do not come before trainers: their ``PriorityTier`` is too low.
     """
 
     max_jobs: int | None = None
     partition_minutes: int | None = None
+    backfill_s: float | None = None
+    behind: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPass:
+    """The last pass of Slurm's backfill scheduler over its queue; ``began_s`` is a whole second."""
+
+    began_s: float
+    active: bool  # it goes on
 
 
 @dataclass(frozen=True, slots=True)

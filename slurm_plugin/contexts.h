@@ -12,6 +12,7 @@
 void submit_init(const struct site *site);
 int submit_take_option(const struct site *site, const char *text);
 void submit_check_or_exit(spank_t spank, const struct site *site);
+void submit_announce(const struct site *site);
 void submit_exit(const struct site *site);
 
 /* slurmstepd, and the task that it has forked: spank_element.c */

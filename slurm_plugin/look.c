@@ -114,6 +114,15 @@ static void put_tasks(const job_info_t *job)
         put_text(NULL);
 }
 
+/* In minutes; nothing for a job that has none, or only that of its partition. */
+static void put_limit(uint32_t minutes)
+{
+    if (minutes != INFINITE && minutes != NO_VAL)
+        put_number(minutes);
+    else
+        put_text(NULL);
+}
+
 /* As a shell says it: 128 and the signal for one that a signal ended. */
 static void put_exit_status(uint32_t status)
 {
@@ -145,6 +154,7 @@ static void put_job(const job_info_t *job, time_t now)
     put_text(job->exc_nodes);
     put_text(job->licenses);
     put_text(job->resv_name);
+    put_limit(job->time_limit);
     put_exit_status(job->exit_code);
     putchar_unlocked('\n');
 }

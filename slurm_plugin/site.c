@@ -1,5 +1,6 @@
 #include "site.h"
 
+#include "announce.h"
 #include "keeper_note.h"
 
 #include <stdio.h>
@@ -43,6 +44,8 @@ static bool take_word(const char *word, struct site *site)
 #define KEY_IS(name) (key == strlen(name) && strncmp(word, name, key) == 0)
     if (KEY_IS("keeper"))
         return keeper_is_valid(value) && copy(site->keeper, value);
+    if (KEY_IS("announce"))
+        return announce_is_valid(value) && copy(site->announce, value);
     if (KEY_IS("partition"))
         return copy(site->partition, value);
     if (KEY_IS("qos"))

@@ -11,6 +11,7 @@
 
 struct site {
     char keeper[SITE_TEXT]; /* HOST:PORT, or several with commas between */
+    char announce[SITE_TEXT]; /* IP:PORT, likewise, told of all submissions; empty: nobody is */
     char partition[SITE_TEXT];
     char qos[SITE_TEXT]; /* empty: whatever the user has */
     char local_addr[SITE_TEXT]; /* empty: torchrun finds its own address */

@@ -48,9 +48,10 @@ int slurm_spank_init_post_opt(spank_t spank, int count, char **words)
 {
     (void)count;
     (void)words;
-    if (is_client())
+    if (is_client()) {
         submit_check_or_exit(spank, &site);
-    else if (spank_context() == S_CTX_REMOTE)
+        submit_announce(&site);
+    } else if (spank_context() == S_CTX_REMOTE)
         element_make_secret(spank, &site);
     return 0;
 }

@@ -2,6 +2,7 @@
  * The plugin in sbatch, salloc and srun: takes the option, and in sbatch rewrites the submission.
  * Whatever is wrong ends the command: a tagged job is never submitted as anything else.
  */
+#include "announce.h"
 #include "contexts.h"
 #include "environment.h"
 #include "keeper_note.h"
@@ -154,9 +155,28 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
     rewritten = true;
 }
 
+static bool is_sbatch(void)
+{
+    slurm_opt_t *options = spank_context() == S_CTX_ALLOCATOR ? options_of_process() : NULL;
+
+    return options != NULL && options_are_of_sbatch(options);
+}
+
+/*
+ * salloc and srun end with their job, so they speak just before they submit it; the keeper hands
+ * it on a moment later. An srun inside a job submits nothing.
+ */
+void submit_announce(const struct site *site)
+{
+    if (site->announce[0] != '\0' && getenv("SLURM_JOB_ID") == NULL && !is_sbatch())
+        announce_submission(site->announce);
+}
+
 /* A controller that hears of a submission at once need not wait for its next look at the queue. */
 void submit_exit(const struct site *site)
 {
     if (rewritten)
         keeper_tell(site->keeper, "submitted");
+    else if (site->announce[0] != '\0' && is_sbatch())
+        announce_submission(site->announce);
 }

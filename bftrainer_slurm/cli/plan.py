@@ -7,14 +7,30 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import fail, finite, json_option, print_json
-from bftrainer_slurm.planner.instance import InstanceError, read_instance
-from bftrainer_slurm.planner.problem import Contender, Plan, Problem
-from bftrainer_slurm.planner.solver import Planner
+from bftrainer_slurm.cli.common import (
+    fail,
+    finite,
+    json_option,
+    personal_state,
+    print_json,
+    state_option,
+)
+from bftrainer_slurm.controller.state.history import HistoryError, past_problem
+from bftrainer_slurm.planner.instance import InstanceError, document_of, parse, read_instance
+from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--from-history",
+    "back",
+    type=click.IntRange(1, 100),
+    metavar="N",
+    help="The problem that the controller planned N plans ago, 1 being its last; in place of FILE.",
+)
+@state_option
+@click.option("--problem", "shown", is_flag=True, help="Print the problem as JSON, for a file.")
 @click.option(
     "--time-limit",
     type=click.FloatRange(min=0.1, max=86400),
@@ -25,17 +41,29 @@ from bftrainer_slurm.planner.solver import Planner
     help="Then take the best plan found so far.",
 )
 @json_option
-def plan(file: Path, time_limit: float, as_json: bool) -> None:
+def plan(
+    file: Path | None,
+    back: int | None,
+    state: Path | None,
+    shown: bool,
+    time_limit: float,
+    as_json: bool,
+) -> None:
     """Solve the planning problem in FILE: how many nodes each trainer should have, and why.
 
     \b
-    Example:
+    Examples:
       bftrainer plan problem.json --json
+      bftrainer plan --from-history 1 --problem > problem.json
     """
     try:
-        problem = read_instance(file)
-    except InstanceError as error:
-        fail(str(error))
+        from bftrainer_slurm.planner.solver import Planner
+    except ImportError as error:
+        fail(f"{error}; pip install 'bftrainer-slurm[controller]'")
+    problem = _problem(file, back, state or personal_state())
+    if shown:
+        print_json(document_of(problem))
+        return
     with Planner(time_limit_s=time_limit) as planner:
         planner.warm_up()
         found = planner.plan(problem)
@@ -45,8 +73,20 @@ def plan(file: Path, time_limit: float, as_json: bool) -> None:
         click.echo(_table(problem, found))
 
 
+def _problem(file: Path | None, back: int | None, state: Path) -> Problem:
+    if (file is None) == (back is None):
+        fail("give a FILE, or --from-history N")
+    try:
+        if file is not None:
+            return read_instance(file)
+        assert back is not None
+        return parse(past_problem(state / "history.sqlite", back))
+    except (HistoryError, InstanceError, ValueError) as error:
+        fail(str(error))
+
+
 def _document(problem: Problem, found: Plan) -> dict[str, Any]:
-    nodes = [found.assignment[contender.key] for contender in problem.contenders]
+    nodes = [found.assignment[trainer.key] for trainer in problem.trainers]
     return {
         "objective": found.objective,
         "nodes": [len(names) for names in nodes],
@@ -67,28 +107,28 @@ def _table(problem: Problem, found: Plan) -> str:
         lines.append(f"because: {found.reason}")
     lines.append("TRAINER  NODES       CHANGE     WHY")
     lines += [
-        _row(contender, len(found.assignment[contender.key]), problem.forward_time_s)
-        for contender in problem.contenders
+        _row(trainer, len(found.assignment[trainer.key]), problem.forward_time_s)
+        for trainer in problem.trainers
     ]
     return "\n".join(lines)
 
 
-def _row(contender: Contender, count: int, forward_s: float) -> str:
-    now = len(contender.current)
+def _row(trainer: PlannedTrainer, count: int, forward_s: float) -> str:
+    now = len(trainer.current)
     steps = f"{now} -> {count}"
-    why = _why(contender, count, forward_s)
-    return f"{contender.key:<9}{steps:<12}{_change(now, count):<11}{why}".rstrip()
+    why = _why(trainer, count, forward_s)
+    return f"{trainer.key:<9}{steps:<12}{_change(now, count):<11}{why}".rstrip()
 
 
-def _why(contender: Contender, count: int, forward_s: float) -> str:
-    now = len(contender.current)
+def _why(trainer: PlannedTrainer, count: int, forward_s: float) -> str:
+    now = len(trainer.current)
     if count == now:
         return ""
-    gain = forward_s * (contender.curve.at(count) - contender.curve.at(now))
-    cost = contender.rescale_cost(count, forward_s)
+    gain = forward_s * (trainer.curve.at(count) - trainer.curve.at(now))
+    cost = trainer.rescale_cost(count, forward_s)
     why = f"{gain:+.6g} over {forward_s:g} s, rescaling costs {cost:.6g}"
-    if not contender.allows(now):
-        return f"{why}; it may have {contender.min_nodes} to {contender.max_nodes} nodes"
+    if not trainer.allows(now):
+        return f"{why}; it may have {trainer.min_nodes} to {trainer.max_nodes} nodes"
     return why if gain >= cost else f"{why}; its nodes bring more elsewhere"
 
 

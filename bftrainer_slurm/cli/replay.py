@@ -20,11 +20,12 @@ from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.assessment.typical import typical_trainers
 from bftrainer_slurm.replay.cluster import Moment
 from bftrainer_slurm.replay.figures import document, table
+from bftrainer_slurm.replay.logs.holes import select
 from bftrainer_slurm.replay.page import write_page
 from bftrainer_slurm.replay.synthetic.schedule import simulate
 from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
 from bftrainer_slurm.replay.timeline import Timeline
-from bftrainer_slurm.replay.trace import Trace, TraceError, read_events, select
+from bftrainer_slurm.replay.trace import Trace, TraceError, read_events
 from bftrainer_slurm.replay.trainers import TrainersError, TrainerSpec, read_trainers
 
 _MOST = 10_000

@@ -178,13 +178,13 @@ class _Appraiser:
         """Return what each of the trainers is to be planned with."""
         trainers = [self._cluster.at_work[view.array] for view in views]
         curves = self._curves(trainers, now_s)
-        sober = {} if self._learning is None else self._learning.sober
+        expected = {} if self._learning is None else self._learning.expected
         return [
             Appraisal(
                 curve,
                 self.costs(view),
                 min(1.0, one.samples / one.spec.total_samples),
-                sober.get(view.array),
+                expected.get(view.array),
             )
             for view, one, curve in zip(views, trainers, curves, strict=True)
         ]

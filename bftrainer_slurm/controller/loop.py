@@ -20,10 +20,11 @@ from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.controller.publish.status import cluster_status, trainer_status
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.element import Ended, Phase
+from bftrainer_slurm.controller.state.element import OCCUPIES, Ended, Phase
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.holes import Holes
 from bftrainer_slurm.controller.state.members import OF_MEMBERS, Members
+from bftrainer_slurm.controller.state.passes import Judgement, Passes, idle_nodes
 from bftrainer_slurm.controller.state.pauses import note_change
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profile import Appraiser
@@ -76,6 +77,7 @@ class Controller:
         self._roster = Roster(world.history, settings, self._faults)
         self._members = Members(world.history, world.appraiser)
         self._holes = Holes(world.history)
+        self._passes = Passes()
         self._decider = Decider(
             world.planner, world.appraiser, world.history, settings, self._faults
         )
@@ -160,12 +162,14 @@ class Controller:
         malformed_before = self._snapshot.queue.malformed
         nodes_due = self.schedule.nodes_due(began_s)
         reservations_due = self.schedule.reservations_due(began_s)
+        judgement = self._judgement(began_s)
         self._snapshot = snapshot = read(
             world.gateway,
             self._snapshot,
             began_s,
             nodes_due=nodes_due,
             reservations_due=reservations_due,
+            pass_due=judgement.asks and began_s >= judgement.sure_s,
             partition=self._settings.partition,
             mine=world.mine,
         )
@@ -187,7 +191,21 @@ class Controller:
             if isinstance(event, Ended) and event.how != "shrank" and not event.well:
                 world.groups.lost(event.element)
         self._holes.update(snapshot, self._settings.partition)
+        self._follow_passes(snapshot)
         self._forget(frozenset(one.array for one in snapshot.queue.trainers), looked_s)
+
+    def _follow_passes(self, snapshot: Snapshot) -> None:
+        """Take in what Slurm's schedulers did, and look again about when they are to look."""
+        views, partition = self._roster.views, self._settings.partition
+        if not any(job.for_nodes for job in snapshot.queue.waiting):
+            self._passes.nobody_waits()
+            return
+        harvested = {node for view in views for node in view.running()}
+        pool = idle_nodes(snapshot, views, partition, *OCCUPIES) | harvested
+        self._passes.look(snapshot, pool)
+        if harvested:
+            judgement = self._judgement(snapshot.time_s)
+            self.schedule.expect_pass(judgement.due_s, judgement.sure_s, snapshot.time_s)
 
     def _note_pauses(self, now_s: float) -> None:
         """Remember until when trainers stand still whose nodes are others than before."""
@@ -209,8 +227,11 @@ class Controller:
             holes.since_s,
             holes.life_s(self._snapshot),
             holes.forward_time_s(self._settings),
-            holes.grown_pool,
+            self._judgement(self._snapshot.time_s),
         )
+
+    def _judgement(self, now_s: float) -> Judgement:
+        return self._passes.judgement(self._snapshot.configuration.backfill_s, now_s)
 
     def _act(self, actions: Iterable[Action]) -> None:
         world, results = self._world, Results()

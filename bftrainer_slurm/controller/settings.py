@@ -43,7 +43,7 @@ class Settings:
     # Features of nodes that tell kinds of hardware apart: a trainer's nodes are of one kind.
     hardware: tuple[str, ...] = ()
     plan_limit_s: float = 5.0  # then the greedy plan is taken
-    start_timeout_s: float = 90.0  # a released element that has not started is held again
+    start_timeout_s: float = 90.0  # of what was let go, or three backfill passes; then it is held
     relaunch_after_s: float = 2.0  # from an element's end to its next start
     min_hole_s: float = 60.0  # a node that is needed sooner is left alone
     min_idle_s: float = 0.0  # and one that ordinary jobs left more lately

@@ -13,6 +13,7 @@ import socket
 import sys
 from pathlib import Path
 
+from bftrainer_slurm.keeper.announcements import Announcements
 from bftrainer_slurm.keeper.credentials import (
     JOB,
     METHODS,
@@ -42,7 +43,11 @@ async def _serve(
     keeper = Keeper(stores, gate, token, identity, hold_s, files=files)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(keeper.entrance, host, port, backlog=1024)
-    write_address(state, f"{host}:{server.sockets[0].getsockname()[1]}")
+    port = server.sockets[0].getsockname()[1]
+    await loop.create_datagram_endpoint(
+        lambda: Announcements(loop, keeper.announced), local_addr=(host, port)
+    )
+    write_address(state, f"{host}:{port}")
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)

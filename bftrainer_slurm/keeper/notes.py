@@ -1,6 +1,7 @@
 """The notes that the keeper remembers, so that a controller that was away reads what it missed.
 
-Bounded; reports of progress have a bound of their own, and cannot push other notes out.
+Bounded; reports of progress and announced submissions have a bound of their own, and cannot push
+other notes out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ REMEMBERED = 20_000
 REMEMBERED_PROGRESS = 5_000
 
 
+_MANY = (NoteKind.PROGRESS, NoteKind.ANNOUNCED)
+
+
 class Notes:
     """What was told, in order. ``clock`` gives Unix seconds."""
 
@@ -29,7 +33,7 @@ class Notes:
     def add(self, note: Note) -> None:
         """Remember a note."""
         self.last = next(self._numbers)
-        kept = self._progress if note.kind is NoteKind.PROGRESS else self._others
+        kept = self._progress if note.kind in _MANY else self._others
         kept.append(NumberedNote(self.last, self._clock(), note))
 
     def since(self, after: int) -> list[NumberedNote]:

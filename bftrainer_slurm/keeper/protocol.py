@@ -33,6 +33,7 @@ class NoteKind(Enum):
     LEAVING = "leaving"  # SIGTERM has come: reclaimed, or shrunk
     GONE = "gone"  # the batch script has ended
     SUBMITTED = "submitted"  # a trainer may be new in the queue
+    ANNOUNCED = "announced"  # any job may be
     # From authenticated members of a group only:
     PROGRESS = "progress"  # samples and steps so far, as far as they are known, and more
     FAILED = "failed"  # its workers ended badly, and no loss of others explains it
@@ -68,8 +69,8 @@ def parse_hint(words: list[str]) -> Note:
         ProtocolError: not such a line.
     """
     match words:
-        case ["submitted"]:
-            return Note(NoteKind.SUBMITTED)
+        case [("submitted" | "announced") as kind]:
+            return Note(NoteKind(kind))
         case [("up" | "leaving" | "gone") as kind, array, task, node]:
             return Note(NoteKind(kind), whole(array), whole(task), word(node))
     raise ProtocolError("not a request that the keeper knows")
@@ -95,8 +96,8 @@ def parse_note(words: list[str]) -> Note:
 def format_note(note: Note) -> str:
     """Return the line for a note, without its end."""
     match note.kind:
-        case NoteKind.SUBMITTED:
-            return "submitted"
+        case NoteKind.SUBMITTED | NoteKind.ANNOUNCED as kind:
+            return str(kind.value)
         case NoteKind.PROGRESS | NoteKind.REFORMED:
             measures = " ".join(f"{name}={_decimal(value)}" for name, value in note.measures)
             return f"{note.kind.value} {note.array} {measures}"

@@ -76,6 +76,10 @@ class Keeper:
         """Return what takes a new connection."""
         return Entrance(self.serve, self.sessions.open, self._entering, self.sessions.refusals)
 
+    def announced(self) -> None:
+        """Pass on that something was submitted."""
+        self._tell(Note(NoteKind.ANNOUNCED))
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one connection: one request, and for ``watch`` a stream of notes."""
         try:

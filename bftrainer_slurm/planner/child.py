@@ -1,4 +1,6 @@
-"""The child process that solves: one problem a line on stdin, one answer a line on stdout.
+"""The child process that solves: one problem a line on stdin, answers in lines on stdout.
+
+Each better plan is said as soon as it is found, so that a crash or a time-out loses none of them.
 
 It ends when stdin does, so it outlives the planner that started it by one problem at most.
 """
@@ -29,8 +31,11 @@ def main() -> None:
     for line in sys.stdin:
         try:
             request = json.loads(line)
-            found = optimum.solve(from_wire(request), request["time_limit_s"])
-            _write(answers, {"counts": found.counts, "optimal": found.optimal})
+            optimal = False
+            for found in optimum.incumbents(from_wire(request), request["time_limit_s"]):
+                optimal = found.optimal
+                _write(answers, {"shares": found.shares})
+            _write(answers, {"optimal": optimal})
         except BrokenPipeError:
             return  # the planner has gone
         except Exception as error:

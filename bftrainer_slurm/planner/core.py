@@ -1,65 +1,206 @@
-"""The core of a problem: what is left once everything is dropped that no better plan can have.
+"""The core problem: what reduced-cost fixing leaves of a problem.
 
-At the prices of the bound, what a size brings less than its bidder's best is its loss. A plan is
-worth the bound less all losses and less the price of unused nodes: so a plan that loses no more
-than ``most_loss`` has no size of a greater loss.
+At the dual's prices, what a size brings less than its group's best is its reduced cost, its loss. A
+plan is worth the bound less all losses and less the price of unused nodes. So a plan that loses no
+more than ``most_loss`` has no size of a greater loss: such sizes are dropped, and most trainers are
+left with one.
+
+What is left is cut into concave segments: within one, how many nodes and of which class is a linear
+matter, and only which of them it is remains a choice.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from bftrainer_slurm.planner.bound import Bound
-from bftrainer_slurm.planner.classes import Share
-from bftrainer_slurm.planner.hills import Hill, hills_of
-from bftrainer_slurm.planner.options import Bidder
+import numpy as np
 
-_SAME = 1e-10  # relative to the bound: losses that differ by less are the same
+from bftrainer_slurm.planner.classes import Share
+from bftrainer_slurm.planner.dual import Dual
+from bftrainer_slurm.planner.lagrangian import Relaxation
+from bftrainer_slurm.planner.segments import Segment
+
+_SAME = 1e-10  # relative to the greatest loss: losses that differ by less are the same
+_ROUNDING = 1e-9  # of a node
+_SLACK = 1e-12  # relative, of what a segment brings
+
+_Prices = tuple[float, ...]  # of a node by class
+_Corner = tuple[int, float]  # (size, what it leaves after paying)
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """Contenders (by their places) who lose alike by what is left to them."""
+class Stretch:
+    """So many nodes more, each of which loses this much; by class where ``place`` says so."""
+
+    nodes: int
+    loss: float
+    place: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConcaveSegment:
+    """Sizes from ``least`` up, at which ``low`` of each class are used in any case.
+
+    ``loss`` is that of the least size, all its other nodes from the cheapest class. ``steps`` are
+    the sizes above it; each of ``rooms`` is a class that nodes beyond ``low`` may be of, and what
+    they lose more there.
+    """
+
+    least: int
+    low: Share
+    loss: float
+    steps: tuple[Stretch, ...]
+    rooms: tuple[Stretch, ...]
+
+    @property
+    def most(self) -> int:
+        """The largest size."""
+        return self.least + sum(step.nodes for step in self.steps)
+
+    @property
+    def places(self) -> frozenset[int]:
+        """The classes that its nodes may be of."""
+        low = {place for place, count in enumerate(self.low) if count}
+        return frozenset(low | {room.place for room in self.rooms})
+
+
+@dataclass(frozen=True, slots=True)
+class CoreGroup:
+    """Trainers (by their places) who lose alike by what is left to them."""
 
     members: tuple[int, ...]
-    hills: tuple[Hill, ...]
-    stands_in: bool = True
+    segments: tuple[ConcaveSegment, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a solver found of a core: each contender's share by its place, proven the best or not.
+class _Part:
+    """Some sizes of a segment."""
 
-    None: there is no plan that loses so little; where that is not proven, none was found.
-    """
-
-    shares: dict[int, Share] | None
-    optimal: bool
+    segment: Segment
+    least: int
+    most: int
 
 
-def core_of(bidders: Sequence[Bidder], bound: Bound, most_loss: float) -> list[Seat]:
+def core_of(relaxation: Relaxation, dual: Dual, most_loss: float) -> list[CoreGroup]:
     """Return everyone with the sizes that lose no more than this.
 
-    Bidders who were different are often alike in the core: of those who shrink to a few nodes, it
+    Groups that were different are often alike in the core: of those who shrink to a few nodes, it
     does not matter any more how many they had.
     """
-    same = _SAME * abs(bound.value) or 1.0
-    alike: dict[object, list[Seat]] = defaultdict(list)
-    for bidder in bidders:
-        hills = hills_of(bidder, bound.prices, most_loss)
-        nature = tuple(_nature(hill, same) for hill in hills)
-        alike[bidder.stands_in, nature].append(Seat(bidder.members, hills, bidder.stands_in))
+    prices, best = tuple(map(float, dual.prices)), dual.choices.net
+    floors = best - most_loss - _SLACK * np.abs(best)
+    kept = np.flatnonzero(dual.choices.of_segments >= floors[relaxation.group])
+    alike: dict[object, list[CoreGroup]] = defaultdict(list)
+    for index, places in itertools.groupby(kept.tolist(), key=lambda one: relaxation.group[one]):
+        group, first = relaxation.groups[index], relaxation.first[index]
+        parts = (_part(group.segments[one - first], prices, floors[index]) for one in places)
+        segments = tuple(_concave(run, prices, float(best[index])) for run in _runs(parts))
+        nature = tuple(_nature(one, _SAME * most_loss) for one in segments)
+        alike[nature].append(CoreGroup(group.members, segments))
     return [
-        replace(seats[0], members=tuple(member for seat in seats for member in seat.members))
-        for seats in alike.values()
+        replace(same[0], members=tuple(itertools.chain(*(one.members for one in same))))
+        for same in alike.values()
     ]
 
 
-def _nature(hill: Hill, same: float) -> object:
+def _nature(segment: ConcaveSegment, same: float) -> object:
     stretches = (
         (stretch.nodes, round(stretch.loss / same), stretch.place)
-        for stretch in hill.steps + hill.rooms
+        for stretch in segment.steps + segment.rooms
     )
-    return hill.least, hill.low, round(hill.loss / same), tuple(stretches)
+    return segment.least, segment.low, round(segment.loss / same), tuple(stretches)
+
+
+def _part(segment: Segment, prices: _Prices, floor: float) -> _Part:
+    """The sizes that leave at least ``floor``: they are neighbours, since a segment is concave."""
+    corners = _corners(segment, prices)
+    most = -_first_above([(-size, net) for size, net in reversed(corners)], floor)
+    return _Part(segment, _first_above(corners, floor), most)
+
+
+def _corners(segment: Segment, prices: _Prices) -> list[_Corner]:
+    """Where the slope changes, when the cheapest nodes are taken first."""
+    fixed = sum(segment.low)
+    paid = _paid(segment.low, prices)
+    rooms = sorted(
+        (price, high - low)
+        for price, low, high in zip(prices, segment.low, segment.high, strict=True)
+        if high > low
+    )
+    ends = itertools.accumulate((room for _, room in rooms), initial=fixed)
+    inner = (size for size in ends if segment.least < size < segment.most)
+    corners = []
+    for size in sorted({segment.least, segment.most, *inner}):
+        left, cost = size - fixed, paid
+        for price, room in rooms:
+            cost += price * min(left, room)
+            left -= min(left, room)
+        corners.append((size, segment.worth(size) - cost))
+    return corners
+
+
+def _paid(share: Share, prices: _Prices) -> float:
+    return sum(count * price for count, price in zip(share, prices, strict=True))
+
+
+def _first_above(corners: Sequence[_Corner], floor: float) -> int:
+    """The first size from the left that leaves at least this; the best one does."""
+    floor = min(floor, max(net for _, net in corners))
+    if corners[0][1] >= floor:
+        return corners[0][0]
+    right = next(place for place, (_, net) in enumerate(corners) if net >= floor)
+    (x0, y0), (x1, y1) = corners[right - 1], corners[right]
+    return math.ceil(x0 + (floor - y0) / (y1 - y0) * (x1 - x0) - _ROUNDING)
+
+
+def _runs(parts: Iterable[_Part]) -> list[list[_Part]]:
+    """Join what is concave together; a corner that two parts share is in one of them."""
+    runs: list[list[_Part]] = []
+    for part in parts:
+        last = runs[-1][-1] if runs else None
+        if last is None or not _goes_on(last, part):
+            runs.append([part])
+        elif last.least == last.most:
+            runs[-1][-1] = part
+        elif part.least < part.most:
+            if part.segment.slope <= last.segment.slope:
+                runs[-1].append(part)
+            else:
+                runs.append([part])
+    return runs
+
+
+def _goes_on(last: _Part, part: _Part) -> bool:
+    """Whether this part begins where the last one ends, and the nodes are of the same classes."""
+    boxes = (last.segment.low, last.segment.high) == (part.segment.low, part.segment.high)
+    return boxes and last.most == part.least and last.segment.most == part.segment.least
+
+
+def _concave(run: Sequence[_Part], prices: _Prices, best: float) -> ConcaveSegment:
+    segment, least, most = run[0].segment, run[0].least, run[-1].most
+    low, high = segment.low, segment.high
+    open_places = [place for place in range(len(low)) if high[place] > low[place]]
+    if len(open_places) == 1:  # all nodes that are left to choose are of one class
+        (place,) = open_places
+        low = (*low[:place], least - sum(low) + low[place], *low[place + 1 :])
+    cheapest = min((prices[place] for place in open_places), default=0.0)
+    fixed = sum(low)
+    return ConcaveSegment(
+        least=least,
+        low=low,
+        loss=best - segment.worth(least) + _paid(low, prices) + cheapest * (least - fixed),
+        steps=tuple(
+            Stretch(part.most - part.least, cheapest - part.segment.slope)
+            for part in run
+            if part.most > part.least
+        ),
+        rooms=tuple(
+            Stretch(min(high[place] - low[place], most - fixed), prices[place] - cheapest, place)
+            for place in open_places
+            if most > fixed
+        ),
+    )

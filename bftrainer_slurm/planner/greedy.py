@@ -1,67 +1,81 @@
-"""Plans without a solver: the fallback, which is never worse than changing nothing."""
+"""Plans without a solver: everyone's best at prices of nodes, as far as nodes last.
+
+A Lagrangian heuristic: the solver's first incumbent, and the plan where there is no solver.
+"""
 
 from __future__ import annotations
 
-import heapq
+from collections.abc import Sequence
+from dataclasses import replace
 
-from bftrainer_slurm.planner.problem import Contender, Problem, value
+import numpy as np
 
-_Step = tuple[float, int]  # (gain per node, size after it)
+from bftrainer_slurm.planner.lagrangian import Reals, Relaxation
+from bftrainer_slurm.planner.problem import Problem, Share, feasible, value
+from bftrainer_slurm.planner.segments import Group, groups_of
 
-
-def greedy_counts(problem: Problem) -> list[int]:
-    """Start from what is, and give free nodes to whoever gains most by each, while anyone does."""
-    contenders = problem.contenders
-    counts = [_standing(contender) for contender in contenders]
-    free = len(problem.pool) - sum(counts)
-    climbs = [
-        _climb(problem, contender, count, free)
-        for contender, count in zip(contenders, counts, strict=True)
-    ]
-    queue = [(-climb[-1][0], index) for index, climb in enumerate(climbs) if climb]
-    heapq.heapify(queue)
-    while queue and free:
-        _, index = heapq.heappop(queue)
-        _, size = climbs[index][-1]
-        if size - counts[index] <= free:
-            free -= size - counts[index]
-            counts[index] = size
-            climbs[index].pop()
-        else:  # others were faster: what is the best of what is left?
-            climbs[index] = _climb(problem, contenders[index], counts[index], free)
-        if climbs[index]:
-            heapq.heappush(queue, (-climbs[index][-1][0], index))
-    standing = [_standing(contender) for contender in contenders]
-    if problem.spares and value(problem, counts) < value(problem, standing):
-        return standing  # its starts cost more spares than they bring
-    return counts
+_ROUNDING = 1e-9  # relative, of what somebody gains
+_A_LITTLE_MORE = 1 + 1e-6  # so that of two sizes that are as good everyone takes the smaller
 
 
-def _standing(contender: Contender) -> int:
-    """What it has, as far as its bounds allow."""
-    now = len(contender.current)
-    return 0 if now < contender.min_nodes else min(now, contender.max_nodes)
+def greedy_shares(problem: Problem) -> list[Share]:
+    """Return a plan at one price for all classes, at which about all nodes are taken."""
+    if not problem.trainers:
+        return []
+    groups = groups_of(problem)
+    price = Relaxation(groups, problem.sizes()).common_price()
+    return shares_at(problem, one_by_one(problem, groups), price)
 
 
-def _climb(problem: Problem, contender: Contender, count: int, free: int) -> list[_Step]:
-    """The steps up from ``count`` by falling gain per node, the first one last in the list.
+def one_by_one(problem: Problem, groups: Sequence[Group]) -> Relaxation:
+    """Return the relaxation with a group for each trainer, in their order."""
+    singles = [replace(group, members=(one,)) for group in groups for one in group.members]
+    return Relaxation(sorted(singles, key=lambda one: one.members), problem.sizes())
 
-    They lead along the upper hull of what each size is worth; on a curve that is linear between
-    its points, only those points, the least and the most can be on it.
+
+def shares_at(problem: Problem, singles: Relaxation, prices: Reals) -> list[Share]:
+    """Return a plan close to what everyone chooses at these prices, no worse than no change."""
+    now = [problem.now(one) for one in problem.trainers]
+    shares = with_rest(problem, singles, _first_come(singles, now, prices * _A_LITTLE_MORE))
+    is_worse = feasible(problem, now) and value(problem, now) >= value(problem, shares)
+    return now if is_worse else shares
+
+
+def with_rest(problem: Problem, singles: Relaxation, shares: Sequence[Share]) -> list[Share]:
+    """Give idle nodes to whoever gains most by each, as long as somebody gains."""
+    taken = np.array(shares, np.float64)
+    pairs = zip(problem.trainers, shares, strict=True)
+    worth = np.array([problem.worth(trainer, sum(share)) for trainer, share in pairs])
+    left = singles.sizes - taken.sum(axis=0)
+    free = np.zeros(len(left))
+    while left.any():
+        choices = singles.choose(free, taken + left)
+        gains = choices.worth - worth
+        gains[gains <= _ROUNDING * np.abs(worth)] = 0.0
+        rates = gains / (choices.shares - taken).sum(axis=1).clip(1.0)
+        one = int(rates.argmax())
+        if rates[one] <= 0:
+            break
+        left += taken[one] - choices.shares[one]
+        taken[one], worth[one] = choices.shares[one], choices.worth[one]
+    return [tuple(share) for share in taken.astype(int).tolist()]
+
+
+def _first_come(singles: Relaxation, now: Sequence[Share], prices: Reals) -> list[Share]:
+    """What everyone chooses of what is left; who has most left after paying is first.
+
+    Nobody is left the nodes that others have and would like to keep.
     """
-    most = min(contender.max_nodes, count + free)
-    sizes = {contender.min_nodes, most, *contender.curve.nodes}
-    hull = [(count, problem.worth(contender, count))]
-    steps: list[_Step] = []
-    for size in sorted(size for size in sizes if count < size <= most and contender.allows(size)):
-        worth = problem.worth(contender, size)
-        while steps and _slope(hull[-1], (size, worth)) >= steps[-1][0]:
-            hull.pop()
-            steps.pop()
-        steps.append((_slope(hull[-1], (size, worth)), size))
-        hull.append((size, worth))
-    return [step for step in reversed(steps) if step[0] > 0]
-
-
-def _slope(left: tuple[int, float], right: tuple[int, float]) -> float:
-    return (right[1] - left[1]) / (right[0] - left[0])
+    kept = np.minimum(np.array(now, np.float64), singles.choose(prices).shares)
+    left = singles.sizes - kept.sum(axis=0)
+    shares = np.zeros_like(kept)
+    waiting = np.ones(len(kept), bool)
+    while waiting.any():
+        choices = singles.choose(prices, left + kept)
+        for one in (-choices.net).argsort(kind="stable"):
+            more = choices.shares[one] - kept[one]
+            if waiting[one] and (more <= left).all():
+                shares[one] = choices.shares[one]
+                left -= more
+                waiting[one] = False
+    return [tuple(share) for share in shares.astype(int).tolist()]

@@ -1,36 +1,25 @@
-"""The core of a problem as a mixed-integer linear program, solved by CBC through python-mip.
+"""The core problem as a mixed-integer linear program, solved by CBC through python-mip.
 
-Runs in the child process only (``child``): CBC is native code. No SOS sets: python-mip 2.0.0
-crashes on them. Each hill has an integer, how many of the bidder's members take it; given those,
-the nodes of each class are a flow, whose corners are whole numbers. So nothing else is an integer,
-and the linear relaxation is as tight as the bound by prices.
+Runs in the child process only (``child``): CBC is native code. No SOS sets and no callbacks, on
+which python-mip 2.0.0 crashes. Each concave segment has an integer, how many of the group's members
+take it; given those, the nodes of each class are a flow, whose corners are whole numbers. So
+nothing else is an integer, and the linear relaxation is as tight as the Lagrangian bound.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import mip
 from mip.cbc import cbc_set_parameter
 
 from bftrainer_slurm.planner.classes import Share
-from bftrainer_slurm.planner.core import Answer, Seat
-from bftrainer_slurm.planner.hills import Hill, Stretch
-from bftrainer_slurm.planner.spares import NO_SPARES, Spares
+from bftrainer_slurm.planner.core import ConcaveSegment, CoreGroup, Stretch
 
 # CBC's tolerances are absolute: the model counts losses in units in which the most is this.
 _SCALE = 1000.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """A hill in the model: how many take it, and what they have beyond its least of each class."""
-
-    hill: Hill
-    takers: mip.Var
-    extras: dict[int, mip.LinExpr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,116 +31,117 @@ class Supply:
     prices: tuple[float, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What CBC found of a core: each trainer's share by its place, proven the best or not.
+
+    None: there is no plan that loses so little; where that is not proven, none was found.
+    """
+
+    shares: dict[int, Share] | None
+    optimal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A segment in the model: how many take it, and what they have beyond its ``low``, by class."""
+
+    segment: ConcaveSegment
+    takers: mip.Var
+    extras: dict[int, mip.LinExpr]
+
+
+@dataclass(slots=True)
+class _Build:
+    """A model in the making; losses are in its ``unit``."""
+
+    model: mip.Model
+    unit: float
+    used: list[mip.LinExpr]
+    losses: mip.LinExpr = field(default_factory=mip.LinExpr)
+
+
 def solve_core(
-    seats: Sequence[Seat],
-    supply: Supply,
-    most_loss: float,
-    gap: float,
-    limit_s: float,
-    spares: Spares = NO_SPARES,
+    groups: Sequence[CoreGroup], supply: Supply, most_loss: float, gap: float, limit_s: float
 ) -> Answer:
     """Find the plan of the least loss, at most ``most_loss``, to within ``gap``."""
-    unit = most_loss / _SCALE
+    build = _Build(_model(), most_loss / _SCALE, [mip.LinExpr() for _ in supply.sizes])
+    build.model.max_mip_gap_abs = gap / build.unit
+    shares = {member: low for group in groups for member, low in _settled(build, group)}
+    groups = [group for group in groups if group.members[0] not in shares]
+    chosen = [_add_group(build, group) for group in groups]
+    _add_tallies(build.model, supply.kinds, [choice for choices in chosen for choice in choices])
+    for count, size, price in zip(build.used, supply.sizes, supply.prices, strict=True):
+        unused = build.model.add_var(ub=size)
+        build.losses.add_var(unused, price / build.unit)
+        build.model += count + unused == size
+    build.model.objective = build.losses
+    build.model.cutoff = 1.01 * _SCALE - build.losses.const
+    status = build.model.optimize(max_seconds=max(0.05, limit_s))
+    if build.model.num_solutions == 0:
+        return Answer(None, status is mip.OptimizationStatus.INFEASIBLE)
+    for group, choices in zip(groups, chosen, strict=True):
+        shares.update(zip(group.members, _shares(choices), strict=True))
+    return Answer(shares, status is mip.OptimizationStatus.OPTIMAL)
+
+
+def _model() -> mip.Model:
     model = mip.Model(sense=mip.MINIMIZE, solver_name=mip.CBC)
     model.verbose = 0
     model.threads = 0  # with one of its own, CBC now and then waits for it for ever
     model.max_mip_gap = 0.0
-    model.max_mip_gap_abs = gap / unit
     # There is little to gain before branching: the bound is tight, and a good plan is known.
     model.cuts = model.preprocess = model.pump_passes = model.clique = 0
     cbc_set_parameter(model.solver, "heuristicsOnOff", "off")
-    model.cutoff = 1.01 * _SCALE
-    used = [mip.LinExpr() for _ in supply.sizes]
-    losses = mip.LinExpr()
-    choices = [_add_seat(model, seat, used, losses, unit) for seat in seats]
-    _add_tallies(model, supply.kinds, [choice for chosen in choices for choice in chosen])
-    for count, size, price in zip(used, supply.sizes, supply.prices, strict=True):
-        unused = model.add_var(ub=size)
-        losses.add_var(unused, price / unit)
-        model += count + unused == size
-    if spares.worths:
-        standing_in = [
-            choice
-            for seat, chosen in zip(seats, choices, strict=True)
-            for choice in chosen
-            if seat.stands_in
-        ]
-        _add_spares(model, spares, standing_in, losses, unit)
-    model.objective = losses
-    status = model.optimize(max_seconds=max(0.05, limit_s))
-    if model.num_solutions == 0:
-        return Answer(None, status is mip.OptimizationStatus.INFEASIBLE)
-    shares: dict[int, Share] = {}
-    for seat, chosen in zip(seats, choices, strict=True):
-        shares.update(zip(seat.members, _shares(chosen), strict=True))
-    return Answer(shares, status is mip.OptimizationStatus.OPTIMAL)
+    return model
 
 
-def _add_seat(
-    model: mip.Model, seat: Seat, used: list[mip.LinExpr], losses: mip.LinExpr, unit: float
-) -> list[_Choice]:
-    """Add contenders who are alike: they are shared out among their hills."""
-    members = len(seat.members)
-    choices = [_add_hill(model, hill, members, losses, unit) for hill in seat.hills]
-    model += mip.xsum(choice.takers for choice in choices) == members
+def _settled(build: _Build, group: CoreGroup) -> list[tuple[int, Share]]:
+    """What trainers have to whom one share is left: a constant of the model, no column."""
+    only = group.segments[0]
+    if len(group.segments) > 1 or only.steps or only.rooms:
+        return []
+    for place, count in enumerate(only.low):
+        build.used[place].add_const(len(group.members) * count)
+    build.losses.add_const(len(group.members) * only.loss / build.unit)
+    return [(member, only.low) for member in group.members]
+
+
+def _add_group(build: _Build, group: CoreGroup) -> list[_Choice]:
+    """Add trainers who are alike: they are shared out among their segments."""
+    members = len(group.members)
+    choices = [_add_segment(build, segment, members) for segment in group.segments]
+    build.model += mip.xsum(choice.takers for choice in choices) == members
     for choice in choices:
-        for place, count in enumerate(choice.hill.low):
-            used[place].add_var(choice.takers, count)
+        for place, count in enumerate(choice.segment.low):
+            build.used[place].add_var(choice.takers, count)
         for place, extra in choice.extras.items():
-            used[place].add_expr(extra)
+            build.used[place].add_expr(extra)
     return choices
 
 
-def _add_hill(
-    model: mip.Model, hill: Hill, members: int, losses: mip.LinExpr, unit: float
-) -> _Choice:
-    takers = model.add_var(var_type=mip.INTEGER, ub=members)
-    losses.add_var(takers, hill.loss / unit)
-    beyond = hill.least - sum(hill.low)
+def _add_segment(build: _Build, segment: ConcaveSegment, members: int) -> _Choice:
+    takers = build.model.add_var(var_type=mip.INTEGER, ub=members)
+    build.losses.add_var(takers, segment.loss / build.unit)
+    beyond = segment.least - sum(segment.low)
     extra = mip.LinExpr()
     if beyond:
         extra.add_var(takers, beyond)
-    for step in hill.steps:
-        extra.add_var(_add_stretch(model, step, takers, members, losses, unit))
-    if len(hill.rooms) == 1:
-        return _Choice(hill, takers, {hill.rooms[0].place: extra})
-    extras = {
-        room.place: 1 * _add_stretch(model, room, takers, members, losses, unit)
-        for room in hill.rooms
-    }
+    for step in segment.steps:
+        extra.add_var(_add_stretch(build, step, takers, members))
+    if len(segment.rooms) == 1:
+        return _Choice(segment, takers, {segment.rooms[0].place: extra})
+    extras = {room.place: 1 * _add_stretch(build, room, takers, members) for room in segment.rooms}
     if extras:
-        model += mip.xsum(extras.values()) == extra
-    return _Choice(hill, takers, extras)
+        build.model += mip.xsum(extras.values()) == extra
+    return _Choice(segment, takers, extras)
 
 
-def _add_stretch(
-    model: mip.Model,
-    stretch: Stretch,
-    takers: mip.Var,
-    members: int,
-    losses: mip.LinExpr,
-    unit: float,
-) -> mip.Var:
-    nodes = model.add_var(ub=stretch.nodes * members)
-    model += nodes <= stretch.nodes * takers
-    losses.add_var(nodes, stretch.loss / unit)
+def _add_stretch(build: _Build, stretch: Stretch, takers: mip.Var, members: int) -> mip.Var:
+    nodes = build.model.add_var(ub=stretch.nodes * members)
+    build.model += nodes <= stretch.nodes * takers
+    build.losses.add_var(nodes, stretch.loss / build.unit)
     return nodes
-
-
-def _add_spares(
-    model: mip.Model, spares: Spares, choices: Sequence[_Choice], losses: mip.LinExpr, unit: float
-) -> None:
-    """What spares bring less than the most they can: each gives its rebate back, has its worth.
-
-    None is worth more than the one before, so that the first ones count first by themselves.
-    """
-    without = mip.xsum(choice.takers for choice in choices if choice.hill.most == 0)
-    losses.add_const(spares.excess / unit)
-    losses.add_expr(without, spares.rebate / unit)
-    counted = [model.add_var(ub=1.0) for _ in spares.worths]
-    for one, worth in zip(counted, spares.worths, strict=True):
-        losses.add_var(one, -worth / unit)
-    model += mip.xsum(counted) <= without
 
 
 def _add_tallies(model: mip.Model, kinds: Sequence[str], choices: Sequence[_Choice]) -> None:
@@ -163,9 +153,10 @@ def _add_tallies(model: mip.Model, kinds: Sequence[str], choices: Sequence[_Choi
     """
     tallies: dict[object, list[mip.Var]] = defaultdict(list)
     for choice in choices:
-        size, places = choice.hill.most.bit_length(), choice.hill.places
+        segment = choice.segment
+        size, places = segment.most.bit_length(), segment.places
         kind = sorted({kinds[place] for place in places})
-        stays = "changes" if choice.hill.rooms else "stays"
+        stays = "changes" if choice.segment.rooms else "stays"
         sums = (size,), (size, *kind), (size, places), (stays,), (stays, *kind)
         for tally in dict.fromkeys(sums):  # in the same order in each process, as CBC's choices are
             tallies[tally].append(choice.takers)
@@ -176,14 +167,14 @@ def _add_tallies(model: mip.Model, kinds: Sequence[str], choices: Sequence[_Choi
 
 
 def _shares(choices: Sequence[_Choice]) -> list[Share]:
-    """What each member takes: a hill's extra nodes, class by class, are dealt out in turn.
+    """What each member takes: a segment's extra nodes, class by class, are dealt out in turn.
 
-    So no two members who take the same hill differ by more than one node, in all and of a class.
+    So no two members who take the same segment differ by more than one node, in all and of a class.
     """
     shares = []
     for choice in choices:
         takers = round(choice.takers.x)
-        dealt = [list(choice.hill.low) for _ in range(takers)]
+        dealt = [list(choice.segment.low) for _ in range(takers)]
         units = [place for place, extra in choice.extras.items() for _ in range(round(extra.x))]
         for turn, place in enumerate(units):
             dealt[turn % takers][place] += 1

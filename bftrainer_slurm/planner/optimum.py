@@ -1,6 +1,4 @@
-"""The best plan: a bound by prices, a core that cannot lack a better plan, and who solves that.
-
-Where all nodes are alike, a dynamic programme, and CBC what is too large for it; else CBC.
+"""The optimum, incumbent by incumbent: bound, heuristic, reduced-cost fixing, and CBC on the core.
 
 Runs in the child process only (``child``).
 """
@@ -9,123 +7,103 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from bftrainer_slurm.planner.bound import Bound, bound_by_price, counts_by_price
-from bftrainer_slurm.planner.core import Answer, core_of
-from bftrainer_slurm.planner.lots import by_class, few_are_idle, in_lots
+from bftrainer_slurm.planner.core import core_of
+from bftrainer_slurm.planner.dual import Dual, solve_dual
+from bftrainer_slurm.planner.greedy import one_by_one, shares_at, with_rest
+from bftrainer_slurm.planner.held_and_idle import divided, few_are_idle, undivided
+from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.milp import Supply, solve_core
-from bftrainer_slurm.planner.options import Bidder, bidders_of
-from bftrainer_slurm.planner.prices import bound_by_prices
-from bftrainer_slurm.planner.problem import Count, Problem, value
-from bftrainer_slurm.planner.programme import best_counts
-from bftrainer_slurm.planner.spares import best_rebate
+from bftrainer_slurm.planner.problem import Problem, Share
+from bftrainer_slurm.planner.segments import groups_of
 
-GAP = 1e-7  # relative; the recorded optima are met to 1e-6
-_PARTS = (1 / 8, 1 / 3, 1.0)  # of what the plan by price loses
-_FIRST_LOSS, _WIDER = 200, 2.0  # of cores, where no plan is known: in gaps, and times
-
-_Any = TypeVar("_Any")
+GAP = 1e-7  # of the objective; the recorded optima are met to 1e-6
+_OF_A_STAKE = 1e-4  # so much may the gap cost the trainer to whom least is at stake
+_ROUNDING = 1e-12  # of the objective: what is less cannot be told
+_FIRST_LOSS, _WIDER = 2e-5, 2.0  # of cores: of the bound, and times
+_FEW_GROUPS = 20  # their whole core is small
+_FIRST_LIMIT_S = 1.0  # of CBC's time for a core; it doubles, and what was found is sent before
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Counts in the order of the contenders (None: nothing in time), proven the best or not."""
+    """An incumbent: shares in the order of the trainers, proven the best or not."""
 
-    counts: list[Count] | None
+    shares: list[Share]
     optimal: bool
 
 
-def solve(problem: Problem, time_limit_s: float) -> Found:
-    """Maximise the objective over the counts."""
-    solve_one = _solve_with_classes if problem.classes else _solve_without_classes
-    return solve_one(problem, time.monotonic() + time_limit_s)
+def incumbents(problem: Problem, time_limit_s: float) -> Iterator[Found]:
+    """Yield plans, each better than the one before or proven; the last one is the best found."""
+    deadline_s = time.monotonic() + time_limit_s
+    if len(problem.classes) > 1 and few_are_idle(problem):
+        for found in _incumbents(divided(problem), deadline_s):
+            yield Found([undivided(share) for share in found.shares], found.optimal)
+    else:
+        yield from _incumbents(problem, deadline_s)
 
 
-def _solve_without_classes(problem: Problem, deadline_s: float) -> Found:
-    """Try a part of the core first: most often it has the best plan, and is done much sooner."""
-    nodes = len(problem.pool)
-    rebated = best_rebate(
-        bidders_of(problem), problem.spares, lambda paid: bound_by_price(paid, nodes)
-    )
-    bidders, bound = rebated.bidders, rebated.bound
-    counts = counts_by_price(bidders, nodes)
-    gap = GAP * _scale(bound, bidders)
-    least_loss = bound.value - _value(problem, counts)
-    if least_loss <= gap:
-        return Found(_in_order(counts), True)
-    core = core_of(bidders, bound, least_loss)
-    for part in _PARTS:
-        answer = best_counts(core, nodes, bound.prices[0], part * least_loss)
-        if answer.shares is not None or not answer.optimal:
-            break
-    counts = _better(problem, counts, answer)
-    least_loss = bound.value - _value(problem, counts)
-    # What spares lose comes on top of what the programme counts.
-    is_open = not answer.optimal or bool(problem.spares and answer.shares)
-    if is_open and least_loss > gap:
-        core = core_of(bidders, bound, least_loss)
-        left_s = deadline_s - time.monotonic()
-        supply = _supply(problem, bound)
-        answer = solve_core(core, supply, least_loss, gap, left_s, rebated.spares)
-        counts = _better(problem, counts, answer)
-    return Found(_in_order(counts), answer.optimal)
-
-
-def _solve_with_classes(problem: Problem, deadline_s: float) -> Found:
-    """Try small cores first: a plan that loses no more than its core allows is the best."""
-    parted = few_are_idle(problem)
-    lots = in_lots(problem) if parted else problem
-    rebated = best_rebate(
-        bidders_of(lots),
-        lots.spares,
-        lambda paid: bound_by_prices(paid, lots.sizes(), GAP / 10, deadline_s),
-    )
-    bidders, bound = rebated.bidders, rebated.bound
-    gap = GAP * _scale(bound, bidders)
-    best, least_loss = Found(None, False), math.inf
-    most_loss = _FIRST_LOSS * gap
-    while not best.optimal and time.monotonic() < deadline_s:
-        core = core_of(bidders, bound, most_loss)
-        left_s = deadline_s - time.monotonic()
-        supply = _supply(lots, bound)
-        answer = solve_core(core, supply, most_loss, gap, left_s, rebated.spares)
+def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
+    groups = groups_of(problem)
+    relaxation = Relaxation(groups, problem.sizes())
+    dual = solve_dual(relaxation, GAP / 10, deadline_s)
+    singles = one_by_one(problem, groups)
+    shares = shares_at(problem, singles, dual.prices)
+    loss, gap = _loss(problem, relaxation, dual, shares), _gap(relaxation, dual)
+    proven = loss <= gap
+    yield Found(shares, proven)
+    most_loss, limit_s = _first_core(dual, loss, len(groups)), _FIRST_LIMIT_S
+    while not proven and (left_s := deadline_s - time.monotonic()) > 0:
+        core = core_of(relaxation, dual, most_loss)
+        answer = solve_core(core, _supply(problem, dual), most_loss, gap, min(limit_s, left_s))
         if answer.shares is not None:
-            shares = _in_order(answer.shares)
-            loss = bound.value - value(lots, shares)
-            if loss < least_loss:
-                counts = [by_class(share) for share in shares] if parted else shares
-                best, least_loss = Found([*counts], False), loss
-        if answer.optimal and least_loss <= most_loss + gap:
-            best = replace(best, optimal=True)
-        most_loss = min(least_loss, _WIDER * most_loss)
-    return best
+            found = [answer.shares[index] for index in range(len(shares))]
+            found = with_rest(problem, singles, found)  # CBC does not see what little is worth
+            better = _loss(problem, relaxation, dual, found)
+            if better < loss:
+                shares, loss = found, better
+                yield Found(shares, False)
+        # All that a core lacks loses more than it may: what is proven of it holds of all plans.
+        proven = loss <= gap or (answer.optimal and loss <= most_loss + gap)
+        if answer.optimal:
+            most_loss *= _WIDER
+        else:
+            limit_s *= 2
+        most_loss = min(loss, most_loss)
+    yield Found(shares, proven)
 
 
-def _better(problem: Problem, counts: dict[int, int], answer: Answer) -> dict[int, int]:
-    """These counts, or those of the answer where they are worth more."""
-    if answer.shares is None:
-        return counts
-    found = {index: share[0] for index, share in answer.shares.items()}
-    return max(counts, found, key=lambda one: _value(problem, one))
+def _first_core(dual: Dual, loss: float, groups: int) -> float:
+    """How much the first core may lose: a small one most often has the optimum."""
+    return loss if groups <= _FEW_GROUPS else min(loss, _FIRST_LOSS * abs(dual.bound) or loss)
 
 
-def _supply(problem: Problem, bound: Bound) -> Supply:
-    kinds = tuple(one.hardware for one in problem.classes) or ("",)
-    return Supply(problem.sizes(), kinds, bound.prices)
+def _loss(problem: Problem, relaxation: Relaxation, dual: Dual, shares: list[Share]) -> float:
+    """How far a plan is from the bound: a sum over trainers, or huge ones would hide small ones."""
+    prices = dual.prices.tolist()
+    left = list(problem.sizes())
+    losses = []
+    for group, best in zip(relaxation.groups, dual.choices.net.tolist(), strict=True):
+        for member in group.members:
+            share = shares[member]
+            paid = sum(count * price for count, price in zip(share, prices, strict=True))
+            worth = problem.worth(problem.trainers[member], sum(share))
+            losses.append(max(0.0, best - (worth - paid)))
+            left = [have - count for have, count in zip(left, share, strict=True)]
+    losses += [count * price for count, price in zip(left, prices, strict=True)]
+    return math.fsum(losses)
 
 
-def _scale(bound: Bound, bidders: list[Bidder]) -> float:
-    """What gaps are relative to: the bound; where gains and losses cancel, one option's worth."""
-    starts = (abs(option.start) for bidder in bidders for option in bidder.options)
-    return max(abs(bound.value), max(starts, default=0.0)) or 1.0
+def _gap(relaxation: Relaxation, dual: Dual) -> float:
+    """By how much a plan may miss the optimum, and still count as one."""
+    stakes = [group.stake for group in relaxation.groups]
+    total = max(abs(dual.bound), *stakes)
+    least = min((stake for stake in stakes if stake > _ROUNDING * total), default=0.0)
+    return max(min(GAP * total, _OF_A_STAKE * least), _ROUNDING * total)
 
 
-def _value(problem: Problem, counts: Mapping[int, Count]) -> float:
-    return value(problem, _in_order(counts))
-
-
-def _in_order(counts: Mapping[int, _Any]) -> list[_Any]:
-    return [counts[index] for index in range(len(counts))]
+def _supply(problem: Problem, dual: Dual) -> Supply:
+    kinds = tuple(one.hardware for one in problem.all_classes())
+    return Supply(problem.sizes(), kinds, tuple(map(float, dual.prices)))

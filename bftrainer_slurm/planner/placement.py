@@ -9,22 +9,21 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from bftrainer_slurm.planner.problem import Count, Problem
+from bftrainer_slurm.planner.problem import Problem, Share
 
 _Rank: TypeAlias = tuple[float, str]  # of a node: what lasts comes first
 
 
-def place(problem: Problem, counts: Sequence[Count]) -> dict[str, frozenset[str]]:
-    """Return the nodes of each contender, by key; the same counts always give the same nodes."""
-    shares = [(count,) if isinstance(count, int) else count for count in counts]
-    parts = [one.nodes for one in problem.classes] or [problem.pool]
-    held = {node for contender in problem.contenders for node in contender.current}
-    placed: list[frozenset[str]] = [frozenset() for _ in counts]
+def place(problem: Problem, shares: Sequence[Share]) -> dict[str, frozenset[str]]:
+    """Return the nodes of each trainer, by key; the same shares always give the same nodes."""
+    held = {node for trainer in problem.trainers for node in trainer.current}
+    placed: list[frozenset[str]] = [frozenset() for _ in shares]
     order = _by_rate(problem, [sum(share) for share in shares])
-    for part, column in zip(parts, zip(*shares, strict=True), strict=False):
-        for index, nodes in _place_alike(problem, part, column, held, order).items():
+    columns = zip(*shares, strict=True)
+    for part, column in zip(problem.all_classes(), columns, strict=False):
+        for index, nodes in _place_alike(problem, part.nodes, column, held, order).items():
             placed[index] |= nodes
-    return {one.key: nodes for one, nodes in zip(problem.contenders, placed, strict=True)}
+    return {one.key: nodes for one, nodes in zip(problem.trainers, placed, strict=True)}
 
 
 def _place_alike(
@@ -40,8 +39,8 @@ def _place_alike(
         return -problem.life_s.get(node, math.inf), node
 
     kept = [
-        sorted(contender.current & part, key=rank)[:count]
-        for contender, count in zip(problem.contenders, counts, strict=True)
+        sorted(trainer.current & part, key=rank)[:count]
+        for trainer, count in zip(problem.trainers, counts, strict=True)
     ]
     taken = {node for nodes in kept for node in nodes}
     # Nodes that are idle already come first: what others have yet to leave starts later.
@@ -57,5 +56,5 @@ def _by_rate(problem: Problem, counts: Sequence[int]) -> list[int]:
     """Who chooses first: where holes are expected to end, who would lose most when one does."""
     order = list(range(len(counts)))
     if problem.life_s:
-        order.sort(key=lambda index: -problem.contenders[index].curve.at(counts[index]))
+        order.sort(key=lambda index: -problem.trainers[index].curve.at(counts[index]))
     return order

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
-from bftrainer_slurm.planner.greedy import greedy_counts
-from bftrainer_slurm.planner.greedy_by_class import greedy_shares
+from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.placement import place
-from bftrainer_slurm.planner.problem import Count, Plan, Problem, Share, feasible, value
+from bftrainer_slurm.planner.problem import Plan, Problem, Share, feasible, value
 from bftrainer_slurm.planner.wire import to_wire
 from bftrainer_slurm.planner.worker import SlowWorkerError, Worker, WorkerError
 
@@ -24,8 +22,8 @@ logger = logging.getLogger(__name__)
 # -P: what lies in the folder that we were started in is not to be imported.
 CHILD = (sys.executable, "-P", "-m", "bftrainer_slurm.planner.child")
 _START_LIMIT_S = 30.0  # python-mip's import, from a cold disk
-_OVERTIME_S = 1.0  # CBC looks at its clock only now and then
-_TOLERANCE = 1e-6  # relative, of objectives
+_ITS_SHARE = 0.8  # of the time is the child's: CBC looks at its clock only now and then
+_TOLERANCE = 1e-6  # of objectives, relative to what is at stake
 
 
 class _NoAnswerError(Exception):
@@ -34,10 +32,11 @@ class _NoAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The child's counts, which are integers but not checked, and whether proven the best."""
+    """The best plan that the child has sent, checked; why there is no better one, if it failed."""
 
-    counts: list[Count]
-    optimal: bool
+    shares: list[Share]
+    optimal: bool = False
+    reason: str = ""
 
 
 class Planner:
@@ -64,21 +63,22 @@ class Planner:
         Without a usable answer it is the greedy plan, with status ``greedy`` and the reason.
         """
         begin_s = self._clock()
-        if not problem.contenders:
+        if not problem.trainers:
             return Plan({}, 0.0, 0.0, "optimal")
         deadline_s = begin_s + self._time_limit_s
         try:
             worker = self._ask(problem, deadline_s)
-            fallback = _greedy(problem)  # while the child solves
-            answer = self._hear(worker, deadline_s)
-            counts = _checked(problem, answer, fallback)
-            status, reason = "optimal" if answer.optimal else "feasible", ""
+            fallback = greedy_shares(problem)  # while the child solves
+            answer = self._hear(worker, problem, deadline_s)
+            status, reason = "optimal" if answer.optimal else "feasible", answer.reason
+            shares = _no_worse(problem, answer, fallback)
         except _NoAnswerError as error:
-            counts, status, reason = _greedy(problem), "greedy", str(error)
-            logger.warning("greedy plan: %s", reason)
+            shares, status, reason = greedy_shares(problem), "greedy", str(error)
+        if reason:
+            logger.warning("%s plan: %s", status, reason)
         return Plan(
-            assignment=place(problem, counts),
-            objective=value(problem, counts),
+            assignment=place(problem, shares),
+            objective=value(problem, shares),
             solve_s=self._clock() - begin_s,
             status=status,
             reason=reason,
@@ -115,30 +115,37 @@ class Planner:
         """Give the problem to the child; return the child."""
         try:
             worker = self._get_ready(self._left(deadline_s))
-            request = to_wire(problem) | {"time_limit_s": self._left(deadline_s)}
-            worker.send(json.dumps(request), self._left(deadline_s) + _OVERTIME_S)
+            request = to_wire(problem) | {"time_limit_s": _ITS_SHARE * self._left(deadline_s)}
+            worker.send(json.dumps(request), self._left(deadline_s))
         except WorkerError as error:
             self._restart()
             raise _NoAnswerError(f"the solver {error}") from error
         return worker
 
-    def _hear(self, worker: Worker, deadline_s: float) -> _Answer:
-        """Wait for what the child says to the problem."""
+    def _hear(self, worker: Worker, problem: Problem, deadline_s: float) -> _Answer:
+        """Take each better plan that the child sends until it says whether the last one is best.
+
+        Where it does not come so far, that plan is the answer.
+        """
+        best: _Answer | None = None
         try:
-            answer = _read(worker.receive(self._left(deadline_s) + _OVERTIME_S))
+            while best is None or self._left(deadline_s) > 0:
+                line = _read(worker.receive(self._left(deadline_s)))
+                if "error" in line:
+                    raise WorkerError(f"failed: {line['error']}")
+                if best is not None and "optimal" in line:
+                    return replace(best, optimal=line["optimal"] is True)
+                shares = _shares(line.get("shares"))
+                if not feasible(problem, shares):
+                    raise WorkerError("sends a plan that breaks a bound")
+                if best is None or value(problem, shares) > value(problem, best.shares):
+                    best = _Answer(shares)
+            raise SlowWorkerError("did not come to an end in time")
         except WorkerError as error:
             self._restart()
-            raise _NoAnswerError(f"the solver {error}") from error
-        if "error" in answer:
-            raise _NoAnswerError(f"the solver failed: {answer['error']}")
-        counts = answer.get("counts")
-        if counts is None and "counts" in answer:
-            raise _NoAnswerError("the solver found nothing within its time")
-        try:
-            return _Answer(_counts(counts), answer.get("optimal") is True)
-        except ValueError:
-            self._restart()
-            raise _NoAnswerError("the solver's answer is not a list of counts") from None
+            if best is None:
+                raise _NoAnswerError(f"the solver {error}") from error
+            return replace(best, reason=f"the solver {error}")
 
     def _left(self, deadline_s: float) -> float:
         return max(0.0, deadline_s - self._clock())
@@ -184,31 +191,25 @@ def _read(line: str) -> dict[str, Any]:
     return answer
 
 
-def _counts(answer: object) -> list[Count]:
-    """Read integers, or lists of them: how many nodes of each class."""
-    if not isinstance(answer, list):
-        raise ValueError
-    return [count if type(count) is int else _share(count) for count in answer]
+def _shares(answer: object) -> list[Share]:
+    """Read lists of integers: how many nodes of each class."""
+    if not isinstance(answer, list) or not all(map(_is_share, answer)):
+        raise WorkerError("sends what is no plan")
+    return [tuple(share) for share in answer]
 
 
-def _share(answer: object) -> Share:
-    if not isinstance(answer, list) or not all(type(count) is int for count in answer):
-        raise ValueError
-    return tuple(answer)
+def _is_share(answer: object) -> bool:
+    return isinstance(answer, list) and all(type(count) is int for count in answer)
 
 
-def _greedy(problem: Problem) -> list[Count]:
-    return list(greedy_shares(problem) if problem.classes else greedy_counts(problem))
-
-
-def _checked(problem: Problem, answer: _Answer, fallback: list[Count]) -> list[Count]:
-    """Hold the answer to the problem itself: the solver is not believed.
-
-    Returns the fallback where it is as good, since it changes less, or better, for lack of time.
-    """
-    if not feasible(problem, answer.counts):
-        raise _NoAnswerError("the solver's answer breaks a bound")
-    reached, least = value(problem, answer.counts), value(problem, fallback)
-    if answer.optimal and reached < least and not math.isclose(reached, least, rel_tol=_TOLERANCE):
+def _no_worse(problem: Problem, answer: _Answer, fallback: list[Share]) -> list[Share]:
+    """Return the answer or, where that is as good, the fallback."""
+    reached, least = value(problem, answer.shares), value(problem, fallback)
+    if answer.optimal and least - reached > _TOLERANCE * _stake(problem):
         raise _NoAnswerError("the solver's answer is worse than the greedy plan")
-    return answer.counts if reached > least else fallback
+    return answer.shares if reached > least else fallback
+
+
+def _stake(problem: Problem) -> float:
+    """The most that trainers can bring: gains and costs may cancel to next to nothing."""
+    return problem.forward_time_s * sum(max(one.curve.values) for one in problem.trainers)

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.problem import Contender, Costs, NodeClass, Problem
+from bftrainer_slurm.planner.problem import Costs, NodeClass, PlannedTrainer, Problem
 
 
 def to_wire(problem: Problem) -> dict[str, Any]:
@@ -15,32 +15,25 @@ def to_wire(problem: Problem) -> dict[str, Any]:
         "forward_time_s": problem.forward_time_s,
         "costs": problem.costs.value,
         "sizes": problem.sizes(),
-        "spares": problem.spares,
-        "classes": [
-            {"hardware": one.hardware, "switch": one.switch, "life_s": one.life_s}
-            for one in problem.classes
-        ],
-        "contenders": [
+        "hardware": [one.hardware for one in problem.classes],
+        "trainers": [
             {
-                "min_nodes": contender.min_nodes,
-                "max_nodes": contender.max_nodes,
-                "current": problem.now(contender),
-                "curve_nodes": contender.curve.nodes,
-                "curve_values": contender.curve.values,
-                "rescale_up_s": contender.rescale_up_s,
-                "rescale_down_s": contender.rescale_down_s,
-                "paused_s": contender.paused_s,
-                "start_cost": contender.start_cost,
-                "stands_in": contender.stands_in,
-                "hardware": dict(contender.hardware),
-                "spread": contender.spread,
+                "min_nodes": trainer.min_nodes,
+                "max_nodes": trainer.max_nodes,
+                "current": problem.now(trainer),
+                "curve_nodes": trainer.curve.nodes,
+                "curve_values": trainer.curve.values,
+                "rescale_up_s": trainer.rescale_up_s,
+                "rescale_down_s": trainer.rescale_down_s,
+                "paused_s": trainer.paused_s,
+                "start_cost": trainer.start_cost,
                 "barred": [
                     str(index)
                     for index, one in enumerate(problem.classes)
-                    if one.name in contender.barred
+                    if one.name in trainer.barred
                 ],
             }
-            for contender in problem.contenders
+            for trainer in problem.trainers
         ],
     }
 
@@ -52,8 +45,8 @@ def from_wire(document: dict[str, Any]) -> Problem:
         for part, size in enumerate(document["sizes"])
     ]
     names = [iter(part) for part in parts]
-    contenders = tuple(
-        Contender(
+    trainers = tuple(
+        PlannedTrainer(
             key=str(index),
             current=frozenset(
                 itertools.chain.from_iterable(map(itertools.islice, names, one.pop("current")))
@@ -62,17 +55,16 @@ def from_wire(document: dict[str, Any]) -> Problem:
             barred=frozenset(one.pop("barred")),
             **one,
         )
-        for index, one in enumerate(document["contenders"])
+        for index, one in enumerate(document["trainers"])
     )
     classes = tuple(
-        NodeClass(name=str(index), nodes=frozenset(part), **one)
-        for index, (one, part) in enumerate(zip(document["classes"], parts, strict=False))
+        NodeClass(str(index), frozenset(part), hardware)
+        for index, (hardware, part) in enumerate(zip(document["hardware"], parts, strict=False))
     )
     return Problem(
         pool=frozenset(itertools.chain.from_iterable(parts)),
         forward_time_s=document["forward_time_s"],
-        contenders=contenders,
+        trainers=trainers,
         costs=Costs(document["costs"]),
         classes=classes,
-        spares=tuple(document["spares"]),
     )

@@ -145,6 +145,9 @@ class SimulatedCluster:
         """Return no bounds."""
         return Configuration()
 
+    def last_pass(self) -> None:
+        """Return none: which jobs waited the traces do not say."""
+
     def grow(
         self,
         elements: Sequence[ElementId],

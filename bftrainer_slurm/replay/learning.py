@@ -32,9 +32,9 @@ class Learning:
         return self._exploration.curves(standings, now_s)
 
     @property
-    def sober(self) -> dict[int, ThroughputCurve]:
+    def expected(self) -> dict[int, ThroughputCurve]:
         """The curves returned last, but that nobody explores."""
-        return self._exploration.sober
+        return self._exploration.expected
 
 
 def _measurements(trainer: SimulatedTrainer) -> list[Measurement]:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 
-from bftrainer_slurm.planner.equal_share import equal_share_counts
+from bftrainer_slurm.planner.equal_share import equal_shares
 from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import Costs, Plan, PlanMaker, Problem, value
 from bftrainer_slurm.replay.trace import Trace
@@ -20,12 +20,12 @@ class EqualShare:
 
     def plan(self, problem: Problem) -> Plan:
         """Return the equal-share plan."""
-        counts = equal_share_counts(problem)
-        return Plan(place(problem, counts), value(problem, counts), 0.0, "equal share")
+        shares = equal_shares(problem)
+        return Plan(place(problem, shares), value(problem, shares), 0.0, "equal share")
 
 
 class PaperModel:
-    """The paper's model: its rescale costs, any node as good as any other, nobody in reserve.
+    """The paper's model: its rescale costs, any node as good as any other.
 
     Which one is left to chance, as the paper's solver does: order by name would be knowledge,
     because schedulers take nodes in some order of their own.
@@ -37,7 +37,7 @@ class PaperModel:
     def plan(self, problem: Problem) -> Plan:
         """Return the planner's plan for the plainer problem."""
         chance = {node: float(zlib.crc32(node.encode())) for node in problem.pool}
-        plainer = replace(problem, costs=Costs.PAPER, life_s=chance, spares=())
+        plainer = replace(problem, costs=Costs.PAPER, life_s=chance)
         return self._planner.plan(plainer)
 
 

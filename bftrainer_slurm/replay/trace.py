@@ -5,7 +5,6 @@ Files come from outside: what is not a number, a name or a truth value is refuse
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,15 +44,6 @@ class Trace:
         return float(self.time_s[0]) if len(self.time_s) else self.end_s
 
 
-@dataclass(frozen=True, slots=True)
-class Hole:
-    """A stretch of time (Unix seconds) in which a node is idle."""
-
-    node: str
-    start_s: float
-    end_s: float
-
-
 def read_events(path: Path) -> Trace:
     """Read a parquet file, or CSV, with the columns time (Unix s), node and idle.
 
@@ -66,66 +56,6 @@ def read_events(path: Path) -> Trace:
         return _checked(np.asarray(time_s, np.float64), names, idle, _vocabulary(table))
     except ValueError as error:  # Arrow's too: names of columns that are no UTF-8
         raise TraceError(f"{path}: {_one_line(error)}") from error
-
-
-def select(
-    trace: Trace, first_nodes: int | None, from_s: float | None, hours: float | None
-) -> Trace:
-    """Return the part of a trace: its first nodes by name, from a time on, for some hours.
-
-    Raises:
-        TraceError: nothing is left.
-    """
-    if first_nodes is not None and first_nodes < len(trace.nodes):
-        trace = _first_nodes(trace, first_nodes)
-    begin_s = trace.start_s if from_s is None else from_s
-    end_s = trace.end_s if hours is None else min(trace.end_s, begin_s + 3600.0 * hours)
-    if not trace.start_s <= begin_s < end_s:
-        raise TraceError(
-            f"the events go from {trace.start_s:.0f} to {trace.end_s:.0f}: nothing is left of them"
-        )
-    if from_s is None and hours is None:
-        return trace
-    holes = (
-        Hole(hole.node, max(begin_s, hole.start_s), min(end_s, hole.end_s))
-        for hole in holes_of(trace)
-        if hole.start_s < end_s and hole.end_s > begin_s
-    )
-    return trace_of(holes, end_s)
-
-
-def holes_of(trace: Trace) -> Iterator[Hole]:
-    """Yield the holes in the order in which they end."""
-    since: dict[int, float] = {}
-    events = zip(trace.time_s.tolist(), trace.node.tolist(), trace.idle.tolist(), strict=True)
-    for time_s, node, idle in events:
-        if idle:
-            since.setdefault(node, time_s)
-        elif node in since:
-            yield Hole(trace.nodes[node], since.pop(node), time_s)
-    for node, start_s in since.items():
-        yield Hole(trace.nodes[node], start_s, trace.end_s)
-
-
-def trace_of(holes: Iterable[Hole], end_s: float | None = None) -> Trace:
-    """Return the trace of these holes; it ends with the last of them unless told otherwise.
-
-    Of two holes of a node that touch, the second begins when the first has ended.
-    """
-    kept = list(holes)
-    last_s = max((hole.end_s for hole in kept), default=0.0) if end_s is None else end_s
-    nodes = tuple(sorted({hole.node for hole in kept}))
-    number = {name: index for index, name in enumerate(nodes)}
-    begins = [(hole.start_s, True, number[hole.node]) for hole in kept]
-    ends = [(hole.end_s, False, number[hole.node]) for hole in kept if hole.end_s < last_s]
-    rows = sorted(begins + ends)
-    return Trace(
-        nodes=nodes,
-        time_s=np.array([row[0] for row in rows], np.float64),
-        idle=np.array([row[1] for row in rows], np.bool_),
-        node=np.array([row[2] for row in rows], np.int32),
-        end_s=last_s,
-    )
 
 
 def _read_table(path: Path) -> pyarrow.Table:
@@ -185,23 +115,6 @@ def _checked(
         node=np.searchsorted(nodes, seen)[places].astype(np.int32),
         idle=idle.astype(np.bool_),
         end_s=float(time_s[-1]),
-    )
-
-
-def _first_nodes(trace: Trace, count: int) -> Trace:
-    """By name, which is the order in which ``nodes`` are, whatever wrote the file."""
-    chosen = sorted(range(len(trace.nodes)), key=lambda index: trace.nodes[index])[:count]
-    number = np.full(len(trace.nodes), -1, np.int32)
-    number[chosen] = np.arange(len(chosen))
-    kept = number[trace.node] >= 0
-    if not kept.any():
-        raise TraceError("no event is left for these nodes")
-    return Trace(
-        nodes=tuple(trace.nodes[index] for index in chosen),
-        time_s=trace.time_s[kept],
-        node=number[trace.node[kept]],
-        idle=trace.idle[kept],
-        end_s=trace.end_s,
     )
 
 

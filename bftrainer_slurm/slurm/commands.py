@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from bftrainer_slurm.model import (
+    BackfillPass,
     Configuration,
     ElementId,
     ElementState,
@@ -20,7 +21,7 @@ from bftrainer_slurm.model import (
     TimeLimit,
 )
 from bftrainer_slurm.slurm.arrays import format_tasks, parse_tasks
-from bftrainer_slurm.slurm.configuration import max_job_count, partition_minutes
+from bftrainer_slurm.slurm.configuration import configuration, last_pass
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError
 from bftrainer_slurm.slurm.nodelists import barred_in, barred_list, expand, node_state
 from bftrainer_slurm.slurm.records import QueueReader, element_state
@@ -30,7 +31,7 @@ from bftrainer_slurm.slurm.run import SlurmRunner
 # squeue's format letters in the order of JobRow.
 _JOB_FIELDS = (
     *("A", "F", "K", "T", "r", "Q", "V", "S", "e", "N", "n", "Y", "D", "P", "u", "j", "k"),
-    *("f", "x", "W", "v"),
+    *("f", "x", "W", "v", "l"),
 )
 _NODE_FIELDS = ("R", "T", "b", "w", "N")
 _RESERVATION = re.compile(
@@ -124,8 +125,11 @@ class CommandGateway:
 
     def configuration(self, partition: str) -> Configuration:
         """See Gateway."""
-        minutes = partition_minutes(self._runner, partition)
-        return Configuration(max_job_count(self._runner), minutes)
+        return configuration(self._runner, partition)
+
+    def last_pass(self) -> BackfillPass | None:
+        """See Gateway."""
+        return last_pass(self._runner)
 
     def grow(
         self,

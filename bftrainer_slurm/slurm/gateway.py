@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from bftrainer_slurm.model import (
+    BackfillPass,
     Configuration,
     ElementId,
     Node,
@@ -66,6 +67,9 @@ class Gateway(Protocol):
 
     def configuration(self, partition: str) -> Configuration:
         """Return what slurm.conf says that concerns trainers in this partition."""
+
+    def last_pass(self) -> BackfillPass | None:
+        """Return the last pass of the backfill scheduler; None: none was, or it is not known."""
 
     def grow(
         self,

@@ -142,6 +142,7 @@ def _job_row(job: Any) -> JobRow:
         excluded_nodes=job.excluded_nodes or "",
         licenses=",".join(job.licenses),
         reservation=job.reservation or "",
+        limit=str(job.time_limit or ""),
     )
 
 

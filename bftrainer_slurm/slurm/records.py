@@ -6,6 +6,7 @@ Names, comments and everything else that users can write are data here and nothi
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,7 @@ from bftrainer_slurm.model import (
     WaitingJob,
 )
 from bftrainer_slurm.slurm.arrays import parse_tasks
+from bftrainer_slurm.slurm.directives import SubmissionError, minutes_of
 from bftrainer_slurm.slurm.nodelists import excluded_in, expand
 from bftrainer_slurm.slurm.rows import JobRow
 from bftrainer_slurm.spec import SpecError, TrainerRecord, is_trainer_comment, parse_comment
@@ -56,11 +58,15 @@ _WAITS = {
     ElementState.PENDING,
     ElementState.DELAYED,
 }
+_MANY = 10_000  # of the tasks of an array; no cluster has more nodes for them
 _NUMBER = re.compile(r"\d+")
 _HAS_NODES = {ElementState.RUNNING, ElementState.ENDING}
 
 # A job that waits for another job does not wait for nodes.
 _DEPENDS = {"Dependency", "DependencyNeverSatisfied"}
+# What Slurm says of a job that waits for nothing but nodes, and of one that is in the queue anew.
+_FOR_NODES = {"None", "Priority", "Resources"}
+_BEHIND = "Nodes required for job are DOWN"  # "... or reserved for jobs in higher priority ..."
 
 
 class QueueReader:
@@ -165,7 +171,11 @@ def _is_element(row: JobRow, record: TrainerRecord) -> bool:
 
 def _read_ordinary(members: list[JobRow]) -> _Array:
     # The pending rest of an array is one job, however many rows it has.
-    waiting = {row.job_id: _waiting_job(row) for row in members if _waits_for_nodes(row)}
+    rows = [row for row in members if _waits_for_nodes(row)]
+    counts = Counter[int]()
+    for row in rows:
+        counts[row.job_id] += _count(row.tasks)
+    waiting = {row.job_id: _waiting_job(row, counts[row.job_id]) for row in rows}
     nodes = tuple(node for row in members for node in _nodes_of(row))
     return _Array(waiting=tuple(waiting.values()), nodes=nodes)
 
@@ -250,11 +260,33 @@ def _waits_for_nodes(row: JobRow) -> bool:
     return row.state == "PENDING" and row.priority != 0 and row.reason not in _DEPENDS
 
 
-def _waiting_job(row: JobRow) -> WaitingJob:
+def _waiting_job(row: JobRow, count: int) -> WaitingJob:
     return WaitingJob(
         job_id=row.job_id,
         partition=row.partition,
         nodes=row.node_count,
         expected_start_s=row.start_s,
         expected_nodes=expand(row.scheduled_nodes),
+        priority=row.priority,
+        submit_s=row.submit_s or 0.0,
+        minutes=_minutes(row.limit),
+        constraint=row.constraint,
+        excluded=frozenset(expand(row.excluded_nodes)),
+        count=count,
+        for_nodes=row.reason in _FOR_NODES or row.reason.startswith(_BEHIND),
     )
+
+
+def _minutes(limit: str) -> int | None:
+    try:
+        return minutes_of(limit)
+    except SubmissionError:  # none of its own
+        return None
+
+
+def _count(tasks: str | None) -> int:
+    """How many tasks of an array a record stands for, as far as it can be read."""
+    try:
+        return 1 if tasks is None else max(1, len(parse_tasks(tasks, below=_MANY)))
+    except ValueError:
+        return 1

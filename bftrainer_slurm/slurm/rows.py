@@ -40,6 +40,7 @@ class JobRow:
     excluded_nodes: str = ""
     licenses: str = ""
     reservation: str = ""
+    limit: str = ""  # the time limit, as Slurm writes it
     exit_status: int | None = None
 
 
@@ -78,6 +79,7 @@ def _job_row(
     excluded: str,
     licenses: str,
     reservation: str,
+    limit: str,
     exit_status: str = "",  # squeue tells none
 ) -> JobRow:
     return JobRow(
@@ -102,6 +104,7 @@ def _job_row(
         excluded_nodes=_given(excluded),
         licenses=_given(licenses),
         reservation=_given(reservation),
+        limit=limit,
         exit_status=int(exit_status) if exit_status else None,
     )
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import read_token
@@ -136,12 +137,19 @@ class TwoHosts:
 
     def leader(self) -> str | None:
         """Return the host whose controller has published within the last seconds."""
+        return self._published()[0]
+
+    def status(self) -> dict[str, Any]:
+        """Return what that controller has published; no trainers where there is none."""
+        return self._published()[1]
+
+    def _published(self) -> tuple[str | None, dict[str, Any]]:
         for host, address in self.addresses.items():
             with suppress(KeeperError):
                 age_s, status = KeeperClient(address, read_token(self.shared)).status()
                 if status is not None and age_s < 6.0:
-                    return host
-        return None
+                    return host, status
+        return None, {"trainers": []}
 
     def _commands(self, host: str) -> list[tuple[str, ...]]:
         folder = self.site.lab.dir

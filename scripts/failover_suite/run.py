@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,12 +20,14 @@ from scripts.chaos_suite.training import Training, doubled, in_order, losses, tw
 from scripts.failover_suite.hosts import TwoHosts, started_hosts
 from scripts.labcluster.cluster import CONTROL_HOSTS
 from scripts.labcluster.lab import Tell
+from scripts.labcluster.site import Site
 from scripts.labcluster.waiting import wait_until
 
 FIRST, SECOND = CONTROL_HOSTS
 LIMIT_S = 60.0  # from the start of the second slurmctld until the trainers have grown
 _NODES = 6
 _TRAINERS = 4
+_NAMES = [f"n{number}" for number in range(1, _NODES + 1)]
 _SETTLE_S = 300.0
 _SAVED_S = 12.0  # slurmctld writes down every few seconds what it has done
 _TRAINS_S = 2.0  # who has made a step so lately trains
@@ -63,12 +65,13 @@ class Trial:
 
     hosts: TwoHosts
     trainers: list[Trainer]
+    blocker: int  # the ordinary job on the nodes that trainers do not have yet
     tell: Tell
 
     def fail_over(self) -> Failover:
         """Kill the first host, see what becomes of the trainers, and put all back in order."""
         found = Failover()
-        blocker = self._settle()
+        self._settle()
         before = self._running()
         self.tell(f"killing {FIRST}: {_words(before)}")
         killed_s = time.monotonic()
@@ -82,35 +85,48 @@ class Trial:
         self._until(started, "the second slurmctld does not start")
         second_s = time.monotonic()
         found.second_s = second_s - killed_s
-        self._cancel(blocker)
+        self._cancel(self.blocker)
         self._follow(found, second_s)
         after = self._running()
         self.tell(f"{SECOND} has taken over: {_words(after)}")
         found.violations += self._check(before, after, killed_s, found)
         self._restore()
+        self.blocker = block(self.hosts.site, self._second_nodes())
         return found
 
     def keep(self, folder: Path) -> None:
         """Keep the logs of all daemons, and of ours."""
         shutil.copytree(self.hosts.site.lab.dir / "log", folder, dirs_exist_ok=True)
 
-    def _settle(self) -> int:
-        """Wait until each trainer trains on one node, and ordinary jobs have the others."""
-        free = _NODES - _TRAINERS
-        blocker = self.hosts.site.lab.sbatch(
-            *(f"-N{free}", "--exclusive", "-t", "60", "-o", "/dev/null", "-J", "ordinary"),
-            script="#!/bin/sh\nsleep 3600\n",
-        )
+    def _second_nodes(self) -> list[str]:
+        """Return all nodes but one of each trainer. (Any others might leave one with none: a plan
+        stops nobody who trains to let somebody train who gains no more by it.)
+        """
+        first: dict[int, str] = {}
+        for array, _, node in sorted(self._running()):
+            first.setdefault(array, node)
+        return [name for name in _NAMES if name not in first.values()]
+
+    def _settle(self) -> None:
+        """Wait until each trainer trains on one node."""
 
         def settled() -> bool:
             arrays = [place[0] for place in self._running()]
             alone = sorted(arrays) == sorted(one.array for one in self.trainers)
             return alone and self._worlds() == _TRAINERS and self._train()
 
-        self._until(settled, "the trainers do not settle")
-        self.hosts.wait(_SAVED_S)
-        self._until(settled, "the trainers do not settle")
-        return blocker
+        try:
+            self._until(settled, "the trainers do not settle")
+            self.hosts.wait(_SAVED_S)
+            self._until(settled, "the trainers do not settle")
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}: {self._situation()}") from error
+
+    def _situation(self) -> str:
+        """Say what runs and who trains, for whoever reads that it is not as it has to be."""
+        queue = self.hosts.site.run("squeue", "-r", "-o", "%i %T %r %N %M", check=False).stdout
+        steps = [f"{one.array}: {one.training.newest}" for one in self.trainers]
+        return "\n".join([queue, *steps, tail(self.hosts.units[FIRST][-1].log)])
 
     def _follow(self, found: Failover, second_s: float) -> None:
         """Note when what was to happen has happened, or that it was not in time."""
@@ -214,6 +230,11 @@ class Trial:
         wait_until(look, timeout_s, otherwise, lambda _: self.hosts.wait(0.3))
 
 
+def tail(log: Path, lines: int = 30) -> str:
+    """Return the last lines of a log."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+
+
 Places = dict[tuple[int, str, str], str]  # array, task and node of what runs, and since when
 
 
@@ -228,7 +249,18 @@ def started_trial(tell: Tell) -> Iterator[Trial]:
         folder = hosts.site.lab.dir / "jobs"
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(Path(jobs.__file__).parent, folder, ignore=ignored)
-        yield Trial(hosts, [_submit(hosts, folder, at) for at in range(_TRAINERS)], tell)
+        site = hosts.site
+        blocker, others = block(site, _NAMES[_TRAINERS:]), block(site, _NAMES[:_TRAINERS])
+        trainers = [_submit(hosts, folder, at) for at in range(_TRAINERS)]
+        wait_until(lambda: len(hosts.status()["trainers"]) == _TRAINERS, pause=hosts.wait)
+        site.lab.run("scancel", str(others))
+        yield Trial(hosts, trainers, blocker, tell)
+
+
+def block(site: Site, nodes: Sequence[str]) -> int:
+    """Let an ordinary job have these nodes; return its id."""
+    words = ("-w", ",".join(nodes), f"-N{len(nodes)}", "--exclusive", "-t", "60", "-J", "ordinary")
+    return site.lab.sbatch(*words, "-o", "/dev/null", script="#!/bin/sh\nsleep 3600\n")
 
 
 def _submit(hosts: TwoHosts, scripts: Path, at: int) -> Trainer:

@@ -77,7 +77,8 @@ def rendered(measured: Measured) -> str:
             f"jobs failed: {failures(off.chunks)} without trainers, {failures(on.chunks)} with",
             f"trainers: on {_spread([one.nodes for one in work])} nodes as chunks began, "
             f"{sum(one.samples for one in work):,.0f} samples, "
-            f"{sum(one.reclaimed for one in work)} elements reclaimed, "
+            f"{sum(one.left for one in work)} elements left for jobs, "
+            f"{sum(one.reclaimed for one in work)} were reclaimed, "
             f"{on.left_behind} processes left behind",
             "",
             *map(str, _targets(measured)),

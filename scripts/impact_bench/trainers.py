@@ -50,6 +50,7 @@ class Work:
     nodes: int = 0  # that were used when the chunk began
     samples: float = 0.0
     reclaimed: int = 0  # elements that Slurm took the node of
+    left: int = 0  # those that the controller ended, mostly for a job that was expected
 
 
 @contextmanager
@@ -74,6 +75,7 @@ def training(
             for trainer in site.controller.status().get("trainers", []):
                 work.samples += trainer["samples"] or 0.0
                 work.reclaimed += trainer["reclaimed"]
+                work.left += trainer["shrank"]
         finally:
             for array in work.arrays:
                 site.run("scancel", str(array))

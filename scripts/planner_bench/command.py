@@ -18,15 +18,16 @@ from scripts.planner_bench.report import document, tables
 SIZES = (Size(5, 16), Size(10, 16), Size(10, 32), Size(10, 64), Size(10, 128))
 # A kind of problem that is to be measured, with classes of nodes say, is one more entry here.
 KINDS = (
-    Kind("10x64", partial(made, 10, 64)),
+    Kind("10x64", partial(made, 10, 64), target_p95_s=0.01),
     Kind("10x128", partial(made, 10, 128)),
     Kind("100x1,000", partial(made, 100, 1_000)),
     Kind("100x1,000 smooth", partial(made, 100, 1_000, measured=False)),
-    Kind("100x5,000", partial(made, 100, 5_000), target_p95_s=0.5),
-    Kind("100x5,000 smooth", partial(made, 100, 5_000, measured=False), target_p95_s=0.5),
-    Kind("300x10,000", partial(made, 300, 10_000)),
-    Kind("300x10,000 smooth", partial(made, 300, 10_000, measured=False)),
-    Kind("300x10,000 8 classes", partial(made_with_classes, 300, 10_000), target_p95_s=2.0),
+    Kind("100x5,000", partial(made, 100, 5_000), target_p95_s=0.1),
+    Kind("100x5,000 smooth", partial(made, 100, 5_000, measured=False), target_p95_s=0.1),
+    Kind("100x10,000", partial(made, 100, 10_000), target_p95_s=0.3),
+    Kind("300x10,000", partial(made, 300, 10_000), target_p95_s=0.3),
+    Kind("300x10,000 smooth", partial(made, 300, 10_000, measured=False), target_p95_s=0.3),
+    Kind("300x10,000 8 classes", partial(made_with_classes, 300, 10_000), target_p95_s=1.5),
 )
 _PLAN_LIMIT_S = 10.0  # twice the daemon's; what is not proven by then has another status
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.instance import read_instance
-from bftrainer_slurm.planner.problem import Contender, NodeClass, Plan, Problem
+from bftrainer_slurm.planner.problem import NodeClass, Plan, PlannedTrainer, Problem
 
 RECORDED = Path(__file__).parents[3] / "shared" / "data" / "planner-instances"
 FORWARD_TIME_S = 120.0
@@ -40,8 +40,8 @@ def made(trainers: int, nodes: int, seed: int, measured: bool = True) -> Problem
         dice.choice(held).add(name)
     largest = 64 if nodes <= 64 * trainers // 2 else 256
     curves = [_curve(dice, largest, measured) for _ in range(_MODELS)]
-    contenders = tuple(
-        Contender(
+    planned = tuple(
+        PlannedTrainer(
             key=str(key),
             min_nodes=1,
             max_nodes=largest,
@@ -52,14 +52,13 @@ def made(trainers: int, nodes: int, seed: int, measured: bool = True) -> Problem
         )
         for key in range(trainers)
     )
-    return Problem(frozenset(names), FORWARD_TIME_S, contenders)
+    return Problem(frozenset(names), FORWARD_TIME_S, planned)
 
 
 def made_with_classes(trainers: int, nodes: int, seed: int) -> Problem:
-    """The same on 8 classes of nodes: two kinds, two switches each, long and short holes.
+    """The same on 8 classes of nodes: two kinds of hardware, each with three that some cannot have.
 
-    A quarter of the trainers can use both kinds alike, a quarter both, but one better, and half of
-    them one only. Half of them lose a tenth of their throughput on two switches.
+    A trainer has nodes of one kind. It is barred from one to three classes, or from none.
     """
     problem = made(trainers, nodes, seed)
     dice = random.Random(f"classes of {trainers}x{nodes}-{seed}")
@@ -67,33 +66,23 @@ def made_with_classes(trainers: int, nodes: int, seed: int) -> Problem:
     for name in sorted(problem.pool):
         dice.choice(parts).add(name)
     classes = tuple(
-        NodeClass(
-            name=f"class {number}",
-            nodes=frozenset(part),
-            hardware=_KINDS[number % 2],
-            switch=f"{_KINDS[number % 2]} {number // 2 % 2}",
-            life_s=(600.0, 7200.0)[number // 4],
-        )
+        NodeClass(f"class {number}", frozenset(part), _KINDS[number % 2])
         for number, part in enumerate(parts)
     )
-    contenders = tuple(_with_kinds(one, classes, dice) for one in problem.contenders)
-    return replace(problem, contenders=contenders, classes=classes)
+    planned = tuple(_on_one_kind(one, classes, dice) for one in problem.trainers)
+    return replace(problem, trainers=planned, classes=classes)
 
 
-def _with_kinds(
-    contender: Contender, classes: tuple[NodeClass, ...], dice: random.Random
-) -> Contender:
-    """It has the nodes of the kind that it can use best, or of either if they are alike to it."""
-    old, new = _KINDS
-    hardware = dice.choice(({}, {old: 0.6, new: 1.0}, {old: 1.0}, {new: 1.0}))
-    kind = max(hardware, key=lambda one: hardware[one], default=dice.choice(_KINDS))
-    usable = frozenset().union(*(one.nodes for one in classes if one.hardware == kind))
-    return replace(
-        contender,
-        current=contender.current & usable,
-        hardware=hardware,
-        spread=dice.choice((1.0, 0.9)),
+def _on_one_kind(
+    trainer: PlannedTrainer, classes: tuple[NodeClass, ...], dice: random.Random
+) -> PlannedTrainer:
+    """It keeps those of its nodes that are of one kind and that it is not barred from."""
+    kind = dice.choice(_KINDS)
+    barred = dice.sample([one.name for one in classes[2:]], dice.choice((0, 0, 1, 3)))
+    usable = frozenset().union(
+        *(one.nodes for one in classes if one.hardware == kind and one.name not in barred)
     )
+    return replace(trainer, current=trainer.current & usable, barred=frozenset(barred))
 
 
 def after_event(
@@ -109,12 +98,12 @@ def after_event(
         pool = problem.pool | {f"new{next(serial)}" for _ in range(size)}
     else:
         pool = problem.pool - set(dice.sample(sorted(problem.pool), size))
-    contenders = tuple(
-        replace(contender, current=plan.assignment[contender.key] & pool)
-        for contender in problem.contenders
+    trainers = tuple(
+        replace(trainer, current=plan.assignment[trainer.key] & pool)
+        for trainer in problem.trainers
     )
     classes = _repart(problem.classes, pool, dice)
-    return replace(problem, pool=pool, contenders=contenders, classes=classes)
+    return replace(problem, pool=pool, trainers=trainers, classes=classes)
 
 
 def _repart(

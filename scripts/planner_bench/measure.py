@@ -121,10 +121,10 @@ def agree(problem: Problem, run: Run, plan: Plan) -> bool:
     """
     if run.nodes is None:
         return True
-    counts = [len(nodes) for nodes in run.nodes]
-    if not feasible(problem, counts):
+    shares = [(len(nodes),) for nodes in run.nodes]
+    if not feasible(problem, shares):
         return False
-    reached = value(problem, counts)
+    reached = value(problem, shares)
     if run.status == "optimal" and plan.status == "optimal":
         return math.isclose(reached, plan.objective, rel_tol=_TOLERANCE)
     return run.status == "limit" and reached <= plan.objective * (1 + _TOLERANCE)

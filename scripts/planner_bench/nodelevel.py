@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import mip
 
-from bftrainer_slurm.planner.problem import Contender, Problem
+from bftrainer_slurm.planner.problem import PlannedTrainer, Problem
 
 GAP = 1e-6  # relative
 _SCALE = 1000.0  # CBC's tolerances are absolute: the most that one trainer can bring is this
@@ -21,7 +21,7 @@ _SCALE = 1000.0  # CBC's tolerances are absolute: the most that one trainer can 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The nodes of each contender, in their order (None: nothing found), proven best or not."""
+    """The nodes of each trainer, in their order (None: nothing found), proven best or not."""
 
     nodes: tuple[frozenset[str], ...] | None
     optimal: bool
@@ -34,14 +34,14 @@ def solve(problem: Problem, time_limit_s: float) -> Answer:
     model.threads = 0
     model.max_mip_gap = GAP
     pool = sorted(problem.pool)
-    most = max((max(one.curve.values) for one in problem.contenders), default=0.0)
+    most = max((max(one.curve.values) for one in problem.trainers), default=0.0)
     unit = problem.forward_time_s * most / _SCALE or 1.0
-    rows = [[model.add_var(var_type=mip.BINARY) for _ in pool] for _ in problem.contenders]
+    rows = [[model.add_var(var_type=mip.BINARY) for _ in pool] for _ in problem.trainers]
     for column in zip(*rows, strict=True):
         model += mip.xsum(column) <= 1
     model.objective = mip.xsum(
-        _add_trainer(model, contender, row, pool, problem.forward_time_s) * (1 / unit)
-        for contender, row in zip(problem.contenders, rows, strict=True)
+        _add_trainer(model, trainer, row, pool, problem.forward_time_s) * (1 / unit)
+        for trainer, row in zip(problem.trainers, rows, strict=True)
     )
     status = model.optimize(max_seconds=time_limit_s)
     if model.num_solutions == 0:
@@ -53,15 +53,15 @@ def solve(problem: Problem, time_limit_s: float) -> Answer:
 
 
 def _add_trainer(
-    model: mip.Model, contender: Contender, row: list[mip.Var], pool: list[str], forward_s: float
+    model: mip.Model, trainer: PlannedTrainer, row: list[mip.Var], pool: list[str], forward_s: float
 ) -> mip.LinExpr:
     """Add one trainer's constraints; return its part of the objective."""
     count = model.add_var(ub=len(pool))
     model += count == mip.xsum(row)
-    _keep_size(model, contender, count, len(pool))
-    _forbid_migration(model, contender, row, count, pool)
-    gain = forward_s * _throughput(model, contender, count, len(pool))
-    return gain - _rescaling(model, contender, count, len(pool))
+    _keep_size(model, trainer, count, len(pool))
+    _forbid_migration(model, trainer, row, count, pool)
+    gain = forward_s * _throughput(model, trainer, count, len(pool))
+    return gain - _rescaling(model, trainer, count, len(pool))
 
 
 def _big(nodes: int) -> int:
@@ -69,34 +69,36 @@ def _big(nodes: int) -> int:
     return 2 * nodes + 1
 
 
-def _keep_size(model: mip.Model, contender: Contender, count: mip.Var, nodes: int) -> None:
+def _keep_size(model: mip.Model, trainer: PlannedTrainer, count: mip.Var, nodes: int) -> None:
     """No node at all, or as many as its bounds say."""
     stops = model.add_var(var_type=mip.BINARY)
-    model += count >= min(contender.min_nodes, nodes + 1) - _big(nodes) * stops
+    model += count >= min(trainer.min_nodes, nodes + 1) - _big(nodes) * stops
     model += count <= _big(nodes) * (1 - stops)
-    model += count <= contender.max_nodes
+    model += count <= trainer.max_nodes
 
 
 def _forbid_migration(
-    model: mip.Model, contender: Contender, row: list[mip.Var], count: mip.Var, pool: list[str]
+    model: mip.Model, trainer: PlannedTrainer, row: list[mip.Var], count: mip.Var, pool: list[str]
 ) -> None:
     """As many nodes change (has XOR had) as the count does: all are added, or all are taken."""
     changes = [model.add_var(var_type=mip.BINARY) for _ in pool]
     for has, change, name in zip(row, changes, pool, strict=True):
-        had = int(name in contender.current)
+        had = int(name in trainer.current)
         model += change <= has + had
         model += change >= has - had
         model += change >= had - has
         model += change <= 2 - has - had
     shrinks = model.add_var(var_type=mip.BINARY)
-    step, changed = count - len(contender.current), mip.xsum(changes)
+    step, changed = count - len(trainer.current), mip.xsum(changes)
     model += step >= changed - _big(len(pool)) * shrinks
     model += step <= _big(len(pool)) * (1 - shrinks) - changed
 
 
-def _throughput(model: mip.Model, contender: Contender, count: mip.Var, nodes: int) -> mip.LinExpr:
+def _throughput(
+    model: mip.Model, trainer: PlannedTrainer, count: mip.Var, nodes: int
+) -> mip.LinExpr:
     """The objective curve as weights on its corners, of which two neighbours may be above 0."""
-    corners = sorted({0, *(size for size in contender.curve.nodes if size < nodes), nodes})
+    corners = sorted({0, *(size for size in trainer.curve.nodes if size < nodes), nodes})
     weights = [model.add_var(ub=1.0) for _ in corners]
     pieces = [model.add_var(var_type=mip.BINARY) for _ in itertools.pairwise(corners)]
     model += mip.xsum(weights) == 1
@@ -106,17 +108,19 @@ def _throughput(model: mip.Model, contender: Contender, count: mip.Var, nodes: i
         for index, weight in enumerate(weights):
             model += weight <= mip.xsum(pieces[max(0, index - 1) : index + 1])
     return mip.xsum(
-        contender.curve.at(size) * weight for size, weight in zip(corners, weights, strict=True)
+        trainer.curve.at(size) * weight for size, weight in zip(corners, weights, strict=True)
     )
 
 
-def _rescaling(model: mip.Model, contender: Contender, count: mip.Var, nodes: int) -> mip.LinExpr:
+def _rescaling(
+    model: mip.Model, trainer: PlannedTrainer, count: mip.Var, nodes: int
+) -> mip.LinExpr:
     """What growing or shrinking loses."""
-    now, big = len(contender.current), _big(nodes)
+    now, big = len(trainer.current), _big(nodes)
     grows, shrinks = model.add_var(var_type=mip.BINARY), model.add_var(var_type=mip.BINARY)
     model += count <= now + (big - now) * grows
     model += count >= (now + 1) * grows
     model += count <= (now - 1) + (big - now + 1) * (1 - shrinks)
     model += count >= now * (1 - shrinks)
-    rate = contender.curve.at(now)
-    return rate * (contender.rescale_up_s * grows + contender.rescale_down_s * shrinks)
+    rate = trainer.curve.at(now)
+    return rate * (trainer.rescale_up_s * grows + trainer.rescale_down_s * shrinks)

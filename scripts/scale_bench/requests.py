@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from bftrainer_slurm.slurm.arrays import format_tasks, parse_tasks
 from bftrainer_slurm.slurm.gateway import RefusedError
 from bftrainer_slurm.slurm.run import SlurmRunner
-from scripts.scale_bench.slurmctld import Slurmctld
+from scripts.scale_bench.slurmctld import PARTITION, Slurmctld
 
 LOOK, GROW = "bftrainer-look", "bftrainer-grow"
 _MANY_TASKS = 1_000_000
@@ -103,9 +103,12 @@ class SimulatedRunner(SlurmRunner):
             case ("scontrol", *_, "show", "reservation"):
                 return 1, "No reservations in the system\n"
             case ("scontrol", "show", "config"):
-                return 1, "MaxJobCount             = 100000\n"
-            case ("scontrol", *_, "show", "partition", name):
-                return 1, f"PartitionName={name} MaxTime=UNLIMITED \n"
+                backfill = "SchedulerType = sched/backfill\nSchedulerParameters = bf_interval=1"
+                return 1, f"MaxJobCount = 100000\n{backfill}\n"
+            case ("scontrol", *_, "show", "partition"):
+                return 1, f"PartitionName={PARTITION} MaxTime=UNLIMITED PriorityTier=0\n"
+            case ("sdiag",):
+                return 1, f"\tLast cycle when: now ({self.requests.clock():.0f})\n"
         raise ValueError(f"not simulated: {command}")
 
     def _carried_out(self, command: Sequence[str], given: str) -> tuple[int, list[int]]:

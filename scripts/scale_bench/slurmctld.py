@@ -426,6 +426,7 @@ def _line(job: Job) -> str:
         job.excluded,
         "",
         "",
+        "",  # no time limit
         0,
     )
     return "\t".join(map(str, values)) + "\t\n"

@@ -34,9 +34,9 @@ def _newer(suite: str) -> Lane:
 LANES = (
     _newer("forky"),
     _here("training", "slurm and torch and not chaos and not load"),
-    _here("torch", "torch and not slurm and not chaos and not load"),
     _newer("trixie"),
     _here("chaos", "chaos and not load"),
+    _here("torch", "torch and not slurm and not chaos and not load"),
     _here("slurm", "slurm and not torch and not chaos and not load"),
     _here("units", "not slurm and not torch and not chaos and not load"),
     Lane("lint", ("make", "--no-print-directory", "lint"), tests=False),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.model import (
+    BackfillPass,
     Configuration,
     Element,
     ElementId,
@@ -19,6 +20,7 @@ from bftrainer_slurm.model import (
     Reservation,
     TimeLimit,
     Trainer,
+    WaitingJob,
 )
 from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
 from bftrainer_slurm.spec import Spec, TrainerRecord
@@ -55,6 +57,8 @@ class MadeUpSlurm:
     down: set[str] = field(default_factory=set)
     draining: set[str] = field(default_factory=set)
     reserved: tuple[Reservation, ...] = ()
+    waiting: dict[int, WaitingJob] = field(default_factory=dict)
+    passed: BackfillPass | None = None
 
     # The gateway.
 
@@ -72,7 +76,7 @@ class MadeUpSlurm:
             )
             for array, jobs in sorted(self.jobs.items()) if jobs
         )  # fmt: skip
-        return Queue(trainers, (), frozenset(self.ordinary))
+        return Queue(trainers, tuple(self.waiting.values()), frozenset(self.ordinary))
 
     def reservations(self) -> tuple[Reservation, ...]:
         self._answer()
@@ -80,7 +84,11 @@ class MadeUpSlurm:
 
     def configuration(self, partition: str) -> Configuration:
         self._answer()
-        return Configuration()
+        return Configuration(backfill_s=30.0)
+
+    def last_pass(self) -> BackfillPass | None:
+        self._answer()
+        return self.passed
 
     def grow(
         self,

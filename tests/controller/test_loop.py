@@ -31,8 +31,8 @@ from bftrainer_slurm.model import (
     TimeLimit,
     Trainer,
 )
-from bftrainer_slurm.planner.equal_share import equal_share_counts
-from bftrainer_slurm.planner.greedy_by_class import greedy_shares
+from bftrainer_slurm.planner.equal_share import equal_shares
+from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import Plan, Problem, value
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
@@ -45,13 +45,14 @@ RUNNING, HELD = ElementState.RUNNING, ElementState.HELD
 class Planner:
     """Shares equally where all nodes are alike, and remembers what it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, status: str = "optimal") -> None:
         self.asked: list[Problem] = []
+        self.status = status
 
     def plan(self, problem: Problem) -> Plan:
         self.asked.append(problem)
-        counts = greedy_shares(problem) if problem.classes else equal_share_counts(problem)
-        return Plan(place(problem, counts), value(problem, counts), 0.0, "optimal")
+        shares = greedy_shares(problem) if problem.classes else equal_shares(problem)
+        return Plan(place(problem, shares), value(problem, shares), 0.0, self.status)
 
 
 class Slurm:

@@ -13,13 +13,12 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
-from bftrainer_slurm.model import ElementState
-from bftrainer_slurm.planner.greedy import greedy_counts
-from bftrainer_slurm.planner.greedy_by_class import greedy_shares
+from bftrainer_slurm.model import BackfillPass, ElementState, WaitingJob
+from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.placement import place
-from bftrainer_slurm.planner.problem import Count, Plan, Problem, value
+from bftrainer_slurm.planner.problem import Plan, Problem, value
 from bftrainer_slurm.slurm.gateway import GatewayError
-from tests.controller.made_up_slurm import RUNNING, MadeUpSlurm, renamed
+from tests.controller.made_up_slurm import PARTITION, RUNNING, MadeUpSlurm, renamed
 from tests.controller.worlds import NOW_S
 
 NODES = tuple(f"n{number}" for number in range(1, 7))
@@ -33,9 +32,8 @@ class Greedy:
     """The product's own plan without CBC: quick, and it knows classes of nodes."""
 
     def plan(self, problem: Problem) -> Plan:
-        shares = greedy_shares(problem) if problem.classes else greedy_counts(problem)
-        counts: list[Count] = list(shares)
-        return Plan(place(problem, counts), value(problem, counts), 0.0, "optimal")
+        shares = greedy_shares(problem)
+        return Plan(place(problem, shares), value(problem, shares), 0.0, "optimal")
 
 
 class Whatever(RuleBasedStateMachine):
@@ -132,6 +130,36 @@ class Whatever(RuleBasedStateMachine):
     def an_ordinary_job_takes_a_node(self, node: str) -> None:
         self.slurm.start_ordinary_(node)
 
+    @rule(
+        job=st.integers(90, 92),
+        nodes=st.integers(1, 5),
+        count=st.integers(1, 3),
+        minutes=st.none() | st.integers(1, 100),
+        planned_s=st.none() | st.sampled_from([-100.0, 2.0, 500.0]),
+        planned=st.sets(NODE),
+    )
+    def an_ordinary_job_waits(
+        self,
+        job: int,
+        nodes: int,
+        count: int,
+        minutes: int | None,
+        planned_s: float | None,
+        planned: set[str],
+    ) -> None:
+        start_s = None if planned_s is None else self.slurm.now_s + planned_s
+        self.slurm.waiting[job] = WaitingJob(
+            job, PARTITION, nodes, start_s, tuple(planned), minutes=minutes, count=count
+        )
+
+    @rule(job=st.integers(90, 92))
+    def an_ordinary_job_waits_no_more(self, job: int) -> None:
+        self.slurm.waiting.pop(job, None)
+
+    @rule(active=st.booleans())
+    def backfill_makes_a_pass(self, active: bool) -> None:
+        self.slurm.passed = BackfillPass(self.slurm.now_s // 1, active)
+
     @rule(node=NODE)
     def an_ordinary_job_ends(self, node: str) -> None:
         self.slurm.ordinary.discard(node)
@@ -174,6 +202,7 @@ class Whatever(RuleBasedStateMachine):
             return
         self.slurm.away = False
         self.slurm.refuses = False
+        self.slurm.waiting.clear()
         for _ in range(12):
             self.turn(400.0)
         running = self.slurm.running()

@@ -1,5 +1,6 @@
 import json
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,16 @@ def test_notes_reach_a_watcher_in_order_also_those_from_before(keeper: Keeper) -
     keeper.client.tell(SUBMITTED)
     keeper.client.join(12, 0, "n1")
     assert read_notes(keeper, 2) == [SUBMITTED, UP]
+
+
+def test_datagrams_of_submissions_reach_a_watcher_as_one_note(keeper: Keeper) -> None:
+    host, port = keeper.client.address.split(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for text in (b"announced\n", b"announced\n", b"up 12 0 n1\n", b"\xff" * 1000):
+            sender.sendto(text, (host, int(port)))
+    time.sleep(0.5)
+    keeper.client.tell(SUBMITTED)
+    assert read_notes(keeper, 2) == [Note(NoteKind.ANNOUNCED), SUBMITTED]
 
 
 def test_a_watcher_goes_on_where_it_stopped(keeper: Keeper) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from bftrainer_slurm.planner.problem import Plan, Problem
 from bftrainer_slurm.replay.policies import PaperModel
 from scripts.evidence.paper.replays import METHODS, Asked, Method
-from tests.planner.problems import contender, problem
+from tests.planner.problems import planned, problem
 
 ENDS = {"n0": 10.0, "n1": 20.0, "n2": 30.0}
 
@@ -24,7 +22,7 @@ class Listener:
 
 
 def asked(method: Method) -> Problem:
-    one = problem(3, contender(), life_s=ENDS)
+    one = problem(3, planned(), life_s=ENDS)
     listener = Listener()
     Asked(listener, method).plan(one)
     return listener.asked[0]
@@ -36,21 +34,8 @@ def test_the_planner_itself_is_told_the_expected_ends() -> None:
 
 def test_pauses_alone_leave_the_choice_of_nodes_to_chance_as_the_papers_model_does() -> None:
     listener = Listener()
-    PaperModel(listener).plan(problem(3, contender(), life_s=ENDS))
+    PaperModel(listener).plan(problem(3, planned(), life_s=ENDS))
     assert asked(METHODS["pauses"]).life_s == listener.asked[0].life_s != ENDS
-
-
-@pytest.mark.parametrize(("name", "spares"), [("pauses", ()), ("survival", ()), ("milp", (7.0,))])
-def test_the_reserve_is_the_last_step_but_one(name: str, spares: tuple[float, ...]) -> None:
-    listener = Listener()
-    Asked(listener, METHODS[name]).plan(problem(3, contender(), life_s=ENDS, spares=(7.0,)))
-    assert listener.asked[0].spares == spares
-
-
-def test_the_papers_model_keeps_nobody_in_reserve() -> None:
-    listener = Listener()
-    PaperModel(listener).plan(problem(3, contender(), spares=(7.0,)))
-    assert listener.asked[0].spares == ()
 
 
 def test_plans_are_counted_by_status() -> None:

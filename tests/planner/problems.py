@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.problem import Contender, Costs, NodeClass, Problem
+from bftrainer_slurm.planner.problem import Costs, NodeClass, PlannedTrainer, Problem
 
 INSTANCES = Path(__file__).parents[3] / "shared" / "data" / "planner-instances"
 LINEAR = ThroughputCurve((0, 1, 8), (0.0, 1.0, 8.0))
 
 
-def contender(
+def planned(
     key: str = "a",
     current: str = "",
     bounds: tuple[int, int] = (1, 8),
     curve: ThroughputCurve = LINEAR,
     costs: tuple[float, float] = (10.0, 5.0),
-) -> Contender:
+) -> PlannedTrainer:
     """A trainer that scales linearly; ``current`` names its nodes, separated by spaces."""
-    return Contender(key, *bounds, frozenset(current.split()), curve, *costs)
+    return PlannedTrainer(key, *bounds, frozenset(current.split()), curve, *costs)
 
 
 def problem(
-    nodes: int, *contenders: Contender, forward_time_s: float = 120.0, **others: Any
+    nodes: int, *trainers: PlannedTrainer, forward_time_s: float = 120.0, **others: Any
 ) -> Problem:
     """A pool of nodes n0, n1, ..."""
-    return Problem(frozenset(f"n{k}" for k in range(nodes)), forward_time_s, contenders, **others)
+    return Problem(frozenset(f"n{k}" for k in range(nodes)), forward_time_s, trainers, **others)
+
+
+# For the nodes of a trainer that scales linearly: c and d together, not b, who has more by each.
+RIVALS = (
+    planned("b", bounds=(3, 3), curve=ThroughputCurve((0, 3), (0.0, 9.0))),
+    planned("c", bounds=(2, 2), curve=ThroughputCurve((0, 2), (0.0, 5.9))),
+    planned("d", bounds=(2, 2), curve=ThroughputCurve((0, 2), (0.0, 5.9))),
+)
 
 
 @st.composite
@@ -51,13 +58,13 @@ def problems(draw: st.DrawFn, costs: tuple[Costs, ...] = (Costs.PAPER,)) -> Prob
     """Up to 6 trainers on up to 20 nodes, some of which they have; not all within their bounds."""
     names = draw(st.permutations([f"n{k}" for k in range(draw(st.integers(0, 20)))]))
     seconds = st.sampled_from([0.0, 0.2, 17.0, 300.0])
-    contenders = []
+    trainers = []
     for index in range(draw(st.integers(0, 6))):
         least = draw(st.integers(1, 4))
         held = draw(st.integers(0, min(len(names), 6)))
         current, names = frozenset(names[:held]), names[held:]
-        contenders.append(
-            Contender(
+        trainers.append(
+            PlannedTrainer(
                 key=f"t{index}",
                 min_nodes=least,
                 max_nodes=draw(st.integers(least, 24)),
@@ -67,13 +74,11 @@ def problems(draw: st.DrawFn, costs: tuple[Costs, ...] = (Costs.PAPER,)) -> Prob
                 rescale_down_s=draw(seconds),
                 paused_s=draw(seconds),
                 start_cost=draw(seconds),
-                stands_in=draw(st.booleans()),
             )
         )
-    pool = frozenset(names).union(*(one.current for one in contenders))
+    pool = frozenset(names).union(*(one.current for one in trainers))
     forward_s = draw(st.sampled_from([1.0, 120.0, 600.0]))
-    spares = tuple(sorted(draw(st.lists(seconds, max_size=3)), reverse=True))
-    return Problem(pool, forward_s, tuple(contenders), draw(st.sampled_from(costs)), spares=spares)
+    return Problem(pool, forward_s, tuple(trainers), draw(st.sampled_from(costs)))
 
 
 @st.composite
@@ -83,24 +88,18 @@ def problems_with_classes(draw: st.DrawFn) -> Problem:
     for number in range(draw(st.integers(1, 6))):
         parts.setdefault(draw(st.integers(0, 2)), []).append(f"n{number}")
     classes = tuple(
-        NodeClass(
-            name=f"c{part}",
-            nodes=frozenset(names),
-            hardware=draw(st.sampled_from(["", "fast"])),
-            switch=draw(st.sampled_from(["s", "t"])),
-            life_s=draw(st.sampled_from([0.0, 60.0, 600.0, math.inf])),
-        )
+        NodeClass(f"c{part}", frozenset(names), draw(st.sampled_from(["", "fast"])))
         for part, names in sorted(parts.items())
     )
     names = draw(st.permutations(sorted(name for part in parts.values() for name in part)))
     seconds = st.sampled_from([0.0, 0.2, 17.0, 300.0])
-    contenders = []
+    trainers = []
     for index in range(draw(st.integers(0, 3))):
         least = draw(st.integers(1, 3))
         held = draw(st.integers(0, min(len(names), 3)))
         current, names = frozenset(names[:held]), names[held:]
-        contenders.append(
-            Contender(
+        trainers.append(
+            PlannedTrainer(
                 key=f"t{index}",
                 min_nodes=least,
                 max_nodes=draw(st.integers(least, 6)),
@@ -110,17 +109,13 @@ def problems_with_classes(draw: st.DrawFn) -> Problem:
                 rescale_down_s=draw(seconds),
                 paused_s=draw(seconds),
                 start_cost=draw(seconds),
-                stands_in=draw(st.booleans()),
-                hardware=draw(st.sampled_from([{}, {"": 1.0}, {"": 0.5, "fast": 1.0}])),
-                spread=draw(st.sampled_from([1.0, 0.8])),
                 barred=draw(st.sampled_from([frozenset(), frozenset({"c0"}), frozenset({"c1"})])),
             )
         )
     return Problem(
         pool=frozenset(name for part in parts.values() for name in part),
         forward_time_s=draw(st.sampled_from([1.0, 120.0, 600.0])),
-        contenders=tuple(contenders),
+        trainers=tuple(trainers),
         costs=draw(st.sampled_from(Costs)),
         classes=classes,
-        spares=tuple(sorted(draw(st.lists(seconds, max_size=3)), reverse=True)),
     )

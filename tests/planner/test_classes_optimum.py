@@ -6,8 +6,7 @@ import math
 
 from hypothesis import given, settings
 
-from bftrainer_slurm.planner.classes import share_of
-from bftrainer_slurm.planner.greedy_by_class import greedy_shares
+from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.problem import Plan, Problem, Share, feasible, value
 from bftrainer_slurm.planner.solver import Planner
 from tests.planner.exact import exact_shares
@@ -17,12 +16,15 @@ any_problem = settings(max_examples=150, deadline=None)
 
 
 def shares_of(problem: Problem, plan: Plan) -> list[Share]:
-    return [share_of(plan.assignment[one.key], problem.classes) for one in problem.contenders]
+    return [
+        tuple(len(plan.assignment[one.key] & part.nodes) for part in problem.classes)
+        for one in problem.trainers
+    ]
 
 
 def slack(problem: Problem) -> float:
     """1e-6 of the most that is at stake: differences of large numbers have no better digits."""
-    most = max((max(one.curve.values) for one in problem.contenders), default=0.0)
+    most = max((max(one.curve.values) for one in problem.trainers), default=0.0)
     return 1e-6 * problem.forward_time_s * most + 1e-9
 
 
@@ -56,15 +58,15 @@ def test_states_the_objective_of_its_own_shares(planner: Planner, problem: Probl
 @given(problems_with_classes())
 def test_never_migrates(planner: Planner, problem: Problem) -> None:
     plan = planner.plan(problem)
-    for contender in problem.contenders:
-        nodes = plan.assignment[contender.key]
-        assert nodes <= contender.current or nodes >= contender.current
+    for trainer in problem.trainers:
+        nodes = plan.assignment[trainer.key]
+        assert nodes <= trainer.current or nodes >= trainer.current
 
 
 @any_problem
 @given(problems_with_classes())
 def test_is_no_worse_than_the_current_allocation(planner: Planner, problem: Problem) -> None:
-    now = [problem.now(contender) for contender in problem.contenders]
+    now = [problem.now(trainer) for trainer in problem.trainers]
     if feasible(problem, now):
         assert planner.plan(problem).objective >= value(problem, now)
 
@@ -73,7 +75,7 @@ def test_is_no_worse_than_the_current_allocation(planner: Planner, problem: Prob
 @given(problems_with_classes())
 def test_the_greedy_plan_is_feasible_and_no_worse_than_now(problem: Problem) -> None:
     shares = greedy_shares(problem)
-    now = [problem.now(contender) for contender in problem.contenders]
+    now = [problem.now(trainer) for trainer in problem.trainers]
     assert feasible(problem, shares)
     if feasible(problem, now):
         assert value(problem, shares) >= value(problem, now)

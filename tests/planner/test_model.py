@@ -10,9 +10,9 @@ from pathlib import Path
 _WRITE = """
 import sys
 import mip
-from bftrainer_slurm.planner.optimum import solve
+from bftrainer_slurm.planner.optimum import incumbents
 from bftrainer_slurm.planner.problem import NodeClass
-from tests.planner.problems import contender, problem
+from tests.planner.problems import planned, problem
 
 optimize = mip.Model.optimize
 
@@ -24,9 +24,9 @@ def write(model, relax=False, **limits):
 
 mip.Model.optimize = write
 fast = NodeClass("fast", frozenset({"n0", "n1", "n2"}), "gpu")
-slow = NodeClass("slow", frozenset({"n3", "n4", "n5", "n6", "n7"}), "cpu", life_s=60.0)
-trainers = [contender("a", "n0 n1"), contender("b", "n3"), contender("c", bounds=(2, 4))]
-solve(problem(8, *trainers, classes=(fast, slow)), 10.0)
+slow = NodeClass("slow", frozenset({"n3", "n4", "n5", "n6", "n7"}), "cpu")
+trainers = [planned("a", "n0 n1"), planned("b", "n3"), planned("c", bounds=(2, 4))]
+list(incumbents(problem(8, *trainers, classes=(fast, slow)), 10.0))
 """
 
 

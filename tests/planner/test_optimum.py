@@ -9,24 +9,26 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from bftrainer_slurm.planner.equal_share import equal_share_counts
-from bftrainer_slurm.planner.greedy import greedy_counts
+from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner.equal_share import equal_shares
+from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.instance import read_instance
-from bftrainer_slurm.planner.problem import Costs, Plan, Problem, feasible, value
+from bftrainer_slurm.planner.problem import Costs, Plan, Problem, Share, feasible, value
 from bftrainer_slurm.planner.solver import Planner
+from scripts.planner_bench.instances import made
 from tests.planner.exact import exact_counts
-from tests.planner.problems import INSTANCES, problems
+from tests.planner.problems import INSTANCES, RIVALS, planned, problem, problems
 
 any_problem = settings(max_examples=150, deadline=None)
 
 
-def counts_of(problem: Problem, plan: Plan) -> list[int]:
-    return [len(plan.assignment[contender.key]) for contender in problem.contenders]
+def shares_of(problem: Problem, plan: Plan) -> list[Share]:
+    return [(len(plan.assignment[trainer.key]),) for trainer in problem.trainers]
 
 
 def slack(problem: Problem) -> float:
     """1e-6 of the most that is at stake: differences of large numbers have no better digits."""
-    most = max((max(one.curve.values) for one in problem.contenders), default=0.0)
+    most = max((max(one.curve.values) for one in problem.trainers), default=0.0)
     return 1e-6 * problem.forward_time_s * most
 
 
@@ -54,7 +56,7 @@ def test_equals_the_dynamic_programme(planner: Planner, problem: Problem) -> Non
 def test_keeps_bounds_pool_and_one_trainer_a_node(planner: Planner, problem: Problem) -> None:
     plan = planner.plan(problem)
     given = [node for nodes in plan.assignment.values() for node in nodes]
-    assert feasible(problem, counts_of(problem, plan))
+    assert feasible(problem, shares_of(problem, plan))
     assert len(given) == len(set(given))
     assert problem.pool.issuperset(given)
 
@@ -63,22 +65,22 @@ def test_keeps_bounds_pool_and_one_trainer_a_node(planner: Planner, problem: Pro
 @given(problems(tuple(Costs)))
 def test_states_the_objective_of_its_own_counts(planner: Planner, problem: Problem) -> None:
     plan = planner.plan(problem)
-    assert plan.objective == value(problem, counts_of(problem, plan))
+    assert plan.objective == value(problem, shares_of(problem, plan))
 
 
 @any_problem
 @given(problems(tuple(Costs)))
 def test_never_migrates(planner: Planner, problem: Problem) -> None:
     plan = planner.plan(problem)
-    for contender in problem.contenders:
-        nodes = plan.assignment[contender.key]
-        assert nodes <= contender.current or nodes >= contender.current
+    for one in problem.trainers:
+        nodes = plan.assignment[one.key]
+        assert nodes <= one.current or nodes >= one.current
 
 
 @any_problem
 @given(problems(tuple(Costs)))
 def test_is_no_worse_than_the_current_allocation(planner: Planner, problem: Problem) -> None:
-    now = [len(contender.current) for contender in problem.contenders]
+    now = [problem.now(trainer) for trainer in problem.trainers]
     if feasible(problem, now):
         assert planner.plan(problem).objective >= value(problem, now)
 
@@ -86,21 +88,46 @@ def test_is_no_worse_than_the_current_allocation(planner: Planner, problem: Prob
 @any_problem
 @given(problems(tuple(Costs)))
 def test_is_no_worse_than_the_equal_share(planner: Planner, problem: Problem) -> None:
-    share = value(problem, equal_share_counts(problem))
+    share = value(problem, equal_shares(problem))
     assert planner.plan(problem).objective >= share - slack(problem)
 
 
 @any_problem
 @given(problems(tuple(Costs)))
 def test_the_greedy_plan_is_feasible_and_no_worse_than_now(problem: Problem) -> None:
-    counts = greedy_counts(problem)
-    now = [len(contender.current) for contender in problem.contenders]
-    assert feasible(problem, counts)
+    shares = greedy_shares(problem)
+    now = [problem.now(trainer) for trainer in problem.trainers]
+    assert feasible(problem, shares)
     if feasible(problem, now):
-        assert value(problem, counts) >= value(problem, now)
+        assert value(problem, shares) >= value(problem, now)
 
 
 @any_problem
 @given(problems(tuple(Costs)))
 def test_the_equal_share_is_feasible(problem: Problem) -> None:
-    assert feasible(problem, equal_share_counts(problem))
+    assert feasible(problem, equal_shares(problem))
+
+
+@pytest.mark.parametrize(
+    "size",
+    [(10, 64), (100, 1_000), (100, 5_000), (60, 6_000)],
+    ids=lambda size: "{}x{}".format(*size),
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_equals_the_dynamic_programme_on_problems_of_a_site(
+    planner: Planner, size: tuple[int, int], seed: int
+) -> None:
+    problem = made(*size, seed)
+    plan = planner.plan(problem)
+    assert plan.status == "optimal"
+    assert plan.objective == pytest.approx(value(problem, exact_counts(problem)), rel=1e-7)
+
+
+@pytest.mark.parametrize("scale", [1e6, 1e9, 1e12])
+def test_who_has_little_at_stake_is_planned_for_as_well_beside_a_huge_one(
+    planner: Planner, scale: float
+) -> None:
+    huge = planned("z", bounds=(4, 8), curve=ThroughputCurve((0, 4, 8), (0.0, scale, scale)))
+    plan = planner.plan(problem(8, planned("a", "n0 n1 n2 n3"), *RIVALS, huge))
+    small = {key: len(nodes) for key, nodes in plan.assignment.items() if key != "z"}
+    assert small == {"a": 0, "b": 0, "c": 2, "d": 2}

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given, settings
 
 from bftrainer_slurm.cli.plan import plan
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.planner.instance import document_of, parse
+from bftrainer_slurm.planner.problem import Costs, Problem
+from tests.planner.problems import planned, problem, problems, problems_with_classes
 
 NAN, INFINITY = float("nan"), float("inf")
 
@@ -91,6 +98,18 @@ def test_the_map_says_who_has_which_node(tmp_path: Path) -> None:
     assert placement == [["n0", "n2", "n3", "n4"], ["n1"]]
 
 
+def test_says_how_to_install_what_is_missing(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['numpy'] = None\n"
+        "from bftrainer_slurm.cli import main; main(['plan', sys.argv[1]])"
+    )
+    path = written(tmp_path, document(trainer()))
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "pip install 'bftrainer-slurm[controller]'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     "empty",
     [document(), document(trainer(), nodes=0), document(trainer(), nodes=0, current_map=[""])],
@@ -98,6 +117,36 @@ def test_the_map_says_who_has_which_node(tmp_path: Path) -> None:
 def test_nothing_to_plan_is_a_plan(tmp_path: Path, empty: dict[str, Any]) -> None:
     found = json.loads(run(written(tmp_path, empty), "--json").stdout)
     assert (found["objective"], sum(found["nodes"]), found["status"]) == (0, 0, "optimal")
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(tuple(Costs)) | problems_with_classes())
+def test_a_problem_is_read_as_it_was_written(problem: Problem) -> None:
+    assert parse(json.dumps(document_of(problem)).encode()) == problem
+
+
+def test_plans_again_what_the_controller_has_planned(tmp_path: Path) -> None:
+    lasting = problem(3, planned("17", "n0"), planned("18"), life_s={"n1": 60.0}, costs=Costs.PAUSE)
+    history = History(tmp_path / "history.sqlite")
+    history.add_problem(1.0, lambda: document_of(lasting))
+    asked = ["--from-history", "1", "--state", str(tmp_path)]
+    found = json.loads(CliRunner().invoke(plan, [*asked, "--json"]).stdout)
+    assert sum(found["nodes"]) == 3
+    shown = CliRunner().invoke(plan, [*asked, "--problem"]).stdout
+    assert parse(shown.encode()) == lasting
+
+
+@pytest.mark.parametrize("options", [[], ["file", "--from-history", "1"]])
+def test_wants_a_file_or_a_history(options: list[str]) -> None:
+    result = CliRunner().invoke(plan, options)
+    assert result.exit_code == 2
+    assert result.stderr == "bftrainer: give a FILE, or --from-history N\n"
+
+
+def test_says_that_there_is_no_history(tmp_path: Path) -> None:
+    result = CliRunner().invoke(plan, ["--from-history", "1", "--state", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "history.sqlite" in result.stderr
 
 
 def test_help_shows_an_example() -> None:
@@ -138,7 +187,27 @@ BAD_FILES = {
         "current_nodes of all trainers must be at most nodes, 5",
     ),
 }
+NAMED = {"node_names": ["a", "b"], "nodes": 2}
+BAD_FILES |= {
+    "costs of another kind": (document(costs=["pause"]), "costs must be paper or pause"),
+    "too few names": (document(node_names=["a"]), "node_names must be 5 names"),
+    "a name twice": (document(**NAMED | {"node_names": ["a", "a"]}), "different names"),
+    "a name that moves the cursor": (document(**NAMED | {"node_names": ["a", "\x1b[2J"]}), "names"),
+    "holders that are not there": (document(node_trainer=[0] * 5), "node_trainer must have"),
+    "lives of text": (document(node_life_s=["long"] * 5), "node_life_s must have a number"),
+    "negative lives": (document(node_life_s=[-1] * 5), "node_life_s must have a number"),
+    "no classes": (document(classes=[]), "classes must be 1 to"),
+    "classes of nobody": (document(classes=[{"name": "a", "hardware": ""}]), "node_class is"),
+    "classes without names": (
+        document(classes=[{"hardware": ""}], node_class=[0] * 5),
+        "name is missing",
+    ),
+}
 BAD_TRAINERS = {
+    "a name of another type": ({"name": 3}, "name must be a name"),
+    "a negative pause": ({"paused_s": -1}, "paused_s must be a number from 0"),
+    "a start that costs NaN": ({"start_cost": NAN}, "start_cost must be a number from 0"),
+    "classes barred by number": ({"barred": [1]}, "barred must be different names"),
     "negative current nodes": ({"current_nodes": -1}, "current_nodes must be a whole number"),
     "minimum 0": ({"min_nodes": 0}, "min_nodes must be a whole number from 1"),
     "maximum below minimum": ({"min_nodes": 5}, "max_nodes must be a whole number from 5"),

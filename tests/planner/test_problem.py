@@ -3,87 +3,59 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.problem import Costs, feasible, value
-from tests.planner.problems import contender, problem
+from tests.planner.problems import planned, problem
 
 
 def test_a_plan_is_worth_its_throughput_over_the_forward_time() -> None:
-    assert value(problem(4, contender("a"), contender("b")), [3, 1]) == 120 * 4
+    assert value(problem(4, planned("a"), planned("b")), [(3,), (1,)]) == 120 * 4
 
 
 def test_growing_costs_throughput_on_the_current_nodes() -> None:
-    assert value(problem(4, contender(current="n0 n1")), [3]) == 120 * 3 - 10 * 2
+    assert value(problem(4, planned(current="n0 n1")), [(3,)]) == 120 * 3 - 10 * 2
 
 
 def test_shrinking_costs_throughput_on_the_current_nodes() -> None:
-    assert value(problem(4, contender(current="n0 n1")), [1]) == 120 * 1 - 5 * 2
+    assert value(problem(4, planned(current="n0 n1")), [(1,)]) == 120 * 1 - 5 * 2
 
 
 def test_stopping_costs_as_much_as_shrinking() -> None:
-    assert value(problem(4, contender(current="n0 n1")), [0]) == -5 * 2
+    assert value(problem(4, planned(current="n0 n1")), [(0,)]) == -5 * 2
 
 
 def test_starting_is_free() -> None:
-    assert value(problem(4, contender()), [2]) == 120 * 2
+    assert value(problem(4, planned()), [(2,)]) == 120 * 2
 
 
 def test_staying_is_free() -> None:
-    assert value(problem(4, contender(current="n0 n1")), [2]) == 120 * 2
+    assert value(problem(4, planned(current="n0 n1")), [(2,)]) == 120 * 2
 
 
 def test_with_pauses_a_rescaled_trainer_stands_still_at_its_new_size() -> None:
-    case = problem(4, contender(current="n0 n1"), costs=Costs.PAUSE)
-    assert value(case, [3]) == (120 - 10) * 3
-    assert value(case, [1]) == (120 - 5) * 1
+    case = problem(4, planned(current="n0 n1"), costs=Costs.PAUSE)
+    assert value(case, [(3,)]) == (120 - 10) * 3
+    assert value(case, [(1,)]) == (120 - 5) * 1
 
 
 def test_with_pauses_a_trainer_that_still_stands_still_brings_less_as_it_is() -> None:
-    still = replace(contender(current="n0 n1"), paused_s=7.0)
+    still = replace(planned(current="n0 n1"), paused_s=7.0)
     case = problem(4, still, costs=Costs.PAUSE)
-    assert [value(case, [count]) for count in (1, 2, 3)] == [113 * 1, 113 * 2, 110 * 3]
+    assert [value(case, [(count,)]) for count in (1, 2, 3)] == [113 * 1, 113 * 2, 110 * 3]
 
 
 def test_with_pauses_stopping_is_free_and_no_pause_outlasts_the_forward_time() -> None:
-    still = replace(contender(current="n0 n1"), paused_s=900.0)
+    still = replace(planned(current="n0 n1"), paused_s=900.0)
     case = problem(4, still, costs=Costs.PAUSE)
-    assert [value(case, [count]) for count in (0, 1, 2, 3)] == [0, 0, 0, 0]
+    assert [value(case, [(count,)]) for count in (0, 1, 2, 3)] == [0, 0, 0, 0]
 
 
 def test_with_pauses_being_started_costs_something() -> None:
-    case = problem(4, replace(contender(), start_cost=50.0), costs=Costs.PAUSE)
-    assert [value(case, [count]) for count in (0, 2)] == [0, 120 * 2 - 50]
-
-
-@pytest.mark.parametrize(
-    ("counts", "worth"), [([1, 1, 1], 360), ([2, 1, 0], 360 + 50), ([3, 0, 0], 360 + 50 + 20)]
-)
-def test_each_contender_without_nodes_is_a_spare(counts: list[int], worth: float) -> None:
-    case = problem(3, *(contender(key) for key in "abc"), spares=(50.0, 20.0))
-    assert value(case, counts) == worth
-    assert value(case, [0, 0, 0]) == 50 + 20
-
-
-def test_who_stands_in_for_nobody_is_no_spare() -> None:
-    case = problem(3, replace(contender(), stands_in=False), spares=(50.0,))
-    assert value(case, [0]) == 0
-
-
-@pytest.mark.parametrize(
-    ("others", "message"),
-    [
-        ({"spares": (-1.0,)}, "0 or more"),
-        ({"spares": (float("nan"),)}, "0 or more"),
-        ({"spares": (1.0, 2.0)}, "the one before"),
-    ],
-)
-def test_refuses_spares_that_cannot_be(others: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        problem(1, **others)
+    case = problem(4, replace(planned(), start_cost=50.0), costs=Costs.PAUSE)
+    assert [value(case, [(count,)]) for count in (0, 2)] == [0, 120 * 2 - 50]
 
 
 @pytest.mark.parametrize(
@@ -99,8 +71,8 @@ def test_refuses_spares_that_cannot_be(others: dict[str, Any], message: str) -> 
     ],
 )
 def test_counts_keep_bounds_and_pool(counts: list[int], is_feasible: bool) -> None:
-    bounded = [contender(key, bounds=(2, 3)) for key in "ab"]
-    assert feasible(problem(5, *bounded), counts) is is_feasible
+    bounded = [planned(key, bounds=(2, 3)) for key in "ab"]
+    assert feasible(problem(5, *bounded), [(count,) for count in counts]) is is_feasible
 
 
 @pytest.mark.parametrize(
@@ -119,7 +91,7 @@ def test_counts_keep_bounds_and_pool(counts: list[int], is_feasible: bool) -> No
 )
 def test_refuses_a_trainer_that_cannot_be(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        replace(contender(), **changes)  # type: ignore[arg-type]
+        replace(planned(), **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
@@ -135,14 +107,14 @@ def test_refuses_a_life_that_cannot_be() -> None:
 
 def test_refuses_a_node_with_two_trainers() -> None:
     with pytest.raises(ValueError, match="n1 has two trainers"):
-        problem(4, contender("a", "n0 n1"), contender("b", "n1"))
+        problem(4, planned("a", "n0 n1"), planned("b", "n1"))
 
 
 def test_refuses_a_node_outside_the_pool() -> None:
     with pytest.raises(ValueError, match="not in the pool"):
-        problem(1, contender("a", "n7"))
+        problem(1, planned("a", "n7"))
 
 
 def test_refuses_two_trainers_of_one_name() -> None:
     with pytest.raises(ValueError, match="same key"):
-        problem(1, contender("a"), contender("a"))
+        problem(1, planned("a"), planned("a"))

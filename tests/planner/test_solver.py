@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.planner.greedy import greedy_counts
-from bftrainer_slurm.planner.problem import Plan, Problem
+from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner.greedy import greedy_shares
+from bftrainer_slurm.planner.problem import Costs, NodeClass, Plan, Problem
 from bftrainer_slurm.planner.solver import Planner
 from scripts.labcluster.waiting import wait_until
-from tests.planner.problems import contender, problem
+from tests.planner.problems import RIVALS, planned, problem
 
-CASE = problem(4, contender("a", "n0"), contender("b"))
+CASE = problem(4, planned("a", "n0"), planned("b"))
 READY = "print('{\"ready\": true}', flush=True); "
 HANG_BOUND_S = 60.0  # generous: for a hang, not for slowness
 
 
-def saying(text: str) -> str:
-    """A child that answers every problem with this line."""
+def saying(*lines: str) -> str:
+    """A child that answers every problem with these lines."""
+    text = "\n".join(lines)
     return READY + f"import sys\nfor _ in sys.stdin: print({text!r}, flush=True)"
 
 
@@ -52,16 +56,17 @@ UNUSABLE = {
     "answers no object": (saying("[1, 2]"), "nonsense"),
     "answers deep nesting": (saying("[" * 100_000), "nonsense"),
     "answers an error": (saying('{"error": "no"}'), "failed: no"),
-    "found nothing": (saying('{"counts": null}'), "found nothing"),
-    "answers without counts": (saying("{}"), "not a list of counts"),
-    "answers texts": (saying('{"counts": ["1", "1"]}'), "not a list of counts"),
-    "answers fractions": (saying('{"counts": [1.5, 1.5]}'), "not a list of counts"),
-    "answers NaN": (saying('{"counts": [NaN, 1]}'), "not a list of counts"),
-    "answers too few": (saying('{"counts": [1]}'), "breaks a bound"),
-    "answers too large": (saying('{"counts": [4, 4]}'), "breaks a bound"),
-    "answers a negative": (saying('{"counts": [-1, 1]}'), "breaks a bound"),
+    "found nothing": (saying('{"optimal": false}'), "no plan"),
+    "answers without shares": (saying("{}"), "no plan"),
+    "answers numbers": (saying('{"shares": [1, 1]}'), "no plan"),
+    "answers texts": (saying('{"shares": [["1"], ["1"]]}'), "no plan"),
+    "answers fractions": (saying('{"shares": [[1.5], [1.5]]}'), "no plan"),
+    "answers NaN": (saying('{"shares": [[NaN], [1]]}'), "no plan"),
+    "answers too few": (saying('{"shares": [[1]]}'), "breaks a bound"),
+    "answers too large": (saying('{"shares": [[4], [4]]}'), "breaks a bound"),
+    "answers a negative": (saying('{"shares": [[-1], [1]]}'), "breaks a bound"),
     "claims that worse than greedy is best": (
-        saying('{"counts": [0, 0], "optimal": true}'),
+        saying('{"shares": [[0], [0]]}', '{"optimal": true}'),
         "worse than the greedy plan",
     ),
 }
@@ -72,7 +77,7 @@ def test_falls_back_to_greedy_when_the_child(code: str, reason: str) -> None:
     plan = plan_with(code)
     assert plan.status == "greedy"
     assert reason in plan.reason
-    assert [len(plan.assignment[key]) for key in "ab"] == greedy_counts(CASE)
+    assert [(len(plan.assignment[key]),) for key in "ab"] == greedy_shares(CASE)
 
 
 def test_falls_back_to_greedy_when_the_program_is_missing() -> None:
@@ -85,7 +90,7 @@ def test_falls_back_to_greedy_when_the_program_is_missing() -> None:
 
 
 def test_falls_back_to_greedy_when_a_large_problem_is_not_even_read() -> None:
-    wide = problem(2000, *(contender(f"t{index}") for index in range(2000)))
+    wide = problem(2000, *(planned(f"t{index}") for index in range(2000)))
     assert plan_with(READY + "import time; time.sleep(600)", wide).status == "greedy"
 
 
@@ -97,18 +102,68 @@ def test_says_how_to_install_a_missing_solver() -> None:
 
 
 def test_logs_why_a_plan_is_greedy(caplog: pytest.LogCaptureFixture) -> None:
-    plan_with(saying('{"counts": null}'))
-    assert "greedy plan: the solver found nothing" in caplog.text
+    plan_with(saying('{"error": "no CBC"}'))
+    assert "greedy plan: the solver failed: no CBC" in caplog.text
 
 
-def test_takes_a_plan_that_is_not_proven() -> None:
-    assert plan_with(saying('{"counts": [1, 3], "optimal": false}')).status == "feasible"
+BETTER = problem(3, planned("a", bounds=(2, 2)), planned("b", bounds=(3, 3)))
+AS_GOOD, BEST = '{"shares": [[2], [0]]}', '{"shares": [[0], [3]]}'
+LOST = {
+    "is done, but not sure": ("", ""),
+    "crashes": ("import os; os.abort()", "the solver died of signal 6"),
+    "hangs": ("import time; time.sleep(600)", "the solver did not answer in time"),
+    "goes on and on": (
+        f"while True: print('{AS_GOOD}', flush=True)",
+        "the solver did not come to an end in time",
+    ),
+    "fails": ('print(\'{"error": "no"}\', flush=True)', "the solver failed: no"),
+    "breaks a bound": ("print('{\"shares\": [[3], [3]]}', flush=True)", "breaks a bound"),
+    "comes to something worse": (f"print('{AS_GOOD}', flush=True)", ""),
+}
+
+
+@pytest.mark.parametrize(("then", "reason"), LOST.values(), ids=LOST)
+def test_the_best_plan_so_far_is_taken_where_the_solver(then: str, reason: str) -> None:
+    done = "print('{\"optimal\": false}', flush=True)"
+    lines = (READY, "input()", f"print('{AS_GOOD}', flush=True)", f"print('{BEST}', flush=True)")
+    plan = plan_with("\n".join((*lines, then, done)), BETTER)
+    assert {key: len(nodes) for key, nodes in plan.assignment.items()} == {"a": 0, "b": 3}
+    assert plan.status == "feasible"
+    assert reason in plan.reason
 
 
 def test_keeps_the_greedy_plan_where_the_child_has_not_come_so_far_in_time() -> None:
-    plan = plan_with(saying('{"counts": [0, 0], "optimal": false}'))
+    plan = plan_with(saying('{"shares": [[0], [0]]}', '{"optimal": false}'))
     assert plan.status == "feasible"
-    assert [len(plan.assignment[key]) for key in "ab"] == greedy_counts(CASE)
+    assert [(len(plan.assignment[key]),) for key in "ab"] == greedy_shares(CASE)
+
+
+BROKEN = "from bftrainer_slurm.planner import child, optimum; import os, time\n"
+CRASHES = BROKEN + "optimum.solve_core = lambda *given: os.abort(); child.main()"
+HANGS = BROKEN + "optimum.solve_core = lambda *given: time.sleep(600); child.main()"
+HALVES = (NodeClass("first", frozenset({"n0", "n1"})), NodeClass("other", frozenset({"n2", "n3"})))
+
+
+@pytest.mark.parametrize("code", [CRASHES, HANGS], ids=["crashes", "hangs"])
+@pytest.mark.parametrize("classes", [(), HALVES], ids=["nodes alike", "two classes"])
+def test_what_was_found_before_cbc_is_not_lost_when_it(
+    code: str, classes: tuple[NodeClass, ...]
+) -> None:
+    case = problem(4, planned("a", "n0 n1 n2 n3"), *RIVALS, classes=classes)
+    with Planner(time_limit_s=1.0, command=(sys.executable, "-P", "-c", code)) as planner:
+        planner.warm_up()
+        plan = planner.plan(case)
+    assert plan.status == "feasible"
+    assert plan.objective >= 1180  # the optimum is 1396, to change nothing 480
+
+
+def test_takes_an_optimum_that_rounding_alone_puts_below_the_greedy_plan() -> None:
+    tenth = ThroughputCurve((0, 1), (0.0, 0.1))
+    cost = math.nextafter(0.3 * 0.1, 0.0)  # of a start: it gains 3e-18
+    starts = replace(planned(bounds=(1, 1), curve=tenth), start_cost=cost)
+    case = problem(1, starts, forward_time_s=0.3, costs=Costs.PAUSE)
+    assert greedy_shares(case) == [(1,)]
+    assert plan_with(saying('{"shares": [[0]]}', '{"optimal": true}'), case).status == "optimal"
 
 
 def test_starts_another_child_after_one_that_was_killed() -> None:
@@ -171,9 +226,10 @@ def test_nothing_in_the_current_folder_is_imported(
 
 def test_nothing_that_the_solver_prints_can_be_taken_for_an_answer() -> None:
     chatty = (
-        "from bftrainer_slurm.planner import child, optimum; import os; solve = optimum.solve\n"
+        "from bftrainer_slurm.planner import child, optimum; import os\n"
+        "solve = optimum.incumbents\n"
         "def loud(*args): os.write(1, b'{}\\n'); return solve(*args)\n"
-        "optimum.solve = loud; child.main()"
+        "optimum.incumbents = loud; child.main()"
     )
     assert plan_with(chatty, time_limit_s=20.0).status == "optimal"
 

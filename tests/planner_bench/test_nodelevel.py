@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,15 +15,11 @@ from bftrainer_slurm.planner.solver import Planner
 from scripts.planner_bench.apart import NodeLevel
 from scripts.planner_bench.instances import RECORDED, made
 from tests.planner.exact import exact_counts
-from tests.planner.problems import contender, problem, problems
+from tests.planner.problems import planned, problem, problems
 
 LIMIT_S = 60.0
 
-small = (
-    problems()
-    .filter(lambda one: len(one.pool) <= 10 and 1 <= len(one.contenders) <= 4)
-    .map(lambda one: replace(one, spares=()))  # the paper knows none
-)
+small = problems().filter(lambda one: len(one.pool) <= 10 and 1 <= len(one.trainers) <= 4)
 
 
 def nodes_of(node_level: NodeLevel, problem: Problem) -> tuple[frozenset[str], ...]:
@@ -35,9 +30,9 @@ def nodes_of(node_level: NodeLevel, problem: Problem) -> tuple[frozenset[str], .
 
 
 def reached(node_level: NodeLevel, problem: Problem) -> float:
-    counts = [len(nodes) for nodes in nodes_of(node_level, problem)]
-    assert feasible(problem, counts)
-    return value(problem, counts)
+    shares = [(len(nodes),) for nodes in nodes_of(node_level, problem)]
+    assert feasible(problem, shares)
+    return value(problem, shares)
 
 
 @pytest.mark.skipif(not RECORDED.is_dir(), reason=f"no recorded instances in {RECORDED}")
@@ -61,7 +56,7 @@ def test_reaches_the_count_models_optimum(node_level: NodeLevel) -> None:
 @given(small)
 def test_equals_the_dynamic_programme(node_level: NodeLevel, problem: Problem) -> None:
     best = value(problem, exact_counts(problem))
-    most = max((max(one.curve.values) for one in problem.contenders), default=0.0)
+    most = max((max(one.curve.values) for one in problem.trainers), default=0.0)
     slack = 2e-6 * problem.forward_time_s * most
     assert math.isclose(reached(node_level, problem), best, rel_tol=2e-6, abs_tol=slack)
 
@@ -71,15 +66,15 @@ def test_equals_the_dynamic_programme(node_level: NodeLevel, problem: Problem) -
 def test_never_migrates_nor_shares_a_node(node_level: NodeLevel, problem: Problem) -> None:
     nodes = nodes_of(node_level, problem)
     assert sum(map(len, nodes)) == len(frozenset().union(*nodes))
-    for one, has in zip(problem.contenders, nodes, strict=True):
+    for one, has in zip(problem.trainers, nodes, strict=True):
         assert has <= one.current or has >= one.current
 
 
 def test_a_trainer_may_grow_by_more_than_half_of_the_nodes(node_level: NodeLevel) -> None:
-    grows = contender("a", current="n0", bounds=(1, 8))
+    grows = planned("a", current="n0", bounds=(1, 8))
     assert len(nodes_of(node_level, problem(8, grows))[0]) == 8
 
 
 def test_a_trainer_may_shrink_by_more_than_half_of_the_nodes(node_level: NodeLevel) -> None:
-    shrinks = contender("a", current="n0 n1 n2 n3 n4 n5 n6 n7", bounds=(1, 1))
+    shrinks = planned("a", current="n0 n1 n2 n3 n4 n5 n6 n7", bounds=(1, 1))
     assert len(nodes_of(node_level, problem(8, shrinks))[0]) == 1

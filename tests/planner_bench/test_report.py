@@ -69,11 +69,11 @@ def test_a_plan_is_to_be_fast_and_proven(series: Series, met: bool) -> None:
 
 
 def test_an_optimum_that_differs_is_noticed() -> None:
-    nodes = tuple(one.current for one in PROBLEM.contenders)
+    nodes = tuple(one.current for one in PROBLEM.trainers)
     assert not agree(PROBLEM, Run(1.0, "optimal", nodes), Plan({}, 1e9, 0.1, "optimal"))
 
 
 def test_a_cut_off_run_may_be_worse_but_not_better() -> None:
-    nodes = tuple(one.current for one in PROBLEM.contenders)
+    nodes = tuple(one.current for one in PROBLEM.trainers)
     assert agree(PROBLEM, Run(1.0, "limit", nodes), Plan({}, 1e9, 0.1, "optimal"))
     assert not agree(PROBLEM, Run(1.0, "limit", nodes), Plan({}, -1e9, 0.1, "optimal"))

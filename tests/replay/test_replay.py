@@ -13,9 +13,10 @@ from bftrainer_slurm.cli.simulation import POLICIES, ReplayOptions, replay, run
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.cluster import Moment
 from bftrainer_slurm.replay.drive import Outcome
-from bftrainer_slurm.replay.trace import Hole, Trace, read_events, select, trace_of
+from bftrainer_slurm.replay.logs.holes import select
+from bftrainer_slurm.replay.trace import Trace, read_events
 from bftrainer_slurm.replay.trainers import TrainerSpec, read_trainers
-from tests.replay.traces import NO_SUMMIT, SUMMIT, T0, holes, trainer
+from tests.replay.traces import NO_SUMMIT, SUMMIT, T0, holes, trace_of_rows, trainer
 
 
 def outcome(trace: Trace, *trainers: TrainerSpec, planner: Planner, **options: object) -> Outcome:
@@ -89,8 +90,8 @@ def traces(draw: st.DrawFn, least_apart_s: int = 1) -> Trace:
         for _ in range(draw(st.integers(0, 3))):
             start = at + draw(st.integers(least_apart_s, 60))
             at = start + draw(st.integers(1, 400))
-            rows.append(Hole(node, T0 + start, T0 + at))
-    return trace_of([Hole("z", T0, T0 + 1), *rows], T0 + 1500)
+            rows.append((node, T0 + start, T0 + at))
+    return trace_of_rows(("z", T0, T0 + 1), *rows, end_s=T0 + 1500)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -10,15 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from bftrainer_slurm.replay.trace import (
-    Hole,
-    TraceError,
-    holes_of,
-    read_events,
-    select,
-    trace_of,
-)
-from tests.replay.traces import NO_SUMMIT, SUMMIT, T0, holes
+from bftrainer_slurm.replay.logs.holes import select
+from bftrainer_slurm.replay.trace import TraceError, read_events
+from tests.replay.traces import NO_SUMMIT, SUMMIT, T0, holes, rows_of, trace_of_rows
 
 CSV = "time,node,idle\n10,b,true\n10,a,true\n30,b,false\n40,b,true\n"
 
@@ -31,7 +25,7 @@ def written(folder: Path, text: str) -> Path:
 
 def test_reads_csv(tmp_path: Path) -> None:
     trace = read_events(written(tmp_path, CSV))
-    assert list(holes_of(trace)) == [Hole("b", 10, 30), Hole("a", 10, 40), Hole("b", 40, 40)]
+    assert rows_of(trace) == [("a", 10, 40), ("b", 10, 30), ("b", 40, 40)]
 
 
 def test_reads_parquet_with_the_nodes_that_are_never_idle(tmp_path: Path) -> None:
@@ -40,7 +34,7 @@ def test_reads_parquet_with_the_nodes_that_are_never_idle(tmp_path: Path) -> Non
     parquet.write_table(table, tmp_path / "events.parquet")
     trace = read_events(tmp_path / "events.parquet")
     assert trace.nodes == ("a", "never")
-    assert list(holes_of(trace)) == [Hole("a", 1, 5)]
+    assert rows_of(trace) == [("a", 1, 5)]
 
 
 @pytest.mark.parametrize(
@@ -73,12 +67,12 @@ def test_says_that_a_file_is_missing(tmp_path: Path) -> None:
 def test_takes_the_first_nodes_by_name() -> None:
     trace = select(holes(("c", 0, 9), ("a", 1, 9), ("b", 2, 9)), 2, None, None)
     assert trace.nodes == ("a", "b")
-    assert {hole.node for hole in holes_of(trace)} == {"a", "b"}
+    assert {node for node, _, _ in rows_of(trace)} == {"a", "b"}
 
 
 def test_cuts_holes_at_the_edges_of_what_is_asked_for() -> None:
     trace = select(holes(("a", 0, 7200), ("b", 0, 100)), None, T0 + 1800, 1)
-    assert list(holes_of(trace)) == [Hole("a", T0 + 1800, T0 + 5400)]
+    assert rows_of(trace) == [("a", T0 + 1800, T0 + 5400)]
     assert trace.end_s == T0 + 5400
 
 
@@ -101,8 +95,8 @@ def test_a_trace_has_the_holes_it_is_made_of(rows: list[tuple[str, int, int]]) -
     for node, gap, length in rows:  # holes of a node follow each other
         start = free.get(node, 0) + gap + 1
         free[node] = start + length
-        made.append(Hole(node, float(start), float(start + length)))
-    assert sorted(holes_of(trace_of(made)), key=repr) == sorted(made, key=repr)
+        made.append((node, float(start), float(start + length)))
+    assert rows_of(trace_of_rows(*made)) == sorted(made)
 
 
 @pytest.mark.skipif(not SUMMIT.is_dir(), reason=NO_SUMMIT)

@@ -233,13 +233,22 @@ def test_a_trimmed_trainer_goes_on_with_the_rest(bench: Bench) -> None:
 
 
 def test_slurm_says_how_it_is_configured(bench: Bench) -> None:
-    assert bench.gateway.configuration("bftrainer") == Configuration(10_000, None)
+    backfill_s = 2.0  # scripts.labcluster.lab
+    assert bench.gateway.configuration("bftrainer") == Configuration(10_000, None, backfill_s)
     bench.lab.run("scontrol", "update", "PartitionName=bftrainer", "MaxTime=1-2", user="root")
-    assert bench.gateway.configuration("bftrainer") == Configuration(10_000, 26 * 60)
+    assert bench.gateway.configuration("bftrainer") == Configuration(10_000, 26 * 60, backfill_s)
     change = ("scontrol", "update", "PartitionName=bftrainer", "MaxTime=UNLIMITED")
     bench.lab.run(*change, user="root")
     with pytest.raises(GatewayError):
         bench.gateway.configuration("nowhere")
+
+
+def test_slurm_says_which_partitions_do_not_come_before_trainers(bench: Bench) -> None:
+    for tier, behind in ((0, ("main",)), (1, ())):
+        change = ("scontrol", "update", "PartitionName=main", f"PriorityTier={tier}")
+        bench.lab.run(*change, user="root")
+        assert bench.gateway.configuration("bftrainer").behind == behind
+    bench.lab.run("scontrol", "update", "PartitionName=main", "PriorityTier=10", user="root")
 
 
 def test_cancel_ends_a_trainer_and_is_no_error_twice(bench: Bench) -> None:
@@ -271,8 +280,21 @@ def test_a_waiting_job_comes_with_slurms_forecast(bench: Bench) -> None:
     (job,) = bench.gateway.queue().waiting
     assert (job.job_id, job.partition, job.nodes) == (waiting, "main", 2)
     assert sorted(job.expected_nodes) == ["n1", "n2"]
+    assert (job.minutes, job.count, job.for_nodes) == (5, 1, True)
     assert job.expected_start_s is not None
     assert 0 < job.expected_start_s - time.time() < 3600
+
+
+def test_a_pass_over_the_queue_is_seen(bench: Bench) -> None:
+    ordinary(bench, "--nodelist=n1")
+    began_s = time.time()
+    ordinary(bench, "--nodelist=n1")
+
+    def has_passed() -> bool:
+        last = bench.gateway.last_pass()
+        return last is not None and last.began_s > began_s and not last.active
+
+    wait_until(has_passed)
 
 
 HOSTILE = [

@@ -243,7 +243,36 @@ def test_a_job_that_does_not_wait_for_nodes_is_left_out(changes: dict[str, Any])
 
 def test_the_pending_rest_of_an_ordinary_array_waits_once() -> None:
     rows = [replace(ORDINARY, tasks=str(task)) for task in range(5)]
-    assert len(queue_of(rows).waiting) == 1
+    (waiting,) = queue_of(rows).waiting
+    assert waiting.count == 5
+    assert queue_of([replace(ORDINARY, tasks="0-4")]).waiting == (waiting,)
+
+
+@pytest.mark.parametrize(
+    ("reason", "for_nodes"),
+    [
+        ("None", True),
+        ("Priority", True),
+        ("Resources", True),
+        ("Nodes required for job are DOWN", True),
+        ("BeginTime", False),
+        ("QOSMaxCpuPerUserLimit", False),
+        ("Licenses", False),
+    ],
+)
+def test_a_waiting_job_says_whether_it_waits_for_nodes_alone(reason: str, for_nodes: bool) -> None:
+    (waiting,) = queue_of([replace(ORDINARY, reason=reason)]).waiting
+    assert waiting.for_nodes is for_nodes
+
+
+@pytest.mark.parametrize(
+    ("limit", "minutes"),
+    [("90", 90), ("1-00:00:00", 1440), ("5:00", 5), ("UNLIMITED", None), ("", None),
+     ("PARTITION_LIMIT", None)],
+)  # fmt: skip
+def test_a_waiting_job_has_a_time_limit_or_none(limit: str, minutes: int | None) -> None:
+    (waiting,) = queue_of([replace(ORDINARY, limit=limit)]).waiting
+    assert waiting.minutes == minutes
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"])

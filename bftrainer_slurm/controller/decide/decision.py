@@ -27,6 +27,7 @@ from bftrainer_slurm.controller.decide.reconcile import (
     keep_up,
     late_nodes,
     leave_draining,
+    patience,
     towards,
 )
 from bftrainer_slurm.controller.decide.time_limits import (
@@ -35,7 +36,9 @@ from bftrainer_slurm.controller.decide.time_limits import (
     keep_limits,
     limits_at_start,
 )
+from bftrainer_slurm.controller.decide.vacate import vacate, wanted
 from bftrainer_slurm.controller.faults import Faults
+from bftrainer_slurm.controller.observe.schedule import LEAD_S
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.picture import Picture
@@ -43,6 +46,7 @@ from bftrainer_slurm.controller.state.profile import Appraiser
 from bftrainer_slurm.controller.state.trainer import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView, without
 from bftrainer_slurm.model import NodeState
+from bftrainer_slurm.planner.instance import document_of
 from bftrainer_slurm.planner.objectives import find
 from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 
@@ -127,7 +131,8 @@ class Decider:
                 ready.picture.views, lambda view: towards(plan, view, ready.free, nodes, limits)
             )
         everybody = tuple(_judged(view, ready.states) for view in everybody)
-        upkeep = self._of_each(everybody, lambda view: keep_up(view, now_s, settings))
+        patience_s = patience(settings, picture.snapshot.configuration)
+        upkeep = self._of_each(everybody, lambda view: keep_up(view, now_s, patience_s))
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
         actions = (*upkeep, *ready.leaving, *moves, *held)
         avoid, eligible = ready.picture.avoid, ready.outlook.eligible
@@ -136,12 +141,16 @@ class Decider:
     def _prepare(self, picture: Picture) -> _Ready:
         """Decide all that has to be known before a plan."""
         settings, now_s = self._settings, picture.now_s
-        late = [node for view in picture.views for node in late_nodes(view, now_s, settings)]
+        patience_s = patience(settings, picture.snapshot.configuration)
+        late = [node for view in picture.views for node in late_nodes(view, now_s, patience_s)]
         picture = replace(picture, avoid={**picture.avoid, **dict.fromkeys(late, now_s + _AVOID_S)})
         claims = claims_of(picture.snapshot)
-        picture, leaving, states = self._leave(picture, claims)
+        picture, leaving = self._leave(picture, claims)
+        kept, picture, given = self._give(picture)
+        picture, failing, states = self._judge(picture, kept)
+        leaving = [*leaving, *given, *failing]
         picture, trims, refused = self._make_room(picture)
-        free = growable(available_nodes(picture, settings), picture, settings)
+        free = growable(available_nodes(picture, settings), picture, settings, kept)
         eligible = eligibility(picture.views, picture.snapshot, settings)
         hardware = hardware_of(picture.snapshot, settings)
         outlook = Outlook(self._objective, self._appraiser, hardware, eligible)
@@ -182,10 +191,8 @@ class Decider:
         """Whether a trainer has ever had a node; where the history does not tell, it has."""
         return self._history.trouble is not None or self._history.tally(array).grew > 0
 
-    def _leave(
-        self, picture: Picture, claims: Claims
-    ) -> tuple[Picture, list[Action], Mapping[int, TrainerState]]:
-        """End what may not go on where it is, or at all; the picture is without it."""
+    def _leave(self, picture: Picture, claims: Claims) -> tuple[Picture, list[Action]]:
+        """End what may not go on where it is; the picture is without it."""
         settings, nodes, now_s = self._settings, picture.snapshot.nodes, picture.now_s
         draining = {node.name for node in nodes if node.state is NodeState.DRAINING}
 
@@ -196,16 +203,33 @@ class Decider:
         for decide in (lambda view: leave_draining(view, draining), keep):
             more = self._of_each((view for view in picture.views if not view.over), decide)
             picture, leaving = _without(picture, more), [*leaving, *more]
+        return picture, leaving
+
+    def _give(self, picture: Picture) -> tuple[frozenset[str], Picture, list[Shrink]]:
+        """Give ordinary jobs what they are to find idle; return those nodes too."""
+        settings, given = self._settings, list[Shrink]()
+        want = wanted(picture, settings.partition)
+        kept = want.idle
+        if picture.now_s >= picture.judgement.due_s - LEAD_S:
+            kept, given = kept | want.leave, vacate(picture.views, want.leave)
+            picture = _without(picture, given)
         if settings.reserve_nodes:
-            given = refill(available_nodes(picture, settings), picture, settings)
-            picture, leaving = _without(picture, given), [*leaving, *given]
+            more = refill(available_nodes(picture, settings), picture, settings)
+            picture, given = _without(picture, more), [*given, *more]
+        return kept, picture, given
+
+    def _judge(
+        self, picture: Picture, kept: frozenset[str]
+    ) -> tuple[Picture, Sequence[Action], Mapping[int, TrainerState]]:
+        """End what has failed too often where it is, or at all; the picture is without it."""
         if not any(view.state.failing for view in picture.views):
-            return picture, leaving, {}
-        free = growable(available_nodes(picture, settings), picture, settings)
+            return picture, (), {}
+        settings = self._settings
+        free = growable(available_nodes(picture, settings), picture, settings, kept)
         verdict = judge(picture, free, settings)
         judged = tuple(_judged(view, verdict.states) for view in picture.views)
         picture = replace(picture, views=judged, avoid=verdict.avoid)
-        return _without(picture, verdict.leaving), [*leaving, *verdict.leaving], verdict.states
+        return _without(picture, verdict.leaving), verdict.leaving, verdict.states
 
     def _planned(self, ready: _Ready) -> tuple[Plan | None, str | None]:
         """Return a plan, or None and why none can be made: then nobody moves."""
@@ -220,16 +244,18 @@ class Decider:
         """Return the last plan if it stands, else a new one; no trainer stops for exploration."""
         problem, last = ready.problem, self._plan
         asked, self._asked = self._asked, problem
-        if last is not None and last.status == "optimal" and same_question(problem, asked):
+        if last is not None and last.status != "greedy" and same_question(problem, asked):
             return last
         plan = self._planner.plan(problem)
         if stops_a_trainer(problem, plan):
             other = problem_of(ready.picture, ready.free, ready.outlook, exploring=False)
-            plan = self._planner.plan(other) if other != problem else plan
+            if other != problem:
+                problem, plan = other, self._planner.plan(other)
         self._plan = plan
         pool, used = len(problem.pool), sum(map(len, plan.assignment.values()))
         now_s = ready.picture.now_s
         self._history.add_plan(now_s, pool, used, plan.objective, plan.status, plan.solve_s)
+        self._history.add_problem(now_s, partial(document_of, problem))
         return plan
 
 

@@ -1,4 +1,8 @@
-"""Which nodes in holes are left to ordinary jobs: those that are new, and a reserve. Pure."""
+"""Which nodes in holes are left to ordinary jobs: new ones, wanted ones, and a reserve. Pure.
+
+While a job waits that the main scheduler cannot start, Slurm starts elements in backfill passes
+only, and there after all ordinary jobs: a node that no pass has seen idle needs no gate of ours.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,18 @@ from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.model import ElementId
 
 
-def growable(free: frozenset[str], picture: Picture, settings: Settings) -> frozenset[str]:
+def growable(
+    free: frozenset[str], picture: Picture, settings: Settings, kept: frozenset[str] = frozenset()
+) -> frozenset[str]:
     """Return the free nodes that trainers may grow onto.
 
-    Nodes in holes for less than ``min_idle_s`` are not among them, nor so many as the reserve has:
-    first those that are expected to be wanted soonest.
+    Not among them are nodes ``kept`` for jobs, those in holes for less than ``min_idle_s``, and so
+    many as the reserve has, first those that are expected to be wanted soonest.
     """
     now_s, since_s = picture.now_s, picture.since_s
-    settled = [node for node in free if now_s - since_s.get(node, now_s) >= settings.min_idle_s]
+    settled = [
+        node for node in free - kept if now_s - since_s.get(node, now_s) >= settings.min_idle_s
+    ]
     short = max(0, settings.reserve_nodes - (len(free) - len(settled)))
     if short:
         settled = _soonest_wanted(settled, picture.life_s)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.decide.eligibility import Eligibility
@@ -13,23 +12,12 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.classes import NodeClass
 from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
-from bftrainer_slurm.planner.problem import Contender, Costs, Plan, Problem
+from bftrainer_slurm.planner.problem import Costs, Plan, PlannedTrainer, Problem
 
 # A start takes its time too: else a trainer loses its last node to one that would begin there, as
 # soon as it stands still for a moment. At most half of the forward time, so that a node that
 # nobody else wants is worth a start in any case.
 _MOST_OF_FORWARD = 0.5
-
-# What it is worth to keep trainers without nodes for the next holes. One that has nodes pauses
-# when it grows. Where a start costs less, one without nodes takes new nodes for less; and as long
-# as there is one, another that is to grow can hand its nodes to it.
-#
-# How much of a growth to the usual size the first spare trainer saves in a forward time, the second
-# and the third. Chosen on nodes 1,025 to 3,072 and 4,097 to 4,734 of Summit's week, not on those of
-# docs/paper.md; 0.35 to 0.8 for the first does as well.
-_SAVED = (0.5, 0.15, 0.05)
-# A stand-in brings, with as many nodes as it can have, at least this share of what the best does.
-_AS_GOOD = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +41,7 @@ def problem_of(
     chosen = [view for view in picture.views if _can_use_nodes(view, now_s, stuck)]
     appraisals = outlook.appraiser.appraise(chosen, now_s)
     if not exploring:
-        appraisals = [replace(one, curve=one.sober or one.curve) for one in appraisals]
+        appraisals = [replace(one, curve=one.expected or one.curve) for one in appraisals]
     facts = [
         _facts(view, appraisal, now_s) for view, appraisal in zip(chosen, appraisals, strict=True)
     ]
@@ -62,24 +50,20 @@ def problem_of(
     pool = free | held
     barred = {view.array: outlook.eligible.barred.get(view.array, frozenset()) for view in chosen}
     classes = _classes(pool, outlook.hardware, {a: out for a, out in barred.items() if out & pool})
-    contenders = with_stand_ins(
-        [
-            replace(
-                _contender(view, appraisal, curve, picture, stuck),
-                barred=frozenset(one.name for one in classes if one.nodes & barred[view.array]),
-            )
-            for view, appraisal, curve in zip(chosen, appraisals, curves, strict=True)
-        ]
+    trainers = tuple(
+        replace(
+            _planned_trainer(view, appraisal, curve, picture, stuck),
+            barred=frozenset(one.name for one in classes if one.nodes & barred[view.array]),
+        )
+        for view, appraisal, curve in zip(chosen, appraisals, curves, strict=True)
     )
-    starts_s = [appraisal.costs.start_s for appraisal in appraisals]
     return Problem(
         pool,
         picture.forward_time_s,
-        contenders,
+        trainers,
         costs=Costs.PAUSE,
         life_s={node: life for node, life in picture.life_s.items() if node in pool},
         classes=classes,
-        spares=spares_of(contenders, starts_s, picture.grown_pool),
     )
 
 
@@ -108,14 +92,14 @@ def same_question(problem: Problem, other: Problem | None) -> bool:
 
 def stops_a_trainer(problem: Problem, plan: Plan) -> bool:
     """Whether a plan takes all nodes of a trainer that has some."""
-    return any(one.current and not plan.assignment[one.key] for one in problem.contenders)
+    return any(one.current and not plan.assignment[one.key] for one in problem.trainers)
 
 
 def _wanted(problem: Problem) -> tuple[object, ...]:
-    contenders = [
-        (one.key, one.min_nodes, one.max_nodes, one.curve, one.barred) for one in problem.contenders
+    trainers = [
+        (one.key, one.min_nodes, one.max_nodes, one.curve, one.barred) for one in problem.trainers
     ]
-    return problem.pool, contenders, problem.classes
+    return problem.pool, trainers, problem.classes
 
 
 def _facts(view: TrainerView, appraisal: Appraisal, now_s: float) -> Facts:
@@ -133,17 +117,17 @@ def _facts(view: TrainerView, appraisal: Appraisal, now_s: float) -> Facts:
     )
 
 
-def _contender(
+def _planned_trainer(
     view: TrainerView,
     appraisal: Appraisal,
     curve: ThroughputCurve,
     picture: Picture,
     stuck: Container[int],
-) -> Contender:
+) -> PlannedTrainer:
     record, costs = view.trainer.record, appraisal.costs
     spare = 0 if view.array in stuck else len(view.spare)
     start_s = min(costs.start_s, _MOST_OF_FORWARD * picture.forward_time_s)
-    return Contender(
+    return PlannedTrainer(
         key=str(view.array),
         min_nodes=record.min_nodes,
         max_nodes=min(record.max_nodes, len(view.placed) + spare),
@@ -161,35 +145,3 @@ def _can_use_nodes(view: TrainerView, now_s: float, stuck: Container[int]) -> bo
         return False
     spare = 0 if view.array in stuck else len(view.spare)
     return len(view.placed) + spare >= view.trainer.record.min_nodes
-
-
-def with_stand_ins(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
-    """Return the contenders; those that would use many nodes too badly stand in for nobody."""
-    most = [one.curve.at(one.max_nodes) for one in contenders]
-    least = _AS_GOOD * max(most, default=0.0)
-    return tuple(
-        replace(one, stands_in=worth >= least) for one, worth in zip(contenders, most, strict=True)
-    )
-
-
-def spares_of(
-    contenders: Sequence[Contender], starts_s: Sequence[float], grown_pool: float
-) -> tuple[float, ...]:
-    """Return what the first, the second, ... trainer without nodes is worth (``Problem.spares``).
-
-    ``starts_s`` is what each one's start costs, in seconds; ``grown_pool`` how many nodes there
-    usually are when others have just come. One trainer is never held back from all the others.
-    """
-    if len(contenders) < 2:
-        return ()
-    usual = math.ceil(grown_pool / len(contenders))
-    saved = [
-        max(0.0, one.rescale_up_s - start_s) * one.curve.at(_within(usual, one))
-        for one, start_s in zip(contenders, starts_s, strict=True)
-    ]
-    mean = sum(saved) / len(saved)
-    return tuple(share * mean for share in _SAVED[: len(contenders) - 1]) if mean else ()
-
-
-def _within(size: int, contender: Contender) -> int:
-    return min(max(size, contender.min_nodes), contender.max_nodes)

@@ -13,20 +13,28 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.element import Phase
 from bftrainer_slurm.controller.state.trainer import waits_in_vain
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ElementId, TimeLimit
+from bftrainer_slurm.model import Configuration, ElementId, TimeLimit
 from bftrainer_slurm.planner.problem import Plan
 
 _FINISH_TIMEOUT_S = 300.0  # an elastic agent waits this long at its exit barrier
 _CANCEL_AGAIN_S = 60.0
 
 
-def keep_up(view: TrainerView, now_s: float, settings: Settings) -> list[Action]:
+def patience(settings: Settings, configuration: Configuration) -> float:
+    """Return how long (seconds) an element that was let go may take to start.
+
+    Where a large job waits, backfill alone starts it, and may pass it by once.
+    """
+    return max(settings.start_timeout_s, 3 * (configuration.backfill_s or 0.0))
+
+
+def keep_up(view: TrainerView, now_s: float, patience_s: float) -> list[Action]:
     """Return what a trainer's elements need whatever the plan says."""
     if view.abandoned:
         return [Cancel(view.array, "cancelled by its owner")] if view.spare else []
     if view.over and (cancel := _end(view, now_s)):
         return cancel
-    actions: list[Action] = _holds(view, now_s, settings)
+    actions: list[Action] = _holds(view, now_s, patience_s)
     running = set(view.ids(Phase.RUNNING))
     if strays := tuple(id_ for id_ in view.surplus if id_ in running):
         actions.append(Shrink(strays, "its node is another element's"))
@@ -36,10 +44,10 @@ def keep_up(view: TrainerView, now_s: float, settings: Settings) -> list[Action]
     return actions
 
 
-def _holds(view: TrainerView, now_s: float, settings: Settings) -> list[Action]:
+def _holds(view: TrainerView, now_s: float, patience_s: float) -> list[Action]:
     """Hold the elements that wait and should be held; each for one reason."""
     released = dict(view.within(Phase.RELEASED))
-    why = dict.fromkeys(late_elements(view, now_s, settings), "it has not started")
+    why = dict.fromkeys(late_elements(view, now_s, patience_s), "it has not started")
     why |= dict.fromkeys(released.keys() & set(view.surplus), "its node is taken")
     vain = (id_ for id_, record in released.items() if waits_in_vain(record.reason))
     why |= dict.fromkeys(vain, "Slurm does not start it there")
@@ -50,18 +58,16 @@ def _holds(view: TrainerView, now_s: float, settings: Settings) -> list[Action]:
     return actions
 
 
-def late_elements(view: TrainerView, now_s: float, settings: Settings) -> tuple[ElementId, ...]:
+def late_elements(view: TrainerView, now_s: float, patience_s: float) -> tuple[ElementId, ...]:
     """Return the elements that were let go and have not started in time."""
     return tuple(
-        id_
-        for id_, record in view.within(Phase.RELEASED)
-        if now_s - record.since_s > settings.start_timeout_s
+        id_ for id_, record in view.within(Phase.RELEASED) if now_s - record.since_s > patience_s
     )
 
 
-def late_nodes(view: TrainerView, now_s: float, settings: Settings) -> list[str]:
+def late_nodes(view: TrainerView, now_s: float, patience_s: float) -> list[str]:
     """Return the nodes on which elements have not started, though nobody has them."""
-    late = set(late_elements(view, now_s, settings))
+    late = set(late_elements(view, now_s, patience_s))
     return [node for node, id_ in view.placed.items() if id_ in late]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.keeper.protocol import NoteKind
 
@@ -9,6 +11,9 @@ _AFTER_GONE_S = 0.15  # slurmctld has taken the node back by then
 _AFTER_LEAVING_S = 3.0  # in case the note that it is gone does not arrive
 _GAP_S = 0.5
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 2.0, 60.0
+LEAD_S = 3.0  # before a backfill pass: so long a trainer may take to leave
+# From when a pass may begin; Slurm tells in whole seconds when the last one did.
+_AROUND_A_PASS_S = (-LEAD_S, -1.0, 1.2, 3.0)
 _FIRST_ENDING_S = 1.0  # while elements end; then twice as long, up to a regular look
 # A slow slurmctld is asked less often. Between two regular looks lies so many times the duration of
 # the last look, and fewer times that between any two. Free nodes that no element has spoken of wait
@@ -41,6 +46,7 @@ class Schedule:
         self.slowed_to_s: float | None = None
         self._regular_s = now_s  # when the next look is due without any hint
         self._hinted = _HINTED_LOOKS
+        self._no_pass_until_s = float("-inf")
 
     def due_s(self) -> float:
         """When the next look is due."""
@@ -60,7 +66,12 @@ class Schedule:
         return now_s >= self._reservations_due_s or now_s < self._last_look_s
 
     def heard(self, kind: NoteKind, now_s: float) -> None:
-        """Look sooner because of what an element said."""
+        """Look sooner because of what an element or a submission said.
+
+        What was submitted is looked at in time before the next backfill pass anyway.
+        """
+        if kind is NoteKind.ANNOUNCED and now_s < self._no_pass_until_s - LEAD_S:
+            return
         delay_s = {NoteKind.LEAVING: _AFTER_LEAVING_S, NoteKind.GONE: _AFTER_GONE_S}.get(kind, 0.0)
         if self._hinted < 1:
             delay_s = max(delay_s, _A_HINTED_LOOK_S)
@@ -69,6 +80,16 @@ class Schedule:
     def again(self, at_s: float) -> None:
         """Look again by then: there is more to do."""
         self._queue_due_s = min(self._queue_due_s, at_s)
+
+    def expect_pass(self, due_s: float, sure_s: float, now_s: float) -> None:
+        """Look in time to empty nodes before Slurm's next backfill pass, and just after it.
+
+        It probably begins at ``due_s``, and not before ``sure_s``.
+        """
+        self._no_pass_until_s = sure_s
+        looks = (due_s + seconds for seconds in _AROUND_A_PASS_S)
+        next_s = min((at_s for at_s in looks if at_s > now_s), default=math.inf)
+        self._queue_due_s = min(self._queue_due_s, next_s)
 
     def looked(
         self, now_s: float, nodes: bool, reservations: bool, ending: bool, took_s: float = 0.0

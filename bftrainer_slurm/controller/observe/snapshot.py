@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.model import (
+    BackfillPass,
     Configuration,
     ElementState,
     Node,
@@ -29,7 +30,7 @@ class Snapshot:
     """What Slurm says. ``nodes`` and ``reservations`` may be older than ``queue``.
 
     ``unexplained`` are nodes that were busy when nodes were read though no job was to be seen on
-    them: jobs of others are hidden (PrivateData).
+    them: jobs of others are hidden (PrivateData). ``last_pass`` may be older too.
     """
 
     time_s: float
@@ -39,6 +40,7 @@ class Snapshot:
     configuration: Configuration = field(default_factory=Configuration)
     configured_s: float = float("-inf")
     unexplained: frozenset[str] = frozenset()
+    last_pass: BackfillPass | None = None
 
     def nodes_of(self, partition: str) -> frozenset[str]:
         """Return all nodes of a partition, whatever their state."""
@@ -62,6 +64,7 @@ def read(
     *,
     nodes_due: bool,
     reservations_due: bool,
+    pass_due: bool,
     partition: str,
     mine: Callable[[Trainer], bool],
 ) -> Snapshot:
@@ -77,6 +80,8 @@ def read(
     snapshot = replace(
         last, time_s=now_s, queue=replace(queue, trainers=ours, ordinary_nodes=ordinary)
     )
+    if pass_due and any(job.for_nodes for job in queue.waiting):
+        snapshot = replace(snapshot, last_pass=gateway.last_pass())
     if reservations_due:
         snapshot = replace(snapshot, reservations=gateway.reservations())
     if not 0 <= now_s - last.configured_s < _CONFIGURATION_S:
@@ -97,6 +102,12 @@ def _configured(snapshot: Snapshot, gateway: Gateway, partition: str) -> Snapsho
         logger.warning("how Slurm is configured is not known now: %s", error)
         again_s = snapshot.time_s - _CONFIGURATION_S + _CONFIGURATION_AGAIN_S
         return replace(snapshot, configured_s=again_s)
+    if configuration.behind and configuration.behind != snapshot.configuration.behind:
+        logger.warning(
+            "jobs in %s wait behind trainers: give each of these partitions a PriorityTier above "
+            "that of %s (0 is the lowest, and right for trainers)",
+            *(", ".join(configuration.behind), partition),
+        )
     return replace(snapshot, configuration=configuration, configured_s=snapshot.time_s)
 
 

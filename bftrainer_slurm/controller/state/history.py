@@ -5,10 +5,15 @@ Only the controller writes. A reader opens the file read-only.
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Iterable
+import zlib
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 from bftrainer_slurm.controller.state.database import Database
 from bftrainer_slurm.controller.state.lessons import Lessons
@@ -16,12 +21,32 @@ from bftrainer_slurm.controller.state.schema import UPGRADES
 from bftrainer_slurm.model import ElementId
 
 _KEEP_S = 90 * 86400.0
-_DATED = ("plans", "progress", "trainers", "looks", "rescales", "reforms")
+_PROBLEMS_KEPT = 100
+_ONLY_THE_LAST = "DELETE FROM problems WHERE rowid <= (SELECT max(rowid) FROM problems) - ?"
+_LARGEST_PROBLEM = 64 * 2**20
+_DATED = ("plans", "problems", "progress", "trainers", "looks", "rescales", "reforms")
 _BY_ARRAY = ("stays", "progress", "trainers", "looks", "reforms")
 
 
 class HistoryError(Exception):
     """The history file cannot be used; the message says which and what to do."""
+
+
+def past_problem(path: Path, back: int) -> bytes:
+    """Return the problem, as JSON, that the controller planned so many plans ago; 1 is the last.
+
+    Raises:
+        HistoryError: in one line.
+    """
+    query = "SELECT document FROM problems ORDER BY rowid DESC LIMIT 1 OFFSET ?"
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
+            rows = database.execute(query, (back - 1,)).fetchall()
+        if not rows:
+            raise HistoryError(f"{path}: it has fewer than {back} problems")
+        return zlib.decompressobj().decompress(rows[0][0], _LARGEST_PROBLEM)
+    except (sqlite3.Error, zlib.error, TypeError) as error:
+        raise HistoryError(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +72,7 @@ class History:
         except sqlite3.Error as error:
             raise HistoryError(f"history {path}: {error}; move it away to begin anew") from error
         self.lessons = Lessons(self._database)
+        self._in_file = path != ":memory:"
         self._tallies: dict[int, Tally] = {}
         self._ended: dict[int, str] = {}  # the file may not have it yet
 
@@ -111,6 +137,19 @@ class History:
         """Note a plan that was made."""
         plan = (time_s, pool, used, objective, status, solve_s)
         self._database.write("INSERT INTO plans VALUES (?, ?, ?, ?, ?, ?)", *plan)
+
+    def add_problem(self, time_s: float, document_of: Callable[[], dict[str, Any]]) -> None:
+        """Note the problem that was planned. In a file the last ones are kept.
+
+        They are large: where the disk is full they are not kept for later.
+        """
+        if not self._in_file or self.trouble is not None:
+            return
+        text = zlib.compress(json.dumps(document_of()).encode(), level=1)
+        self._database.write_together(
+            ("INSERT INTO problems VALUES (?, ?)", (time_s, text)),
+            (_ONLY_THE_LAST, (_PROBLEMS_KEPT,)),
+        )
 
     def add_progress(self, array: int, time_s: float, samples: float, measures: str) -> None:
         """Note how far a trainer says it has come."""

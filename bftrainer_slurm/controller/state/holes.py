@@ -29,7 +29,6 @@ class Holes:
         self._open_s = 0.0  # seconds with any hole since the last change
         self._gaps_s = 0.0
         self._changes = 0.0
-        self._grown = 0.0  # nodes in holes after holes have begun, lately
 
     def update(self, snapshot: Snapshot, partition: str) -> None:
         """Compare with a fresh snapshot. Holes are ordered as Slurm takes their nodes."""
@@ -74,11 +73,6 @@ class Holes:
             return settings.forward_time_s
         return min(_LONGEST_S, max(_SHORTEST_S, self._gaps_s / self._changes))
 
-    @property
-    def grown_pool(self) -> float:
-        """How many nodes there usually are in holes when others have just come."""
-        return max(self._grown, len(self._order))
-
     def _first_look(self, order: list[str], now_s: float) -> None:
         gone = self._since_s.keys() - set(order)
         self._history.change_holes(
@@ -104,8 +98,6 @@ class Holes:
         self._since_s.update(dict.fromkeys(new, now_s))
         self._history.change_holes(ended=gone, began=new, time_s=now_s)
         kept = math.exp(-1 / _CHANGES_COUNTED)
-        if new:
-            self._grown = kept * self._grown + (1 - kept) * len(order)
         self._gaps_s = kept * self._gaps_s + self._open_s
         self._changes = kept * self._changes + 1
         self._open_s = 0.0

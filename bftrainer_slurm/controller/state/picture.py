@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.state.passes import Judgement
 from bftrainer_slurm.controller.state.view import TrainerView
 
 
@@ -14,8 +15,8 @@ class Picture:
     """One moment. Times are Unix seconds, durations seconds.
 
     ``avoid`` says until when nodes are left alone; ``out_of_reach`` are nodes of trainers that
-    cannot be handled. Of holes it tells since when each is there, how long it will last, how far
-    ahead to plan, and how many nodes there usually are when others have just come.
+    cannot be handled. Of holes it tells since when each is there, how long it will last, and how
+    far ahead to plan; ``judgement`` is what Slurm's backfill scheduler has made of holes and jobs.
     """
 
     snapshot: Snapshot
@@ -25,7 +26,7 @@ class Picture:
     since_s: Mapping[str, float] = field(default_factory=dict)
     life_s: Mapping[str, float] = field(default_factory=dict)
     forward_time_s: float = 120.0
-    grown_pool: float = 0.0
+    judgement: Judgement = field(default_factory=Judgement)
 
     @property
     def now_s(self) -> float:

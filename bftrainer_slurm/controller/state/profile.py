@@ -33,14 +33,14 @@ class Appraisal:
     """What a trainer is planned with.
 
     ``curve`` is in samples/s (or in any unit, where only its shape is known); ``done`` is the
-    share of its samples that is done, None: unknown. ``sober`` is the curve without
+    share of its samples that is done, None: unknown. ``expected`` is the curve without
     optimism where the trainer explores; None: there is none.
     """
 
     curve: ThroughputCurve
     costs: RescaleCosts
     done: float | None = None
-    sober: ThroughputCurve | None = None
+    expected: ThroughputCurve | None = None
 
 
 class Appraiser(Protocol):

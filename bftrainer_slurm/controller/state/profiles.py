@@ -128,9 +128,9 @@ class Profiles:
             for view, known in ((view, self._trainer(view)) for view in views)
         }
         curves = self._exploration.curves(standings, now_s)
-        sober = self._exploration.sober
+        expected = self._exploration.expected
         return [
-            Appraisal(curves[view.array], self.costs(view), sober=sober[view.array])
+            Appraisal(curves[view.array], self.costs(view), expected=expected[view.array])
             for view in views
         ]
 

@@ -53,4 +53,8 @@ INSERT INTO trainers SELECT array, '', time_s, why FROM given_up;
 DROP TABLE given_up;
 DROP TABLE looked;
 """,
+    # ``document`` is JSON, compressed by zlib.
+    """
+CREATE TABLE problems (time_s REAL NOT NULL, document BLOB NOT NULL);
+""",
 )

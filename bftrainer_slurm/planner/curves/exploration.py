@@ -33,7 +33,7 @@ class Exploration(Generic[Key]):
         self._looking: dict[Key, _Looking] = {}
         self._asked: dict[Key, Standing] = {}
         self._curves: dict[Key, ThroughputCurve] = {}
-        self.sober: dict[Key, ThroughputCurve] = {}  # the same curves, but that nobody explores
+        self.expected: dict[Key, ThroughputCurve] = {}  # the same curves, but that nobody explores
 
     def curves(self, trainers: Mapping[Key, Standing], now_s: float) -> dict[Key, ThroughputCurve]:
         """Return the curves to plan with; the same ones as long as nothing has changed."""
@@ -49,8 +49,8 @@ class Exploration(Generic[Key]):
         if asked != self._asked:
             keys, standings = list(asked), list(asked.values())
             self._curves = dict(zip(keys, planning_curves(standings), strict=True))
-            sober = planning_curves(standings, exploring=False)
-            self.sober = dict(zip(keys, sober, strict=True))
+            expected = planning_curves(standings, exploring=False)
+            self.expected = dict(zip(keys, expected, strict=True))
             for index in explorers(standings):
                 looking = _Looking(standings[index].nodes, now_s + _LOOKING_S)
                 self._looking.setdefault(keys[index], looking)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bftrainer_slurm.replay.trace import Trace
+from bftrainer_slurm.replay.trace import Trace, TraceError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,3 +61,41 @@ def longer(holes: HoleTable, least_s: float) -> HoleTable:
     """Return those of the holes that last so many seconds or more."""
     kept = holes.length_s >= least_s
     return HoleTable(holes.nodes, holes.node[kept], holes.start_s[kept], holes.end_s[kept])
+
+
+def select(
+    trace: Trace, first_nodes: int | None, from_s: float | None, hours: float | None
+) -> Trace:
+    """Return the part of a trace: its first nodes by name, from a time on, for some hours.
+
+    Raises:
+        TraceError: nothing is left.
+    """
+    if first_nodes is not None and first_nodes < len(trace.nodes):
+        trace = _first_nodes(trace, first_nodes)
+    begin_s = trace.start_s if from_s is None else from_s
+    end_s = trace.end_s if hours is None else min(trace.end_s, begin_s + 3600.0 * hours)
+    if not trace.start_s <= begin_s < end_s:
+        raise TraceError(
+            f"the events go from {trace.start_s:.0f} to {trace.end_s:.0f}: nothing is left of them"
+        )
+    if from_s is None and hours is None:
+        return trace
+    return trace_of_holes(between(holes_in(trace), begin_s, end_s), end_s)
+
+
+def _first_nodes(trace: Trace, count: int) -> Trace:
+    """By name, which is the order in which ``nodes`` are, whatever wrote the file."""
+    chosen = sorted(range(len(trace.nodes)), key=lambda index: trace.nodes[index])[:count]
+    number = np.full(len(trace.nodes), -1, np.int32)
+    number[chosen] = np.arange(len(chosen))
+    kept = number[trace.node] >= 0
+    if not kept.any():
+        raise TraceError("no event is left for these nodes")
+    return Trace(
+        nodes=tuple(trace.nodes[index] for index in chosen),
+        time_s=trace.time_s[kept],
+        node=number[trace.node[kept]],
+        idle=trace.idle[kept],
+        end_s=trace.end_s,
+    )

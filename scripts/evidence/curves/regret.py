@@ -22,7 +22,7 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementId, ThroughputCurve, Trainer
 from bftrainer_slurm.planner.curves import Measurement, Standing, fit, planning_curves
 from bftrainer_slurm.planner.objectives import Facts, find
-from bftrainer_slurm.planner.problem import Contender, Plan, Problem, value
+from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, value
 from bftrainer_slurm.spec import TrainerRecord
 
 SIZES = (0, 1, 2, 4, 8, 16, 32, 64)
@@ -72,7 +72,7 @@ class Curves:
     """What to plan with, and what where exploring would stop a trainer (None: nobody explores)."""
 
     curves: list[ThroughputCurve]
-    sober: list[ThroughputCurve] | None = None
+    expected: list[ThroughputCurve] | None = None
 
 
 Planning = Callable[[Problem], Plan]
@@ -119,7 +119,7 @@ class Controller:
         now_s = max(self._time_s.values(), default=0.0)
         appraisals = self._profiles.appraise(views, now_s)
         return Curves(
-            [one.curve for one in appraisals], [one.sober or one.curve for one in appraisals]
+            [one.curve for one in appraisals], [one.expected or one.curve for one in appraisals]
         )
 
     def _report(self, key: int, rescales: int, looks: list[Measurement]) -> None:
@@ -158,8 +158,8 @@ def run(
         pool = _change_pool(learners, stretch.nodes, dice)
         true = _problem(learners, pool, known(learners).curves)
         plan = _plan(planning, learners, pool, method(learners))
-        counts = [len(plan.assignment[contender.key]) for contender in true.contenders]
-        outcomes.append(Outcome(value(true, counts), planning(true).objective, rescales))
+        shares = [(len(plan.assignment[one.key]),) for one in true.trainers]
+        outcomes.append(Outcome(value(true, shares), planning(true).objective, rescales))
         for key, one in enumerate(learners):
             _train(one, plan.assignment[str(key)], stretch.seconds, dice)
     return outcomes
@@ -171,8 +171,8 @@ def _plan(
     """Plan as the controller does: exploring takes no trainer's last node."""
     problem = _problem(learners, pool, curves.curves)
     plan = planning(problem)
-    if curves.sober is not None and stops_a_trainer(problem, plan):
-        plan = planning(_problem(learners, pool, curves.sober))
+    if curves.expected is not None and stops_a_trainer(problem, plan):
+        plan = planning(_problem(learners, pool, curves.expected))
     return plan
 
 
@@ -235,11 +235,11 @@ def _problem(
     learners: Sequence[Learner], pool: frozenset[str], curves: Sequence[ThroughputCurve]
 ) -> Problem:
     objective = _objective([Facts(curve, 1, MOST) for curve in curves])
-    contenders = tuple(
-        Contender(str(key), 1, MOST, one.held, curve, UP_S, DOWN_S)
+    trainers = tuple(
+        PlannedTrainer(str(key), 1, MOST, one.held, curve, UP_S, DOWN_S)
         for key, (one, curve) in enumerate(zip(learners, objective, strict=True))
     )
-    return Problem(pool, FORWARD_S, contenders)
+    return Problem(pool, FORWARD_S, trainers)
 
 
 def _change_pool(learners: Sequence[Learner], nodes: int, dice: random.Random) -> frozenset[str]:

@@ -169,8 +169,7 @@ def _steps(size: Size, name: str, label: str, base: Run) -> Table:
     rows = {
         "the paper's model, 120 s": papers(base),
         "+ rescales are pauses": method("pauses")(at_120),
-        "+ placement by expected life": method("survival")(at_120),
-        "+ trainers kept in reserve": method("milp")(at_120),
+        "+ placement by expected life": method("milp")(at_120),
         "+ adaptive forward time": base,
         "ends known (oracle)": method("oracle")(base),
         "rescaling free (U_free)": free(base),

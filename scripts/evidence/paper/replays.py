@@ -22,7 +22,8 @@ from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.drive import Outcome
 from bftrainer_slurm.replay.efficiency import dedicated_samples
-from bftrainer_slurm.replay.trace import Trace, holes_of, read_events, select
+from bftrainer_slurm.replay.logs.holes import holes_in, select
+from bftrainer_slurm.replay.trace import Trace, read_events
 from bftrainer_slurm.replay.trainers import TrainerSpec, read_trainers
 from scripts.benchkit.command import json_text, replace_file
 from scripts.benchkit.figures import summarise
@@ -37,14 +38,12 @@ class Method:
 
     policy: str
     expected_ends: bool = True  # else a node is as good as any other
-    spares: bool = True  # else no trainer is kept without nodes for the next holes
 
 
 METHODS = {
     "equal-share": Method("equal-share"),
     "paper": Method("paper"),
-    "pauses": Method("milp", expected_ends=False, spares=False),
-    "survival": Method("milp", spares=False),
+    "pauses": Method("milp", expected_ends=False),
     "milp": Method("milp"),
     "oracle": Method("oracle"),
 }
@@ -169,7 +168,7 @@ def _replay(run: Run, trace: Trace, planner: PlanMaker) -> tuple[Outcome, list[f
 
 def _on_dedicated_nodes(run: Run, planner: PlanMaker) -> float:
     trace, on_dedicated = trace_of_run(run), replace(run, method="milp")
-    idle_s = sum(hole.end_s - hole.start_s for hole in holes_of(trace))
+    idle_s = float(holes_in(trace).length_s.sum())
     mean_nodes = idle_s / (trace.end_s - trace.start_s)
     return dedicated_samples(
         trace, mean_nodes, lambda other: _replay(on_dedicated, other, planner)[0]
@@ -180,8 +179,8 @@ def _plainer(problem: Problem, method: Method) -> Problem:
     if not method.expected_ends:
         # Left to chance: order by name would be knowledge, as replay.policies.PaperModel says.
         chance = {node: float(zlib.crc32(node.encode())) for node in problem.pool}
-        problem = replace(problem, life_s=chance)
-    return problem if method.spares else replace(problem, spares=())
+        return replace(problem, life_s=chance)
+    return problem
 
 
 def _read(entry: dict[str, dict[str, object]]) -> tuple[Run, Result]:

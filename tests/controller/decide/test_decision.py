@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,13 +13,14 @@ from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import Failing
-from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.history import History, past_problem
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profile import Appraisal
 from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.controller.state.trainer import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState, NodeState, Reservation
+from bftrainer_slurm.planner.instance import parse
 from bftrainer_slurm.planner.problem import Plan, Problem
 from tests.controller.test_loop import Planner
 from tests.controller.worlds import (
@@ -65,7 +67,11 @@ class Deciding:
     """A decider, with what it is handed."""
 
     def __init__(
-        self, *odd: int, planner: Planner | None = None, settings: Settings | None = None
+        self,
+        *odd: int,
+        planner: Planner | None = None,
+        settings: Settings | None = None,
+        history: History | None = None,
     ) -> None:
         self.planner, self.faults, self.appraiser = (
             planner or Planner(),
@@ -75,7 +81,7 @@ class Deciding:
         self.decider = Decider(
             self.planner,
             self.appraiser,
-            History(":memory:"),
+            history or History(":memory:"),
             settings or Settings(),
             self.faults,
         )
@@ -141,11 +147,26 @@ def test_after_a_planner_has_raised_it_is_asked_again() -> None:
     assert who_grows(deciding(view(HELD))) == {ARRAY}
 
 
-def test_as_long_as_nothing_is_new_a_plan_stands() -> None:
-    deciding = Deciding()
+@pytest.mark.parametrize("status", ["optimal", "feasible"])
+def test_as_long_as_nothing_is_new_a_plan_of_the_solver_stands_proven_or_not(status: str) -> None:
+    deciding = Deciding(planner=Planner(status))
     for _ in range(3):
         deciding(view(HELD))
     assert len(deciding.planner.asked) == 1
+
+
+def test_the_problem_of_a_plan_is_in_the_history(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    deciding = Deciding(history=History(path))
+    deciding(view(HELD))
+    assert parse(past_problem(path, 1)) == deciding.planner.asked[-1]
+
+
+def test_a_plan_without_the_solver_is_for_one_turn() -> None:
+    deciding = Deciding(planner=Planner("greedy"))
+    deciding(view(HELD))
+    deciding(view(HELD))
+    assert len(deciding.planner.asked) == 2
 
 
 def test_upkeep_that_cannot_be_decided_of_one_trainer_is_of_the_others() -> None:

@@ -61,3 +61,8 @@ def test_nodes_that_elements_are_leaving_are_waited_for() -> None:
 def test_for_the_reserve_no_trainer_goes_below_its_least_size() -> None:
     (action,) = given(9, view(*THREE.trainer.elements, min_nodes=2))
     assert len(action.elements) == 1
+
+
+def test_nodes_kept_for_a_job_are_left_to_it() -> None:
+    kept = frozenset({"n1"})
+    assert growable(NODES, picture(), Settings(), kept) == NODES - kept

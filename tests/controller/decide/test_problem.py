@@ -50,7 +50,7 @@ def limited(view: TrainerView, **outlook: Any) -> Problem:
 def test_the_pool_is_what_is_free_and_what_trainers_have() -> None:
     problem = asked(view(ON_N1, HELD), free="n7 n8")
     assert problem.pool == {"n1", "n7", "n8"}
-    assert problem.contenders[0].current == {"n1"}
+    assert problem.trainers[0].current == {"n1"}
 
 
 def test_kinds_of_hardware_become_classes_of_nodes() -> None:
@@ -67,7 +67,7 @@ def test_nodes_that_some_trainers_cannot_have_become_classes_of_their_own() -> N
     assert {frozenset(one.nodes) for one in problem.classes} == {
         frozenset({"n7"}), frozenset({"n1", "n8"}),
     }  # fmt: skip
-    (barred,) = problem.contenders[0].barred
+    (barred,) = problem.trainers[0].barred
     assert next(one.nodes for one in problem.classes if one.name == barred) == {"n7"}
 
 
@@ -78,8 +78,8 @@ def test_nodes_that_nobody_here_is_barred_from_need_no_classes() -> None:
 
 def test_a_trainer_that_is_stuck_keeps_at_most_what_it_has() -> None:
     eligible = Eligibility(stuck={ARRAY: "a limit"})
-    assert limited(view(ON_N1, HELD), eligible=eligible).contenders[0].max_nodes == 1
-    assert limited(view(HELD), eligible=eligible).contenders == ()
+    assert limited(view(ON_N1, HELD), eligible=eligible).trainers[0].max_nodes == 1
+    assert limited(view(HELD), eligible=eligible).trainers == ()
 
 
 def test_only_nodes_of_the_pool_have_an_expected_end() -> None:
@@ -87,27 +87,27 @@ def test_only_nodes_of_the_pool_have_an_expected_end() -> None:
 
 
 def test_the_objective_makes_the_curve() -> None:
-    assert asked(view(ON_N1, HELD)).contenders[0].curve.at(4) == 4.0
+    assert asked(view(ON_N1, HELD)).trainers[0].curve.at(4) == 4.0
 
 
 def test_no_trainer_gets_more_nodes_than_it_has_elements() -> None:
-    assert asked(view(ON_N1, HELD)).contenders[0].max_nodes == 2
+    assert asked(view(ON_N1, HELD)).trainers[0].max_nodes == 2
 
 
 def test_a_trainer_that_has_failed_just_now_is_left_out() -> None:
-    assert asked(view(HELD, rests_until_s=NOW_S + 1)).contenders == ()
-    assert asked(view(HELD, rests_until_s=NOW_S)).contenders != ()
+    assert asked(view(HELD, rests_until_s=NOW_S + 1)).trainers == ()
+    assert asked(view(HELD, rests_until_s=NOW_S)).trainers != ()
 
 
 @pytest.mark.parametrize("why", ["finished", "failed 3 times"])
 def test_so_is_one_that_is_over(why: str) -> None:
-    assert asked(view(ON_N1, HELD, over=why)).contenders == ()
+    assert asked(view(ON_N1, HELD, over=why)).trainers == ()
 
 
 def test_so_is_one_that_its_owner_has_cancelled() -> None:
     revived = ElementRecord(Phase.REVIVED, NOW_S)
     cancelled = element(1, ElementState.CANCELLED)
-    assert asked(view(HELD, cancelled, elements={2: revived})).contenders == ()
+    assert asked(view(HELD, cancelled, elements={2: revived})).trainers == ()
 
 
 def other_trainer(*elements: Element) -> TrainerView:
@@ -115,25 +115,21 @@ def other_trainer(*elements: Element) -> TrainerView:
     return view_of(replace(trainer(*mine), array=ARRAY + 1))
 
 
-def test_where_a_start_costs_less_than_a_growth_a_trainer_in_reserve_is_worth_something() -> None:
-    assert asked(view(HELD), other_trainer(HELD)).spares[0] > 0
-
-
 def test_nobody_loses_its_last_node_to_one_that_would_have_to_start_there() -> None:
     paused = view(ON_N1, HELD, paused_until_s=NOW_S + 5.0)  # it has just lost its other node
     problem = asked(paused, other_trainer(HELD, element(3, ElementState.HELD)))
-    assert value(problem, [1, 0]) > value(problem, [0, 1])
+    assert value(problem, [(1,), (0,)]) > value(problem, [(0,), (1,)])
 
 
 @pytest.mark.parametrize("forward_time_s", [5.0, 120.0])
 def test_a_node_that_nobody_has_is_worth_a_start(forward_time_s: float) -> None:
-    assert value(asked(view(HELD), free="n7", forward_time_s=forward_time_s), [1]) > 0
+    assert value(asked(view(HELD), free="n7", forward_time_s=forward_time_s), [(1,)]) > 0
 
 
 def test_a_trainer_that_stands_still_is_known_to_do_so_for_as_long_as_is_left() -> None:
     paused = view(ON_N1, HELD, paused_until_s=NOW_S + 18.0)
-    assert asked(paused).contenders[0].paused_s == 18.0
-    assert asked(view(ON_N1, HELD, paused_until_s=NOW_S - 1)).contenders[0].paused_s == 0.0
+    assert asked(paused).trainers[0].paused_s == 18.0
+    assert asked(view(ON_N1, HELD, paused_until_s=NOW_S - 1)).trainers[0].paused_s == 0.0
 
 
 @pytest.mark.parametrize("change", [{"life_s": {}}, {"forward_time_s": 60.0}])
@@ -144,12 +140,12 @@ def test_a_plan_stands_while_only_time_passes(change: dict[str, object]) -> None
 
 def test_a_plan_stands_while_its_moves_are_made() -> None:
     before, after = asked(view(ON_N1, HELD), free="n2"), asked(view(ON_N1, ON_N2))
-    before = replace(before, contenders=after.contenders[:0] + before.contenders)
+    before = replace(before, trainers=after.trainers[:0] + before.trainers)
     assert same_question(after, before)
 
 
 def test_another_pool_or_another_trainer_needs_another_plan() -> None:
     problem = asked(view(ON_N1, HELD), free="n7")
     assert not same_question(asked(view(ON_N1, HELD)), problem)
-    assert not same_question(replace(problem, contenders=()), problem)
+    assert not same_question(replace(problem, trainers=()), problem)
     assert not same_question(problem, None)

@@ -13,13 +13,21 @@ from bftrainer_slurm.controller.decide.reconcile import (
     keep_up,
     late_nodes,
     leave_draining,
+    patience,
     towards,
 )
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.element import ElementRecord, Phase
 from bftrainer_slurm.controller.state.trainer import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
-from bftrainer_slurm.model import Demands, Element, ElementId, ElementState, TimeLimit
+from bftrainer_slurm.model import (
+    Configuration,
+    Demands,
+    Element,
+    ElementId,
+    ElementState,
+    TimeLimit,
+)
 from bftrainer_slurm.planner.problem import Plan
 from tests.controller.worlds import (
     ARRAY,
@@ -33,7 +41,7 @@ from tests.controller.worlds import (
     view_of,
 )
 
-SETTINGS = Settings(start_timeout_s=90)
+PATIENCE_S = 90.0
 FIRST, SECOND, THIRD = (ElementId(ARRAY, task) for task in range(3))
 HELD, PENDING = element(0, ElementState.HELD), element(0, ElementState.PENDING)
 ON_N1 = element(0, ElementState.RUNNING, "n1", start_s=NOW_S)
@@ -42,7 +50,7 @@ HOUR = TimeLimit(60, 10)
 
 
 def kept(mine: TrainerView, after_s: float = 0.0) -> list[Action]:
-    return keep_up(mine, NOW_S + after_s, SETTINGS)
+    return keep_up(mine, NOW_S + after_s, PATIENCE_S)
 
 
 def let_go(ordinary: str = "", reason: str = "", others: tuple[Element, ...] = ()) -> TrainerView:
@@ -69,20 +77,26 @@ def test_a_pending_element_that_the_controller_did_not_let_go_is_held() -> None:
 
 def test_one_that_it_let_go_has_time_to_start() -> None:
     assert kept(let_go(), after_s=80) == []
-    assert late_nodes(let_go(), NOW_S + 80, SETTINGS) == []
+    assert late_nodes(let_go(), NOW_S + 80, PATIENCE_S) == []
 
 
 def test_an_element_that_does_not_start_in_time_is_held_and_its_node_is_told() -> None:
     assert kept(let_go(), after_s=100) == [Hold((FIRST,), "it has not started")]
-    assert late_nodes(let_go(), NOW_S + 100, SETTINGS) == ["n1"]
+    assert late_nodes(let_go(), NOW_S + 100, PATIENCE_S) == ["n1"]
 
 
 def test_an_element_whose_node_went_to_an_ordinary_job_is_held_at_once() -> None:
     assert kept(let_go(ordinary="n1")) == [Hold((FIRST,), "its node is taken")]
 
 
+def test_where_backfill_comes_seldom_an_element_may_take_longer() -> None:
+    assert patience(Settings(), Configuration(backfill_s=30)) == 90
+    assert patience(Settings(), Configuration(backfill_s=120)) == 360
+    assert patience(Settings(), Configuration()) == 90
+
+
 def test_such_a_node_is_nobodys_fault_however_late_it_is() -> None:
-    assert late_nodes(let_go(ordinary="n1"), NOW_S + 100, SETTINGS) == []
+    assert late_nodes(let_go(ordinary="n1"), NOW_S + 100, PATIENCE_S) == []
 
 
 @pytest.mark.parametrize("reason", ["BadConstraints", "AssocMaxJobsLimit", "Dependency"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.keeper.protocol import NoteKind
@@ -128,3 +130,26 @@ def test_it_goes_on_where_slurm_does_not_answer_for_days() -> None:
     for number in range(2000):
         schedule.failed(60.0 * number)
     assert schedule.due_s() == 60.0 * 2000
+
+
+def test_it_looks_before_and_after_a_backfill_pass() -> None:
+    schedule = Schedule(SETTINGS, LONG_AGO_S)
+    looks = []
+    now_s = 0.0
+    for _ in range(5):
+        looked(schedule, now_s)
+        schedule.expect_pass(12.0, 12.0, now_s)
+        looks.append(now_s := schedule.due_s())
+    assert looks == pytest.approx([9.0, 11.0, 13.2, 15.0, 30.0])
+
+
+def test_a_submission_is_looked_at_where_a_pass_may_begin_and_waits_for_one_otherwise() -> None:
+    schedule = Schedule(SETTINGS, LONG_AGO_S)
+    looked(schedule, 0.0)
+    schedule.expect_pass(20.0, 20.0, 0.0)
+    schedule.heard(NoteKind.ANNOUNCED, 5.0)
+    assert schedule.due_s() == 15.0
+    looked(schedule, 15.0)
+    schedule.expect_pass(20.0, 16.0, 15.0)
+    schedule.heard(NoteKind.ANNOUNCED, 15.6)
+    assert schedule.due_s() == 15.6

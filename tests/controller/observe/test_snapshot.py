@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.model import (
+    BackfillPass,
     Configuration,
     ElementState,
     Node,
@@ -14,6 +17,7 @@ from bftrainer_slurm.model import (
     Queue,
     Reservation,
     Trainer,
+    WaitingJob,
 )
 from bftrainer_slurm.slurm.gateway import GatewayError
 from tests.controller.worlds import NOW_S, element, node, trainer
@@ -24,6 +28,7 @@ MINE = trainer(
     element(2, ElementState.PENDING, "n3"),
 )
 THEIRS = replace(MINE, array=99)
+LAST_PASS = BackfillPass(NOW_S - 10, active=False)
 RESERVED = (Reservation("course", NOW_S, NOW_S + 60, ("n1",)),)
 
 
@@ -52,6 +57,10 @@ class Answers:
         self.asked.append(f"configuration of {partition}")
         return self.configuration_
 
+    def last_pass(self) -> BackfillPass:
+        self.asked.append("last pass")
+        return LAST_PASS
+
 
 def reading(
     answers: Answers,
@@ -59,6 +68,7 @@ def reading(
     *,
     now_s: float = NOW_S,
     due: bool = True,
+    pass_due: bool = True,
     mine: Callable[[Trainer], bool] = lambda _: True,
 ) -> Snapshot:
     return read(
@@ -67,6 +77,7 @@ def reading(
         now_s,
         nodes_due=due,
         reservations_due=due,
+        pass_due=pass_due,
         partition="bftrainer",
         mine=mine,
     )
@@ -93,6 +104,29 @@ def test_how_slurm_is_configured_is_asked_now_and_then() -> None:
     reading(answers, first, now_s=NOW_S + 15)
     reading(answers, first, now_s=NOW_S + 86_400)
     assert answers.asked.count("configuration of bftrainer") == 2
+
+
+def test_a_partition_whose_jobs_wait_behind_trainers_is_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answers = Answers(configuration_=Configuration(behind=("debug",)))
+    first = reading(answers)
+    reading(answers, first, now_s=NOW_S + 86_400)
+    (said,) = [one.message for one in caplog.records if "PriorityTier" in one.message]
+    assert said.startswith("jobs in debug wait behind trainers")
+
+
+def test_the_last_pass_is_asked_for_while_a_job_waits_for_nodes() -> None:
+    job = WaitingJob(7, "main", 1)
+    for waiting, last_pass in (
+        ((), None),
+        ((replace(job, for_nodes=False),), None),
+        ((job,), LAST_PASS),
+    ):
+        answers = Answers(Queue((MINE,), waiting, frozenset()))
+        assert reading(answers).last_pass == last_pass
+        assert reading(answers, pass_due=False).last_pass is None
+        assert answers.asked.count("last pass") == (last_pass is not None)
 
 
 def test_trainers_of_others_are_ordinary_jobs() -> None:

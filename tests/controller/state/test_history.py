@@ -1,3 +1,4 @@
+import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -7,7 +8,7 @@ import pytest
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state import schema
-from bftrainer_slurm.controller.state.history import History, HistoryError, Tally
+from bftrainer_slurm.controller.state.history import History, HistoryError, Tally, past_problem
 from bftrainer_slurm.controller.state.lessons import Job, Look
 from bftrainer_slurm.model import ElementId
 
@@ -107,7 +108,8 @@ def test_a_history_of_a_version_before_is_brought_up_to_date(tmp_path: Path, ver
     with sqlite3.connect(path) as database:
         database.executescript("".join(schema.UPGRADES[:version]))
         database.execute("INSERT INTO stays VALUES (12, 0, 'n1', 100.0, NULL, NULL)")
-        database.execute("INSERT INTO given_up VALUES (13, 100.0, 'it fails')")
+        over = "given_up VALUES (13, 100.0," if version < 5 else "trainers VALUES (13, '', 100.0,"
+        database.execute(f"INSERT INTO {over} 'it fails')")
         database.execute(f"PRAGMA user_version={version}")
     after = History(path)
     after.change_holes(ended=(), began=("n1",), time_s=5.0)
@@ -203,3 +205,22 @@ def test_a_trainer_that_is_over_while_the_disk_is_full_is_over_for_good(tmp_path
         other.execute("ROLLBACK")
     history.close()
     assert History(tmp_path / "history.sqlite").meet(12, "0000000a", 300.0) == "it fails"
+
+
+def test_the_last_problems_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    history = History(path)
+    for number in range(103):
+        history.add_problem(float(number), lambda number=number: {"nodes": number})
+    assert json.loads(past_problem(path, 1)) == {"nodes": 102}
+    assert json.loads(past_problem(path, 100)) == {"nodes": 3}
+    with pytest.raises(HistoryError, match="fewer than 101 problems"):
+        past_problem(path, 101)
+
+
+def test_a_problem_of_a_file_that_holds_none_is_refused(tmp_path: Path) -> None:
+    for content in (b"no database", b""):
+        path = tmp_path / "history.sqlite"
+        path.write_bytes(content)
+        with pytest.raises(HistoryError, match=str(path)):
+            past_problem(path, 1)

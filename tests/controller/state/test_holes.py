@@ -97,9 +97,3 @@ def test_an_admin_can_fix_the_forward_time() -> None:
 
 def test_before_anything_has_changed_the_settings_forward_time_counts() -> None:
     assert watching(seen(0)).forward_time_s(Settings()) == Settings().forward_time_s
-
-
-def test_knows_how_many_nodes_there_usually_are_when_holes_begin() -> None:
-    looks = [seen(200.0 * turn, *(["n1", "n2"] if turn % 2 else [])) for turn in range(400)]
-    assert watching(*looks).grown_pool == pytest.approx(4, rel=0.05)
-    assert watching(seen(0, "n1")).grown_pool == 3

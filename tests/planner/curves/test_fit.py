@@ -131,16 +131,16 @@ def test_uncertainty_is_as_large_as_the_errors() -> None:
 
 def test_optimism_raises_only_what_is_above() -> None:
     found = fit(looks([4]))
-    hopeful, sober = found.curve(64, optimism=2.0, above=4), found.curve(64)
-    assert all(hopeful.at(n) == sober.at(n) for n in (1, 2, 4))
-    assert all(hopeful.at(n) > sober.at(n) for n in (8, 16, 64))
+    hopeful, expected = found.curve(64, optimism=2.0, above=4), found.curve(64)
+    assert all(hopeful.at(n) == expected.at(n) for n in (1, 2, 4))
+    assert all(hopeful.at(n) > expected.at(n) for n in (8, 16, 64))
 
 
 def test_optimism_ends_at_twice_the_nodes() -> None:
     found = fit(looks([5]))
-    hopeful, sober = found.curve(64, optimism=2.0, above=5), found.curve(64)
+    hopeful, expected = found.curve(64, optimism=2.0, above=5), found.curve(64)
     assert 10 in hopeful.nodes
-    raised = [hopeful.at(n) / sober.at(n) for n in (16, 32, 64)]
+    raised = [hopeful.at(n) / expected.at(n) for n in (16, 32, 64)]
     assert raised == pytest.approx([raised[0]] * 3)
 
 

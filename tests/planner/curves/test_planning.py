@@ -68,8 +68,8 @@ def test_nobody_explores_before_it_is_measured_where_it_is() -> None:
 
 def test_exploring_changes_nothing_on_the_nodes_it_has() -> None:
     curve = planning_curves([Standing(UNKNOWN, 4, 64)])[0]
-    sober = UNKNOWN.curve(64)
-    assert [curve.at(n) for n in (1, 2, 4)] == [sober.at(n) for n in (1, 2, 4)]
+    expected = UNKNOWN.curve(64)
+    assert [curve.at(n) for n in (1, 2, 4)] == [expected.at(n) for n in (1, 2, 4)]
 
 
 def test_nobody_explores_beyond_its_most_nodes() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bftrainer_slurm.planner.objectives import Facts, curves_of, find
-from bftrainer_slurm.planner.problem import Contender, Problem
+from bftrainer_slurm.planner.problem import PlannedTrainer, Problem
 from bftrainer_slurm.planner.solver import Planner
 
 STEP_S = 60.0
@@ -19,13 +19,13 @@ def counts_of_plans(
     now, held, result = list(trainers), [frozenset[str]()] * len(trainers), []
     for _ in range(plans):
         curves = curves_of(find(objective), now)
-        contenders = tuple(
-            Contender(str(key), one.min_nodes, one.max_nodes, nodes, curve, 18.0, 12.0)
+        trainers = tuple(
+            PlannedTrainer(str(key), one.min_nodes, one.max_nodes, nodes, curve, 18.0, 12.0)
             for key, (one, nodes, curve) in enumerate(zip(now, held, curves, strict=True))
         )
         nodes = frozenset(f"n{number}" for number in range(pool))
-        plan = planner.plan(Problem(nodes, 120.0, contenders))
-        held = [plan.assignment[contender.key] for contender in contenders]
+        plan = planner.plan(Problem(nodes, 120.0, trainers))
+        held = [plan.assignment[trainer.key] for trainer in trainers]
         now = [
             replace(one, nodes=len(has), waited_s=0.0 if has else one.waited_s + STEP_S)
             for one, has in zip(now, held, strict=True)

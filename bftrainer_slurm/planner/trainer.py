@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from bftrainer_slurm.model import ThroughputCurve
@@ -18,26 +17,14 @@ class Costs(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What a change brings: so many seconds of progress at the new size, less a cost."""
-
-    seconds: float
-    cost: float
-
-
-@dataclass(frozen=True, slots=True)
-class Contender:
+class PlannedTrainer:
     """A trainer as the planner sees it.
 
     ``curve`` is its objective curve; ``current`` its nodes now; the rescale costs are seconds
     without progress after it grew or shrank. ``paused_s`` is how long it still stands still from
     its last rescale, ``start_cost`` what being started costs, in units of the curve times
-    seconds; both count with ``Costs.PAUSE`` only. ``stands_in`` says whether it is a spare while it
-    has no nodes (``Problem.spares``).
-
-    ``hardware`` has the kinds of nodes it can use, each with a factor on the curve (empty: any, at
-    1); ``spread`` is the factor where its nodes are on several switches; ``barred`` names the
-    classes of which it can have no node. All count where the problem has classes of nodes.
+    seconds; both count with ``Costs.PAUSE`` only. ``barred`` names the classes of which it can
+    have no node.
     """
 
     key: str
@@ -49,9 +36,6 @@ class Contender:
     rescale_down_s: float
     paused_s: float = 0.0
     start_cost: float = 0.0
-    stands_in: bool = True
-    hardware: Mapping[str, float] = field(default_factory=dict)
-    spread: float = 1.0
     barred: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -65,38 +49,30 @@ class Contender:
             raise ValueError(f"trainer {self.key}: paused_s and start_cost must be 0 or more")
         if not all(map(_is_amount, self.curve.values)):
             raise ValueError(f"trainer {self.key}: its curve must have finite values")
-        if not all(map(_is_amount, self.hardware.values())):
-            raise ValueError(f"trainer {self.key}: factors of hardware must be 0 or more")
-        if not 0 < self.spread <= 1:
-            raise ValueError(f"trainer {self.key}: spread must be above 0, and 1 at most")
 
     def allows(self, count: int) -> bool:
         """Whether it can have this many nodes."""
         return count == 0 or self.min_nodes <= count <= self.max_nodes
 
     def worth(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
-        """What ``count`` nodes bring over the forward time, rescaling paid."""
-        terms = self.terms(count, self.curve.at(len(self.current)), forward_s, costs)
-        return terms.seconds * self.curve.at(count) - terms.cost
+        """What ``count`` nodes bring over the forward time, rescaling paid.
 
-    def rescale_cost(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
-        """What it loses by going from its current nodes to ``count``, in units of its curve."""
-        return forward_s * self.curve.at(count) - self.worth(count, forward_s, costs)
-
-    def terms(self, count: int, rate: float, forward_s: float, costs: Costs) -> Terms:
-        """On which terms it gets ``count`` nodes; ``rate`` is what it brings a second now.
-
-        They depend on whether it stops, shrinks, stays, grows or starts, not on how far it does.
+        What rescaling costs depends on whether it stops, shrinks, stays, grows or starts, not on
+        how far it does.
         """
-        now = len(self.current)
+        now, rate = len(self.current), self.curve.at(count)
         rescale_s = 0.0
         if count != now:
             rescale_s = self.rescale_up_s if count > now else self.rescale_down_s
         if costs is Costs.PAPER:
-            return Terms(forward_s, rate * rescale_s)
+            return forward_s * rate - self.curve.at(now) * rescale_s
         if now == 0 and count > 0:
-            return Terms(forward_s, self.start_cost)
-        return Terms(forward_s - min(forward_s, max(rescale_s, self.paused_s)), 0.0)
+            return forward_s * rate - self.start_cost
+        return (forward_s - min(forward_s, max(rescale_s, self.paused_s))) * rate
+
+    def rescale_cost(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
+        """What it loses by going from its current nodes to ``count``, in units of its curve."""
+        return forward_s * self.curve.at(count) - self.worth(count, forward_s, costs)
 
 
 def _is_amount(number: float) -> bool:

@@ -1,0 +1,141 @@
+"""Which nodes ordinary jobs are to find idle when Slurm next looks for nodes for them. Pure.
+
+Slurm serves a job at once only from nodes that are idle when a backfill pass begins; over elements
+it comes a pass later. Slurm's choice is foreseen by partition, features, time limits and planned
+starts. Where that is wrong the next pass tells: a job that it left waiting is left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, nsmallest
+from itertools import islice
+
+from bftrainer_slurm.controller.decide.actions import Shrink
+from bftrainer_slurm.controller.state.element import Phase
+from bftrainer_slurm.controller.state.passes import Fit, idle_nodes
+from bftrainer_slurm.controller.state.picture import Picture
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import WaitingJob
+
+_JOBS = 500  # Slurm's own bf_max_job_test
+_RESOLUTION_S = 60.0  # Slurm's bf_resolution: starts are planned for whole minutes
+_PLANNED_S = 5.0  # nodes of a start that Slurm has planned are empty so long before it
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Nodes for jobs that no pass has judged: ``idle`` ones, and those that trainers ``leave``."""
+
+    idle: frozenset[str] = frozenset()
+    leave: frozenset[str] = frozenset()
+
+
+def wanted(picture: Picture, partition: str) -> Wanted:
+    """Return which nodes to keep idle, and which to empty before the next pass.
+
+    Nodes that elements are leaving count as idle, and those on which some are only about to start:
+    Slurm lets ordinary jobs come first.
+
+    Jobs are served in the order of their priority, each by idle nodes first. One that idle nodes
+    and those of trainers together do not suffice for wants none: it waits for other jobs to end.
+    """
+    jobs = _in_order(picture)
+    if not jobs:
+        return Wanted()
+    choice = _Choice(picture, partition)
+    for job in jobs:
+        choice.serve(job)
+    return Wanted(frozenset(choice.kept), frozenset(choice.leave))
+
+
+def vacate(views: Iterable[TrainerView], leave: frozenset[str]) -> list[Shrink]:
+    """Return how trainers leave these nodes."""
+    of_each = [
+        tuple(view.placed[node] for node in sorted(view.running().keys() & leave)) for view in views
+    ]
+    return [Shrink(ids, "an ordinary job is expected there") for ids in of_each if ids]
+
+
+def _in_order(picture: Picture) -> list[WaitingJob]:
+    """The jobs that may be served, the first one first; as many as a pass of Slurm's looks at."""
+    left = picture.judgement.left
+    jobs = (
+        job
+        for job in picture.snapshot.queue.waiting
+        if job.for_nodes and job.nodes > 0 and job.job_id not in left
+    )
+    return nsmallest(_JOBS, jobs, key=lambda job: (-job.priority, job.job_id))
+
+
+class _Choice:
+    """Serves one job after the other."""
+
+    def __init__(self, picture: Picture, partition: str) -> None:
+        nodes, views = picture.snapshot.nodes, picture.views
+        self._now_s = picture.now_s
+        self._owner = {node: view.array for view in views for node in view.running()}
+        idle = idle_nodes(picture.snapshot, views, partition, Phase.RUNNING)
+        idle -= self._owner.keys() | picture.out_of_reach
+        self._idle, self._harvested = Fit(nodes, idle), Fit(nodes, self._owner.keys())
+        self._surplus = {one.array: len(one.placed) - one.trainer.record.min_nodes for one in views}
+        # From when on a node is somebody's who comes before the job in hand.
+        self._until_s: dict[str, float] = {}
+        for one in picture.snapshot.reservations:
+            if one.end_s > self._now_s:
+                self._claim(one.nodes, one.start_s)
+        self.kept: set[str] = set()
+        self.leave: set[str] = set()
+
+    def serve(self, job: WaitingJob) -> None:
+        """Choose nodes for all that waits in this record, as far as they suffice."""
+        planned_s = math.inf if job.expected_start_s is None else job.expected_start_s
+        soon = planned_s <= self._now_s + _PLANNED_S
+        self._take(set(job.expected_nodes if soon else self._nodes_for(job)))
+        self._claim(job.expected_nodes, planned_s)
+
+    def _take(self, nodes: set[str]) -> None:
+        ours = nodes & self._owner.keys()
+        self.kept |= nodes - ours
+        self.leave |= ours
+        for node in ours:
+            self._surplus[self._owner[node]] -= 1
+
+    def _nodes_for(self, job: WaitingJob) -> list[str]:
+        """Return nodes for as many of its tasks as they suffice for."""
+        ends_s = math.inf if job.minutes is None else self._now_s + 60.0 * job.minutes
+
+        def free(fit: Fit, taken: set[str]) -> Iterator[str]:
+            return (
+                node
+                for node in fit.nodes_for(job)
+                if node not in taken and ends_s <= self._until_s.get(node, math.inf)
+            )
+
+        most = job.nodes * job.count
+        idle = list(islice(free(self._idle, self.kept), most))
+        ours = list(free(self._harvested, self.leave)) if len(idle) < most else []
+        found = min(most, len(idle) + len(ours)) // job.nodes * job.nodes
+        return idle[:found] + self._cheapest(ours, max(0, found - len(idle)))
+
+    def _cheapest(self, nodes: Iterable[str], count: int) -> list[str]:
+        """Return so many of these nodes: one after the other from who has most to spare."""
+        by_array: dict[int, list[str]] = {}
+        for node in nodes:
+            by_array.setdefault(self._owner[node], []).append(node)
+        heap = [(-self._surplus[array], array) for array in by_array]
+        heapify(heap)
+        chosen: list[str] = []
+        while len(chosen) < count:
+            spare, array = heappop(heap)
+            chosen.append(by_array[array].pop())
+            if by_array[array]:
+                heappush(heap, (spare + 1, array))
+        return chosen
+
+    def _claim(self, nodes: Iterable[str], start_s: float) -> None:
+        whole_s = start_s if math.isinf(start_s) else start_s // _RESOLUTION_S * _RESOLUTION_S
+        for node in nodes:
+            self._until_s[node] = min(whole_s, self._until_s.get(node, math.inf))

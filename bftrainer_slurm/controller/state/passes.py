@@ -1,0 +1,139 @@
+"""What Slurm's backfill scheduler has judged, and when it judges next.
+
+A pass tries every waiting job, on idle nodes and over elements: it preempts them where a job fits.
+What to do about it is in ``decide.vacate``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+
+from bftrainer_slurm.constraint import ConstraintError, parse_constraint
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.state.element import Phase
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import Node, WaitingJob
+
+_TAKES_S = 3.5  # Slurm's clock ticks in whole seconds, and a pass takes a moment
+_SHORT_S = 10.0  # where passes come so often none is worth a look of its own
+_STALE = 10  # passes since the last one that was seen: then when they come is not known any more
+
+
+_Demand = tuple[int, int | None, str, str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is known of the passes so far. Times are Unix seconds.
+
+    The next pass is expected from ``due_s`` on, minus infinity: at any moment. Before ``sure_s``
+    there is none. ``asks``: a job waits that the next pass may start. ``left`` are jobs that a pass
+    left waiting though enough nodes for them were in holes, and whose request is the same since.
+    """
+
+    due_s: float = -math.inf
+    sure_s: float = -math.inf
+    asks: bool = False
+    left: frozenset[int] = frozenset()
+
+
+class Passes:
+    """Follows the passes from look to look."""
+
+    def __init__(self) -> None:
+        self._began_s = -math.inf
+        self._gap_s = 0.0  # between the last two that were seen
+        # What each job asks for, and since when it has waited for that; None: nobody has looked.
+        self._waits: dict[int, tuple[_Demand, float]] | None = None
+        self._pool: frozenset[str] = frozenset()
+        self._left: frozenset[int] = frozenset()
+        self._asks = False
+
+    def look(self, snapshot: Snapshot, pool: frozenset[str]) -> None:
+        """Take in a snapshot; on the nodes of the ``pool`` nothing runs but elements.
+
+        A new controller takes it that jobs have waited since they were submitted.
+        """
+        waiting = {job.job_id: job for job in snapshot.queue.waiting if job.for_nodes}
+        self._waits = {
+            job.job_id: self._wait(job, job.submit_s if self._waits is None else snapshot.time_s)
+            for job in waiting.values()
+        }
+        self._left &= {one for one, (_, since_s) in self._waits.items() if since_s < self._began_s}
+        last = snapshot.last_pass
+        if last is not None and last.began_s != self._began_s and not last.active:
+            self._began_s, self._gap_s = last.began_s, last.began_s - self._began_s
+            fit = Fit(snapshot.nodes, pool & (self._pool or pool))
+            tried = (one for one, (_, since_s) in self._waits.items() if since_s < last.began_s)
+            jobs = (waiting[one] for one in tried)
+            self._left |= {one.job_id for one in jobs if len(fit.nodes_for(one)) >= one.nodes}
+        self._pool = pool
+        self._asks = any(
+            job.nodes <= len(pool) and job_id not in self._left for job_id, job in waiting.items()
+        )
+
+    def _wait(self, job: WaitingJob, since_s: float) -> tuple[_Demand, float]:
+        """Return what a job asks for, and since when: ``since_s``, if it asked for another."""
+        known = None if self._waits is None else self._waits.get(job.job_id)
+        demand = (job.nodes, job.minutes, job.partition, job.constraint, job.excluded)
+        return known if known is not None and known[0] == demand else (demand, since_s)
+
+    def nobody_waits(self) -> None:
+        """Take in that no job waits for nodes."""
+        self._waits, self._left, self._asks = {}, frozenset(), False
+
+    def judgement(self, interval_s: float | None, now_s: float) -> Judgement:
+        """Return what is known now; ``interval_s`` is Slurm's ``bf_interval``, None: no passes."""
+        if interval_s is None or interval_s < _SHORT_S:
+            return Judgement(asks=self._asks, left=self._left)
+        # Slurm counts from the end of a pass, and tells begins in whole seconds.
+        follows = interval_s < self._gap_s < 2 * interval_s
+        period_s = max(interval_s, self._gap_s - 1.0) if follows else interval_s
+        passed = (now_s - _TAKES_S - self._began_s) / period_s
+        if passed > _STALE:
+            return Judgement(asks=True, left=self._left)
+        due_s = self._began_s + period_s * max(1, math.ceil(passed))
+        return Judgement(due_s, self._began_s + interval_s, self._asks, self._left)
+
+
+def idle_nodes(
+    snapshot: Snapshot, views: Iterable[TrainerView], partition: str, *occupied: Phase
+) -> frozenset[str]:
+    """Return the nodes in service on which no job runs, and no element in one of these phases."""
+    taken = snapshot.queue.ordinary_nodes | snapshot.unexplained
+    ours = {record.node for view in views for _, record in view.within(*occupied) if record.node}
+    return snapshot.in_service(partition) - taken - ours
+
+
+class Fit:
+    """Which of some nodes would do for a job, as far as partition and features tell."""
+
+    def __init__(self, nodes: tuple[Node, ...], among: Set[str]) -> None:
+        self._nodes = sorted(
+            (node for node in nodes if node.name in among), key=lambda node: node.weight
+        )
+        self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
+
+    def nodes_for(self, job: WaitingJob) -> tuple[str, ...]:
+        """Return them in the order in which Slurm takes them."""
+        key = (job.partition, job.constraint, job.excluded)
+        if key not in self._known:
+            partitions = frozenset(job.partition.split(","))
+            self._known[key] = tuple(
+                node.name
+                for node in self._nodes
+                if node.partitions & partitions
+                and node.name not in job.excluded
+                and _has(node, job.constraint)
+            )
+        return self._known[key]
+
+
+def _has(node: Node, constraint: str) -> bool:
+    """Whether a node has the features; one that cannot be read asks for something of many nodes."""
+    try:
+        return not constraint or parse_constraint(constraint).allows(node.features)
+    except ConstraintError:
+        return True

@@ -1,0 +1,105 @@
+"""What each trainer can have, as linear segments: sizes between bends of its curve, by class.
+
+Trainers that are alike are one group. Within a segment, only how many nodes of each class is left
+to say, which is a linear matter; which segment it is, is the choice of the multiple-choice
+knapsack.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bftrainer_slurm.planner.classes import Share
+from bftrainer_slurm.planner.problem import PlannedTrainer, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Sizes from ``least`` to ``most``: worth ``start`` at least, and ``slope`` a node more.
+
+    Of each class there are ``low`` to ``high`` nodes in it.
+    """
+
+    least: int
+    most: int
+    start: float
+    slope: float
+    low: Share
+    high: Share
+
+    def worth(self, size: int) -> float:
+        """What this many nodes are worth."""
+        return self.start + self.slope * (size - self.least)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Trainers, by their places in the problem, that are alike; the first segment is no node."""
+
+    members: tuple[int, ...]
+    segments: tuple[Segment, ...]
+
+    @property
+    def stake(self) -> float:
+        """The difference between the best and the worst that one of them can have."""
+        ends = [one.worth(size) for one in self.segments for size in (one.least, one.most)]
+        return max(ends) - min(ends)
+
+
+def groups_of(problem: Problem) -> list[Group]:
+    """Return everyone who wants nodes, those that are alike as one."""
+    alike: dict[object, list[int]] = defaultdict(list)
+    for index, one in enumerate(problem.trainers):
+        bounds, now = (one.min_nodes, one.max_nodes), problem.now(one)
+        costs = (one.rescale_up_s, one.rescale_down_s, one.paused_s, one.start_cost)
+        alike[bounds, now, one.curve, costs, one.barred].append(index)
+    return [
+        Group(tuple(members), tuple(_segments(problem, problem.trainers[members[0]])))
+        for members in alike.values()
+    ]
+
+
+def _segments(problem: Problem, trainer: PlannedTrainer) -> Iterator[Segment]:
+    """All that it can have. Nothing migrates: it keeps some of its nodes, or all of them."""
+    now, none = problem.now(trainer), (0,) * len(problem.all_classes())
+    total = sum(now)
+    yield Segment(0, 0, problem.worth(trainer, 0), 0.0, none, none)
+    for room in _rooms(problem, trainer):
+        least, most = trainer.min_nodes, min(trainer.max_nodes, sum(room))
+        kept = tuple(map(min, now, room))
+        shrunk = min(most, sum(kept), total - 1)
+        yield from _linear(problem, trainer, (least, shrunk), (none, kept))
+        if kept != now:
+            continue  # it has nodes elsewhere
+        if least <= total <= most:
+            yield from _linear(problem, trainer, (total, total), (kept, kept))
+        yield from _linear(problem, trainer, (max(least, total + 1), most), (kept, room))
+
+
+def _rooms(problem: Problem, trainer: PlannedTrainer) -> Iterator[Share]:
+    """How many nodes it may have of each class, for each kind of hardware: kinds do not mix."""
+    classes = problem.all_classes()
+    for kind in dict.fromkeys(one.hardware for one in classes):
+        yield tuple(
+            len(one.nodes) if one.hardware == kind and one.name not in trainer.barred else 0
+            for one in classes
+        )
+
+
+def _linear(
+    problem: Problem, trainer: PlannedTrainer, sizes: tuple[int, int], box: tuple[Share, Share]
+) -> Iterator[Segment]:
+    """Cut these sizes at the curve's points."""
+    least, most = sizes
+    if least > most:
+        return
+    inner = (size for size in trainer.curve.nodes if least < size < most)
+    corners = [(size, problem.worth(trainer, size)) for size in (least, *inner, most)]
+    if least == most:
+        yield Segment(least, most, corners[0][1], 0.0, *box)
+        return
+    for (x0, y0), (x1, y1) in itertools.pairwise(corners):
+        yield Segment(x0, x1, y0, (y1 - y0) / (x1 - x0), *box)

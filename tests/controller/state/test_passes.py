@@ -1,0 +1,133 @@
+"""What the passes of Slurm's backfill scheduler tell: which jobs fit no idle nodes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.state.passes import Fit, Passes
+from bftrainer_slurm.model import BackfillPass, WaitingJob
+from tests.controller.worlds import NOW_S, node, snapshot
+
+NODES = tuple(node(f"n{number}", partition="main") for number in range(1, 5))
+JOB = WaitingJob(7, "main", 2, submit_s=20.0)
+ALL = frozenset({"n1", "n2", "n3", "n4"})
+
+
+def seen(began_s: float | None, *jobs: WaitingJob, active: bool = False) -> Snapshot:
+    """A look 11 s after a pass began."""
+    last = None if began_s is None else BackfillPass(began_s, active)
+    plain = replace(snapshot(NODES), time_s=11.0 if began_s is None else began_s + 11)
+    queue = replace(plain.queue, waiting=jobs or (JOB,))
+    return replace(plain, queue=queue, last_pass=last)
+
+
+def watched(*looks: tuple[Snapshot, frozenset[str]]) -> Passes:
+    passes = Passes()
+    for one, idle in looks:
+        passes.look(one, idle)
+    return passes
+
+
+def left(*looks: tuple[Snapshot, frozenset[str]]) -> set[int]:
+    return set(watched(*looks).judgement(30.0, NOW_S).left)
+
+
+def test_a_job_that_a_pass_left_waiting_beside_enough_nodes_in_holes_does_not_fit() -> None:
+    few = frozenset({"n1"})
+    assert left((seen(10.0), ALL), (seen(40.0), ALL)) == {7}
+    assert left((seen(10.0), ALL), (seen(40.0), ALL), (seen(70.0), few)) == {7}
+
+
+def test_a_new_controller_finds_jobs_judged_that_were_there_before_the_last_pass() -> None:
+    assert left((seen(40.0, replace(JOB, submit_s=39.0)), ALL)) == {7}
+    assert left((seen(40.0, replace(JOB, submit_s=41.0)), ALL)) == set()
+
+
+def test_a_pass_that_goes_on_has_not_judged() -> None:
+    assert left((seen(10.0), ALL), (seen(40.0, active=True), ALL)) == set()
+    assert left((seen(10.0), ALL), (seen(40.0, active=True), ALL), (seen(40.0), ALL)) == {7}
+
+
+def test_a_pass_that_found_too_few_nodes_says_nothing_of_a_job() -> None:
+    few = frozenset({"n1"})
+    assert left((seen(10.0), few), (seen(40.0), ALL)) == set()
+    assert left((seen(10.0), ALL), (seen(40.0), few)) == set()
+
+
+def test_nor_does_a_pass_that_may_have_begun_before_the_job_came() -> None:
+    other = WaitingJob(8, "main", 1)
+    assert left((seen(10.0, other), ALL), (seen(40.0), ALL)) == set()
+
+
+def test_a_job_that_has_changed_is_another_one() -> None:
+    shorter = replace(JOB, minutes=5)
+    looks = (seen(10.0), ALL), (seen(40.0), ALL), (seen(40.0, shorter), ALL)
+    assert left(*looks) == set()
+
+
+def test_a_job_that_waits_for_something_else_is_not_judged() -> None:
+    limited = replace(JOB, for_nodes=False)
+    assert left((seen(10.0, limited), ALL), (seen(40.0, limited), ALL)) == set()
+
+
+def test_the_next_pass_is_due_an_interval_after_the_last_one_began() -> None:
+    found = watched((seen(NOW_S), ALL)).judgement(30.0, NOW_S + 1)
+    assert (found.due_s, found.sure_s) == (NOW_S + 30, NOW_S + 30)
+
+
+def test_passes_that_are_not_looked_at_are_taken_to_come_as_ever() -> None:
+    found = watched((seen(NOW_S), ALL)).judgement(30.0, NOW_S + 40)
+    assert (found.due_s, found.sure_s) == (NOW_S + 60, NOW_S + 30)
+
+
+def test_a_pass_that_takes_long_makes_the_next_one_later() -> None:
+    looks = (seen(NOW_S - 45.0), ALL), (seen(NOW_S), ALL)
+    assert watched(*looks).judgement(30.0, NOW_S + 1).due_s == NOW_S + 44
+
+
+@pytest.mark.parametrize(
+    ("began_s", "interval_s"),
+    [
+        pytest.param(None, 30.0, id="none was"),
+        pytest.param(NOW_S - 3600, 30.0, id="the last one is long ago"),
+        pytest.param(NOW_S, None, id="Slurm has no backfill"),
+        pytest.param(NOW_S, 2.0, id="they come all the time"),
+    ],
+)
+def test_otherwise_a_pass_may_come_at_any_moment(
+    began_s: float | None, interval_s: float | None
+) -> None:
+    assert watched((seen(began_s), ALL)).judgement(interval_s, NOW_S).due_s == -math.inf
+
+
+def test_the_next_pass_is_asked_for_while_it_may_start_a_job() -> None:
+    def asks(pool: frozenset[str], *looks: Snapshot) -> bool:
+        return watched(*((one, pool) for one in looks)).judgement(30.0, 60.0).asks
+
+    assert asks(ALL, seen(10.0))
+    assert not asks(frozenset({"n1"}), seen(10.0))  # too few
+    assert not asks(ALL, seen(10.0), seen(40.0))  # it was judged
+    assert not asks(ALL, seen(10.0, replace(JOB, for_nodes=False)))
+
+
+def test_a_node_fits_by_partition_features_and_what_the_user_excludes() -> None:
+    fast = replace(node("n1", partition="main"), features=frozenset({"fast"}))
+    nodes = (fast, node("n2", partition="main"), node("n3", partition="other"))
+    fit = Fit(nodes, {"n1", "n2", "n3"})
+    assert fit.nodes_for(JOB) == ("n1", "n2")
+    assert fit.nodes_for(replace(JOB, partition="main,other")) == ("n1", "n2", "n3")
+    assert fit.nodes_for(replace(JOB, constraint="fast")) == ("n1",)
+    assert fit.nodes_for(replace(JOB, excluded=frozenset({"n1"}))) == ("n2",)
+
+
+def test_a_constraint_on_several_nodes_together_rules_no_node_out() -> None:
+    assert Fit(NODES, ALL).nodes_for(replace(JOB, constraint="[rack1|rack2]")) == tuple(sorted(ALL))
+
+
+def test_nodes_come_as_slurm_takes_them_by_weight() -> None:
+    nodes = (replace(NODES[0], weight=9), *NODES[1:])
+    assert Fit(nodes, ALL).nodes_for(JOB) == ("n2", "n3", "n4", "n1")

@@ -1,0 +1,93 @@
+"""Who gets how many: small cases that can be checked by hand, for optimum, greedy and baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner.equal_share import equal_shares
+from bftrainer_slurm.planner.greedy import greedy_shares
+from bftrainer_slurm.planner.problem import Problem, Share
+from bftrainer_slurm.planner.solver import Planner
+from tests.planner.problems import planned, problem
+
+STEEP = ThroughputCurve((0, 1, 8), (0.0, 3.0, 24.0))
+SATURATED = ThroughputCurve((0, 1, 2, 8), (0.0, 1.0, 1.5, 1.5))
+LATE = ThroughputCurve((0, 1, 3, 4, 8), (0.0, 0.1, 0.2, 8.0, 8.0))  # not concave
+WORSE_WITH_MORE = ThroughputCurve((0, 2, 4), (0.0, 2.0, 1.0))
+
+CASES = {
+    "nobody": (problem(3), []),
+    "no nodes": (problem(0, planned()), [0]),
+    "as many as there are": (problem(5, planned()), [5]),
+    "as many as it may have": (problem(9, planned(bounds=(1, 4))), [4]),
+    "a minimum that does not fit": (problem(3, planned(bounds=(4, 8))), [0]),
+    "to the one that gains most": (problem(4, planned("a"), planned("b", curve=STEEP)), [0, 4]),
+    "no more than bring anything": (problem(8, planned(curve=SATURATED)), [2]),
+    "across the flat part of a curve": (problem(4, planned(curve=LATE)), [4]),
+    "not past a curve's summit": (problem(4, planned(curve=WORSE_WITH_MORE)), [2]),
+    "rescaling that does not pay": (
+        problem(4, planned(current="n0 n1 n2", costs=(60.0, 0.0))),
+        [3],
+    ),
+}
+
+
+def counts_of(shares: list[Share]) -> list[int]:
+    return [count for (count,) in shares]
+
+
+@pytest.mark.parametrize(("case", "counts"), CASES.values(), ids=CASES)
+def test_the_optimum(planner: Planner, case: Problem, counts: list[int]) -> None:
+    plan = planner.plan(case)
+    assert [len(plan.assignment[one.key]) for one in case.trainers] == counts
+
+
+@pytest.mark.parametrize(("case", "counts"), CASES.values(), ids=CASES)
+def test_greedy_finds_the_optimum_of_easy_cases(case: Problem, counts: list[int]) -> None:
+    assert counts_of(greedy_shares(case)) == counts
+
+
+def test_the_optimum_takes_nodes_from_one_for_another(planner: Planner) -> None:
+    case = problem(4, planned("a", "n0 n1 n2 n3"), planned("b", curve=STEEP))
+    assert {key: len(nodes) for key, nodes in planner.plan(case).assignment.items()} == {
+        "a": 0,
+        "b": 4,
+    }
+
+
+def test_greedy_takes_nodes_from_one_for_another() -> None:
+    case = problem(4, planned("a", "n0 n1 n2 n3"), planned("b", curve=STEEP))
+    assert counts_of(greedy_shares(case)) == [0, 4]
+
+
+def test_greedy_makes_do_with_what_others_have_left() -> None:
+    fast = planned("a", bounds=(1, 3), curve=STEEP)
+    assert counts_of(greedy_shares(problem(4, fast, planned("b")))) == [3, 1]
+
+
+@pytest.mark.parametrize("shares_of", [greedy_shares, equal_shares])
+def test_a_trainer_outside_its_bounds_is_brought_inside(
+    shares_of: Callable[[Problem], list[Share]],
+) -> None:
+    case = problem(4, planned("a", "n0 n1 n2", (1, 2)), planned("b", "n3", (5, 5)))
+    assert counts_of(shares_of(case)) == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "nodes", "counts"),
+    [
+        ([(1, 8), (1, 8)], 6, [3, 3]),
+        ([(1, 8), (1, 8)], 7, [4, 3]),
+        ([(1, 2), (1, 8)], 8, [2, 6]),
+        ([(4, 8), (4, 8)], 6, [6, 0]),
+        ([(1, 2), (1, 2)], 9, [2, 2]),
+    ],
+)
+def test_equal_share_hands_out_in_turn(
+    bounds: list[tuple[int, int]], nodes: int, counts: list[int]
+) -> None:
+    trainers = [planned(str(index), bounds=pair) for index, pair in enumerate(bounds)]
+    assert counts_of(equal_shares(problem(nodes, *trainers))) == counts

@@ -1,0 +1,64 @@
+"""Where the site asks for it, each submission is made known with one datagram."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.labcluster.lab import Lab
+
+pytestmark = pytest.mark.slurm
+SCRIPT = "#!/bin/sh\nsrun true\n"
+
+
+@pytest.fixture(scope="module")
+def listener() -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.settimeout(10)
+        yield bound
+
+
+@pytest.fixture(scope="module")
+def lab(make_lab: Callable[..., Lab], plugins: Path, listener: socket.socket) -> Lab:
+    """Where two hosts are told; the first is a documentation address."""
+    to = f"192.0.2.1:6740,127.0.0.1:{listener.getsockname()[1]}"
+    return make_lab(
+        nodes=1, plugstack=[f"optional {plugins}/bftrainer.so keeper=h:1 announce={to}"]
+    )
+
+
+def heard(listener: socket.socket) -> list[bytes]:
+    """All datagrams that have come."""
+    found = []
+    listener.setblocking(False)
+    try:
+        while True:
+            found.append(listener.recv(100))
+    except BlockingIOError:
+        listener.settimeout(10)
+        return found
+
+
+@pytest.mark.parametrize(
+    "command", [("sbatch", "-W", "-o", "/dev/null"), ("srun", "true"), ("salloc", "srun", "true")]
+)
+def test_a_submission_is_announced_once(
+    lab: Lab, listener: socket.socket, command: tuple[str, ...]
+) -> None:
+    given = SCRIPT if command[0] == "sbatch" else None
+    lab.run(*command, input=given)
+    assert heard(listener) == [b"announced\n"]
+
+
+def test_a_name_is_refused_for_it_when_somebody_uses_the_option(
+    make_lab: Callable[..., Lab], plugins: Path
+) -> None:
+    line = f"optional {plugins}/bftrainer.so keeper=h:1 announce=login1:6740"
+    lab = make_lab(nodes=1, plugstack=[line])
+    done = lab.run("sbatch", "--bftrainer", "-N1-2", "--wrap", "true", check=False)
+    assert "'announce=login1:6740' is not a setting" in done.stderr
+    assert lab.run("srun", "echo", "fine").stdout == "fine\n"
