@@ -46,6 +46,7 @@ _KEY = _JOB.format("key")
 _KINDS = {
     "submitted": re.compile(rf"_slurm_rpc_submit_batch_job: {_KEY} "),
     "allocated": re.compile(rf"(?:sched: Allocate|_start_job: Started) {_KEY} "),
+    "backfilled": re.compile(rf"sched/backfill: _start_job: Started {_KEY} "),
     "preempted": re.compile(
         rf"preempted {_JOB.format('other')} has been requeued to reclaim resources for {_KEY}\b"
     ),

@@ -63,12 +63,12 @@ def passes_of_both(measured: Measured) -> tuple[tuple[int, int], float]:
     for number in range(len(measured.on.chunks)):
         took_s = min(makespan_s(side.chunks[number]) for side in both)
         off_s, on_s = (
-            [at_s - begin_s for at_s in side.passes_s if 0 <= at_s - begin_s <= took_s]
+            [at_s - begin_s for at_s in side.passes_s if at_s >= begin_s]
             for side in both
             for begin_s in [side.begins_s[number]]
         )
-        counts = [counts[0] + len(off_s), counts[1] + len(on_s)]
-        apart_s = max(apart_s, out_of_phase_s(off_s, on_s))
+        counts = [counts[0] + bisect_right(off_s, took_s), counts[1] + bisect_right(on_s, took_s)]
+        apart_s = max(apart_s, out_of_phase_s(off_s, on_s[: bisect_right(on_s, took_s)]))
     return (counts[0], counts[1]), apart_s
 
 

@@ -67,6 +67,11 @@ def test_a_job_for_which_no_element_had_to_go_has_three_parts() -> None:
     assert way.parts_s == pytest.approx([0.020, 0.200, 0.030], abs=1e-5)
 
 
+def test_jobs_that_backfill_started_are_known() -> None:
+    found = read_log(CONTROLS)
+    assert [job for kind, job in found if kind == "backfilled"] == [14]
+
+
 def test_a_job_of_whose_element_the_log_has_too_little_is_left_out() -> None:
     assert reclaiming(read_log(CONTROLS), {"n1": read_log([])}, [TOOK]) == []
     assert reclaiming(read_log(CONTROLS), {}, [TOOK]) == []

@@ -52,12 +52,13 @@ def test_the_difference_is_told_by_size_as_well(measured: Measured) -> None:
     assert row(rendered(measured), "  nodes: 8") == ["1", "+1.50", "+1.50"]
 
 
-def test_jobs_that_wait_without_trainers_are_told_by_themselves() -> None:
-    off = Side("without", [[start(delay_s=0.2), start(delay_s=30.0), start(delay_s=None)]])
-    on = Side("with", [[start(delay_s=0.3), start(delay_s=28.0), start(delay_s=None)]])
+def test_jobs_that_backfill_starts_without_trainers_are_told_by_themselves() -> None:
+    off = Side("without", [[start(delay_s=0.2), start(delay_s=30.0, number=2)]])
+    off.log = {("backfilled", 2): [(30.0, "")]}
+    on = Side("with", [[start(delay_s=0.3), start(delay_s=28.0)]])
     text = rendered(unwatched(off, on))
-    assert row(text, "  started at once without trainers") == ["1", "+0.10", "+0.10"]
-    assert row(text, "  waited in the queue") == ["1", "-2.00", "-2.00"]
+    assert row(text, "  started by the main scheduler without") == ["1", "+0.10", "+0.10"]
+    assert row(text, "  started by backfill without") == ["1", "-2.00", "-2.00"]
 
 
 def test_targets_are_judged(measured: Measured) -> None:
