@@ -20,11 +20,11 @@ from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.controller.publish.status import cluster_status, trainer_status
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.element import OCCUPIES, Ended, Phase
+from bftrainer_slurm.controller.state.element import Ended, Phase
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.holes import Holes
 from bftrainer_slurm.controller.state.members import OF_MEMBERS, Members
-from bftrainer_slurm.controller.state.passes import Judgement, Passes, idle_nodes
+from bftrainer_slurm.controller.state.passes import Judgement, Passes, in_holes_without
 from bftrainer_slurm.controller.state.pauses import note_change
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profile import Appraiser
@@ -200,10 +200,9 @@ class Controller:
         if not any(job.for_nodes for job in snapshot.queue.waiting):
             self._passes.nobody_waits()
             return
-        harvested = {node for view in views for node in view.running()}
-        pool = idle_nodes(snapshot, views, partition, *OCCUPIES) | harvested
+        pool = in_holes_without(snapshot, views, partition, Phase.LEAVING, Phase.ENDING)
         self._passes.look(snapshot, pool)
-        if harvested:
+        if any(view.running() for view in views):
             found = self._judgement(snapshot.time_s)
             self.schedule.expect_pass(found.due_s, found.until_s, found.sure_s, snapshot.time_s)
 

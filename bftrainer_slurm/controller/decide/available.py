@@ -19,7 +19,7 @@ def available_nodes(picture: Picture, settings: Settings) -> frozenset[str]:
     """
     snapshot, now_s = picture.snapshot, picture.now_s
     taken = {node for node, until_s in picture.avoid.items() if until_s > now_s}
-    taken |= snapshot.queue.ordinary_nodes | snapshot.unexplained | picture.out_of_reach
+    taken |= picture.out_of_reach
     for view in picture.views:
         taken.update(view.placed)
         taken.update(record.node for _, record in view.within(*OCCUPIES) if record.node)
@@ -30,7 +30,7 @@ def available_nodes(picture: Picture, settings: Settings) -> frozenset[str]:
     for reservation in snapshot.reservations:
         if reservation.start_s < now_s + SHORTEST_S and reservation.end_s > now_s:
             taken.update(reservation.nodes)
-    return snapshot.in_service(settings.partition) - taken
+    return snapshot.in_holes(settings.partition) - taken
 
 
 def hardware_of(snapshot: Snapshot, settings: Settings) -> dict[str, str]:

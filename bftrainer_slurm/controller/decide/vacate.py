@@ -15,7 +15,7 @@ from itertools import islice
 
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.state.element import Phase
-from bftrainer_slurm.controller.state.passes import Fit, idle_nodes
+from bftrainer_slurm.controller.state.passes import Fit, in_holes_without
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import WaitingJob
@@ -77,8 +77,8 @@ class _Choice:
         nodes, views = picture.snapshot.nodes, picture.views
         self._now_s = picture.now_s
         self._owner = {node: view.array for view in views for node in view.running()}
-        idle = idle_nodes(picture.snapshot, views, partition, Phase.RUNNING)
-        idle -= self._owner.keys() | picture.out_of_reach
+        idle = in_holes_without(picture.snapshot, views, partition, Phase.RUNNING)
+        idle -= picture.out_of_reach
         self._idle, self._harvested = Fit(nodes, idle), Fit(nodes, self._owner.keys())
         self._surplus = {one.array: len(one.placed) - one.trainer.record.min_nodes for one in views}
         # From when on a node is somebody's who comes before the job in hand.

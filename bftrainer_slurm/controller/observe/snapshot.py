@@ -56,6 +56,10 @@ class Snapshot:
             if node.state in usable and partition in node.partitions
         )
 
+    def in_holes(self, partition: str) -> frozenset[str]:
+        """Return the nodes of a partition in service on which no ordinary job runs."""
+        return self.in_service(partition) - self.queue.ordinary_nodes - self.unexplained
+
 
 def read(
     gateway: Gateway,

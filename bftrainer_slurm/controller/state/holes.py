@@ -34,7 +34,7 @@ class Holes:
         """Compare with a fresh snapshot. Holes are ordered as Slurm takes their nodes."""
         now_s = snapshot.time_s
         taken = snapshot.queue.ordinary_nodes | snapshot.unexplained
-        idle = snapshot.in_service(partition) - taken
+        idle = snapshot.in_holes(partition)
         order = [
             node.name
             for node in sorted(snapshot.nodes, key=lambda node: node.weight)

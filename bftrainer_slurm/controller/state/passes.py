@@ -102,13 +102,12 @@ class Passes:
         return Judgement(due_s, due_s, self._began_s + interval_s, self._asks, self._left)
 
 
-def idle_nodes(
-    snapshot: Snapshot, views: Iterable[TrainerView], partition: str, *occupied: Phase
+def in_holes_without(
+    snapshot: Snapshot, views: Iterable[TrainerView], partition: str, *phases: Phase
 ) -> frozenset[str]:
-    """Return the nodes in service on which no job runs, and no element in one of these phases."""
-    taken = snapshot.queue.ordinary_nodes | snapshot.unexplained
-    ours = {record.node for view in views for _, record in view.within(*occupied) if record.node}
-    return snapshot.in_service(partition) - taken - ours
+    """Return the nodes in holes on which there is no element in one of these phases."""
+    ours = {record.node for view in views for _, record in view.within(*phases) if record.node}
+    return snapshot.in_holes(partition) - ours
 
 
 class Fit:
