@@ -6,6 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
+def last_lines(log: Path, count: int) -> str:
+    """Return the last lines of a log."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-count:])
+
+
 class Tail:
     """The lines in the files of a folder, each once."""
 

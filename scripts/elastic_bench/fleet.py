@@ -25,6 +25,7 @@ from bftrainer_slurm.keeper.credentials import SECRET_FILE
 from bftrainer_slurm.keeper.home import find_or_start, own_secret
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.spec import TrainerRecord
+from scripts.benchkit.logs import last_lines
 from scripts.elastic_bench.setups import Setup
 from scripts.elastic_bench.steplog import StepLogs
 from scripts.labcluster.keeper import Keeper
@@ -142,8 +143,7 @@ class Fleet:
 
     def messages(self, node: Node, lines: int = 12) -> str:
         """Return the last lines that a node printed."""
-        path = self._folder / f"{node.job}.out"
-        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+        return last_lines(self._folder / f"{node.job}.out", lines)
 
     def _rest(self, seconds: float) -> None:
         """Let time pass, and end the nodes whose grace is over."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import TimeoutExpired
 
+from scripts.benchkit.logs import last_lines
 from scripts.chaos_suite import jobs
 from scripts.chaos_suite.run import TRAINERS
 from scripts.chaos_suite.training import Training, doubled, in_order, losses, twins
@@ -99,8 +100,10 @@ class Trial:
         shutil.copytree(self.hosts.site.lab.dir / "log", folder, dirs_exist_ok=True)
 
     def _second_nodes(self) -> list[str]:
-        """Return all nodes but one of each trainer. (Any others might leave one with none: a plan
-        stops nobody who trains to let somebody train who gains no more by it.)
+        """Return all nodes but one of each trainer.
+
+        Any others might leave a trainer with none: a plan stops nobody who trains to let somebody
+        train who gains no more by it.
         """
         first: dict[int, str] = {}
         for array, _, node in sorted(self._running()):
@@ -126,7 +129,7 @@ class Trial:
         """Say what runs and who trains, for whoever reads that it is not as it has to be."""
         queue = self.hosts.site.run("squeue", "-r", "-o", "%i %T %r %N %M", check=False).stdout
         steps = [f"{one.array}: {one.training.newest}" for one in self.trainers]
-        return "\n".join([queue, *steps, tail(self.hosts.units[FIRST][-1].log)])
+        return "\n".join([queue, *steps, last_lines(self.hosts.units[FIRST][-1].log, 30)])
 
     def _follow(self, found: Failover, second_s: float) -> None:
         """Note when what was to happen has happened, or that it was not in time."""
@@ -228,11 +231,6 @@ class Trial:
             return condition()
 
         wait_until(look, timeout_s, otherwise, lambda _: self.hosts.wait(0.3))
-
-
-def tail(log: Path, lines: int = 30) -> str:
-    """Return the last lines of a log."""
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
 
 
 Places = dict[tuple[int, str, str], str]  # array, task and node of what runs, and since when
