@@ -107,11 +107,16 @@ def test_a_record_in_another_partition_is_an_ordinary_job(site: Site, victim: Vi
 def test_elements_moved_to_another_partition_are_no_longer_ours_to_start(
     site: Site, victim: Victim
 ) -> None:
-    with array_of_bob(site, "bftrainer:min=2,max=2", "-p", "bftrainer") as array:
+    # Until bob has moved one there are no nodes for it: else it might start before the move.
+    with array_of_bob(site, "bftrainer:min=3,max=3", "-p", "bftrainer") as array:
         move = ("scontrol", "update", f"JobId={array}_1", "Partition=main")
         site.lab.run(*move, user="bob")
         looks(site)
-        assert set(states(site, array)) == {"PD"}
+        smaller = "Comment=bftrainer:min=1,max=2"
+        site.lab.run("scontrol", "update", f"JobId={array}", smaller, user="bob")
+        wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 1)
+        looks(site)
+        assert sorted(site.lab.squeue(array, "%K %t")) == ["0 R", "1 PD"]
 
 
 def test_what_an_operator_holds_stays_held(site: Site, victim: Victim) -> None:
