@@ -205,12 +205,14 @@ class Configuration:
     ``partition_minutes`` the longest time limit of the trainers' partition, and ``backfill_s`` the
     time from the end of a backfill pass to the next one (``bf_interval``). ``behind`` are
     partitions whose jobs do not come before trainers: their ``PriorityTier`` is too low.
+    ``jobs_private``: users see their own jobs only (``PrivateData=jobs``).
     """
 
     max_jobs: int | None = None
     partition_minutes: int | None = None
     backfill_s: float | None = None
     behind: tuple[str, ...] = ()
+    jobs_private: bool = False
 
 
 @dataclass(frozen=True, slots=True)

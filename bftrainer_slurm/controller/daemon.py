@@ -8,24 +8,30 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from prometheus_client.metrics_core import Metric
 
 from bftrainer_slurm.controller.act.execute import Pacer
 from bftrainer_slurm.controller.act.groups import KeeperGroups
 from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
 from bftrainer_slurm.controller.loop import Controller, World
+from bftrainer_slurm.controller.metered import MeteredGateway
 from bftrainer_slurm.controller.observe.feed import Feed
+from bftrainer_slurm.controller.publish.metrics import families
 from bftrainer_slurm.controller.publish.publisher import PUBLISH_EVERY_S, Publisher
+from bftrainer_slurm.controller.publish.scrapes import serving
 from bftrainer_slurm.controller.publish.status import no_status
 from bftrainer_slurm.controller.publish.systemd import notify
-from bftrainer_slurm.controller.settings import Settings, SettingsError
+from bftrainer_slurm.controller.settings import METRICS, Settings, SettingsError
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Profiles
+from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.keeper.credentials import (
     JOB,
     MUNGE,
@@ -36,6 +42,7 @@ from bftrainer_slurm.keeper.credentials import (
 )
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.private import private_folder
+from bftrainer_slurm.keeper.protocol import parse_address
 from bftrainer_slurm.model import Trainer
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
@@ -93,7 +100,7 @@ def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
         history = SharedHistory(state, shared) if shared else History(state / "history.sqlite")
         common = partial(
             World,
-            gateway=gateway,
+            gateway=cast(Gateway, MeteredGateway(gateway, history.counts)),
             planner=planner,
             history=history,
             groups=KeeperGroups(lambda: feed.keeper),
@@ -111,13 +118,17 @@ def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
             "user": role.user,
             "pid": os.getpid(),
             "gateway": gateway.name,
+            "partition": settings.partition,
             "since_s": time.time(),
         }
 
         def begun() -> Controller:
             return Controller(common(appraiser=Profiles(history.lessons)), settings)
 
-        _Work(begun, feed, about).go_on(_stop_signal())
+        work = _Work(begun, feed, about)
+        with serving(_metrics_address(role, settings), work.metrics) as address:
+            work.about["metrics"] = address
+            work.go_on(_stop_signal())
         feed.stop()
         history.close()
 
@@ -125,6 +136,12 @@ def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
 def _waits() -> None:
     """Tell systemd that the controller is well while it waits for its host's turn."""
     notify("READY=1\nWATCHDOG=1")
+
+
+def _metrics_address(role: Role, settings: Settings) -> tuple[str, int] | None:
+    """Return where metrics are served. A host may have any number of personal controllers."""
+    chosen = settings.metrics or (METRICS if role.user is None else "off")
+    return None if chosen == "off" else parse_address(chosen)
 
 
 def _means_of_site(settings: Settings) -> Means:
@@ -157,10 +174,24 @@ class _Work:
         self._controller = make()
         self._feed = feed
         self._publisher = Publisher(feed)
-        self._about = dict(about) | {"failed_turns": 0, "error": None}
+        self.about = dict(about) | {"failed_turns": 0, "error": None}
         self._failed = 0  # turns in a row
         self._ahead_s = time.time() - time.monotonic()
         self._keeper = ""
+
+    def metrics(self) -> Iterable[Metric]:
+        """Return the metrics of what was published last; called in threads of its own."""
+        status, age_s = self._publisher.status, self._publisher.age_s
+        return () if status is None else families(status, age_s, self._keeper_says())
+
+    def _keeper_says(self) -> dict[str, Any] | None:
+        """Return what the keeper says of itself, None where it does not answer."""
+        _, keeper = self._feed.keeper
+        try:
+            _, document = keeper.status()
+        except (KeeperError, ValueError):
+            return None
+        return None if document is None else document["keeper"]
 
     def go_on(self, stop: threading.Event) -> None:
         """Work until ``stop`` is set."""
@@ -182,7 +213,7 @@ class _Work:
 
     def _status(self, **changes: str) -> dict[str, Any]:
         """Return the status, or one that says why there is none."""
-        about = self._about | changes
+        about = self.about | changes
         try:
             return self._controller.status(about)
         except Exception as error:
@@ -202,18 +233,18 @@ class _Work:
             return False
         controller.take(self._feed.wait(_COALESCE_S))
         controller.turn()
-        self._failed, self._about["error"] = 0, controller.trouble
+        self._failed, self.about["error"] = 0, controller.trouble
         return True
 
     def _note_failure(self, error: Exception) -> None:
         """Log and publish it; the schedule says when the next turn is due."""
         if isinstance(error, GatewayError):
-            self._about["error"] = str(error)
+            self.about["error"] = str(error)
             logger.error("%s", error)
             return
         self._failed += 1
-        self._about["failed_turns"] += 1
-        self._about["error"] = f"a turn failed: {type(error).__name__}: {error}"
+        self.about["failed_turns"] += 1
+        self.about["error"] = f"a turn failed: {type(error).__name__}: {error}"
         logger.exception("a turn failed; it is tried again")
 
     def _begin_anew_if_needed(self) -> None:

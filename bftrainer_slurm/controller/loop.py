@@ -146,6 +146,8 @@ class Controller:
             plan=decision.plan,
             malformed={**self._snapshot.queue.malformed, **self._faults.why},
             preempted=summary(self._world.history.preemptions(now_s - _DAY_S)),
+            counts=self._world.history.counts.shown(),
+            jobs_private=self._snapshot.configuration.jobs_private,
         )
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:
@@ -181,6 +183,7 @@ class Controller:
             logger.warning("job %d is no trainer, and left alone: %s", array, malformed[array])
         looked_s = world.clock()
         took_s = max(0.0, looked_s - began_s)
+        world.history.counts.looks.add(took_s)
         self._faults.begin()
         events = self._roster.look(snapshot, self._members.has_trained)
         ending = any(view.ids(Phase.LEAVING, Phase.ENDING) for view in self._roster.views)

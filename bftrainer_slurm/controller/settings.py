@@ -7,10 +7,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from bftrainer_slurm.keeper.protocol import ProtocolError, parse_address
 from bftrainer_slurm.planner.objectives import ObjectiveError, find
 from bftrainer_slurm.slurm.open import CHOICES as GATEWAYS
 
 _WORDS: dict[type, str] = {tuple: "list"}
+METRICS = "127.0.0.1:6741"
 _MAY_BE_ZERO = ("min_idle_s", "relaunch_after_s", "reserve_nodes")
 
 
@@ -30,6 +32,8 @@ class Settings:
     # The keeper's HOST:PORT, HOST as the nodes reach it; with ``shared`` those of all hosts for it.
     listen: str = "127.0.0.1:0"
     shared: str = ""  # a folder that all hosts for the controller see; empty: there is one host
+    # Where Prometheus asks: HOST:PORT, "off", or empty: METRICS in site mode, else nowhere.
+    metrics: str = ""
     munge_socket: str = ""  # where munged listens, if not where it usually does (site mode)
     key_file: str = ""  # without MUNGE: the key that root on the nodes has too (site mode)
     gateway: str = "auto"  # one of GATEWAYS
@@ -82,6 +86,11 @@ def read_settings(path: Path | None, **overrides: object) -> Settings:
             find(values["objective"])
         except ObjectiveError as error:
             raise SettingsError(f"{source}: objective: {error}") from error
+    if values.get("metrics", "") not in ("", "off"):
+        try:
+            parse_address(values["metrics"])
+        except ProtocolError as error:
+            raise SettingsError(f"{source}: metrics: {error}, and not 'off'") from error
     if values.get("job_table_share", 0.0) > 1:
         raise SettingsError(f"{source}: job_table_share must be 1 or less")
     if "forward_time_s" in values:

@@ -33,6 +33,7 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
         minutes_of(partitions[partition]["MaxTime"]),
         backfill_s(values),
         _behind(partitions, partition, by_tier="partition_prio" in values.get("PreemptType", "")),
+        jobs_private=not {"jobs", "all"}.isdisjoint(values.get("PrivateData", "").split(",")),
     )
 
 

@@ -51,7 +51,7 @@ class Site:
         key, munge = self.lab.dir / "bftrainer.key", self.lab.dir / "munge" / "socket"
         proof = {"key_file": str(key)} if key.exists() else {"munge_socket": str(munge)}
         (self.lab.dir / "bftrainer.toml").write_text(
-            toml({"listen": self.keeper, **proof, **settings})
+            toml({"listen": self.keeper, "metrics": "127.0.0.1:0", **proof, **settings})
         )
         with self.controller.running():
             yield

@@ -31,6 +31,11 @@ class Publisher:
         self._thread.start()
 
     @property
+    def status(self) -> dict[str, Any] | None:
+        """What was shown last."""
+        return self._status
+
+    @property
     def age_s(self) -> float:
         """For how long it has published the same status."""
         return time.monotonic() - self._shown_s

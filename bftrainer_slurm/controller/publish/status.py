@@ -12,6 +12,11 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState
 from bftrainer_slurm.planner.problem import Plan
 
+STATES = (
+    *("waiting", "starting", "running", "withheld"),
+    *("finishing", "finished", "given up", "cancelled"),
+)
+
 
 def trainer_status(
     view: TrainerView,
@@ -70,10 +75,13 @@ def cluster_status(
     plan: Plan | None,
     malformed: Mapping[int, str],
     preempted: Mapping[str, float | int | None],
+    counts: Mapping[str, Any],
+    jobs_private: bool,
 ) -> dict[str, Any]:
     """Return the whole status; ``free`` are the nodes of the pool that no trainer has.
 
-    ``preempted`` is what ordinary jobs felt of trainers in the last 24 hours.
+    ``preempted`` is what ordinary jobs felt of trainers in the last 24 hours, ``counts`` what has
+    happened since the controller began. ``jobs_private``: who else has jobs is nobody's business.
     """
     used = {node for view in views for node in view.placed}
     return {
@@ -85,6 +93,8 @@ def cluster_status(
         else {"objective": plan.objective, "status": plan.status, "solve_s": plan.solve_s}
         | ({"reason": plan.reason} if plan.reason else {}),
         "preempted": dict(preempted),
+        "counts": dict(counts),
+        "jobs_private": jobs_private,
         "malformed": {str(array): why for array, why in malformed.items()},
         "trainers": trainers,
     }
@@ -98,6 +108,7 @@ def no_status(now_s: float, controller: Mapping[str, Any]) -> dict[str, Any]:
         "pool": None,
         "plan": None,
         "preempted": None,
+        "counts": None,
         "malformed": {},
         "trainers": [],
     }

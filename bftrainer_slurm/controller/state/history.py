@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from bftrainer_slurm.controller.state.counts import Counts
 from bftrainer_slurm.controller.state.database import Database
 from bftrainer_slurm.controller.state.lessons import Lessons
-from bftrainer_slurm.controller.state.preemptions import Preemption
+from bftrainer_slurm.controller.state.preemptions import LATE_S, Preemption
 from bftrainer_slurm.controller.state.schema import UPGRADES
 from bftrainer_slurm.model import ElementId
 
@@ -73,7 +74,8 @@ class History:
     """The history file. ``how`` a stay ended: shrank, reclaimed, or ended (by itself).
 
     Nothing but opening it raises: what cannot be written waits, and ``trouble`` says why. A damaged
-    file is set aside for a new one: trainers are planned for without their past, too.
+    file is set aside for a new one: trainers are planned for without their past, too. ``counts`` is
+    what this process has noted.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -81,7 +83,8 @@ class History:
             self._database = Database(path, UPGRADES)
         except sqlite3.Error as error:
             raise HistoryError(f"history {path}: {error}; move it away to begin anew") from error
-        self.lessons = Lessons(self._database)
+        self.counts = Counts()
+        self.lessons = Lessons(self._database, self.counts.pauses)
         self._in_file = path != ":memory:"
         self._tallies: dict[int, Tally] = {}
         self._ended: dict[int, str] = {}  # the file may not have it yet
@@ -94,6 +97,7 @@ class History:
 
     def begin_stay(self, element: ElementId, node: str, time_s: float) -> None:
         """Note that an element runs on a node."""
+        self.counts.started += 1
         self._tallies.pop(element.array, None)
         self._database.write(
             "INSERT INTO stays (array, task, node, start_s) VALUES (?, ?, ?, ?)",
@@ -102,6 +106,7 @@ class History:
 
     def end_stay(self, element: ElementId, time_s: float, how: str) -> None:
         """Note that an element runs no more."""
+        self.counts.ended[how] += 1
         self._tallies.pop(element.array, None)
         self._database.write(
             "UPDATE stays SET end_s = max(start_s, ?), how = ? "
@@ -145,6 +150,9 @@ class History:
     def add_preemptions(self, preemptions: Iterable[Preemption]) -> None:
         """Note ordinary jobs that started where Slurm first had to take elements."""
         for one in preemptions:
+            self.counts.delays.add(one.delay_s)
+            self.counts.preempted_elements += one.elements
+            self.counts.late_jobs += one.delay_s > LATE_S
             row = (one.time_s, one.elements, one.delay_s)
             self._database.write("INSERT INTO preemptions VALUES (?, ?, ?)", *row)
             self._preemptions = None
@@ -160,6 +168,8 @@ class History:
         self, time_s: float, pool: int, used: int, objective: float, status: str, solve_s: float
     ) -> None:
         """Note a plan that was made."""
+        self.counts.plans[status] += 1
+        self.counts.solving.add(solve_s)
         plan = (time_s, pool, used, objective, status, solve_s)
         self._database.write("INSERT INTO plans VALUES (?, ?, ?, ?, ?, ?)", *plan)
 

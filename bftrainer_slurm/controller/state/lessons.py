@@ -6,11 +6,12 @@ fill the disk neither with looks nor with names.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
+from bftrainer_slurm.controller.state.counts import Durations
 from bftrainer_slurm.controller.state.database import Database, Statement
 
 LOOKS_A_SIZE = 16
@@ -55,10 +56,14 @@ class Rescale:
 
 
 class Lessons:
-    """The part of the history file that plans are made with."""
+    """The part of the history file that plans are made with.
 
-    def __init__(self, database: Database) -> None:
+    ``pauses`` gets what each change of size has cost, by whether the trainer grew.
+    """
+
+    def __init__(self, database: Database, pauses: Mapping[bool, Durations]) -> None:
         self._database = database
+        self._pauses = pauses
 
     def add_look(self, job: Job, look: Look) -> None:
         """Note what a trainer did on a number of nodes; older looks make room."""
@@ -84,6 +89,7 @@ class Lessons:
 
     def add_rescale(self, job: Job, rescale: Rescale) -> None:
         """Note what a change of size really cost; older ones make room."""
+        self._pauses[rescale.grew].add(rescale.seconds)
         kind = (job.user, job.name, rescale.runtime.value, int(rescale.grew))
         self._database.write_together(
             (

@@ -1,0 +1,77 @@
+"""How often things have happened since this process began, and how long they took: for metrics.
+
+Numbers only; what happened to whom, and when, is in the history.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from bftrainer_slurm.controller.state.preemptions import LATE_S
+
+# Seconds. A node comes back within tenths of one; who waits longer than LATE_S has missed a pass.
+_DELAYS_S = (0.5, 1.0, 2.0, 5.0, LATE_S, 30.0, 60.0, 120.0)
+_PAUSES_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+@dataclass(slots=True)
+class Durations:
+    """How often something took how long; ``within`` counts those of no more than each bound."""
+
+    bounds_s: tuple[float, ...] = ()
+    count: int = 0
+    sum_s: float = 0.0
+    within: Counter[float] = field(default_factory=Counter)
+
+    def add(self, seconds: float) -> None:
+        """Take one more."""
+        self.count += 1
+        self.sum_s += seconds
+        self.within.update(bound for bound in self.bounds_s if seconds <= bound)
+
+    def shown(self) -> dict[str, Any]:
+        """Return them for the status."""
+        within = [[bound, self.within[bound]] for bound in self.bounds_s]
+        return {"count": self.count, "sum_s": self.sum_s, "within": within}
+
+
+@dataclass(slots=True)
+class Counts:
+    """All that is counted. None of it ever falls.
+
+    ``ended`` is by how a stay on a node ended, ``plans`` by their status, ``pauses`` by whether the
+    trainer grew, ``requests`` and ``failed_requests`` by the gateway's method.
+    """
+
+    started: int = 0
+    ended: Counter[str] = field(default_factory=Counter)
+    preempted_elements: int = 0
+    late_jobs: int = 0
+    delays: Durations = field(default_factory=partial(Durations, _DELAYS_S))
+    plans: Counter[str] = field(default_factory=Counter)
+    solving: Durations = field(default_factory=Durations)
+    pauses: dict[bool, Durations] = field(
+        default_factory=lambda: {grew: Durations(_PAUSES_S) for grew in (True, False)}
+    )
+    looks: Durations = field(default_factory=Durations)
+    requests: defaultdict[str, Durations] = field(default_factory=lambda: defaultdict(Durations))
+    failed_requests: Counter[str] = field(default_factory=Counter)
+
+    def shown(self) -> dict[str, Any]:
+        """Return a copy for the status."""
+        return {
+            "started": self.started,
+            "ended": dict(self.ended),
+            "preempted_elements": self.preempted_elements,
+            "late_jobs": self.late_jobs,
+            "delays": self.delays.shown(),
+            "plans": dict(self.plans),
+            "solving": self.solving.shown(),
+            "pauses": {"up": self.pauses[True].shown(), "down": self.pauses[False].shown()},
+            "looks": self.looks.shown(),
+            "requests": {name: one.shown() for name, one in self.requests.items()},
+            "failed_requests": dict(self.failed_requests),
+        }

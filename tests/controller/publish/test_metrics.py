@@ -1,0 +1,203 @@
+"""The metrics as a function of the status, and their table in the documentation."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.metrics_core import Metric
+
+from bftrainer_slurm.controller.publish.metrics import MOST_USERS, OTHERS, families
+from bftrainer_slurm.controller.publish.status import no_status
+from bftrainer_slurm.controller.state.counts import Counts
+
+DOCUMENTS = Path(__file__).parents[3] / "docs"
+KEEPER = {"members": 7, "runs": 1, "refused": {"oversized": 2}}
+ABOUT = {
+    "mode": "site",
+    "partition": "bftrainer",
+    "gateway": "look",
+    "since_s": 1000.0,
+    "failed_turns": 3,
+    "error": None,
+    "history": None,
+}
+
+
+def one(user: str, state: str = "running", nodes: int = 0, **more: Any) -> dict[str, Any]:
+    """A trainer in the status."""
+    return {"user": user, "state": state, "nodes": [f"n{n}" for n in range(nodes)], **more}
+
+
+def status(*trainers: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """A status of these trainers."""
+    return {
+        "controller": ABOUT,
+        "pool": {"nodes": 5, "used": 3, "free": ["n4", "n5"]},
+        "plan": {"objective": 12.5, "status": "optimal", "solve_s": 0.25},
+        "malformed": {"9": "no record"},
+        "trainers": list(trainers),
+        "counts": Counts().shown(),
+        "jobs_private": False,
+    } | changes
+
+
+def samples(
+    document: dict[str, Any], age_s: float = 0.0, keeper: dict[str, Any] | None = KEEPER
+) -> dict[str, float]:
+    """All samples by their names, with the labels as Prometheus writes them."""
+    found = {}
+    for family in families(document, age_s, keeper):
+        for sample in family.samples:
+            labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+def counted(**counts: Any) -> dict[str, float]:
+    """The samples where these were counted."""
+    return samples(status(counts=Counts().shown() | counts))
+
+
+def test_the_pool_is_split_into_used_and_free_nodes() -> None:
+    found = samples(status())
+    assert found["bftrainer_pool_nodes"] == 5
+    assert found["bftrainer_pool_used_nodes"] == 3
+    assert found["bftrainer_pool_free_nodes"] == 2
+
+
+def test_trainers_are_counted_by_state_and_each_state_is_always_there() -> None:
+    found = samples(status(one("alice"), one("bob"), one("bob", "waiting")))
+    assert found['bftrainer_trainers{state="running"}'] == 2
+    assert found['bftrainer_trainers{state="waiting"}'] == 1
+    assert found['bftrainer_trainers{state="given up"}'] == 0
+
+
+def test_users_are_told_by_their_nodes_and_by_trainers_that_are_not_over() -> None:
+    trainers = one("alice", nodes=2), one("alice", nodes=3), one("alice", "finished")
+    found = samples(status(*trainers, one("bob", "waiting")))
+    assert found['bftrainer_user_nodes{username="alice"}'] == 5
+    assert found['bftrainer_user_trainers{username="alice"}'] == 2
+    assert found['bftrainer_user_trainers{username="bob"}'] == 1
+
+
+def test_users_beyond_the_most_share_a_label_and_no_node_is_lost() -> None:
+    found = samples(status(*(one(f"u{n}", nodes=n) for n in range(1, MOST_USERS + 4))))
+    nodes = {key: value for key, value in found.items() if key.startswith("bftrainer_user_nodes")}
+    assert len(nodes) == MOST_USERS + 1
+    assert nodes[f'bftrainer_user_nodes{{username="{OTHERS}"}}'] == 1 + 2 + 3
+    assert sum(nodes.values()) == sum(range(1, MOST_USERS + 4))
+
+
+def test_where_slurm_keeps_jobs_private_no_user_is_named() -> None:
+    found = samples(status(one("alice", nodes=2), jobs_private=True))
+    assert not any("username" in key for key in found)
+    assert found['bftrainer_trainers{state="running"}'] == 1
+
+
+def test_the_number_of_series_does_not_grow_with_trainers_elements_and_users() -> None:
+    few = samples(status(*(one(f"u{n}", nodes=1) for n in range(MOST_USERS + 1))))
+    many = samples(status(*(one(f"u{n}", nodes=50, array=n, name=f"job {n}") for n in range(500))))
+    assert few.keys() == {key for key in many if "username" not in key} | {
+        key for key in few if "username" in key
+    }
+    assert len(many) == len(few) < 250
+
+
+def test_nothing_that_only_its_owner_may_see_is_in_it() -> None:
+    trainer = one("alice", nodes=1, name="secret plans", error="Traceback", samples=123456.0)
+    text = repr(samples(status(trainer)))
+    assert not re.search("secret|Traceback|123456", text)
+
+
+def test_what_was_counted_is_told() -> None:
+    found = counted(started=9, ended={"reclaimed": 4}, preempted_elements=4, late_jobs=1)
+    assert found["bftrainer_elements_started_total"] == 9
+    assert found['bftrainer_elements_ended_total{how="reclaimed"}'] == 4
+    assert found['bftrainer_elements_ended_total{how="shrank"}'] == 0
+    assert found["bftrainer_preempted_elements_total"] == 4
+    assert found["bftrainer_late_ordinary_jobs_total"] == 1
+
+
+def test_the_delay_of_ordinary_jobs_is_a_histogram() -> None:
+    counts = Counts()
+    for delay_s in (0.3, 1.0, 12.0, 500.0):
+        counts.delays.add(delay_s)
+    found = counted(delays=counts.delays.shown())
+    name = "bftrainer_preemption_delay_seconds"
+    assert [found[f'{name}_bucket{{le="{le}"}}'] for le in ("0.5", "1.0", "10.0", "30.0")] == [
+        *(1, 2, 2, 3)
+    ]
+    assert (found[f'{name}_bucket{{le="+Inf"}}'], found[f"{name}_count"]) == (4, 4)
+    assert found[f"{name}_sum"] == pytest.approx(513.3)
+
+
+def test_pauses_are_told_by_direction() -> None:
+    counts = Counts()
+    counts.pauses[True].add(3.0)
+    found = counted(pauses=counts.shown()["pauses"])
+    name = "bftrainer_rescale_pause_seconds"
+    assert found[f'{name}_sum{{direction="up"}}'] == 3
+    assert found[f'{name}_count{{direction="down"}}'] == 0
+
+
+def test_requests_to_slurm_are_told_by_method() -> None:
+    counts = Counts()
+    counts.requests["queue"].add(0.5)
+    counts.failed_requests["queue"] += 1
+    found = samples(status(counts=counts.shown()))
+    assert found['bftrainer_slurm_request_seconds_sum{request="queue"}'] == 0.5
+    assert found['bftrainer_slurm_request_failures_total{request="queue"}'] == 1
+
+
+def test_the_plan_in_force_is_one_of_three_kinds() -> None:
+    found = samples(status(plan={"objective": 1.0, "status": "greedy", "solve_s": 5.0}))
+    kinds = ("optimal", "feasible", "greedy")
+    assert [found[f'bftrainer_plan_status{{status="{kind}"}}'] for kind in kinds] == [0, 0, 1]
+    assert samples(status(plan=None))['bftrainer_plan_status{status="optimal"}'] == 0
+
+
+def test_trouble_and_age_are_those_of_the_status() -> None:
+    about = ABOUT | {"error": "no answer", "history": "disk full"}
+    found = samples(status(controller=about), age_s=45.0)
+    assert found["bftrainer_trouble"] == found["bftrainer_history_trouble"] == 1
+    assert found["bftrainer_status_age_seconds"] == 45
+    assert found["bftrainer_failed_turns_total"] == 3
+
+
+def test_a_keeper_that_does_not_answer_is_down_and_the_rest_is_still_told() -> None:
+    found = samples(status(), keeper=None)
+    assert found["bftrainer_keeper_up"] == 0
+    assert "bftrainer_keeper_members" not in found
+    assert found["bftrainer_pool_nodes"] == 5
+    assert samples(status())['bftrainer_keeper_refusals_total{kind="oversized"}'] == 2
+
+
+def test_a_controller_that_has_no_status_still_tells_of_itself() -> None:
+    found = samples(no_status(0.0, ABOUT | {"error": "no status: KeyError"}))
+    assert found["bftrainer_trouble"] == 1
+    assert "bftrainer_pool_nodes" not in found
+
+
+def described(family: Metric) -> str:
+    """The name under which a family is in the table."""
+    return {"counter": f"{family.name}_total", "info": f"{family.name}_info"}.get(
+        family.type, family.name
+    )
+
+
+def test_the_table_of_the_documentation_has_each_metric_with_its_type_and_labels() -> None:
+    counts = Counts()
+    counts.requests["queue"].add(0.1)
+    made = {}
+    for family in families(status(one("alice"), counts=counts.shown()), 0.0, KEEPER):
+        labels = {name for sample in family.samples for name in sample.labels} - {"le"}
+        made[described(family)] = (family.type, tuple(sorted(labels)))
+    text = (DOCUMENTS / "monitoring.md").read_text()
+    rows = re.findall(r"^\| `(bftrainer_\w+)` \| (\w+) \| ([^|]*) \|", text, re.MULTILINE)
+    told = {name: (kind, tuple(sorted(re.findall(r"\w+", own)))) for name, kind, own in rows}
+    assert told == made
+    assert max(Counter(name for name, _, _ in rows).values()) == 1
