@@ -42,8 +42,11 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+build/promtool:
+	@scripts/step 'fetching promtool' scripts/fetch-promtool
+
 test: export WERROR = 1
-test: plugin
+test: plugin build/promtool
 	@$(BIN)/python scripts/lanes $(LANES)
 
 matrix: setup

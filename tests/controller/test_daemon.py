@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller import daemon
+from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.keeper.protocol import NumberedNote
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
 from scripts.labcluster.waiting import wait_until
@@ -195,3 +196,20 @@ def test_its_last_word_is_that_it_has_stopped(working: Callable[..., Working]) -
     wait_until(lambda: bool(work.feed.published))
     work.end()
     assert work.feed.last["error"] == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("user", "setting", "address"),
+    [
+        (None, "", ("127.0.0.1", 6741)),
+        (None, "off", None),
+        (None, "ctl:9999", ("ctl", 9999)),
+        ("alice", "", None),  # many of these may run on a host
+        ("alice", "localhost:9999", ("localhost", 9999)),
+    ],
+)
+def test_metrics_are_served_by_the_sites_controller_unless_told_otherwise(
+    user: str | None, setting: str, address: tuple[str, int] | None
+) -> None:
+    role, settings = daemon.Role(user), Settings(metrics=setting)
+    assert daemon._metrics_address(role, settings) == address

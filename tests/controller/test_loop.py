@@ -289,6 +289,26 @@ def test_who_has_no_other_element_grows_back_as_soon_as_one_may_start_again() ->
     assert len(setting.slurm.on()) == 2
 
 
+def test_what_happens_is_counted_and_in_the_status() -> None:
+    setting = Setting(3, ARRAY)
+    setting.settle()
+    setting.slurm.reclaim("n2")
+    setting.turn()
+    counts = setting.controller.status({})["counts"]
+    assert (counts["started"], counts["ended"]) == (3, {"reclaimed": 1})
+    assert counts["plans"] == {"optimal": len(setting.planner.asked)}
+    assert counts["looks"]["count"] == 5
+
+
+def test_a_controller_that_begins_anew_counts_on() -> None:
+    setting = Setting(3, ARRAY)
+    setting.settle()
+    setting.controller = setting.started()
+    setting.turn()
+    counts = setting.controller.status({})["counts"]
+    assert (counts["started"], counts["looks"]["count"]) == (3, 5)
+
+
 def test_a_reclaimed_element_is_said_to_be_lost() -> None:
     setting = Setting(3, ARRAY)
     setting.settle()

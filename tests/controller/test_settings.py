@@ -26,6 +26,8 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("partition = [", "bftrainer.toml"),
         ('gateway = "smoke signals"', "gateway must be one of"),
         ('objective = "fame"', "objective: .*fame"),
+        ('metrics = "6741"', "metrics: '6741' is not HOST:PORT, and not 'off'"),
+        ("metrics = 6741", "metrics must be a str"),
         ("hardware = 7", "hardware must be a list"),
         ("hardware = [7]", "hardware must be a list of texts"),
     ],

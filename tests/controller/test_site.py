@@ -7,8 +7,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.waiting import wait_until
@@ -52,6 +54,19 @@ def measured_sizes(site: Site, array: int) -> list[int]:
     return [point["nodes"] for point in points if point["measured"]]
 
 
+def scraped(site: Site) -> dict[str, float]:
+    """What Prometheus would read, of the series without labels."""
+    address = site.controller.status()["controller"]["metrics"]
+    with urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    return {
+        sample.name: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if not sample.labels
+    }
+
+
 def test_a_trainer_takes_the_idle_nodes_up_to_its_most(site: Site) -> None:
     with trainer(site, "1-3") as array:
         wait_until(lambda: nodes_of(site, array) == 3)
@@ -81,6 +96,10 @@ def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site) -
         preempted = site.controller.status()["preempted"]
         assert (preempted["jobs"], preempted["elements"]) == (1, 3)
         assert preempted["delay_max_s"] < 60
+        metrics = scraped(site)
+        assert metrics["bftrainer_preemption_delay_seconds_count"] == 1
+        assert metrics["bftrainer_preempted_elements_total"] == 3
+        assert metrics["bftrainer_pool_used_nodes"] == 4
 
 
 def test_no_element_waits_unheld_for_slurm_to_start_it(site: Site) -> None:
@@ -253,6 +272,7 @@ def test_a_user_runs_trainers_alone_without_any_plugin(site: Site) -> None:
             printed = site.run(*submit, "--json", script, user="bob").stdout
             array = json.loads(printed)["array"]
             wait_until(lambda: len(own.trainer(array)["nodes"]) == 2)
+            assert own.status()["controller"]["metrics"] is None
             assert nodes_of(site, array) == 0  # the site's controller leaves it alone
             site.lab.run("srun", "-N4", "--exclusive", "true")
             wait_until(lambda: own.trainer(array)["reclaimed"] == 2)

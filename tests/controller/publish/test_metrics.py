@@ -197,7 +197,7 @@ def test_the_table_of_the_documentation_has_each_metric_with_its_type_and_labels
         labels = {name for sample in family.samples for name in sample.labels} - {"le"}
         made[described(family)] = (family.type, tuple(sorted(labels)))
     text = (DOCUMENTS / "monitoring.md").read_text()
-    rows = re.findall(r"^\| `(bftrainer_\w+)` \| (\w+) \| ([^|]*) \|", text, re.MULTILINE)
+    rows = re.findall(r"^\| `(bftrainer_\w+)` \| (\w+) \| ([^|]*)\|", text, re.MULTILINE)
     told = {name: (kind, tuple(sorted(re.findall(r"\w+", own)))) for name, kind, own in rows}
     assert told == made
     assert max(Counter(name for name, _, _ in rows).values()) == 1

@@ -10,6 +10,7 @@ from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state import schema
 from bftrainer_slurm.controller.state.history import History, HistoryError, Tally, past_problem
 from bftrainer_slurm.controller.state.lessons import Job, Look
+from bftrainer_slurm.controller.state.preemptions import Preemption
 from bftrainer_slurm.model import ElementId
 
 FIRST, SECOND = ElementId(12, 0), ElementId(12, 1)
@@ -224,3 +225,10 @@ def test_a_problem_of_a_file_that_holds_none_is_refused(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(HistoryError, match=str(path)):
             past_problem(path, 1)
+
+
+def test_ordinary_jobs_that_preempted_are_counted_and_so_are_those_that_missed_a_pass() -> None:
+    history = History(":memory:")
+    history.add_preemptions([Preemption(1000.0, 2, 0.5), Preemption(1000.0, 1, 30.0)])
+    counts = history.counts
+    assert (counts.delays.count, counts.preempted_elements, counts.late_jobs) == (2, 3, 1)

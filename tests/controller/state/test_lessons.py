@@ -78,3 +78,11 @@ def test_the_generation_that_a_trainer_stands_in_is_known_after_a_restart() -> N
         lessons.set_reform(ARRAY, Reform(NOW_S, Runtime.WORKER, generation, 3))
     assert lessons.reform(ARRAY) == Reform(NOW_S, Runtime.WORKER, 2, 3)
     assert lessons.reform(99) is None
+
+
+def test_pauses_are_counted_by_whether_a_trainer_grew() -> None:
+    history = History(":memory:")
+    history.lessons.add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S, 0.3))
+    history.lessons.add_rescale(JOB, Rescale(Runtime.AGENT, False, NOW_S, 2.0))
+    pauses = history.counts.pauses
+    assert (pauses[True].sum_s, pauses[False].sum_s) == (0.3, 2.0)
