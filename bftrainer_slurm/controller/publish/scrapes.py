@@ -87,6 +87,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
     allow_reuse_address = True
     daemon_threads = True
+    request_queue_size = _MOST_AT_ONCE
 
     def __init__(self, address: tuple[str, int], page: _Page) -> None:
         self.page = page
