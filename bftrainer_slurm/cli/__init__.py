@@ -13,6 +13,7 @@ _COMMANDS = {
     "submit": "Submit an elastic training job.",
     "status": "Show the pool and every trainer.",
     "show": "Show one trainer.",
+    "explain": "Say why a trainer has so many nodes, or waits.",
     "doctor": "Say what of this cluster's settings to change for trainers.",
     "assess": "Say what a cluster's idle nodes are worth, from its own log.",
     "replay": "Replay a trace of holes with elastic trainers.",

@@ -18,6 +18,7 @@ from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
+from bftrainer_slurm.controller.publish.explanation import Explanation
 from bftrainer_slurm.controller.publish.status import cluster_status, trainer_status
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.element import Ended, Phase
@@ -74,6 +75,7 @@ class Controller:
         self._faults = Faults()
         self._snapshot = Snapshot(world.clock())
         self._decision = Decision()
+        self._explanation = Explanation()
         self._roster = Roster(world.history, settings, self._faults)
         self._members = Members(world.history, world.appraiser)
         self._holes = Holes(world.history)
@@ -135,7 +137,7 @@ class Controller:
         for view in views:
             with self._faults.of(view.array):
                 trainers.append(self._shown(view, now_s))
-        return cluster_status(
+        status = cluster_status(
             now_s=now_s,
             controller=controller | {"history": self._world.history.trouble},
             views=views,
@@ -144,15 +146,18 @@ class Controller:
             plan=decision.plan,
             malformed={**self._snapshot.queue.malformed, **self._faults.why},
         )
+        return status | {"left_alone": dict(decision.left_alone)}
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         why, world = self._faults.why.get(view.array), self._world
+        asked, plan = self._decision.asked, self._decision.plan
+        terms = self._explanation.of(view.array, asked, plan)
         return trainer_status(
             view,
             world.history.tally(view.array),
             self._members.progress(view.array),
             why or self._decision.eligible.stuck.get(view.array),
-            world.appraiser.known(view),
+            world.appraiser.known(view) | terms,
             now_s,
         )
 

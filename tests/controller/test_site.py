@@ -70,6 +70,8 @@ def test_a_trainer_below_its_least_gets_none(site: Site) -> None:
 def test_two_trainers_share_by_weight(site: Site) -> None:
     with trainer(site, "1-3", "--bftrainer=weight=5") as heavy, trainer(site, "1-3") as light:
         wait_until(lambda: (nodes_of(site, heavy), nodes_of(site, light)) == (3, 1))
+        explain = ("bftrainer", "explain", str(light))
+        wait_until(lambda: "other trainers have 1 of these" in site.run(*explain).stdout)
 
 
 def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site) -> None:
