@@ -14,6 +14,7 @@ _COMMANDS = {
     "status": "Show the pool and every trainer.",
     "show": "Show one trainer.",
     "explain": "Say why a trainer has so many nodes, or waits.",
+    "logs": "Show what all elements of a trainer have written, as one story.",
     "doctor": "Say what of this cluster's settings to change for trainers.",
     "assess": "Say what a cluster's idle nodes are worth, from its own log.",
     "replay": "Replay a trace of holes with elastic trainers.",

@@ -21,7 +21,7 @@ from bftrainer_slurm.cli.common import (
 from bftrainer_slurm.cli.show import the_one
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.terminal import wrapped
-from bftrainer_slurm.planner.reasons import Limit
+from bftrainer_slurm.planner.limit import Limit
 
 SCHEMA = 1
 _OVER = {

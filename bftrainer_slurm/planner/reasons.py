@@ -6,24 +6,13 @@ All worths are in units of the objective times seconds, over the time that the p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from bftrainer_slurm.planner.lagrangian import Relaxation
+from bftrainer_slurm.planner.limit import Limit
 from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem
 from bftrainer_slurm.planner.segments import groups_of
 
 _ROUNDING = 1e-4  # of what is at stake: plans are the best to within less
-
-
-class Limit(Enum):
-    """What keeps a trainer from having more nodes."""
-
-    MOST = "most"  # it has as many as it may have
-    POOL = "pool"  # there are no more nodes that it may use, or too few for its least
-    NO_GAIN = "no gain"  # it trains no faster on more
-    COST = "cost"  # what more nodes bring is less than what the change of size costs
-    OTHERS = "others"  # others would have to give up nodes
-    UNPROVEN = "unproven"  # nothing does: the planner ran out of time
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.cli.explain import as_document, lines, reasons
-from bftrainer_slurm.planner.reasons import Limit
+from bftrainer_slurm.planner.limit import Limit
 
 TERMS = {
     "key": "12",

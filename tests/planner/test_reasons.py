@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 
 from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner.limit import Limit
 from bftrainer_slurm.planner.problem import Costs, NodeClass, Plan, Problem, value
-from bftrainer_slurm.planner.reasons import Limit, Reasons, reasons_of
+from bftrainer_slurm.planner.reasons import Reasons, reasons_of
 from bftrainer_slurm.planner.solver import Planner
 from tests.planner.problems import LINEAR, planned, problem, problems
 
