@@ -153,8 +153,8 @@ class Controller:
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         why, world = self._faults.why.get(view.array), self._world
-        asked, plan = self._decision.asked, self._decision.plan
-        terms = self._explanation.of(view.array, asked, plan)
+        decided = self._decision
+        terms = self._explanation.of(view.array, decided.plan, decided.problem, decided.planned_s)
         return trainer_status(
             view,
             world.history.tally(view.array),

@@ -56,20 +56,13 @@ _AVOID_S = 60.0  # a node on which an element did not start, though nobody has i
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A problem, and when a plan was made for it (Unix seconds)."""
-
-    problem: Problem
-    time_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class Decision:
     """What is to be done, and what the next decision has to know.
 
     ``free`` are nodes that trainers may grow onto, ``avoid`` says until when others are left alone,
     ``left_alone`` how many idle nodes are, by why; ``states`` are of the trainers (by array) that
-    were judged. ``asked`` is what the plan was made for. ``trouble``: why there is no plan.
+    were judged. ``problem`` is what the ``plan`` was made for, at ``planned_s`` (Unix seconds).
+    ``trouble``: why there is no plan.
     """
 
     actions: tuple[Action, ...] = ()
@@ -78,8 +71,9 @@ class Decision:
     free: frozenset[str] = frozenset()
     left_alone: Mapping[str, int] = field(default_factory=dict)
     eligible: Eligibility = field(default_factory=Eligibility)
-    asked: Asked | None = None
     plan: Plan | None = None
+    problem: Problem | None = None
+    planned_s: float = 0.0
     trouble: str | None = None
 
 
@@ -116,7 +110,8 @@ class Decider:
         self._objective = find(settings.objective)
         self._asked: Problem | None = None
         self._plan: Plan | None = None
-        self._planned_for: Asked | None = None
+        self._problem: Problem | None = None
+        self._planned_s = 0.0
 
     def decide(self, picture: Picture) -> Decision:
         """Return what is to be done now; a trainer at fault gets its upkeep, and nothing else."""
@@ -155,8 +150,9 @@ class Decider:
             ready.free,
             ready.left_alone,
             ready.outlook.eligible,
-            self._planned_for if plan is not None else None,
             plan,
+            self._problem,
+            self._planned_s,
             trouble,
         )
 
@@ -277,7 +273,7 @@ class Decider:
             other = problem_of(ready.picture, ready.free, ready.outlook, exploring=False)
             if other != problem:
                 problem, plan = other, self._planner.plan(other)
-        self._plan, self._planned_for = plan, Asked(problem, ready.picture.now_s)
+        self._plan, self._problem, self._planned_s = plan, problem, ready.picture.now_s
         pool, used = len(problem.pool), sum(map(len, plan.assignment.values()))
         now_s = ready.picture.now_s
         self._history.add_plan(now_s, pool, used, plan.objective, plan.status, plan.solve_s)

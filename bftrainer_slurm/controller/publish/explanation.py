@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from bftrainer_slurm.controller.decide.decision import Asked
-from bftrainer_slurm.planner.problem import Plan
+from bftrainer_slurm.planner.problem import Plan, Problem
 from bftrainer_slurm.planner.reasons import reasons_of
 
 
@@ -18,19 +17,26 @@ class Explanation:
         self._plan: Plan | None = None
         self._terms: Mapping[str, dict[str, Any]] = {}
 
-    def of(self, array: int, asked: Asked | None, plan: Plan | None) -> dict[str, Any]:
-        """Return ``plan``: the terms of one trainer, None: it was not planned for."""
+    def of(
+        self, array: int, plan: Plan | None, problem: Problem | None, planned_s: float
+    ) -> dict[str, Any]:
+        """Return ``plan``: the terms of one trainer, None: it was not planned for.
+
+        ``problem`` is what the plan was made for, at ``planned_s``.
+        """
         if plan is not self._plan:
             self._plan = plan
-            self._terms = {} if plan is None or asked is None else terms(asked, plan)
+            self._terms = {}
+            if plan is not None and problem is not None:
+                self._terms = _terms(problem, plan, planned_s)
         return {"plan": self._terms.get(str(array))}
 
 
-def terms(asked: Asked, plan: Plan) -> dict[str, dict[str, Any]]:
+def _terms(problem: Problem, plan: Plan, planned_s: float) -> dict[str, dict[str, Any]]:
     """Return the terms of all trainers of a plan, by key."""
     return {
-        key: _rounded(asdict(one)) | {"limit": one.limit.value, "time_s": asked.time_s}
-        for key, one in reasons_of(asked.problem, plan).items()
+        key: _rounded(asdict(one)) | {"limit": one.limit.value, "time_s": planned_s}
+        for key, one in reasons_of(problem, plan).items()
     }
 
 
