@@ -111,13 +111,21 @@ def _go_on(story: _Story, array: int) -> None:
                 story.look(outputs_of(SlurmRunner(), array))
 
 
+class _Tails(dict[Path, Tail]):
+    """What was read of each file."""
+
+    def __missing__(self, path: Path) -> Tail:
+        self[path] = Tail(path)
+        return self[path]
+
+
 class _Story:
     """The elements' files, and how far they have been read."""
 
     def __init__(self, outputs: Sequence[Output], as_json: bool) -> None:
         self._as_json = as_json
         self._outputs = outputs
-        self._tails: dict[Path, Tail] = {}
+        self._tails = _Tails()
         self.unreadable: list[str] = []
 
     @property
@@ -133,14 +141,24 @@ class _Story:
         """Give what was written until now, by time; with the ``last`` line, ended or not."""
         return merged(
             Log(lines, output.task, output.node, output.start_s, tail.changed_s)
-            for output, tail, lines in self._read(last=last)
+            for output, tail, lines in self._read(self._outputs, last=last)
         )
 
     def news(self) -> list[Line]:
-        """Return what was written since, in the order in which it came."""
+        """Return what was written since, in the order in which it came.
+
+        Elements that have not run yet are not looked for: a large trainer has many of them.
+        """
+        begun = [
+            one
+            for one in self._outputs
+            if one.node
+            or one.task is None
+            or any(self._tails[path].changed_s for path in one.paths)
+        ]
         return [
             Line(time.time(), output.node, output.task, text)
-            for output, _, lines in self._read()
+            for output, _, lines in self._read(begun)
             for text in lines
         ]
 
@@ -149,10 +167,12 @@ class _Story:
         for line in lines:
             click.echo(_as_json(line) if self._as_json else _as_text(line))
 
-    def _read(self, *, last: bool = False) -> Iterator[tuple[Output, Tail, list[str]]]:
-        for output in self._outputs:
+    def _read(
+        self, outputs: Iterable[Output], *, last: bool = False
+    ) -> Iterator[tuple[Output, Tail, list[str]]]:
+        for output in outputs:
             for path in output.paths:
-                tail = self._tails.setdefault(path, Tail(path))
+                tail = self._tails[path]
                 try:
                     lines = tail.lines(last=last)
                 except OSError as error:

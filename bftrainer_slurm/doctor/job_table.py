@@ -8,7 +8,7 @@ from bftrainer_slurm.doctor.facts import Facts
 from bftrainer_slurm.doctor.finding import SLURM_CONF, Change, Finding, consider, must, ok, unknown
 
 _SHORT_AGE_S = 60.0  # the controller asks a slow slurmctld this seldom
-_OF_ONE = 10  # one trainer may hold a tenth of the table
+_OF_ONE = 10  # one trainer may hold a tenth of the table, unless the plugin's line says otherwise
 
 
 def check(facts: Facts) -> Iterator[Finding]:
@@ -21,7 +21,8 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _max_jobs(facts: Facts) -> Finding:
     jobs, share = facts.number("MaxJobCount") or 0, facts.settings.job_table_share
     room, nodes = int(share * jobs), facts.nodes
-    found = f"{jobs}, of which trainers may hold {room}, and one trainer {jobs // _OF_ONE}"
+    one = facts.option("max_elements") or str(jobs // _OF_ONE)
+    found = f"{jobs}, of which trainers may hold {room}, and one trainer {one}"
     if room >= nodes:
         return ok("MaxJobCount", found)
     wanted = -(-nodes // share)
