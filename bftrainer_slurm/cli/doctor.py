@@ -109,7 +109,8 @@ def table(findings: Sequence[Finding]) -> Iterator[str]:
     order = list(Level)
     for one in sorted(findings, key=lambda finding: order.index(finding.level)):
         word = styled(one.level.value.ljust(_MARGIN), **_STYLES[one.level])
-        yield f"{word}{one.check:<{_CHECK}}{safe_lines(one.found)}"
+        found = "\n".join(wrapped(safe_lines(one.found), _MARGIN + _CHECK))
+        yield f"{word}{one.check:<{_CHECK}}{found.lstrip()}"
         for change in one.changes:
             yield f"{'':<{_MARGIN}}{change.file}: {safe_lines(change.line)}"
         yield from wrapped(safe_lines(one.why), _MARGIN)

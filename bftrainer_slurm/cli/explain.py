@@ -10,9 +10,11 @@ from typing import Any
 import click
 
 from bftrainer_slurm.cli.common import (
+    fail,
     fail_where_unreadable,
     json_option,
     keeper_option,
+    personal_state,
     print_json,
     safe_lines,
     shown,
@@ -24,6 +26,7 @@ from bftrainer_slurm.cli.terminal import wrapped
 from bftrainer_slurm.planner.limit import Limit
 
 SCHEMA = 1
+_PLAN_LIMIT_S = 60.0
 _OVER = {
     "given up": "It was given up",
     "finished": "It has finished",
@@ -35,10 +38,19 @@ _OVER = {
 
 @click.command()
 @click.argument("trainer")
+@click.option(
+    "--from-history",
+    "back",
+    type=click.IntRange(1, 100),
+    metavar="N",
+    help="What the controller planned N plans ago, planned again; for who can read its --state.",
+)
 @state_option
 @keeper_option
 @json_option
-def explain(trainer: str, state: Path | None, address: str | None, as_json: bool) -> None:
+def explain(
+    trainer: str, back: int | None, state: Path | None, address: str | None, as_json: bool
+) -> None:
     """Say why TRAINER has as many nodes as it has, or why it waits.
 
     The words and numbers are those of the controller's last plan: what the trainer asked for, which
@@ -50,7 +62,15 @@ def explain(trainer: str, state: Path | None, address: str | None, as_json: bool
     Examples:
       bftrainer explain 4711
       bftrainer explain resnet --json
+      bftrainer explain 4711 --from-history 5 --state /var/lib/bftrainer
     """
+    if back is not None:
+        one, document = _of_the_past(trainer, back, state or personal_state())
+        if as_json:
+            print_json(as_document(one, document))
+        else:
+            click.echo(safe_lines("\n".join(_past_lines(one, document, back))))
+        return
     with fail_where_unreadable():
         document = current_status(state, address)
         one = the_one(document["trainers"], trainer)
@@ -80,6 +100,19 @@ def lines(one: Mapping[str, Any], document: Mapping[str, Any], now_s: float) -> 
         f"trainer {one['array']} {shown(one['name'])} of {shown(one['user'])}: {one['state']}, "
         f"{_nodes(len(one['nodes']))}, wants {one['min_nodes']} to {one['max_nodes']}"
     )
+    ago_s = max(0.0, now_s - one["plan"]["time_s"]) if one.get("plan") else 0.0
+    yield from _body(one, document, f"planned {ago_s:.0f} s ago")
+
+
+def _past_lines(one: Mapping[str, Any], document: Mapping[str, Any], back: int) -> Iterator[str]:
+    """Return what a person reads of a plan that is over."""
+    ago = f"{back} plan{'' if back == 1 else 's'} ago"
+    yield f"trainer {shown(one['array'])}, {ago}: {_nodes(one['plan']['nodes'])}"
+    yield from _body(one, document, "planned again now")
+
+
+def _body(one: Mapping[str, Any], document: Mapping[str, Any], planned: str) -> Iterator[str]:
+    """Return the reasons, and the plan's terms as a table."""
     for reason in reasons(one, document):
         yield from wrapped(shown(reason, 500), 2)
     plan = one.get("plan")
@@ -92,12 +125,42 @@ def lines(one: Mapping[str, Any], document: Mapping[str, Any], now_s: float) -> 
         brings = plan["forward_s"] * size["rate"]
         cells = (brings, -size["rescale"] or 0.0, size["worth"])
         yield f"{size['nodes']:>7}" + "".join(f"{_number(cell):>12}" for cell in cells) + mark
-    ago_s, had = max(0.0, now_s - plan["time_s"]), _nodes(plan["had"])
     remark = (
         f"in units of the objective times seconds, over the {plan['forward_s']:g} s that a plan "
-        f"looks ahead; planned {ago_s:.0f} s ago, when it had {had}"
+        f"looks ahead; {planned}, from the {_nodes(plan['had'])} that it had"
     )
     yield from wrapped(remark, 2)
+
+
+def _of_the_past(trainer: str, back: int, state: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a trainer and a cluster as the controller saw them, by a plan that is made again."""
+    from bftrainer_slurm.cli.plan import given_problem
+
+    try:
+        from bftrainer_slurm.controller.publish.explanation import terms_of
+        from bftrainer_slurm.planner.solver import Planner
+    except ImportError as error:
+        fail(f"{error}; pip install 'bftrainer-slurm[controller]'")
+    problem = given_problem(None, back, state)
+    with Planner(time_limit_s=_PLAN_LIMIT_S) as planner:
+        planner.warm_up()
+        plan = planner.plan(problem)
+    terms = terms_of(problem, plan, time.time())
+    if trainer not in terms:
+        fail(f"no trainer '{shown(trainer)}' in that plan; it has: {', '.join(terms) or 'none'}")
+    own, used = terms[trainer], frozenset[str]().union(*plan.assignment.values())
+    one = {
+        "array": int(trainer) if trainer.isdigit() else trainer,
+        "state": "planned",
+        "nodes": sorted(plan.assignment[trainer]),
+        "starting": [],
+        "min_nodes": own["least"],
+        "max_nodes": own["most"],
+        "plan": own,
+    }
+    free = sorted(problem.pool - used)
+    pool = {"nodes": len(problem.pool), "used": len(used), "free": free}
+    return one, {"down": None, "pool": pool}
 
 
 def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:

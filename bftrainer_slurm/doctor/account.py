@@ -101,7 +101,8 @@ def _clock(facts: Facts) -> Finding:
     ahead_s, title = facts.here.clock_ahead_s, "clocks"
     if ahead_s is None:
         return unknown(title, "slurmctld does not say its time", "Compare: date; ssh NODE date")
-    found = f"slurmctld's is {abs(ahead_s):.0f} s {'ahead' if ahead_s > 0 else 'behind'}"
+    way = "ahead of" if ahead_s > 0 else "behind"
+    found = f"slurmctld's clock is {abs(ahead_s):.0f} s {way} this host's"
     if abs(ahead_s) < _CLOCK_S:
         return ok(title, "this host's and slurmctld's agree; compute nodes' are not seen")
     why = f"Ends of holes and jobs are times of both. MUNGE refuses what is {_MUNGE_S:g} s off."

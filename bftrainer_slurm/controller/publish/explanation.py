@@ -28,11 +28,11 @@ class Explanation:
             self._plan = plan
             self._terms = {}
             if plan is not None and problem is not None:
-                self._terms = _terms(problem, plan, planned_s)
+                self._terms = terms_of(problem, plan, planned_s)
         return {"plan": self._terms.get(str(array))}
 
 
-def _terms(problem: Problem, plan: Plan, planned_s: float) -> dict[str, dict[str, Any]]:
+def terms_of(problem: Problem, plan: Plan, planned_s: float) -> dict[str, dict[str, Any]]:
     """Return the terms of all trainers of a plan, by key."""
     return {
         key: _rounded(asdict(one)) | {"limit": one.limit.value, "time_s": planned_s}
