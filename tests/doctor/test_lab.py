@@ -10,6 +10,7 @@ import pytest
 
 from scripts.labcluster.lab import ADMIN, Lab
 from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 
@@ -19,6 +20,13 @@ MISTAKES = {
     "MinJobAge": "20",
     "SchedulerParameters": "bf_interval=120,batch_sched_delay=0",
 }
+
+
+def reconfigure(lab: Lab) -> None:
+    """Let Slurm read its settings again, which newer ones do in processes that begin anew."""
+    lab.run("scontrol", "reconfigure", user=ADMIN)
+    wait_until(lambda: lab.run("sinfo", user=ADMIN, check=False).returncode == 0)
+    lab.wait_until_idle()
 
 
 @pytest.fixture
@@ -31,13 +39,13 @@ def mistaken(lab: Lab) -> Iterator[Lab]:
     text = "\n".join([*kept, *wrong, ""]).replace("PriorityTier=10", "PriorityTier=0")
     try:
         conf.write_text(text.replace("GraceTime=0", "GraceTime=30"))
-        lab.run("scontrol", "reconfigure", user=ADMIN)
+        reconfigure(lab)
         plugstack.write_text("optional /nowhere/bftrainer.so keeper=localhost:6820\n")
         yield lab
     finally:
         conf.write_text(before[0])
         plugstack.write_text(before[1])
-        lab.run("scontrol", "reconfigure", user=ADMIN)
+        reconfigure(lab)
 
 
 def diagnosed(lab: Lab, *options: str) -> Any:
