@@ -41,6 +41,7 @@ def status(*trainers: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "malformed": {"9": "no record"},
         "trainers": list(trainers),
         "counts": Counts().shown(),
+        "left_alone": {"needed soon": 2},
         "jobs_private": False,
     } | changes
 
@@ -67,6 +68,7 @@ def test_the_pool_is_split_into_used_and_free_nodes() -> None:
     assert found["bftrainer_pool_nodes"] == 5
     assert found["bftrainer_pool_used_nodes"] == 3
     assert found["bftrainer_pool_free_nodes"] == 2
+    assert found['bftrainer_left_alone_nodes{why="needed soon"}'] == 2
 
 
 def test_trainers_are_counted_by_state_and_each_state_is_always_there() -> None:
