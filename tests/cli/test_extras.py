@@ -7,7 +7,16 @@ import sys
 
 import pytest
 
-EXTRAS = ("mip", "numpy", "prometheus_client", "jinja2", "matplotlib", "pyarrow", "torch", "pyslurm")
+EXTRAS = (
+    "mip",
+    "numpy",
+    "prometheus_client",
+    "jinja2",
+    "matplotlib",
+    "pyarrow",
+    "torch",
+    "pyslurm",
+)
 WITHOUT = f"""
 import sys
 sys.modules.update(dict.fromkeys({EXTRAS}))  # an import of these fails, as if they were not there

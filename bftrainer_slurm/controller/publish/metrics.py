@@ -41,7 +41,9 @@ def families(
     yield from _of_keeper(keeper)
     if status["pool"] is not None:
         yield from _of_pool(status["pool"], status["plan"])
-        yield _gauges("left_alone_nodes", "Idle, but not for trainers.", "why", status["left_alone"])
+        yield _gauges(
+            "left_alone_nodes", "Idle, but not for trainers.", "why", status["left_alone"]
+        )
         yield from _of_trainers(status["trainers"], status["malformed"])
         yield from _of_users([] if status["jobs_private"] else status["trainers"])
         yield from _of_counts(status["counts"])
