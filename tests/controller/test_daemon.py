@@ -11,17 +11,26 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller import daemon
+from bftrainer_slurm.controller.publish.status import no_status
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.keeper.client import SilentError
 from bftrainer_slurm.keeper.protocol import NumberedNote
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
 from scripts.labcluster.waiting import wait_until
+from tests.controller.publish.test_metrics import ABOUT, KEEPER
 
 
 class FakeFeed:
     """A keeper that has nothing to tell, and keeps what is published."""
 
-    def __init__(self) -> None:
+    def __init__(self, says: dict[str, Any] | None = None) -> None:
         self.published: list[dict[str, Any]] = []
+        self._says = says  # of itself; None: nothing
+
+    def status(self) -> tuple[float, dict[str, Any]]:
+        if self._says is None:
+            raise SilentError("no answer")
+        return 0.0, {"keeper": self._says}
 
     @property
     def keeper(self) -> tuple[str, FakeFeed]:
@@ -213,3 +222,15 @@ def test_metrics_are_served_by_the_sites_controller_unless_told_otherwise(
 ) -> None:
     role, settings = daemon.Role(user), Settings(metrics=setting)
     assert daemon._metrics_address(role, settings) == address
+
+
+@pytest.mark.parametrize(("answers", "up"), [(True, 1.0), (False, 0.0)])
+def test_metrics_are_of_what_was_published_last_whether_the_keeper_answers_or_not(
+    answers: bool, up: float
+) -> None:
+    feed = FakeFeed(KEEPER if answers else None)
+    work = daemon._Work(FakeController, feed, ABOUT)  # type: ignore[arg-type]
+    assert list(work.metrics()) == []
+    work._publisher.show(no_status(0.0, work.about))
+    found = {sample.name: sample.value for one in work.metrics() for sample in one.samples}
+    assert (found["bftrainer_keeper_up"], found["bftrainer_trouble"]) == (up, 0)
