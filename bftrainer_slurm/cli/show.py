@@ -81,6 +81,8 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
         ("grace", f"{one['grace_s']:g} s to end in when reclaimed"),
         ("nodes", ", ".join(map(shown, one["nodes"])) or "none"),
     ]
+    if one.get("notice"):
+        facts.append(("notice", shown(one["notice"], 200)))
     if one["starting"]:
         facts.append(("starting", ", ".join(map(shown, one["starting"]))))
     if one.get("failures"):

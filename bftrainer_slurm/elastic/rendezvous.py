@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ _WARM = {
     "PET_MONITOR_INTERVAL": "0.02",
 }
 # A command line that decides for itself how workers are started, or where they meet.
-_OWN_WAY = ("--rdzv-b", "--standalone", "--no-python", "--start-m")
+_MEET_ELSEWHERE = ("--rdzv-b", "--standalone")
+_OWN_WAY = (*_MEET_ELSEWHERE, "--no-python", "--start-m")
+_TORCHRUN = ("torchrun", "run.py")  # as a program, and as a module
 
 
 def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
@@ -34,7 +37,28 @@ def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
     """
     if "BFTRAINER_ELEMENT" in os.environ:
         choose(os.environ, sys.argv[1:])
+        if Path(sys.argv[0]).name in _TORCHRUN and (why := apart(os.environ, sys.argv[1:])):
+            print(why, file=sys.stderr, flush=True)
     return _create
+
+
+def apart(environment: Mapping[str, str], arguments: Sequence[str]) -> str | None:
+    """Say that a command line keeps a node from the trainer's others, None: it does not.
+
+    Torchrun would wait for nodes that BFTrainer never brings, or train alone, on each node into
+    the same checkpoints.
+    """
+    script = next((at for at, word in enumerate(arguments) if word.endswith(".py")), None)
+    for at, word in enumerate(arguments[:script]):
+        name, _, value = word.replace("_", "-").partition("=")
+        value = value or next(iter(arguments[at + 1 :]), "")
+        if name.startswith(_MEET_ELSEWHERE) and value != BACKEND:
+            return (
+                f"bftrainer: {environment.get('SLURMD_NODENAME', 'this node')} trains apart from "
+                f"the trainer's other nodes, as torchrun is told {name}: "
+                "write 'srun torchrun train.py' without rendezvous flags"
+            )
+    return None
 
 
 def choose(environment: MutableMapping[str, str], arguments: Sequence[str]) -> None:

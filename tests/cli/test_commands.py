@@ -99,6 +99,24 @@ def test_the_table_shows_a_trainer_in_a_line() -> None:
     )
 
 
+def test_what_a_trainer_should_know_is_said_below_the_table_and_in_show() -> None:
+    notice = "n2, n3 run, none has joined"
+    document = DOCUMENT | {
+        "trainers": [TRAINER | {"notice": notice}, TRAINER | {"why": "it failed"}]
+    }
+    assert render(document).splitlines()[-2:] == [
+        "trainer 12: n2, n3 run, none has joined",
+        "trainer 12: it failed",
+    ]
+    assert f"notice      {notice}" in render_trainer(SHOWN | {"notice": notice})
+
+
+def test_many_trainers_in_trouble_do_not_fill_the_screen() -> None:
+    lines = render(DOCUMENT | {"trainers": [TRAINER | {"why": "it failed"}] * 8}).splitlines()
+    assert lines[-1] == "3 more trainers have notices: 'bftrainer show' has them"
+    assert len(lines) == 2 + 8 + 5 + 1
+
+
 def test_a_hostile_name_cannot_write_to_the_terminal() -> None:
     hostile = TRAINER | {"name": "\x1b[2Jevil\n12 forged"}
     shown = render(DOCUMENT | {"trainers": [hostile]})

@@ -300,6 +300,42 @@ def test_a_reclaimed_element_is_said_to_be_lost() -> None:
     assert len(setting.told.gone) == 1
 
 
+NONE_HAS_JOINED = (
+    "n1, n2 run, none has joined: write 'srun torchrun train.py' without rendezvous flags"
+)
+
+
+def test_a_trainer_none_of_whose_elements_joins_is_told_so_and_runs_on() -> None:
+    setting = Setting(2, ARRAY)
+    setting.settle()
+    assert setting.shown()["notice"] is None
+    setting.turn(30)
+    assert setting.shown()["notice"] == NONE_HAS_JOINED
+    for _ in range(200):
+        setting.turn(60)
+    assert (setting.shown()["state"], len(setting.slurm.on())) == ("running", 2)
+
+
+@pytest.mark.parametrize("kind", [NoteKind.REFORMED, NoteKind.PROGRESS])
+def test_a_trainer_that_was_heard_of_is_not_told_that_none_has_joined(kind: NoteKind) -> None:
+    setting = Setting(2, ARRAY)
+    setting.settle()
+    setting.say(kind, generation=1, nodes=2, mode=0)
+    setting.turn(60)
+    assert setting.shown()["notice"] is None
+
+
+def test_a_trainer_that_formed_a_group_before_the_controller_began_has_joined(
+    tmp_path: Path,
+) -> None:
+    setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
+    setting.settle()
+    setting.say(NoteKind.REFORMED, generation=1, nodes=2, mode=0)
+    setting.controller = setting.started()
+    setting.turn(60)
+    assert setting.shown()["notice"] is None
+
+
 def test_a_trainer_whose_script_fails_everywhere_is_given_up_and_its_nodes_go_to_others() -> None:
     setting = Setting(4, ARRAY, 99)
     setting.settle()

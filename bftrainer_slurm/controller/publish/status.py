@@ -12,6 +12,9 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState
 from bftrainer_slurm.planner.problem import Plan
 
+_JOIN_S = 30.0  # importing torch takes seconds, from a busy file system more
+_NAMED = 5  # nodes in a sentence
+
 
 def trainer_status(
     view: TrainerView,
@@ -38,6 +41,7 @@ def trainer_status(
         "why": given_up or trouble or _cancelled(view),
         "failures": failing.count if failing else 0,
         "failed_on": list(failing.nodes) if failing else [],
+        "notice": _unheard(running, progress, known, now_s),
         "error": (failing.text if failing else error) or None,
         "min_nodes": trainer.record.min_nodes,
         "max_nodes": trainer.record.max_nodes,
@@ -110,6 +114,28 @@ def _running(view: TrainerView) -> dict[str, float | None]:
         if record.node is not None:
             running[record.node] = record.start_s
     return running
+
+
+def _unheard(
+    running: Mapping[str, float | None], progress: Progress, known: Mapping[str, Any], now_s: float
+) -> str | None:
+    """Say that elements have run for a while, and nothing in them has ever spoken with the keeper.
+
+    A trainer that is no torch at all is told so too, and runs on.
+    """
+    if "runtime" not in known or known["runtime"] is not None or progress.last is not None:
+        return None
+    since_s = min((start_s for start_s in running.values() if start_s is not None), default=now_s)
+    if now_s - since_s < _JOIN_S:
+        return None
+    nodes = sorted(running)
+    named = ", ".join(nodes[:_NAMED])
+    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
+    one = len(nodes) == 1
+    return (
+        f"{named}{more} {'runs' if one else 'run'}, {'it has not' if one else 'none has'} joined: "
+        "write 'srun torchrun train.py' without rendezvous flags"
+    )
 
 
 def _cancelled(view: TrainerView) -> str | None:
