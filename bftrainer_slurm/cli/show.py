@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from bftrainer_slurm.cli.common import (
     shown,
     state_option,
 )
+from bftrainer_slurm.cli.output import last_output
 from bftrainer_slurm.cli.plot import Point, plot
 from bftrainer_slurm.cli.status import current_status
+from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
 
 _ERROR_LINES = 12
 # What a curve counts, as the controller says it. Steps times nodes: only proportional to samples.
@@ -42,6 +45,8 @@ def show(trainer: str, state: Path | None, address: str | None, as_json: bool) -
     with fail_where_unreadable():
         document = current_status(state, address)
         one = _the_one(document["trainers"], trainer)
+        if one.get("error") and (output := last_output(one["array"])):
+            one |= {"output": asdict(output)}
         if as_json:
             print_json(one | {"down": document["down"]})
             return
@@ -66,9 +71,16 @@ def render(one: dict[str, Any]) -> str:
     if one.get("curve"):
         lines += ["", *_curve(one["curve"])]
     if one.get("error"):
-        said = [shown(line, 200) for line in one["error"].splitlines() if line.strip()]
+        said = [shown(line, 200) for line in _last_words(one) if line.strip()]
         lines += ["", "it said last:", *(f"  {line}" for line in said[-_ERROR_LINES:])]
     return "\n".join(lines)
+
+
+def _last_words(one: dict[str, Any]) -> list[str]:
+    """What members of the trainer have told, or else the end of its output."""
+    told: str = one["error"]
+    printed = one.get("output", {}).get("lines", ())
+    return list(printed) if told == BATCH_SCRIPT and printed else told.splitlines()
 
 
 def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
@@ -88,6 +100,8 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
     if one.get("failures"):
         nodes = f", on {', '.join(map(shown, one['failed_on']))}" if one["failed_on"] else ""
         facts.append(("failed", f"{one['failures']} times in a row{nodes}"))
+    if one.get("output"):
+        facts.append(("output", shown(one["output"]["path"], 400)))
     if "grew" in one:
         facts += [
             (

@@ -186,6 +186,9 @@ class Controller:
         rest_s = self._settings.relaunch_after_s
         if any(view.rests(began_s - rest_s) for view in self._roster.views):
             self.schedule.again(looked_s + rest_s)
+        for view in self._roster.views:
+            if view.state.rests_until_s > looked_s and not view.over:
+                self.schedule.again(view.state.rests_until_s)
         self._note_pauses(began_s)
         for event in events:
             if isinstance(event, Ended) and event.how != "shrank" and not event.well:

@@ -13,6 +13,7 @@ from bftrainer_slurm.cli.common import fail_where_unreadable, safe_lines
 from bftrainer_slurm.cli.plot import Point, plot
 from bftrainer_slurm.cli.show import render as render_trainer
 from bftrainer_slurm.cli.status import render
+from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
 
 TRAINER = {
     "array": 12,
@@ -157,6 +158,26 @@ def test_show_has_the_last_lines_of_a_failed_trainer_safe_for_the_terminal() -> 
     assert "line 48" in shown
     assert "line 8" not in shown
     assert "\x1b" not in shown
+
+
+def test_of_a_failed_batch_script_show_has_the_end_of_its_output_and_where_that_lies() -> None:
+    output = {
+        "path": "/home/alice/12_0.out",
+        "lines": ["starting", "venv/bin/activate: no such file"],
+    }
+    shown = render_trainer(SHOWN | {"error": BATCH_SCRIPT, "output": output})
+    assert "output      /home/alice/12_0.out" in shown
+    assert shown.splitlines()[-3:] == [
+        "it said last:",
+        "  starting",
+        "  venv/bin/activate: no such file",
+    ]
+
+
+def test_what_a_member_has_told_of_its_failure_says_more_than_the_output() -> None:
+    output = {"path": "/home/alice/12_0.out", "lines": ["srun: error: exit 1"]}
+    shown = render_trainer(SHOWN | {"error": "ImportError: no toch", "output": output})
+    assert shown.splitlines()[-1] == "  ImportError: no toch"
 
 
 def test_show_works_with_what_slurm_alone_knows() -> None:

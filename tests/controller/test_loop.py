@@ -576,6 +576,17 @@ def test_a_trainer_that_was_given_up_stays_so_after_a_restart(tmp_path: Path) ->
     assert setting.slurm.cancelled == [ARRAY]
 
 
+def test_a_trainer_whose_script_has_just_failed_is_waiting_and_not_cancelled() -> None:
+    setting = Setting(1, ARRAY, most=1)
+    setting.settle()
+    only = ElementId(ARRAY, 0)
+    setting.slurm.elements[only] = Element(only, ElementState.FAILED, "n1", exit_status=2)
+    setting.slurm.revive = lambda elements: None  # type: ignore[method-assign]
+    setting.turn()
+    assert (setting.shown()["state"], setting.shown()["failures"]) == ("waiting", 1)
+    assert setting.controller.schedule.due_s() == setting.now_s + 5  # then it has rested
+
+
 def test_a_trainer_whose_owner_cancels_it_as_an_element_is_brought_back_is_over() -> None:
     setting = Setting(2, ARRAY, most=2)
     setting.settle()

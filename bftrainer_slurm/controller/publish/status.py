@@ -13,6 +13,7 @@ from bftrainer_slurm.model import ElementState
 from bftrainer_slurm.planner.problem import Plan
 
 _JOIN_S = 30.0  # importing torch takes seconds, from a busy file system more
+_BROUGHT_BACK = (Phase.FAILED, Phase.UNLAUNCHED, Phase.REVIVED)
 _NAMED = 5  # nodes in a sentence
 
 
@@ -152,6 +153,6 @@ def _state(view: TrainerView) -> str:
         return "finishing" if view.live else "finished"
     if view.placed:
         return "starting"
-    if view.spare or view.live:
+    if view.spare or view.live or any(view.within(*_BROUGHT_BACK)):
         return "waiting"
     return "withheld" if view.ids(Phase.WITHHELD) else "cancelled"

@@ -66,8 +66,8 @@ class Members:
                 return replace(state, done=state.done | {numbered.note.task})
             case NoteKind.FAILED if abs(now_s - numbered.time_s) < _NEWS_S:
                 self._of(array).began_s = numbered.time_s
-                node, trained = _own_node(view, numbered.note), self.has_trained(array)
-                failing = failed(state.failing, node, numbered.note.text, trained, numbered.time_s)
+                nodes, trained = _own_node(view, numbered.note), self.has_trained(array)
+                failing = failed(state.failing, nodes, numbered.note.text, trained, numbered.time_s)
                 return replace(state, failing=failing)
         return state
 
@@ -112,7 +112,7 @@ class Members:
         self._history.add_progress(view.array, report.time_s, report.samples, measures)
 
 
-def _own_node(view: TrainerView, note: Note) -> str | None:
+def _own_node(view: TrainerView, note: Note) -> tuple[str, ...]:
     """Return the node that a note names, if the element that it comes from is there."""
     mine = view.placed.get(note.node) == ElementId(note.array, note.task)
-    return note.node if mine else None
+    return (note.node,) if mine else ()
