@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import MutableMapping
 from datetime import timedelta
+from functools import partial
 
 from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous.api import (
@@ -24,6 +25,7 @@ from torch.distributed.elastic.rendezvous.api import (
 )
 
 from bftrainer_slurm.elastic import warm
+from bftrainer_slurm.elastic.changes import ChangeLog, given_back, say
 from bftrainer_slurm.elastic.ending import Ending
 from bftrainer_slurm.elastic.failures import LastFailure, is_peers
 from bftrainer_slurm.elastic.generation_store import GenerationStore
@@ -77,11 +79,15 @@ class AgentRendezvous(RendezvousHandler):
             # torch.cuda.is_available() must not initialise CUDA where workers are forked from.
             environment.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
             warm.start()
+        self._given_back = partial(given_back, environment)
         self._failure = LastFailure()
+        self._changes = ChangeLog()
+        self._why = ""  # the last generation has ended
+        self._leaves = False
         self._change_is_known = threading.Event()
         self._membership = Membership(keeper, identity, prover_from(environment), self._hear)
         self._membership.start()
-        self._reporting = Reporting(self._memory, self._membership)
+        self._reporting = Reporting(self._memory, self._membership, self._changes)
         self._ending = Ending()
         on_signals(_ending_signals(environment), self._leave)
         self._store: GenerationStore | None = None
@@ -124,6 +130,8 @@ class AgentRendezvous(RendezvousHandler):
                 generation = self._membership.wait_generation()
                 self._change_is_known.clear()
             except ReleasedError:
+                if not self._leaves:
+                    say(self._given_back(planned=True))
                 wait_for_the_end()
             except DroppedError:
                 cause, error = "change", ""
@@ -151,6 +159,9 @@ class AgentRendezvous(RendezvousHandler):
         Slurm has signalled them all. Where nobody does something about it there is nothing to wait
         for, and torchrun need not stop its workers one by one.
         """
+        if not self._leaves:
+            self._leaves = True
+            say(self._given_back(planned=False))
         self._ending.be_quick(_SIGNALLED)
         self._membership.leave()
         if self._forks and not group_catches(signal.SIGTERM):
@@ -171,12 +182,16 @@ class AgentRendezvous(RendezvousHandler):
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, Change | Dropped):
+            self._why = event.why if isinstance(event, Change) else "loss"
             self._change_is_known.set()
 
     def _end_generation(self) -> None:
         self._reporting.pause()
         if self._store is not None:
             self._store.close()
+            now = self._memory.read()
+            if not now.in_process:  # else the trainer in it says what changes
+                self._changes.ended(now)
 
     def _enter(self, generation: Generation) -> RendezvousInfo | None:
         """Return the agent's place in a generation, or None if it has ended already."""
@@ -192,6 +207,10 @@ class AgentRendezvous(RendezvousHandler):
                 return None
             store = found
         self._store = GenerationStore(store, self._has_ended if generation.world > 1 else _never)
+        if not generation.alone:
+            places = {(member.task, member.node) for member in generation.members}
+            now = self._memory.read()
+            self._changes.began(places, self._why, now, tells=generation.rank == 0)
         if generation.rank == 0:
             self._reporting.begin(generation.number, generation.world)
         return RendezvousInfo(

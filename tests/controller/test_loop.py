@@ -305,6 +305,15 @@ NONE_HAS_JOINED = (
 )
 
 
+def test_a_trainer_that_fails_again_and_again_is_named_before_it_is_given_up() -> None:
+    setting = Setting(1, ARRAY, most=1)
+    setting.settle()
+    setting.say(NoteKind.FAILED, "n1", "ImportError: no toch")
+    assert setting.shown()["notice"] is None
+    setting.say(NoteKind.FAILED, "n1", "ImportError: no toch")
+    assert str(setting.shown()["notice"]).startswith("failed 2 times in a row on n1: ")
+
+
 def test_a_trainer_none_of_whose_elements_joins_is_told_so_and_runs_on() -> None:
     setting = Setting(2, ARRAY)
     setting.settle()
