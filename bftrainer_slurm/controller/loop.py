@@ -27,6 +27,7 @@ from bftrainer_slurm.controller.state.members import OF_MEMBERS, Members
 from bftrainer_slurm.controller.state.passes import Judgement, Passes, in_holes_without
 from bftrainer_slurm.controller.state.pauses import note_change
 from bftrainer_slurm.controller.state.picture import Picture
+from bftrainer_slurm.controller.state.preemptions import Preemptions, summary
 from bftrainer_slurm.controller.state.profile import Appraiser
 from bftrainer_slurm.controller.state.roster import Roster
 from bftrainer_slurm.controller.state.trainer import hear
@@ -38,7 +39,7 @@ from bftrainer_slurm.slurm.gateway import Gateway
 
 logger = logging.getLogger(__name__)
 
-_TIDY_EVERY_S = 86400.0
+_DAY_S = 86400.0
 _SLOW_S = 1.0  # of a look: from then on it is said
 _SAY_AGAIN_S = 600.0
 
@@ -78,6 +79,7 @@ class Controller:
         self._members = Members(world.history, world.appraiser)
         self._holes = Holes(world.history)
         self._passes = Passes()
+        self._preemptions = Preemptions()
         self._decider = Decider(
             world.planner, world.appraiser, world.history, settings, self._faults
         )
@@ -143,6 +145,7 @@ class Controller:
             trainers=trainers,
             plan=decision.plan,
             malformed={**self._snapshot.queue.malformed, **self._faults.why},
+            preempted=summary(self._world.history.preemptions(now_s - _DAY_S)),
         )
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:
@@ -193,6 +196,10 @@ class Controller:
         for event in events:
             if isinstance(event, Ended) and event.how != "shrank" and not event.well:
                 world.groups.lost(event.element)
+        backfill_s = snapshot.configuration.backfill_s
+        world.history.add_preemptions(
+            self._preemptions.look(events, snapshot.queue, backfill_s, looked_s)
+        )
         self._holes.update(snapshot, self._settings.partition)
         self._follow_passes(snapshot)
         self._forget(frozenset(one.array for one in snapshot.queue.trainers), looked_s)
@@ -254,7 +261,7 @@ class Controller:
         self._known = arrays
         self._members.forget(kept)
         world.appraiser.forget(kept)
-        if now_s - self._tidied_s >= _TIDY_EVERY_S:
+        if now_s - self._tidied_s >= _DAY_S:
             self._tidied_s = now_s
             world.history.forget_old(now_s)
             world.history.lessons.forget_too_much(arrays)

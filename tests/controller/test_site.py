@@ -79,6 +79,9 @@ def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site) -
         site.lab.run("srun", "-N3", "--exclusive", "sleep", "3")
         wait_until(lambda: site.controller.trainer(array)["reclaimed"] == 3)
         wait_until(lambda: nodes_of(site, array) == 4)
+        preempted = site.controller.status()["preempted"]
+        assert (preempted["jobs"], preempted["elements"]) == (1, 3)
+        assert preempted["delay_max_s"] < 60
 
 
 def test_no_element_waits_unheld_for_slurm_to_start_it(site: Site) -> None:
