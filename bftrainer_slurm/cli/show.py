@@ -25,6 +25,7 @@ from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
 
 _ERROR_LINES = 12
+_IN_SECONDS = 60.0  # a longer time is shown as H:MM:SS
 # What a curve counts, as the controller says it. Steps times nodes: only proportional to samples.
 _UNITS = {"samples": "samples/s", "steps": "relative", None: "speed-up"}
 
@@ -110,6 +111,8 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
             ),
             ("used", f"{one['node_s'] / 3600:.2f} node-hours"),
         ]
+    if one.get("goodput"):
+        facts.append(("time", _times(one["goodput"])))
     if "runtime" in one:
         facts.append(("rendezvous", one["runtime"] or "not known yet"))
     if one.get("rescale"):
@@ -133,6 +136,25 @@ def _progress(one: dict[str, Any]) -> list[tuple[str, str]]:
     if one.get("refused_reports"):
         facts.append(("refused", f"{one['refused_reports']} reports of progress that cannot be"))
     return facts
+
+
+def _times(spent: dict[str, Any]) -> str:
+    """Where a trainer's time went; of one that reports nothing only when it had nodes is known."""
+    waited = f"waiting {_duration(spent['waiting_s'])}"
+    if spent["trained_s"] is None:
+        return f"{waited}, with nodes {_duration(spent['with_nodes_s'])}"
+    names = {"trained": "trained_s", "rescaling": "rescaling_s", "lost": "lost_s"}
+    parts = [f"{name} {_duration(spent[key])}" for name, key in names.items()]
+    good = spent["trained_s"] / spent["with_nodes_s"] if spent["with_nodes_s"] else 0.0
+    return f"{', '.join([parts[0], waited, *parts[1:]])}: {good:.0%} of the time with nodes"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < _IN_SECONDS:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"
 
 
 def _cost(cost: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.controller.publish.status import cluster_status, trainer_status
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.element import Ended, Phase
+from bftrainer_slurm.controller.state.goodput import goodput
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.holes import Holes
 from bftrainer_slurm.controller.state.members import OF_MEMBERS, Members
@@ -155,9 +156,14 @@ class Controller:
             world.history.tally(view.array),
             self._members.progress(view.array),
             why or self._decision.eligible.stuck.get(view.array),
-            world.appraiser.known(view),
+            world.appraiser.known(view) | {"goodput": self._goodput(view, now_s)},
             now_s,
         )
+
+    def _goodput(self, view: TrainerView, now_s: float) -> dict[str, float | None]:
+        had, submit_s = self._world.history.served(view.array), view.trainer.submit_s
+        ended = not view.live and not view.spare
+        return goodput(self._members.work(view.array), had, submit_s, ended=ended, now_s=now_s)
 
     def _look(self) -> None:
         """Read Slurm, and bring what is known up to date."""

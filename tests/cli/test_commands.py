@@ -190,6 +190,24 @@ def test_what_a_member_has_told_of_its_failure_says_more_than_the_output() -> No
     assert shown.splitlines()[-1] == "  ImportError: no toch"
 
 
+@pytest.mark.parametrize(
+    ("spent", "line"),
+    [
+        (
+            (3600.0, 59.94, 12.3, 387.7, 4000.0),
+            "trained 1:00:00, waiting 59.9 s, rescaling 12.3 s, lost 0:06:28: "
+            "90% of the time with nodes",
+        ),
+        ((None, 30.0, None, None, 7325.0), "waiting 30.0 s, with nodes 2:02:05"),
+        ((0.0, 30.0, 0.0, 0.0, 0.0), "trained 0.0 s, waiting 30.0 s, rescaling 0.0 s, lost 0.0 s"),
+    ],
+)
+def test_show_says_where_a_trainers_time_went(spent: tuple[float | None, ...], line: str) -> None:
+    names = ("trained_s", "waiting_s", "rescaling_s", "lost_s", "with_nodes_s")
+    shown = render_trainer(SHOWN | {"goodput": dict(zip(names, spent, strict=True))})
+    assert f"\ntime        {line}" in shown
+
+
 def test_show_works_with_what_slurm_alone_knows() -> None:
     names = ("array", "name", "user", "state", "nodes", "starting", "min_nodes", "max_nodes")
     known = {name: SHOWN[name] for name in (*names, "submit_s", "weight", "grace_s")}

@@ -229,6 +229,12 @@ class Setting:
             self.now_s += 1
             self.say(NoteKind.PROGRESS, samples=rate * second, nodes=nodes, generation=generation)
 
+    def shown_goodput(self) -> dict[str, float | None]:
+        """Where its time went, as users are shown."""
+        self.turn(0)
+        spent: dict[str, float | None] = self.shown()["goodput"]  # type: ignore[assignment]
+        return spent
+
     def shown(self) -> dict[str, object]:
         """What users are shown of the trainer."""
         status = self.controller.status({})
@@ -303,6 +309,20 @@ def test_a_reclaimed_element_is_said_to_be_lost() -> None:
 NONE_HAS_JOINED = (
     "n1, n2 run, none has joined: write 'srun torchrun train.py' without rendezvous flags"
 )
+
+
+def test_where_a_trainers_time_went_is_known_after_a_restart_too(tmp_path: Path) -> None:
+    setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
+    setting.slurm.in_service = []
+    assert setting.shown_goodput()["trained_s"] is None
+    setting.slurm.in_service = ["n1", "n2"]
+    setting.turn(20)
+    setting.train(60)
+    setting.controller = setting.started()
+    spent = setting.shown_goodput()
+    assert spent["waiting_s"] == 20
+    assert spent["trained_s"] == pytest.approx(59, abs=6)  # it is kept every few seconds
+    assert spent["with_nodes_s"] == 60
 
 
 def test_a_trainer_that_fails_again_and_again_is_named_before_it_is_given_up() -> None:
