@@ -118,6 +118,8 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
     if one.get("rescale"):
         costs = [f"{way} {_cost(one['rescale'][way])}" for way in ("up", "down")]
         facts.append(("rescaling", ", ".join(costs)))
+    if one.get("growth"):
+        facts.append(("growing", shown(one["growth"], 200)))
     if one.get("hidden"):
         facts.append(("progress", f"for {shown(one['user'])} to see"))
     return facts + _progress(one)

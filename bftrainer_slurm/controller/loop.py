@@ -156,7 +156,11 @@ class Controller:
             world.history.tally(view.array),
             self._members.progress(view.array),
             why or self._decision.eligible.stuck.get(view.array),
-            world.appraiser.known(view) | {"goodput": self._goodput(view, now_s)},
+            world.appraiser.known(view, now_s)
+            | {
+                "goodput": self._goodput(view, now_s),
+                "growth": self._decision.held.get(view.array),
+            },
             now_s,
         )
 
@@ -227,7 +231,7 @@ class Controller:
         states = {}
         for view in self._roster.views:
             with self._faults.of(view.array):
-                had, costs = self._had.get(view.array), self._world.appraiser.costs(view)
+                had, costs = self._had.get(view.array), self._world.appraiser.costs(view, now_s)
                 states[view.array] = note_change(view, had, costs, now_s)
         self._roster.put(states)
         self._had = {view.array: view.placed.keys() for view in self._roster.views}

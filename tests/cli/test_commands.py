@@ -208,6 +208,11 @@ def test_show_says_where_a_trainers_time_went(spent: tuple[float | None, ...], l
     assert f"\ntime        {line}" in shown
 
 
+def test_show_says_why_a_trainer_does_not_grow_onto_idle_nodes() -> None:
+    shown = render_trainer(SHOWN | {"growth": "costs 17.0 s, gains less within 30 s"})
+    assert "\ngrowing     costs 17.0 s, gains less within 30 s" in shown
+
+
 def test_show_works_with_what_slurm_alone_knows() -> None:
     names = ("array", "name", "user", "state", "nodes", "starting", "min_nodes", "max_nodes")
     known = {name: SHOWN[name] for name in (*names, "submit_s", "weight", "grace_s")}

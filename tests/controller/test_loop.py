@@ -695,10 +695,10 @@ def test_a_trainer_that_cannot_be_handled_is_named_and_the_others_are_served() -
     setting = Setting(4, ARRAY, 99)
     costs = setting.appraiser.costs
 
-    def broken(view: TrainerView) -> RescaleCosts:
+    def broken(view: TrainerView, now_s: float) -> RescaleCosts:
         if view.array == ARRAY:
             raise ZeroDivisionError("of this one")
-        return costs(view)
+        return costs(view, now_s)
 
     setting.appraiser.costs = broken  # type: ignore[method-assign]
     setting.settle()

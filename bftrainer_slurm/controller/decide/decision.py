@@ -21,6 +21,7 @@ from bftrainer_slurm.controller.decide.problem import (
     problem_of,
     same_question,
     stops_a_trainer,
+    why_held,
 )
 from bftrainer_slurm.controller.decide.reconcile import (
     hold_reclaimed,
@@ -61,6 +62,7 @@ class Decision:
 
     ``free`` are nodes that trainers may grow onto, ``avoid`` says until when others are left alone;
     ``states`` are of the trainers (by array) that were judged. ``trouble``: why there is no plan.
+    ``held`` says why trainers do not grow onto idle nodes.
     """
 
     actions: tuple[Action, ...] = ()
@@ -70,6 +72,7 @@ class Decision:
     eligible: Eligibility = field(default_factory=Eligibility)
     plan: Plan | None = None
     trouble: str | None = None
+    held: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,10 @@ class Decider:
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
         actions = (*upkeep, *ready.leaving, *moves, *held)
         avoid, eligible = ready.picture.avoid, ready.outlook.eligible
-        return Decision(actions, ready.states, avoid, ready.free, eligible, plan, trouble)
+        held_back = why_held(ready.problem, plan) if plan is not None else {}
+        return Decision(
+            actions, ready.states, avoid, ready.free, eligible, plan, trouble, held_back
+        )
 
     def _prepare(self, picture: Picture) -> _Ready:
         """Decide all that has to be known before a plan."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.decide.eligibility import Eligibility
@@ -18,6 +18,9 @@ from bftrainer_slurm.planner.problem import Costs, Plan, PlannedTrainer, Problem
 # soon as it stands still for a moment. At most half of the forward time, so that a node that
 # nobody else wants is worth a start in any case.
 _MOST_OF_FORWARD = 0.5
+# Costs of rescaling that differ by less are noise, and make no new plan.
+_SAME_S = 1.0
+_SAME_SHARE = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +87,52 @@ def _classes(
 def same_question(problem: Problem, other: Problem | None) -> bool:
     """Whether the plan for one problem still stands for another.
 
-    It does as long as the same trainers want the same nodes: what has changed beside are the moves
-    towards that plan, and what passes with time.
+    It does as long as the same trainers want the same nodes, at much the same cost of rescaling:
+    what has changed beside are the moves towards that plan, and what passes with time.
     """
-    return other is not None and _wanted(problem) == _wanted(other)
+    if other is None or _wanted(problem) != _wanted(other):
+        return False
+    pairs = zip(problem.trainers, other.trainers, strict=True)
+    return all(_costs_alike(one, before) for one, before in pairs)
 
 
 def stops_a_trainer(problem: Problem, plan: Plan) -> bool:
     """Whether a plan takes all nodes of a trainer that has some."""
     return any(one.current and not plan.assignment[one.key] for one in problem.trainers)
+
+
+def why_held(problem: Problem, plan: Plan) -> dict[int, str]:
+    """Say of trainers (by array) why they do not grow onto nodes that nobody gets."""
+    used = frozenset[str]().union(*plan.assignment.values())
+    idle = problem.pool - used
+    held = {}
+    for one in problem.trainers if idle else ():
+        now = len(one.current)
+        barred = {
+            node for each in problem.classes if each.name in one.barred for node in each.nodes
+        }
+        most = min(one.max_nodes, now + len(idle - barred))
+        if now and most > now and plan.assignment.get(one.key) == one.current:
+            held[int(one.key)] = _why_not_grow(one, range(now + 1, most + 1), problem)
+    return {array: why for array, why in held.items() if why}
+
+
+def _why_not_grow(one: PlannedTrainer, sizes: Sequence[int], problem: Problem) -> str:
+    now = one.curve.at(len(one.current))
+    if all(one.curve.at(size) <= now for size in sizes):
+        return "more nodes would make it no faster"
+    stays = problem.worth(one, len(one.current))
+    if any(problem.worth(one, size) > stays for size in sizes):
+        return ""
+    return f"costs {one.rescale_up_s:.1f} s, gains less within {problem.forward_time_s:.0f} s"
+
+
+def _costs_alike(one: PlannedTrainer, other: PlannedTrainer) -> bool:
+    pairs = (
+        (one.rescale_up_s, other.rescale_up_s),
+        (one.rescale_down_s, other.rescale_down_s),
+    )
+    return all(abs(a - b) <= max(_SAME_S, _SAME_SHARE * max(a, b)) for a, b in pairs)
 
 
 def _wanted(problem: Problem) -> tuple[object, ...]:
