@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import MutableMapping
 from datetime import timedelta
-from functools import partial
 
 from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous.api import (
@@ -25,7 +24,7 @@ from torch.distributed.elastic.rendezvous.api import (
 )
 
 from bftrainer_slurm.elastic import warm
-from bftrainer_slurm.elastic.changes import ChangeLog, given_back, say
+from bftrainer_slurm.elastic.changes import ChangeLog, FirstWord, given_back, say
 from bftrainer_slurm.elastic.ending import Ending
 from bftrainer_slurm.elastic.failures import LastFailure, is_peers
 from bftrainer_slurm.elastic.generation_store import GenerationStore
@@ -79,11 +78,11 @@ class AgentRendezvous(RendezvousHandler):
             # torch.cuda.is_available() must not initialise CUDA where workers are forked from.
             environment.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
             warm.start()
-        self._given_back = partial(given_back, environment)
         self._failure = LastFailure()
         self._changes = ChangeLog()
         self._why = ""  # the last generation has ended
-        self._leaves = False
+        self._given_back: str | None = environment.get("SLURMD_NODENAME", "this node")
+        FirstWord(self._say_given_back)
         self._change_is_known = threading.Event()
         self._membership = Membership(keeper, identity, prover_from(environment), self._hear)
         self._membership.start()
@@ -130,8 +129,7 @@ class AgentRendezvous(RendezvousHandler):
                 generation = self._membership.wait_generation()
                 self._change_is_known.clear()
             except ReleasedError:
-                if not self._leaves:
-                    say(self._given_back(planned=True))
+                self._say_given_back(planned=True)
                 wait_for_the_end()
             except DroppedError:
                 cause, error = "change", ""
@@ -159,14 +157,17 @@ class AgentRendezvous(RendezvousHandler):
         Slurm has signalled them all. Where nobody does something about it there is nothing to wait
         for, and torchrun need not stop its workers one by one.
         """
-        if not self._leaves:
-            self._leaves = True
-            say(self._given_back(planned=False))
+        self._say_given_back()
         self._ending.be_quick(_SIGNALLED)
         self._membership.leave()
         if self._forks and not group_catches(signal.SIGTERM):
             self._membership.close()
             self._ending.at_once(_SIGNALLED)
+
+    def _say_given_back(self, planned: bool = False) -> None:
+        node, self._given_back = self._given_back, None
+        if node is not None:
+            say(given_back(node, planned))
 
     def _why_again(self) -> tuple[str, str]:
         if self._store is None:

@@ -6,14 +6,17 @@ The numbers come from whoever trains here; the groups are formed elsewhere.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 
 from bftrainer_slurm.elastic.steps import Progress
 
 SETTLED_S = 10.0  # as long as training goes on before its speed is told
+
+_TORCHRUN = "torch.distributed.elastic.agent.server.api"
 
 Place = tuple[int, str]  # an element's task, and its node
 
@@ -26,11 +29,28 @@ def say(text: str) -> None:
     os.write(2, f"bftrainer: {text}\n".encode())
 
 
-def given_back(environment: Mapping[str, str], planned: bool) -> str:
-    """Say why this node's processes are about to end; what torch says of it looks like failure."""
-    node = environment.get("SLURMD_NODENAME", "this node")
+def given_back(node: str, planned: bool) -> str:
+    """Say why a node's processes are about to end; what torch says of it looks like failure."""
     to = "as the plan says" if planned else "to an ordinary job, unless somebody cancelled this one"
     return f"{node} is given back {to}; this is no failure"
+
+
+class FirstWord(logging.Filter):
+    """Calls ``say_it`` before torchrun logs that it was signalled, and lets all records pass.
+
+    By then the thread that hears of signals may not have had its turn.
+    """
+
+    def __init__(self, say_it: Callable[[], None]) -> None:
+        super().__init__()
+        self._say_it = say_it
+        logging.getLogger(_TORCHRUN).addFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Look at a record."""
+        if "death signal" in str(record.msg):
+            self._say_it()
+        return True
 
 
 class ChangeLog:

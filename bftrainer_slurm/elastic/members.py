@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
-from bftrainer_slurm.elastic import functional, waits
+from bftrainer_slurm.elastic import functional, steps, waits
 from bftrainer_slurm.elastic.changes import given_back
 from bftrainer_slurm.elastic.collective import (
     Group,
@@ -88,8 +88,10 @@ class ElementMembers:
         )
         # One process of a node says so; under torchrun the agent does.
         others_do = self._identity.local_rank > 0 or "TORCHELASTIC_RUN_ID" in environment
-        word = None if others_do else partial(given_back, environment)
+        word = None if others_do else partial(given_back, self._identity.node)
         self._leaving = Leaving(self._membership.leave, word)
+        if steps.VARIABLE in environment:
+            steps.of_this_process().leave_to_trainer()  # else torchrun's agent reports as well
         make_default(backend, HashStore(), 0, 1)
         self._membership.start()
         self._leaving.watch()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
-from bftrainer_slurm.elastic.changes import ChangeLog, given_back
+from bftrainer_slurm.elastic.changes import ChangeLog, FirstWord, given_back
 from bftrainer_slurm.elastic.pace import Pace
 from bftrainer_slurm.elastic.steps import Progress
 
@@ -87,11 +89,24 @@ def test_without_a_step_there_is_nothing_to_tell() -> None:
 
 
 def test_a_node_that_is_given_back_is_named_and_not_called_a_failure() -> None:
-    environment = {"SLURMD_NODENAME": "n3"}
-    assert given_back(environment, planned=True) == (
-        "n3 is given back as the plan says; this is no failure"
-    )
-    assert "n3 is given back to an ordinary job" in given_back(environment, planned=False)
+    assert given_back("n3", planned=True) == "n3 is given back as the plan says; this is no failure"
+    assert "n3 is given back to an ordinary job" in given_back("n3", planned=False)
+
+
+def test_it_is_said_before_torchrun_says_that_it_was_signalled() -> None:
+    said: list[str] = []
+    torchrun = logging.getLogger("torch.distributed.elastic.agent.server.api")
+    first = FirstWord(lambda: said.append("ours"))
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    torchrun.addHandler(handler)
+    try:
+        torchrun.warning("Closing process %d", 7)
+        torchrun.warning("Received %s death signal, shutting down workers", 15)
+    finally:
+        torchrun.removeHandler(handler)
+        torchrun.removeFilter(first)
+    assert said == ["Closing process 7", "ours", "Received 15 death signal, shutting down workers"]
 
 
 def test_a_process_that_trains_on_knows_when_its_generation_began_to_train() -> None:

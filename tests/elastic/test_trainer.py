@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bftrainer_slurm.elastic.steps import Memory
 from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.workers import ARRAY, Step, Workers, started_workers
@@ -52,6 +53,15 @@ def test_all_ranks_end_with_the_same_weights_and_each_sample_once_an_epoch(start
     assert_one_state(workers)
     assert_each_sample_once(workers)
     assert {samples for _, samples in workers.ends().values()} == {2 * SIZE}
+
+
+def test_under_torchrun_only_the_trainer_reports(start: Start) -> None:
+    workers, memory = start(0), Memory.made()
+    workers.start(0, BFTRAINER_STEPS=memory.path)
+    workers.wait_for_steps(0)
+    assert memory.read().in_process
+    assert memory.read().steps == 0
+    end(workers, 0)
 
 
 def test_a_newcomer_joins_with_the_survivors_state(start: Start) -> None:
