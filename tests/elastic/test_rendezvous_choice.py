@@ -82,8 +82,8 @@ def test_a_torch_that_ours_cannot_work_with_falls_back_to_c10d(
 def test_a_torchrun_that_meets_elsewhere_says_so_in_the_jobs_log(
     arguments: list[str], flag: str
 ) -> None:
-    assert apart({"SLURMD_NODENAME": "n3"}, arguments) == (
-        f"bftrainer: n3 trains apart from the trainer's other nodes, as torchrun is told {flag}: "
+    assert apart({"SLURMD_NODENAME": "n3"}, "torchrun", arguments) == (
+        f"bftrainer: n3 trains apart from the trainer's other nodes, as the script says {flag}: "
         "write 'srun torchrun train.py' without rendezvous flags"
     )
 
@@ -98,7 +98,18 @@ def test_a_torchrun_that_meets_elsewhere_says_so_in_the_jobs_log(
     ],
 )
 def test_a_torchrun_that_meets_the_others_has_nothing_to_say(arguments: list[str]) -> None:
-    assert apart({}, arguments) is None
+    assert apart({}, "torchrun", arguments) is None
+
+
+def test_accelerate_meets_elsewhere_unless_it_is_told_our_rendezvous() -> None:
+    line = apart({}, "accelerate", ["launch", "--multi_gpu", "train.py"])
+    assert "as the script says accelerate launch: " in str(line)
+    ours = ["launch", "--rdzv_backend", "bftrainer", "train.py"]
+    assert apart({}, "accelerate", ours) is None
+
+
+def test_a_script_that_only_imports_torchrun_has_nothing_to_say() -> None:
+    assert apart({}, "train.py", ["--standalone"]) is None
 
 
 def test_torchrun_itself_says_it_before_it_starts_anything(tmp_path: Path) -> None:
