@@ -167,7 +167,9 @@ class AgentRendezvous(RendezvousHandler):
     def _say_given_back(self, planned: bool = False) -> None:
         node, self._given_back = self._given_back, None
         if node is not None:
-            say(given_back(node, planned))
+            # The keeper lets go of processes, not of the agent above them.
+            in_process = self._memory.read().in_process
+            say(given_back(node, None if in_process else planned))
 
     def _why_again(self) -> tuple[str, str]:
         if self._store is None:

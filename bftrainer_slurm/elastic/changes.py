@@ -29,9 +29,14 @@ def say(text: str) -> None:
     os.write(2, f"bftrainer: {text}\n".encode())
 
 
-def given_back(node: str, planned: bool) -> str:
-    """Say why a node's processes are about to end; what torch says of it looks like failure."""
-    to = "as the plan says" if planned else "to an ordinary job, unless somebody cancelled this one"
+def given_back(node: str, planned: bool | None) -> str:
+    """Say why a node's processes are about to end; what torch says of it looks like failure.
+
+    ``planned``: the keeper has let it go before Slurm's signal came; None: it is not known here.
+    """
+    to = "to an ordinary job, unless somebody cancelled this one"
+    if planned is not False:
+        to = "as the plan says" if planned else "to an ordinary job, or as the plan says"
     return f"{node} is given back {to}; this is no failure"
 
 

@@ -90,7 +90,8 @@ def test_without_a_step_there_is_nothing_to_tell() -> None:
 
 def test_a_node_that_is_given_back_is_named_and_not_called_a_failure() -> None:
     assert given_back("n3", planned=True) == "n3 is given back as the plan says; this is no failure"
-    assert "n3 is given back to an ordinary job" in given_back("n3", planned=False)
+    for planned in (False, None):
+        assert "n3 is given back to an ordinary job" in given_back("n3", planned)
 
 
 def test_it_is_said_before_torchrun_says_that_it_was_signalled() -> None:
