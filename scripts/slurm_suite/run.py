@@ -142,8 +142,10 @@ def compare(plain: Mapping[str, str], ours: Mapping[str, str]) -> list[Verdicts]
 
 
 def keep(labs: Mapping[str, Lab], one: Verdicts, kept: Path) -> None:
-    """Copy what a test has printed on each cluster."""
-    kept.mkdir(parents=True, exist_ok=True)
+    """Copy what a test has printed on each cluster, and what the daemons there have logged."""
     for name, lab in labs.items():
-        for log in (lab.dir / "suite" / "expect").glob(f"test{one.test}.log*"):
-            shutil.copyfile(log, kept / f"{log.name}.{name}")
+        folder = kept / name
+        folder.mkdir(parents=True, exist_ok=True)
+        logs = (lab.dir / "suite" / "expect").glob(f"test{one.test}.log*")
+        for log in (*logs, lab.dir / "log" / "slurmctld.log", *lab.dir.glob("controller-*.log")):
+            shutil.copy(log, folder)
