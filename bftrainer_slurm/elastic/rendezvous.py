@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import TYPE_CHECKING
+
+from bftrainer_slurm.elastic.apart import warn_if_apart
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.rendezvous.api import RendezvousHandler, RendezvousParameters
@@ -24,10 +25,7 @@ _WARM = {
     "PET_MONITOR_INTERVAL": "0.02",
 }
 # A command line that decides for itself how workers are started, or where they meet.
-_MEET_ELSEWHERE = ("--rdzv-b", "--standalone")
-_OWN_WAY = (*_MEET_ELSEWHERE, "--no-python", "--start-m")
-_ACCELERATE = "accelerate"
-_TORCHRUN = ("torchrun", "run.py")  # as a program, and as a module
+_OWN_WAY = ("--rdzv-b", "--standalone", "--no-python", "--start-m")
 
 
 def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
@@ -38,40 +36,8 @@ def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
     """
     if "BFTRAINER_ELEMENT" in os.environ:
         choose(os.environ, sys.argv[1:])
-        if why := apart(os.environ, Path(sys.argv[0]).name, sys.argv[1:]):
-            print(why, file=sys.stderr, flush=True)
+        warn_if_apart(os.environ, sys.argv)
     return _create
-
-
-def apart(environment: Mapping[str, str], program: str, arguments: Sequence[str]) -> str | None:
-    """Say that a command line keeps a node from the trainer's others, None: it does not.
-
-    It would wait for nodes that BFTrainer never brings, or train alone, on each node into the same
-    checkpoints.
-    """
-    told = _meets_elsewhere(arguments)
-    if program == _ACCELERATE:  # which has a rendezvous in its own defaults
-        told = None if BACKEND in arguments else "accelerate launch"
-    elif program not in _TORCHRUN:
-        return None
-    if told is None:
-        return None
-    return (
-        f"bftrainer: {environment.get('SLURMD_NODENAME', 'this node')} trains apart from the "
-        f"trainer's other nodes, as the script says {told}: "
-        "write 'srun torchrun train.py' without rendezvous flags"
-    )
-
-
-def _meets_elsewhere(arguments: Sequence[str]) -> str | None:
-    """Return torchrun's option that asks for another rendezvous, None: there is none."""
-    script = next((at for at, word in enumerate(arguments) if word.endswith(".py")), None)
-    for at, word in enumerate(arguments[:script]):
-        name, _, value = word.replace("_", "-").partition("=")
-        value = value or next(iter(arguments[at + 1 :]), "")
-        if name.startswith(_MEET_ELSEWHERE) and value != BACKEND:
-            return name
-    return None
 
 
 def choose(environment: MutableMapping[str, str], arguments: Sequence[str]) -> None:
