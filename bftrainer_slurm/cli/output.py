@@ -1,65 +1,52 @@
-"""Where an element's output lies, and its last lines, as far as the user who asks may read them.
+"""The end of what a trainer's elements have written, and where: as its reader may see it.
 
-Slurm is asked for the paths; the controller has no part in it.
+All that they have written is what ``logs`` shows.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import stat
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from bftrainer_slurm.cli.tail import Tail
 from bftrainer_slurm.slurm.gateway import GatewayError
+from bftrainer_slurm.slurm.outputs import Output, outputs_of
 from bftrainer_slurm.slurm.run import SlurmRunner
 
-_PATH = re.compile(r"^ +Std(?:Err|Out)=(/.+)$", re.MULTILINE)
-_NO_TASK = "4294967294"  # what Slurm writes for %a of the tasks that have no record of their own
-_MOST_BYTES = 16_384
+_MOST_LINES = 20
 _PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """A file, and the end of what is in it; no lines where this user cannot read it here."""
+class LastOutput:
+    """A file, and its last lines; none where this user cannot read it here."""
 
     path: str
     lines: tuple[str, ...]
 
 
-def last_output(array: int) -> Output | None:
-    """Return what was written last to the outputs of a trainer's elements, None: Slurm knows none.
+def last_output(array: int) -> LastOutput | None:
+    """Return the file that a trainer's elements wrote to last, None: Slurm knows none.
 
     Costs slurmctld one RPC.
     """
     try:
-        told = SlurmRunner(_PATIENCE_S).read("scontrol", "show", "job", str(array))
+        return newest(outputs_of(SlurmRunner(_PATIENCE_S), array))
     except GatewayError:
         return None
-    return newest(dict.fromkeys(path for path in _PATH.findall(told) if _NO_TASK not in path))
 
 
-def newest(paths: dict[str, None]) -> Output | None:
-    """Return the file that was written last, else the first of the paths."""
-    found = [(text[0], path, text[1]) for path in paths if (text := _end_of(Path(path)))]
+def newest(outputs: Sequence[Output]) -> LastOutput | None:
+    """Return the file that was written last; where none can be read, one that was written to."""
+    found: list[tuple[float, LastOutput]] = []
+    for path in dict.fromkeys(path for one in outputs for path in one.paths):
+        tail = Tail(path)
+        with contextlib.suppress(OSError):
+            lines = [line for line in tail.lines(last=True) if line.strip()]
+            if lines:
+                found.append((tail.changed_s, LastOutput(str(path), tuple(lines[-_MOST_LINES:]))))
     if found:
-        _, path, end = max(found)
-        return Output(path, tuple(line for line in end.splitlines() if line.strip()))
-    return next((Output(path, ()) for path in paths), None)
-
-
-def _end_of(path: Path) -> tuple[int, str] | None:
-    """Return when a file was written and its end; None where it is none that this user can read.
-
-    A user may have named anything as the output of a job: a pipe must not keep the reader waiting.
-    """
-    try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
-            about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode) or not about.st_size:
-                return None
-            file.seek(max(0, about.st_size - _MOST_BYTES))
-            return about.st_mtime_ns, file.read(_MOST_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return None
+        return max(found, key=lambda pair: pair[0])[1]
+    ran_first = sorted(outputs, key=lambda one: not one.node)
+    return next((LastOutput(str(path), ()) for one in ran_first for path in one.paths), None)

@@ -23,8 +23,10 @@ from bftrainer_slurm.cli.output import last_output
 from bftrainer_slurm.cli.plot import Point, plot
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
+from bftrainer_slurm.planner.limit import Limit
 
 _ERROR_LINES = 12
+_COST, _NO_GAIN = Limit.COST.value, Limit.NO_GAIN.value
 _IN_SECONDS = 60.0  # a longer time is shown as H:MM:SS
 # What a curve counts, as the controller says it. Steps times nodes: only proportional to samples.
 _UNITS = {"samples": "samples/s", "steps": "relative", None: "speed-up"}
@@ -45,7 +47,7 @@ def show(trainer: str, state: Path | None, address: str | None, as_json: bool) -
     """
     with fail_where_unreadable():
         document = current_status(state, address)
-        one = _the_one(document["trainers"], trainer)
+        one = the_one(document["trainers"], trainer)
         if one.get("error") and (output := last_output(one["array"])):
             one |= {"output": asdict(output)}
         if as_json:
@@ -56,7 +58,8 @@ def show(trainer: str, state: Path | None, address: str | None, as_json: bool) -
         click.echo(safe_lines(render(one)))
 
 
-def _the_one(trainers: list[dict[str, Any]], said: str) -> dict[str, Any]:
+def the_one(trainers: list[dict[str, Any]], said: str) -> dict[str, Any]:
+    """Return the trainer that is meant; end the command where it is none, or may be several."""
     found = [one for one in trainers if said in (str(one["array"]), one["name"])]
     if not found:
         fail(f"no trainer '{shown(said)}'; 'bftrainer status' lists them all")
@@ -118,8 +121,8 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
     if one.get("rescale"):
         costs = [f"{way} {_cost(one['rescale'][way])}" for way in ("up", "down")]
         facts.append(("rescaling", ", ".join(costs)))
-    if one.get("growth"):
-        facts.append(("growing", shown(one["growth"], 200)))
+    if growing := _growing(one):
+        facts.append(("growing", growing))
     if one.get("hidden"):
         facts.append(("progress", f"for {shown(one['user'])} to see"))
     return facts + _progress(one)
@@ -138,6 +141,15 @@ def _progress(one: dict[str, Any]) -> list[tuple[str, str]]:
     if one.get("refused_reports"):
         facts.append(("refused", f"{one['refused_reports']} reports of progress that cannot be"))
     return facts
+
+
+def _growing(one: dict[str, Any]) -> str:
+    """Say what keeps it from growing onto idle nodes; ``bftrainer explain`` says more."""
+    plan = one.get("plan")
+    if plan and plan["limit"] == _COST:
+        up_s = one["rescale"]["up"]["seconds"]
+        return f"costs {up_s:.1f} s, gains less within {plan['forward_s']:.0f} s"
+    return "more nodes would make it no faster" if plan and plan["limit"] == _NO_GAIN else ""
 
 
 def _times(spent: dict[str, Any]) -> str:

@@ -208,9 +208,16 @@ def test_show_says_where_a_trainers_time_went(spent: tuple[float | None, ...], l
     assert f"\ntime        {line}" in shown
 
 
-def test_show_says_why_a_trainer_does_not_grow_onto_idle_nodes() -> None:
-    shown = render_trainer(SHOWN | {"growth": "costs 17.0 s, gains less within 30 s"})
-    assert "\ngrowing     costs 17.0 s, gains less within 30 s" in shown
+@pytest.mark.parametrize(
+    ("limit", "line"),
+    [
+        ("cost", "\ngrowing     costs 0.1 s, gains less within 30 s"),
+        ("no gain", "\ngrowing     more nodes would make it no faster"),
+    ],
+)
+def test_show_says_why_a_trainer_does_not_grow_onto_idle_nodes(limit: str, line: str) -> None:
+    assert line in render_trainer(SHOWN | {"plan": {"limit": limit, "forward_s": 30.0}})
+    assert "growing" not in render_trainer(SHOWN | {"plan": {"limit": "most", "forward_s": 30.0}})
 
 
 def test_show_works_with_what_slurm_alone_knows() -> None:

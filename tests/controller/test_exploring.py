@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,8 @@ def test_one_rescale_that_hung_keeps_nobody_from_idle_nodes(planner: PlanMaker) 
 def test_where_growing_never_pays_a_trainer_stays_and_says_so(planner: PlanMaker) -> None:
     setting = resubmitted(planner, 17.0, 17.0, 17.0)
     assert len(setting.slurm.on()) == 2
-    assert setting.shown()["growth"] == "costs 17.0 s, gains less within 30 s"
+    plan: Any = setting.shown()["plan"]
+    assert plan["limit"] == "cost"
 
 
 def test_after_a_while_it_tries_again_beside_idle_nodes(planner: PlanMaker) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.decide.eligibility import Eligibility
@@ -99,32 +99,6 @@ def same_question(problem: Problem, other: Problem | None) -> bool:
 def stops_a_trainer(problem: Problem, plan: Plan) -> bool:
     """Whether a plan takes all nodes of a trainer that has some."""
     return any(one.current and not plan.assignment[one.key] for one in problem.trainers)
-
-
-def why_held(problem: Problem, plan: Plan) -> dict[int, str]:
-    """Say of trainers (by array) why they do not grow onto nodes that nobody gets."""
-    used = frozenset[str]().union(*plan.assignment.values())
-    idle = problem.pool - used
-    held = {}
-    for one in problem.trainers if idle else ():
-        now = len(one.current)
-        barred = {
-            node for each in problem.classes if each.name in one.barred for node in each.nodes
-        }
-        most = min(one.max_nodes, now + len(idle - barred))
-        if now and most > now and plan.assignment.get(one.key) == one.current:
-            held[int(one.key)] = _why_not_grow(one, range(now + 1, most + 1), problem)
-    return {array: why for array, why in held.items() if why}
-
-
-def _why_not_grow(one: PlannedTrainer, sizes: Sequence[int], problem: Problem) -> str:
-    now = one.curve.at(len(one.current))
-    if all(one.curve.at(size) <= now for size in sizes):
-        return "more nodes would make it no faster"
-    stays = problem.worth(one, len(one.current))
-    if any(problem.worth(one, size) > stays for size in sizes):
-        return ""
-    return f"costs {one.rescale_up_s:.1f} s, gains less within {problem.forward_time_s:.0f} s"
 
 
 def _costs_alike(one: PlannedTrainer, other: PlannedTrainer) -> bool:

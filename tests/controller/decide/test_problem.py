@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller.decide.eligibility import Eligibility
-from bftrainer_slurm.controller.decide.problem import Outlook, problem_of, same_question, why_held
+from bftrainer_slurm.controller.decide.problem import Outlook, problem_of, same_question
 from bftrainer_slurm.controller.state.element import ElementRecord, Phase
 from bftrainer_slurm.controller.state.profile import Appraisal, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState, ThroughputCurve
 from bftrainer_slurm.planner.objectives import find
-from bftrainer_slurm.planner.problem import Plan, Problem, value
+from bftrainer_slurm.planner.problem import Problem, value
 from tests.controller.worlds import ARRAY, NOW_S, element, picture, trainer, view, view_of
 
 HELD = element(2, ElementState.HELD)
@@ -159,26 +159,3 @@ def test_a_plan_stands_until_rescaling_costs_much_more_or_less(up_s: float, same
     (one,) = problem.trainers
     dearer = replace(problem, trainers=(replace(one, rescale_up_s=up_s),))
     assert same_question(dearer, problem) is same
-
-
-def held(values: tuple[float, ...], up_s: float = 17.0, gets: str = "n1") -> dict[int, str]:
-    """Why a trainer on n1 does not grow, two nodes being idle; ``values`` are its curve's."""
-    problem = asked(view(ON_N1, element(1, ElementState.HELD), HELD), free="n7 n8")
-    curve = ThroughputCurve((0, 1, 2, 3), values)
-    (one,) = (replace(one, curve=curve, rescale_up_s=up_s) for one in problem.trainers)
-    plan = Plan({one.key: frozenset(gets.split())}, 0.0, 0.0, "optimal")
-    return why_held(replace(problem, trainers=(one,), forward_time_s=30.0), plan)
-
-
-def test_who_does_not_grow_onto_idle_nodes_is_told_that_it_would_not_pay() -> None:
-    assert held((0, 10, 15, 18)) == {ARRAY: "costs 17.0 s, gains less within 30 s"}
-
-
-def test_who_would_be_no_faster_on_more_nodes_is_told_so() -> None:
-    assert held((0, 10, 9, 9)) == {ARRAY: "more nodes would make it no faster"}
-
-
-def test_who_grows_or_is_kept_by_something_else_is_told_nothing() -> None:
-    assert held((0, 10, 15, 18), gets="n1 n7") == {}
-    assert held((0, 10, 15, 18), up_s=0.1) == {}
-    assert held((0, 10, 15, 18), gets="n1 n7 n8") == {}
