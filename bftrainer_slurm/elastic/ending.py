@@ -37,8 +37,6 @@ class Ending:
 
         Multiprocessing's processes are sent SIGTERM, and none is waited for; its files go.
         """
-        # The main thread may be removing the same files, and would complain of those that are gone.
-        sys.unraisablehook = lambda _: None
         for child in multiprocessing.active_children():
             child.terminate()
         shutil.rmtree(util.get_temp_dir(), ignore_errors=True)

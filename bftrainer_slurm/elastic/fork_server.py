@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,7 @@ _START_NEW = util.spawnv_passfds
 
 def ensure_running() -> None:
     """Start the fork server, if it does not run; in a new Python where a copy would not do."""
-    with _silent():  # it complains of what two processes have removed at once, as a node goes
-        resource_tracker.ensure_running()  # which is a new Python in any case
+    resource_tracker.ensure_running()  # which is a new Python in any case
     if not _can_be_copied():
         forkserver.ensure_running()
         return
@@ -30,20 +29,6 @@ def ensure_running() -> None:
         forkserver.ensure_running()
     finally:
         util.spawnv_passfds = _START_NEW
-
-
-@contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """Let what is started in it have no standard error."""
-    sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
 
 
 def _can_be_copied() -> bool:

@@ -56,17 +56,6 @@ def test_a_worker_has_what_the_agent_has_imported(tmp_path: Path) -> None:
     assert said(tmp_path, "fork_server.ensure_running()", "run(look)") == ["known", "exit code 0"]
 
 
-def test_what_two_processes_remove_at_once_is_no_complaint_in_the_jobs_log(tmp_path: Path) -> None:
-    lines = said(
-        tmp_path,
-        "from multiprocessing import resource_tracker",
-        "fork_server.ensure_running()",
-        "resource_tracker.unregister('/removed-by-another', 'semaphore')",
-        "print('an error', file=sys.stdout)",
-    )
-    assert lines == ["an error"]
-
-
 def test_an_agent_with_threads_is_not_copied(tmp_path: Path) -> None:
     lines = said(
         tmp_path,
