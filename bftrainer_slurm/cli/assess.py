@@ -16,7 +16,7 @@ from bftrainer_slurm.cli.common import fail, finite, json_option, print_json, sh
 from bftrainer_slurm.replay.assessment.assess import Assessment, Replays
 from bftrainer_slurm.replay.assessment.assess import assess as assess_log
 from bftrainer_slurm.replay.assessment.document import document, table
-from bftrainer_slurm.replay.assessment.harvest import Harvest, planned_replays
+from bftrainer_slurm.replay.assessment.harvest import SAMPLES, Harvest, HarvestOptions
 from bftrainer_slurm.replay.assessment.report import write_report
 from bftrainer_slurm.replay.assessment.typical import DESCRIPTION, typical_trainers
 from bftrainer_slurm.replay.logs.caveats import SYNTHETIC
@@ -72,7 +72,7 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
 @click.option(
     "--min-hole",
     type=click.FloatRange(0, 86400),
-    default=10.0,
+    default=1.0,
     show_default=True,
     metavar="SECONDS",
     callback=finite,
@@ -98,15 +98,31 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     "--at-once",
     type=click.IntRange(1, 1000),
     multiple=True,
-    default=(10, 35),
+    default=(10,),
     show_default=True,
     help="Trainers at once; may be given several times.",
+)
+@click.option(
+    "--bf-interval",
+    type=click.FloatRange(1, 3600),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    callback=finite,
+    help="Of backfill's passes, from slurm.conf.",
+)
+@click.option(
+    "--samples",
+    type=click.IntRange(1, 1000),
+    default=SAMPLES,
+    show_default=True,
+    help="Parts of the log to replay.",
 )
 @click.option(
     "--sample-hours",
     type=click.FloatRange(min=0, max=24 * 400, min_open=True),
     callback=finite,
-    help="Replay so long a part. [default: a typical week, or less where much happens]",
+    help="Replay parts so long. [default: 12, or less where much happens]",
 )
 @click.option("--no-replay", is_flag=True, help="Only the holes.")
 @click.option(
@@ -130,12 +146,14 @@ def assess(
     zone: tzinfo,
     trainers: Path | None,
     at_once: tuple[int, ...],
+    bf_interval: float,
+    samples: int,
     sample_hours: float | None,
     no_replay: bool,
     report: Path | None,
     as_json: bool,
 ) -> None:
-    """Say what a cluster's idle nodes are worth, from LOG or a made cluster.
+    """Say what a cluster's idle nodes are worth, and what ordinary jobs would feel.
 
     LOG is the output of sacct (docs/assess.md has the command), a log in the Standard Workload
     Format, the controller's history.sqlite, or a list of holes; plain or gzipped.
@@ -158,13 +176,14 @@ def assess(
     if (log is None) == (synthetic is None):
         fail("give either a LOG or --synthetic NODES")
     _refuse_idle_options(made=log is None)
-    replays = None if no_replay else _replays(trainers, at_once, sample_hours)
+    planned = tuple(HarvestOptions(count, bf_interval) for count in at_once)
+    replays = None if no_replay else _replays(trainers, planned, sample_hours, samples)
     if log is None:
         source, holes = "a made cluster", _made(str(synthetic), days, min_hole)
     else:
         source, holes = log.name, _read(log, options)
     _tell(holes.notes)
-    with _progress("replaying", len(replays.planned) if replays else 0) as advance:
+    with _progress("replaying", len(planned) * samples if replays else 0) as advance:
         found = assess_log(source, holes, zone, replays, advance)
     _hand_over(found, report, as_json)
 
@@ -196,16 +215,22 @@ def _hand_over(found: Assessment, report: Path | None, as_json: bool) -> None:
         click.echo(f"report: {page}")
 
 
-def _replays(trainers: Path | None, at_once: tuple[int, ...], hours: float | None) -> Replays:
+def _replays(
+    trainers: Path | None,
+    planned: tuple[HarvestOptions, ...],
+    hours: float | None,
+    samples: int,
+) -> Replays:
     harvest = _harvest()
-    planned = planned_replays(at_once)
     if trainers is None:
-        return Replays(harvest, typical_trainers(max(at_once)), DESCRIPTION, planned, hours)
+        wanted = typical_trainers(max(one.at_once for one in planned))
+        return Replays(harvest, wanted, DESCRIPTION, planned, hours, samples)
     try:
         wanted = read_trainers(trainers)
     except TrainersError as error:
         fail(f"--trainers {error}")
-    return Replays(harvest, wanted, f"the {len(wanted):,} of {trainers.name}", planned, hours)
+    described = f"the {len(wanted):,} of {trainers.name}"
+    return Replays(harvest, wanted, described, planned, hours, samples)
 
 
 def _harvest() -> Harvest:
@@ -236,6 +261,8 @@ def _made(text: str, days: float, min_hole_s: float) -> Log:
         from_s=schedule.from_s,
         to_s=schedule.to_s,
         caveats=(SYNTHETIC,),
+        jobs=schedule.table(),
+        kinds=(frozenset({""}),) * schedule.workload.nodes,
     )
 
 

@@ -15,6 +15,7 @@ from scripts.demonstration.stream import OrdinaryJob
 from scripts.impact_bench import report
 from scripts.impact_bench.bench import KILL_WAIT_S, QUICK, SITE, measure
 from scripts.impact_bench.figures import delays
+from scripts.impact_bench.replayed import rendered as replayed_stream
 from scripts.impact_bench.stream import busy_stream, quick_stream
 from scripts.impact_bench.trainers import Kind
 from scripts.labcluster.cluster import LabError
@@ -73,6 +74,11 @@ def parsed_settings(
     help="Schedulers and jobs a hundred times faster than at a site, in chunks of 30.",
 )
 @click.option(
+    "--replayed",
+    is_flag=True,
+    help="Replay the stream in seconds, without Slurm, as bftrainer assess does.",
+)
+@click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("bench-impact-output"),
@@ -87,6 +93,7 @@ def main(
     null: bool,
     settings: dict[str, Any],
     quick: bool,
+    replayed: bool,
     out: Path,
 ) -> Findings:
     """Measure what trainers cost ordinary jobs, on two private Slurm clusters on this machine.
@@ -98,8 +105,11 @@ def main(
     \b
     Examples:
       scripts/bench-impact --jobs 25
+      scripts/bench-impact --replayed --load 0.9
       scripts/bench-impact --trainers hostile --set reserve_nodes=2 --out /var/tmp/hostile
     """
+    if replayed:
+        return Findings(*replayed_stream(_busy(jobs, nodes, seed, load), nodes))
     pace = QUICK if quick else SITE
     pace = replace(pace, controller={**pace.controller, **settings})
     stream = quick_stream(jobs, nodes, seed, load) if quick else [_busy(jobs, nodes, seed, load)]

@@ -84,7 +84,8 @@ def test_a_made_cluster_needs_no_log() -> None:
     result = assess("--synthetic", "50:0.8:7", "--days", "1")
     assert result.exit_code == 0
     assert "made cluster, EASY backfill" in result.stdout
-    assert "EQUIVALENT NODES" in result.stdout
+    assert "10 trainers at once" in result.stdout
+    assert "started 1.00 s later on average" in result.stdout
 
 
 def test_trainers_may_be_ones_own(log: Path, tmp_path: Path) -> None:
