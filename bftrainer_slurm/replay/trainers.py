@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,4 +133,4 @@ def _amount(entry: dict[str, Any], key: str) -> float:
 
 
 def _is_amount(number: Any) -> bool:
-    return type(number) in (int, float) and 0 <= number < math.inf
+    return type(number) in (int, float) and 0 <= number <= sys.float_info.max

@@ -70,6 +70,14 @@ class JobTable:
         self._scheduler.append(_SCHEDULERS.index(job.backfilled))
         self._node_lists.append(job.node_list)
 
+    def counts(self) -> tuple[int, int]:
+        """Return how many jobs have started, and how many of them have no end."""
+        started = np.isfinite(np.array(self._start_s))
+        key, end_s = np.array(self._key)[started], np.array(self._end_s)[started]
+        ended = np.unique(key[np.isfinite(end_s)])
+        every = np.unique(key)
+        return len(every), len(every) - len(ended)
+
     def between(self, from_s: float, to_s: float) -> list[Job]:
         """Return the jobs that wait, start or run then, in the order of the log."""
         eligible_s, start_s, end_s = map(np.array, (self._eligible_s, self._start_s, self._end_s))
@@ -115,11 +123,6 @@ class Notes:
     malformed: int = 0
     bad_lines: list[BadLine] = field(default_factory=list)
     last_submit_s: float = -math.inf
-
-    def take(self, job: Job) -> None:
-        """Count a job that is used."""
-        self.jobs += 1
-        self.running += job.end_s == math.inf
 
     def skip(self, number: int, line: str, why: str) -> None:
         """Count a line that cannot be read, and keep it if it is one of the first."""

@@ -118,12 +118,12 @@ def _by_nodes(kind: str, jobs: Iterator[Job], notes: Notes, options: LogOptions)
         except ValueError as error:
             notes.skip(job.line, job.node_list, str(error))
             continue
-        notes.take(job)
+        table.add(job._replace(nodes=len(held)))
         if len(held):
             occupancy.add(held, job.start_s, job.end_s, job.key)
             edges.add(job.start_s, job.end_s, len(held))
-            table.add(job._replace(nodes=len(held)))
             partitions.add(held, job.partition)
+    notes.jobs, notes.running = table.counts()
     _need_jobs(notes, numbers.names)
     for event in down.read_events(options.down, options.zone) if options.down else ():
         if (node := numbers.known(event.node)) is not None:
@@ -155,10 +155,10 @@ def _by_counts(
         if options.cpus_per_node and not job.cpus:
             notes.skip(job.line, "", "it has no number of CPUs, which --cpus-per-node needs")
             continue
-        notes.take(job)
         edges.add(job.start_s, job.end_s, job.nodes)
         counts.add(job.key, job.start_s, job.end_s, job.nodes, job.cpus)
         table.add(job._replace(partition=""))  # nodes without names are all alike
+    notes.jobs, notes.running = table.counts()
     _need_jobs(notes, ("nodes",))
     counts.finish()
     from_s, to_s = _window(edges, notes, options)
