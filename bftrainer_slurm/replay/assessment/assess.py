@@ -16,7 +16,9 @@ from bftrainer_slurm.replay.assessment.harvest import (
     Sample,
     samples_of,
 )
+from bftrainer_slurm.replay.assessment.reasons import Reasons, reasons_of
 from bftrainer_slurm.replay.assessment.statistics import Statistics, describe
+from bftrainer_slurm.replay.assessment.words import WEEKDAYS
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
@@ -53,6 +55,7 @@ class Assessment:
     log: Log
     zone: tzinfo
     statistics: Statistics
+    reasons: Reasons | None
     trainers: str  # in words
     samples: tuple[Sample, ...]
     replayed: tuple[Replayed, ...]
@@ -102,8 +105,9 @@ def assess(
 ) -> Assessment:
     """Assess a log; ``advance`` is told after each replay. A log without a hole is not replayed."""
     statistics = describe(log, zone)
+    reasons = reasons_of(log, zone, WEEKDAYS)
     if wanted is None or not statistics.holes:
-        return Assessment(source, log, zone, statistics, "", (), ())
+        return Assessment(source, log, zone, statistics, reasons, "", (), ())
     samples = samples_of(log, wanted.hours, wanted.samples)
     done = []
     for options in wanted.planned:
@@ -111,4 +115,6 @@ def assess(
             waiting = tuple(replace(one, submit_s=sample.from_s) for one in wanted.trainers)
             done.append(Replayed(sample, options, wanted.harvest(sample, waiting, options)))
             advance(1)
-    return Assessment(source, log, zone, statistics, wanted.described, tuple(samples), tuple(done))
+    return Assessment(
+        source, log, zone, statistics, reasons, wanted.described, tuple(samples), tuple(done)
+    )

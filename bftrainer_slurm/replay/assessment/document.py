@@ -9,12 +9,14 @@ from typing import Any
 from bftrainer_slurm.replay.assessment.assess import Assessment, Summary
 from bftrainer_slurm.replay.assessment.felt import Felt, felt
 from bftrainer_slurm.replay.assessment.harvest import Replayed
+from bftrainer_slurm.replay.assessment.reasons import Reason, Reasons
 from bftrainer_slurm.replay.assessment.words import (
     amount,
     between,
     duration,
     moment,
     percent,
+    printable,
 )
 
 
@@ -44,6 +46,7 @@ def document(assessment: Assessment) -> dict[str, Any]:
             for one in figures.lengths
         ],
         "mean_idle_nodes_by_hour": [list(map(_number, day)) for day in figures.by_hour.tolist()],
+        "reasons": None if assessment.reasons is None else asdict(assessment.reasons),
         "summaries": [asdict(one) for one in assessment.summaries],
         "replays": [_replay(one) for one in assessment.replayed],
         "lines": _lines(assessment),
@@ -90,7 +93,7 @@ def _number(value: float) -> float | None:
 
 
 def table(assessment: Assessment) -> str:
-    """Return the main figures for a terminal; nothing in it comes from the log's text."""
+    """Return the main figures for a terminal; of the log's text only names of partitions."""
     log, figures = assessment.log, assessment.statistics
     lines = [
         f"{log.kind}, {moment(log.from_s, assessment.zone)} to "
@@ -110,7 +113,19 @@ def table(assessment: Assessment) -> str:
             f"{between(one.from_s, one.to_s):<20}{one.holes:>10,}"
             f"{amount(one.node_hours):>13}{percent(share):>9}"
         )
-    return "\n".join(lines + _harvested(assessment))
+    return "\n".join([*lines, *_reasons(assessment.reasons), *_harvested(assessment)])
+
+
+def _reasons(found: Reasons | None) -> list[str]:
+    """Why nodes were idle: in all, and for each kind of node where there are several."""
+    if found is None:
+        return []
+    rows = [found.total, *(found.by_partition if len(found.by_partition) > 1 else ())]
+    lines = ["", f"{'WHY, NODE-HOURS':<24}{'EMPTY':>10}{'LARGER':>10}{'OTHER':>10}"]
+    for one in rows:
+        hours = "".join(f"{amount(hours):>10}" for hours in one.node_hours.values())
+        lines.append(f"{printable(one.what)[:23]:<24}{hours}")
+    return [*lines, *(f"{one.name.lower() + ':':<9}{one.value}" for one in Reason)]
 
 
 def _harvested(assessment: Assessment) -> list[str]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 SHOWN_LINES = 5
 _EXCERPT = 120
@@ -77,6 +79,32 @@ class JobTable:
         ended = np.unique(key[np.isfinite(end_s)])
         every = np.unique(key)
         return len(every), len(every) - len(ended)
+
+    def says_who_waited(self) -> bool:
+        """Whether any job has a time of submission."""
+        return bool(np.isfinite(np.array(self._eligible_s)).any())
+
+    def least_waiting(
+        self, partitions: Sequence[str], from_s: float, width_s: float, count: int
+    ) -> NDArray[np.float64]:
+        """Return the nodes of the smallest job that waits, [partitions, cells of time].
+
+        As it is in the middle of each cell; infinite where nobody waits.
+        """
+        least = np.full((len(partitions), count), np.inf)
+        rows = {
+            number: [at for at, one in enumerate(partitions) if one in name.split(",")]
+            for name, number in self._partitions.items()
+        }
+        eligible_s, start_s, end_s = map(np.array, (self._eligible_s, self._start_s, self._end_s))
+        gone_s = np.minimum(start_s, end_s)
+        cells = (np.stack([eligible_s, gone_s]) - from_s) / width_s + 0.5
+        first, last = np.clip(np.nan_to_num(cells), 0, count).astype(np.int64)
+        for job in np.flatnonzero((first < last) & np.isfinite(eligible_s)).tolist():
+            for row in rows[self._partition[job]]:
+                part = least[row, first[job] : last[job]]
+                np.minimum(part, self._nodes[job], out=part)
+        return least
 
     def between(self, from_s: float, to_s: float) -> list[Job]:
         """Return the jobs that wait, start or run then, in the order of the log."""
