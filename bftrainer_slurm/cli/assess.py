@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from zoneinfo import ZoneInfo
 
 import click
 from click.core import ParameterSource
 
-from bftrainer_slurm.cli.common import fail, finite, json_option, print_json, shown
+from bftrainer_slurm.cli.common import NOT_THERE, fail, finite, json_option, print_json, shown
 from bftrainer_slurm.replay.assessment.assess import Assessment, Replays
 from bftrainer_slurm.replay.assessment.assess import assess as assess_log
 from bftrainer_slurm.replay.assessment.document import document, table
@@ -22,12 +25,24 @@ from bftrainer_slurm.replay.assessment.typical import DESCRIPTION, typical_train
 from bftrainer_slurm.replay.logs.caveats import SYNTHETIC
 from bftrainer_slurm.replay.logs.jobs import LogError, Notes
 from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
+from bftrainer_slurm.replay.logs.sacct import COLUMNS
 from bftrainer_slurm.replay.synthetic.schedule import simulate
 from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
 from bftrainer_slurm.replay.trainers import TrainersError, read_trainers
+from bftrainer_slurm.slurm import accounting
+from bftrainer_slurm.slurm.gateway import GatewayError
+from bftrainer_slurm.slurm.run import SlurmRunner
 
-_OF_MADE = {"days"}
-_OF_LOGS = {"nodes", "node_list", "down", "cpus_per_node", "begin", "end"}
+_LOG, _MADE, _LIVE = "a LOG", "--synthetic", ""
+_GOES_WITH = {
+    "days": (_MADE, _LIVE),
+    "nodes": (_LOG,),
+    "node_list": (_LOG,),
+    "down": (_LOG,),
+    "cpus_per_node": (_LOG,),
+    "begin": (_LOG,),
+    "end": (_LOG,),
+}
 
 
 def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
@@ -51,7 +66,7 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     default=7.0,
     show_default=True,
     callback=finite,
-    help="How long the made cluster runs.",
+    help="How long the made cluster runs, or how far back to ask Slurm's accounting.",
 )
 @click.option(
     "--nodes",
@@ -156,10 +171,13 @@ def assess(
     """Say what a cluster's idle nodes are worth, and what ordinary jobs would feel.
 
     LOG is the output of sacct (docs/assess.md has the command), a log in the Standard Workload
-    Format, the controller's history.sqlite, or a list of holes; plain or gzipped.
+    Format, the controller's history.sqlite, or a list of holes; plain or gzipped. Without a LOG,
+    Slurm's accounting is asked for all jobs of the last --days; only who may see everybody's jobs
+    gets a true answer.
 
     \b
     Examples:
+      bftrainer assess --days 28
       bftrainer assess jobs.txt --report report
       bftrainer assess --synthetic 1000:0.9 --days 2
     """
@@ -173,29 +191,31 @@ def assess(
         to_s=_time("--to", end, zone),
         zone=zone,
     )
-    if (log is None) == (synthetic is None):
+    if log is not None and synthetic is not None:
         fail("give either a LOG or --synthetic NODES")
-    _refuse_idle_options(made=log is None)
+    _refuse_idle_options(_LOG if log else _MADE if synthetic else _LIVE)
     planned = tuple(HarvestOptions(count, bf_interval) for count in at_once)
     replays = None if no_replay else _replays(trainers, planned, sample_hours, samples)
-    if log is None:
-        source, holes = "a made cluster", _made(str(synthetic), days, min_hole)
-    else:
+    if log is not None:
         source, holes = log.name, _read(log, options)
+    elif synthetic is not None:
+        source, holes = "a made cluster", _made(synthetic, days, min_hole)
+    else:
+        source, holes = "this cluster", _running(options, days)
     _tell(holes.notes)
     with _progress("replaying", len(planned) * samples if replays else 0) as advance:
         found = assess_log(source, holes, zone, replays, advance)
     _hand_over(found, report, as_json)
 
 
-def _refuse_idle_options(made: bool) -> None:
-    """Refuse what was given and would change nothing."""
+def _refuse_idle_options(place: str) -> None:
+    """Refuse what was given and would change nothing; ``place``: where the jobs are from."""
     context = click.get_current_context()
-    unused, place = (_OF_LOGS, "a LOG") if made else (_OF_MADE, "--synthetic")
     for option in context.command.params:
+        goes_with = _GOES_WITH.get(str(option.name), (place,))
         given = context.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT
-        if option.name in unused and given:
-            fail(f"{option.opts[0]} goes with {place} only; leave it out")
+        if given and place not in goes_with:
+            fail(f"{option.opts[0]} goes with {goes_with[0]} only; leave it out")
 
 
 def _hand_over(found: Assessment, report: Path | None, as_json: bool) -> None:
@@ -247,6 +267,23 @@ def _read(log: Path, options: LogOptions) -> Log:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or log}: {error.strerror or error}")
+
+
+def _running(options: LogOptions, days: float) -> Log:
+    """Ask the accounting of the cluster that runs here."""
+    runner, hours = SlurmRunner(timeout_s=accounting.PATIENCE_S), max(1, round(24 * days))
+    now_s = time.time()
+    with TemporaryDirectory() as folder:
+        jobs, down = Path(folder) / "sacct", Path(folder) / "events"
+        try:
+            jobs.write_text(accounting.jobs(runner, hours, COLUMNS))
+            down.write_text(accounting.node_events(runner, hours))
+            nodes = accounting.node_names(runner)
+        except GatewayError as error:
+            fail(f"{error}; give a LOG, see docs/assess.md", NOT_THERE)
+        from_s = now_s - 3600.0 * hours
+        asked = replace(options, node_list=nodes, down=down, from_s=from_s, to_s=now_s)
+        return _read(jobs, asked)
 
 
 def _made(text: str, days: float, min_hole_s: float) -> Log:

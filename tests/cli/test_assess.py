@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -97,10 +98,43 @@ def test_trainers_may_be_ones_own(log: Path, tmp_path: Path) -> None:
     assert max(one["samples"] for one in json.loads(found.stdout)["replays"]) > 0
 
 
+def command(folder: Path, name: str, prints: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$*\" >> {folder}/asked\ncat <<'E'\n{prints}E\n")
+    path.chmod(0o755)
+
+
+def test_without_a_log_slurms_accounting_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = int(time.time())
+    job = f"1|1|{now - 9000}|{now - 9000}|{now - 3600}|COMPLETED|n1\n"
+    command(tmp_path, "sacct", "JobID|NNodes|Submit|Start|End|State|NodeList\n" + job)
+    down = f"n3|{now - 90000}|Unknown|DOWN\n"
+    command(tmp_path, "sacctmgr", "NodeName|TimeStart|TimeEnd|State\n" + down)
+    command(tmp_path, "sinfo", "n[1-2]\nn3\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    result = assess("--days", "0.125", "--no-replay", "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert (found["machine_nodes"], found["holes"]) == (3, 3)
+    assert found["idle_node_hours"] == pytest.approx(3 + 1 + 0.5, abs=0.01)
+    assert "--starttime=now-3hours" in (tmp_path / "asked").read_text()
+
+
+def test_where_accounting_does_not_answer_the_remedy_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = assess()
+    assert result.exit_code == 3
+    assert "give a LOG, see docs/assess.md" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give either a LOG or --synthetic NODES"),
+        (["--from", "2024-03-01"], "--from goes with a LOG only"),
         (["log", "--synthetic", "10"], "give either a LOG or --synthetic NODES"),
         (["--synthetic", "10", "--down", "log"], "--down goes with a LOG only"),
         (["--synthetic", "10", "--from", "2024-03-01"], "--from goes with a LOG only"),

@@ -13,10 +13,11 @@ from datetime import datetime, tzinfo
 from bftrainer_slurm.replay.logs.jobs import Job, LogError, Notes, checked
 from bftrainer_slurm.replay.logs.lines import Lines
 
+COLUMNS = "JobID,Partition,Priority,NNodes,NCPUS,Submit,Eligible,Start,End,State,Flags,NodeList"
 COMMAND = (
     "SLURM_TIME_FORMAT=%s sacct --allusers --allocations --duplicates --noconvert --parsable2 "
     "--starttime=2024-01-01 --endtime=2025-01-01 "
-    "--format=JobID,Partition,Priority,NNodes,NCPUS,Submit,Eligible,Start,End,State,Flags,NodeList"
+    f"--format={COLUMNS}"
 )
 _DIGITS = 12  # of Unix seconds
 _NEVER = {"", "Unknown", "None", "N/A"}
