@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from bftrainer_slurm.cli.common import NOT_THERE, fail, finite, json_option, print_json, shown
-from bftrainer_slurm.replay.assessment.assess import Assessment, Replays
+from bftrainer_slurm.replay.assessment.assess import Assessment, Rates, Replays
 from bftrainer_slurm.replay.assessment.assess import assess as assess_log
 from bftrainer_slurm.replay.assessment.document import document, table
 from bftrainer_slurm.replay.assessment.harvest import SAMPLES, Harvest, HarvestOptions
@@ -141,6 +142,25 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
 )
 @click.option("--no-replay", is_flag=True, help="Only the holes.")
 @click.option(
+    "--price",
+    type=click.FloatRange(0, 1e9),
+    callback=finite,
+    help="Of a node-hour, in any currency.",
+)
+@click.option(
+    "--watts",
+    type=click.FloatRange(0, 1e6),
+    callback=finite,
+    help="How many more a node draws that trains than an idle one.",
+)
+@click.option(
+    "--csv",
+    "csv_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write idle and used nodes over time, of each sample.",
+)
+@click.option(
     "--report",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
@@ -165,6 +185,9 @@ def assess(
     samples: int,
     sample_hours: float | None,
     no_replay: bool,
+    price: float | None,
+    watts: float | None,
+    csv_file: Path | None,
     report: Path | None,
     as_json: bool,
 ) -> None:
@@ -204,7 +227,11 @@ def assess(
         source, holes = "this cluster", _running(options, days)
     _tell(holes.notes)
     with _progress("replaying", len(planned) * samples if replays else 0) as advance:
-        found = assess_log(source, holes, zone, replays, advance)
+        found = replace(
+            assess_log(source, holes, zone, replays, advance), rates=Rates(price, watts)
+        )
+    if csv_file is not None:
+        _write_csv(csv_file, found)
     _hand_over(found, report, as_json)
 
 
@@ -216,6 +243,18 @@ def _refuse_idle_options(place: str) -> None:
         given = context.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT
         if given and place not in goes_with:
             fail(f"{option.opts[0]} goes with {goes_with[0]} only; leave it out")
+
+
+def _write_csv(path: Path, found: Assessment) -> None:
+    try:
+        with path.open("w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(("trainers", "time", "idle_nodes", "used_nodes"))
+            for one in found.replayed:
+                for now in one.result.moments:
+                    rows.writerow((one.options.at_once, f"{now.time_s:.3f}", now.pool, now.used))
+    except OSError as error:
+        fail(f"--csv {path}: {error.strerror}; name a file that you may write")
 
 
 def _hand_over(found: Assessment, report: Path | None, as_json: bool) -> None:

@@ -34,6 +34,7 @@ from bftrainer_slurm.replay.logs.played import Play
 from bftrainer_slurm.replay.ordinary import ListedHoles, Ordinary, OrdinaryJobs, Pass, passes_of
 from bftrainer_slurm.replay.policies import EqualShare, Oracle, PaperModel
 from bftrainer_slurm.replay.progress import SimulatedTrainer
+from bftrainer_slurm.replay.timeline import Timeline
 from bftrainer_slurm.replay.trace import Trace
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
@@ -76,18 +77,23 @@ def harvest(
 ) -> HarvestResult:
     """Replay as ``bftrainer assess`` wants it."""
     span_s = (sample.from_s, sample.to_s)
+    timeline = Timeline()
     trace, play, backfill_s = sample.trace, sample.play, wanted.backfill_s
     jobs = None if play is None else played_back(trace, play, backfill_s)[1]
     with Planner() as planner:
         planner.warm_up()
         ordinary = jobs or ListedHoles(trace)
         interval_s = backfill_s if jobs else None
-        outcome = run_live(ordinary, span_s, trainers, wanted.at_once, interval_s, planner)
+        outcome = run_live(
+            ordinary, span_s, trainers, wanted.at_once, interval_s, planner, timeline.add
+        )
         options = ReplayOptions(at_once=wanted.at_once)
         dedicated = _dedicated(trace, trainers, options, planner, outcome)
     efficiency = outcome.samples / dedicated if dedicated else 0.0
     started = None if jobs is None else tuple(jobs.close(sample.to_s))
-    return HarvestResult(outcome.used_node_hours, efficiency, outcome.samples, started)
+    return HarvestResult(
+        outcome.used_node_hours, efficiency, outcome.samples, started, tuple(timeline.moments)
+    )
 
 
 def played_back(
@@ -130,12 +136,13 @@ def run_live(
     at_once: int,
     backfill_s: float | None,
     planner: PlanMaker,
+    watch: Watch = lambda moment: None,
 ) -> Outcome:
     """Replay as the daemon works with its defaults, beside ordinary jobs where they are known."""
     cluster = SimulatedCluster(ordinary, span_s, trainers, at_once, backfill_s=backfill_s)
     settings = Settings(partition=PARTITION)
     with _controller(cluster, planner, settings, ReplayOptions()) as controller:
-        return drive_as_daemon(controller, _Hints(controller.schedule), cluster)
+        return drive_as_daemon(controller, _Hints(controller.schedule), cluster, watch)
 
 
 @contextmanager

@@ -71,6 +71,29 @@ def test_a_report_is_written(log: Path, tmp_path: Path) -> None:
     assert "equivalent nodes" in (tmp_path / "report" / "assessment.html").read_text()
 
 
+def test_what_is_used_has_a_price_and_takes_energy(log: Path) -> None:
+    rates = ("--price", "2", "--watts", "500")
+    (found,) = json.loads(assess(log, *WINDOW, *rates, "--json").stdout)["summaries"]
+    worth = found["worth"]
+    assert worth["money"] == pytest.approx(2 * worth["used_node_hours"])
+    assert worth["megawatt_hours"] == pytest.approx(0.0005 * worth["used_node_hours"])
+    shown = assess(log, *WINDOW, *rates).stdout
+    assert "money            " in shown
+    assert " MWh more" in shown
+
+
+def test_idle_and_used_nodes_over_time_are_a_table(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # the product's own replay
+    result = assess(log, *WINDOW, "--csv", tmp_path / "use.csv")
+    assert result.exit_code == 0
+    header, *rows = (tmp_path / "use.csv").read_text().splitlines()
+    assert header == "trainers,time,idle_nodes,used_nodes"
+    assert any(int(row.split(",")[3]) > 0 for row in rows)
+    assert rows[0].startswith("10,1000.000,")
+
+
 def test_malformed_lines_are_shown_escaped(log: Path) -> None:
     log.write_text(LOG + "\x1b[2J evil\n" * 9)
     result = assess(log, *WINDOW, "--no-replay")
@@ -151,6 +174,8 @@ def test_where_accounting_does_not_answer_the_remedy_is_said(
         (["log", "--trainers", "nowhere"], "--trainers nowhere"),
         (["log", "--nodes", "5"], "the log has node lists"),
         (["log", "--report", "log"], "--report"),
+        (["log", "--csv", "/"], "--csv"),
+        (["log", *WINDOW, "--no-replay", "--csv", "no/where"], "--csv no/where: No such file"),
     ],
 )
 def test_what_cannot_be_is_refused(

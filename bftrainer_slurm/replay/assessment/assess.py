@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from itertools import chain
 
@@ -47,6 +47,23 @@ class Summary:
     felt: Felt | None
 
 
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What is used of the whole log, in money and energy; None where there is no price for it."""
+
+    used_node_hours: float
+    money: float | None
+    megawatt_hours: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a node-hour costs, and how many watts more a node draws that trains than an idle one."""
+
+    price: float | None = None
+    watts: float | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Assessment:
     """Everything that a report says. Without samples nothing was replayed."""
@@ -59,12 +76,23 @@ class Assessment:
     trainers: str  # in words
     samples: tuple[Sample, ...]
     replayed: tuple[Replayed, ...]
+    rates: Rates = field(default_factory=Rates)
 
     @property
     def summaries(self) -> tuple[Summary, ...]:
         """Return the samples together, for each number of trainers at once."""
         options = dict.fromkeys(one.options for one in self.replayed)
         return tuple(self._summary(one) for one in options)
+
+    def worth(self, summary: Summary) -> Worth:
+        """Return what trainers use of the whole log, as far as the samples tell."""
+        rates = self.rates
+        hours = summary.used_share.mean * self.statistics.idle_node_hours
+        return Worth(
+            hours,
+            None if rates.price is None else hours * rates.price,
+            None if rates.watts is None else hours * rates.watts / 1e6,
+        )
 
     def _summary(self, options: HarvestOptions) -> Summary:
         done = [one for one in self.replayed if one.options == options]

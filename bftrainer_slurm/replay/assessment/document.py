@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from bftrainer_slurm.replay.assessment.assess import Assessment, Summary
+from bftrainer_slurm.replay.assessment.assess import Assessment, Summary, Worth
 from bftrainer_slurm.replay.assessment.felt import Felt, felt
 from bftrainer_slurm.replay.assessment.harvest import Replayed
 from bftrainer_slurm.replay.assessment.reasons import Reason, Reasons
@@ -47,7 +47,9 @@ def document(assessment: Assessment) -> dict[str, Any]:
         ],
         "mean_idle_nodes_by_hour": [list(map(_number, day)) for day in figures.by_hour.tolist()],
         "reasons": None if assessment.reasons is None else asdict(assessment.reasons),
-        "summaries": [asdict(one) for one in assessment.summaries],
+        "summaries": [
+            asdict(one) | {"worth": asdict(assessment.worth(one))} for one in assessment.summaries
+        ],
         "replays": [_replay(one) for one in assessment.replayed],
         "lines": _lines(assessment),
         "caveats": list(log.caveats),
@@ -147,7 +149,7 @@ def _harvested(assessment: Assessment) -> list[str]:
             f"{one.result.efficiency:>7.3f}{_feeling(None if started is None else felt(started))}"
         )
     for summary in assessment.summaries:
-        lines += ["", *_summarised(summary)]
+        lines += ["", *_summarised(summary), *_worth(assessment.worth(summary))]
     return lines
 
 
@@ -158,6 +160,15 @@ def _feeling(found: Felt | None) -> str:
     widths = (8, 7, 7, 7, 7)
     delays = "".join(f"{time:>{width}.2f}" for time, width in zip(times, widths, strict=True))
     return f"{found.jobs:>8,}{delays}{found.missed:>8,}{found.preempted:>11,}"
+
+
+def _worth(worth: Worth) -> list[str]:
+    lines = []
+    if worth.money is not None:
+        lines.append(f"money            {amount(worth.money)} for what is used of the whole log")
+    if worth.megawatt_hours is not None:
+        lines.append(f"energy           {amount(worth.megawatt_hours)} MWh more")
+    return lines
 
 
 def _summarised(summary: Summary) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bftrainer_slurm.replay.assessment.coverage import Columns, idle_seconds
+from bftrainer_slurm.replay.cluster import Moment
 from bftrainer_slurm.replay.logs.holes import between, trace_of_holes
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.logs.played import Play, play_of
@@ -38,13 +39,14 @@ class HarvestResult:
 
     ``efficiency`` is U: samples, over those of the same trainers on as many dedicated nodes as
     were idle on average, in the same time without rescaling. ``started`` are the ordinary jobs,
-    None: nothing is known of them.
+    None: nothing is known of them. ``moments`` are nodes idle and used over time.
     """
 
     used_node_hours: float
     efficiency: float
     samples: float
     started: tuple[Started, ...] | None = None
+    moments: tuple[Moment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
