@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,12 +68,15 @@ def select(
 ) -> Trace:
     """Return the part of a trace: its first nodes by name, from a time on, for some hours.
 
+    Without a time it begins with the first event of these nodes.
+
     Raises:
         TraceError: nothing is left.
     """
     if first_nodes is not None and first_nodes < len(trace.nodes):
         trace = _first_nodes(trace, first_nodes)
-    begin_s = trace.start_s if from_s is None else from_s
+    first_s = float(trace.time_s[0]) if len(trace.time_s) else trace.start_s
+    begin_s = first_s if from_s is None else from_s
     end_s = trace.end_s if hours is None else min(trace.end_s, begin_s + 3600.0 * hours)
     left = between(holes_in(trace), begin_s, end_s)
     if not trace.start_s <= begin_s < end_s or not len(left.node):
@@ -81,7 +84,7 @@ def select(
             f"the events go from {trace.start_s:.0f} to {trace.end_s:.0f}: nothing is left of them"
         )
     if from_s is None and hours is None:
-        return trace
+        return replace(trace, start_s=begin_s)
     return trace_of_holes(left, begin_s, end_s)
 
 
