@@ -1,13 +1,14 @@
 """The bench's stream, replayed: what the simulation behind ``bftrainer assess`` says of it.
 
-The made cluster's scheduler runs the stream without trainers, and that is the log. So the replay
-can be held against what was measured on Slurm with the same stream.
+The log is the side without trainers of a run on Slurm, or the made cluster's scheduler runs the
+stream. So the replay can be held against what was measured on Slurm with the same stream.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,10 @@ from bftrainer_slurm.cli.simulation import played_back, run_live
 from bftrainer_slurm.model import ThroughputCurve, WaitingJob
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.assessment.felt import Felt, felt
-from bftrainer_slurm.replay.logs.counts import Counts
 from bftrainer_slurm.replay.logs.holes import HoleTable, trace_of_holes
 from bftrainer_slurm.replay.logs.jobs import Job, JobTable
 from bftrainer_slurm.replay.logs.log import Log
+from bftrainer_slurm.replay.logs.occupancy import Occupancy
 from bftrainer_slurm.replay.logs.played import play_of
 from bftrainer_slurm.replay.ordinary import OrdinaryJobs, Pass
 from bftrainer_slurm.replay.synthetic.backfill import INTERVAL_S, schedule
@@ -31,17 +32,13 @@ from scripts.demonstration.stream import OrdinaryJob
 _BEGIN_S = 1_700_000_010.0  # a multiple of the interval; any would do
 _FOREVER_S = 1e9
 _ANY = frozenset({""})  # all nodes are alike
+_IN_PASS_S = 1.2
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What jobs waited for without trainers, what they felt, and what trainers used.
+    """What jobs felt, and what trainers used of the node-seconds that were idle after a pass."""
 
-    ``used`` is a share of the node-seconds that were idle after a pass.
-    """
-
-    median_wait_s: float
-    mean_wait_s: float
     felt: Felt
     used: float
 
@@ -54,31 +51,14 @@ class _Unseen(OrdinaryJobs):
         return ()
 
 
-def replay(stream: Sequence[OrdinaryJob], nodes: int, leave_ahead: bool = True) -> Replayed:
-    """Replay a stream on so many nodes beside two trainers that take what they get."""
-    log, waits_s = _log(stream, nodes)
-    play = play_of(log, log.holes, log.from_s, log.to_s)
-    assert play is not None
-    trace = trace_of_holes(log.holes, log.from_s, log.to_s)
-    passes, ordinary = played_back(
-        trace, play, INTERVAL_S, OrdinaryJobs if leave_ahead else _Unseen
-    )
-    trainers = [_trainer(f"t{number}", nodes) for number in range(2)]
-    with Planner() as planner:
-        span_s = (log.from_s, log.to_s)
-        outcome = run_live(ordinary, span_s, trainers, len(trainers), INTERVAL_S, planner)
-    found = felt(ordinary.close(log.to_s))
-    assert found is not None
-    used = 3600 * outcome.used_node_hours / _idle_after_pass_s(log.holes, passes)
-    return Replayed(float(np.median(waits_s)), float(waits_s.mean()), found, used)
-
-
-def rendered(stream: Sequence[OrdinaryJob], nodes: int) -> tuple[str, dict[str, Any]]:
+def rendered(log: Log) -> tuple[str, dict[str, Any]]:
     """Replay with trainers that leave ahead of passes, and with such that do not; a table."""
-    both = {"leave ahead": replay(stream, nodes), "do not": replay(stream, nodes, False)}
-    first = both["leave ahead"]
+    both = {"leave ahead": _replay(log, OrdinaryJobs), "do not": _replay(log, _Unseen)}
+    assert log.jobs is not None
+    waits_s = [one.start_s - one.eligible_s for one in log.jobs.between(log.from_s, log.to_s)]
     lines = [
-        f"wait without trainers, s: median {first.median_wait_s:.1f}, mean {first.mean_wait_s:.1f}",
+        f"{len(waits_s)} jobs replayed; wait without trainers, s: median {np.median(waits_s):.1f}, "
+        f"mean {np.mean(waits_s):.1f}",
         f"{'trainers':<14}{'MEDIAN':>8}{'MEAN':>8}{'P95':>8}{'MAX':>8}"
         f"{'MISSED':>8}{'PREEMPTED':>11}{'USED':>7}",
     ]
@@ -91,8 +71,24 @@ def rendered(stream: Sequence[OrdinaryJob], nodes: int) -> tuple[str, dict[str, 
     return "\n".join(lines), {name: asdict(one) for name, one in both.items()}
 
 
-def _log(stream: Sequence[OrdinaryJob], nodes: int) -> tuple[Log, NDArray[np.float64]]:
-    """Return the log of the stream without trainers, and how long each job waited."""
+def _replay(log: Log, kind: type[OrdinaryJobs]) -> Replayed:
+    """Replay a log beside two trainers that take what they get."""
+    play = play_of(log, log.holes, log.from_s, log.to_s)
+    assert play is not None
+    trace = trace_of_holes(log.holes, log.from_s, log.to_s)
+    passes, ordinary = played_back(trace, play, INTERVAL_S, kind)
+    trainers = [_trainer(f"t{number}", log.nodes) for number in range(2)]
+    with Planner() as planner:
+        span_s = (log.from_s, log.to_s)
+        outcome = run_live(ordinary, span_s, trainers, len(trainers), INTERVAL_S, planner)
+    found = felt(ordinary.close(log.to_s))
+    assert found is not None
+    used = 3600 * outcome.used_node_hours / _idle_after_pass_s(log.holes, passes)
+    return Replayed(found, used)
+
+
+def scheduled(stream: Sequence[OrdinaryJob], nodes: int) -> Log:
+    """Return the log of a stream as the made cluster's scheduler runs it."""
     jobs = Jobs(
         submit_s=np.array([job.at_s for job in stream]),
         nodes=np.array([job.nodes for job in stream], np.int32),
@@ -100,20 +96,53 @@ def _log(stream: Sequence[OrdinaryJob], nodes: int) -> tuple[Log, NDArray[np.flo
         limit_s=np.array([60.0 * job.minutes for job in stream]),
     )
     made = schedule(jobs, nodes, _FOREVER_S)
-    counts, table = Counts(None), JobTable()
-    ends_s = []
-    for number, job in enumerate(stream):
-        begin_s = _BEGIN_S + float(made.start_s[number])
-        start_s, end_s = round(begin_s, 3), round(begin_s + job.runs_s, 3)
-        submit_s, backfilled = _BEGIN_S + job.at_s, bool(made.backfilled[number])
-        counts.add(number, start_s, end_s, job.nodes, 0)
-        table.add(Job(0, number, start_s, end_s, job.nodes, 0, "", submit_s, backfilled, -number))
-        ends_s.append(end_s)
-    counts.finish()
-    to_s = max(ends_s)
-    holes = counts.holes(nodes, 0.0, _BEGIN_S, to_s)
-    log = Log("stream", holes, nodes, _BEGIN_S, to_s, jobs=table, kinds=(_ANY,) * nodes)
-    return log, made.start_s - jobs.submit_s
+    rows = [
+        (
+            _BEGIN_S + job.at_s,
+            _BEGIN_S + float(made.start_s[number]),
+            _BEGIN_S + float(made.start_s[number]) + job.runs_s,
+            made.held[number],
+            bool(made.backfilled[number]),
+        )
+        for number, job in enumerate(stream)
+    ]
+    return _log(rows, nodes, _BEGIN_S)
+
+
+def measured(results: dict[str, Any]) -> Log:
+    """Return the log of the side without trainers, from the results of a run.
+
+    Backfill has started a job whose first line came within a second of a pass.
+    """
+    passes_s = np.array(results["passes_s"]["without"])
+    rows = []
+    for job in chain.from_iterable(results["jobs"]["without"]):
+        since_s = job["start_s"] - passes_s
+        backfilled = bool(((since_s >= 0) & (since_s < _IN_PASS_S)).any())
+        held = np.array([int(name.removeprefix("n")) - 1 for name in job["account"]["nodes"]])
+        rows.append((job["submit_s"], job["start_s"], job["end_s"], held, backfilled))
+    return _log(rows, results["settings"]["nodes"], results["begins_s"]["without"][0])
+
+
+def _log(
+    rows: Sequence[tuple[float, float, float, NDArray[np.integer], bool]],
+    nodes: int,
+    from_s: float,
+) -> Log:
+    """Return a log of jobs: when each was submitted, started and ended, its nodes, by whom."""
+    occupancy, table = Occupancy(0.0), JobTable()
+    names = tuple(f"n{number + 1}" for number in range(nodes))
+    for number, (submit_s, start, end, held, backfilled) in enumerate(rows):
+        start_s, end_s = round(start, 3), round(end, 3)
+        occupancy.add(held.astype(np.int32), start_s, end_s)
+        listed = ",".join(names[node] for node in held)
+        table.add(
+            Job(0, number, start_s, end_s, len(held), 0, listed, submit_s, backfilled, -number)
+        )
+    occupancy.finish()
+    to_s = round(max(row[2] for row in rows), 3)
+    holes = occupancy.holes(names, from_s, to_s)
+    return Log("stream", holes, nodes, from_s, to_s, jobs=table, kinds=(_ANY,) * nodes)
 
 
 def _trainer(name: str, nodes: int) -> TrainerSpec:
