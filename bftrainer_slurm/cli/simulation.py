@@ -31,7 +31,9 @@ from bftrainer_slurm.replay.efficiency import dedicated_samples
 from bftrainer_slurm.replay.figures import Replayed
 from bftrainer_slurm.replay.learning import Learning
 from bftrainer_slurm.replay.logs.played import Play
-from bftrainer_slurm.replay.ordinary import ListedHoles, Ordinary, OrdinaryJobs, Pass, passes_of
+from bftrainer_slurm.replay.ordinary import ListedHoles, Ordinary
+from bftrainer_slurm.replay.passes import Pass, passes_of
+from bftrainer_slurm.replay.playback import OrdinaryJobs
 from bftrainer_slurm.replay.policies import EqualShare, Oracle, PaperModel
 from bftrainer_slurm.replay.progress import SimulatedTrainer
 from bftrainer_slurm.replay.timeline import Timeline
@@ -100,7 +102,8 @@ def played_back(
     trace: Trace, play: Play, backfill_s: float, kind: type[OrdinaryJobs] = OrdinaryJobs
 ) -> tuple[list[Pass], OrdinaryJobs]:
     """Return the passes of backfill in a trace, and its ordinary jobs to be played back."""
-    passes = passes_of(play.jobs, trace.start_s, trace.end_s, backfill_s)
+    starts_s = (one.start_s for one in play.jobs if one.backfilled)
+    passes = passes_of(starts_s, trace.start_s, trace.end_s, backfill_s)
     return passes, kind(trace, play.jobs, passes, play.kinds)
 
 

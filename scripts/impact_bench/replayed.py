@@ -23,7 +23,8 @@ from bftrainer_slurm.replay.logs.jobs import Job, JobTable
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.logs.occupancy import Occupancy
 from bftrainer_slurm.replay.logs.played import play_of
-from bftrainer_slurm.replay.ordinary import OrdinaryJobs, Pass
+from bftrainer_slurm.replay.passes import Pass
+from bftrainer_slurm.replay.playback import OrdinaryJobs
 from bftrainer_slurm.replay.synthetic.backfill import INTERVAL_S, schedule
 from bftrainer_slurm.replay.synthetic.workload import Jobs
 from bftrainer_slurm.replay.trainers import TrainerSpec

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bftrainer_slurm.replay.ordinary import Started
+from bftrainer_slurm.replay.playback import Started
 
 
 @dataclass(frozen=True, slots=True)

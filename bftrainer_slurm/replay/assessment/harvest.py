@@ -15,7 +15,7 @@ from bftrainer_slurm.replay.cluster import Moment
 from bftrainer_slurm.replay.logs.holes import between, trace_of_holes
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.logs.played import Play, play_of
-from bftrainer_slurm.replay.ordinary import Started
+from bftrainer_slurm.replay.playback import Started
 from bftrainer_slurm.replay.trace import Trace
 from bftrainer_slurm.replay.trainers import TrainerSpec
 

@@ -14,7 +14,7 @@ from bftrainer_slurm.replay.logs.holes import HoleTable
 from bftrainer_slurm.replay.logs.jobs import Job
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.logs.nodes import expand
-from bftrainer_slurm.replay.ordinary import PlayedJob
+from bftrainer_slurm.replay.playback import PlayedJob
 
 _AT_ONCE_S = 5.0  # from submission to start by the main scheduler; batch_sched_delay is 3 s
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from bftrainer_slurm.replay.assessment.harvest import HarvestOptions, HarvestResult, Sample
-from bftrainer_slurm.replay.ordinary import Started
+from bftrainer_slurm.replay.playback import Started
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
 

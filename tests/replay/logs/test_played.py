@@ -9,7 +9,7 @@ import pytest
 
 from bftrainer_slurm.replay.logs.log import LogOptions, read_log
 from bftrainer_slurm.replay.logs.played import Play, play_of
-from bftrainer_slurm.replay.ordinary import PlayedJob
+from bftrainer_slurm.replay.playback import PlayedJob
 
 HEADER = "JobID|Partition|Priority|NNodes|Submit|Start|End|Flags|NodeList"
 FIRST = "1|p|1|3|900|900|1200||n[1-3]"

@@ -10,15 +10,9 @@ from hypothesis import strategies as st
 
 from bftrainer_slurm.cli.simulation import run_live
 from bftrainer_slurm.planner.solver import Planner
-from bftrainer_slurm.replay.ordinary import (
-    PREEMPTION_S,
-    Change,
-    OrdinaryJobs,
-    Pass,
-    PlayedJob,
-    Started,
-    passes_of,
-)
+from bftrainer_slurm.replay.ordinary import Change
+from bftrainer_slurm.replay.passes import Pass
+from bftrainer_slurm.replay.playback import PREEMPTION_S, OrdinaryJobs, PlayedJob, Started
 from tests.replay.traces import T0, holes, trainer
 
 PARTITION = frozenset({"p"})
@@ -169,18 +163,6 @@ def test_sdiag_tells_the_last_pass() -> None:
     found = ordinary.last_pass(T0 + 59)
     assert found is not None
     assert (found.began_s, found.active) == (T0 + 30, False)
-
-
-def test_each_backfilled_start_is_in_a_pass_and_others_come_between() -> None:
-    jobs = [job(100, [0]), job(103, [1]), job(163, [2]), job(111, [3], backfilled=False)]
-    passes = passes_of(jobs, T0, T0 + 200, 30.0)
-    assert [(one.began_s - T0, one.ended_s - T0) for one in passes] == [
-        (10, 10), (40, 40), (70, 70), (100, 103), (131.5, 131.5), (163, 163), (193, 193), (223, 223)
-    ]  # fmt: skip
-
-
-def test_without_a_backfilled_start_passes_come_regularly() -> None:
-    assert [one.began_s for one in passes_of([], 0.0, 60.0, 30.0)] == [0, 30, 60]
 
 
 # The controller's own loop beside played jobs.
