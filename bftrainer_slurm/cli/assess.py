@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import csv
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from zoneinfo import ZoneInfo
 
 import click
 from click.core import ParameterSource
 
-from bftrainer_slurm.cli.common import NOT_THERE, fail, finite, json_option, print_json, shown
+from bftrainer_slurm.cli.common import fail, finite, json_option, print_json, shown
+from bftrainer_slurm.cli.logs import made, progress, read, running, tell
 from bftrainer_slurm.replay.assessment.assess import Assessment, Rates, Replays
 from bftrainer_slurm.replay.assessment.assess import assess as assess_log
 from bftrainer_slurm.replay.assessment.document import document, table
 from bftrainer_slurm.replay.assessment.harvest import SAMPLES, Harvest, HarvestOptions
 from bftrainer_slurm.replay.assessment.report import write_report
 from bftrainer_slurm.replay.assessment.typical import DESCRIPTION, typical_trainers
-from bftrainer_slurm.replay.logs.caveats import SYNTHETIC
-from bftrainer_slurm.replay.logs.jobs import LogError, Notes
-from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
-from bftrainer_slurm.replay.logs.sacct import COLUMNS
-from bftrainer_slurm.replay.synthetic.schedule import simulate
-from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
+from bftrainer_slurm.replay.logs.log import LogOptions
 from bftrainer_slurm.replay.trainers import TrainersError, read_trainers
-from bftrainer_slurm.slurm import accounting
-from bftrainer_slurm.slurm.gateway import GatewayError
-from bftrainer_slurm.slurm.run import SlurmRunner
 
 _LOG, _MADE, _LIVE = "a LOG", "--synthetic", ""
 _GOES_WITH = {
@@ -220,13 +208,13 @@ def assess(
     planned = tuple(HarvestOptions(count, bf_interval) for count in at_once)
     replays = None if no_replay else _replays(trainers, planned, sample_hours, samples)
     if log is not None:
-        source, holes = log.name, _read(log, options)
+        source, holes = log.name, read(log, options)
     elif synthetic is not None:
-        source, holes = "a made cluster", _made(synthetic, days, min_hole)
+        source, holes = "a made cluster", made(synthetic, days, min_hole)
     else:
-        source, holes = "this cluster", _running(options, days)
-    _tell(holes.notes)
-    with _progress("replaying", len(planned) * samples if replays else 0) as advance:
+        source, holes = "this cluster", running(options, days)
+    tell(holes.notes)
+    with progress("replaying", len(planned) * samples if replays else 0) as advance:
         found = replace(
             assess_log(source, holes, zone, replays, advance), rates=Rates(price, watts)
         )
@@ -298,60 +286,6 @@ def _harvest() -> Harvest:
     return harvest
 
 
-def _read(log: Path, options: LogOptions) -> Log:
-    try:
-        with _progress("reading", log.stat().st_size) as advance:
-            return read_log(log, options, advance)
-    except LogError as error:
-        fail(str(error))
-    except OSError as error:
-        fail(f"{error.filename or log}: {error.strerror or error}")
-
-
-def _running(options: LogOptions, days: float) -> Log:
-    """Ask the accounting of the cluster that runs here."""
-    runner, hours = SlurmRunner(timeout_s=accounting.PATIENCE_S), max(1, round(24 * days))
-    now_s = time.time()
-    with TemporaryDirectory() as folder:
-        jobs, down = Path(folder) / "sacct", Path(folder) / "events"
-        try:
-            jobs.write_text(accounting.jobs(runner, hours, COLUMNS))
-            down.write_text(accounting.node_events(runner, hours))
-            nodes = accounting.node_names(runner)
-        except GatewayError as error:
-            fail(f"{error}; give a LOG, see docs/assess.md", NOT_THERE)
-        from_s = now_s - 3600.0 * hours
-        asked = replace(options, node_list=nodes, down=down, from_s=from_s, to_s=now_s)
-        return _read(jobs, asked)
-
-
-def _made(text: str, days: float, min_hole_s: float) -> Log:
-    try:
-        schedule = simulate(parse_synthetic(text, days))
-    except WorkloadError as error:
-        fail(f"--synthetic {error}")
-    return Log(
-        kind="made cluster, EASY backfill",
-        holes=schedule.holes(min_hole_s),
-        nodes=schedule.workload.nodes,
-        from_s=schedule.from_s,
-        to_s=schedule.to_s,
-        caveats=(SYNTHETIC,),
-        jobs=schedule.table(),
-        kinds=(frozenset({""}),) * schedule.workload.nodes,
-    )
-
-
-def _tell(notes: Notes | None) -> None:
-    if notes is None or not notes.malformed:
-        return
-    click.echo(f"{notes.malformed:,} lines could not be read and were skipped:", err=True)
-    for line in notes.bad_lines:
-        click.echo(f"  line {line.number}: {shown(line.why)}: {shown(line.text)}", err=True)
-    if notes.malformed > len(notes.bad_lines):
-        click.echo(f"  and {notes.malformed - len(notes.bad_lines):,} more", err=True)
-
-
 def _time(option: str, text: str | None, zone: tzinfo) -> float | None:
     if text is None:
         return None
@@ -362,10 +296,3 @@ def _time(option: str, text: str | None, zone: tzinfo) -> float | None:
         return (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()
     except (ValueError, OverflowError):
         fail(f"{option} {shown(text)}: write 2024-03-01, 2024-03-01T12:00 or Unix seconds")
-
-
-@contextmanager
-def _progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
-    hidden = not (length and sys.stderr.isatty())
-    with click.progressbar(length=length, label=label, file=sys.stderr, hidden=hidden) as bar:
-        yield bar.update
