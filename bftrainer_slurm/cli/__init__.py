@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from bftrainer_slurm import __version__
 
@@ -13,6 +15,9 @@ _COMMANDS = {
     "submit": "Submit an elastic training job.",
     "status": "Show the pool and every trainer.",
     "show": "Show one trainer.",
+    "explain": "Say why a trainer has so many nodes, or waits.",
+    "logs": "Show what all elements of a trainer have written, as one story.",
+    "doctor": "Say what of this cluster's settings to change for trainers.",
     "assess": "Say what a cluster's idle nodes are worth, from its own log.",
     "replay": "Replay a trace of holes with elastic trainers.",
     "plan": "Solve one planning problem from a file.",
@@ -20,17 +25,45 @@ _COMMANDS = {
     "keeper": "Run the keeper by itself.",
 }
 
+# What else is to be installed for a command; the keeper and users' commands need nothing more.
+_EXTRAS = {"assess": "replay", "replay": "replay"}
+_OTHERWISE = "controller"
+_CALLED = "bftrainer_slurm.command"
+
 
 class _Group(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("bftrainer_slurm"):
+                raise
+            extra = _EXTRAS.get(ctx.meta[_CALLED], _OTHERWISE)
+            click.echo(
+                f"bftrainer: {error.name} is missing; pip install 'bftrainer-slurm[{extra}]'",
+                err=True,
+            )
+            ctx.exit(2)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
+        ctx.meta[_CALLED] = cmd_name
         module = importlib.import_module(f"bftrainer_slurm.cli.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete commands by their names alone: click would load them all for it."""
+        commands = [
+            CompletionItem(name, help=text)
+            for name, text in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

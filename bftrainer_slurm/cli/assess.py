@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from bftrainer_slurm.cli.common import fail, finite, json_option, print_json, shown
-from bftrainer_slurm.cli.logs import made, progress, read, running, tell
+from bftrainer_slurm.cli.joblogs import made, progress, read, running, tell
 from bftrainer_slurm.replay.assessment.assess import Assessment, Rates, Replays
 from bftrainer_slurm.replay.assessment.assess import assess as assess_log
 from bftrainer_slurm.replay.assessment.document import document, table

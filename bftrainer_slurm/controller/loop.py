@@ -18,6 +18,7 @@ from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
+from bftrainer_slurm.controller.publish.explanation import Explanation
 from bftrainer_slurm.controller.publish.status import cluster_status, trainer_status
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.element import Ended, Phase
@@ -75,6 +76,7 @@ class Controller:
         self._faults = Faults()
         self._snapshot = Snapshot(world.clock())
         self._decision = Decision()
+        self._explanation = Explanation()
         self._roster = Roster(world.history, settings, self._faults)
         self._members = Members(world.history, world.appraiser)
         self._holes = Holes(world.history)
@@ -137,7 +139,7 @@ class Controller:
         for view in views:
             with self._faults.of(view.array):
                 trainers.append(self._shown(view, now_s))
-        return cluster_status(
+        status = cluster_status(
             now_s=now_s,
             controller=controller | {"history": self._world.history.trouble},
             views=views,
@@ -147,15 +149,18 @@ class Controller:
             malformed={**self._snapshot.queue.malformed, **self._faults.why},
             preempted=summary(self._world.history.preemptions(now_s - _DAY_S)),
         )
+        return status | {"left_alone": dict(decision.left_alone)}
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         why, world = self._faults.why.get(view.array), self._world
+        decided = self._decision
+        terms = self._explanation.of(view.array, decided.plan, decided.problem, decided.planned_s)
         return trainer_status(
             view,
             world.history.tally(view.array),
             self._members.progress(view.array),
             why or self._decision.eligible.stuck.get(view.array),
-            world.appraiser.known(view),
+            world.appraiser.known(view) | terms,
             now_s,
         )
 
