@@ -11,7 +11,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
-from bftrainer_slurm.elastic import functional, waits
+from bftrainer_slurm.elastic import functional, steps, waits
+from bftrainer_slurm.elastic.changes import given_back
 from bftrainer_slurm.elastic.collective import (
     Group,
     PeerLostError,
@@ -38,6 +39,7 @@ class Members(Protocol):
 
     group: Group
     changing: bool  # whether this process may find itself in another generation
+    why: str  # the last generation has ended, in the keeper's word
 
     def ddp_group(self, model: nn.Module) -> dist.ProcessGroup:
         """Return the group that the model is wrapped with, for as long as it lives."""
@@ -76,6 +78,7 @@ class ElementMembers:
         self._identity = worker_identity(environment)
         self._backend = backend
         self.group = Group(self._keeper_ports)
+        self.why = ""
         self._forming = False
         if backend == "gloo":
             waits.look_up(lambda work: self.group.check_end(work))
@@ -83,7 +86,12 @@ class ElementMembers:
         self._membership = Membership(
             keeper, self._identity, prover_from(environment), on_event=self._hear
         )
-        self._leaving = Leaving(self._membership.leave)
+        # One process of a node says so; under torchrun the agent does.
+        others_do = self._identity.local_rank > 0 or "TORCHELASTIC_RUN_ID" in environment
+        word = None if others_do else partial(given_back, self._identity.node)
+        self._leaving = Leaving(self._membership.leave, word)
+        if steps.VARIABLE in environment:
+            steps.of_this_process().leave_to_trainer()  # else torchrun's agent reports as well
         make_default(backend, HashStore(), 0, 1)
         self._membership.start()
         self._leaving.watch()
@@ -135,6 +143,8 @@ class ElementMembers:
         self._membership.done()
 
     def _hear(self, event: Event) -> None:
+        if isinstance(event, Change | Dropped):
+            self.why = event.why if isinstance(event, Change) else "loss"
         over = isinstance(event, Dropped) or (isinstance(event, Change) and not event.planned)
         if over and not self._forming:
             self.group.abort(f"the keeper announces: {event}")
@@ -144,6 +154,7 @@ class FixedMembers:
     """A world that does not change: torchrun's, srun's, or one process alone."""
 
     changing = False
+    why = ""
 
     def __init__(self, place: StaticWorld, backend: str) -> None:
         self.group = Group()

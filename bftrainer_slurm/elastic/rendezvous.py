@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import TYPE_CHECKING
 
+from bftrainer_slurm.elastic.apart import warn_if_apart
+
 if TYPE_CHECKING:
     from torch.distributed.elastic.rendezvous.api import RendezvousHandler, RendezvousParameters
 
@@ -34,6 +36,7 @@ def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
     """
     if "BFTRAINER_ELEMENT" in os.environ:
         choose(os.environ, sys.argv[1:])
+        warn_if_apart(os.environ, sys.argv)
     return _create
 
 
