@@ -65,7 +65,8 @@ class Group:
         self.record = False
         self.layout: list[tuple[int, ...]] = []  # ids of the parameters in each of its buckets
         self._nccl = False
-        self._connections = Connections(keeper_ports)
+        self._keeper_ports = keeper_ports
+        self._connections: Connections | None = None  # before it forms it has none
         self._works: list[dist.Work] = []
         self._sums: list[_Sum] = []  # that DDP waits for
         self._hopeless = False  # to wait for what has not ended yet
@@ -88,6 +89,7 @@ class Group:
         """
         self.rank, self.world = generation.rank, generation.world
         self._nccl = "nccl" in backend
+        self._connections = Connections(self._keeper_ports)
         with self.noting():
             if generation.rank == 0:
                 store = self._open_store(address, 0, hosts=True)
@@ -129,7 +131,8 @@ class Group:
         Raises:
             PeerLostError: it has ended already.
         """
-        self._connections.complete()
+        if self._connections is not None:
+            self._connections.complete()
         if not self._usable():
             self.commit()
 
@@ -304,7 +307,8 @@ class Group:
         if self._nccl and dist.is_initialized():
             with contextlib.suppress(RuntimeError):
                 dist.distributed_c10d._get_default_group().abort()
-        self._connections.shut_down(gently)
+        if self._connections is not None:
+            self._connections.shut_down(gently)
 
     def _sum_or_zero(self, done: Future[list[Tensor]], buffer: Tensor) -> Tensor:
         try:

@@ -12,6 +12,7 @@ from torch import nn
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from bftrainer_slurm.elastic import functional, waits
+from bftrainer_slurm.elastic.checkpoint import Version
 from bftrainer_slurm.elastic.collective import (
     Group,
     PeerLostError,
@@ -42,8 +43,8 @@ class Members(Protocol):
     def ddp_group(self, model: nn.Module) -> dist.ProcessGroup:
         """Return the group that the model is wrapped with, for as long as it lives."""
 
-    def form(self, step: int) -> Generation:
-        """Get into the next generation; ``step`` is the last completed one, -1: no state."""
+    def form(self, version: Version | None) -> Generation:
+        """Get into the next generation with this state; None: there is no state."""
 
     def lost(self) -> None:
         """Say that a collective of the generation failed."""
@@ -92,12 +93,14 @@ class ElementMembers:
         """Return a group of this process alone: a change then needs no new wrapping."""
         return alone_group(model)
 
-    def form(self, step: int) -> Generation:
+    def form(self, version: Version | None) -> Generation:
         """Get into the next generation; ends the process if this one is to leave."""
+        lineage, step = version or (0, -1)
         while True:
             self._forming = True
             self.group.close()
-            self._membership.ready(step, "new" if step < 0 else "change")
+            cause = "new" if version is None else "change"
+            self._membership.ready(step, cause, lineage=lineage)
             try:
                 generation = self._membership.wait_generation()
             except ReleasedError:
@@ -162,9 +165,9 @@ class FixedMembers:
         assert group is not None
         return group
 
-    def form(self, step: int) -> Generation:
+    def form(self, version: Version | None) -> Generation:
         """Return the world, which is there already."""
-        place = self._place
+        place, step = self._place, -1 if version is None else version.step
         members = tuple(Peer(0, "", 0, "", step) for _ in range(place.world))
         return Generation(0, place.rank, place.world, False, None, members)
 

@@ -88,7 +88,7 @@ class ShardedTrainer(Training):
         self._whole.state = None
 
     def _take_over(self, generation: Generation) -> None:
-        self._common.agree(self._group, generation.members)
+        self._common.agree(self._group, generation)
         self._spread(generation.number)
 
     def leave(self, step: Step, error: BaseException | None) -> bool:

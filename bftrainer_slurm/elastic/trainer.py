@@ -93,7 +93,7 @@ class Trainer(Training):
     def _take_over(self, generation: Generation) -> None:
         if self.changing:
             self._check_layout()
-        self._common.agree(self._group, generation.members)
+        self._common.agree(self._group, generation)
 
     def leave(self, step: Step, error: BaseException | None) -> bool:
         """Commit or give up a step; return whether ``error`` is dealt with."""

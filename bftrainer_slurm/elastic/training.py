@@ -135,7 +135,7 @@ class Training(ABC):
         """Get into the next generation, with the state of whoever has come furthest."""
         self._pace.changed()
         while True:
-            generation = self._members.form(self._common.step)
+            generation = self._members.form(self._common.version)
             try:
                 self._take_over(generation)
                 self._group.formed()
