@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
@@ -18,9 +19,11 @@ from bftrainer_slurm.elastic.collective import (
     PeerLostError,
     alone_group,
     make_default,
+    outlive_lost_peers,
 )
 from bftrainer_slurm.elastic.leaving import Leaving
 from bftrainer_slurm.elastic.place import StaticWorld, static_world, worker_identity
+from bftrainer_slurm.elastic.steps import leave_to_trainer
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import (
     Change,
@@ -59,11 +62,38 @@ class Members(Protocol):
         """Say that the training is complete."""
 
 
-def find_members(environment: Mapping[str, str], backend: str) -> Members:
-    """Return the trainer's members in an element, else a world that does not change."""
-    if environment.get("BFTRAINER_KEEPER"):
-        return ElementMembers(environment, backend)
-    return FixedMembers(static_world(environment), backend)
+def find_members(environment: Mapping[str, str], backend: str, nccl_in_process: bool) -> Members:
+    """Return the trainer's members in an element, else a world that does not change.
+
+    Raises:
+        RestartError: the processes are to be restarted at changes, and nobody would do it.
+    """
+    if not environment.get("BFTRAINER_KEEPER") or (
+        "nccl" in backend and not nccl_in_process and restarts(environment)
+    ):
+        return FixedMembers(static_world(environment), backend)
+    leave_to_trainer()
+    return ElementMembers(environment, backend)
+
+
+def restarts(environment: Mapping[str, str]) -> bool:
+    """Say that an element's processes are restarted at changes, and check that torchrun does it."""
+    if "TORCHELASTIC_RUN_ID" not in environment:
+        raise RestartError(
+            "on GPUs start this script by 'srun torchrun', which restarts it at each change, "
+            "or try Trainer(..., nccl_in_process=True)"
+        )
+    if environment.get("RANK") == "0":
+        print(
+            "bftrainer: on GPUs training in process has never been shown to work: at each change "
+            "this script starts again from its checkpoint; see nccl_in_process in docs/elastic.md",
+            file=sys.stderr,
+        )
+    return True
+
+
+class RestartError(RuntimeError):
+    """The world would not change, and other elements would train beside it."""
 
 
 class ElementMembers:
@@ -78,7 +108,8 @@ class ElementMembers:
         self._backend = backend
         self.group = Group(self._keeper_ports)
         self._forming = False
-        if backend == "gloo":
+        outlive_lost_peers(backend)
+        if "gloo" in backend:  # beside NCCL it carries flags and what of the state is on the CPU
             waits.look_up(lambda work: self.group.check_end(work))
             self._waiting = functional.wait_in_python()
         self._membership = Membership(

@@ -71,7 +71,9 @@ class ShardedTrainer(Training):
         self._every = checkpoint_every
         self._whole = _Whole()
         common = Common({"training": self._whole}, Checkpoints(Path(checkpoint), 0.0))
-        super().__init__(find_members(os.environ, "gloo"), common, rate, seed)
+        super().__init__(
+            find_members(os.environ, "gloo", nccl_in_process=False), common, rate, seed
+        )
         self._make(0)
         self._whole.state = self._gathered(everywhere=True)  # the first state of all
         self._watch_optimizer()

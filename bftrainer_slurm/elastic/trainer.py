@@ -52,6 +52,8 @@ class Trainer(Training):
         checkpoint_every_s: seconds between them.
         broadcast_buffers: give each step rank 0's buffers, as DDP does.
         ddp: further options of DistributedDataParallel.
+        nccl_in_process: train in process on GPUs too, which no run has shown to work; else
+            torchrun restarts the script at each change.
         others: further objects with ``state_dict`` and ``load_state_dict``.
     """
 
@@ -66,6 +68,7 @@ class Trainer(Training):
         checkpoint_every_s: float = 300.0,
         broadcast_buffers: bool = True,
         ddp: Mapping[str, Any] | None = None,
+        nccl_in_process: bool = False,
         **others: Stateful,
     ) -> None:
         options = dict(ddp or {})
@@ -77,7 +80,8 @@ class Trainer(Training):
         self._buffers = list(model.buffers()) if broadcast_buffers else []
         kept = None if checkpoint is None else Checkpoints(Path(checkpoint), checkpoint_every_s)
         common = Common(self._stateful, kept)
-        super().__init__(find_members(os.environ, backend_for(model)), common, rate, seed)
+        members = find_members(os.environ, backend_for(model), nccl_in_process)
+        super().__init__(members, common, rate, seed)
         self.ddp = DistributedDataParallel(
             model,
             process_group=self._members.ddp_group(model),

@@ -123,7 +123,7 @@ class Training(ABC):
         return True
 
     def _meet(self) -> None:
-        self._group.watch(dist.all_reduce(torch.zeros(1), async_op=True))
+        self._group.watch(dist.all_reduce(torch.zeros(1), async_op=True), on_gpu=False)
 
     # What the loader asks for.
 
