@@ -23,7 +23,6 @@ from bftrainer_slurm.elastic.collective import (
 )
 from bftrainer_slurm.elastic.leaving import Leaving
 from bftrainer_slurm.elastic.place import StaticWorld, static_world, worker_identity
-from bftrainer_slurm.elastic.steps import leave_to_trainer
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import (
     Change,
@@ -72,7 +71,6 @@ def find_members(environment: Mapping[str, str], backend: str, nccl_in_process: 
         "nccl" in backend and not nccl_in_process and restarts(environment)
     ):
         return FixedMembers(static_world(environment), backend)
-    leave_to_trainer()
     return ElementMembers(environment, backend)
 
 

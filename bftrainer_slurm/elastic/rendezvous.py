@@ -98,7 +98,7 @@ def why_not() -> str | None:
 def _create(parameters: RendezvousParameters) -> RendezvousHandler:
     reason = why_not()
     if reason is not None:
-        _end(f"the rendezvous needs Python 3.11 and torch 2.13 in torchrun's Python: {reason}")
+        _end(f"torchrun's Python cannot load the rendezvous, install torch 2.6 or later: {reason}")
     from bftrainer_slurm.elastic.agent import AgentRendezvous
 
     return AgentRendezvous(parameters, os.environ)

@@ -151,12 +151,6 @@ def step(samples: float | None = None) -> None:
     of_this_process().by_script(samples)
 
 
-def leave_to_trainer() -> None:
-    """Let ``elastic.Trainer`` report, which re-forms in this process, and not this node's agent."""
-    if VARIABLE in os.environ:
-        of_this_process().leave_to_trainer()
-
-
 def of_this_process() -> Steps:
     """Return what counts this process's steps; only the first process of a node has a counter."""
     global _steps

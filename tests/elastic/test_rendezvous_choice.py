@@ -67,7 +67,7 @@ def test_a_torch_that_ours_cannot_work_with_ends_with_a_line_that_says_what_to_i
         handler()(RendezvousParameters("bftrainer", "", "run", 1, 4))
     assert end.value.code == 2
     said = capsys.readouterr().err
-    assert said.startswith("bftrainer: the rendezvous needs Python 3.11 and torch 2.13")
+    assert said.startswith("bftrainer: torchrun's Python cannot load the rendezvous, install torch")
     assert said.count("\n") == 1
 
 

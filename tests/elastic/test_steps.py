@@ -115,12 +115,3 @@ def test_a_step_costs_next_to_nothing(memory: Memory) -> None:
     cost_s = timeit.timeit(lambda: steps.step(samples=32), number=calls) / calls
     print(f"a step costs {cost_s * 1e6:.2f} us")
     assert cost_s < 1e-4  # 1 % of a step, at 100 steps/s
-
-
-def test_a_trainer_that_re_forms_in_process_leaves_nothing_for_the_agent_to_report(
-    memory: Memory,
-) -> None:
-    steps.leave_to_trainer()
-    steps.of_this_process().by_optimizer(object())
-    assert memory.read().in_process
-    assert memory.read().steps == 0
