@@ -21,7 +21,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import (  # type: ignore[attr-defined]
     GradBucket,
-    HashStore,
     PrefixStore,
     Store,
     TCPStore,
@@ -29,6 +28,12 @@ from torch.distributed import (  # type: ignore[attr-defined]
 from torch.futures import Future
 
 from bftrainer_slurm.elastic.sockets import Connections
+from bftrainer_slurm.elastic.torch_private import (
+    count_groups_anew,
+    give_torchs_own_time,
+    group_of_one,
+    groups_of_process,
+)
 from bftrainer_slurm.keeper.membership import Generation
 from bftrainer_slurm.keeper.protocol import parse_address
 
@@ -412,18 +417,11 @@ def make_default(backend: str, store: Store, rank: int, world: int) -> None:
     """Make a new default process group, in the place of the one there is."""
     if dist.is_initialized():
         dist.distributed_c10d.destroy_process_group()  # not the one that keeps groups
-    # Part of the keys by which the peers meet: a group that failed as it was made would count.
-    dist.distributed_c10d._world.group_count = 0
+    count_groups_anew()
     dist.init_process_group(
         backend, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=_FORM_S)
     )
-    _let_work(dist.group.WORLD)
-
-
-def groups_of_process() -> list[dist.ProcessGroup]:
-    """Return the process groups of this process, the newest first: all, not only the trainer's."""
-    names = dist.distributed_c10d._world.pg_names
-    return sorted(names, key=lambda group: names[group], reverse=True)
+    give_torchs_own_time(dist.group.WORLD)  # now that its connections are there
 
 
 def abort_together(groups: Sequence[dist.ProcessGroup]) -> None:
@@ -441,13 +439,8 @@ def _keep_for_ever(group: dist.ProcessGroup) -> None:
 def _group_of(ranks: list[int]) -> dist.ProcessGroup | None:
     group: dist.ProcessGroup | None = dist.new_group(ranks, timeout=timedelta(seconds=_FORM_S))
     if dist.get_rank() in ranks:
-        _let_work(group)
+        give_torchs_own_time(group)
     return group
-
-
-def _let_work(group: dist.ProcessGroup | None) -> None:
-    """Give a group's collectives torch's own time, now that its connections are there."""
-    dist.distributed_c10d._set_pg_timeout(dist.distributed_c10d.default_pg_timeout, group)
 
 
 def backend_for(model: nn.Module) -> str:
@@ -464,14 +457,8 @@ def outlive_lost_peers(backend: str) -> None:
 
 def alone_group(model: nn.Module) -> dist.ProcessGroup:
     """Return a process group of this rank alone, beside the default one, for a model's devices."""
-    store = HashStore()
-    alone = dist.ProcessGroup(store, 0, 1)
-    gloo = dist.ProcessGroupGloo(store, 0, 1, timedelta(seconds=_STORE_S))
     kinds = {parameter.device.type for parameter in model.parameters()} | {"cpu"}
-    for kind in sorted(kinds):
-        alone._register_backend(torch.device(kind), dist.ProcessGroup.BackendType.GLOO, gloo)
-    alone._set_group_name("bftrainer-alone")  # type: ignore[arg-type]
-    return alone
+    return group_of_one(kinds, timedelta(seconds=_STORE_S))
 
 
 def _reachable(endpoint: str) -> tuple[str, int]:

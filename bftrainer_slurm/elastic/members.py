@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
 
+import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
-from bftrainer_slurm.elastic import functional, waits
+from bftrainer_slurm.elastic import functional, torch_private, waits
 from bftrainer_slurm.elastic.checkpoint import Version
 from bftrainer_slurm.elastic.collective import (
     Group,
@@ -67,27 +68,34 @@ def find_members(environment: Mapping[str, str], backend: str, nccl_in_process: 
     Raises:
         RestartError: the processes are to be restarted at changes, and nobody would do it.
     """
-    if not environment.get("BFTRAINER_KEEPER") or (
-        "nccl" in backend and not nccl_in_process and restarts(environment)
-    ):
-        return FixedMembers(static_world(environment), backend)
-    return ElementMembers(environment, backend)
+    if environment.get("BFTRAINER_KEEPER"):
+        why_not = _why_not_in_process(backend, nccl_in_process)
+        if why_not is None:
+            return ElementMembers(environment, backend)
+        be_restarted(environment, why_not)
+    return FixedMembers(static_world(environment), backend)
 
 
-def restarts(environment: Mapping[str, str]) -> bool:
-    """Say that an element's processes are restarted at changes, and check that torchrun does it."""
+def _why_not_in_process(backend: str, nccl_in_process: bool) -> str | None:
+    if "nccl" in backend and not nccl_in_process:
+        return "on GPUs training in process has never been shown to work (nccl_in_process=True)"
+    place = torch_private.missing()
+    return None if place is None else f"torch {torch.__version__} has no {place}"
+
+
+def be_restarted(environment: Mapping[str, str], why: str) -> None:
+    """Say that this script is restarted at changes, and check that torchrun does it.
+
+    Raises:
+        RestartError: it was not started by torchrun.
+    """
     if "TORCHELASTIC_RUN_ID" not in environment:
-        raise RestartError(
-            "on GPUs start this script by 'srun torchrun', which restarts it at each change, "
-            "or try Trainer(..., nccl_in_process=True)"
-        )
+        raise RestartError(f"{why}: write 'srun torchrun', which restarts the script at changes")
     if environment.get("RANK") == "0":
         print(
-            "bftrainer: on GPUs training in process has never been shown to work: at each change "
-            "this script starts again from its checkpoint; see nccl_in_process in docs/elastic.md",
+            f"bftrainer: {why}: at each change this script starts again from its checkpoint",
             file=sys.stderr,
         )
-    return True
 
 
 class RestartError(RuntimeError):
