@@ -173,6 +173,14 @@ class WaitingJob:
 
 
 @dataclass(frozen=True, slots=True)
+class OrdinaryRun:
+    """An ordinary job that runs or ends: its nodes, and its start as a Unix time in seconds."""
+
+    nodes: tuple[str, ...]
+    start_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Queue:
     """The whole queue in one reading: our trainers, and what concerns us of the ordinary jobs.
 
@@ -186,6 +194,7 @@ class Queue:
     malformed: Mapping[int, str] = field(
         default_factory=dict
     )  # by the id of the array; below 0: it cannot be read
+    ordinary_runs: tuple[OrdinaryRun, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

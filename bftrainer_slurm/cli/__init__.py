@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 
 import click
+from click.shell_completion import CompletionItem
 
 from bftrainer_slurm import __version__
 
@@ -13,6 +14,9 @@ _COMMANDS = {
     "submit": "Submit an elastic training job.",
     "status": "Show the pool and every trainer.",
     "show": "Show one trainer.",
+    "explain": "Say why a trainer has so many nodes, or waits.",
+    "logs": "Show what all elements of a trainer have written, as one story.",
+    "doctor": "Say what of this cluster's settings to change for trainers.",
     "assess": "Say what a cluster's idle nodes are worth, from its own log.",
     "replay": "Replay a trace of holes with elastic trainers.",
     "plan": "Solve one planning problem from a file.",
@@ -31,6 +35,15 @@ class _Group(click.Group):
         module = importlib.import_module(f"bftrainer_slurm.cli.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete commands by their names alone: click would load them all for it."""
+        commands = [
+            CompletionItem(name, help=text)
+            for name, text in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

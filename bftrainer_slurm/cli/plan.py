@@ -60,7 +60,7 @@ def plan(
         from bftrainer_slurm.planner.solver import Planner
     except ImportError as error:
         fail(f"{error}; pip install 'bftrainer-slurm[controller]'")
-    problem = _problem(file, back, state or personal_state())
+    problem = given_problem(file, back, state or personal_state())
     if shown:
         print_json(document_of(problem))
         return
@@ -73,7 +73,8 @@ def plan(
         click.echo(_table(problem, found))
 
 
-def _problem(file: Path | None, back: int | None, state: Path) -> Problem:
+def given_problem(file: Path | None, back: int | None, state: Path) -> Problem:
+    """Return the problem in a file, or one of the controller's; end the command without one."""
     if (file is None) == (back is None):
         fail("give a FILE, or --from-history N")
     try:

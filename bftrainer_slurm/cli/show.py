@@ -41,7 +41,7 @@ def show(trainer: str, state: Path | None, address: str | None, as_json: bool) -
     """
     with fail_where_unreadable():
         document = current_status(state, address)
-        one = _the_one(document["trainers"], trainer)
+        one = the_one(document["trainers"], trainer)
         if as_json:
             print_json(one | {"down": document["down"]})
             return
@@ -50,7 +50,8 @@ def show(trainer: str, state: Path | None, address: str | None, as_json: bool) -
         click.echo(safe_lines(render(one)))
 
 
-def _the_one(trainers: list[dict[str, Any]], said: str) -> dict[str, Any]:
+def the_one(trainers: list[dict[str, Any]], said: str) -> dict[str, Any]:
+    """Return the trainer that is meant; end the command where it is none, or may be several."""
     found = [one for one in trainers if said in (str(one["array"]), one["name"])]
     if not found:
         fail(f"no trainer '{shown(said)}'; 'bftrainer status' lists them all")

@@ -75,6 +75,8 @@ def render(document: dict[str, Any]) -> str:
     pool = document["pool"]
     if pool is not None:
         lines.append(f"pool: {pool['nodes']} nodes in holes, {pool['used']} used by trainers")
+    if document.get("preempted"):
+        lines.append(_preempted(document["preempted"]))
     rows = [_HEADING, *(_row(trainer) for trainer in document["trainers"])]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
@@ -89,6 +91,17 @@ def render(document: dict[str, Any]) -> str:
         kinds = ", ".join(f"{shown(kind)} {count}" for kind, count in sorted(refused.items()))
         lines.append(f"refused at the keeper's door: {kinds}")
     return "\n".join(lines)
+
+
+def _preempted(felt: dict[str, Any]) -> str:
+    """What ordinary jobs felt of trainers in the last 24 hours."""
+    if not felt["jobs"]:
+        return "ordinary jobs, last 24 h: none had to preempt a trainer"
+    text = (
+        f"ordinary jobs, last 24 h: {felt['jobs']} preempted trainers, and started "
+        f"{felt['delay_median_s']:.1f} s later (median; {felt['delay_max_s']:.1f} s at most)"
+    )
+    return text + (f"; {felt['late_jobs']} missed a backfill pass" if felt["late_jobs"] else "")
 
 
 def _row(trainer: dict[str, Any]) -> tuple[str, ...]:
@@ -125,6 +138,7 @@ def _from_slurm() -> dict[str, Any]:
         "controller": None,
         "pool": None,
         "plan": None,
+        "preempted": None,
         "malformed": {str(array): why for array, why in queue.malformed.items()},
         "trainers": [known_to_slurm(one) for one in queue.trainers if _is_alive(one)],
     }

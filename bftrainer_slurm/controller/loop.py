@@ -18,6 +18,7 @@ from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
+from bftrainer_slurm.controller.publish.explanation import Explanation
 from bftrainer_slurm.controller.publish.status import cluster_status, trainer_status
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.element import Ended, Phase
@@ -27,6 +28,7 @@ from bftrainer_slurm.controller.state.members import OF_MEMBERS, Members
 from bftrainer_slurm.controller.state.passes import Judgement, Passes, in_holes_without
 from bftrainer_slurm.controller.state.pauses import note_change
 from bftrainer_slurm.controller.state.picture import Picture
+from bftrainer_slurm.controller.state.preemptions import Preemptions, summary
 from bftrainer_slurm.controller.state.profile import Appraiser
 from bftrainer_slurm.controller.state.roster import Roster
 from bftrainer_slurm.controller.state.trainer import hear
@@ -38,7 +40,7 @@ from bftrainer_slurm.slurm.gateway import Gateway
 
 logger = logging.getLogger(__name__)
 
-_TIDY_EVERY_S = 86400.0
+_DAY_S = 86400.0
 _SLOW_S = 1.0  # of a look: from then on it is said
 _SAY_AGAIN_S = 600.0
 
@@ -74,10 +76,12 @@ class Controller:
         self._faults = Faults()
         self._snapshot = Snapshot(world.clock())
         self._decision = Decision()
+        self._explanation = Explanation()
         self._roster = Roster(world.history, settings, self._faults)
         self._members = Members(world.history, world.appraiser)
         self._holes = Holes(world.history)
         self._passes = Passes()
+        self._preemptions = Preemptions()
         self._decider = Decider(
             world.planner, world.appraiser, world.history, settings, self._faults
         )
@@ -135,7 +139,7 @@ class Controller:
         for view in views:
             with self._faults.of(view.array):
                 trainers.append(self._shown(view, now_s))
-        return cluster_status(
+        status = cluster_status(
             now_s=now_s,
             controller=controller | {"history": self._world.history.trouble},
             views=views,
@@ -143,16 +147,20 @@ class Controller:
             trainers=trainers,
             plan=decision.plan,
             malformed={**self._snapshot.queue.malformed, **self._faults.why},
+            preempted=summary(self._world.history.preemptions(now_s - _DAY_S)),
         )
+        return status | {"left_alone": dict(decision.left_alone)}
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         why, world = self._faults.why.get(view.array), self._world
+        decided = self._decision
+        terms = self._explanation.of(view.array, decided.plan, decided.problem, decided.planned_s)
         return trainer_status(
             view,
             world.history.tally(view.array),
             self._members.progress(view.array),
             why or self._decision.eligible.stuck.get(view.array),
-            world.appraiser.known(view),
+            world.appraiser.known(view) | terms,
             now_s,
         )
 
@@ -190,6 +198,10 @@ class Controller:
         for event in events:
             if isinstance(event, Ended) and event.how != "shrank" and not event.well:
                 world.groups.lost(event.element)
+        backfill_s = snapshot.configuration.backfill_s
+        world.history.add_preemptions(
+            self._preemptions.look(events, snapshot.queue, backfill_s, looked_s)
+        )
         self._holes.update(snapshot, self._settings.partition)
         self._follow_passes(snapshot)
         self._forget(frozenset(one.array for one in snapshot.queue.trainers), looked_s)
@@ -251,7 +263,7 @@ class Controller:
         self._known = arrays
         self._members.forget(kept)
         world.appraiser.forget(kept)
-        if now_s - self._tidied_s >= _TIDY_EVERY_S:
+        if now_s - self._tidied_s >= _DAY_S:
             self._tidied_s = now_s
             world.history.forget_old(now_s)
             world.history.lessons.forget_too_much(arrays)

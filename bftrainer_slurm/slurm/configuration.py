@@ -6,6 +6,7 @@ Every reading here is a request of its own.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from bftrainer_slurm.model import BackfillPass, Configuration
 from bftrainer_slurm.slurm.directives import minutes_of
@@ -24,15 +25,15 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
     Raises:
         GatewayError: Slurm did not answer, not as it should, or knows no such partition.
     """
-    values = _values(runner)
-    partitions = _partitions(runner)
+    values = values_of(runner)
+    partitions = partitions_of(runner)
     if partition not in partitions:
         raise GatewayError(f"scontrol show partition: no partition {partition}")
     return Configuration(
         int(values["MaxJobCount"]),
         minutes_of(partitions[partition]["MaxTime"]),
         backfill_s(values),
-        _behind(partitions, partition, by_tier="partition_prio" in values.get("PreemptType", "")),
+        behind(partitions, partition, by_tier="partition_prio" in values.get("PreemptType", "")),
     )
 
 
@@ -42,10 +43,10 @@ def max_job_count(runner: SlurmRunner) -> int:
     Raises:
         GatewayError: Slurm did not answer, or not as it should.
     """
-    return int(_values(runner)["MaxJobCount"])
+    return int(values_of(runner)["MaxJobCount"])
 
 
-def backfill_s(values: dict[str, str]) -> float | None:
+def backfill_s(values: Mapping[str, str]) -> float | None:
     """Return the time between two backfill passes, None where there are none.
 
     ``values`` are the lines of ``scontrol show config``; see ``bf_interval`` in slurm.conf(5).
@@ -75,36 +76,59 @@ def last_pass(runner: SlurmRunner) -> BackfillPass | None:
     return None if match is None else BackfillPass(float(match[1]), _ACTIVE in said)
 
 
-def _values(runner: SlurmRunner) -> dict[str, str]:
-    said = runner.read("scontrol", "show", "config")
-    values = dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", said, re.MULTILINE))
+def values_of(runner: SlurmRunner) -> dict[str, str]:
+    """Return the lines of ``scontrol show config``, by their names.
+
+    Raises:
+        GatewayError: Slurm did not answer, or not as it should.
+    """
+    return values_in(runner.read("scontrol", "show", "config"))
+
+
+def values_in(said: str) -> dict[str, str]:
+    """Read what ``scontrol show config`` prints; of what it numbers (``Epilog[0]``) the last.
+
+    Raises:
+        GatewayError: that is something else.
+    """
+    lines = re.findall(r"^(\w+)(?:\[\d+\])?\s*= (.*?)\s*$", said, re.MULTILINE)
+    values = dict(lines)
     if not values.get("MaxJobCount", "").isdigit():
         raise GatewayError("scontrol show config: no MaxJobCount in it")
     return values
 
 
-def _partitions(runner: SlurmRunner) -> dict[str, dict[str, str]]:
-    """Return the settings of all partitions, by name. Only admins write them."""
-    said = runner.read("scontrol", "--all", "--oneliner", "show", "partition")
+def partitions_of(runner: SlurmRunner) -> dict[str, dict[str, str]]:
+    """Return the settings of all partitions, by name.
+
+    Raises:
+        GatewayError: Slurm did not answer.
+    """
+    return partitions_in(runner.read("scontrol", "--all", "--oneliner", "show", "partition"))
+
+
+def partitions_in(said: str) -> dict[str, dict[str, str]]:
+    """Read what ``scontrol --oneliner show partition`` prints. Only admins write it."""
     read = (dict(re.findall(r"(\w+)=(\S+)", line)) for line in said.splitlines())
     return {one["PartitionName"]: one for one in read if {"PartitionName", "MaxTime"} <= one.keys()}
 
 
-def _behind(
-    partitions: dict[str, dict[str, str]], trainers: str, *, by_tier: bool
+def behind(
+    partitions: Mapping[str, Mapping[str, str]], trainers: str, *, by_tier: bool
 ) -> tuple[str, ...]:
     """Return the partitions on trainers' nodes whose jobs trainers come before, or wait beside.
 
     Slurm goes through its queue by tier, and ``by_tier`` preempts only what is in a lower one.
     """
-
-    def tier(name: str) -> int:
-        return int(partitions[name].get("PriorityTier", "1"))
-
     nodes = {name: set(expand(one.get("Nodes", ""))) for name, one in partitions.items()}
-    highest = tier(trainers) if by_tier else tier(trainers) - 1
+    highest = tier(partitions[trainers]) if by_tier else tier(partitions[trainers]) - 1
     return tuple(
         name
         for name in sorted(partitions)
-        if name != trainers and tier(name) <= highest and nodes[name] & nodes[trainers]
+        if name != trainers and tier(partitions[name]) <= highest and nodes[name] & nodes[trainers]
     )
+
+
+def tier(partition: Mapping[str, str]) -> int:
+    """Return a partition's PriorityTier."""
+    return int(partition.get("PriorityTier", "1"))

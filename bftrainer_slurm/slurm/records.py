@@ -15,6 +15,7 @@ from bftrainer_slurm.model import (
     Element,
     ElementId,
     ElementState,
+    OrdinaryRun,
     Queue,
     Trainer,
     WaitingJob,
@@ -93,10 +94,12 @@ class QueueReader:
         }
         found = {array: self._known[array][1] for array in sorted(arrays)}
         waiting = (job for one in found.values() for job in one.waiting)
+        runs = tuple(run for one in found.values() for run in one.runs)
         return Queue(
             trainers=tuple(trainer for one in found.values() for trainer in one.trainers),
             waiting=tuple(sorted(waiting, key=lambda job: job.job_id)),
-            ordinary_nodes=frozenset(node for one in found.values() for node in one.nodes),
+            ordinary_nodes=frozenset(node for run in runs for node in run.nodes),
+            ordinary_runs=runs,
             malformed=malformed
             | {array: one.malformed for array, one in found.items() if one.malformed},
         )
@@ -122,7 +125,7 @@ class _Array:
 
     trainers: tuple[Trainer, ...] = ()  # one for each partition that elements are in
     waiting: tuple[WaitingJob, ...] = ()
-    nodes: tuple[str, ...] = ()  # of ordinary jobs
+    runs: tuple[OrdinaryRun, ...] = ()
     malformed: str = ""  # what is wrong with it
 
 
@@ -176,8 +179,11 @@ def _read_ordinary(members: list[JobRow]) -> _Array:
     for row in rows:
         counts[row.job_id] += _count(row.tasks)
     waiting = {row.job_id: _waiting_job(row, counts[row.job_id]) for row in rows}
-    nodes = tuple(node for row in members for node in _nodes_of(row))
-    return _Array(waiting=tuple(waiting.values()), nodes=nodes)
+    runs = ((_nodes_of(row), row.start_s or 0.0) for row in members)
+    return _Array(
+        waiting=tuple(waiting.values()),
+        runs=tuple(OrdinaryRun(nodes, start_s) for nodes, start_s in runs if nodes),
+    )
 
 
 def _first_task(row: JobRow) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
 
-from bftrainer_slurm.cli import show, status
+from bftrainer_slurm.cli import explain, show, status
 from bftrainer_slurm.cli.common import fail_where_unreadable, safe_lines
 from bftrainer_slurm.controller.decide.eligibility import why_never
 from bftrainer_slurm.controller.state.trainer import TrainerState, advance
@@ -204,6 +204,8 @@ def _show(found: dict[str, Any]) -> None:
         for one in found["trainers"]:
             with fail_where_unreadable():
                 _promise_clean(safe_lines(show.render(one)))
+            with fail_where_unreadable():
+                _promise_clean(safe_lines("\n".join(explain.lines(one, found, now_s=0.0))))
 
 
 def _promise_clean(text: str) -> None:

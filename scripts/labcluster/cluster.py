@@ -344,7 +344,7 @@ def _lay_out(lab: Lab, options: Options) -> None:
         *(folder, options, controllers, slurm, me, ports, host, addresses, version is not None)
     )
     (folder / "slurm.conf").write_text(conf)
-    (folder / "cgroup.conf").write_text(cgroup_conf(_version(), version))
+    (folder / "cgroup.conf").write_text(cgroup_conf(installed_version(), version))
     all_here = None if os.getuid() == 0 else _HERE  # where nodes have names, they find each other
     plugstack = list(options.plugstack)
     if options.keeper is not None:
@@ -383,7 +383,7 @@ def _make_folders(lab: Lab, slurm: str) -> None:
 
 
 def _make_keys(folder: Path, slurm: str) -> None:
-    if _version() < (23, 11):
+    if installed_version() < (23, 11):
         raise LabError("--auth-slurm needs Slurm 23.11 or newer")
     for name in (_SLURM_KEY, _OUR_KEY):
         key = folder / name
@@ -483,7 +483,12 @@ def _wait(until: Callable[[], bool], otherwise: str, timeout_s: float = _START_T
         time.sleep(0.1)
 
 
-def _version() -> tuple[int, int]:
+def installed_version() -> tuple[int, int]:
+    """Return the version of the Slurm that is installed here, as (23, 11).
+
+    Raises:
+        LabError: there is none, or it does not tell.
+    """
     text = subprocess.run([_program("slurmctld"), "-V"], capture_output=True, text=True).stdout
     match = re.search(r"(\d+)\.(\d+)", text)
     if match is None:

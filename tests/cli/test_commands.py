@@ -99,6 +99,16 @@ def test_the_table_shows_a_trainer_in_a_line() -> None:
     )
 
 
+def test_the_status_says_what_ordinary_jobs_felt() -> None:
+    felt = {"jobs": 3, "late_jobs": 1, "delay_median_s": 0.0, "delay_max_s": 31.0}
+    assert render(DOCUMENT | {"preempted": felt}).splitlines()[1] == (
+        "ordinary jobs, last 24 h: 3 preempted trainers, and started 0.0 s later "
+        "(median; 31.0 s at most); 1 missed a backfill pass"
+    )
+    none = render(DOCUMENT | {"preempted": {"jobs": 0}}).splitlines()[1]
+    assert none == "ordinary jobs, last 24 h: none had to preempt a trainer"
+
+
 def test_a_hostile_name_cannot_write_to_the_terminal() -> None:
     hostile = TRAINER | {"name": "\x1b[2Jevil\n12 forged"}
     shown = render(DOCUMENT | {"trainers": [hostile]})

@@ -628,3 +628,18 @@ def test_a_trainer_that_cannot_be_handled_is_named_and_the_others_are_served() -
     setting.settle()
     assert len(setting.slurm.on(99)) == 4
     assert "of this one" in setting.controller.status({})["malformed"][str(ARRAY)]
+
+
+def test_users_are_told_the_terms_of_the_plan() -> None:
+    setting = Setting(3, ARRAY, most=2)
+    setting.settle()
+    terms = setting.shown()["plan"]
+    assert isinstance(terms, dict)
+    assert (terms["nodes"], terms["limit"], terms["free"]) == (2, "most", 1)
+    assert terms["time_s"] <= setting.now_s
+
+
+def test_users_are_told_how_many_idle_nodes_are_kept_for_ordinary_jobs() -> None:
+    setting = Setting(3, ARRAY, settings=Settings(nodes_interval_s=1, reserve_nodes=2))
+    setting.turn()
+    assert setting.controller.status({})["left_alone"]["kept for ordinary jobs"] == 2

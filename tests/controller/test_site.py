@@ -70,6 +70,8 @@ def test_a_trainer_below_its_least_gets_none(site: Site) -> None:
 def test_two_trainers_share_by_weight(site: Site) -> None:
     with trainer(site, "1-3", "--bftrainer=weight=5") as heavy, trainer(site, "1-3") as light:
         wait_until(lambda: (nodes_of(site, heavy), nodes_of(site, light)) == (3, 1))
+        explain = ("bftrainer", "explain", str(light))
+        wait_until(lambda: "other trainers have 1 of these" in site.run(*explain).stdout)
 
 
 def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site) -> None:
@@ -78,6 +80,9 @@ def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site) -
         site.lab.run("srun", "-N3", "--exclusive", "sleep", "3")
         wait_until(lambda: site.controller.trainer(array)["reclaimed"] == 3)
         wait_until(lambda: nodes_of(site, array) == 4)
+        preempted = site.controller.status()["preempted"]
+        assert (preempted["jobs"], preempted["elements"]) == (1, 3)
+        assert preempted["delay_max_s"] < 60
 
 
 def test_no_element_waits_unheld_for_slurm_to_start_it(site: Site) -> None:
@@ -158,6 +163,17 @@ def test_without_the_controller_status_shows_what_slurm_knows(site: Site) -> Non
         assert len(mine["nodes"]) == 2
         assert "what Slurm knows" in site.run("bftrainer", "status").stdout
         site.controller.start()
+
+
+def test_what_elements_write_is_one_story_with_the_nodes_names(site: Site) -> None:
+    array = site.submit(IDLE.replace("srun", "echo on $SLURMD_NODENAME; srun"), "1-2")
+    try:
+        wait_until(lambda: nodes_of(site, array) == 2)
+        on = {f"{node:<8} on {node}" for node in site.controller.trainer(array)["nodes"]}
+        logs = ("bftrainer", "logs", str(array))
+        wait_until(lambda: on <= set(site.run(*logs).stdout.splitlines()))
+    finally:
+        site.end(array)
 
 
 def test_an_unknown_trainer_is_a_one_line_error(site: Site) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bftrainer_slurm.controller.decide.actions import Action, Shrink, Trim
-from bftrainer_slurm.controller.decide.available import available_nodes, hardware_of
+from bftrainer_slurm.controller.decide.available import available_nodes, hardware_of, left_alone
 from bftrainer_slurm.controller.decide.eligibility import Eligibility, eligibility
 from bftrainer_slurm.controller.decide.failures import judge
 from bftrainer_slurm.controller.decide.headroom import growable, refill
@@ -59,16 +59,21 @@ _AVOID_S = 60.0  # a node on which an element did not start, though nobody has i
 class Decision:
     """What is to be done, and what the next decision has to know.
 
-    ``free`` are nodes that trainers may grow onto, ``avoid`` says until when others are left alone;
-    ``states`` are of the trainers (by array) that were judged. ``trouble``: why there is no plan.
+    ``free`` are nodes that trainers may grow onto, ``avoid`` says until when others are left alone,
+    ``left_alone`` how many idle nodes are, by why; ``states`` are of the trainers (by array) that
+    were judged. ``problem`` is what the ``plan`` was made for, at ``planned_s`` (Unix seconds).
+    ``trouble``: why there is no plan.
     """
 
     actions: tuple[Action, ...] = ()
     states: Mapping[int, TrainerState] = field(default_factory=dict)
     avoid: Mapping[str, float] = field(default_factory=dict)
     free: frozenset[str] = frozenset()
+    left_alone: Mapping[str, int] = field(default_factory=dict)
     eligible: Eligibility = field(default_factory=Eligibility)
     plan: Plan | None = None
+    problem: Problem | None = None
+    planned_s: float = 0.0
     trouble: str | None = None
 
 
@@ -81,6 +86,7 @@ class _Ready:
     states: Mapping[int, TrainerState]
     claims: Claims
     free: frozenset[str]
+    left_alone: Mapping[str, int]
     outlook: Outlook
     problem: Problem
 
@@ -104,6 +110,8 @@ class Decider:
         self._objective = find(settings.objective)
         self._asked: Problem | None = None
         self._plan: Plan | None = None
+        self._problem: Problem | None = None
+        self._planned_s = 0.0
 
     def decide(self, picture: Picture) -> Decision:
         """Return what is to be done now; a trainer at fault gets its upkeep, and nothing else."""
@@ -135,8 +143,18 @@ class Decider:
         upkeep = self._of_each(everybody, lambda view: keep_up(view, now_s, patience_s))
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
         actions = (*upkeep, *ready.leaving, *moves, *held)
-        avoid, eligible = ready.picture.avoid, ready.outlook.eligible
-        return Decision(actions, ready.states, avoid, ready.free, eligible, plan, trouble)
+        return Decision(
+            actions,
+            ready.states,
+            ready.picture.avoid,
+            ready.free,
+            ready.left_alone,
+            ready.outlook.eligible,
+            plan,
+            self._problem,
+            self._planned_s,
+            trouble,
+        )
 
     def _prepare(self, picture: Picture) -> _Ready:
         """Decide all that has to be known before a plan."""
@@ -150,13 +168,17 @@ class Decider:
         picture, failing, states = self._judge(picture, kept)
         leaving = [*leaving, *given, *failing]
         picture, trims, refused = self._make_room(picture)
-        free = growable(available_nodes(picture, settings), picture, settings, kept)
+        available = available_nodes(picture, settings)
+        free = growable(available, picture, settings, kept)
+        idle = {why: len(nodes) for why, nodes in left_alone(picture, settings).items()}
+        idle["kept for ordinary jobs"] = len(available - free)
         eligible = eligibility(picture.views, picture.snapshot, settings)
         hardware = hardware_of(picture.snapshot, settings)
         outlook = Outlook(self._objective, self._appraiser, hardware, eligible)
         problem = problem_of(picture, free, outlook)
         states = {**states, **refused}
-        return _Ready(picture, (*leaving, *trims), states, claims, free, outlook, problem)
+        leaving = [*leaving, *trims]
+        return _Ready(picture, tuple(leaving), states, claims, free, idle, outlook, problem)
 
     def _of_each(
         self, views: Iterable[TrainerView], decide: Callable[[TrainerView], Sequence[Action]]
@@ -251,7 +273,7 @@ class Decider:
             other = problem_of(ready.picture, ready.free, ready.outlook, exploring=False)
             if other != problem:
                 problem, plan = other, self._planner.plan(other)
-        self._plan = plan
+        self._plan, self._problem, self._planned_s = plan, problem, ready.picture.now_s
         pool, used = len(problem.pool), sum(map(len, plan.assignment.values()))
         now_s = ready.picture.now_s
         self._history.add_plan(now_s, pool, used, plan.objective, plan.status, plan.solve_s)

@@ -69,8 +69,12 @@ def cluster_status(
     trainers: list[dict[str, Any]],
     plan: Plan | None,
     malformed: Mapping[int, str],
+    preempted: Mapping[str, float | int | None],
 ) -> dict[str, Any]:
-    """Return the whole status; ``free`` are the nodes of the pool that no trainer has."""
+    """Return the whole status; ``free`` are the nodes of the pool that no trainer has.
+
+    ``preempted`` is what ordinary jobs felt of trainers in the last 24 hours.
+    """
     used = {node for view in views for node in view.placed}
     return {
         "time_s": now_s,
@@ -80,6 +84,7 @@ def cluster_status(
         if plan is None
         else {"objective": plan.objective, "status": plan.status, "solve_s": plan.solve_s}
         | ({"reason": plan.reason} if plan.reason else {}),
+        "preempted": dict(preempted),
         "malformed": {str(array): why for array, why in malformed.items()},
         "trainers": trainers,
     }
@@ -92,6 +97,7 @@ def no_status(now_s: float, controller: Mapping[str, Any]) -> dict[str, Any]:
         "controller": dict(controller),
         "pool": None,
         "plan": None,
+        "preempted": None,
         "malformed": {},
         "trainers": [],
     }

@@ -116,6 +116,11 @@ class Ended:
     took_s: float = 0.0
     well: bool = False
 
+    @property
+    def began_s(self) -> float:
+        """When it was told to go, as far as was seen."""
+        return self.time_s - self.took_s
+
 
 Event = Began | Ended
 

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from bftrainer_slurm.controller.state.database import Database
 from bftrainer_slurm.controller.state.lessons import Lessons
+from bftrainer_slurm.controller.state.preemptions import Preemption
 from bftrainer_slurm.controller.state.schema import UPGRADES
 from bftrainer_slurm.model import ElementId
 
@@ -24,7 +25,16 @@ _KEEP_S = 90 * 86400.0
 _PROBLEMS_KEPT = 100
 _ONLY_THE_LAST = "DELETE FROM problems WHERE rowid <= (SELECT max(rowid) FROM problems) - ?"
 _LARGEST_PROBLEM = 64 * 2**20
-_DATED = ("plans", "problems", "progress", "trainers", "looks", "rescales", "reforms")
+_DATED = (
+    "plans",
+    "problems",
+    "progress",
+    "trainers",
+    "looks",
+    "rescales",
+    "reforms",
+    "preemptions",
+)
 _BY_ARRAY = ("stays", "progress", "trainers", "looks", "reforms")
 
 
@@ -75,6 +85,7 @@ class History:
         self._in_file = path != ":memory:"
         self._tallies: dict[int, Tally] = {}
         self._ended: dict[int, str] = {}  # the file may not have it yet
+        self._preemptions: list[Preemption] | None = None  # as read last
 
     @property
     def trouble(self) -> str | None:
@@ -130,6 +141,20 @@ class History:
         self._database.write_together(
             *((end, (time_s, node)) for node in ended), *((begin, (node, time_s)) for node in began)
         )
+
+    def add_preemptions(self, preemptions: Iterable[Preemption]) -> None:
+        """Note ordinary jobs that started where Slurm first had to take elements."""
+        for one in preemptions:
+            row = (one.time_s, one.elements, one.delay_s)
+            self._database.write("INSERT INTO preemptions VALUES (?, ?, ?)", *row)
+            self._preemptions = None
+
+    def preemptions(self, since_s: float) -> list[Preemption]:
+        """Return them from then on."""
+        if self._preemptions is None:
+            rows = self._database.read("SELECT * FROM preemptions WHERE time_s >= ?", since_s)
+            self._preemptions = [Preemption(*row) for row in rows]
+        return [one for one in self._preemptions if one.time_s >= since_s]
 
     def add_plan(
         self, time_s: float, pool: int, used: int, objective: float, status: str, solve_s: float

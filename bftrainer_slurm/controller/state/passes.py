@@ -30,8 +30,9 @@ class Judgement:
 
     The next pass is expected from ``due_s`` on, minus infinity: at any moment, and before
     ``until_s`` if something has changed. Before ``sure_s`` there is none. ``asks``: a job waits
-    that the next pass may start. ``left`` are jobs that a pass left waiting though enough nodes for
-    them were in holes, and whose request is the same since.
+    that the next pass may start. ``left`` are jobs for which trainers do not leave: a pass left
+    them waiting though enough nodes were in holes, and their request is the same since; or the
+    main scheduler may be about to start them.
     """
 
     due_s: float = -math.inf
@@ -49,6 +50,7 @@ class Passes:
         self._gap_s = 0.0  # between the last two that were seen
         # What each job asks for, and since when it has waited for that; None: nobody has looked.
         self._waits: dict[int, tuple[_Demand, float]] | None = None
+        self._looked_s = -math.inf
         self._pool: frozenset[str] = frozenset()
         self._left: frozenset[int] = frozenset()
         self._asks = False
@@ -71,7 +73,7 @@ class Passes:
             tried = (one for one, (_, since_s) in self._waits.items() if since_s < last.began_s)
             jobs = (waiting[one] for one in tried)
             self._left |= {one.job_id for one in jobs if len(fit.nodes_for(one)) >= one.nodes}
-        self._pool = pool
+        self._looked_s, self._pool = snapshot.time_s, pool
         self._asks = any(
             job.nodes <= len(pool) and job_id not in self._left for job_id, job in waiting.items()
         )
@@ -89,7 +91,12 @@ class Passes:
     def judgement(self, interval_s: float | None, now_s: float) -> Judgement:
         """Return what is known now; ``interval_s`` is Slurm's ``bf_interval``, None: no passes."""
         if interval_s is None or interval_s < _SHORT_S:
-            return Judgement(asks=self._asks, left=self._left)
+            # The main scheduler tries a new job first, and may be at it: then trainers would leave
+            # beside the elements that it preempts.
+            waits = (self._waits or {}).items()
+            new = {one for one, (_, since_s) in waits if since_s == self._looked_s}
+            until_s = self._looked_s + _TAKES_S if new else -math.inf
+            return Judgement(until_s=until_s, asks=self._asks, left=self._left | new)
         # Slurm counts from the end of a pass, and tells begins in whole seconds.
         follows = interval_s < self._gap_s < 2 * interval_s
         period_s = max(interval_s, self._gap_s - 1.0) if follows else interval_s

@@ -57,4 +57,7 @@ DROP TABLE looked;
     """
 CREATE TABLE problems (time_s REAL NOT NULL, document BLOB NOT NULL);
 """,
+    """
+CREATE TABLE preemptions (time_s REAL NOT NULL, elements INTEGER NOT NULL, delay_s REAL NOT NULL);
+""",
 )

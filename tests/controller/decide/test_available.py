@@ -9,6 +9,7 @@ import pytest
 from bftrainer_slurm.controller.decide.available import (
     available_nodes,
     hardware_of,
+    left_alone,
 )
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
@@ -106,3 +107,13 @@ def test_a_nodes_hardware_is_the_first_feature_that_the_admin_names() -> None:
     kinds = Settings(hardware=("v100", "a100", "big"))
     assert hardware_of(seen, kinds) == {"n1": "a100", "n2": ""}
     assert hardware_of(seen, Settings()) == {}
+
+
+def test_idle_nodes_that_are_left_alone_are_told_by_why() -> None:
+    soon = Reservation("maintenance", NOW_S + 60, NOW_S + 600, ("n2", "n9"))
+    seen = replace(BOTH, reservations=(soon,))
+    found = left_alone(picture(of=seen, avoid={"n1": NOW_S + 60}), SETTINGS)
+    assert {why: set(nodes) for why, nodes in found.items() if nodes} == {
+        "elements failed there, or started or ended too slowly": {"n1"},
+        "reserved": {"n2"},
+    }

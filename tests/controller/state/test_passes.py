@@ -110,6 +110,20 @@ def test_then_it_comes_within_an_interval_of_the_last_job_that_came() -> None:
     assert NOW_S + 30 < found.until_s < NOW_S + 35
 
 
+@pytest.mark.parametrize("interval_s", [2.0, None])
+def test_where_passes_tell_nothing_a_new_job_is_the_main_schedulers_for_one_look(
+    interval_s: float | None,
+) -> None:
+    new = replace(JOB, job_id=8)
+    first, second = seen(None), replace(seen(None, JOB, new), time_s=NOW_S)
+    found = watched((first, ALL), (second, ALL)).judgement(interval_s, second.time_s)
+    assert found.left == {8}
+    assert second.time_s < found.until_s < second.time_s + 5  # there is another look soon
+    third = replace(second, time_s=NOW_S + 4)
+    after = watched((first, ALL), (second, ALL), (third, ALL)).judgement(interval_s, third.time_s)
+    assert after.left == frozenset()
+
+
 def test_the_next_pass_is_asked_for_while_it_may_start_a_job() -> None:
     def asks(pool: frozenset[str], *looks: Snapshot) -> bool:
         return watched(*((one, pool) for one in looks)).judgement(30.0, 60.0).asks

@@ -1,0 +1,118 @@
+"""``bftrainer doctor``: what of a cluster's settings does not fit trainers, and what to change."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bftrainer_slurm.cli.common import (
+    NOT_THERE,
+    fail,
+    json_option,
+    print_json,
+    safe_lines,
+    site_file,
+)
+from bftrainer_slurm.cli.terminal import styled, wrapped
+from bftrainer_slurm.controller.settings import SettingsError, read_settings
+from bftrainer_slurm.doctor.finding import Finding, Level
+
+SCHEMA = 1
+_SOMETHING_TO_CHANGE = 1
+_STYLES: dict[Level, dict[str, Any]] = {
+    Level.CHANGE: {"fg": "red", "bold": True},
+    Level.CONSIDER: {"fg": "yellow"},
+    Level.UNKNOWN: {"fg": "cyan"},
+    Level.OK: {"fg": "green"},
+}
+_MARGIN, _CHECK = 10, 24
+_SUMMARY = {
+    Level.CHANGE: "to change",
+    Level.CONSIDER: "to consider",
+    Level.UNKNOWN: "not to be told from here",
+    Level.OK: "well",
+}
+
+
+@click.command()
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The controller's settings. [default: bftrainer.toml beside slurm.conf]",
+)
+@click.option("--partition", help="The trainers' partition. [default: as in the settings]")
+@click.option("--fix", is_flag=True, help="Print what must change as a patch; edits nothing.")
+@json_option
+def doctor(config: Path | None, partition: str | None, fix: bool, as_json: bool) -> None:
+    """Look at this cluster's settings: what to change for trainers, which line, and why.
+
+    For admins, before and after the installation. It asks Slurm, the keeper and this host, and
+    changes nothing. The exit code is 1 if something must change.
+
+    \b
+    Examples:
+      bftrainer doctor
+      bftrainer doctor --fix > bftrainer.patch
+    """
+    from bftrainer_slurm.doctor.checkup import checkup
+    from bftrainer_slurm.doctor.gather import gather
+    from bftrainer_slurm.doctor.patch import patch
+    from bftrainer_slurm.slurm.gateway import GatewayError
+    from bftrainer_slurm.slurm.run import SlurmRunner
+
+    if fix and as_json:
+        fail("--fix or --json, not both")
+    if config is None and site_file().is_file():
+        config = site_file()
+    try:
+        facts, files = gather(SlurmRunner(), read_settings(config, partition=partition))
+    except SettingsError as error:
+        fail(str(error))
+    except GatewayError as error:
+        fail(str(error), NOT_THERE)
+    findings = checkup(facts)
+    if as_json:
+        print_json(document(findings))
+    elif fix:
+        click.echo(patch(findings, files), nl=False)
+    else:
+        click.echo("\n".join(table(findings)))
+    if any(one.level is Level.CHANGE for one in findings):
+        raise SystemExit(_SOMETHING_TO_CHANGE)
+
+
+def document(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return the findings as JSON has them; the schema is in docs/doctor.md."""
+    counts = Counter(one.level.value for one in findings)
+    return {
+        "schema": SCHEMA,
+        "counts": {level.value: counts[level.value] for level in Level},
+        "findings": [
+            {
+                "check": one.check,
+                "level": one.level.value,
+                "found": one.found,
+                "why": one.why,
+                "changes": [{"file": change.file, "line": change.line} for change in one.changes],
+            }
+            for one in findings
+        ],
+    }
+
+
+def table(findings: Sequence[Finding]) -> Iterator[str]:
+    """Return the lines that a person reads, the gravest findings first."""
+    order = list(Level)
+    for one in sorted(findings, key=lambda finding: order.index(finding.level)):
+        word = styled(one.level.value.ljust(_MARGIN), **_STYLES[one.level])
+        found = "\n".join(wrapped(safe_lines(one.found), _MARGIN + _CHECK))
+        yield f"{word}{one.check:<{_CHECK}}{found.lstrip()}"
+        for change in one.changes:
+            yield f"{'':<{_MARGIN}}{change.file}: {safe_lines(change.line)}"
+        yield from wrapped(safe_lines(one.why), _MARGIN)
+    counts = Counter(one.level for one in findings)
+    yield ", ".join(f"{counts[level]} {what}" for level, what in _SUMMARY.items())

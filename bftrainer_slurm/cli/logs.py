@@ -1,0 +1,198 @@
+"""``bftrainer logs``: what all elements of a trainer have written, as one story."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from bftrainer_slurm.cli.common import (
+    NOT_THERE,
+    fail,
+    fail_where_unreadable,
+    keeper_option,
+    shown,
+    state_option,
+)
+from bftrainer_slurm.cli.show import the_one
+from bftrainer_slurm.cli.status import current_status
+from bftrainer_slurm.cli.story import Line, Log, merged
+from bftrainer_slurm.cli.tail import Tail
+from bftrainer_slurm.cli.terminal import styled
+from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
+from bftrainer_slurm.slurm.outputs import Output, outputs_of
+from bftrainer_slurm.slurm.run import SlurmRunner
+
+_LOOK_EVERY_S = 0.5
+_ASK_EVERY_S = 15.0  # as often as the controller asks
+_LONGEST = 4_000  # characters of a line in a terminal
+
+
+@click.command()
+@click.argument("trainer")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(min=0), metavar="N", help="The last N lines only."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+@state_option
+@keeper_option
+def logs(
+    trainer: str,
+    follow: bool,
+    lines: int | None,
+    as_json: bool,
+    state: Path | None,
+    address: str | None,
+) -> None:
+    """Show what all elements of TRAINER have written, by time, each line with its node.
+
+    TRAINER is a job id, or a name that only one trainer has. The files are those of --output and
+    --error, read with your own rights. A line without a time stays behind the one before it in its
+    file. Of a trainer that Slurm has forgotten, slurm-JOBID_*.out in this folder are shown.
+
+    \b
+    Examples:
+      bftrainer logs 4711 -f
+      bftrainer logs resnet -n 50
+    """
+    array = _array(trainer, state, address)
+    story = _Story(_outputs(array), as_json)
+    told = list(story.so_far(last=not follow or story.over))
+    story.tell(told if lines is None else told[len(told) - min(lines, len(told)) :])
+    if story.unreadable and not told:
+        fail(story.unreadable[0], NOT_THERE)
+    for trouble in story.unreadable:
+        click.echo(f"bftrainer: {trouble}", err=True)
+    if follow:
+        with contextlib.suppress(KeyboardInterrupt):
+            _go_on(story, array)
+
+
+def _array(trainer: str, state: Path | None, address: str | None) -> int:
+    if trainer.isascii() and trainer.isdigit() and len(trainer) < 10:
+        return int(trainer)
+    with fail_where_unreadable():
+        return int(the_one(current_status(state, address)["trainers"], trainer)["array"])
+
+
+def _outputs(array: int) -> Sequence[Output]:
+    """Return what elements write to, by Slurm, or by the names that Slurm gives such files."""
+    try:
+        found: Sequence[Output] = outputs_of(SlurmRunner(), array)
+    except SlurmUnavailableError as error:
+        fail(str(error), NOT_THERE)
+    except GatewayError:
+        found = [
+            Output(None, (path,), over=True) for path in sorted(Path().glob(f"slurm-{array}_*.out"))
+        ]
+    if not found:
+        fail(f"no trainer {array} that Slurm remembers, and no slurm-{array}_*.out in this folder")
+    return found
+
+
+def _go_on(story: _Story, array: int) -> None:
+    """Tell what comes, until all elements are over and nothing more comes."""
+    asked_s = time.monotonic()
+    while True:
+        time.sleep(_LOOK_EVERY_S)
+        new = story.news()
+        story.tell(new)
+        if not new and story.over:
+            return
+        if time.monotonic() - asked_s > _ASK_EVERY_S:
+            asked_s = time.monotonic()
+            with contextlib.suppress(GatewayError):
+                story.look(outputs_of(SlurmRunner(), array))
+
+
+class _Tails(dict[Path, Tail]):
+    """What was read of each file."""
+
+    def __missing__(self, path: Path) -> Tail:
+        self[path] = Tail(path)
+        return self[path]
+
+
+class _Story:
+    """The elements' files, and how far they have been read."""
+
+    def __init__(self, outputs: Sequence[Output], as_json: bool) -> None:
+        self._as_json = as_json
+        self._outputs = outputs
+        self._tails = _Tails()
+        self.unreadable: list[str] = []
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of the trainer runs or waits."""
+        return all(one.over for one in self._outputs)
+
+    def look(self, outputs: Sequence[Output]) -> None:
+        """Take in where elements are now."""
+        self._outputs = outputs or self._outputs
+
+    def so_far(self, *, last: bool) -> Iterator[Line]:
+        """Give what was written until now, by time; with the ``last`` line, ended or not."""
+        return merged(
+            Log(lines, output.task, output.node, output.start_s, tail.changed_s)
+            for output, tail, lines in self._read(self._outputs, last=last)
+        )
+
+    def news(self) -> list[Line]:
+        """Return what was written since, in the order in which it came.
+
+        Elements that have not run yet are not looked for: a large trainer has many of them.
+        """
+        begun = [
+            one
+            for one in self._outputs
+            if one.node
+            or one.task is None
+            or any(self._tails[path].changed_s for path in one.paths)
+        ]
+        return [
+            Line(time.time(), output.node, output.task, text)
+            for output, _, lines in self._read(begun)
+            for text in lines
+        ]
+
+    def tell(self, lines: Iterable[Line]) -> None:
+        """Print lines."""
+        for line in lines:
+            click.echo(_as_json(line) if self._as_json else _as_text(line))
+
+    def _read(
+        self, outputs: Iterable[Output], *, last: bool = False
+    ) -> Iterator[tuple[Output, Tail, list[str]]]:
+        for output in outputs:
+            for path in output.paths:
+                tail = self._tails[path]
+                try:
+                    lines = tail.lines(last=last)
+                except OSError as error:
+                    trouble = f"{shown(path, 200)}: {error.strerror}"
+                    if trouble not in self.unreadable:
+                        self.unreadable.append(trouble)
+                    continue
+                if lines:
+                    yield output, tail, lines
+
+
+def _as_json(line: Line) -> str:
+    document = {"node": line.node or None, "task": line.task, "time_s": line.time_s}
+    return json.dumps(document | {"text": line.text})
+
+
+def _as_text(line: Line) -> str:
+    """Return a line with its node; in a terminal nothing in it is a command."""
+    label = shown(line.node) or ("?" if line.task is None else f"#{line.task}")
+    text = line.text
+    if sys.stdout.isatty():
+        text = shown(text.rstrip("\r").rpartition("\r")[2].expandtabs(), _LONGEST)
+    return f"{styled(label.ljust(8), fg='cyan')} {text}".rstrip()

@@ -1,0 +1,121 @@
+"""Who may do what: the controller's account, MUNGE, clocks, and what users may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bftrainer_slurm.doctor.facts import Facts
+from bftrainer_slurm.doctor.finding import (
+    OURS,
+    PLUGSTACK,
+    Change,
+    Finding,
+    consider,
+    must,
+    ok,
+    unknown,
+)
+
+_RIGHTS = ("Operator", "Administrator")
+_CLOCK_S = 5.0
+_MUNGE_S = 300.0  # a credential's life
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Look at accounts, proofs and clocks."""
+    yield _account(facts)
+    yield from _state(facts)
+    yield from _proofs(facts)
+    yield _clock(facts)
+    yield _private_data(facts)
+
+
+def owner(facts: Facts) -> str:
+    """Return SlurmUser, as whom the controller runs unless the site chooses otherwise."""
+    return facts.value("SlurmUser").partition("(")[0]
+
+
+def _account(facts: Facts) -> Finding:
+    me, slurm, title = facts.here.user, owner(facts), "account"
+    operator = Change("shell", "sacctmgr modify user NAME set adminlevel=Operator", "")
+    if slurm == "root":
+        why = "The controller refuses to run as root; it needs an operator's account in Slurm."
+        return consider(title, "SlurmUser is root", why, operator)
+    if me in (slurm, "root"):
+        return ok(title, f"the controller runs as SlurmUser ({slurm}); this is {me}")
+    if facts.here.admin_level in _RIGHTS:
+        return ok(title, f"{me} is {facts.here.admin_level}; run it with --mode site")
+    level = facts.here.admin_level or "not known to Slurm's accounting"
+    why = f"Run the controller as {slurm}, or as an operator. Run the doctor as the same account."
+    return unknown(title, f"{me} is {level}", why, operator)
+
+
+def _state(facts: Facts) -> Iterator[Finding]:
+    folder, holder = "/var/lib/bftrainer", facts.here.state_owner
+    if holder is None:
+        return
+    title = "state folder"
+    if holder not in (owner(facts), facts.here.user, "root"):
+        command = f"chown -R {owner(facts)} {folder}"
+        why = "The controller refuses a folder that is somebody else's."
+        yield must(title, f"{folder} belongs to {holder}", why, Change("shell", command, ""))
+    elif facts.here.state_mode & 0o022:
+        command = f"chmod go-w {folder}"
+        why = "Who writes there decides what the controller takes for true."
+        yield must(title, f"others can write to {folder}", why, Change("shell", command, ""))
+    else:
+        yield ok(title, f"{folder} belongs to {holder}")
+
+
+def _proofs(facts: Facts) -> Iterator[Finding]:
+    kind, key = facts.value("AuthType"), facts.settings.key_file
+    line = facts.plugin.line
+    if kind == "auth/munge":
+        yield _munge(facts)
+        return
+    if not key:
+        why = "Without MUNGE members prove by a key which root on every node can read."
+        change = Change(OURS, "key_file", '"/etc/bftrainer/bftrainer.key"')
+        yield must("AuthType", f"{kind}, and no key_file in bftrainer.toml", why, change)
+    if line is not None and not facts.option("key_file"):
+        why = "The plugin makes each trainer's secret of it."
+        path = key or "/etc/bftrainer/bftrainer.key"
+        change = Change(PLUGSTACK, "key_file", path, within=line.path)
+        yield must("key_file=", "not set in the plugin's line", why, change)
+    if key and facts.option("key_file"):
+        yield ok("AuthType", f"{kind}, with the key in {key}")
+
+
+def _munge(facts: Facts) -> Finding:
+    answer, title = facts.here.munge, "MUNGE"
+    if answer is None:
+        return unknown(title, "not asked", "It is asked where bftrainer.toml names no key_file.")
+    if answer.trouble is None:
+        return ok(title, "makes credentials here")
+    why = "Without it no element can prove whose it is, and none trains. (munge_socket= names it.)"
+    change = Change("shell", "systemctl start munge", "")
+    return must(title, answer.trouble, why, change)
+
+
+def _clock(facts: Facts) -> Finding:
+    ahead_s, title = facts.here.clock_ahead_s, "clocks"
+    if ahead_s is None:
+        return unknown(title, "slurmctld does not say its time", "Compare: date; ssh NODE date")
+    way = "ahead of" if ahead_s > 0 else "behind"
+    found = f"slurmctld's clock is {abs(ahead_s):.0f} s {way} this host's"
+    if abs(ahead_s) < _CLOCK_S:
+        return ok(title, "this host's and slurmctld's agree; compute nodes' are not seen")
+    why = f"Ends of holes and jobs are times of both. MUNGE refuses what is {_MUNGE_S:g} s off."
+    change = Change("shell", "systemctl enable --now chrony", "")
+    return must(title, found, why, change)
+
+
+def _private_data(facts: Facts) -> Finding:
+    hidden = facts.words("PrivateData")
+    if "jobs" not in hidden:
+        return ok("PrivateData", ",".join(hidden) or "none")
+    why = (
+        "SlurmUser and operators see all jobs, as the controller must. But 'bftrainer status' "
+        "shows every user the names, owners and nodes of all trainers, which squeue hides here."
+    )
+    return consider("PrivateData", ",".join(hidden), why)

@@ -1,0 +1,36 @@
+"""All checks, in the order in which an admin sets things up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from bftrainer_slurm.doctor import (
+    account,
+    elements,
+    job_table,
+    network,
+    partition,
+    plugin,
+    preemption,
+    scheduling,
+    software,
+)
+from bftrainer_slurm.doctor.facts import Facts
+from bftrainer_slurm.doctor.finding import Finding
+
+_CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+    partition.check,
+    preemption.check,
+    scheduling.check,
+    job_table.check,
+    elements.check,
+    plugin.check,
+    account.check,
+    network.check,
+    software.check,
+)
+
+
+def checkup(facts: Facts) -> list[Finding]:
+    """Return what all checks found."""
+    return [finding for check in _CHECKS for finding in check(facts)]

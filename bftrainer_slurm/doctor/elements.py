@@ -1,0 +1,72 @@
+"""What elements meet on compute nodes: prolog and epilog, how Slurm finds their processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bftrainer_slurm.doctor.facts import Facts
+from bftrainer_slurm.doctor.finding import SLURM_CONF, Change, Finding, consider, must, ok, unknown
+
+_BUSY = ("Prolog", "PrologSlurmctld", "EpilogSlurmctld")
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Look at what happens on a node before, in and after an element."""
+    yield _epilog(facts)
+    yield _others(facts)
+    yield _proctrack(facts)
+    yield _slurmd_user(facts)
+    if "contain_spank" in facts.words("SlurmdParameters"):
+        left = [word for word in facts.words("SlurmdParameters") if word != "contain_spank"]
+        why = (
+            "A step's hooks then run in a short-lived process; the guard takes its end for that of "
+            "slurmstepd, and ends the element at once (read in the manual, not tried)."
+        )
+        change = Change(SLURM_CONF, "SlurmdParameters", ",".join(left))
+        yield must("SlurmdParameters", "contain_spank", why, change)
+
+
+def _epilog(facts: Facts) -> Finding:
+    epilog = facts.value("Epilog")
+    if not epilog:
+        why = (
+            "With one, slurmd tells slurmctld at once that an element has ended, and the main "
+            "scheduler looks for the job that waits; without, that may take up to 3 s (22.05.8)."
+        )
+        change = Change(SLURM_CONF, "Epilog", "/bin/true")
+        return consider("Epilog", "none", why, change)
+    why = (
+        "A node that an ordinary job takes from a trainer is its own only after the epilog: it "
+        f"should take less than a second. On a node, as root: time {epilog}"
+    )
+    return unknown("Epilog", f"{epilog}; how long it takes is not known", why)
+
+
+def _others(facts: Facts) -> Finding:
+    there = [f"{key}={facts.value(key)}" for key in _BUSY if facts.value(key)]
+    if not there:
+        return ok("Prolog", "none, nor PrologSlurmctld or EpilogSlurmctld")
+    why = "They run for each element, at each start or end; keep them short."
+    return unknown("Prolog", ", ".join(there), why)
+
+
+def _proctrack(facts: Facts) -> Finding:
+    kind = facts.value("ProctrackType")
+    if kind in ("proctrack/cgroup", "proctrack/linuxproc"):
+        return ok("ProctrackType", kind)
+    why = (
+        "What an element leaves behind is found by cgroups. Tested are proctrack/cgroup and "
+        "proctrack/linuxproc (with cgroups of the plugin's own)."
+    )
+    change = Change(SLURM_CONF, "ProctrackType", "proctrack/cgroup")
+    return must("ProctrackType", kind or "not shown", why, change)
+
+
+def _slurmd_user(facts: Facts) -> Finding:
+    user = facts.value("SlurmdUser").partition("(")[0]
+    if user == "root":
+        return ok("SlurmdUser", user)
+    why = "Without root the guard ends what descends from slurmstepd; a user who tries slips away."
+    return consider(
+        "SlurmdUser", user or "not shown", why, Change(SLURM_CONF, "SlurmdUser", "root")
+    )

@@ -1,0 +1,151 @@
+"""All that the checks are given: frozen values, and small readings of Slurm's texts. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.doctor.finding import SCHEDULER
+from bftrainer_slurm.doctor.plugstack import PluginLine
+
+_NOTHING = ("", "(null)", "none", "NONE", "N/A")
+_CLOCK = re.compile(r"(?:(?P<days>\d+)-)?(?P<h>\d+):(?P<m>\d+):(?P<s>\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A file with settings, as it is on this host; one that is to be made has no text."""
+
+    path: Path
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of asking somebody; ``trouble`` None: all was well."""
+
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What is seen of the host and the account that the doctor runs on.
+
+    None: that could not be told. ``clock_ahead_s`` is how far slurmctld's clock is ahead of this
+    host's, ``state_owner`` the account that the controller's state folder belongs to.
+    """
+
+    user: str
+    admin_level: str | None = None  # of the user, in Slurm's accounting
+    clock_ahead_s: float | None = None
+    munge: Answer | None = None
+    programs: tuple[str, ...] = ()  # of bftrainer-grow and bftrainer-look, those that start
+    state_owner: str | None = None
+    state_mode: int = 0o755
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """What is seen of the SPANK plugin. None: that could not be told.
+
+    ``lines`` are those of plugstack.conf that name it, ``loaded`` whether sbatch shows its option,
+    ``file_there`` whether its file is on this host, ``package`` the version of our package in the
+    folder that elements are given, empty where there is none.
+    """
+
+    lines: tuple[PluginLine, ...] | None = None
+    loaded: bool | None = None
+    file_there: bool | None = None
+    package: str | None = None
+
+    @property
+    def line(self) -> PluginLine | None:
+        """The line that counts, None where there is none."""
+        return self.lines[0] if self.lines else None
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What comes of the keeper's addresses: IP addresses by name, and who answered."""
+
+    resolved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    keeper: Answer | None = None
+    controller: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was found. ``values`` and ``partitions`` are what scontrol shows; ``qos`` by name.
+
+    ``settings`` are those of bftrainer.toml, the defaults where there is no such file.
+    """
+
+    values: Mapping[str, str]
+    partitions: Mapping[str, Mapping[str, str]]
+    settings: Settings
+    plugin: Plugin
+    network: Network
+    here: Here
+    qos: Mapping[str, Mapping[str, str]] | None = None
+
+    def value(self, key: str) -> str:
+        """Return a setting of slurm.conf, empty where there is none."""
+        said = self.values.get(key, "")
+        return "" if said in _NOTHING else said
+
+    def seconds(self, key: str) -> float | None:
+        """Return a setting that is a time, None where it cannot be read."""
+        return seconds_of(self.value(key))
+
+    def number(self, key: str) -> int | None:
+        """Return a setting that is a number, None where it cannot be read."""
+        said = self.value(key)
+        return int(said) if said.isdigit() else None
+
+    def words(self, key: str) -> tuple[str, ...]:
+        """Return a setting that is a list with commas."""
+        return tuple(word.strip() for word in self.value(key).split(",") if word.strip())
+
+    def scheduler(self, option: str) -> str | None:
+        """Return an option in SchedulerParameters, ``""`` for a flag, None where it is not set."""
+        for word in self.words(SCHEDULER):
+            name, _, value = word.partition("=")
+            if name == option:
+                return value
+        return None
+
+    @property
+    def ours(self) -> Mapping[str, str] | None:
+        """The trainers' partition, None: there is none."""
+        return self.partitions.get(self.settings.partition)
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes trainers may have."""
+        said = (self.ours or {}).get("TotalNodes", "")
+        return int(said) if said.isdigit() else 0
+
+    @property
+    def by_qos(self) -> bool:
+        """Whether the site preempts by QOS."""
+        return "qos" in self.value("PreemptType")
+
+    def option(self, name: str) -> str:
+        """Return a setting of the plugin's line, empty where it has none."""
+        line = self.plugin.line
+        return line.options.get(name, "") if line else ""
+
+
+def seconds_of(said: str) -> float | None:
+    """Read a time as scontrol shows it: ``30 sec``, ``00:10:00``, ``1-00:00:00``; None: no time."""
+    number, _, unit = said.partition(" ")
+    if number.isdigit() and unit in ("", "sec"):
+        return float(number)
+    match = _CLOCK.fullmatch(said)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)

@@ -1,0 +1,79 @@
+"""What a check says: how grave it is, what was found, which line to change, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+SLURM_CONF, PLUGSTACK, OURS, SHELL = "slurm.conf", "plugstack.conf", "bftrainer.toml", "shell"
+SCHEDULER = "SchedulerParameters"
+
+
+class Level(Enum):
+    """How grave a finding is."""
+
+    CHANGE = "change"  # a promise does not hold until this is changed
+    CONSIDER = "consider"  # it works; another setting is better for ordinary jobs or trainers
+    UNKNOWN = "unknown"  # it cannot be told from here
+    OK = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A setting to be written into a file; for ``shell`` a command to run.
+
+    ``within`` names the line that the setting is a part of: ``PartitionName=NAME``,
+    ``SchedulerParameters``, or the plugin's path. Empty: it is a line of its own. Of a
+    plugin's line and of a command all is in ``key``.
+    """
+
+    file: str
+    key: str
+    value: str
+    within: str = ""
+
+    @property
+    def setting(self) -> str:
+        """The setting as it is written."""
+        return f"{self.key}={self.value}" if self.value else self.key
+
+    @property
+    def line(self) -> str:
+        """The line to write, as a person is told it."""
+        if self.file == OURS:
+            return f"{self.key} = {self.value}"
+        if not self.within:
+            return self.setting
+        between = "=...," if self.within == SCHEDULER else " "
+        return f"{self.within}{between}{self.setting}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The outcome of one check. ``why`` says why it matters, or how to find out."""
+
+    check: str
+    level: Level
+    found: str
+    why: str = ""
+    changes: tuple[Change, ...] = ()
+
+
+def ok(check: str, found: str) -> Finding:
+    """Say that all is well."""
+    return Finding(check, Level.OK, found)
+
+
+def must(check: str, found: str, why: str, *changes: Change) -> Finding:
+    """Say that something has to change."""
+    return Finding(check, Level.CHANGE, found, why, changes)
+
+
+def consider(check: str, found: str, why: str, *changes: Change) -> Finding:
+    """Say that another setting is better."""
+    return Finding(check, Level.CONSIDER, found, why, changes)
+
+
+def unknown(check: str, found: str, why: str, *changes: Change) -> Finding:
+    """Say that it cannot be told from here."""
+    return Finding(check, Level.UNKNOWN, found, why, changes)

@@ -1,0 +1,221 @@
+"""Asks Slurm, the keeper and this host for what the checks look at. Changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import pwd
+import re
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.doctor.facts import Answer, ConfigFile, Facts, Here, Network, Plugin
+from bftrainer_slurm.doctor.finding import OURS, PLUGSTACK, SLURM_CONF
+from bftrainer_slurm.doctor.plugstack import PluginLine, included, our_lines
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.credentials import CredentialError, Munge
+from bftrainer_slurm.slurm.configuration import partitions_of, values_in
+from bftrainer_slurm.slurm.gateway import GatewayError
+from bftrainer_slurm.slurm.open import GROW, LOOK, find_program
+from bftrainer_slurm.slurm.run import SlurmRunner
+
+_STATE = Path("/var/lib/bftrainer")
+_NOW = re.compile(r"^Configuration data as of (\d+)$", re.MULTILINE)
+_METADATA = re.compile(r"bftrainer_slurm-(.+)\.dist-info")
+_OLD_S = 15.0  # a working controller publishes every two seconds
+_DEEPEST = 5  # of files that include others
+
+
+def gather(
+    runner: SlurmRunner, settings: Settings
+) -> tuple[Facts, Mapping[str, Sequence[ConfigFile]]]:
+    """Return the facts, and the files that settings stand in, by what they are.
+
+    Raises:
+        GatewayError: slurmctld does not answer.
+    """
+    # Its exit status is 1 where slurmctld has told all, and then limits (rl_enable) the pings.
+    said = runner.read("scontrol", "show", "config", also=1)
+    match = _NOW.search(said)
+    ahead_s = float(match[1]) - time.time() if match else None
+    values = values_in(said)
+    conf = _slurm_conf(values)
+    plugstack = _plugstack(values, conf)
+    plugin = _plugin(runner, values, plugstack)
+    files = {
+        SLURM_CONF: [] if conf is None else [conf],
+        PLUGSTACK: plugstack or [],
+        OURS: [] if conf is None else [_file(conf.path.parent / OURS)],
+    }
+    facts = Facts(
+        values,
+        partitions_of(runner),
+        settings,
+        plugin,
+        _network(settings, plugin),
+        _here(runner, values, settings, ahead_s),
+        _qos(runner, values),
+    )
+    return facts, files
+
+
+def _file(path: Path) -> ConfigFile:
+    try:
+        return ConfigFile(path, path.read_text(errors="replace"))
+    except OSError:
+        return ConfigFile(path)
+
+
+def _slurm_conf(values: Mapping[str, str]) -> ConfigFile | None:
+    for place in (os.environ.get("SLURM_CONF"), values.get("SLURM_CONF"), "/etc/slurm/slurm.conf"):
+        with contextlib.suppress(OSError):
+            if place:
+                return ConfigFile(Path(place), Path(place).read_text(errors="replace"))
+    return None
+
+
+def _plugstack(values: Mapping[str, str], conf: ConfigFile | None) -> list[ConfigFile] | None:
+    """Return plugstack.conf and what it includes, None where it cannot be read here."""
+    places = [Path(values.get("PlugStackConfig", ""))]
+    if conf is not None:
+        places.append(conf.path.parent / PLUGSTACK)
+    first = next((place for place in places if place.is_file()), None)
+    if first is None:
+        # Slurm goes without where there is none; where slurm.conf is, it would be too.
+        return [ConfigFile(places[-1])] if conf is not None else None
+    try:
+        return list(_with_included(first, _DEEPEST))
+    except OSError:
+        return None
+
+
+def _with_included(path: Path, deepest: int) -> Iterator[ConfigFile]:
+    text = path.read_text(errors="replace")
+    yield ConfigFile(path, text)
+    for line in text.splitlines() if deepest else ():
+        pattern = included(line)
+        if pattern is not None:
+            folder, name = path.parent / Path(pattern).parent, Path(pattern).name
+            for one in sorted(folder.glob(name)):
+                yield from _with_included(one, deepest - 1)
+
+
+def _plugin(
+    runner: SlurmRunner, values: Mapping[str, str], plugstack: Sequence[ConfigFile] | None
+) -> Plugin:
+    if plugstack is None:
+        return Plugin(loaded=_is_loaded(runner))
+    lines = our_lines(line for file in plugstack for line in file.text.splitlines())
+    if not lines:
+        return Plugin(lines, _is_loaded(runner))
+    return Plugin(lines, _is_loaded(runner), _is_there(lines[0], values), _package(lines[0]))
+
+
+def _is_loaded(runner: SlurmRunner) -> bool | None:
+    if shutil.which("sbatch") is None:
+        return None
+    try:
+        return "--bftrainer" in runner.read("sbatch", "--help")
+    except GatewayError:
+        return False
+
+
+def _is_there(line: PluginLine, values: Mapping[str, str]) -> bool:
+    path = Path(line.path)
+    folders = [] if path.is_absolute() else values.get("PluginDir", "").split(":")
+    return (
+        path.is_file() if path.is_absolute() else any((Path(f) / path).is_file() for f in folders)
+    )
+
+
+def _package(line: PluginLine) -> str | None:
+    folder = line.options.get("python")
+    if not folder:
+        return None
+    try:
+        names = [one.name for one in Path(folder).iterdir()]
+    except OSError:
+        return ""
+    found = [match[1] for name in names if (match := _METADATA.fullmatch(name))]
+    return found[0] if found and "bftrainer_slurm" in names else ""
+
+
+def _network(settings: Settings, plugin: Plugin) -> Network:
+    said = plugin.line.options.get("keeper", "") if plugin.line else ""
+    address = said if settings.listen == Settings().listen else settings.listen
+    if not address:
+        return Network()
+    resolved = {}
+    for one in address.split(","):
+        host = one.rpartition(":")[0]
+        with contextlib.suppress(OSError, UnicodeError):
+            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            resolved[host] = tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+    try:
+        age_s, status = KeeperClient(address).status()
+    except (KeeperError, ValueError) as error:
+        return Network(resolved, Answer(str(error)), Answer("the keeper does not answer"))
+    if status is None:
+        return Network(resolved, Answer(), Answer("it has not spoken to the keeper yet"))
+    controller = status.get("controller")
+    trouble = controller.get("error") if isinstance(controller, dict) else None
+    if age_s > _OLD_S:
+        trouble = f"its last word is {age_s:.0f} s old"
+    return Network(resolved, Answer(), Answer(None if trouble is None else str(trouble)))
+
+
+def _here(
+    runner: SlurmRunner, values: Mapping[str, str], settings: Settings, ahead_s: float | None
+) -> Here:
+    owner, mode = None, 0o755
+    with contextlib.suppress(OSError, KeyError):
+        status = _STATE.stat()
+        owner, mode = pwd.getpwuid(status.st_uid).pw_name, status.st_mode
+    user = getpass.getuser()
+    programs = tuple(name for name in (GROW, LOOK) if find_program(name))
+    munge = _munge(values, settings)
+    level = _admin_level(runner, values, user)
+    return Here(user, level, ahead_s, munge, programs, owner, mode)
+
+
+def _munge(values: Mapping[str, str], settings: Settings) -> Answer | None:
+    if values.get("AuthType") != "auth/munge":
+        return None
+    info = dict(word.partition("=")[::2] for word in values.get("AuthInfo", "").split(","))
+    try:
+        Munge(settings.munge_socket or info.get("socket") or None).encode("")
+    except CredentialError as error:
+        return Answer(str(error))
+    return Answer()
+
+
+def _admin_level(runner: SlurmRunner, values: Mapping[str, str], user: str) -> str | None:
+    rows = _accounting(runner, values, "user", user, "format=adminlevel")
+    return rows[0][0] if rows else None
+
+
+def _qos(runner: SlurmRunner, values: Mapping[str, str]) -> dict[str, dict[str, str]] | None:
+    if "qos" not in values.get("PreemptType", ""):
+        return None
+    rows = _accounting(runner, values, "qos", "format=name,preempt,preemptmode")
+    if rows is None:
+        return None
+    return {row[0]: {"Preempt": row[1], "PreemptMode": row[2]} for row in rows}
+
+
+def _accounting(
+    runner: SlurmRunner, values: Mapping[str, str], *words: str
+) -> list[list[str]] | None:
+    """Ask slurmdbd for a table; None where there is none."""
+    if "slurmdbd" not in values.get("AccountingStorageType", ""):
+        return None
+    try:
+        said = runner.read("sacctmgr", "--noheader", "--parsable2", "show", *words)
+    except GatewayError:
+        return None
+    return [line.split("|") for line in said.splitlines()]

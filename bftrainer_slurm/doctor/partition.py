@@ -1,0 +1,116 @@
+"""The trainers' partition: that it exists, yields to all others, and takes one-node elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bftrainer_slurm.doctor.facts import Facts
+from bftrainer_slurm.doctor.finding import SLURM_CONF, Change, Finding, consider, must, ok
+from bftrainer_slurm.slurm.configuration import behind, tier
+from bftrainer_slurm.slurm.directives import SubmissionError, minutes_of
+
+_HOUR = 60  # minutes; what the controller asks for at each start
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Look at the partition."""
+    name, ours = facts.settings.partition, facts.ours
+    if ours is None:
+        line = Change(
+            SLURM_CONF,
+            "PartitionName",
+            f"{name} Nodes=ALL PriorityTier=0 PreemptMode=REQUEUE GraceTime=0 MaxTime=INFINITE"
+            " State=UP",
+        )
+        why = "Trainers are jobs of a partition of their own, which all others preempt."
+        yield must("partition", f"there is no partition {name}", why, line)
+        return
+    yield ok("partition", f"{name}, {facts.nodes} nodes")
+    yield _mode(facts)
+    yield _tier(facts)
+    yield _grace(facts)
+    yield _max_time(facts)
+    for key, wanted, why in _WANTED:
+        said = ours.get(key, wanted[0])
+        if said not in wanted:
+            yield must(f"partition's {key}", f"{key}={said}", why, _of(name, key, wanted[0]))
+
+
+_WANTED = (
+    ("State", ("UP",), "Elements start only where the partition is up."),
+    (
+        "Default",
+        ("NO",),
+        "Ordinary jobs that name no partition would run here, be preempted and requeued.",
+    ),
+    ("MinNodes", ("0", "1"), "An element is a job of one node."),
+    (
+        "ExclusiveUser",
+        ("NO",),
+        "Slurm does not let other users' jobs preempt where nodes belong to one user.",
+    ),
+    ("ReqResv", ("NO",), "Elements ask for no reservation."),
+    ("RootOnly", ("NO",), "Users submit trainers themselves."),
+)
+
+
+def _mode(facts: Facts) -> Finding:
+    title = "partition's PreemptMode"
+    said = (facts.ours or {}).get("PreemptMode", "")
+    if "REQUEUE" in said.split(",") or facts.by_qos:
+        return ok(title, said)
+    why = "A preempted element has to wait in the queue again; it must not be cancelled or stay."
+    return must(
+        title, said or "not set", why, _of(facts.settings.partition, "PreemptMode", "REQUEUE")
+    )
+
+
+def _tier(facts: Facts) -> Finding:
+    name = facts.settings.partition
+    level = tier(facts.partitions[name])
+    late = behind(
+        facts.partitions, name, by_tier="partition_prio" in facts.value("PreemptType").lower()
+    )
+    if not late:
+        return ok("PriorityTier", f"{name} has {level}, below all others on its nodes")
+    tiers = ", ".join(f"{one} has {tier(facts.partitions[one])}" for one in late)
+    changes = [_of(name, "PriorityTier", "0")] if level > 0 else []
+    changes += [
+        _of(one, "PriorityTier", "1")
+        for one in late
+        if tier(facts.partitions[one]) < 1 or not level
+    ]
+    why = "Slurm goes through its queue by tier: these partitions' jobs wait behind trainers."
+    return must("PriorityTier", f"{name} has {level}, {tiers}", why, *changes)
+
+
+def _grace(facts: Facts) -> Finding:
+    said = (facts.ours or {}).get("GraceTime", "0")
+    if said == "0":
+        return ok("GraceTime", "0 s")
+    why = (
+        "An element ends within a grace of its own (grace=). Within Slurm's grace that is no "
+        "preemption but a failure: it counts as one of the trainer, which is given up after some "
+        "(seen on 22.05.8), and ordinary jobs start 0.5 to 1 s later."
+    )
+    change = _of(facts.settings.partition, "GraceTime", "0")
+    return must("GraceTime", f"{said} s", why, change)
+
+
+def _max_time(facts: Facts) -> Finding:
+    said = (facts.ours or {}).get("MaxTime", "UNLIMITED")
+    try:
+        minutes = minutes_of(said)
+    except SubmissionError:
+        minutes = None
+    if minutes is None or minutes >= _HOUR:
+        return ok("MaxTime", said)
+    why = (
+        "The controller asks for an hour at each start; with less, elements begin anew more often."
+    )
+    change = _of(facts.settings.partition, "MaxTime", "INFINITE")
+    return consider("MaxTime", f"{minutes} minutes", why, change)
+
+
+def _of(partition: str, key: str, value: str) -> Change:
+    return Change(SLURM_CONF, key, value, within=f"PartitionName={partition}")

@@ -1,0 +1,114 @@
+"""What must change, as a patch of the files on this host. Pure: it edits nothing."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from bftrainer_slurm.doctor.facts import ConfigFile
+from bftrainer_slurm.doctor.finding import (
+    OURS,
+    PLUGSTACK,
+    SCHEDULER,
+    SLURM_CONF,
+    Change,
+    Finding,
+    Level,
+)
+
+_FILES = (SLURM_CONF, PLUGSTACK, OURS)
+
+
+def patch(findings: Iterable[Finding], files: Mapping[str, Sequence[ConfigFile]]) -> str:
+    """Return a unified diff, and as remarks what is in no file on this host, and what to run."""
+    changes = [
+        change
+        for finding in findings
+        if finding.level is Level.CHANGE
+        for change in finding.changes
+    ]
+    parts: list[str] = []
+    for kind in _FILES:
+        wanted = [change for change in changes if change.file == kind]
+        for file in files.get(kind, ()):
+            text = file.text
+            for change in list(wanted):
+                changed = _applied(text, change, last=file is files[kind][-1])
+                if changed is not None:
+                    text = changed
+                    wanted.remove(change)
+            parts += _diff(file, text)
+        parts += [f"# in {kind}, which is not on this host: {one.line}\n" for one in wanted]
+    commands = dict.fromkeys(change.line for change in changes if change.file not in _FILES)
+    parts += [f"# run: {command}\n" for command in commands]
+    return "".join(parts)
+
+
+def _diff(file: ConfigFile, text: str) -> list[str]:
+    """Return the lines of a diff, none where nothing has changed."""
+    before = "/dev/null" if not file.text else str(file.path)
+    old, new = file.text.splitlines(keepends=True), text.splitlines(keepends=True)
+    lines = difflib.unified_diff(old, new, before, str(file.path))
+    return [
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    ]
+
+
+def _applied(text: str, change: Change, *, last: bool) -> str | None:
+    """Return a file's text with the change in it, None where its place is another file."""
+    if change.file == PLUGSTACK and change.within:
+        return _in_plugin_line(text, change)
+    if change.within == SCHEDULER:
+        found = _line_of(text, SCHEDULER)
+        if found is None:
+            return _with_line(text, f"{SCHEDULER}={change.setting}")
+        options = found[0].partition("=")[2].split(",")
+        others = [one for one in options if one and one.partition("=")[0].strip() != change.key]
+        return _put(text, found, f"{SCHEDULER}={','.join([*others, change.setting])}")
+    if change.within:
+        return _in_partition(text, change)
+    if change.file == PLUGSTACK or change.key == "PartitionName":
+        return _with_line(text, change.line) if last else None
+    found = _line_of(text, change.key)
+    return _with_line(text, change.line) if found is None else _put(text, found, change.line)
+
+
+def _line_of(text: str, key: str) -> re.Match[str] | None:
+    """Return the line that sets this key; Slurm does not care for upper and lower case."""
+    return re.search(rf"^[ \t]*{re.escape(key)}[ \t]*=[^\n]*", text, re.MULTILINE | re.IGNORECASE)
+
+
+def _in_partition(text: str, change: Change) -> str | None:
+    """Change the partition's line, which may go on after a backslash."""
+    name = re.escape(change.within)
+    found = re.search(
+        rf"^[ \t]*{name}(?=\s)(?:[^\n]*\\\n)*[^\n]*", text, re.MULTILINE | re.IGNORECASE
+    )
+    if found is None:
+        return None
+    setting = re.compile(rf"(?<=\s){re.escape(change.key)}=[^\s#]+", re.IGNORECASE)
+    changed, count = setting.subn(change.setting.replace("\\", r"\\"), found[0])
+    if not count:
+        changed = f"{found[0].rstrip()} {change.setting}"
+    return _put(text, found, changed)
+
+
+def _in_plugin_line(text: str, change: Change) -> str | None:
+    path = re.escape(change.within)
+    found = re.search(rf"^[ \t]*\w+[ \t]+{path}(?=\s|$)[^\n]*", text, re.MULTILINE)
+    if found is None:
+        return None
+    words = found[0].split()
+    if change.key == "optional":
+        return _put(text, found, " ".join(["optional", *words[1:]]))
+    others = [word for word in words if word.partition("=")[0] != change.key]
+    return _put(text, found, " ".join([*others, change.setting]))
+
+
+def _put(text: str, found: re.Match[str], line: str) -> str:
+    return text[: found.start()] + line + text[found.end() :]
+
+
+def _with_line(text: str, line: str) -> str:
+    return f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}{line}\n"

@@ -1,0 +1,155 @@
+"""Slurm's version and the SPANK plugin: listed, optional, loaded, and with settings that fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from bftrainer_slurm import __version__
+from bftrainer_slurm.doctor.facts import Facts
+from bftrainer_slurm.doctor.finding import (
+    PLUGSTACK,
+    SLURM_CONF,
+    Change,
+    Finding,
+    consider,
+    must,
+    ok,
+    unknown,
+)
+from bftrainer_slurm.doctor.plugstack import PluginLine
+
+_OLDEST = (22, 5)
+_TESTED = ("22.05", "24.11", "26.05")
+_LINE = Change(
+    PLUGSTACK,
+    "optional /usr/local/lib/bftrainer-slurm/bftrainer.so keeper=HOST:6740"
+    " python=/usr/local/share/bftrainer-slurm/python",
+    "",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Look at the plugin."""
+    yield _version(facts)
+    yield ok("plugin directory", facts.value("PluginDir") or "not shown")
+    plugin, line = facts.plugin, facts.plugin.line
+    if plugin.lines is None:
+        path = facts.value("PlugStackConfig") or "plugstack.conf"
+        yield unknown("plugin's line", f"{path} cannot be read here", "Run the doctor where it is.")
+    elif line is None:
+        why = "make install puts the plugin in place; this line makes Slurm load it, on all nodes."
+        yield must("plugin's line", "plugstack.conf does not name bftrainer.so", why, _LINE)
+    else:
+        yield from _line(facts, line)
+    yield _loaded(facts)
+
+
+def _version(facts: Facts) -> Finding:
+    said = facts.value("SLURM_VERSION")
+    match = re.match(r"(\d+)\.(\d+)", said)
+    if match is None:
+        return unknown("Slurm", said or "no version is shown", "scontrol does not say.")
+    number = (int(match[1]), int(match[2]))
+    if number < _OLDEST:
+        return must("Slurm", said, "22.05 is the oldest that trainers were tried with.")
+    if match[0] not in _TESTED:
+        why = f"Tested are {', '.join(_TESTED)}. Build the plugin for this one, and try it first."
+        return consider("Slurm", said, why)
+    return ok("Slurm", said)
+
+
+def _line(facts: Facts, line: PluginLine) -> Iterator[Finding]:
+    if len(facts.plugin.lines or ()) > 1:
+        why = "Slurm loads a plugin once for each line."
+        yield must("plugin's line", f"{len(facts.plugin.lines or ())} lines name it", why)
+    if line.listed == "required":
+        why = (
+            "Where a required plugin is missing or built for another Slurm, sbatch fails for "
+            "everybody, and a node does not start or is drained."
+        )
+        change = Change(PLUGSTACK, "optional", "", within=line.path)
+        yield must("plugin's line", f"required {line.path}", why, change)
+    else:
+        yield ok("plugin's line", f"{line.listed} {line.path}")
+    yield from _partition(facts)
+    yield from _rewrite(facts)
+    yield _python(facts)
+    yield _announce(facts)
+
+
+def _loaded(facts: Facts) -> Finding:
+    plugin, title = facts.plugin, "plugin loaded"
+    if plugin.loaded:
+        return ok(title, "sbatch --help shows --bftrainer; compute nodes are not seen")
+    if plugin.loaded is None:
+        return unknown(title, "there is no sbatch here", "Run the doctor on a login node.")
+    if plugin.line is None:
+        return must(title, "sbatch --help does not show --bftrainer", "It is not listed.")
+    if plugin.file_there is False:
+        change = Change("shell", "make plugin && make install", "")
+        why = "Slurm goes on without an optional plugin that is missing."
+        return must(title, f"{plugin.line.path} is not on this host", why, change)
+    change = Change("shell", "make plugin && make install", "")
+    why = (
+        "It is most likely built for another Slurm: run 'sbatch -vv --help' to see what Slurm says."
+    )
+    return must(title, "it is listed, and sbatch does not load it", why, change)
+
+
+def _partition(facts: Facts) -> Iterator[Finding]:
+    said, wanted = facts.option("partition") or "bftrainer", facts.settings.partition
+    if said != wanted:
+        why = f"The plugin submits trainers to {said}, the controller looks for them in {wanted}."
+        change = _option(facts, "partition", wanted)
+        yield must("plugin's partition", said, why, change)
+
+
+def _rewrite(facts: Facts) -> Iterator[Finding]:
+    filters = facts.words("CliFilterPlugins")
+    ours = [name for name in filters if name.removeprefix("cli_filter/") in ("bftrainer", "lua")]
+    if facts.option("rewrite") == "cli_filter" and not ours:
+        why = "The line leaves the rewriting to a cli_filter; without one --bftrainer is refused."
+        change = Change(
+            SLURM_CONF, "CliFilterPlugins", ",".join([*filters, "cli_filter/bftrainer"])
+        )
+        yield must("CliFilterPlugins", ",".join(filters) or "none", why, change)
+
+
+def _python(facts: Facts) -> Finding:
+    folder, package, title = facts.option("python"), facts.plugin.package, "elements' Python"
+    if not folder:
+        why = (
+            "Without it each user's Python needs the package ('pip install bftrainer-slurm'), else "
+            "torchrun ends at once."
+        )
+        change = _option(facts, "python", "/usr/local/share/bftrainer-slurm/python")
+        return consider(title, "no python= in the plugin's line", why, change)
+    if not package:
+        why = "make install puts it there; every compute node needs it at the same place."
+        change = Change("shell", "make install", "")
+        return must(title, f"{folder} has no package of ours on this host", why, change)
+    if package != __version__:
+        why = f"The controller is {__version__}; both should be of one version."
+        return must(title, f"{folder} has {package}", why, Change("shell", "make install", ""))
+    why = "srun -N1 python3 -c 'import sys, torch; print(sys.version, torch.__version__)'"
+    found = f"{folder} has {package}; users' own Python and torch are not seen from here"
+    return unknown(
+        title, found, f"They need torch 2.6 or later there, for elastic.Trainer 2.13. Try: {why}"
+    )
+
+
+def _announce(facts: Facts) -> Finding:
+    said = facts.option("announce")
+    if said:
+        return ok("announce", said)
+    why = (
+        "Submissions are not announced to the keeper: a job that is submitted in the last second "
+        "before a backfill pass may lose that pass."
+    )
+    return consider("announce", "not set", why, _option(facts, "announce", "IP:PORT"))
+
+
+def _option(facts: Facts, key: str, value: str) -> Change:
+    line = facts.plugin.line
+    return Change(PLUGSTACK, key, value, within=line.path if line else "")

@@ -1,0 +1,93 @@
+"""When Slurm's schedulers look; docs/ordinary-jobs.md says what each setting does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bftrainer_slurm.doctor.facts import Facts
+from bftrainer_slurm.doctor.finding import (
+    SCHEDULER,
+    SLURM_CONF,
+    Change,
+    Finding,
+    consider,
+    must,
+    ok,
+)
+from bftrainer_slurm.slurm.configuration import backfill_s
+
+_LONG_INTERVAL_S, _LONG_DELAY_S = 60.0, 10.0
+_DELAY_S = 3.0  # Slurm's own batch_sched_delay
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Look at the schedulers."""
+    interval_s = backfill_s(facts.values)
+    if interval_s is None:
+        said = facts.scheduler("bf_interval") or facts.value("SchedulerType")
+        why = (
+            "Without backfill a job at the head of the queue blocks all behind it, and trainers "
+            "take idle nodes at once and leave for a waiting job at each look."
+        )
+        yield consider(
+            "backfill", f"none ({said})", why, Change(SLURM_CONF, "SchedulerType", "sched/backfill")
+        )
+    else:
+        yield _interval(interval_s)
+        yield _max_time(facts, interval_s)
+        yield _continue(facts)
+    yield _complete_wait(facts)
+    yield _delay(facts)
+
+
+def _interval(interval_s: float) -> Finding:
+    if interval_s <= _LONG_INTERVAL_S:
+        return ok("bf_interval", f"{interval_s:g} s")
+    why = "Trainers get nodes in backfill passes, and a job that misses a pass waits for the next."
+    return consider("bf_interval", f"{interval_s:g} s", why, _option("bf_interval", "30"))
+
+
+def _max_time(facts: Facts, interval_s: float) -> Finding:
+    said = facts.scheduler("bf_max_time") or ""
+    if not said.isdigit() or float(said) >= interval_s:
+        return ok("bf_max_time", f"{said or format(interval_s, 'g')} s")
+    why = (
+        "A pass that ends early has not looked at all jobs; the controller takes those that still "
+        "wait after a pass for jobs that need something else than nodes."
+    )
+    return consider("bf_max_time", f"{said} s", why, _option("bf_max_time", f"{interval_s:g}"))
+
+
+def _continue(facts: Facts) -> Finding:
+    if facts.scheduler("bf_continue") is not None:
+        return ok("bf_continue", "set")
+    why = (
+        "Without it a pass ends at its first pause (bf_yield_interval, 2 s) if any job has "
+        "changed, and trainers' elements change often. It matters where a pass takes that long."
+    )
+    return consider("bf_continue", "not set", why, _option("bf_continue", ""))
+
+
+def _complete_wait(facts: Facts) -> Finding:
+    wait_s = facts.seconds("CompleteWait")
+    if not wait_s:
+        return ok("CompleteWait", "0 s")
+    why = "Backfill waits while any job is completing, and elements complete often."
+    return must("CompleteWait", f"{wait_s:g} s", why, Change(SLURM_CONF, "CompleteWait", "0"))
+
+
+def _delay(facts: Facts) -> Finding:
+    said = facts.scheduler("batch_sched_delay") or ""
+    delay_s = float(said) if said.isdigit() else _DELAY_S
+    if delay_s <= _LONG_DELAY_S:
+        return ok("batch_sched_delay", f"{delay_s:g} s")
+    why = (
+        "So long a batch job waits before Slurm looks at it, and a node that a trainer left idles."
+    )
+    return consider(
+        "batch_sched_delay", f"{delay_s:g} s", why, _option("batch_sched_delay", f"{_DELAY_S:g}")
+    )
+
+
+def _option(name: str, value: str) -> Change:
+    return Change(SLURM_CONF, name, value, within=SCHEDULER)

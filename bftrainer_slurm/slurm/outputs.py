@@ -1,0 +1,83 @@
+"""Which files a trainer's elements write to, and where each one runs: one question to Slurm."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from bftrainer_slurm.slurm.arrays import parse_tasks
+from bftrainer_slurm.slurm.run import SlurmRunner
+
+_NO_TASK = "4294967294"  # what %a is in the record of tasks that have not been split off yet
+_MOST = 100_000  # tasks of an array
+_RUNNING = ("RUNNING", "COMPLETING")
+_OVER = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL")
+# The owner writes the texts before these, so that the last one in the line is Slurm's.
+_FILE = r" {}=(?P<path>/.*?)(?= \w+=|\s*$)"
+_FILES = (re.compile(_FILE.format("StdOut")), re.compile(_FILE.format("StdErr")))
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One element: its files, and the node that it runs on or ran on last.
+
+    ``task`` is None where several elements write to the same file. ``over``: it neither runs nor
+    waits.
+    """
+
+    task: int | None
+    paths: tuple[Path, ...]
+    node: str = ""
+    start_s: float | None = None  # of an element that runs
+    over: bool = False
+
+
+def outputs_of(runner: SlurmRunner, array: int) -> tuple[Output, ...]:
+    """Return what the elements of a trainer write to.
+
+    Raises:
+        SlurmUnavailableError: slurmctld does not answer.
+        GatewayError: Slurm knows no such job.
+    """
+    return outputs_in(runner.read("scontrol", "--oneliner", "show", "job", str(array)))
+
+
+def outputs_in(said: str) -> tuple[Output, ...]:
+    """Read what ``scontrol --oneliner show job`` prints, with times in Unix seconds."""
+    found = [one for line in said.splitlines() for one in _outputs_of(line)]
+    together: dict[tuple[Path, ...], Output] = {}
+    for one in found:
+        other = together.get(one.paths)
+        if other is not None and other.task != one.task:
+            one = Output(None, one.paths, over=one.over and other.over)
+        together[one.paths] = one
+    return tuple(sorted(together.values(), key=lambda one: -1 if one.task is None else one.task))
+
+
+def _outputs_of(line: str) -> list[Output]:
+    tasks = re.search(r"ArrayTaskId=(\S+)", line)
+    state = re.search(r" JobState=(\w+)", line)
+    if tasks is None or state is None:
+        return []
+    paths = [matches[-1]["path"] for pattern in _FILES if (matches := [*pattern.finditer(line)])]
+    running, over = state[1] in _RUNNING, state[1] in _OVER
+    node = re.search(r" NodeList=([\w.-]+)", line)
+    start = re.search(r" StartTime=(\d+)", line) if running else None
+    return [
+        Output(
+            task,
+            tuple(dict.fromkeys(Path(path.replace(_NO_TASK, str(task))) for path in paths)),
+            node[1] if node and (running or over) else "",
+            float(start[1]) if start else None,
+            over,
+        )
+        for task in sorted(_tasks(tasks[1]))
+    ]
+
+
+def _tasks(said: str) -> tuple[int, ...]:
+    try:
+        return parse_tasks(said, below=_MOST)
+    except ValueError:
+        return ()

@@ -1,0 +1,184 @@
+"""``bftrainer explain``: the reasons in words, whatever they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bftrainer_slurm.cli import main
+from bftrainer_slurm.cli.explain import as_document, lines, reasons
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.planner.instance import document_of
+from bftrainer_slurm.planner.limit import Limit
+from tests.planner.problems import planned, problem
+
+TERMS = {
+    "key": "12",
+    "had": 2,
+    "nodes": 3,
+    "least": 1,
+    "most": 8,
+    "limit": "others",
+    "forward_s": 120.0,
+    "pool": 8,
+    "usable": 8,
+    "free": 0,
+    "sizes": [
+        {"nodes": 3, "rate": 2.0, "rescale": 16.0, "worth": 224.0},
+        {"nodes": 4, "rate": 2.5, "rescale": 16.0, "worth": 284.0},
+    ],
+    "better": 4,
+    "gain": 60.0,
+    "loss": 90.0,
+    "price": 70.0,
+    "time_s": 1000.0,
+}
+TRAINER = {
+    "array": 12,
+    "name": "digits",
+    "user": "alice",
+    "state": "running",
+    "why": None,
+    "nodes": ["n1", "n2", "n3"],
+    "starting": [],
+    "min_nodes": 1,
+    "max_nodes": 8,
+    "plan": TERMS,
+}
+STATUS: dict[str, Any] = {
+    "down": None,
+    "pool": {"nodes": 8, "used": 8, "free": []},
+    "left_alone": {"reserved": 2, "kept for ordinary jobs": 0},
+}
+
+
+def said(changes: dict[str, Any] | None = None, **terms: Any) -> str:
+    """Return the reasons of a trainer with these changes, in one text."""
+    return " ".join(reasons(TRAINER | {"plan": TERMS | terms} | (changes or {}), STATUS))
+
+
+@pytest.mark.parametrize(
+    ("terms", "sentence"),
+    [
+        ({"limit": "most", "most": 3}, "It has as many nodes as it may have now, 3."),
+        ({"limit": "pool", "usable": 3}, "It has all 3 nodes that there are for it."),
+        (
+            {"limit": "pool", "nodes": 0, "least": 4, "usable": 3},
+            "It needs 4 nodes at least, and there are 3 for it.",
+        ),
+        ({"limit": "no gain"}, "On 4 nodes it trains no faster than on 3"),
+        (
+            {"limit": "cost", "gain": -4.0},
+            "A change to 4 nodes costs 16 in rescaling, more than they bring in the 120 s that the "
+            "plan looks ahead (-4 in all).",
+        ),
+        (
+            {},
+            "With 4 nodes it would gain 60 (+25% a second), but other trainers have 1 of these. "
+            "Whom it would cost least to give up so many would lose 90.",
+        ),
+        ({"loss": None}, "none of them so many. A node is worth about 70 to them."),
+        ({"limit": "unproven"}, "4 nodes would be better (60 more): the planner ran out of time"),
+        ({"usable": 5}, "Of the pool's 8 nodes it may use 5: the others are of another kind"),
+    ],
+)
+def test_what_keeps_a_trainer_from_more_nodes_is_a_sentence(
+    terms: dict[str, Any], sentence: str
+) -> None:
+    assert sentence in said(**terms)
+
+
+def test_there_is_a_sentence_for_each_limit() -> None:
+    assert len({said(limit=limit.value) for limit in Limit}) == len(Limit)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"state": "given up", "why": "failed 3 times"}, "It was given up: failed 3 times."),
+        ({"state": "finished"}, "It has finished."),
+        ({"state": "withheld"}, "An operator holds it."),
+        ({"why": "it asks for licences"}, "It cannot have more now: it asks for licences."),
+        ({"starting": ["n4"]}, "1 node more is starting."),
+        ({"nodes": ["n1"]}, "The plan gives it 3 nodes; it is on its way there."),
+        ({"plan": None}, "It is in no plan now: it has just come, rests after a failure"),
+        ({"plan": None, "hidden": True}, "What the plan says of it is for alice to see."),
+    ],
+)
+def test_why_it_waits_or_changes_is_a_sentence(changes: dict[str, Any], sentence: str) -> None:
+    assert sentence in said(changes)
+
+
+def test_idle_nodes_that_trainers_may_not_have_are_counted_by_why() -> None:
+    assert "in holes; idle nodes that trainers leave alone: 2 (reserved)." in said()
+
+
+def test_while_the_controller_is_down_nobody_plans() -> None:
+    down = STATUS | {"down": "the controller is down", "pool": None}
+    (sentence,) = reasons(TRAINER | {"plan": None}, down)
+    assert sentence.startswith("Nobody plans now: the controller is down.")
+
+
+def test_the_sizes_are_a_table_with_the_planned_one_marked() -> None:
+    shown = list(lines(TRAINER, STATUS, now_s=1007.4))
+    assert shown[0] == "trainer 12 digits of alice: running, 3 nodes, wants 1 to 8"
+    rows = [line.split() for line in shown if line.strip()[:1].isdigit()]
+    assert rows == [
+        ["3", "240", "-16", "224", "<-", "the", "plan"],
+        ["4", "300", "-16", "284"],
+    ]
+    assert "planned 7 s ago, from the 2 nodes that it had" in " ".join(" ".join(shown).split())
+
+
+def test_hostile_names_cannot_write_to_the_terminal() -> None:
+    hostile = TRAINER | {"name": "\x1b[2Jevil", "why": "\x1b]0;mine\x07"}
+    assert "\x1b" not in "".join(lines(hostile, STATUS, 1000.0))
+
+
+def test_json_has_the_terms_and_the_sentences() -> None:
+    found = as_document(TRAINER, STATUS)
+    assert (found["schema"], found["plan"]) == (1, TERMS)
+    assert found["pool"]["left_alone"] == STATUS["left_alone"]
+    assert found["reasons"] == reasons(TRAINER, STATUS)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A controller's state folder, in which two trainers were planned for."""
+    history = History(tmp_path / "history.sqlite")
+    trainers = (planned("12", "n0", (1, 2)), planned("13", "n1 n2", (2, 2)))
+    history.add_problem(1000.0, lambda: document_of(problem(4, *trainers)))
+    history.close()
+    return tmp_path
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["explain", *arguments])
+
+
+def test_what_was_planned_before_is_planned_again_and_explained(state: Path) -> None:
+    lines = call("12", "--from-history", "1", "--state", str(state)).stdout.splitlines()
+    assert lines[:3] == [
+        "trainer 12, 1 plan ago: 2 nodes",
+        "  It has as many nodes as it may have now, 2.",
+        "  Trainers use 4 of 4 nodes in holes.",
+    ]
+    assert "planned again now, from the 1 node that it had" in " ".join(" ".join(lines).split())
+    found = json.loads(call("13", "--from-history", "1", "--state", str(state), "--json").stdout)
+    assert (found["plan"]["limit"], found["nodes"]) == ("most", ["n1", "n2"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(("14", "--from-history", "1"), "it has: 12, 13"), (("12", "--from-history", "2"), "fewer")],
+)
+def test_a_plan_or_trainer_that_was_not_is_refused(
+    state: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    result = call(*arguments, "--state", str(state))
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert said in result.stderr

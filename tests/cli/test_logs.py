@@ -1,0 +1,166 @@
+"""``bftrainer logs``: the files that Slurm names, as a user reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bftrainer_slurm.cli import logs as command
+from bftrainer_slurm.cli import main
+from bftrainer_slurm.cli.story import Line
+from bftrainer_slurm.cli.tail import Tail
+from bftrainer_slurm.slurm.outputs import Output, outputs_in
+
+# As `scontrol --oneliner show job` of 22.05.8 prints, shortened.
+RECORD = (
+    "JobId=71 ArrayJobId=70 ArrayTaskId={task} JobName=x UserId=alice(1001) JobState={state} "
+    "StartTime={start} Partition=bftrainer NodeList={node} BatchHost=n2 WorkDir={folder} "
+    "Comment=bftrainer:min=1,max=2  StdErr={folder}/{file} StdIn=/dev/null StdOut={folder}/{file} "
+    "Power= "
+)
+
+
+def record(folder: Path | str, task: str, state: str, node: str = "", file: str = "") -> str:
+    start = 1795465802 if state == "RUNNING" else "Unknown"
+    name = file or f"slurm-70_{task if task.isdigit() else 4294967294}.out"
+    return RECORD.format(task=task, state=state, start=start, node=node, folder=folder, file=name)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with logs of two elements, one of which runs, and a scontrol that names them."""
+    (tmp_path / "jobs").write_text(
+        f"{record(tmp_path, '0', 'RUNNING', 'n3')}\n{record(tmp_path, '1-3', 'PENDING')}\n"
+    )
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(f"#!/bin/sh\nexec cat {tmp_path}/jobs\n")
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "slurm-70_0.out").write_text("2026-11-23T20:30:02 late\nno end")
+    (tmp_path / "slurm-70_1.out").write_text("2026-11-23T20:30:01 early\n")
+    return tmp_path
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["logs", *arguments])
+
+
+def test_the_elements_logs_are_one_story(folder: Path) -> None:
+    assert call("70").stdout.splitlines() == [
+        "#1       2026-11-23T20:30:01 early",
+        "n3       2026-11-23T20:30:02 late",
+        "n3       no end",
+    ]
+
+
+def test_the_last_lines_only(folder: Path) -> None:
+    assert call("70", "-n", "1").stdout.splitlines() == ["n3       no end"]
+    assert call("70", "-n", "0").stdout == ""
+
+
+def test_json_has_an_object_a_line(folder: Path) -> None:
+    found = [json.loads(line) for line in call("70", "--json").stdout.splitlines()]
+    assert [(one["node"], one["task"]) for one in found] == [(None, 1), ("n3", 0), ("n3", 0)]
+    assert found[1]["text"] == "2026-11-23T20:30:02 late"
+
+
+def test_follow_ends_when_all_elements_are_over(folder: Path) -> None:
+    (folder / "jobs").write_text(record(folder, "0", "COMPLETED", "n3"))
+    shown = call("70", "--follow").stdout.splitlines()
+    assert shown == ["n3       2026-11-23T20:30:02 late", "n3       no end"]
+
+
+def test_what_comes_while_it_follows_is_told_in_the_order_of_its_coming(folder: Path) -> None:
+    story = command._Story(command._outputs(70), as_json=False)
+    assert len(list(story.so_far(last=False))) == 2
+    assert story.news() == []
+    with (folder / "slurm-70_0.out").open("a") as file:
+        file.write(" now\n2026-11-23T20:30:00 an older time\n")
+    (folder / "slurm-70_2.out").write_text("of an element that has not run yet\n")
+    assert [(line.node, line.text) for line in story.news()] == [
+        ("n3", "no end now"),
+        ("n3", "2026-11-23T20:30:00 an older time"),
+    ]
+    story.look([Output(2, (folder / "slurm-70_2.out",), "n4")])
+    assert [line.node for line in story.news()] == ["n4"]
+
+
+def test_what_slurm_has_forgotten_is_found_by_the_usual_names(folder: Path) -> None:
+    (folder / "scontrol").write_text("#!/bin/sh\necho Invalid job id specified >&2\nexit 1\n")
+    assert len(call("70").stdout.splitlines()) == 3
+    refused = call("71")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert "no slurm-71_*.out in this folder" in refused.stderr
+
+
+def test_a_file_that_cannot_be_read_is_named(folder: Path) -> None:
+    (folder / "slurm-70_0.out").unlink()
+    os.mkfifo(folder / "slurm-70_0.out")
+    result = call("70")
+    assert "early" in result.stdout
+    assert "slurm-70_0.out: no plain file" in result.stderr
+
+
+def test_where_nothing_can_be_read_that_is_the_error(folder: Path) -> None:
+    for name in ("slurm-70_0.out", "slurm-70_1.out"):
+        (folder / name).unlink()
+        (folder / name).mkdir()
+    assert call("70").exit_code == 3
+
+
+def test_hostile_lines_are_harmless_in_a_terminal_and_whole_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = Line(0.0, "n1", 0, "50%\r100%\x1b[2Jdone\tnow \u202e")
+    assert "\x1b" in command._as_text(line)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    shown = command._as_text(line)
+    assert shown.isprintable()
+    assert shown.split() == ["n1", "100%?[2Jdone", "now", "?"]
+
+
+def test_what_slurm_says_of_elements_is_read() -> None:
+    said = f"{record('/home/a b', '0', 'RUNNING', 'n3')}\n{record('/home/a b', '1-2', 'PENDING')}"
+    running, *waiting = outputs_in(said)
+    path = Path("/home/a b/slurm-70_0.out")
+    assert running == Output(0, (path,), "n3", 1795465802.0, over=False)
+    assert [one.paths[0].name for one in waiting] == ["slurm-70_1.out", "slurm-70_2.out"]
+
+
+def test_elements_that_share_a_file_are_read_once() -> None:
+    (shared,) = outputs_in(
+        "\n".join(record("/x", str(t), "RUNNING", f"n{t}", "log") for t in (1, 2))
+    )
+    assert (shared.task, shared.node, shared.paths) == (None, "", (Path("/x/log"),))
+
+
+@pytest.mark.parametrize("said", ["", "JobId=7 JobState=RUNNING", record("/x", "many", "RUNNING")])
+def test_what_is_no_element_has_no_output(said: str) -> None:
+    assert outputs_in(said) == ()
+
+
+def test_a_line_comes_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    tail = Tail(path)
+    assert tail.lines() == []  # there is no file yet
+    with path.open("ab", buffering=0) as file:
+        file.write(b"one\ntw")
+        assert tail.lines() == ["one"]
+        file.write(b"o\n\xff\n")
+        assert tail.lines() == ["two", "\ufffd"]
+        assert tail.lines() == []
+
+
+def test_a_file_that_is_begun_anew_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    tail = Tail(path)
+    path.write_text("one\ntwo\n")
+    tail.lines()
+    path.write_text("new\n")
+    assert tail.lines() == ["new"]

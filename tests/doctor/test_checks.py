@@ -1,0 +1,236 @@
+"""Each mistake in a site's settings is found, and the line to change is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bftrainer_slurm.doctor.facts import Answer, Network, Plugin, seconds_of
+from bftrainer_slurm.doctor.finding import Level
+from bftrainer_slurm.slurm.configuration import values_in
+from tests.doctor.made import CONFIG, KEEPER, LINE, here, of, site, the_one
+
+
+def test_a_good_site_has_nothing_to_change() -> None:
+    assert of(site(), Level.CHANGE, Level.CONSIDER) == []
+
+
+def test_what_cannot_be_seen_from_here_is_said_with_how_to_find_out() -> None:
+    found = of(site(), Level.UNKNOWN)
+    assert {one.check for one in found} == {"Epilog", "elements' Python"}
+    assert all(one.why for one in found)
+
+
+# Settings, the check that speaks, its level, and the line that it asks for.
+MISTAKES = [
+    ({"PreemptType": "preempt/none"}, "PreemptType", "PreemptType=preempt/partition_prio"),
+    ({"PreemptMode": "OFF"}, "PreemptMode", "PreemptMode=REQUEUE"),
+    ({"PreemptExemptTime": "00:10:00"}, "PreemptExemptTime", "PreemptExemptTime=0"),
+    ({"CompleteWait": "32 sec"}, "CompleteWait", "CompleteWait=0"),
+    ({"MinJobAge": "30 sec"}, "MinJobAge", "MinJobAge=300"),
+    ({"MaxArraySize": "0"}, "MaxArraySize", "MaxArraySize=1001"),
+    ({"ProctrackType": "proctrack/pgid"}, "ProctrackType", "ProctrackType=proctrack/cgroup"),
+    (
+        {"SlurmdParameters": "config_overrides,contain_spank"},
+        "SlurmdParameters",
+        "SlurmdParameters=config_overrides",
+    ),
+    (
+        {"partition": "bftrainer PreemptMode=OFF"},
+        "partition's PreemptMode",
+        "PartitionName=bftrainer PreemptMode=REQUEUE",
+    ),
+    ({"partition": "main PriorityTier=0"}, "PriorityTier", "PartitionName=main PriorityTier=1"),
+    (
+        {"partition": "bftrainer PriorityTier=10"},
+        "PriorityTier",
+        "PartitionName=bftrainer PriorityTier=0",
+    ),
+    ({"partition": "bftrainer GraceTime=60"}, "GraceTime", "PartitionName=bftrainer GraceTime=0"),
+    (
+        {"partition": "bftrainer State=DOWN"},
+        "partition's State",
+        "PartitionName=bftrainer State=UP",
+    ),
+    (
+        {"partition": "bftrainer Default=YES"},
+        "partition's Default",
+        "PartitionName=bftrainer Default=NO",
+    ),
+    (
+        {"partition": "bftrainer ExclusiveUser=YES"},
+        "partition's ExclusiveUser",
+        "PartitionName=bftrainer ExclusiveUser=NO",
+    ),
+    (
+        {"partition": "bftrainer MinNodes=2"},
+        "partition's MinNodes",
+        "PartitionName=bftrainer MinNodes=0",
+    ),
+    (
+        {"line": LINE.replace("optional", "required")},
+        "plugin's line",
+        "/opt/lib/bftrainer.so optional",
+    ),
+    ({"line": LINE + " partition=idle"}, "plugin's partition", "partition=bftrainer"),
+    ({"line": LINE.replace(":6740 ", ":6741 ")}, "keeper=", f"keeper={KEEPER}"),
+    ({"line": LINE + " rewrite=cli_filter"}, "CliFilterPlugins", "cli_filter/bftrainer"),
+    ({"SLURM_VERSION": "20.11.9"}, "Slurm", ""),
+]
+BETTER = [
+    ({"KillWait": "90 sec"}, "KillWait", "KillWait=30"),
+    ({"KillWait": "3 sec"}, "KillWait", "max_grace=3"),
+    (
+        {"SchedulerParameters": "bf_interval=30"},
+        "bf_continue",
+        "SchedulerParameters=...,bf_continue",
+    ),
+    ({"SchedulerParameters": "bf_interval=300,bf_continue"}, "bf_interval", "bf_interval=30"),
+    (
+        {"SchedulerParameters": "bf_interval=30,bf_max_time=10,bf_continue"},
+        "bf_max_time",
+        "bf_max_time=30",
+    ),
+    (
+        {"SchedulerParameters": "batch_sched_delay=60,bf_continue"},
+        "batch_sched_delay",
+        "batch_sched_delay=3",
+    ),
+    ({"SchedulerType": "sched/builtin"}, "backfill", "SchedulerType=sched/backfill"),
+    ({"MaxJobCount": "4"}, "MaxJobCount", "MaxJobCount=8"),
+    ({"MinJobAge": "0 sec"}, "MinJobAge", "MinJobAge=300"),
+    ({"MaxArraySize": "2"}, "MaxArraySize", "MaxArraySize=1001"),
+    ({"Epilog": "(null)"}, "Epilog", "Epilog=/bin/true"),
+    ({"SlurmdUser": "slurm(64030)"}, "SlurmdUser", "SlurmdUser=root"),
+    ({"PrivateData": "jobs,usage"}, "PrivateData", ""),
+    ({"partition": "bftrainer MaxTime=00:30:00"}, "MaxTime", "MaxTime=INFINITE"),
+    ({"line": LINE.replace("announce=192.0.2.1:6740", "")}, "announce", "announce=IP:PORT"),
+    ({"line": LINE.replace("python=/opt/python", "")}, "elements' Python", "python=/usr/local"),
+    ({"SLURM_VERSION": "23.11.4"}, "Slurm", ""),
+    ({"SlurmUser": "root(0)"}, "account", "sacctmgr modify user NAME"),
+]
+
+
+@pytest.mark.parametrize(("changes", "check", "line"), MISTAKES, ids=lambda one: str(one)[:40])
+def test_a_mistake_is_found_with_the_line_to_change(
+    changes: dict[str, str], check: str, line: str
+) -> None:
+    found = the_one(site(**changes))
+    assert (found.check, found.level) == (check, Level.CHANGE)
+    assert line in " ".join(change.line for change in found.changes)
+    assert found.why
+
+
+@pytest.mark.parametrize(("changes", "check", "line"), BETTER, ids=lambda one: str(one)[:40])
+def test_what_would_be_better_is_no_mistake(changes: dict[str, str], check: str, line: str) -> None:
+    found = the_one(site(**changes))
+    assert (found.check, found.level) == (check, Level.CONSIDER)
+    assert line in " ".join(change.line for change in found.changes)
+    assert found.why
+
+
+def test_where_there_is_no_partition_the_whole_line_is_named() -> None:
+    facts = replace(site(), partitions={})
+    (found,) = [one for one in of(facts, Level.CHANGE) if one.check == "partition"]
+    (change,) = found.changes
+    assert change.line.startswith("PartitionName=bftrainer Nodes=ALL PriorityTier=0 PreemptMode=")
+
+
+def test_other_partitions_count_only_where_they_share_nodes() -> None:
+    assert not of(site(partition="main PriorityTier=0 main Nodes=m[1-2]"), Level.CHANGE)
+
+
+PLUGINS = [
+    (Plugin(()), {"plugin's line", "plugin loaded"}),
+    (replace(site().plugin, loaded=False), {"plugin loaded"}),
+    (replace(site().plugin, loaded=False, file_there=False), {"plugin loaded"}),
+    (replace(site().plugin, package=""), {"elements' Python"}),
+    (replace(site().plugin, package="0.0.9"), {"elements' Python"}),
+    (replace(site().plugin, lines=site().plugin.lines * 2), {"plugin's line"}),  # type: ignore[operator]
+]
+
+
+@pytest.mark.parametrize(("plugin", "checks"), PLUGINS)
+def test_a_plugin_that_is_not_as_it_should_be(plugin: Plugin, checks: set[str]) -> None:
+    facts = replace(site(), plugin=replace(plugin, loaded=bool(plugin.loaded)))
+    assert {one.check for one in of(facts, Level.CHANGE)} == checks
+
+
+NETWORKS = [
+    (Network({}, Answer(), Answer()), "keeper's address"),
+    (Network({"ctl.example.org": ("127.0.1.1",)}, Answer(), Answer()), "keeper's address"),
+    (Network(site().network.resolved, Answer("Connection refused"), Answer()), "keeper answers"),
+    (Network(site().network.resolved, Answer(), Answer("stopped")), "controller answers"),
+]
+
+
+@pytest.mark.parametrize(("network", "check"), NETWORKS)
+def test_a_keeper_that_nodes_do_not_reach(network: Network, check: str) -> None:
+    (found,) = of(replace(site(), network=network), Level.CHANGE)
+    assert found.check == check
+
+
+def test_before_the_installation_nobody_has_to_answer() -> None:
+    facts = replace(site(), plugin=Plugin((), loaded=False))
+    silent = replace(
+        facts, network=Network(facts.network.resolved, Answer("refused"), Answer("refused"))
+    )
+    assert of(silent, Level.CHANGE) == of(facts, Level.CHANGE)
+
+
+@pytest.mark.parametrize("port", [6817, 6818, 6820])
+def test_a_port_of_slurms_own_is_not_the_keepers(port: int) -> None:
+    address = f"ctl.example.org:{port}"
+    facts = site(line=LINE.replace(KEEPER, address), SlurmctldPort="6817")
+    (found,) = of(replace(facts, settings=replace(facts.settings, listen=address)), Level.CHANGE)
+    assert (found.check, f"{port} is slurm" in found.found) == ("keeper's port", True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "check"),
+    [
+        ({"clock_ahead_s": -40.0}, "clocks"),
+        ({"munge": Answer("munged is silent")}, "MUNGE"),
+        ({"state_owner": "mallory"}, "state folder"),
+        ({"state_owner": "slurm", "state_mode": 0o777}, "state folder"),
+    ],
+)
+def test_a_host_that_is_not_as_it_should_be(changes: dict[str, object], check: str) -> None:
+    (found,) = of(here(site(), **changes), Level.CHANGE)
+    assert found.check == check
+
+
+@pytest.mark.parametrize(("level", "known"), [("Operator", True), ("None", False), (None, False)])
+def test_an_account_needs_an_operators_rights(level: str | None, known: bool) -> None:
+    unknown = of(here(site(), user="carol", admin_level=level), Level.UNKNOWN)
+    assert ("account" in {one.check for one in unknown}) is not known
+
+
+def test_without_munge_both_sides_need_the_sites_key() -> None:
+    found = of(site(AuthType="auth/slurm"), Level.CHANGE)
+    assert {one.check for one in found} == {"AuthType", "key_file="}
+
+
+def test_a_site_that_preempts_by_qos_has_one_for_trainers() -> None:
+    facts = site(line=LINE + " qos=idle", PreemptType="preempt/qos")
+    rows = {"idle": {"Preempt": "", "PreemptMode": "cluster"}, "normal": {"Preempt": "idle"}}
+    assert not of(replace(facts, qos=rows), Level.CHANGE)
+    others = rows | {"long": {"Preempt": ""}}
+    (found,) = of(replace(facts, qos=others), Level.CHANGE)
+    assert [change.line for change in found.changes] == [
+        "sacctmgr modify qos long set preempt+=idle"
+    ]
+
+
+def test_scripts_that_newer_slurms_number_are_read() -> None:
+    numbered = CONFIG.replace("Epilog                  = (null)", "Epilog[0] = /etc/slurm/e.sh")
+    assert values_in(numbered)["Epilog"] == "/etc/slurm/e.sh"
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [("30 sec", 30), ("00:10:00", 600), ("1-00:00:01", 86401), ("0", 0), ("soon", None)],
+)
+def test_times_are_read_as_scontrol_shows_them(said: str, seconds: float | None) -> None:
+    assert seconds_of(said) == seconds

@@ -1,0 +1,99 @@
+"""``bftrainer doctor`` as admins see it, with made-up commands of Slurm's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bftrainer_slurm.cli import main
+from bftrainer_slurm.cli.doctor import document, table
+from bftrainer_slurm.doctor.checkup import checkup
+from tests.doctor.made import CONFIG, PARTITIONS, site
+
+MISTAKEN = {"CompleteWait": "32 sec", "PartitionName": "\x1b[2Jx"}
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a scontrol that prints recorded texts, and a slurm.conf."""
+    (tmp_path / "config").write_text(CONFIG)
+    (tmp_path / "partition").write_text(PARTITIONS)
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text('#!/bin/sh\nfor last; do :; done\nexec cat "${0%/*}/$last"\n')
+    scontrol.chmod(0o755)
+    (tmp_path / "slurm.conf").write_text("CompleteWait=32\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    return tmp_path
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["doctor", *arguments])
+
+
+def test_it_ends_with_1_where_something_must_change(slurm: Path) -> None:
+    result = call()
+    assert result.exit_code == 1
+    assert "plugstack.conf does not name bftrainer.so" in result.stdout
+    lines = result.stdout.splitlines()
+    count = sum(line.startswith("change ") for line in lines)
+    assert lines[-1].startswith(f"{count} to change, ")
+
+
+def test_json_has_what_the_table_has(slurm: Path) -> None:
+    result = call("--json")
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["schema"]) == (1, 1)
+    assert sum(found["counts"].values()) == len(found["findings"])
+    assert {one["level"] for one in found["findings"]} <= {"change", "consider", "unknown", "ok"}
+
+
+def test_fix_prints_a_patch_and_edits_nothing(slurm: Path) -> None:
+    (slurm / "config").write_text(
+        CONFIG.replace("CompleteWait            = 0", "CompleteWait = 32")
+    )
+    before = sorted((path, path.stat().st_mtime_ns) for path in slurm.iterdir())
+    result = call("--fix")
+    assert result.exit_code == 1
+    assert "-CompleteWait=32\n+CompleteWait=0\n" in result.stdout
+    assert sorted((path, path.stat().st_mtime_ns) for path in slurm.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--fix", "--json"), "not both"),
+        (("--config", "absent.toml"), "absent.toml"),
+    ],
+)
+def test_bad_input_is_one_line(slurm: Path, arguments: tuple[str, ...], said: str) -> None:
+    result = call(*arguments)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize("answer", ["", "MaxJobCount = many\n", "\x00\xff"])
+def test_a_slurm_that_talks_nonsense_is_one_line(slurm: Path, answer: str) -> None:
+    (slurm / "config").write_text(answer)
+    result = call()
+    assert (result.exit_code, result.stderr.count("\n")) == (3, 1)
+
+
+def test_without_slurm_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = call()
+    assert result.exit_code == 3
+    assert "are Slurm's commands on PATH?" in result.stderr
+
+
+def test_the_gravest_findings_come_first_and_nothing_writes_to_the_terminal() -> None:
+    lines = list(table(checkup(site(SlurmdUser="\x1b[2Jeve", CompleteWait="32 sec"))))
+    assert lines[0].split()[:2] == ["change", "CompleteWait"]
+    assert "\x1b" not in "".join(lines)
+
+
+def test_a_site_that_is_well_has_an_exit_code_of_0_in_its_counts() -> None:
+    assert document(checkup(site()))["counts"]["change"] == 0

@@ -1,0 +1,78 @@
+"""The doctor on a real cluster with mistakes made on purpose."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from scripts.labcluster.lab import ADMIN, Lab
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
+
+pytestmark = pytest.mark.slurm
+
+MISTAKES = {
+    "CompleteWait": "32",
+    "PreemptExemptTime": "00:05:00",
+    "MinJobAge": "20",
+    "SchedulerParameters": "bf_interval=120,batch_sched_delay=0",
+}
+
+
+def reconfigure(lab: Lab) -> None:
+    """Let Slurm read its settings again, which newer ones do in processes that begin anew."""
+    lab.run("scontrol", "reconfigure", user=ADMIN)
+    wait_until(lambda: lab.run("sinfo", user=ADMIN, check=False).returncode == 0)
+    lab.wait_until_idle()
+
+
+@pytest.fixture
+def mistaken(lab: Lab) -> Iterator[Lab]:
+    """The cluster with these settings, and a plugin's line that is not right either."""
+    conf, plugstack = lab.dir / "slurm.conf", lab.dir / "plugstack.conf"
+    before = conf.read_text(), plugstack.read_text()
+    kept = [line for line in before[0].splitlines() if line.partition("=")[0] not in MISTAKES]
+    wrong = [f"{key}={value}" for key, value in MISTAKES.items()]
+    text = "\n".join([*kept, *wrong, ""]).replace("PriorityTier=10", "PriorityTier=0")
+    try:
+        conf.write_text(text.replace("GraceTime=0", "GraceTime=30"))
+        reconfigure(lab)
+        plugstack.write_text("optional /nowhere/bftrainer.so keeper=localhost:6820\n")
+        yield lab
+    finally:
+        conf.write_text(before[0])
+        plugstack.write_text(before[1])
+        reconfigure(lab)
+
+
+def diagnosed(lab: Lab, *options: str) -> Any:
+    program = (REPO / ".venv" / "bin" / "python", "-m", "bftrainer_slurm", "doctor")
+    return lab.run(*program, *options, user=ADMIN, check=False, cwd=REPO)
+
+
+def test_mistakes_are_found_and_the_patch_names_their_lines(mistaken: Lab) -> None:
+    result = diagnosed(mistaken, "--json")
+    assert result.returncode == 1
+    levels = {one["check"]: one["level"] for one in json.loads(result.stdout)["findings"]}
+    for check in (
+        *("CompleteWait", "PreemptExemptTime", "MinJobAge", "PriorityTier", "GraceTime"),
+        *("plugin loaded", "keeper's address", "keeper's port", "listen"),
+    ):
+        assert levels[check] == "change", check
+    assert levels["bf_interval"] == "consider"
+    assert {levels[one] for one in ("PreemptType", "MaxJobCount", "Slurm", "MUNGE")} == {"ok"}
+    patch = diagnosed(mistaken, "--fix").stdout.splitlines()
+    assert {"-CompleteWait=32", "+CompleteWait=0", "+MinJobAge=300"} <= set(patch)
+    tiers = {line[0] for line in patch if "PartitionName=main" in line and line[0] in "+-"}
+    assert tiers == {"+", "-"}
+
+
+def test_what_slurm_says_of_itself_is_understood(lab: Lab) -> None:
+    findings = json.loads(diagnosed(lab, "--json").stdout)["findings"]
+    wrong = {one["check"] for one in findings if one["level"] == "change"}
+    assert wrong == {"plugin's line", "plugin loaded", "listen"}
+    assert not [one["check"] for one in findings if "not shown" in one["found"]]
+    assert {one["check"]: one["level"] for one in findings}["clocks"] == "ok"

@@ -1,0 +1,106 @@
+"""Why a plan gives a trainer so many nodes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+
+from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner.limit import Limit
+from bftrainer_slurm.planner.problem import Costs, NodeClass, Plan, Problem, value
+from bftrainer_slurm.planner.reasons import Reasons, reasons_of
+from bftrainer_slurm.planner.solver import Planner
+from tests.planner.problems import LINEAR, planned, problem, problems
+
+FLAT = ThroughputCurve((0, 2), (0.0, 2.0))
+
+
+def reasons(planner: Planner, asked: Problem, key: str = "a") -> Reasons:
+    return reasons_of(asked, planner.plan(asked))[key]
+
+
+def test_a_trainer_with_its_most_has_all_that_it_may_have(planner: Planner) -> None:
+    found = reasons(planner, problem(8, planned(bounds=(1, 4))))
+    assert (found.limit, found.nodes, found.better) == (Limit.MOST, 4, None)
+
+
+def test_a_trainer_that_has_the_whole_pool_can_have_no_more(planner: Planner) -> None:
+    found = reasons(planner, problem(3, planned()))
+    assert (found.limit, found.nodes, found.usable) == (Limit.POOL, 3, 3)
+
+
+def test_a_trainer_whose_least_is_above_the_pool_waits(planner: Planner) -> None:
+    found = reasons(planner, problem(3, planned(bounds=(4, 8))))
+    assert (found.limit, found.nodes, found.usable) == (Limit.POOL, 0, 3)
+
+
+def test_nodes_that_bring_nothing_stay_free(planner: Planner) -> None:
+    found = reasons(planner, problem(8, planned(curve=FLAT)))
+    assert (found.limit, found.nodes, found.free) == (Limit.NO_GAIN, 2, 6)
+
+
+def test_a_change_of_size_can_cost_more_than_it_brings(planner: Planner) -> None:
+    slow = planned(current="n0 n1", costs=(100.0, 0.0), bounds=(2, 3))
+    found = reasons(planner, problem(3, slow))
+    assert (found.limit, found.nodes, found.better) == (Limit.COST, 2, 3)
+    assert found.gain == 120.0 - 200.0  # a node more for 120 s; two nodes stand still for 100 s
+
+
+def test_nodes_that_others_use_better_are_theirs(planner: Planner) -> None:
+    strong = planned("b", "n2 n3", (2, 2), ThroughputCurve((0, 2), (0.0, 9.0)), (0.0, 0.0))
+    found = reasons(planner, problem(4, planned(current="n0 n1", costs=(0.0, 0.0)), strong))
+    assert (found.limit, found.nodes, found.better) == (Limit.OTHERS, 2, 3)
+    assert (found.gain, found.loss) == (120.0, 9.0 * 120.0)  # b would have to stop
+
+
+def test_where_no_one_trainer_has_enough_nodes_to_give_there_is_no_loss(planner: Planner) -> None:
+    small = [planned(key, bounds=(1, 1), curve=LINEAR) for key in "bcd"]
+    wide = planned(bounds=(3, 3), curve=ThroughputCurve((0, 3), (0.0, 2.0)))
+    found = reasons(planner, problem(3, wide, *small))
+    assert (found.limit, found.nodes, found.loss) == (Limit.OTHERS, 0, None)
+    assert found.price * 3 > found.gain > 0  # type: ignore[operator]
+
+
+def test_nodes_of_another_kind_and_barred_ones_do_not_count(planner: Planner) -> None:
+    classes = (
+        NodeClass("old", frozenset({"n0", "n1"}), "old"),
+        NodeClass("new", frozenset({"n2", "n3", "n4"}), "new"),
+        NodeClass("out", frozenset({"n5"}), "new"),
+    )
+    choosy = replace(planned(), barred=frozenset({"out"}))
+    found = reasons(planner, problem(6, choosy, classes=classes))
+    assert (found.limit, found.nodes, found.usable, found.free) == (Limit.POOL, 3, 3, 0)
+
+
+def test_a_plan_that_is_not_the_best_is_said_to_be_none() -> None:
+    asked = problem(4, planned())
+    worse = Plan({"a": frozenset({"n0"})}, 0.0, 0.0, "greedy")
+    found = reasons_of(asked, worse)["a"]
+    assert (found.limit, found.better) == (Limit.UNPROVEN, 4)
+
+
+def test_nobody_wants_nothing() -> None:
+    assert reasons_of(problem(4), Plan({}, 0.0, 0.0, "optimal")) == {}
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems(tuple(Costs)))
+def test_the_reasons_fit_any_optimal_plan(planner: Planner, asked: Problem) -> None:
+    plan = planner.plan(asked)
+    found = reasons_of(asked, plan)
+    assert found.keys() == plan.assignment.keys()
+    for one in found.values():
+        own = next(size for size in one.sizes if size.nodes == one.nodes)
+        assert own.worth == pytest.approx(one.forward_s * own.rate - own.rescale)
+        assert one.limit is not Limit.UNPROVEN
+        if one.limit in (Limit.COST, Limit.NO_GAIN):
+            assert one.gain is not None
+            assert one.gain <= 1e-4 * one.forward_s * max(size.rate for size in one.sizes)
+    total = math.fsum(
+        size.worth for one in found.values() for size in one.sizes if size.nodes == one.nodes
+    )
+    shares = [(len(plan.assignment[trainer.key]),) for trainer in asked.trainers]
+    assert total == pytest.approx(value(asked, shares), rel=1e-6, abs=1e-6)
