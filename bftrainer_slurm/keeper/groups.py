@@ -132,20 +132,20 @@ class Group:
         self.tick(now_s)
 
     def hear(self, key: int, message: FromMember, now_s: float) -> None:
-        """A member has said something; what no longer matters is passed over."""
+        """A member has said something; what no longer matters is passed over, and costs nothing."""
         member = self.members.get(key)
         if member is None:
             return
         match message:
-            case Ready():
+            case Ready() if message != member.ready:
                 self._ready(member, message, now_s)
-            case Broken(generation):
-                if generation == self.number and member.rank is not None and not member.ready:
-                    self._interrupt("loss", now_s)
+            case Broken(self.number) if member.rank is not None and not member.ready:
+                self._interrupt("loss", now_s)
             case Leave():
                 self._leave(member, now_s)
             case Progress():
                 self.hear_steps(message)
+                return
             case StoreAt(endpoint, generation):
                 self._stored(member, endpoint, generation)
             case Ack(change) if self._agreeing(change):
@@ -154,6 +154,8 @@ class Group:
                 self._stop_at(member, message)
             case AckStop(change) if self._agreeing(change):
                 member.stopping = True
+            case _:
+                return
         self.tick(now_s)
 
     def hear_steps(self, progress: Progress) -> None:

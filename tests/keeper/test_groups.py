@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bftrainer_slurm.keeper.failures import Failure
-from bftrainer_slurm.keeper.groups import HangUp, Reformed, Send
+from bftrainer_slurm.keeper.groups import Group, HangUp, Reformed, Send
 from bftrainer_slurm.keeper.messages import (
+    Ack,
+    AckStop,
     Alone,
     Broken,
     Change,
@@ -269,6 +271,24 @@ def test_a_newcomer_that_is_to_leave_is_released_at_once() -> None:
     (newcomer,) = world.start(2)
     world.part({2})
     assert list(newcomer.inbox) == [Released()]
+
+
+def test_what_says_nothing_new_costs_the_keeper_next_to_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = started(Role.WORKER, 2)
+    waiting = warm(world, 3)
+    ticks: list[float] = []
+    monkeypatch.setattr(Group, "tick", lambda group, now_s: ticks.append(now_s))
+    for message in (
+        Ready(-1, "new"),
+        Ack(77),
+        AckStop(77),
+        Broken(77),
+        Progress((("steps", 1.0),)),
+    ):
+        world.group.hear(waiting.key, message, world.now_s)
+    assert not ticks
 
 
 # Whose state counts.
