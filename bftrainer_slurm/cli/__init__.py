@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -24,14 +25,33 @@ _COMMANDS = {
     "keeper": "Run the keeper by itself.",
 }
 
+# What else is to be installed for a command; the keeper and users' commands need nothing more.
+_EXTRAS = {"assess": "replay", "replay": "replay"}
+_OTHERWISE = "controller"
+_CALLED = "bftrainer_slurm.command"
+
 
 class _Group(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("bftrainer_slurm"):
+                raise
+            extra = _EXTRAS.get(ctx.meta[_CALLED], _OTHERWISE)
+            click.echo(
+                f"bftrainer: {error.name} is missing; pip install 'bftrainer-slurm[{extra}]'",
+                err=True,
+            )
+            ctx.exit(2)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
+        ctx.meta[_CALLED] = cmd_name
         module = importlib.import_module(f"bftrainer_slurm.cli.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command

@@ -135,12 +135,9 @@ def _body(one: Mapping[str, Any], document: Mapping[str, Any], planned: str) -> 
 def _of_the_past(trainer: str, back: int, state: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a trainer and a cluster as the controller saw them, by a plan that is made again."""
     from bftrainer_slurm.cli.plan import given_problem
+    from bftrainer_slurm.controller.publish.explanation import terms_of
+    from bftrainer_slurm.planner.solver import Planner
 
-    try:
-        from bftrainer_slurm.controller.publish.explanation import terms_of
-        from bftrainer_slurm.planner.solver import Planner
-    except ImportError as error:
-        fail(f"{error}; pip install 'bftrainer-slurm[controller]'")
     problem = given_problem(None, back, state)
     with Planner(time_limit_s=_PLAN_LIMIT_S) as planner:
         planner.warm_up()

@@ -56,10 +56,8 @@ def plan(
       bftrainer plan problem.json --json
       bftrainer plan --from-history 1 --problem > problem.json
     """
-    try:
-        from bftrainer_slurm.planner.solver import Planner
-    except ImportError as error:
-        fail(f"{error}; pip install 'bftrainer-slurm[controller]'")
+    from bftrainer_slurm.planner.solver import Planner
+
     problem = given_problem(file, back, state or personal_state())
     if shown:
         print_json(document_of(problem))

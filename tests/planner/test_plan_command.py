@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,18 +94,6 @@ def test_the_map_says_who_has_which_node(tmp_path: Path) -> None:
     mapped = document(trainer(), trainer(max_nodes=1), current_map=rows)
     placement = json.loads(run(written(tmp_path, mapped), "--json").stdout)["placement"]
     assert placement == [["n0", "n2", "n3", "n4"], ["n1"]]
-
-
-def test_says_how_to_install_what_is_missing(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.modules['numpy'] = None\n"
-        "from bftrainer_slurm.cli import main; main(['plan', sys.argv[1]])"
-    )
-    path = written(tmp_path, document(trainer()))
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "pip install 'bftrainer-slurm[controller]'" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
