@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,15 @@ from bftrainer_slurm.cli.common import (
     shown,
     state_option,
 )
+from bftrainer_slurm.cli.output import last_output
 from bftrainer_slurm.cli.plot import Point, plot
 from bftrainer_slurm.cli.status import current_status
+from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
+from bftrainer_slurm.planner.limit import Limit
 
 _ERROR_LINES = 12
+_COST, _NO_GAIN = Limit.COST.value, Limit.NO_GAIN.value
+_IN_SECONDS = 60.0  # a longer time is shown as H:MM:SS
 # What a curve counts, as the controller says it. Steps times nodes: only proportional to samples.
 _UNITS = {"samples": "samples/s", "steps": "relative", None: "speed-up"}
 
@@ -42,6 +48,8 @@ def show(trainer: str, state: Path | None, address: str | None, as_json: bool) -
     with fail_where_unreadable():
         document = current_status(state, address)
         one = the_one(document["trainers"], trainer)
+        if one.get("error") and (output := last_output(one["array"])):
+            one |= {"output": asdict(output)}
         if as_json:
             print_json(one | {"down": document["down"]})
             return
@@ -67,9 +75,16 @@ def render(one: dict[str, Any]) -> str:
     if one.get("curve"):
         lines += ["", *_curve(one["curve"])]
     if one.get("error"):
-        said = [shown(line, 200) for line in one["error"].splitlines() if line.strip()]
+        said = [shown(line, 200) for line in _last_words(one) if line.strip()]
         lines += ["", "it said last:", *(f"  {line}" for line in said[-_ERROR_LINES:])]
     return "\n".join(lines)
+
+
+def _last_words(one: dict[str, Any]) -> list[str]:
+    """What members of the trainer have told, or else the end of its output."""
+    told: str = one["error"]
+    printed = one.get("output", {}).get("lines", ())
+    return list(printed) if told == BATCH_SCRIPT and printed else told.splitlines()
 
 
 def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
@@ -82,11 +97,15 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
         ("grace", f"{one['grace_s']:g} s to end in when reclaimed"),
         ("nodes", ", ".join(map(shown, one["nodes"])) or "none"),
     ]
+    if one.get("notice"):
+        facts.append(("notice", shown(one["notice"], 200)))
     if one["starting"]:
         facts.append(("starting", ", ".join(map(shown, one["starting"]))))
     if one.get("failures"):
         nodes = f", on {', '.join(map(shown, one['failed_on']))}" if one["failed_on"] else ""
         facts.append(("failed", f"{one['failures']} times in a row{nodes}"))
+    if one.get("output"):
+        facts.append(("output", shown(one["output"]["path"], 400)))
     if "grew" in one:
         facts += [
             (
@@ -95,11 +114,15 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
             ),
             ("used", f"{one['node_s'] / 3600:.2f} node-hours"),
         ]
+    if one.get("goodput"):
+        facts.append(("time", _times(one["goodput"])))
     if "runtime" in one:
         facts.append(("rendezvous", one["runtime"] or "not known yet"))
     if one.get("rescale"):
         costs = [f"{way} {_cost(one['rescale'][way])}" for way in ("up", "down")]
         facts.append(("rescaling", ", ".join(costs)))
+    if growing := _growing(one):
+        facts.append(("growing", growing))
     if one.get("hidden"):
         facts.append(("progress", f"for {shown(one['user'])} to see"))
     return facts + _progress(one)
@@ -118,6 +141,34 @@ def _progress(one: dict[str, Any]) -> list[tuple[str, str]]:
     if one.get("refused_reports"):
         facts.append(("refused", f"{one['refused_reports']} reports of progress that cannot be"))
     return facts
+
+
+def _growing(one: dict[str, Any]) -> str:
+    """Say what keeps it from growing onto idle nodes; ``bftrainer explain`` says more."""
+    plan = one.get("plan")
+    if plan and plan["limit"] == _COST:
+        up_s = one["rescale"]["up"]["seconds"]
+        return f"costs {up_s:.1f} s, gains less within {plan['forward_s']:.0f} s"
+    return "more nodes would make it no faster" if plan and plan["limit"] == _NO_GAIN else ""
+
+
+def _times(spent: dict[str, Any]) -> str:
+    """Where a trainer's time went; of one that reports nothing only when it had nodes is known."""
+    waited = f"waiting {_duration(spent['waiting_s'])}"
+    if spent["trained_s"] is None:
+        return f"{waited}, with nodes {_duration(spent['with_nodes_s'])}"
+    names = {"trained": "trained_s", "rescaling": "rescaling_s", "lost": "lost_s"}
+    parts = [f"{name} {_duration(spent[key])}" for name, key in names.items()]
+    good = spent["trained_s"] / spent["with_nodes_s"] if spent["with_nodes_s"] else 0.0
+    return f"{', '.join([parts[0], waited, *parts[1:]])}: {good:.0%} of the time with nodes"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < _IN_SECONDS:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"
 
 
 def _cost(cost: dict[str, Any]) -> str:

@@ -182,14 +182,14 @@ class _Appraiser:
         return [
             Appraisal(
                 curve,
-                self.costs(view),
+                self.costs(view, now_s),
                 min(1.0, one.samples / one.spec.total_samples),
                 expected.get(view.array),
             )
             for view, one, curve in zip(views, trainers, curves, strict=True)
         ]
 
-    def costs(self, view: TrainerView) -> RescaleCosts:
+    def costs(self, view: TrainerView, now_s: float) -> RescaleCosts:
         """Return what a change of size costs this trainer."""
         spec = self._cluster.at_work[view.array].spec
         up_s, down_s = self._scale * spec.rescale_up_s, self._scale * spec.rescale_down_s
@@ -201,7 +201,7 @@ class _Appraiser:
     def reformed(self, view: TrainerView, reform: Reform) -> None:
         """Nothing to learn."""
 
-    def known(self, view: TrainerView) -> dict[str, Any]:
+    def known(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         """Nothing to show."""
         return {}
 

@@ -82,6 +82,13 @@ def render(document: dict[str, Any]) -> str:
     lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     if not document["trainers"]:
         lines.append("no trainers; submit one with: sbatch --bftrainer -N 2-16 train.sh")
+    said = [(one["array"], one.get("notice") or one.get("why")) for one in document["trainers"]]
+    troubled = [f"trainer {array}: {shown(text, 200)}" for array, text in said if text]
+    lines += troubled[:_SOME]
+    if len(troubled) > _SOME:
+        lines.append(
+            f"{len(troubled) - _SOME} more trainers have notices: 'bftrainer show' has them"
+        )
     left_alone = sorted(document["malformed"].items(), key=lambda pair: int(pair[0]))
     lines += [f"job {array} is left alone: {shown(why, 120)}" for array, why in left_alone[:_SOME]]
     if len(left_alone) > _SOME:

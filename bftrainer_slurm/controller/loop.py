@@ -22,6 +22,7 @@ from bftrainer_slurm.controller.publish.explanation import Explanation
 from bftrainer_slurm.controller.publish.status import cluster_status, trainer_status
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.element import Ended, Phase
+from bftrainer_slurm.controller.state.goodput import goodput
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.holes import Holes
 from bftrainer_slurm.controller.state.members import OF_MEMBERS, Members
@@ -160,9 +161,14 @@ class Controller:
             world.history.tally(view.array),
             self._members.progress(view.array),
             why or self._decision.eligible.stuck.get(view.array),
-            world.appraiser.known(view) | terms,
+            world.appraiser.known(view, now_s) | terms | {"goodput": self._goodput(view, now_s)},
             now_s,
         )
+
+    def _goodput(self, view: TrainerView, now_s: float) -> dict[str, float | None]:
+        had, submit_s = self._world.history.served(view.array), view.trainer.submit_s
+        ended = not view.live and not view.spare
+        return goodput(self._members.work(view.array), had, submit_s, ended=ended, now_s=now_s)
 
     def _look(self) -> None:
         """Read Slurm, and bring what is known up to date."""
@@ -194,6 +200,9 @@ class Controller:
         rest_s = self._settings.relaunch_after_s
         if any(view.rests(began_s - rest_s) for view in self._roster.views):
             self.schedule.again(looked_s + rest_s)
+        for view in self._roster.views:
+            if view.state.rests_until_s > looked_s and not view.over:
+                self.schedule.again(view.state.rests_until_s)
         self._note_pauses(began_s)
         for event in events:
             if isinstance(event, Ended) and event.how != "shrank" and not event.well:
@@ -223,7 +232,7 @@ class Controller:
         states = {}
         for view in self._roster.views:
             with self._faults.of(view.array):
-                had, costs = self._had.get(view.array), self._world.appraiser.costs(view)
+                had, costs = self._had.get(view.array), self._world.appraiser.costs(view, now_s)
                 states[view.array] = note_change(view, had, costs, now_s)
         self._roster.put(states)
         self._had = {view.array: view.placed.keys() for view in self._roster.views}

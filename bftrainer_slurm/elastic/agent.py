@@ -24,6 +24,7 @@ from torch.distributed.elastic.rendezvous.api import (
 )
 
 from bftrainer_slurm.elastic import warm
+from bftrainer_slurm.elastic.changes import ChangeLog, FirstWord, given_back, say
 from bftrainer_slurm.elastic.ending import Ending
 from bftrainer_slurm.elastic.failures import LastFailure, is_peers
 from bftrainer_slurm.elastic.generation_store import GenerationStore
@@ -78,10 +79,14 @@ class AgentRendezvous(RendezvousHandler):
             environment.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
             warm.start()
         self._failure = LastFailure()
+        self._changes = ChangeLog()
+        self._why = ""  # the last generation has ended
+        self._given_back: str | None = environment.get("SLURMD_NODENAME", "this node")
+        FirstWord(self._say_given_back)
         self._change_is_known = threading.Event()
         self._membership = Membership(keeper, identity, prover_from(environment), self._hear)
         self._membership.start()
-        self._reporting = Reporting(self._memory, self._membership)
+        self._reporting = Reporting(self._memory, self._membership, self._changes)
         self._ending = Ending()
         on_signals(_ending_signals(environment), self._leave)
         self._store: GenerationStore | None = None
@@ -124,6 +129,7 @@ class AgentRendezvous(RendezvousHandler):
                 generation = self._membership.wait_generation()
                 self._change_is_known.clear()
             except ReleasedError:
+                self._say_given_back(planned=True)
                 wait_for_the_end()
             except DroppedError:
                 cause, error = "change", ""
@@ -151,11 +157,19 @@ class AgentRendezvous(RendezvousHandler):
         Slurm has signalled them all. Where nobody does something about it there is nothing to wait
         for, and torchrun need not stop its workers one by one.
         """
+        self._say_given_back()
         self._ending.be_quick(_SIGNALLED)
         self._membership.leave()
         if self._forks and not group_catches(signal.SIGTERM):
             self._membership.close()
             self._ending.at_once(_SIGNALLED)
+
+    def _say_given_back(self, planned: bool = False) -> None:
+        node, self._given_back = self._given_back, None
+        if node is not None:
+            # The keeper lets go of processes, not of the agent above them.
+            in_process = self._memory.read().in_process
+            say(given_back(node, None if in_process else planned))
 
     def _why_again(self) -> tuple[str, str]:
         if self._store is None:
@@ -171,12 +185,16 @@ class AgentRendezvous(RendezvousHandler):
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, Change | Dropped):
+            self._why = event.why if isinstance(event, Change) else "loss"
             self._change_is_known.set()
 
     def _end_generation(self) -> None:
         self._reporting.pause()
         if self._store is not None:
             self._store.close()
+            now = self._memory.read()
+            if not now.in_process:  # else the trainer in it says what changes
+                self._changes.ended(now)
 
     def _enter(self, generation: Generation) -> RendezvousInfo | None:
         """Return the agent's place in a generation, or None if it has ended already."""
@@ -192,6 +210,10 @@ class AgentRendezvous(RendezvousHandler):
                 return None
             store = found
         self._store = GenerationStore(store, self._has_ended if generation.world > 1 else _never)
+        if not generation.alone:
+            places = {(member.task, member.node) for member in generation.members}
+            now = self._memory.read()
+            self._changes.began(places, self._why, now, tells=generation.rank == 0)
         if generation.rank == 0:
             self._reporting.begin(generation.number, generation.world)
         return RendezvousInfo(

@@ -13,7 +13,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
-from bftrainer_slurm.elastic import functional, torch_private, waits
+from bftrainer_slurm.elastic import functional, steps, torch_private, waits
+from bftrainer_slurm.elastic.changes import given_back
 from bftrainer_slurm.elastic.checkpoint import Version
 from bftrainer_slurm.elastic.collective import (
     Group,
@@ -42,6 +43,7 @@ class Members(Protocol):
 
     group: Group
     changing: bool  # whether this process may find itself in another generation
+    why: str  # the last generation has ended, in the keeper's word
 
     def ddp_group(self, model: nn.Module) -> dist.ProcessGroup:
         """Return the group that the model is wrapped with, for as long as it lives."""
@@ -113,6 +115,7 @@ class ElementMembers:
         self._identity = worker_identity(environment)
         self._backend = backend
         self.group = Group(self._keeper_ports)
+        self.why = ""
         self._forming = False
         outlive_lost_peers(backend)
         if "gloo" in backend:  # beside NCCL it carries flags and what of the state is on the CPU
@@ -121,7 +124,12 @@ class ElementMembers:
         self._membership = Membership(
             keeper, self._identity, prover_from(environment), on_event=self._hear
         )
-        self._leaving = Leaving(self._membership.leave)
+        # One process of a node says so; under torchrun the agent does.
+        others_do = self._identity.local_rank > 0 or "TORCHELASTIC_RUN_ID" in environment
+        word = None if others_do else partial(given_back, self._identity.node)
+        self._leaving = Leaving(self._membership.leave, word)
+        if steps.VARIABLE in environment:
+            steps.of_this_process().leave_to_trainer()  # else torchrun's agent reports as well
         make_default(backend, HashStore(), 0, 1)
         self._membership.start()
         self._leaving.watch()
@@ -175,6 +183,8 @@ class ElementMembers:
         self._membership.done()
 
     def _hear(self, event: Event) -> None:
+        if isinstance(event, Change | Dropped):
+            self.why = event.why if isinstance(event, Change) else "loss"
         over = isinstance(event, Dropped) or (isinstance(event, Change) and not event.planned)
         if over and not self._forming:
             self.group.abort(f"the keeper announces: {event}")
@@ -184,6 +194,7 @@ class FixedMembers:
     """A world that does not change: torchrun's, srun's, or one process alone."""
 
     changing = False
+    why = ""
 
     def __init__(self, place: StaticWorld, backend: str) -> None:
         self.group = Group()

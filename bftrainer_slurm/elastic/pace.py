@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from bftrainer_slurm.elastic.steps import Progress
+
 _REPORT_S = 1.0
 
 
@@ -16,6 +18,7 @@ class Pace:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._stepped_s: float | None = None
+        self._first_s = 0.0  # since the last change
         self._paused = False
         self._reported_s = -math.inf
         self.pause_s: float | None = None  # of the last change that this process lived through
@@ -25,11 +28,16 @@ class Pace:
         now_s = self._clock()
         if self._paused and self._stepped_s is not None:
             self.pause_s = now_s - self._stepped_s
+        self._first_s = self._first_s or now_s
         self._paused, self._stepped_s = False, now_s
 
     def changed(self) -> None:
         """The world has changed since the last step."""
-        self._paused = True
+        self._paused, self._first_s = True, 0.0
+
+    def progress(self, steps: int, samples: int) -> Progress:
+        """Return how far the training has come by now, and when in this generation."""
+        return Progress(steps, samples, self._first_s, self._stepped_s or 0.0, in_process=True)
 
     def is_due(self) -> bool:
         """Return whether to report; not more often than once a second."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from bftrainer_slurm.elastic.apart import warn_if_apart
+
 if TYPE_CHECKING:
     from torch.distributed.elastic.rendezvous.api import RendezvousHandler, RendezvousParameters
 
@@ -42,6 +44,7 @@ def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
                 "torchrun's own rendezvous c10d needs --rdzv-endpoint=HOST:PORT, else each node "
                 "trains alone; without rendezvous flags BFTrainer's is used"
             )
+        warn_if_apart(os.environ, sys.argv)
     return _create
 
 

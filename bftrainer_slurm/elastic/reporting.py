@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bftrainer_slurm.elastic.changes import ChangeLog
 from bftrainer_slurm.elastic.identity import read_identity
 from bftrainer_slurm.elastic.steps import Memory, Progress
 from bftrainer_slurm.keeper.credentials import prover_from
@@ -30,8 +31,11 @@ class Era:
 class Reporting:
     """A thread that reports an agent's memory while this node is the first of its generation."""
 
-    def __init__(self, memory: Memory, membership: Membership) -> None:
+    def __init__(
+        self, memory: Memory, membership: Membership, changes: ChangeLog | None = None
+    ) -> None:
         self._memory = memory
+        self._changes = changes
         self._membership = membership
         self._era: Era | None = None
         self._reported: Progress | None = None
@@ -62,6 +66,8 @@ class Reporting:
         if era is None or now.in_process or now.first_s == 0 or now == self._reported:
             return
         self._reported = now
+        if self._changes is not None:
+            self._changes.trained(now)
         self._membership.progress(**measures(era, now))
 
 

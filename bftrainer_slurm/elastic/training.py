@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from bftrainer_slurm.elastic.changes import ChangeLog
 from bftrainer_slurm.elastic.collective import Group, PeerLostError
 from bftrainer_slurm.elastic.common import Common
 from bftrainer_slurm.elastic.loader import Loader
@@ -23,6 +24,7 @@ from bftrainer_slurm.elastic.members import Members
 from bftrainer_slurm.elastic.pace import Pace, known
 from bftrainer_slurm.elastic.sampler import Batch, Course, Cursor
 from bftrainer_slurm.elastic.scaling import Rate, ScaledRate
+from bftrainer_slurm.elastic.steps import Progress
 from bftrainer_slurm.keeper.membership import Generation
 
 _ONE_STEP = (
@@ -52,6 +54,7 @@ class Training(ABC):
         self._present = Expected(1.0, None)  # in the step entered last
         self._regroup_now = False
         self._pace = Pace()
+        self._changes = ChangeLog()
 
     def loader(
         self,
@@ -124,6 +127,7 @@ class Training(ABC):
         if self.rank == 0:
             self._common.save_last()
             self._report()
+        self._changes.ended(self._trained())
         self._members.done()
         return True
 
@@ -138,6 +142,7 @@ class Training(ABC):
 
     def regroup(self) -> None:
         """Get into the next generation, with the state of whoever has come furthest."""
+        self._changes.ended(self._trained())
         self._pace.changed()
         while True:
             generation = self._members.form(self._common.version)
@@ -149,6 +154,10 @@ class Training(ABC):
             else:
                 self._generation = generation
                 self._regroup_now = False
+                if self.changing:
+                    places = {(member.task, member.node) for member in generation.members}
+                    why, tells = self._members.why, generation.rank == 0
+                    self._changes.began(places, why, self._trained(), tells)
                 return
 
     @abstractmethod
@@ -224,6 +233,10 @@ class Training(ABC):
         self._pace.stepped()
         if self.rank == 0 and self._pace.is_due():
             self._report()
+            self._changes.trained(self._trained())
+
+    def _trained(self) -> Progress:
+        return self._pace.progress(self._common.cursor.step, self._common.cursor.samples)
 
     def _lose(self) -> None:
         """A peer was lost while the ranks trained."""

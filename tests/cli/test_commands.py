@@ -13,6 +13,7 @@ from bftrainer_slurm.cli.common import fail_where_unreadable, safe_lines
 from bftrainer_slurm.cli.plot import Point, plot
 from bftrainer_slurm.cli.show import render as render_trainer
 from bftrainer_slurm.cli.status import render
+from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
 
 TRAINER = {
     "array": 12,
@@ -99,6 +100,24 @@ def test_the_table_shows_a_trainer_in_a_line() -> None:
     )
 
 
+def test_what_a_trainer_should_know_is_said_below_the_table_and_in_show() -> None:
+    notice = "n2, n3 run, none has joined"
+    document = DOCUMENT | {
+        "trainers": [TRAINER | {"notice": notice}, TRAINER | {"why": "it failed"}]
+    }
+    assert render(document).splitlines()[-2:] == [
+        "trainer 12: n2, n3 run, none has joined",
+        "trainer 12: it failed",
+    ]
+    assert f"notice      {notice}" in render_trainer(SHOWN | {"notice": notice})
+
+
+def test_many_trainers_in_trouble_do_not_fill_the_screen() -> None:
+    lines = render(DOCUMENT | {"trainers": [TRAINER | {"why": "it failed"}] * 8}).splitlines()
+    assert lines[-1] == "3 more trainers have notices: 'bftrainer show' has them"
+    assert len(lines) == 2 + 8 + 5 + 1
+
+
 def test_the_status_says_what_ordinary_jobs_felt() -> None:
     felt = {"jobs": 3, "late_jobs": 1, "delay_median_s": 0.0, "delay_max_s": 31.0}
     assert render(DOCUMENT | {"preempted": felt}).splitlines()[1] == (
@@ -149,6 +168,56 @@ def test_show_has_the_last_lines_of_a_failed_trainer_safe_for_the_terminal() -> 
     assert "line 48" in shown
     assert "line 8" not in shown
     assert "\x1b" not in shown
+
+
+def test_of_a_failed_batch_script_show_has_the_end_of_its_output_and_where_that_lies() -> None:
+    output = {
+        "path": "/home/alice/12_0.out",
+        "lines": ["starting", "venv/bin/activate: no such file"],
+    }
+    shown = render_trainer(SHOWN | {"error": BATCH_SCRIPT, "output": output})
+    assert "output      /home/alice/12_0.out" in shown
+    assert shown.splitlines()[-3:] == [
+        "it said last:",
+        "  starting",
+        "  venv/bin/activate: no such file",
+    ]
+
+
+def test_what_a_member_has_told_of_its_failure_says_more_than_the_output() -> None:
+    output = {"path": "/home/alice/12_0.out", "lines": ["srun: error: exit 1"]}
+    shown = render_trainer(SHOWN | {"error": "ImportError: no toch", "output": output})
+    assert shown.splitlines()[-1] == "  ImportError: no toch"
+
+
+@pytest.mark.parametrize(
+    ("spent", "line"),
+    [
+        (
+            (3600.0, 59.94, 12.3, 387.7, 4000.0),
+            "trained 1:00:00, waiting 59.9 s, rescaling 12.3 s, lost 0:06:28: "
+            "90% of the time with nodes",
+        ),
+        ((None, 30.0, None, None, 7325.0), "waiting 30.0 s, with nodes 2:02:05"),
+        ((0.0, 30.0, 0.0, 0.0, 0.0), "trained 0.0 s, waiting 30.0 s, rescaling 0.0 s, lost 0.0 s"),
+    ],
+)
+def test_show_says_where_a_trainers_time_went(spent: tuple[float | None, ...], line: str) -> None:
+    names = ("trained_s", "waiting_s", "rescaling_s", "lost_s", "with_nodes_s")
+    shown = render_trainer(SHOWN | {"goodput": dict(zip(names, spent, strict=True))})
+    assert f"\ntime        {line}" in shown
+
+
+@pytest.mark.parametrize(
+    ("limit", "line"),
+    [
+        ("cost", "\ngrowing     costs 0.1 s, gains less within 30 s"),
+        ("no gain", "\ngrowing     more nodes would make it no faster"),
+    ],
+)
+def test_show_says_why_a_trainer_does_not_grow_onto_idle_nodes(limit: str, line: str) -> None:
+    assert line in render_trainer(SHOWN | {"plan": {"limit": limit, "forward_s": 30.0}})
+    assert "growing" not in render_trainer(SHOWN | {"plan": {"limit": "most", "forward_s": 30.0}})
 
 
 def test_show_works_with_what_slurm_alone_knows() -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from bftrainer_slurm.controller.observe.reports import Runtime
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.lessons import Job, Look, Rescale
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.planner.solver import Planner
 from tests.controller.test_loop import Setting
-from tests.controller.worlds import ARRAY
+from tests.controller.worlds import ARRAY, NOW_S
 
 OTHER = 99
 
@@ -42,3 +46,41 @@ def test_an_explorer_gets_nodes_that_nobody_has(planner: PlanMaker) -> None:
 def test_an_explorer_takes_no_trainers_last_node(planner: PlanMaker) -> None:
     setting = explored(planner, nodes=2)
     assert (len(setting.slurm.on()), len(setting.slurm.on(OTHER))) == (1, 1)
+
+
+def resubmitted(planner: PlanMaker, *rescales_s: float, ago_s: float = 60.0) -> Setting:
+    """A trainer whose name is known for its curve, and for what growing has cost; on 2 of 4 nodes.
+
+    Its plans look 30 s ahead.
+    """
+    settings = Settings(nodes_interval_s=1, forward_time_s=30.0, adapt_forward_time=False)
+    setting = Setting(2, ARRAY, settings=settings)
+    setting.planner = planner  # type: ignore[assignment]
+    job, at_s = Job("alice", "digits"), NOW_S - ago_s
+    for nodes, rate in ((1, 100.0), (2, 130.0), (4, 150.0)):
+        setting.history.lessons.add_look(job, Look(7, "samples", nodes, at_s, rate, 80.0))
+    for seconds in rescales_s:
+        setting.history.lessons.add_rescale(job, Rescale(Runtime.AGENT, True, at_s, seconds))
+    setting.controller = setting.started()
+    setting.settle()
+    setting.slurm.in_service += ["n3", "n4"]
+    setting.settle()
+    return setting
+
+
+def test_one_rescale_that_hung_keeps_nobody_from_idle_nodes(planner: PlanMaker) -> None:
+    assert len(resubmitted(planner, 17.0).slurm.on()) == 4
+
+
+def test_where_growing_never_pays_a_trainer_stays_and_says_so(planner: PlanMaker) -> None:
+    setting = resubmitted(planner, 17.0, 17.0, 17.0)
+    assert len(setting.slurm.on()) == 2
+    plan: Any = setting.shown()["plan"]
+    assert plan["limit"] == "cost"
+
+
+def test_after_a_while_it_tries_again_beside_idle_nodes(planner: PlanMaker) -> None:
+    setting = resubmitted(planner, 17.0, 17.0, 17.0)
+    for _ in range(4):
+        setting.turn(300)
+    assert len(setting.slurm.on()) == 4

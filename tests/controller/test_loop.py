@@ -229,6 +229,12 @@ class Setting:
             self.now_s += 1
             self.say(NoteKind.PROGRESS, samples=rate * second, nodes=nodes, generation=generation)
 
+    def shown_goodput(self) -> dict[str, float | None]:
+        """Where its time went, as users are shown."""
+        self.turn(0)
+        spent: dict[str, float | None] = self.shown()["goodput"]  # type: ignore[assignment]
+        return spent
+
     def shown(self) -> dict[str, object]:
         """What users are shown of the trainer."""
         status = self.controller.status({})
@@ -298,6 +304,65 @@ def test_a_reclaimed_element_is_said_to_be_lost() -> None:
     assert setting.told.gone == [ElementId(ARRAY, task)]
     setting.settle()
     assert len(setting.told.gone) == 1
+
+
+NONE_HAS_JOINED = (
+    "n1, n2 run, none has joined: write 'srun torchrun train.py' without rendezvous flags"
+)
+
+
+def test_where_a_trainers_time_went_is_known_after_a_restart_too(tmp_path: Path) -> None:
+    setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
+    setting.slurm.in_service = []
+    assert setting.shown_goodput()["trained_s"] is None
+    setting.slurm.in_service = ["n1", "n2"]
+    setting.turn(20)
+    setting.train(60)
+    setting.controller = setting.started()
+    spent = setting.shown_goodput()
+    assert spent["waiting_s"] == 20
+    assert spent["trained_s"] == pytest.approx(59, abs=6)  # it is kept every few seconds
+    assert spent["with_nodes_s"] == 60
+
+
+def test_a_trainer_that_fails_again_and_again_is_named_before_it_is_given_up() -> None:
+    setting = Setting(1, ARRAY, most=1)
+    setting.settle()
+    setting.say(NoteKind.FAILED, "n1", "ImportError: no toch")
+    assert setting.shown()["notice"] is None
+    setting.say(NoteKind.FAILED, "n1", "ImportError: no toch")
+    assert str(setting.shown()["notice"]).startswith("failed 2 times in a row on n1: ")
+
+
+def test_a_trainer_none_of_whose_elements_joins_is_told_so_and_runs_on() -> None:
+    setting = Setting(2, ARRAY)
+    setting.settle()
+    assert setting.shown()["notice"] is None
+    setting.turn(30)
+    assert setting.shown()["notice"] == NONE_HAS_JOINED
+    for _ in range(200):
+        setting.turn(60)
+    assert (setting.shown()["state"], len(setting.slurm.on())) == ("running", 2)
+
+
+@pytest.mark.parametrize("kind", [NoteKind.REFORMED, NoteKind.PROGRESS])
+def test_a_trainer_that_was_heard_of_is_not_told_that_none_has_joined(kind: NoteKind) -> None:
+    setting = Setting(2, ARRAY)
+    setting.settle()
+    setting.say(kind, generation=1, nodes=2, mode=0)
+    setting.turn(60)
+    assert setting.shown()["notice"] is None
+
+
+def test_a_trainer_that_formed_a_group_before_the_controller_began_has_joined(
+    tmp_path: Path,
+) -> None:
+    setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
+    setting.settle()
+    setting.say(NoteKind.REFORMED, generation=1, nodes=2, mode=0)
+    setting.controller = setting.started()
+    setting.turn(60)
+    assert setting.shown()["notice"] is None
 
 
 def test_a_trainer_whose_script_fails_everywhere_is_given_up_and_its_nodes_go_to_others() -> None:
@@ -540,6 +605,17 @@ def test_a_trainer_that_was_given_up_stays_so_after_a_restart(tmp_path: Path) ->
     assert setting.slurm.cancelled == [ARRAY]
 
 
+def test_a_trainer_whose_script_has_just_failed_is_waiting_and_not_cancelled() -> None:
+    setting = Setting(1, ARRAY, most=1)
+    setting.settle()
+    only = ElementId(ARRAY, 0)
+    setting.slurm.elements[only] = Element(only, ElementState.FAILED, "n1", exit_status=2)
+    setting.slurm.revive = lambda elements: None  # type: ignore[method-assign]
+    setting.turn()
+    assert (setting.shown()["state"], setting.shown()["failures"]) == ("waiting", 1)
+    assert setting.controller.schedule.due_s() == setting.now_s + 5  # then it has rested
+
+
 def test_a_trainer_whose_owner_cancels_it_as_an_element_is_brought_back_is_over() -> None:
     setting = Setting(2, ARRAY, most=2)
     setting.settle()
@@ -619,10 +695,10 @@ def test_a_trainer_that_cannot_be_handled_is_named_and_the_others_are_served() -
     setting = Setting(4, ARRAY, 99)
     costs = setting.appraiser.costs
 
-    def broken(view: TrainerView) -> RescaleCosts:
+    def broken(view: TrainerView, now_s: float) -> RescaleCosts:
         if view.array == ARRAY:
             raise ZeroDivisionError("of this one")
-        return costs(view)
+        return costs(view, now_s)
 
     setting.appraiser.costs = broken  # type: ignore[method-assign]
     setting.settle()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,10 +123,13 @@ def test_a_trainer_that_its_user_cancels_is_gone(site: Site) -> None:
 
 
 def test_a_trainer_that_fails_at_once_is_given_up_with_a_reason(site: Site) -> None:
-    array = site.submit("#!/bin/sh\nexit 3\n", "1-2")
+    array = site.submit("#!/bin/sh\n. venv/bin/activate\nsrun torchrun train.py\n", "1-2")
     wait_until(lambda: site.controller.trainer(array)["state"] == "given up", 240)
     assert "failed" in site.controller.trainer(array)["why"]
     assert not site.lab.running(array)
+    shown = site.run("bftrainer", "show", str(array), user="alice").stdout
+    assert re.search(r"^output +/.*\.out$", shown, re.MULTILINE)
+    assert "venv/bin/activate" in shown.splitlines()[-1]
 
 
 def test_a_comment_that_only_looks_like_a_trainers_is_left_alone_and_counted(site: Site) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -99,6 +100,9 @@ def test_an_agent_that_is_told_to_end_leaves_at_once(pair: Agents) -> None:
     pair.print_pauses("SIGTERM", 1)
     assert pair.processes[2].wait(30) != 0
     wait_until(lambda: not Path(f"/proc/{worker}").exists())
+    said = "bftrainer: n2 is given back to an ordinary job, unless somebody cancelled this one"
+    assert pair.log(2).count(f"{said}; this is no failure\n") == 1
+    assert "death signal" not in pair.log(2).partition(said)[0]
 
 
 def test_a_node_leaves_by_plan_and_is_quiet_until_it_is_ended(trio: Agents) -> None:
@@ -108,10 +112,26 @@ def test_a_node_leaves_by_plan_and_is_quiet_until_it_is_ended(trio: Agents) -> N
     worker = trio.steps(3)[-1].process
     assert not Path(f"/proc/{worker}").exists()
     assert trio.processes[3].poll() is None
+    assert "bftrainer: n3 is given back as the plan says; this is no failure\n" in trio.log(3)
     trio.signal(3, signal.SIGTERM)
     assert trio.processes[3].wait(30) != 0
     trio.wait_for_steps(1)
     assert trio.steps(1)[-1].world == 2
+
+
+def test_a_change_is_one_line_in_the_log_of_the_first_node(pair: Agents) -> None:
+    pair.start(3)
+    pair.wait_for_world(3, 1, 2, 3)
+    pair.wait_for_steps(1)
+    (pair.folder / "stop").touch()
+    assert [pair.processes[task].wait(60) for task in (1, 2, 3)] == [0, 0, 0]
+    logs = "".join(pair.log(task) for task in (1, 2, 3))
+    found = re.findall(r"^bftrainer: n.*: 3 nodes.*$", logs, re.MULTILINE)
+    speed = r"[\d.,e+]+ steps/s"
+    stood = r"training stood still for \d+\.\d s"
+    line = rf"bftrainer: n3 came: 3 nodes; {stood}; {speed} before, {speed} now"
+    assert len(found) == 1
+    assert re.fullmatch(line, found[0]), found
 
 
 def test_agents_end_well_when_the_training_does(pair: Agents) -> None:

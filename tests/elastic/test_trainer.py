@@ -1,6 +1,7 @@
 """Training processes that re-form in process, with the real keeper, on gloo."""
 
 import random
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bftrainer_slurm.elastic.steps import Memory
 from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.workers import ARRAY, Step, Workers, started_workers
@@ -41,12 +43,25 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield begin
 
 
+def log_of(workers: Workers, task: int) -> list[str]:
+    return (workers.folder / f"log.{task}.0").read_text().splitlines()
+
+
 def test_all_ranks_end_with_the_same_weights_and_each_sample_once_an_epoch(start: Start) -> None:
     workers = start(3, epochs=2)
     assert workers.wait(0, 1, 2) == [0, 0, 0]
     assert_one_state(workers)
     assert_each_sample_once(workers)
     assert {samples for _, samples in workers.ends().values()} == {2 * SIZE}
+
+
+def test_under_torchrun_only_the_trainer_reports(start: Start) -> None:
+    workers, memory = start(0), Memory.made()
+    workers.start(0, BFTRAINER_STEPS=memory.path)
+    workers.wait_for_steps(0)
+    assert memory.read().in_process
+    assert memory.read().steps == 0
+    end(workers, 0)
 
 
 def test_a_newcomer_joins_with_the_survivors_state(start: Start) -> None:
@@ -56,7 +71,12 @@ def test_a_newcomer_joins_with_the_survivors_state(start: Start) -> None:
     print(f"join: {workers.pauses(0)[-1]:.3f} s")
     first = workers.steps(2)[0]
     assert first.number > 1
+    workers.wait_for_steps(0)
     end(workers, 0, 1, 2)
+    said = [line for task in range(3) for line in log_of(workers, task) if "n2 came" in line]
+    assert len(said) == 1
+    assert said[0].startswith("bftrainer: n2 came: 3 nodes; training stood still for ")
+    assert re.search(r"; [\d,]+ samples/s before, [\d,]+ samples/s now$", said[0])
 
 
 def test_a_killed_node_costs_its_step_in_flight_only(start: Start) -> None:
@@ -86,6 +106,8 @@ def test_a_node_that_is_to_leave_does_so_after_a_step_and_waits_for_its_end(star
     print(f"planned leave: {workers.pauses(0)[-1]:.3f} s")
     assert steps_before_change(workers, 0) == steps_before_change(workers, 2)
     assert all(process.is_alive() for process in workers.processes[2])
+    given_back = "bftrainer: n2 is given back as the plan says; this is no failure"
+    wait_until(lambda: given_back in log_of(workers, 2))
     workers.signal(2, signal.SIGTERM)
     assert workers.wait(2) == [-signal.SIGTERM]
 

@@ -71,13 +71,15 @@ class Workers(Elements[Step]):
         self._spawned: list[ForkServerProcess] = []
         folder.mkdir(exist_ok=True)
 
-    def start(self, *tasks: int, local_world: int = 1) -> None:
+    def start(self, *tasks: int, local_world: int = 1, **environment: str) -> None:
         for task in tasks:
             self.processes[task] = [
-                self._start(task, rank, local_world) for rank in range(local_world)
+                self._start(task, rank, local_world, environment) for rank in range(local_world)
             ]
 
-    def _start(self, task: int, local_rank: int, local_world: int) -> ForkServerProcess:
+    def _start(
+        self, task: int, local_rank: int, local_world: int, environment: dict[str, str]
+    ) -> ForkServerProcess:
         return self.fork(
             f"{task}.{local_rank}",
             BFTRAINER_ELEMENT=f"{ARRAY}_{task}",
@@ -86,6 +88,7 @@ class Workers(Elements[Step]):
             SLURMD_NODENAME=f"n{task}",
             LOCAL_RANK=str(local_rank),
             LOCAL_WORLD_SIZE=str(local_world),
+            **environment,
         )
 
     def fork(self, name: str, **environment: str) -> ForkServerProcess:

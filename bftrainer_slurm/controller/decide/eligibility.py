@@ -24,6 +24,33 @@ class Eligibility:
     barred: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """How many nodes the trainers' partition has, and how many of them are in service.
+
+    No nodes: they are not known.
+    """
+
+    partition: str = ""
+    nodes: int = 0
+    in_service: int = 0
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, partition: str) -> _Size:
+        all_, there = snapshot.nodes_of(partition), snapshot.in_service(partition)
+        return cls(partition, len(all_), len(there))
+
+    def why_too_small(self, view: TrainerView) -> str | None:
+        """Say that a trainer wants more nodes than there are."""
+        least = view.trainer.record.min_nodes
+        if least <= self.in_service or view.placed or not self.nodes:
+            return None
+        if least > self.nodes:
+            return f"it wants at least {least} nodes, and {self.partition} has {self.nodes}"
+        there = f"{self.in_service} of the {self.nodes} in {self.partition}"
+        return f"it wants at least {least} nodes, and {there} are in service"
+
+
 def eligibility(
     views: tuple[TrainerView, ...], snapshot: Snapshot, settings: Settings
 ) -> Eligibility:
@@ -36,9 +63,11 @@ def eligibility(
     stuck: dict[int, str] = {}
     barred: dict[int, frozenset[str]] = {}
     unfit: dict[Demands, frozenset[str]] = {}
+    waits = any(not view.placed for view in views)  # counting 10,000 nodes takes its time
+    size = _Size.of(snapshot, settings.partition) if waits else _Size()
     for view in views:
         demands, array = view.trainer.demands, view.array
-        why = why_never(demands) or _why_not_now(view.state.wait, now_s)
+        why = why_never(demands) or size.why_too_small(view) or _why_not_now(view.state.wait, now_s)
         if why is None:
             if demands not in unfit:
                 unfit[demands] = _unfit(demands, nodes)

@@ -18,6 +18,9 @@ from bftrainer_slurm.planner.problem import Costs, Plan, PlannedTrainer, Problem
 # soon as it stands still for a moment. At most half of the forward time, so that a node that
 # nobody else wants is worth a start in any case.
 _MOST_OF_FORWARD = 0.5
+# Costs of rescaling that differ by less are noise, and make no new plan.
+_SAME_S = 1.0
+_SAME_SHARE = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +87,26 @@ def _classes(
 def same_question(problem: Problem, other: Problem | None) -> bool:
     """Whether the plan for one problem still stands for another.
 
-    It does as long as the same trainers want the same nodes: what has changed beside are the moves
-    towards that plan, and what passes with time.
+    It does as long as the same trainers want the same nodes, at much the same cost of rescaling:
+    what has changed beside are the moves towards that plan, and what passes with time.
     """
-    return other is not None and _wanted(problem) == _wanted(other)
+    if other is None or _wanted(problem) != _wanted(other):
+        return False
+    pairs = zip(problem.trainers, other.trainers, strict=True)
+    return all(_costs_alike(one, before) for one, before in pairs)
 
 
 def stops_a_trainer(problem: Problem, plan: Plan) -> bool:
     """Whether a plan takes all nodes of a trainer that has some."""
     return any(one.current and not plan.assignment[one.key] for one in problem.trainers)
+
+
+def _costs_alike(one: PlannedTrainer, other: PlannedTrainer) -> bool:
+    pairs = (
+        (one.rescale_up_s, other.rescale_up_s),
+        (one.rescale_down_s, other.rescale_down_s),
+    )
+    return all(abs(a - b) <= max(_SAME_S, _SAME_SHARE * max(a, b)) for a, b in pairs)
 
 
 def _wanted(problem: Problem) -> tuple[object, ...]:

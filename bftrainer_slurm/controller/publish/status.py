@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bftrainer_slurm.controller.observe.reports import Progress
 from bftrainer_slurm.controller.state.element import Phase
+from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import Tally
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState
 from bftrainer_slurm.planner.problem import Plan
+
+_JOIN_S = 30.0  # importing torch takes seconds, from a busy file system more
+_BROUGHT_BACK = (Phase.FAILED, Phase.UNLAUNCHED, Phase.REVIVED)
+_IN_A_ROW = 2  # failures; a single one may be bad luck
+_NAMED = 5  # nodes in a sentence
 
 
 def trainer_status(
@@ -38,6 +44,7 @@ def trainer_status(
         "why": given_up or trouble or _cancelled(view),
         "failures": failing.count if failing else 0,
         "failed_on": list(failing.nodes) if failing else [],
+        "notice": _failing(failing) or _unheard(running, progress, known, now_s),
         "error": (failing.text if failing else error) or None,
         "min_nodes": trainer.record.min_nodes,
         "max_nodes": trainer.record.max_nodes,
@@ -118,6 +125,37 @@ def _running(view: TrainerView) -> dict[str, float | None]:
     return running
 
 
+def _failing(failing: Failing | None) -> str | None:
+    if failing is None or failing.count < _IN_A_ROW:
+        return None
+    nodes = f" on {_named(failing.nodes)}" if failing.nodes else ""
+    return f"failed {failing.count} times in a row{nodes}: 'bftrainer show' has its last words"
+
+
+def _unheard(
+    running: Mapping[str, float | None], progress: Progress, known: Mapping[str, Any], now_s: float
+) -> str | None:
+    """Say that elements have run for a while, and nothing in them has ever spoken with the keeper.
+
+    A trainer that is no torch at all is told so too, and runs on.
+    """
+    if "runtime" not in known or known["runtime"] is not None or progress.last is not None:
+        return None
+    since_s = min((start_s for start_s in running.values() if start_s is not None), default=now_s)
+    if now_s - since_s < _JOIN_S:
+        return None
+    who = "runs, it has not" if len(running) == 1 else "run, none has"
+    return (
+        f"{_named(sorted(running))} {who} joined: "
+        "write 'srun torchrun train.py' without rendezvous flags"
+    )
+
+
+def _named(nodes: Sequence[str]) -> str:
+    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
+    return ", ".join(nodes[:_NAMED]) + more
+
+
 def _cancelled(view: TrainerView) -> str | None:
     """Say that there is less of a trainer than its user asked for."""
     most = view.trainer.record.max_nodes
@@ -132,6 +170,6 @@ def _state(view: TrainerView) -> str:
         return "finishing" if view.live else "finished"
     if view.placed:
         return "starting"
-    if view.spare or view.live:
+    if view.spare or view.live or any(view.within(*_BROUGHT_BACK)):
         return "waiting"
     return "withheld" if view.ids(Phase.WITHHELD) else "cancelled"

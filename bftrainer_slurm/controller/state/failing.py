@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 _IN_A_ROW_S = 3600.0  # failures further apart have nothing to do with each other
-_REST_S = 5.0  # after an element failed, doubled by each further failure
+_REST_S = 5.0  # after an element failed, doubled by each further failure ...
+_DOUBLED = 6  # ... so often at most,
+_DOUBLED_AT_ONCE = 1  # and where the script fails as it starts: its user is to hear of it soon
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,8 @@ class Failing:
     """A trainer's failures in a row, without progress between them.
 
     ``nodes`` are those on which it failed, as far as can be said; ``on_node`` of the failures in a
-    row were on ``node``, the last ones. ``text`` is what the script said last.
+    row were on ``node``, the last ones. ``text`` is what the script said last; ``at_once``: it
+    failed as it started.
     """
 
     since_s: float
@@ -33,31 +37,40 @@ class Failing:
     on_node: int = 0
     text: str = ""
     trained: bool = False
+    at_once: bool = False
     suspect: Suspect | None = None
 
     @property
     def rest_s(self) -> float:
         """For how long the trainer gets no node after an element of it has failed."""
-        return _REST_S * float(2 ** min(self.count - 1, 6))
+        most = _DOUBLED_AT_ONCE if self.at_once else _DOUBLED
+        return _REST_S * float(2 ** min(self.count - 1, most))
 
 
 def failed(
-    before: Failing | None, node: str | None, text: str, trained: bool, now_s: float
+    before: Failing | None,
+    nodes: Sequence[str],
+    text: str,
+    trained: bool,
+    now_s: float,
+    at_once: bool = False,
 ) -> Failing:
-    """Count a failure. ``node`` is None where it cannot be said on which one.
+    """Count a failure, on one node or on several together; none where it cannot be said on which.
 
     ``trained``: the trainer has made progress at some time, so its script is not simply wrong.
     """
     if before is None or now_s - before.last_s > _IN_A_ROW_S:
         before = Failing(since_s=now_s)
+    node = nodes[0] if len(nodes) == 1 else None
     on_node = before.on_node + 1 if node is not None and node == before.node else 1
     return replace(
         before,
         count=before.count + 1,
         node=node or before.node,
         on_node=on_node if node else before.on_node,
-        nodes=before.nodes if node is None or node in before.nodes else (*before.nodes, node),
+        nodes=(*before.nodes, *(one for one in nodes if one not in before.nodes)),
         text=text,
         trained=trained,
+        at_once=at_once,
         last_s=now_s,
     )

@@ -10,12 +10,13 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from bftrainer_slurm.controller.state.database import Database
+from bftrainer_slurm.controller.state.goodput import Served, Work, served
 from bftrainer_slurm.controller.state.lessons import Lessons
 from bftrainer_slurm.controller.state.preemptions import Preemption
 from bftrainer_slurm.controller.state.schema import UPGRADES
@@ -34,8 +35,9 @@ _DATED = (
     "rescales",
     "reforms",
     "preemptions",
+    "work",
 )
-_BY_ARRAY = ("stays", "progress", "trainers", "looks", "reforms")
+_BY_ARRAY = ("stays", "progress", "trainers", "looks", "reforms", "work")
 
 
 class HistoryError(Exception):
@@ -84,6 +86,7 @@ class History:
         self.lessons = Lessons(self._database)
         self._in_file = path != ":memory:"
         self._tallies: dict[int, Tally] = {}
+        self._served: dict[int, Served] = {}
         self._ended: dict[int, str] = {}  # the file may not have it yet
         self._preemptions: list[Preemption] | None = None  # as read last
 
@@ -94,7 +97,7 @@ class History:
 
     def begin_stay(self, element: ElementId, node: str, time_s: float) -> None:
         """Note that an element runs on a node."""
-        self._tallies.pop(element.array, None)
+        self._changed(element.array)
         self._database.write(
             "INSERT INTO stays (array, task, node, start_s) VALUES (?, ?, ?, ?)",
             *(element.array, element.task, node, time_s),
@@ -102,7 +105,7 @@ class History:
 
     def end_stay(self, element: ElementId, time_s: float, how: str) -> None:
         """Note that an element runs no more."""
-        self._tallies.pop(element.array, None)
+        self._changed(element.array)
         self._database.write(
             "UPDATE stays SET end_s = max(start_s, ?), how = ? "
             "WHERE array = ? AND task = ? AND end_s IS NULL",
@@ -129,6 +132,26 @@ class History:
         ((grew, shrank, reclaimed, node_s),) = rows
         self._tallies[array] = Tally(grew, int(shrank), int(reclaimed), node_s)
         return self._tallies[array]
+
+    def served(self, array: int) -> Served:
+        """Return when one trainer had nodes."""
+        if array not in self._served:
+            query = "SELECT start_s, end_s FROM stays WHERE array = ?"
+            self._served[array] = served(self._database.read(query, array))
+        return self._served[array]
+
+    def set_work(self, array: int, work: Work) -> None:
+        """Note what a trainer's reports come to."""
+        row = (array, *astuple(work))
+        self._database.write("INSERT OR REPLACE INTO work VALUES (?, ?, ?, ?, ?, ?)", *row)
+
+    def work(self, array: int) -> Work | None:
+        """Return what a trainer's reports came to, None: it has made none."""
+        rows = self._database.read(
+            "SELECT since_s, time_s, trained_s, rescaling_s, generation FROM work WHERE array = ?",
+            array,
+        )
+        return next((Work(*row) for row in rows), None)
 
     def open_holes(self) -> dict[str, float]:
         """Return the nodes that are in a hole as far as is known, and since when."""
@@ -229,6 +252,7 @@ class History:
         What ran when this one worked last has ended at a time that nobody here has seen.
         """
         self._tallies.clear()
+        self._served.clear()
         self._database.write_together(
             ("UPDATE stays SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
             ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
@@ -239,8 +263,12 @@ class History:
         """Drop all that is known of the trainer of this array id."""
         these = ((f"DELETE FROM {table} WHERE array = ?", (array,)) for table in _BY_ARRAY)
         self._database.write_together(*these)
-        self._tallies.pop(array, None)
+        self._changed(array)
         self._ended.pop(array, None)
+
+    def _changed(self, array: int) -> None:
+        self._tallies.pop(array, None)
+        self._served.pop(array, None)
 
     def forget_old(self, now_s: float) -> None:
         """Drop what is older than 90 days."""
@@ -251,6 +279,7 @@ class History:
             *((f"DELETE FROM {table} WHERE time_s < ?", (old_s,)) for table in _DATED),
         )
         self._tallies.clear()
+        self._served.clear()
 
     def close(self) -> None:
         """Close the file."""

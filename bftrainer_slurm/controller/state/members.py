@@ -16,6 +16,7 @@ from bftrainer_slurm.controller.observe.reports import (
     read_report,
 )
 from bftrainer_slurm.controller.state.failing import failed
+from bftrainer_slurm.controller.state.goodput import Work, worked
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profile import Appraiser
 from bftrainer_slurm.controller.state.trainer import TrainerState
@@ -36,6 +37,7 @@ class _Told:
     """What one trainer's members have told; it ``began_s`` when it formed a group, or failed."""
 
     progress: Progress
+    work: Work | None
     trained: bool
     began_s: float | None = None
     saved_s: float = -math.inf
@@ -66,8 +68,8 @@ class Members:
                 return replace(state, done=state.done | {numbered.note.task})
             case NoteKind.FAILED if abs(now_s - numbered.time_s) < _NEWS_S:
                 self._of(array).began_s = numbered.time_s
-                node, trained = _own_node(view, numbered.note), self.has_trained(array)
-                failing = failed(state.failing, node, numbered.note.text, trained, numbered.time_s)
+                nodes, trained = _own_node(view, numbered.note), self.has_trained(array)
+                failing = failed(state.failing, nodes, numbered.note.text, trained, numbered.time_s)
                 return replace(state, failing=failing)
         return state
 
@@ -79,6 +81,10 @@ class Members:
         """Return how far a trainer has come."""
         return self._of(array).progress
 
+    def work(self, array: int) -> Work | None:
+        """Return what its reports come to, None: it has made none."""
+        return self._of(array).work
+
     def forget(self, keep: frozenset[int]) -> None:
         """Drop trainers that are not among ``keep``."""
         self._told = {array: told for array, told in self._told.items() if array in keep}
@@ -86,7 +92,8 @@ class Members:
     def _of(self, array: int) -> _Told:
         if array not in self._told:
             progress = Progress(self._history.samples(array))
-            self._told[array] = _Told(progress, self._history.has_trained(array))
+            history = self._history
+            self._told[array] = _Told(progress, history.work(array), history.has_trained(array))
         return self._told[array]
 
     def _take_progress(self, view: TrainerView, numbered: NumberedNote) -> TrainerState:
@@ -96,6 +103,7 @@ class Members:
             told.progress.refused += 1
             return view.state
         self._appraiser.progressed(view, said)
+        told.work = worked(told.work, said, view.trainer.submit_s)
         self._save(view, told, told.progress.add(said))
         told.began_s = now_s if told.began_s is None else told.began_s
         if now_s - told.began_s < _TRAINS_S:
@@ -105,14 +113,18 @@ class Members:
 
     def _save(self, view: TrainerView, told: _Told, report: Report) -> None:
         gap_s = max(_SAVE_EVERY_S, _SAVE_SHARE * (report.time_s - view.trainer.submit_s))
-        if report.samples is None or report.time_s - told.saved_s < gap_s:
+        if report.time_s - told.saved_s < gap_s:
             return
         told.saved_s = report.time_s
+        if told.work is not None:
+            self._history.set_work(view.array, told.work)
+        if report.samples is None:
+            return
         measures = json.dumps(dict(report.measures))
         self._history.add_progress(view.array, report.time_s, report.samples, measures)
 
 
-def _own_node(view: TrainerView, note: Note) -> str | None:
+def _own_node(view: TrainerView, note: Note) -> tuple[str, ...]:
     """Return the node that a note names, if the element that it comes from is there."""
     mine = view.placed.get(note.node) == ElementId(note.array, note.task)
-    return note.node if mine else None
+    return (note.node,) if mine else ()

@@ -52,13 +52,13 @@ class Appraiser(Protocol):
     def reformed(self, view: TrainerView, reform: Reform) -> None:
         """Hear that a trainer stands in a new generation."""
 
-    def costs(self, view: TrainerView) -> RescaleCosts:
-        """Return what a change of size costs this trainer."""
+    def costs(self, view: TrainerView, now_s: float) -> RescaleCosts:
+        """Return what a change of size costs this trainer, as far as is known now."""
 
     def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
         """Return what each of the trainers is to be planned with, in their order."""
 
-    def known(self, view: TrainerView) -> dict[str, Any]:
+    def known(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         """Return what users are shown of it."""
 
     def forget(self, keep: frozenset[int]) -> None:

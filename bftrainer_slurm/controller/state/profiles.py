@@ -29,6 +29,10 @@ from bftrainer_slurm.planner.curves import Exploration, Fit, Fits, Measurement, 
 from bftrainer_slurm.planner.curves.news import FIRST_S
 
 _SIZES = 64
+# How many measured rescales the prior weighs as much as: a single one that hung is not believed.
+# It weighs one more with each ten minutes in which there was none: then it is worth another try.
+_PRIOR_WEIGHS = 2
+_FADES_S = 600.0
 _MOST_COST_S = 120.0  # nobody keeps their nodes by telling of long pauses
 _ANOTHER_SCRIPT = 0.25  # relative; under one name, but with other throughputs
 
@@ -108,13 +112,13 @@ class Profiles:
         if self._trainer(view).stopwatch.reformed(reform):
             self._lessons.set_reform(view.array, reform)
 
-    def costs(self, view: TrainerView) -> RescaleCosts:
-        """Return what changes of size have cost lately, the prior counted as one of them."""
+    def costs(self, view: TrainerView, now_s: float) -> RescaleCosts:
+        """Return what changes of size have cost lately, as a median of them and of the prior."""
         known = self._trainer(view)
         prior = PRIOR_COSTS[self._runtime(known)]
-        up_s = median([prior.up_s, *self._costs(known, grew=True)])
-        down_s = median([prior.down_s, *self._costs(known, grew=False)])
-        return RescaleCosts(min(up_s, _MOST_COST_S), min(down_s, _MOST_COST_S), prior.start_s)
+        up_s = _cost_s(prior.up_s, self._costs(known, grew=True), now_s)
+        down_s = _cost_s(prior.down_s, self._costs(known, grew=False), now_s)
+        return RescaleCosts(up_s, down_s, prior.start_s)
 
     def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
         """Return what to plan with."""
@@ -130,15 +134,15 @@ class Profiles:
         curves = self._exploration.curves(standings, now_s)
         expected = self._exploration.expected
         return [
-            Appraisal(curves[view.array], self.costs(view), expected=expected[view.array])
+            Appraisal(curves[view.array], self.costs(view, now_s), expected=expected[view.array])
             for view in views
         ]
 
-    def known(self, view: TrainerView) -> dict[str, Any]:
+    def known(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         """Return curve, costs and runtime, for users."""
         known = self._trainer(view)
         runtime = known.stopwatch.runtime
-        costs = self.costs(view)
+        costs = self.costs(view, now_s)
         return {
             "runtime": runtime.value if runtime else None,
             "curve": self._curve(view, known),
@@ -184,10 +188,9 @@ class Profiles:
             self._rescales[job] = self._lessons.rescales(job)
         return self._rescales[job]
 
-    def _costs(self, known: _Known, grew: bool) -> list[float]:
+    def _costs(self, known: _Known, grew: bool) -> list[Rescale]:
         kind, rescales = (self._runtime(known), grew), self._of_job(known.job)
-        found = [one.seconds for one in rescales if (one.runtime, one.grew) == kind]
-        return found[-RESCALES_A_KIND:]
+        return [one for one in rescales if (one.runtime, one.grew) == kind][-RESCALES_A_KIND:]
 
     def _runtime(self, known: _Known) -> Runtime:
         """Return its runtime; until it has said so that of the last one of its name."""
@@ -209,6 +212,14 @@ class Profiles:
         }
         known.drawn = fit, drawn
         return drawn
+
+
+def _cost_s(prior_s: float, measured: Sequence[Rescale], now_s: float) -> float:
+    if not measured:
+        return prior_s
+    quiet_s = max(0.0, now_s - measured[-1].time_s)
+    priors = [prior_s] * (_PRIOR_WEIGHS + int(quiet_s / _FADES_S))
+    return min(median([*priors, *(one.seconds for one in measured)]), _MOST_COST_S)
 
 
 def _differ(looks: Iterable[Look], others: Iterable[Look]) -> bool:

@@ -60,4 +60,11 @@ CREATE TABLE problems (time_s REAL NOT NULL, document BLOB NOT NULL);
     """
 CREATE TABLE preemptions (time_s REAL NOT NULL, elements INTEGER NOT NULL, delay_s REAL NOT NULL);
 """,
+    # What a trainer's reports come to, see ``goodput``.
+    """
+CREATE TABLE work (
+    array INTEGER PRIMARY KEY, since_s REAL NOT NULL, time_s REAL NOT NULL,
+    trained_s REAL NOT NULL, rescaling_s REAL NOT NULL, generation INTEGER
+);
+""",
 )

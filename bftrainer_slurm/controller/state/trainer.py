@@ -5,6 +5,7 @@ All of it may be lost with the controller without harm, but for ``over``, which 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -24,7 +25,8 @@ _REFUSED_S = 3600.0  # a node may be given the memory or the feature that it lac
 _WAIT_S = 300.0
 _UNLAUNCHED_REST_S = 5.0
 _STILL = (Phase.RUNNING, Phase.WITHHELD, Phase.DONE)
-_BATCH_SCRIPT = "the batch script, or its node, has failed; its output says more"
+_AT_ONCE_S = 15.0  # from an element's start until its failure is seen
+BATCH_SCRIPT = "the batch script, or its node, has failed; its output says more"
 # Why Slurm leaves an element waiting, where it lies with the trainer or its user: no other node
 # would do either. There are hundreds of such limits, all of whose names begin like these.
 _OWN_REASONS = (
@@ -123,8 +125,8 @@ def _note_why(
 def note_failed(state: TrainerState, trained: bool, now_s: float) -> TrainerState:
     """Count the elements that have failed since the last look, and let the trainer rest a while.
 
-    Those that fail together count once: when one fails, its peers often do. What Slurm could not
-    launch has not failed.
+    Those that fail together count once: when one fails, its peers often do, but for those that have
+    just started: these have failed each on its node. What Slurm could not launch has not failed.
     """
     new = [
         record
@@ -135,8 +137,9 @@ def note_failed(state: TrainerState, trained: bool, now_s: float) -> TrainerStat
         return state
     if all(record.phase is Phase.UNLAUNCHED for record in new):
         return replace(state, rests_until_s=max(state.rests_until_s, now_s + _UNLAUNCHED_REST_S))
-    node = new[0].node if len(new) == 1 else None
-    failing = failed(state.failing, node, _BATCH_SCRIPT, trained, now_s)
+    at_once = all(now_s - (record.start_s or -math.inf) <= _AT_ONCE_S for record in new)
+    nodes = [one.node for one in new if one.node is not None] if at_once or len(new) == 1 else []
+    failing = failed(state.failing, nodes, BATCH_SCRIPT, trained, now_s, at_once)
     return replace(state, failing=failing, rests_until_s=now_s + failing.rest_s)
 
 

@@ -10,7 +10,7 @@ from bftrainer_slurm.controller.decide.eligibility import Eligibility, eligibili
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.trainer import TrainerState, Wait
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Demands, Element, ElementState
+from bftrainer_slurm.model import Demands, Element, ElementState, NodeState
 from tests.controller.worlds import ARRAY, NOW_S, element, node, snapshot, trainer, view, view_of
 
 HELD = element(0, ElementState.HELD)
@@ -57,6 +57,23 @@ def test_who_has_too_few_nodes_that_fit_cannot_grow() -> None:
     wants_two = asking(HELD, HELD, min_nodes=2, constraints=frozenset({"big"}))
     assert found(wants_two).stuck[ARRAY].startswith("of 3 nodes 1 will do")
     assert found(wants_two).barred == {}
+
+
+def test_who_wants_more_nodes_than_the_partition_has_is_told_so() -> None:
+    wants_four = view(HELD, min_nodes=4)
+    assert found(wants_four).stuck == {ARRAY: "it wants at least 4 nodes, and bftrainer has 3"}
+    assert found(view(HELD, min_nodes=3)).stuck == {}
+
+
+def test_who_waits_for_nodes_that_are_down_is_told_so() -> None:
+    seen = snapshot((*NODES, node("n4", NodeState.UNAVAILABLE), node("x1", partition="other")))
+    assert eligibility((view(HELD, min_nodes=4),), seen, Settings()).stuck == {
+        ARRAY: "it wants at least 4 nodes, and 3 of the 4 in bftrainer are in service"
+    }
+
+
+def test_before_nodes_are_known_nobody_is_told_that_there_are_too_few() -> None:
+    assert eligibility((view(HELD, min_nodes=4),), snapshot(), Settings()) == Eligibility()
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ OTHER = 99
 def after(*nodes: str | None, trained: bool = False, before: Failing | None = None) -> Failing:
     """The failures after one on each of these nodes, a second apart."""
     for second, on in enumerate(nodes):
-        before = failed(before, on, "no module named toch", trained, NOW_S + second)
+        before = failed(before, [on] if on else [], "no module named toch", trained, NOW_S + second)
     assert before is not None
     return before
 
@@ -72,6 +72,15 @@ def test_a_script_that_fails_on_different_nodes_is_given_up_with_its_last_words(
 @pytest.mark.parametrize("nodes", [("n1",), ("n1", "n2")])
 def test_a_failure_or_two_may_be_bad_luck(nodes: tuple[str, ...]) -> None:
     assert judged(after(*nodes), BOTH) == Verdict({}, {})
+
+
+def test_one_that_fails_at_once_wherever_it_is_tried_is_given_up_at_the_third_try() -> None:
+    failing: Failing | None = None
+    for second in range(3):
+        assert failing is None or not over(judged(failing, BOTH))
+        failing = failed(failing, ["n1", "n2"], "no venv", False, NOW_S + second, at_once=True)
+    assert failing is not None
+    assert over(judged(failing, BOTH)) == "failed 3 times without progress on n1, n2\nno venv"
 
 
 def test_of_who_has_not_failed_there_is_nothing_to_judge() -> None:

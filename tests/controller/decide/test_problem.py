@@ -26,12 +26,12 @@ ON_N2 = element(1, ElementState.RUNNING, "n2")
 class Known:
     """Knows all trainers to be alike."""
 
-    def costs(self, _: TrainerView) -> RescaleCosts:
+    def costs(self, _: TrainerView, now_s: float) -> RescaleCosts:
         return RescaleCosts(18.0, 12.0, start_s=8.0)
 
-    def appraise(self, views: Sequence[TrainerView], _: float) -> list[Appraisal]:
+    def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
         curve = ThroughputCurve((0, 1, 4), (0.0, 5.0, 20.0))
-        return [Appraisal(curve, self.costs(view)) for view in views]
+        return [Appraisal(curve, self.costs(view, now_s)) for view in views]
 
 
 known: Any = Known()
@@ -149,3 +149,13 @@ def test_another_pool_or_another_trainer_needs_another_plan() -> None:
     assert not same_question(asked(view(ON_N1, HELD)), problem)
     assert not same_question(replace(problem, trainers=()), problem)
     assert not same_question(problem, None)
+
+
+@pytest.mark.parametrize(
+    ("up_s", "same"), [(18.5, True), (22.0, True), (60.0, False), (3.0, False)]
+)
+def test_a_plan_stands_until_rescaling_costs_much_more_or_less(up_s: float, same: bool) -> None:
+    problem = asked(view(ON_N1, HELD), free="n7 n8")
+    (one,) = problem.trainers
+    dearer = replace(problem, trainers=(replace(one, rescale_up_s=up_s),))
+    assert same_question(dearer, problem) is same

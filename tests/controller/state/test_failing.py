@@ -9,7 +9,7 @@ from tests.controller.worlds import NOW_S
 def after(*nodes: str | None, before: Failing | None = None, at_s: float = NOW_S) -> Failing:
     """The failures after one on each of these nodes, a second apart."""
     for second, node in enumerate(nodes):
-        before = failed(before, node, f"said at {second}", False, at_s + second)
+        before = failed(before, [node] if node else [], f"said at {second}", False, at_s + second)
     assert before is not None
     return before
 

@@ -135,24 +135,50 @@ def test_a_liar_gains_no_more_than_what_is_possible(rates: tuple[float, float]) 
 
 def test_rescale_costs_begin_with_those_of_the_runtime() -> None:
     profiles, one = Profiles(made()), view()
-    assert profiles.costs(one) == PRIOR_COSTS[Runtime.C10D]
+    assert profiles.costs(one, NOW_S) == PRIOR_COSTS[Runtime.C10D]
     profiles.reformed(one, Reform(NOW_S, Runtime.WORKER, 1, 4))
-    assert profiles.costs(one) == PRIOR_COSTS[Runtime.WORKER]
+    assert profiles.costs(one, NOW_S) == PRIOR_COSTS[Runtime.WORKER]
 
 
 def test_measured_costs_replace_them_by_and_by() -> None:
     lessons = made()
     for number, seconds in enumerate((1.0, 1.2, 60.0)):
         lessons.add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S + number, seconds))
-    costs = Profiles(lessons).costs(view())
-    assert (costs.up_s, costs.down_s) == (1.1, 0.3)
+    costs = Profiles(lessons).costs(view(), NOW_S)
+    assert (costs.up_s, costs.down_s) == (1.0, 0.3)
+
+
+def costs_up_s(*measured_s: float, later_s: float = 0.0) -> float:
+    """What growing is thought to cost after these pauses, so long after the last one."""
+    lessons = made()
+    for seconds in measured_s:
+        lessons.add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S, seconds))
+    return Profiles(lessons).costs(view(), NOW_S + later_s).up_s
+
+
+def test_one_rescale_that_hung_is_not_believed() -> None:
+    prior_s = PRIOR_COSTS[Runtime.AGENT].up_s
+    assert costs_up_s(17.0) == prior_s
+    assert costs_up_s(17.0, 0.4, 0.5) == 0.4
+
+
+def test_what_happens_again_and_again_is() -> None:
+    assert costs_up_s(17.0, 17.0, 17.0) == 17.0
+
+
+def test_dear_rescales_are_forgotten_by_and_by_so_that_another_is_tried() -> None:
+    prior_s = PRIOR_COSTS[Runtime.AGENT].up_s
+    assert costs_up_s(17.0, 17.0, 17.0, later_s=599) == 17.0
+    assert costs_up_s(17.0, 17.0, 17.0, later_s=1200) == prior_s
+    assert costs_up_s(*[17.0] * 9, later_s=3600) == 17.0
+    assert costs_up_s(*[17.0] * 9, later_s=5 * 3600) == prior_s
 
 
 def test_nobody_keeps_their_nodes_by_telling_of_long_pauses() -> None:
     lessons = made()
     for number in range(9):
         lessons.add_rescale(JOB, Rescale(Runtime.AGENT, False, NOW_S + number, 3600.0))
-    assert Profiles(lessons).costs(view()).down_s == 120
+    assert Profiles(lessons).costs(view(), NOW_S).down_s == 120
 
 
 def test_a_rescale_is_measured_from_reports() -> None:
@@ -169,12 +195,12 @@ def test_a_rescale_is_measured_from_reports() -> None:
 
 def test_what_is_known_says_what_was_measured_and_in_which_unit() -> None:
     profiles, one = Profiles(made()), view()
-    nothing = profiles.known(one)
+    nothing = profiles.known(one, NOW_S)
     assert (nothing["runtime"], nothing["curve"]["unit"]) == (None, None)
     assert nothing["rescale"]["up"] == {"seconds": 8.0, "count": 0}
     train(profiles, one, 400.0)
-    points = {point["nodes"]: point for point in profiles.known(one)["curve"]["points"]}
-    assert profiles.known(one)["curve"]["unit"] == "samples"
+    points = {point["nodes"]: point for point in profiles.known(one, NOW_S)["curve"]["points"]}
+    assert profiles.known(one, NOW_S)["curve"]["unit"] == "samples"
     assert [size for size, point in points.items() if point["measured"]] == [4]
     assert points[4]["rate"] == pytest.approx(400, rel=0.05)
 
@@ -192,10 +218,10 @@ def test_old_looks_in_samples_do_not_mix_with_new_ones_in_steps() -> None:
     lessons.add_look(JOB, Look(9, "samples", 4, NOW_S - 100, 4e5, 60.0))
     profiles, one = Profiles(lessons), view()
     train(profiles, one, 2.0, unit="steps")
-    assert profiles.known(one)["curve"]["unit"] == "steps"
-    rates = [point["rate"] for point in profiles.known(one)["curve"]["points"]]
+    assert profiles.known(one, NOW_S)["curve"]["unit"] == "steps"
+    rates = [point["rate"] for point in profiles.known(one, NOW_S)["curve"]["points"]]
     assert max(rates) < 100
 
 
 def test_costs_are_known_before_anything_else_is() -> None:
-    assert isinstance(Profiles(made()).costs(view(nodes=0)), RescaleCosts)
+    assert isinstance(Profiles(made()).costs(view(nodes=0), NOW_S), RescaleCosts)

@@ -155,6 +155,25 @@ def test_elements_that_fail_together_count_once_and_on_no_node() -> None:
     assert (state.failing.count, state.failing.nodes) == (1, ())
 
 
+def just_failed(task: int, node: str) -> Element:
+    """An element whose script has failed as it started."""
+    return element(task, ElementState.FAILED, node, exit_status=127, start_s=NOW_S - 2)
+
+
+def test_elements_that_fail_together_as_they_start_have_failed_each_on_its_node() -> None:
+    state = counted(just_failed(0, "n1"), just_failed(1, "n2"))
+    assert state.failing is not None
+    assert (state.failing.count, state.failing.nodes) == (1, ("n1", "n2"))
+
+
+def test_five_failures_as_a_script_starts_take_less_than_a_minute() -> None:
+    state, rests_s = TrainerState(), []
+    for task in range(5):
+        state = counted(just_failed(task, "n1"), before=state)
+        rests_s.append(state.rests_until_s - NOW_S)
+    assert rests_s == [5, 10, 10, 10, 10]
+
+
 def test_what_could_not_be_launched_counts_as_no_failure_but_the_trainer_rests() -> None:
     at_once = element(0, ElementState.FAILED, "n1", exit_status=1, start_s=NOW_S, end_s=NOW_S)
     state = counted(at_once)

@@ -1,0 +1,113 @@
+"""Where a trainer's time went: trained, waiting for nodes, rescaling, lost. Pure.
+
+What it trained is its own word, in reports; when it had nodes is in the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+
+from bftrainer_slurm.controller.observe.reports import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a trainer's reports come to up to ``time_s``; it was submitted at ``since_s``.
+
+    ``generation`` is the one that the last report is of.
+    """
+
+    since_s: float
+    time_s: float
+    trained_s: float = 0.0
+    rescaling_s: float = 0.0
+    generation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """For how long a trainer had a node, one or more, up to its last change.
+
+    It has one since ``open_s``, None: it has none now. ``first_s`` and ``last_s`` are when the
+    first stay began and the last one ended.
+    """
+
+    seconds: float = 0.0
+    open_s: float | None = None
+    first_s: float | None = None
+    last_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Goodput:
+    """Seconds since a trainer was submitted. ``lost``: with nodes, and without progress.
+
+    That is while it starts, fails, or hangs. None: it reports nothing.
+    """
+
+    trained_s: float | None
+    waiting_s: float
+    rescaling_s: float | None
+    lost_s: float | None
+    with_nodes_s: float
+
+
+def worked(before: Work | None, report: Report, submit_s: float) -> Work:
+    """Return the work with a further report; one that was heard before changes nothing."""
+    if before is None:
+        return Work(min(submit_s, report.time_s), report.time_s, generation=report.generation)
+    gap_s = report.time_s - before.time_s
+    if gap_s <= 0:
+        return before
+    work = replace(
+        before,
+        since_s=min(before.since_s, submit_s),
+        time_s=report.time_s,
+        generation=report.generation,
+    )
+    if report.generation == before.generation:
+        return replace(work, trained_s=work.trained_s + gap_s)
+    if report.pause_s is None:
+        return work  # all nodes were gone between, or nobody knows
+    pause_s = min(report.pause_s, gap_s)
+    return replace(
+        work,
+        trained_s=work.trained_s + gap_s - pause_s,
+        rescaling_s=work.rescaling_s + pause_s,
+    )
+
+
+def served(stays: Iterable[tuple[float, float | None]]) -> Served:
+    """Return when a trainer had nodes; ``stays`` are begins and ends (None: it is there still)."""
+    seconds, begin, end = 0.0, None, float("-inf")
+    first = last = None
+    for start_s, end_s in sorted(stays, key=lambda stay: stay[0]):
+        first = start_s if first is None else first
+        if begin is None or start_s > end:
+            seconds += 0.0 if begin is None else end - begin
+            begin, end = start_s, start_s
+        end = float("inf") if end_s is None else max(end, end_s)
+        last = end_s if end_s is not None and (last is None or end_s > last) else last
+    if begin is None:
+        return Served()
+    if end == float("inf"):
+        return Served(seconds, begin, first, last)
+    return Served(seconds + end - begin, None, first, last)
+
+
+def goodput(
+    work: Work | None, had: Served, submit_s: float, *, ended: bool, now_s: float
+) -> dict[str, float | None]:
+    """Return what became of the time until now, or until the last node left one that has ended."""
+    since_s = min(known for known in (submit_s, had.first_s, work and work.since_s) if known)
+    until_s = had.last_s if ended and had.open_s is None and had.last_s is not None else now_s
+    open_s = 0.0 if had.open_s is None else max(0.0, until_s - had.open_s)
+    with_nodes_s = had.seconds + open_s
+    waiting_s = max(0.0, until_s - since_s - with_nodes_s)
+    if work is None:
+        return asdict(Goodput(None, waiting_s, None, None, with_nodes_s))
+    trained_s = min(work.trained_s, with_nodes_s)
+    rescaling_s = min(work.rescaling_s, with_nodes_s - trained_s)
+    lost_s = with_nodes_s - trained_s - rescaling_s
+    return asdict(Goodput(trained_s, waiting_s, rescaling_s, lost_s, with_nodes_s))

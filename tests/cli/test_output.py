@@ -1,0 +1,50 @@
+"""The end of what elements have written, for a user who may read it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.cli.output import LastOutput, last_output, newest
+from bftrainer_slurm.slurm.outputs import Output
+
+
+def written(path: Path, text: str, at_s: float) -> Output:
+    path.write_text(text)
+    os.utime(path, (at_s, at_s))
+    return Output(0, (path,), "n1")
+
+
+def test_the_file_that_was_written_last_counts(tmp_path: Path) -> None:
+    older = written(tmp_path / "0.out", "older\n", 1000)
+    newer = written(tmp_path / "1.out", "starting\n\nno such file\n", 2000)
+    found = LastOutput(str(tmp_path / "1.out"), ("starting", "no such file"))
+    assert newest([newer, older]) == newest([older, newer]) == found
+
+
+def test_of_a_long_output_only_the_end_is_kept(tmp_path: Path) -> None:
+    found = newest([written(tmp_path / "0.out", "x\n" * 10**5 + "no such file\n", 1000)])
+    assert found is not None
+    assert (found.lines[-1], len(found.lines)) == ("no such file", 20)
+
+
+def test_where_nothing_can_be_read_a_path_is_said_all_the_same(tmp_path: Path) -> None:
+    waits, ran = Output(0, (tmp_path / "0.out",)), Output(1, (tmp_path / "1.out",), "n1")
+    assert newest([waits, ran]) == LastOutput(str(tmp_path / "1.out"), ())
+    assert newest([]) is None
+
+
+def test_a_pipe_or_a_device_named_as_output_keeps_nobody_waiting(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero"), tmp_path):
+        assert newest([Output(0, (path,), "n1")]) == LastOutput(str(path), ())
+
+
+def test_where_slurm_does_not_answer_there_is_nothing_to_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert last_output(12) is None

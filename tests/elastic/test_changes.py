@@ -1,0 +1,123 @@
+"""What a job's log says of changes of its nodes."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from bftrainer_slurm.elastic.changes import ChangeLog, FirstWord, given_back
+from bftrainer_slurm.elastic.pace import Pace
+from bftrainer_slurm.elastic.steps import Progress
+
+N1, N2, N3 = (1, "n1"), (2, "n2"), (3, "n3")
+NOTHING = Progress(0, None, 0.0, 0.0, in_process=False)
+
+
+def progress(steps: int, first_s: float, last_s: float, samples: float | None = None) -> Progress:
+    return Progress(steps, samples, first_s, last_s, in_process=False)
+
+
+class Log(ChangeLog):
+    """Keeps the lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        super().__init__(self.lines.append)
+
+    def change(self, after: set[tuple[int, str]], why: str, tells: bool = True) -> str:
+        """Train on n1 and n2 for 10 s, change, train for 20 s; return what was said of the change.
+
+        10 steps a second of 4 samples each, then 20; half a second between them.
+        """
+        self.began({N1, N2}, "", progress(0, 0, 0, 0), tells=False)
+        before = progress(101, 100, 110, 404)
+        self.ended(before)
+        self.began(after, why, before, tells)
+        self.trained(progress(111, 110.5, 111, 444))
+        assert self.lines == []
+        self.trained(progress(502, 110.5, 130.5, 2008))
+        return "\n".join(self.lines)
+
+
+def test_a_change_is_one_line_once_the_speed_after_it_is_known() -> None:
+    assert Log().change({N1, N2, N3}, "join") == (
+        "n3 came: 3 nodes; training stood still for 0.5 s; 40 samples/s before, 80 samples/s now"
+    )
+
+
+@pytest.mark.parametrize(
+    ("after", "why", "said"),
+    [
+        ({N1}, "leave", "n2 left: 1 node"),
+        ({N1}, "loss", "n2 was lost: 1 node"),
+        ({N3}, "loss", "n3 came, n1, n2 were lost: 1 node"),
+        ({N1, N2}, "failure", "the script failed, and starts again: 2 nodes"),
+        ({N1, (4, "n2")}, "loss", "n2 came, n2 was lost: 2 nodes"),
+    ],
+)
+def test_it_says_who_came_and_who_went_and_why(
+    after: set[tuple[int, str]], why: str, said: str
+) -> None:
+    assert Log().change(after, why).startswith(f"{said}; ")
+
+
+def test_only_the_first_node_of_the_new_generation_tells() -> None:
+    assert Log().change({N1, N2, N3}, "join", tells=False) == ""
+
+
+def test_a_change_is_told_once() -> None:
+    log = Log()
+    log.change({N1}, "loss")
+    log.trained(progress(900, 110.5, 150, 4000))
+    log.ended(progress(900, 110.5, 150, 4000))
+    assert len(log.lines) == 1
+
+
+def test_a_generation_that_ends_early_is_told_with_what_is_known() -> None:
+    log = Log()
+    log.began({N1}, "", NOTHING, tells=True)
+    log.ended(progress(3, 100, 102))
+    assert log.lines == ["n1 begins on 1 node; 1 steps/s now"]
+
+
+def test_without_a_step_there_is_nothing_to_tell() -> None:
+    log = Log()
+    log.began({N1, N2}, "", NOTHING, tells=True)
+    log.ended(NOTHING)
+    assert log.lines == []
+
+
+def test_a_node_that_is_given_back_is_named_and_not_called_a_failure() -> None:
+    assert given_back("n3", planned=True) == "n3 is given back as the plan says; this is no failure"
+    for planned in (False, None):
+        assert "n3 is given back to an ordinary job" in given_back("n3", planned)
+
+
+def test_it_is_said_before_torchrun_says_that_it_was_signalled() -> None:
+    said: list[str] = []
+    torchrun = logging.getLogger("torch.distributed.elastic.agent.server.api")
+    first = FirstWord(lambda: said.append("ours"))
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    torchrun.addHandler(handler)
+    try:
+        torchrun.warning("Closing process %d", 7)
+        torchrun.warning("Received %s death signal, shutting down workers", 15)
+    finally:
+        torchrun.removeHandler(handler)
+        torchrun.removeFilter(first)
+    assert said == ["Closing process 7", "ours", "Received 15 death signal, shutting down workers"]
+
+
+def test_a_process_that_trains_on_knows_when_its_generation_began_to_train() -> None:
+    times_s = iter([5.0, 6.0, 9.0, 10.0])
+    pace = Pace(lambda: next(times_s))
+    pace.changed()
+    pace.stepped()
+    pace.stepped()
+    assert pace.progress(2, 64) == Progress(2, 64, 5.0, 6.0, in_process=True)
+    pace.changed()
+    assert pace.progress(2, 64).first_s == 0.0
+    pace.stepped()
+    assert pace.progress(3, 96).first_s == 9.0
