@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import csv
+from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -13,21 +12,26 @@ import click
 from click.core import ParameterSource
 
 from bftrainer_slurm.cli.common import fail, finite, json_option, print_json, shown
-from bftrainer_slurm.replay.assessment.assess import Assessment, Replays
+from bftrainer_slurm.cli.joblogs import made, progress, read, running, tell
+from bftrainer_slurm.replay.assessment.assess import Assessment, Rates, Replays
 from bftrainer_slurm.replay.assessment.assess import assess as assess_log
 from bftrainer_slurm.replay.assessment.document import document, table
-from bftrainer_slurm.replay.assessment.harvest import Harvest, planned_replays
+from bftrainer_slurm.replay.assessment.harvest import SAMPLES, Harvest, HarvestOptions
 from bftrainer_slurm.replay.assessment.report import write_report
 from bftrainer_slurm.replay.assessment.typical import DESCRIPTION, typical_trainers
-from bftrainer_slurm.replay.logs.caveats import SYNTHETIC
-from bftrainer_slurm.replay.logs.jobs import LogError, Notes
-from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
-from bftrainer_slurm.replay.synthetic.schedule import simulate
-from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
+from bftrainer_slurm.replay.logs.log import LogOptions
 from bftrainer_slurm.replay.trainers import TrainersError, read_trainers
 
-_OF_MADE = {"days"}
-_OF_LOGS = {"nodes", "node_list", "down", "cpus_per_node", "begin", "end"}
+_LOG, _MADE, _LIVE = "a LOG", "--synthetic", ""
+_GOES_WITH = {
+    "days": (_MADE, _LIVE),
+    "nodes": (_LOG,),
+    "node_list": (_LOG,),
+    "down": (_LOG,),
+    "cpus_per_node": (_LOG,),
+    "begin": (_LOG,),
+    "end": (_LOG,),
+}
 
 
 def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
@@ -51,7 +55,7 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     default=7.0,
     show_default=True,
     callback=finite,
-    help="How long the made cluster runs.",
+    help="How long the made cluster runs, or how far back to ask Slurm's accounting.",
 )
 @click.option(
     "--nodes",
@@ -72,7 +76,7 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
 @click.option(
     "--min-hole",
     type=click.FloatRange(0, 86400),
-    default=10.0,
+    default=1.0,
     show_default=True,
     metavar="SECONDS",
     callback=finite,
@@ -98,17 +102,52 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     "--at-once",
     type=click.IntRange(1, 1000),
     multiple=True,
-    default=(10, 35),
+    default=(10,),
     show_default=True,
     help="Trainers at once; may be given several times.",
+)
+@click.option(
+    "--bf-interval",
+    type=click.FloatRange(1, 3600),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    callback=finite,
+    help="Of backfill's passes, from slurm.conf.",
+)
+@click.option(
+    "--samples",
+    type=click.IntRange(1, 1000),
+    default=SAMPLES,
+    show_default=True,
+    help="Parts of the log to replay.",
 )
 @click.option(
     "--sample-hours",
     type=click.FloatRange(min=0, max=24 * 400, min_open=True),
     callback=finite,
-    help="Replay so long a part. [default: a typical week, or less where much happens]",
+    help="Replay parts so long. [default: 12, or less where much happens]",
 )
 @click.option("--no-replay", is_flag=True, help="Only the holes.")
+@click.option(
+    "--price",
+    type=click.FloatRange(0, 1e9),
+    callback=finite,
+    help="Of a node-hour, in any currency.",
+)
+@click.option(
+    "--watts",
+    type=click.FloatRange(0, 1e6),
+    callback=finite,
+    help="How many more a node draws that trains than an idle one.",
+)
+@click.option(
+    "--csv",
+    "csv_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write idle and used nodes over time, of each sample.",
+)
 @click.option(
     "--report",
     type=click.Path(path_type=Path, file_okay=False),
@@ -130,18 +169,26 @@ def assess(
     zone: tzinfo,
     trainers: Path | None,
     at_once: tuple[int, ...],
+    bf_interval: float,
+    samples: int,
     sample_hours: float | None,
     no_replay: bool,
+    price: float | None,
+    watts: float | None,
+    csv_file: Path | None,
     report: Path | None,
     as_json: bool,
 ) -> None:
-    """Say what a cluster's idle nodes are worth, from LOG or a made cluster.
+    """Say what a cluster's idle nodes are worth, and what ordinary jobs would feel.
 
     LOG is the output of sacct (docs/assess.md has the command), a log in the Standard Workload
-    Format, the controller's history.sqlite, or a list of holes; plain or gzipped.
+    Format, the controller's history.sqlite, or a list of holes; plain or gzipped. Without a LOG,
+    Slurm's accounting is asked for all jobs of the last --days; only who may see everybody's jobs
+    gets a true answer.
 
     \b
     Examples:
+      bftrainer assess --days 28
       bftrainer assess jobs.txt --report report
       bftrainer assess --synthetic 1000:0.9 --days 2
     """
@@ -155,28 +202,47 @@ def assess(
         to_s=_time("--to", end, zone),
         zone=zone,
     )
-    if (log is None) == (synthetic is None):
+    if log is not None and synthetic is not None:
         fail("give either a LOG or --synthetic NODES")
-    _refuse_idle_options(made=log is None)
-    replays = None if no_replay else _replays(trainers, at_once, sample_hours)
-    if log is None:
-        source, holes = "a made cluster", _made(str(synthetic), days, min_hole)
+    _refuse_idle_options(_LOG if log else _MADE if synthetic else _LIVE)
+    planned = tuple(HarvestOptions(count, bf_interval) for count in at_once)
+    replays = None if no_replay else _replays(trainers, planned, sample_hours, samples)
+    if log is not None:
+        source, holes = log.name, read(log, options)
+    elif synthetic is not None:
+        source, holes = "a made cluster", made(synthetic, days, min_hole)
     else:
-        source, holes = log.name, _read(log, options)
-    _tell(holes.notes)
-    with _progress("replaying", len(replays.planned) if replays else 0) as advance:
-        found = assess_log(source, holes, zone, replays, advance)
+        source, holes = "this cluster", running(options, days)
+    tell(holes.notes)
+    with progress("replaying", len(planned) * samples if replays else 0) as advance:
+        found = replace(
+            assess_log(source, holes, zone, replays, advance), rates=Rates(price, watts)
+        )
+    if csv_file is not None:
+        _write_csv(csv_file, found)
     _hand_over(found, report, as_json)
 
 
-def _refuse_idle_options(made: bool) -> None:
-    """Refuse what was given and would change nothing."""
+def _refuse_idle_options(place: str) -> None:
+    """Refuse what was given and would change nothing; ``place``: where the jobs are from."""
     context = click.get_current_context()
-    unused, place = (_OF_LOGS, "a LOG") if made else (_OF_MADE, "--synthetic")
     for option in context.command.params:
+        goes_with = _GOES_WITH.get(str(option.name), (place,))
         given = context.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT
-        if option.name in unused and given:
-            fail(f"{option.opts[0]} goes with {place} only; leave it out")
+        if given and place not in goes_with:
+            fail(f"{option.opts[0]} goes with {goes_with[0]} only; leave it out")
+
+
+def _write_csv(path: Path, found: Assessment) -> None:
+    try:
+        with path.open("w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(("trainers", "time", "idle_nodes", "used_nodes"))
+            for one in found.replayed:
+                for now in one.result.moments:
+                    rows.writerow((one.options.at_once, f"{now.time_s:.3f}", now.pool, now.used))
+    except OSError as error:
+        fail(f"--csv {path}: {error.strerror}; name a file that you may write")
 
 
 def _hand_over(found: Assessment, report: Path | None, as_json: bool) -> None:
@@ -196,57 +262,28 @@ def _hand_over(found: Assessment, report: Path | None, as_json: bool) -> None:
         click.echo(f"report: {page}")
 
 
-def _replays(trainers: Path | None, at_once: tuple[int, ...], hours: float | None) -> Replays:
+def _replays(
+    trainers: Path | None,
+    planned: tuple[HarvestOptions, ...],
+    hours: float | None,
+    samples: int,
+) -> Replays:
     harvest = _harvest()
-    planned = planned_replays(at_once)
     if trainers is None:
-        return Replays(harvest, typical_trainers(max(at_once)), DESCRIPTION, planned, hours)
+        wanted = typical_trainers(max(one.at_once for one in planned))
+        return Replays(harvest, wanted, DESCRIPTION, planned, hours, samples)
     try:
         wanted = read_trainers(trainers)
     except TrainersError as error:
         fail(f"--trainers {error}")
-    return Replays(harvest, wanted, f"the {len(wanted):,} of {trainers.name}", planned, hours)
+    described = f"the {len(wanted):,} of {trainers.name}"
+    return Replays(harvest, wanted, described, planned, hours, samples)
 
 
 def _harvest() -> Harvest:
     from bftrainer_slurm.cli.simulation import harvest  # loads the controller: only where asked
 
     return harvest
-
-
-def _read(log: Path, options: LogOptions) -> Log:
-    try:
-        with _progress("reading", log.stat().st_size) as advance:
-            return read_log(log, options, advance)
-    except LogError as error:
-        fail(str(error))
-    except OSError as error:
-        fail(f"{error.filename or log}: {error.strerror or error}")
-
-
-def _made(text: str, days: float, min_hole_s: float) -> Log:
-    try:
-        schedule = simulate(parse_synthetic(text, days))
-    except WorkloadError as error:
-        fail(f"--synthetic {error}")
-    return Log(
-        kind="made cluster, EASY backfill",
-        holes=schedule.holes(min_hole_s),
-        nodes=schedule.workload.nodes,
-        from_s=schedule.from_s,
-        to_s=schedule.to_s,
-        caveats=(SYNTHETIC,),
-    )
-
-
-def _tell(notes: Notes | None) -> None:
-    if notes is None or not notes.malformed:
-        return
-    click.echo(f"{notes.malformed:,} lines could not be read and were skipped:", err=True)
-    for line in notes.bad_lines:
-        click.echo(f"  line {line.number}: {shown(line.why)}: {shown(line.text)}", err=True)
-    if notes.malformed > len(notes.bad_lines):
-        click.echo(f"  and {notes.malformed - len(notes.bad_lines):,} more", err=True)
 
 
 def _time(option: str, text: str | None, zone: tzinfo) -> float | None:
@@ -259,10 +296,3 @@ def _time(option: str, text: str | None, zone: tzinfo) -> float | None:
         return (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()
     except (ValueError, OverflowError):
         fail(f"{option} {shown(text)}: write 2024-03-01, 2024-03-01T12:00 or Unix seconds")
-
-
-@contextmanager
-def _progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
-    hidden = not (length and sys.stderr.isatty())
-    with click.progressbar(length=length, label=label, file=sys.stderr, hidden=hidden) as bar:
-        yield bar.update

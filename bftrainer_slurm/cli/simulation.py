@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,21 +15,28 @@ from bftrainer_slurm.controller.act.execute import Pacer
 from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.loop import Controller, World
 from bftrainer_slurm.controller.observe.reports import Reform, Report
+from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profile import Appraisal, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 from bftrainer_slurm.planner.solver import Planner
-from bftrainer_slurm.replay.assessment.harvest import HarvestOptions, HarvestResult
+from bftrainer_slurm.replay.assessment.harvest import HarvestOptions, HarvestResult, Sample
 from bftrainer_slurm.replay.cluster import PARTITION, Moment, SimulatedCluster
-from bftrainer_slurm.replay.drive import Outcome, drive
+from bftrainer_slurm.replay.drive import Outcome, drive, drive_as_daemon
 from bftrainer_slurm.replay.efficiency import dedicated_samples
 from bftrainer_slurm.replay.figures import Replayed
 from bftrainer_slurm.replay.learning import Learning
+from bftrainer_slurm.replay.logs.played import Play
+from bftrainer_slurm.replay.ordinary import ListedHoles, Ordinary
+from bftrainer_slurm.replay.passes import Pass, passes_of
+from bftrainer_slurm.replay.playback import OrdinaryJobs
 from bftrainer_slurm.replay.policies import EqualShare, Oracle, PaperModel
 from bftrainer_slurm.replay.progress import SimulatedTrainer
+from bftrainer_slurm.replay.timeline import Timeline
 from bftrainer_slurm.replay.trace import Trace
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
@@ -67,20 +75,36 @@ def replay(
 
 
 def harvest(
-    trace: Trace, trainers: tuple[TrainerSpec, ...], wanted: HarvestOptions
+    sample: Sample, trainers: tuple[TrainerSpec, ...], wanted: HarvestOptions
 ) -> HarvestResult:
     """Replay as ``bftrainer assess`` wants it."""
-    options = ReplayOptions(
-        at_once=wanted.at_once,
-        forward_time_s=wanted.forward_time_s,
-        rescale_scale=wanted.rescale_scale,
-    )
+    span_s = (sample.from_s, sample.to_s)
+    timeline = Timeline()
+    trace, play, backfill_s = sample.trace, sample.play, wanted.backfill_s
+    jobs = None if play is None else played_back(trace, play, backfill_s)[1]
     with Planner() as planner:
         planner.warm_up()
-        outcome, _ = run(trace, trainers, options, planner)
+        ordinary = jobs or ListedHoles(trace)
+        interval_s = backfill_s if jobs else None
+        outcome = run_live(
+            ordinary, span_s, trainers, wanted.at_once, interval_s, planner, timeline.add
+        )
+        options = ReplayOptions(at_once=wanted.at_once)
         dedicated = _dedicated(trace, trainers, options, planner, outcome)
     efficiency = outcome.samples / dedicated if dedicated else 0.0
-    return HarvestResult(outcome.used_node_hours, efficiency, outcome.samples)
+    started = None if jobs is None else tuple(jobs.close(sample.to_s))
+    return HarvestResult(
+        outcome.used_node_hours, efficiency, outcome.samples, started, tuple(timeline.moments)
+    )
+
+
+def played_back(
+    trace: Trace, play: Play, backfill_s: float, kind: type[OrdinaryJobs] = OrdinaryJobs
+) -> tuple[list[Pass], OrdinaryJobs]:
+    """Return the passes of backfill in a trace, and its ordinary jobs to be played back."""
+    starts_s = (one.start_s for one in play.jobs if one.backfilled)
+    passes = passes_of(starts_s, trace.start_s, trace.end_s, backfill_s)
+    return passes, kind(trace, play.jobs, passes, play.kinds)
 
 
 def run(
@@ -91,7 +115,10 @@ def run(
     watch: Watch = lambda moment: None,
 ) -> tuple[Outcome, Sequence[float]]:
     """Replay a trace once; return what came of it, and how long each plan took (s)."""
-    cluster = SimulatedCluster(trace, trainers, options.at_once, options.rescale_scale)
+    span_s = (trace.start_s, trace.end_s)
+    cluster = SimulatedCluster(
+        ListedHoles(trace), span_s, trainers, options.at_once, options.rescale_scale
+    )
     timed = _Timed(_policy(options.policy, planner, cluster, trace))
     settings = Settings(
         partition=PARTITION,
@@ -100,10 +127,35 @@ def run(
         adapt_forward_time=options.forward_time_s is None,
         relaunch_after_s=0.0,  # simulated elements start and end at once
     )
+    with _controller(cluster, timed, settings, options) as controller:
+        outcome = drive(controller, cluster, options.look_every_s, watch)
+    return outcome, timed.seconds
+
+
+def run_live(
+    ordinary: Ordinary,
+    span_s: tuple[float, float],
+    trainers: Sequence[TrainerSpec],
+    at_once: int,
+    backfill_s: float | None,
+    planner: PlanMaker,
+    watch: Watch = lambda moment: None,
+) -> Outcome:
+    """Replay as the daemon works with its defaults, beside ordinary jobs where they are known."""
+    cluster = SimulatedCluster(ordinary, span_s, trainers, at_once, backfill_s=backfill_s)
+    settings = Settings(partition=PARTITION)
+    with _controller(cluster, planner, settings, ReplayOptions()) as controller:
+        return drive_as_daemon(controller, _Hints(controller.schedule), cluster, watch)
+
+
+@contextmanager
+def _controller(
+    cluster: SimulatedCluster, planner: PlanMaker, settings: Settings, options: ReplayOptions
+) -> Iterator[Controller]:
     history = History(":memory:")
     world = World(
         gateway=cluster,
-        planner=timed,
+        planner=planner,
         history=history,
         groups=Groups(),
         clock=lambda: cluster.now_s,
@@ -112,9 +164,25 @@ def run(
         mine=lambda trainer: True,
         appraiser=_Appraiser(cluster, options),
     )
-    outcome = drive(Controller(world, settings), cluster, options.look_every_s, watch)
-    history.close()
-    return outcome, timed.seconds
+    try:
+        yield Controller(world, settings)
+    finally:
+        history.close()
+
+
+class _Hints:
+    """What elements tell the daemon of themselves."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+
+    def due_s(self) -> float:
+        """When the next look is due."""
+        return self._schedule.due_s()
+
+    def gone(self, now_s: float) -> None:
+        """Hear that elements are gone, or a trainer is new."""
+        self._schedule.heard(NoteKind.GONE, now_s)
 
 
 def _free(options: ReplayOptions) -> ReplayOptions:
@@ -166,7 +234,7 @@ def _policy(name: str, planner: PlanMaker, cluster: SimulatedCluster, trace: Tra
 class _Appraiser:
     """Knows everything about simulated trainers, but for their curves where these are learnt.
 
-    A start is free of cost, as in the paper. Simulated trainers report nothing.
+    Simulated trainers report nothing.
     """
 
     def __init__(self, cluster: SimulatedCluster, options: ReplayOptions) -> None:
@@ -193,7 +261,7 @@ class _Appraiser:
         """Return what a change of size costs this trainer."""
         spec = self._cluster.at_work[view.array].spec
         up_s, down_s = self._scale * spec.rescale_up_s, self._scale * spec.rescale_down_s
-        return RescaleCosts(up_s, down_s, start_s=0.0)
+        return RescaleCosts(up_s, down_s, start_s=self._scale * spec.start_s)
 
     def progressed(self, view: TrainerView, report: Report) -> None:
         """Nothing to learn."""

@@ -1,16 +1,16 @@
-"""A simulated cluster over a trace: what the controller's loop sees as Slurm, and its clock.
+"""A simulated cluster: what the controller's loop sees as Slurm, and its clock.
 
-Elements start and end at once; what a change costs is in the trainers' rescale costs.
+Elements end at once, and start as soon as Slurm would let them; what a change costs is in the
+trainers' rescale costs. What ordinary jobs do is in ``ordinary``.
 """
 
 from __future__ import annotations
 
-import bisect
-import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from bftrainer_slurm.model import (
+    BackfillPass,
     Configuration,
     Element,
     ElementId,
@@ -22,8 +22,8 @@ from bftrainer_slurm.model import (
     TimeLimit,
     Trainer,
 )
+from bftrainer_slurm.replay.ordinary import Ordinary
 from bftrainer_slurm.replay.progress import SimulatedTrainer
-from bftrainer_slurm.replay.trace import Trace
 from bftrainer_slurm.replay.trainers import TrainerSpec
 from bftrainer_slurm.spec import TrainerRecord
 
@@ -51,20 +51,25 @@ class SimulatedCluster:
 
     def __init__(
         self,
-        trace: Trace,
+        ordinary: Ordinary,
+        span_s: tuple[float, float],
         trainers: Sequence[TrainerSpec],
         at_once: int,
         rescale_scale: float = 1.0,
+        backfill_s: float | None = None,
     ) -> None:
-        self.now_s = trace.start_s
-        self.end_s = trace.end_s
+        self.now_s, self.end_s = span_s
         self.changes = 0  # how often the controller has given up nodes
         self.told = True  # whether elements have news for the controller
+        self.gone = False  # whether some that it has ended are gone
         self.done: list[SimulatedTrainer] = []
         self.idle_node_s = 0.0
         self.used_node_s = 0.0
         self.events = 0
-        self._events = _Events(trace)
+        self._ordinary = ordinary
+        self._configuration = Configuration(backfill_s=backfill_s)
+        self._looked_s = self.now_s
+        self._pending: dict[str, tuple[int, int]] = {}  # array and task let go, by the node
         self._at_once = at_once
         self._waiting = [
             SimulatedTrainer(number + 1, spec, rescale_scale)
@@ -74,9 +79,10 @@ class SimulatedCluster:
         self._seen: dict[int, Trainer] = {}  # as the controller sees them, where still right
         self._owner: dict[str, tuple[int, int]] = {}  # array and task, by node
         self._nodes = tuple(
-            Node(name, NodeState.IDLE, frozenset({PARTITION})) for name in sorted(trace.nodes)
+            Node(name, NodeState.IDLE, kind | {PARTITION})
+            for name, kind in sorted(zip(ordinary.names, ordinary.kinds, strict=True))
         )
-        self._busy = set(trace.nodes)
+        self._busy = set(ordinary.names)
         self._frozen_busy = frozenset(self._busy)
         self._take_events()
         self._submit()
@@ -103,9 +109,10 @@ class SimulatedCluster:
         )
 
     def next_s(self) -> float:
-        """When something happens next: the trace's next event, a trainer's end or submission."""
-        times = [self._events.next_s(), self.end_s]
-        times += [trainer.finishes_s(self.now_s) for trainer in self._active.values()]
+        """When something happens next: to an ordinary job or a trainer, or the end."""
+        times = [self._ordinary.next_s(), self.end_s]
+        for trainer in self._active.values():
+            times += (trainer.finishes_s(self.now_s), trainer.ready_s())
         if self._waiting and len(self._active) < self._at_once:
             times.append(self._waiting[-1].spec.submit_s)
         return max(self.now_s, min(times))
@@ -135,18 +142,19 @@ class SimulatedCluster:
             if array not in self._seen:
                 self._seen[array] = _as_seen(trainer)
         in_order = tuple(self._seen[array] for array in self._active)
-        return Queue(in_order, (), self._frozen_busy)
+        return Queue(in_order, self._ordinary.waiting(), self._frozen_busy)
 
     def reservations(self) -> tuple[Reservation, ...]:
         """Return none: the traces have none."""
         return ()
 
     def configuration(self, partition: str) -> Configuration:
-        """Return no bounds."""
-        return Configuration()
+        """Return how often backfill looks, where there are jobs."""
+        return self._configuration
 
-    def last_pass(self) -> None:
-        """Return none: which jobs waited the traces do not say."""
+    def last_pass(self) -> BackfillPass | None:
+        """Return the last pass of backfill."""
+        return self._ordinary.last_pass(self.now_s)
 
     def grow(
         self,
@@ -157,32 +165,37 @@ class SimulatedCluster:
         *,
         excluded: frozenset[str],
     ) -> None:
-        """Start elements on idle nodes."""
+        """Let elements go onto idle nodes; where jobs wait, a pass of backfill starts them."""
         for element, node in zip(elements, sorted(nodes), strict=True):
-            if node in self._busy or node in self._owner:
+            if node in self._busy or node in self._owner or node in self._pending:
                 raise AssertionError(f"{element} is to start on {node}, which is not free")
-            self._active[element.array].join(element.task, node, self.now_s)
-            self._owner[node] = (element.array, element.task)
+            self._pending[node] = (element.array, element.task)
+            self._active[element.array].pending.add(element.task)
             self._changed(element.array)
+        if self._ordinary.lets_elements_start(self.now_s, self.now_s):
+            self._start_pending()
 
     def shrink(self, elements: Sequence[ElementId]) -> None:
         """End elements of one trainer and hold them."""
         trainer = self._active[elements[0].array]
-        tasks = {element.task for element in elements}
+        tasks = {element.task for element in elements} & trainer.nodes.keys()
         for task in tasks:
             del self._owner[trainer.nodes[task]]
         trainer.leave(tasks, self.now_s)
         self._changed(trainer.array)
         self.changes += 1
+        self.gone = True
 
     def revive(self, elements: Sequence[ElementId]) -> None:
         """Not needed: simulated elements do not fail."""
         raise AssertionError(f"{elements[0]} has not failed")
 
     def hold(self, elements: Sequence[ElementId]) -> None:
-        """Hold elements that were reclaimed."""
-        self._active[elements[0].array].delayed -= {element.task for element in elements}
-        self._changed(elements[0].array)
+        """Hold elements that were reclaimed, or have not started."""
+        trainer, tasks = self._active[elements[0].array], {one.task for one in elements}
+        trainer.delayed -= tasks
+        self._forget_pending(trainer, tasks)
+        self._changed(trainer.array)
 
     def end_at(self, elements: Sequence[ElementId], end_s: float) -> None:
         """Not needed: simulated elements have no time limit."""
@@ -199,21 +212,40 @@ class SimulatedCluster:
     # Inside.
 
     def _take_events(self) -> None:
-        began, ended, times = self._events.until(self.now_s)
-        self.events += times
-        if not times:
-            return
-        self._busy -= began
-        self._busy |= ended
-        self._frozen_busy = frozenset(self._busy)
+        change = self._ordinary.until(self.now_s, self._owner.keys())
+        self.events += change.times
+        if change.freed or change.taken:
+            self._busy -= change.freed
+            self._busy |= change.taken
+            self._frozen_busy = frozenset(self._busy)
+        self._reclaim((change.taken | change.cleared) & self._owner.keys())
+        if self._pending and self._ordinary.lets_elements_start(self._looked_s, self.now_s):
+            self._start_pending()
+        self._looked_s = self.now_s
+
+    def _reclaim(self, nodes: Set[str]) -> None:
         lost: dict[int, set[int]] = {}
-        for node in ended & self._owner.keys():
+        for node in nodes:
             array, task = self._owner.pop(node)
             lost.setdefault(array, set()).add(task)
         for array, tasks in lost.items():
             self._active[array].reclaimed(tasks, self.now_s)
             self._changed(array)
             self.told = True
+
+    def _start_pending(self) -> None:
+        """Start what was let go, where its node is still idle."""
+        taken = self._busy | self._owner.keys() | self._ordinary.promised()
+        for node in self._pending.keys() - taken:
+            array, task = self._pending.pop(node)
+            self._active[array].join(task, node, self.now_s)
+            self._owner[node] = (array, task)
+            self._changed(array)
+
+    def _forget_pending(self, trainer: SimulatedTrainer, tasks: Set[int]) -> None:
+        trainer.pending -= tasks
+        gone = {(trainer.array, task) for task in tasks}
+        self._pending = {node: one for node, one in self._pending.items() if one not in gone}
 
     def _submit(self) -> None:
         while self._waiting and len(self._active) < self._at_once:
@@ -226,6 +258,7 @@ class SimulatedCluster:
     def _finish(self, trainer: SimulatedTrainer) -> None:
         for node in trainer.nodes.values():
             del self._owner[node]
+        self._forget_pending(trainer, set(trainer.pending))
         trainer.nodes.clear()
         del self._active[trainer.array]
         self._changed(trainer.array)
@@ -234,31 +267,6 @@ class SimulatedCluster:
 
     def _changed(self, array: int) -> None:
         self._seen.pop(array, None)
-
-
-class _Events:
-    """The trace's events, taken off in their order."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._times: list[float] = trace.time_s.tolist()
-        self._nodes = [trace.nodes[index] for index in trace.node]
-        self._idle: list[bool] = trace.idle.tolist()
-        self._next = 0
-
-    def next_s(self) -> float:
-        """Return the time of the next event."""
-        return self._times[self._next] if self._next < len(self._times) else math.inf
-
-    def until(self, time_s: float) -> tuple[set[str], set[str], int]:
-        """Take the events up to a time: where holes began and ended, and at how many times."""
-        end = bisect.bisect_right(self._times, time_s, lo=self._next)
-        last: dict[str, bool] = {}
-        for index in range(self._next, end):
-            last[self._nodes[index]] = self._idle[index]
-        times = len(set(self._times[self._next : end]))
-        self._next = end
-        began = {node for node, idle in last.items() if idle}
-        return began, last.keys() - began, times
 
 
 def _as_seen(trainer: SimulatedTrainer) -> Trainer:
@@ -273,4 +281,6 @@ def _element(trainer: SimulatedTrainer, task: int) -> Element:
     if task in trainer.nodes:
         node, start_s = trainer.nodes[task], trainer.joined_s[task]
         return Element(id_, ElementState.RUNNING, node, start_s)
+    if task in trainer.pending:
+        return Element(id_, ElementState.PENDING)
     return Element(id_, ElementState.DELAYED if task in trainer.delayed else ElementState.HELD)

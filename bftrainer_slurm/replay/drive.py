@@ -18,6 +18,16 @@ class Loop(Protocol):
         """Look, plan and act once."""
 
 
+class Looks(Protocol):
+    """Says when the daemon looks."""
+
+    def due_s(self) -> float:
+        """When the next look is due."""
+
+    def gone(self, now_s: float) -> None:
+        """Hear that elements are gone, or a trainer is new."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a replay gave. ``events`` counts the times at which the trace changed.
@@ -63,6 +73,27 @@ def drive(
             return _outcome(cluster, begin_s)
         next_s = cluster.next_s()
         cluster.advance(min(next_s, max(look_s, cluster.now_s)) if look_every_s else next_s)
+
+
+def drive_as_daemon(
+    loop: Loop,
+    looks: Looks,
+    cluster: SimulatedCluster,
+    watch: Callable[[Moment], None] = lambda moment: None,
+) -> Outcome:
+    """Run to the end, and look when the daemon would."""
+    begin_s = cluster.now_s
+    while True:
+        if cluster.told or cluster.gone:
+            looks.gone(cluster.now_s)
+        cluster.told = cluster.gone = False
+        if cluster.now_s >= looks.due_s():
+            loop.turn()
+            continue
+        watch(cluster.moment())
+        if cluster.now_s >= cluster.end_s:
+            return _outcome(cluster, begin_s)
+        cluster.advance(min(cluster.next_s(), looks.due_s()))
 
 
 def _settle(loop: Loop, cluster: SimulatedCluster) -> None:

@@ -41,5 +41,6 @@ def _dedicated(nodes: int, start_s: float, end_s: float) -> Trace:
         time_s=np.full(nodes, start_s),
         node=np.arange(nodes, dtype=np.int32),
         idle=np.ones(nodes, np.bool_),
+        start_s=start_s,
         end_s=end_s,
     )

@@ -14,9 +14,11 @@ _DONE_WITHIN_S = 1e-6  # what is left of a trainer then is rounding
 class SimulatedTrainer:
     """One trainer at work. Times in seconds of the simulation, samples in samples.
 
-    A change of size stops all of it for its rescale cost, counted from the change. A trainer
-    without nodes starts free of cost, as in the paper, where the cost is in units of what it made
-    before; but it does not get out of a pause by it.
+    A node trains from ``start_s`` after it has joined. A change of size stops all of it for its
+    rescale cost, counted from the change. A trainer without nodes starts free of that cost, as in
+    the paper, where it is in units of what it made before; but it does not get out of a pause by
+    it. Nodes that are reclaimed take with them what was done since the last step, and the last
+    ones what was done since the last checkpoint: on average, half of the time between two.
     """
 
     array: int
@@ -25,11 +27,13 @@ class SimulatedTrainer:
     nodes: dict[int, str] = field(default_factory=dict)  # by the element's task
     joined_s: dict[int, float] = field(default_factory=dict)  # by task: since when it has it
     delayed: set[int] = field(default_factory=set)  # elements that were reclaimed
+    pending: set[int] = field(default_factory=set)  # and those that Slurm has not started yet
     measured: dict[int, tuple[float, float]] = field(default_factory=dict)
     samples: float = 0.0
     lost_to_rescaling: float = 0.0
     lost_to_reclaims: float = 0.0
     started_s: float = -math.inf  # since when it has had nodes
+    _starting_s: dict[int, float] = field(default_factory=dict)  # by task: when it is ready
     _rescaled_until_s: float = -math.inf
     _reclaimed_until_s: float = -math.inf
 
@@ -37,12 +41,12 @@ class SimulatedTrainer:
     def done(self) -> bool:
         """Whether it has all its samples, but for rounding."""
         left = self.spec.total_samples - self.samples
-        return left <= _DONE_WITHIN_S * self.spec.curve.at(self.spec.max_nodes)
+        return left <= _DONE_WITHIN_S * max(self.spec.curve.values)
 
     @property
     def rate(self) -> float:
         """Samples/s on its nodes, pauses aside; below its least number of nodes it cannot train."""
-        count = len(self.nodes)
+        count = len(self.nodes) - len(self._starting_s)
         return self.spec.curve.at(count) if count >= self.spec.min_nodes else 0.0
 
     def finishes_s(self, now_s: float) -> float:
@@ -53,29 +57,46 @@ class SimulatedTrainer:
         left = max(0.0, self.spec.total_samples - self.samples)
         return max(now_s, self._paused_until_s) + left / rate
 
+    def ready_s(self) -> float:
+        """When the next of its nodes begins to train."""
+        return min(self._starting_s.values(), default=math.inf)
+
     def advance(self, now_s: float, to_s: float) -> None:
-        """Train, or stand still, from now to then."""
+        """Train, or stand still, from now to then, which is no later than ``ready_s``."""
         rate = self.rate
         reclaimed_s = _overlap(now_s, to_s, self._reclaimed_until_s)
         paused_s = _overlap(now_s, to_s, self._paused_until_s)
         trained_s = to_s - now_s - paused_s
         self.samples += rate * trained_s
         if rate and trained_s:
-            samples, seconds = self.measured.get(len(self.nodes), (0.0, 0.0))
-            self.measured[len(self.nodes)] = samples + rate * trained_s, seconds + trained_s
+            count = len(self.nodes) - len(self._starting_s)
+            samples, seconds = self.measured.get(count, (0.0, 0.0))
+            self.measured[count] = samples + rate * trained_s, seconds + trained_s
         self.lost_to_reclaims += rate * reclaimed_s
         self.lost_to_rescaling += rate * (paused_s - reclaimed_s)
+        self._begin([task for task, ready_s in self._starting_s.items() if ready_s <= to_s], to_s)
 
     def join(self, task: int, node: str, now_s: float) -> None:
         """Get a node."""
-        if not self.nodes:
+        self.nodes[task] = node
+        self.joined_s[task] = now_s
+        self.delayed.discard(task)
+        self.pending.discard(task)
+        self._starting_s[task] = now_s + self.scale * self.spec.start_s
+        if self._starting_s[task] <= now_s:
+            self._begin([task], now_s)
+
+    def _begin(self, tasks: list[int], now_s: float) -> None:
+        """Train with these nodes too."""
+        if not tasks:
+            return
+        if len(self.nodes) == len(self._starting_s):
             self.started_s = now_s
         elif self.started_s < now_s:
             cost_s = self.scale * self.spec.rescale_up_s
             self._rescaled_until_s = max(self._rescaled_until_s, now_s + cost_s)
-        self.nodes[task] = node
-        self.joined_s[task] = now_s
-        self.delayed.discard(task)
+        for task in tasks:
+            del self._starting_s[task]
 
     def leave(self, tasks: set[int], now_s: float) -> None:
         """Give nodes up, as the plan wants."""
@@ -87,6 +108,10 @@ class SimulatedTrainer:
 
     def reclaimed(self, tasks: set[int], now_s: float) -> None:
         """Lose nodes to an ordinary job."""
+        since_s = self.spec.step_s if tasks < self.nodes.keys() else self.spec.checkpoint_s
+        undone = min(self.samples, self.rate * self.scale * since_s / 2)
+        self.samples -= undone
+        self.lost_to_reclaims += undone
         self._lose(tasks)
         self.delayed |= tasks
         if not self.nodes:
@@ -97,6 +122,7 @@ class SimulatedTrainer:
     def _lose(self, tasks: set[int]) -> None:
         for task in tasks:
             del self.nodes[task], self.joined_s[task]
+            self._starting_s.pop(task, None)
 
     @property
     def _paused_until_s(self) -> float:

@@ -36,12 +36,8 @@ class Trace:
     time_s: NDArray[np.float64]
     node: NDArray[np.int32]
     idle: NDArray[np.bool_]
+    start_s: float
     end_s: float
-
-    @property
-    def start_s(self) -> float:
-        """The time of the first event; the end, where there is none."""
-        return float(self.time_s[0]) if len(self.time_s) else self.end_s
 
 
 def read_events(path: Path) -> Trace:
@@ -114,6 +110,7 @@ def _checked(
         time_s=time_s,
         node=np.searchsorted(nodes, seen)[places].astype(np.int32),
         idle=idle.astype(np.bool_),
+        start_s=float(time_s[0]),
         end_s=float(time_s[-1]),
     )
 

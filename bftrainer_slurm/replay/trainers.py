@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from bftrainer_slurm.model import ThroughputCurve
 _MAX_BYTES = 256 * 1024 * 1024
 _MAX_TRAINERS = 1_000_000
 _MAX_NODES = 1_000_000
+_MAY_BE_LEFT_OUT = ("start_s", "step_s", "checkpoint_s")
 
 
 class TrainersError(ValueError):
@@ -24,7 +25,8 @@ class TrainerSpec:
     """One trainer: when it is submitted (Unix s), what it can use, and what it brings.
 
     ``curve`` is its throughput in samples/s; the rescale costs are seconds without progress after
-    it grew or shrank.
+    it grew or shrank. A node trains ``start_s`` after it has joined; a step takes ``step_s``, and
+    ``checkpoint_s`` pass between two checkpoints.
     """
 
     name: str
@@ -35,13 +37,17 @@ class TrainerSpec:
     rescale_down_s: float
     total_samples: float
     curve: ThroughputCurve
+    start_s: float = 0.0
+    step_s: float = 0.0
+    checkpoint_s: float = 0.0
 
 
 def read_trainers(path: Path) -> tuple[TrainerSpec, ...]:
     """Read the file: a list of objects with the keys of ``TrainerSpec``.
 
-    The curve is ``curve_nodes`` and ``curve_throughput``. Other keys are left alone: a recorded
-    ``curve_objective`` too, since the replay's own objective says what is planned for.
+    The curve is ``curve_nodes`` and ``curve_throughput``; what has a default may be left out. Other
+    keys are left alone: a recorded ``curve_objective`` too, since the replay's own objective says
+    what is planned for.
 
     Raises:
         TrainersError: in one line.
@@ -92,6 +98,7 @@ def _trainer(entry: Any) -> TrainerSpec:
         rescale_down_s=_amount(entry, "rescale_down_s"),
         total_samples=total,
         curve=curve,
+        **{name: _amount(entry, name) for name in _MAY_BE_LEFT_OUT if name in entry},
     )
 
 
@@ -126,4 +133,4 @@ def _amount(entry: dict[str, Any], key: str) -> float:
 
 
 def _is_amount(number: Any) -> bool:
-    return type(number) in (int, float) and 0 <= number < math.inf
+    return type(number) in (int, float) and 0 <= number <= sys.float_info.max

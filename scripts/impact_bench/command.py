@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,15 @@ from typing import Any
 
 import click
 
+from bftrainer_slurm.replay.logs.log import Log
 from scripts.benchkit.command import Findings, bench_command, json_text, progress, replace_file
 from scripts.benchkit.machine import this_machine
 from scripts.demonstration.stream import OrdinaryJob
 from scripts.impact_bench import report
 from scripts.impact_bench.bench import KILL_WAIT_S, QUICK, SITE, measure
 from scripts.impact_bench.figures import delays
+from scripts.impact_bench.replayed import measured as log_of
+from scripts.impact_bench.replayed import rendered, scheduled
 from scripts.impact_bench.stream import busy_stream, quick_stream
 from scripts.impact_bench.trainers import Kind
 from scripts.labcluster.cluster import LabError
@@ -73,6 +77,16 @@ def parsed_settings(
     help="Schedulers and jobs a hundred times faster than at a site, in chunks of 30.",
 )
 @click.option(
+    "--replayed",
+    is_flag=True,
+    help="Replay the stream in seconds, without Slurm, as bftrainer assess does.",
+)
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Replay what a run measured without trainers: its results.json.",
+)
+@click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("bench-impact-output"),
@@ -87,6 +101,8 @@ def main(
     null: bool,
     settings: dict[str, Any],
     quick: bool,
+    replayed: bool,
+    results: Path | None,
     out: Path,
 ) -> Findings:
     """Measure what trainers cost ordinary jobs, on two private Slurm clusters on this machine.
@@ -98,8 +114,14 @@ def main(
     \b
     Examples:
       scripts/bench-impact --jobs 25
+      scripts/bench-impact --replayed --load 0.9
+      scripts/bench-impact --results bench-impact-output/results.json
       scripts/bench-impact --trainers hostile --set reserve_nodes=2 --out /var/tmp/hostile
     """
+    if results is not None:
+        return Findings(*rendered(_measured(results)))
+    if replayed:
+        return Findings(*rendered(scheduled(_busy(jobs, nodes, seed, load), nodes)))
     pace = QUICK if quick else SITE
     pace = replace(pace, controller={**pace.controller, **settings})
     stream = quick_stream(jobs, nodes, seed, load) if quick else [_busy(jobs, nodes, seed, load)]
@@ -126,6 +148,14 @@ def main(
     causes = report.causes(measured)
     replace_file(out / "causes.txt", causes + "\n")
     return Findings(f"{text}\n\n{causes}", found)
+
+
+def _measured(path: Path) -> Log:
+    try:
+        return log_of(json.loads(path.read_bytes()))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        message = f"{path}: no results.json of this bench ({error})"
+        raise click.BadParameter(message, param_hint="--results") from error
 
 
 def _busy(jobs: int, nodes: int, seed: int, load: float) -> list[OrdinaryJob]:

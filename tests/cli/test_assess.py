@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,29 @@ def test_a_report_is_written(log: Path, tmp_path: Path) -> None:
     assert "equivalent nodes" in (tmp_path / "report" / "assessment.html").read_text()
 
 
+def test_what_is_used_has_a_price_and_takes_energy(log: Path) -> None:
+    rates = ("--price", "2", "--watts", "500")
+    (found,) = json.loads(assess(log, *WINDOW, *rates, "--json").stdout)["summaries"]
+    worth = found["worth"]
+    assert worth["money"] == pytest.approx(2 * worth["used_node_hours"])
+    assert worth["megawatt_hours"] == pytest.approx(0.0005 * worth["used_node_hours"])
+    shown = assess(log, *WINDOW, *rates).stdout
+    assert "money            " in shown
+    assert " MWh more" in shown
+
+
+def test_idle_and_used_nodes_over_time_are_a_table(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # the product's own replay
+    result = assess(log, *WINDOW, "--csv", tmp_path / "use.csv")
+    assert result.exit_code == 0
+    header, *rows = (tmp_path / "use.csv").read_text().splitlines()
+    assert header == "trainers,time,idle_nodes,used_nodes"
+    assert any(int(row.split(",")[3]) > 0 for row in rows)
+    assert rows[0].startswith("10,1000.000,")
+
+
 def test_malformed_lines_are_shown_escaped(log: Path) -> None:
     log.write_text(LOG + "\x1b[2J evil\n" * 9)
     result = assess(log, *WINDOW, "--no-replay")
@@ -84,7 +108,8 @@ def test_a_made_cluster_needs_no_log() -> None:
     result = assess("--synthetic", "50:0.8:7", "--days", "1")
     assert result.exit_code == 0
     assert "made cluster, EASY backfill" in result.stdout
-    assert "EQUIVALENT NODES" in result.stdout
+    assert "10 trainers at once" in result.stdout
+    assert "started 1.00 s later on average" in result.stdout
 
 
 def test_trainers_may_be_ones_own(log: Path, tmp_path: Path) -> None:
@@ -96,10 +121,43 @@ def test_trainers_may_be_ones_own(log: Path, tmp_path: Path) -> None:
     assert max(one["samples"] for one in json.loads(found.stdout)["replays"]) > 0
 
 
+def command(folder: Path, name: str, prints: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$*\" >> {folder}/asked\ncat <<'E'\n{prints}E\n")
+    path.chmod(0o755)
+
+
+def test_without_a_log_slurms_accounting_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = int(time.time())
+    job = f"1|1|{now - 9000}|{now - 9000}|{now - 3600}|COMPLETED|n1\n"
+    command(tmp_path, "sacct", "JobID|NNodes|Submit|Start|End|State|NodeList\n" + job)
+    down = f"n3|{now - 90000}|Unknown|DOWN\n"
+    command(tmp_path, "sacctmgr", "NodeName|TimeStart|TimeEnd|State\n" + down)
+    command(tmp_path, "sinfo", "n[1-2]\nn3\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    result = assess("--days", "0.125", "--no-replay", "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert (found["machine_nodes"], found["holes"]) == (3, 3)
+    assert found["idle_node_hours"] == pytest.approx(3 + 1 + 0.5, abs=0.01)
+    assert "--starttime=now-3hours" in (tmp_path / "asked").read_text()
+
+
+def test_where_accounting_does_not_answer_the_remedy_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = assess()
+    assert result.exit_code == 3
+    assert "give a LOG, see docs/assess.md" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give either a LOG or --synthetic NODES"),
+        (["--from", "2024-03-01"], "--from goes with a LOG only"),
         (["log", "--synthetic", "10"], "give either a LOG or --synthetic NODES"),
         (["--synthetic", "10", "--down", "log"], "--down goes with a LOG only"),
         (["--synthetic", "10", "--from", "2024-03-01"], "--from goes with a LOG only"),
@@ -116,6 +174,8 @@ def test_trainers_may_be_ones_own(log: Path, tmp_path: Path) -> None:
         (["log", "--trainers", "nowhere"], "--trainers nowhere"),
         (["log", "--nodes", "5"], "the log has node lists"),
         (["log", "--report", "log"], "--report"),
+        (["log", "--csv", "/"], "--csv"),
+        (["log", *WINDOW, "--no-replay", "--csv", "no/where"], "--csv no/where: No such file"),
     ],
 )
 def test_what_cannot_be_is_refused(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
+from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.replay.progress import SimulatedTrainer
 from tests.replay.traces import trainer
 
@@ -94,3 +96,53 @@ def test_knows_when_it_will_be_done() -> None:
     assert one.finishes_s(100.0) == pytest.approx(120 + 10_000 / 30)
     one.advance(100.0, one.finishes_s(100.0))
     assert one.done
+
+
+def test_is_done_also_where_more_nodes_bring_nothing() -> None:
+    curve = ThroughputCurve((0, 1, 2), (0.0, 97.3, 0.0))
+    one = SimulatedTrainer(1, trainer(bounds=(1, 2), total=12_345.678, curve=curve), 1.0)
+    one.join(0, "a", 1.6e9)
+    one.advance(1.6e9, one.finishes_s(1.6e9))
+    assert one.done
+
+
+def starting(*nodes: str) -> SimulatedTrainer:
+    spec = replace(trainer(total=10_000.0), start_s=8.0, step_s=2.0, checkpoint_s=100.0)
+    made = SimulatedTrainer(1, spec, 1.0)
+    for task, node in enumerate(nodes):
+        made.join(task, node, 0.0)
+    made.advance(0.0, made.ready_s())
+    return made
+
+
+def test_a_node_trains_only_when_it_has_started() -> None:
+    one = starting("a")
+    one.advance(8.0, 18.0)
+    assert (one.samples, one.ready_s()) == (100, math.inf)
+
+
+def test_the_others_train_on_until_a_new_one_has_started() -> None:
+    one = starting("a")
+    one.join(1, "b", 10.0)
+    one.advance(10.0, one.ready_s())
+    assert (one.samples, one.lost_to_rescaling) == (80, 0)
+    one.advance(18.0, 48.0)
+    assert (one.samples, one.lost_to_rescaling) == (80 + 10 * 20, 20 * 20)
+
+
+def test_a_reclaim_takes_half_a_step_with_it_and_the_last_one_half_a_checkpoint() -> None:
+    one = starting("a", "b")
+    one.advance(8.0, 208.0)
+    one.reclaimed({1}, 208.0)
+    assert one.samples == 200 * 20 - 20
+    one.advance(208.0, 218.0)
+    one.reclaimed({0}, 218.0)
+    assert one.samples == 200 * 20 - 20 - 50 * 10
+    assert one.lost_to_reclaims == 20 + 10 * 10 + 50 * 10
+
+
+def test_a_node_that_leaves_while_it_starts_has_done_nothing() -> None:
+    one = starting("a")
+    one.join(1, "b", 10.0)
+    one.leave({1}, 12.0)
+    assert one.ready_s() == math.inf

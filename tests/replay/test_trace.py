@@ -76,6 +76,11 @@ def test_cuts_holes_at_the_edges_of_what_is_asked_for() -> None:
     assert trace.end_s == T0 + 5400
 
 
+def test_the_time_before_the_first_hole_counts_as_the_time_after_the_last_does() -> None:
+    trace = select(holes(("a", 0, 3600), ("a", 82800, 86400)), None, T0 + 3600, 23)
+    assert (trace.start_s, trace.end_s) == (T0 + 3600, T0 + 86400)
+
+
 def test_refuses_a_part_that_is_not_there() -> None:
     with pytest.raises(TraceError, match="nothing is left"):
         select(holes(("a", 0, 100)), None, T0 + 200, None)

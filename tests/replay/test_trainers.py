@@ -36,6 +36,11 @@ def test_reads_a_trainer(tmp_path: Path) -> None:
     assert trainer.curve.at(4) == 35.5
 
 
+def test_what_may_be_left_out_is_read_too(tmp_path: Path) -> None:
+    (trainer,) = read_trainers(written(tmp_path, [ENTRY | {"start_s": 8, "checkpoint_s": 300}]))
+    assert (trainer.start_s, trainer.step_s, trainer.checkpoint_s) == (8.0, 0.0, 300.0)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -49,6 +54,9 @@ def test_reads_a_trainer(tmp_path: Path) -> None:
         ({"curve_nodes": [0, 4]}, "one value for each"),
         ({"curve_throughput": [0, 0, 0]}, "above 0 on min_nodes"),
         ({"curve_throughput": [0, "x", 1]}, "must be a list of numbers"),
+        ({"total_samples": 10**400}, "total_samples must be a number"),
+        ({"curve_throughput": [0, 10, 10**400]}, "must be a list of numbers"),
+        ({"start_s": -1}, "start_s must be a number"),
         ({"submit": float("inf")}, "submit must be a number"),
     ],
 )

@@ -32,7 +32,8 @@ def trace_of_rows(*rows: tuple[str, float, float], end_s: float | None = None) -
     start_s = np.array([begin for _, begin, _ in rows], np.float64)
     stop_s = np.array([stop for _, _, stop in rows], np.float64)
     last_s = float(stop_s.max(initial=0.0)) if end_s is None else end_s
-    return trace_of_holes(HoleTable(nodes, node, start_s, stop_s), last_s)
+    first_s = float(start_s.min(initial=last_s))
+    return trace_of_holes(HoleTable(nodes, node, start_s, stop_s), first_s, last_s)
 
 
 def rows_of(trace: Trace) -> list[tuple[str, float, float]]:

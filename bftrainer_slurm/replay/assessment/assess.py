@@ -1,58 +1,127 @@
-"""An assessment: the log, its figures, and what trainers would have made of its holes."""
+"""An assessment: the log, its figures, what trainers make of its holes, and what jobs feel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
+from itertools import chain
 
+from bftrainer_slurm.replay.assessment.felt import Felt, felt
 from bftrainer_slurm.replay.assessment.harvest import (
+    SAMPLES,
     Harvest,
     HarvestOptions,
     Replayed,
     Sample,
-    replays,
-    typical_sample,
+    samples_of,
 )
+from bftrainer_slurm.replay.assessment.reasons import Reasons, reasons_of
 from bftrainer_slurm.replay.assessment.statistics import Statistics, describe
+from bftrainer_slurm.replay.assessment.words import WEEKDAYS
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
 
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The least, the mean and the most of a figure over the samples."""
+
+    least: float
+    mean: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All samples together: what trainers used, how well, and what ordinary jobs felt.
+
+    ``equivalent_nodes`` are of the whole log: U times the nodes idle on average. ``felt`` is None
+    where the log does not tell of jobs.
+    """
+
+    options: HarvestOptions
+    used_share: Range
+    efficiency: Range
+    equivalent_nodes: Range
+    felt: Felt | None
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What is used of the whole log, in money and energy; None where there is no price for it."""
+
+    used_node_hours: float
+    money: float | None
+    megawatt_hours: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a node-hour costs, and how many watts more a node draws that trains than an idle one."""
+
+    price: float | None = None
+    watts: float | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Assessment:
-    """Everything that a report says. ``sample`` is None where nothing was replayed."""
+    """Everything that a report says. Without samples nothing was replayed."""
 
     source: str  # the log's name, as its owner knows it
     log: Log
     zone: tzinfo
     statistics: Statistics
+    reasons: Reasons | None
     trainers: str  # in words
-    sample: Sample | None
+    samples: tuple[Sample, ...]
     replayed: tuple[Replayed, ...]
+    rates: Rates = field(default_factory=Rates)
 
-    def used_share(self, replayed: Replayed) -> float:
-        """Return the share of the sample's idle node time that trainers used."""
-        assert self.sample is not None
-        return replayed.result.used_node_hours / self.sample.idle_node_hours
+    @property
+    def summaries(self) -> tuple[Summary, ...]:
+        """Return the samples together, for each number of trainers at once."""
+        options = dict.fromkeys(one.options for one in self.replayed)
+        return tuple(self._summary(one) for one in options)
 
-    def equivalent_nodes(self, replayed: Replayed) -> float:
-        """Return how many dedicated nodes train as much as the holes of the whole log would.
+    def worth(self, summary: Summary) -> Worth:
+        """Return what trainers use of the whole log, as far as the samples tell."""
+        rates = self.rates
+        hours = summary.used_share.mean * self.statistics.idle_node_hours
+        return Worth(
+            hours,
+            None if rates.price is None else hours * rates.price,
+            None if rates.watts is None else hours * rates.watts / 1e6,
+        )
 
-        U of the replayed sample times the nodes that were idle on average.
-        """
-        return replayed.result.efficiency * self.statistics.mean_idle_nodes
+    def _summary(self, options: HarvestOptions) -> Summary:
+        done = [one for one in self.replayed if one.options == options]
+        known = [one.result.started for one in done if one.result.started is not None]
+        efficiency = _range([one.result.efficiency for one in done])
+        nodes = self.statistics.mean_idle_nodes
+        return Summary(
+            options,
+            _range([one.used_share for one in done]),
+            efficiency,
+            Range(nodes * efficiency.least, nodes * efficiency.mean, nodes * efficiency.most),
+            felt(list(chain.from_iterable(known))),
+        )
+
+
+def _range(values: Sequence[float]) -> Range:
+    return Range(min(values), sum(values) / len(values), max(values))
 
 
 @dataclass(frozen=True, slots=True)
 class Replays:
-    """Which replays an assessment makes, and how; ``hours`` None: a typical sample."""
+    """Which replays an assessment makes, and how; ``hours`` None: as long as makes sense."""
 
     harvest: Harvest
     trainers: tuple[TrainerSpec, ...]
     described: str  # the trainers, in words
     planned: tuple[HarvestOptions, ...]
     hours: float | None = None
+    samples: int = SAMPLES
 
 
 def assess(
@@ -64,13 +133,16 @@ def assess(
 ) -> Assessment:
     """Assess a log; ``advance`` is told after each replay. A log without a hole is not replayed."""
     statistics = describe(log, zone)
+    reasons = reasons_of(log, zone, WEEKDAYS)
     if wanted is None or not statistics.holes:
-        return Assessment(source, log, zone, statistics, "", None, ())
-    sample = typical_sample(log.holes, log.from_s, log.to_s, wanted.hours)
-    if not sample.idle_node_hours:
-        return Assessment(source, log, zone, statistics, "", None, ())
+        return Assessment(source, log, zone, statistics, reasons, "", (), ())
+    samples = samples_of(log, wanted.hours, wanted.samples)
     done = []
-    for one in replays(sample, wanted.trainers, wanted.planned, wanted.harvest):
-        done.append(one)
-        advance(1)
-    return Assessment(source, log, zone, statistics, wanted.described, sample, tuple(done))
+    for options in wanted.planned:
+        for sample in samples:
+            waiting = tuple(replace(one, submit_s=sample.from_s) for one in wanted.trainers)
+            done.append(Replayed(sample, options, wanted.harvest(sample, waiting, options)))
+            advance(1)
+    return Assessment(
+        source, log, zone, statistics, reasons, wanted.described, tuple(samples), tuple(done)
+    )

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
-from bftrainer_slurm.replay.assessment.assess import Assessment
+from bftrainer_slurm.replay.assessment.assess import Assessment, Summary, Worth
+from bftrainer_slurm.replay.assessment.felt import Felt, felt
 from bftrainer_slurm.replay.assessment.harvest import Replayed
+from bftrainer_slurm.replay.assessment.reasons import Reason, Reasons
 from bftrainer_slurm.replay.assessment.words import (
     amount,
     between,
     duration,
     moment,
     percent,
+    printable,
 )
 
 
 def document(assessment: Assessment) -> dict[str, Any]:
     """Return everything that an assessment says; what is not known is null."""
-    log, figures, sample = assessment.log, assessment.statistics, assessment.sample
+    log, figures = assessment.log, assessment.statistics
     return {
         "source": assessment.source,
         "kind": log.kind,
@@ -42,31 +46,31 @@ def document(assessment: Assessment) -> dict[str, Any]:
             for one in figures.lengths
         ],
         "mean_idle_nodes_by_hour": [list(map(_number, day)) for day in figures.by_hour.tolist()],
-        "sample": None
-        if sample is None
-        else {
-            "from_s": sample.from_s,
-            "to_s": sample.to_s,
-            "hours": sample.hours,
-            "idle_node_hours": sample.idle_node_hours,
-            "mean_pool_nodes": sample.mean_pool_nodes,
-        },
-        "replays": [_replay(assessment, one) for one in assessment.replayed],
+        "reasons": None if assessment.reasons is None else asdict(assessment.reasons),
+        "summaries": [
+            asdict(one) | {"worth": asdict(assessment.worth(one))} for one in assessment.summaries
+        ],
+        "replays": [_replay(one) for one in assessment.replayed],
         "lines": _lines(assessment),
         "caveats": list(log.caveats),
     }
 
 
-def _replay(assessment: Assessment, one: Replayed) -> dict[str, Any]:
+def _replay(one: Replayed) -> dict[str, Any]:
+    sample, started = one.sample, one.result.started
+    found = None if started is None else felt(started)
     return {
         "at_once": one.options.at_once,
-        "forward_time_s": one.options.forward_time_s,
-        "rescale_scale": one.options.rescale_scale,
+        "from_s": sample.from_s,
+        "to_s": sample.to_s,
+        "idle_node_hours": sample.idle_node_hours,
+        "mean_idle_nodes": sample.mean_pool_nodes,
         "used_node_hours": one.result.used_node_hours,
-        "used_share": assessment.used_share(one),
+        "used_share": one.used_share,
         "efficiency": _number(one.result.efficiency),
         "samples": one.result.samples,
-        "equivalent_nodes": _number(assessment.equivalent_nodes(one)),
+        "equivalent_nodes": _number(one.equivalent_nodes),
+        "felt": None if found is None else asdict(found),
     }
 
 
@@ -91,7 +95,7 @@ def _number(value: float) -> float | None:
 
 
 def table(assessment: Assessment) -> str:
-    """Return the main figures for a terminal; nothing in it comes from the log's text."""
+    """Return the main figures for a terminal; of the log's text only names of partitions."""
     log, figures = assessment.log, assessment.statistics
     lines = [
         f"{log.kind}, {moment(log.from_s, assessment.zone)} to "
@@ -111,26 +115,79 @@ def table(assessment: Assessment) -> str:
             f"{between(one.from_s, one.to_s):<20}{one.holes:>10,}"
             f"{amount(one.node_hours):>13}{percent(share):>9}"
         )
-    return "\n".join(lines + _harvested(assessment))
+    return "\n".join([*lines, *_reasons(assessment.reasons), *_harvested(assessment)])
+
+
+def _reasons(found: Reasons | None) -> list[str]:
+    """Why nodes were idle: in all, and for each kind of node where there are several."""
+    if found is None:
+        return []
+    rows = [found.total, *(found.by_partition if len(found.by_partition) > 1 else ())]
+    lines = ["", f"{'WHY, NODE-HOURS':<24}{'EMPTY':>10}{'LARGER':>10}{'OTHER':>10}"]
+    for one in rows:
+        hours = "".join(f"{amount(hours):>10}" for hours in one.node_hours.values())
+        lines.append(f"{printable(one.what)[:23]:<24}{hours}")
+    return [*lines, *(f"{one.name.lower() + ':':<9}{one.value}" for one in Reason)]
 
 
 def _harvested(assessment: Assessment) -> list[str]:
-    sample = assessment.sample
-    if sample is None:
+    if not assessment.replayed:
         return []
-    part = "all of it" if sample.whole else f"the {duration(sample.to_s - sample.from_s)} from "
-    if not sample.whole:
-        part += moment(sample.from_s, assessment.zone)
+    hours = assessment.samples[0].hours
     lines = [
         "",
-        f"replayed: {part}, {amount(sample.mean_pool_nodes)} nodes idle on average",
-        f"{'TRAINERS':<10}{'T_FWD':>8}{'RESCALE':>9}{'USED':>9}{'U':>8}{'EQUIVALENT NODES':>18}",
+        f"replayed as the daemon works, with its defaults: {len(assessment.samples)} samples of "
+        f"{duration(hours * 3600)} (start delay of ordinary jobs in s)",
+        f"{'SAMPLE':<22}{'TRAINERS':>8}{'IDLE':>7}{'USED':>9}{'U':>7}{'JOBS':>8}"
+        f"{'MEDIAN':>8}{'P95':>7}{'P99':>7}{'MAX':>7}{'MEAN':>7}{'MISSED':>8}{'PREEMPTED':>11}",
     ]
     for one in assessment.replayed:
-        options = one.options
+        started = one.result.started
         lines.append(
-            f"{options.at_once:<10}{f'{options.forward_time_s:g} s':>8}"
-            f"{f'x {options.rescale_scale:g}':>9}{percent(assessment.used_share(one)):>9}"
-            f"{one.result.efficiency:>8.3f}{amount(assessment.equivalent_nodes(one)):>18}"
+            f"{moment(one.sample.from_s, assessment.zone):<22}{one.options.at_once:>8}"
+            f"{amount(one.sample.mean_pool_nodes):>7}{percent(one.used_share):>9}"
+            f"{one.result.efficiency:>7.3f}{_feeling(None if started is None else felt(started))}"
         )
+    for summary in assessment.summaries:
+        lines += ["", *_summarised(summary), *_worth(assessment.worth(summary))]
     return lines
+
+
+def _feeling(found: Felt | None) -> str:
+    if found is None:
+        return f"{'-':>8}"
+    times = (found.median_s, found.p95_s, found.p99_s, found.most_s, found.mean_s)
+    widths = (8, 7, 7, 7, 7)
+    delays = "".join(f"{time:>{width}.2f}" for time, width in zip(times, widths, strict=True))
+    return f"{found.jobs:>8,}{delays}{found.missed:>8,}{found.preempted:>11,}"
+
+
+def _worth(worth: Worth) -> list[str]:
+    lines = []
+    if worth.money is not None:
+        lines.append(f"money            {amount(worth.money)} for what is used of the whole log")
+    if worth.megawatt_hours is not None:
+        lines.append(f"energy           {amount(worth.megawatt_hours)} MWh more")
+    return lines
+
+
+def _summarised(summary: Summary) -> list[str]:
+    used, nodes = summary.used_share, summary.equivalent_nodes
+    lines = [
+        f"{summary.options.at_once} trainers at once",
+        f"used             {percent(used.mean)} of the idle node-hours "
+        f"({percent(used.least)} to {percent(used.most)})",
+        f"worth            {amount(nodes.mean)} dedicated nodes "
+        f"({amount(nodes.least)} to {amount(nodes.most)})",
+    ]
+    if summary.felt is None:
+        return [*lines, "ordinary jobs    not known: the log has no times of submission"]
+    found = summary.felt
+    return [
+        *lines,
+        f"ordinary jobs    {found.jobs:,} started {found.mean_s:.2f} s later on average, median "
+        f"{found.median_s:.2f}, p95 {found.p95_s:.2f}, p99 {found.p99_s:.2f}, at most "
+        f"{found.most_s:.1f}",
+        f"                 {found.missed:,} missed a pass ({percent(found.missed / found.jobs)}), "
+        f"{found.preempted:,} preempted an element ({percent(found.preempted / found.jobs)})",
+    ]

@@ -1,34 +1,36 @@
-"""What trainers would have made of the holes: the replays that an assessment asks for.
+"""What trainers would have made of the holes: which parts of a log are replayed, and the results.
 
 The replay itself is handed in, so that nothing here knows the controller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from bftrainer_slurm.replay.assessment.coverage import Columns, idle_seconds
-from bftrainer_slurm.replay.logs.holes import HoleTable, between, trace_of_holes
+from bftrainer_slurm.replay.cluster import Moment
+from bftrainer_slurm.replay.logs.holes import between, trace_of_holes
+from bftrainer_slurm.replay.logs.log import Log
+from bftrainer_slurm.replay.logs.played import Play, play_of
+from bftrainer_slurm.replay.playback import Started
 from bftrainer_slurm.replay.trace import Trace
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
 HOUR_S = 3600.0
-_SAMPLE_HOURS = (168, 72, 24, 12, 6, 3, 1)
+SAMPLES = 5
+_SAMPLE_HOURS = (12.0, 6.0, 3.0, 1.0)
 _MOMENTS = 1000  # at which something happens in a sample, about
-_FORWARD_TIMES_S = (30.0, 120.0, 600.0)
-_RESCALE_SCALES = (0.01, 1.0, 3.0)
 
 
 @dataclass(frozen=True, slots=True)
 class HarvestOptions:
-    """How to replay: trainers at once, T_fwd in seconds, what to multiply rescale times by."""
+    """How to replay: trainers at once, and seconds from one pass of backfill to the next."""
 
     at_once: int
-    forward_time_s: float = 120.0
-    rescale_scale: float = 1.0
+    backfill_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +38,26 @@ class HarvestResult:
     """What a replay gave.
 
     ``efficiency`` is U: samples, over those of the same trainers on as many dedicated nodes as
-    were idle on average, in the same time without rescaling.
+    were idle on average, in the same time without rescaling. ``started`` are the ordinary jobs,
+    None: nothing is known of them. ``moments`` are nodes idle and used over time.
     """
 
     used_node_hours: float
     efficiency: float
     samples: float
-
-
-Harvest = Callable[[Trace, tuple[TrainerSpec, ...], HarvestOptions], HarvestResult]
+    started: tuple[Started, ...] | None = None
+    moments: tuple[Moment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """The part of a log that is replayed; Unix seconds."""
+    """A part of a log that is replayed; Unix seconds."""
 
     trace: Trace
     from_s: float
     to_s: float
-    whole: bool  # it is all of the log
     idle_node_hours: float
+    play: Play | None = None
 
     @property
     def hours(self) -> float:
@@ -68,59 +70,51 @@ class Sample:
         return self.idle_node_hours / self.hours
 
 
+Harvest = Callable[[Sample, tuple[TrainerSpec, ...], HarvestOptions], HarvestResult]
+
+
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """One replay of the sample."""
+    """One replay of a sample."""
 
+    sample: Sample
     options: HarvestOptions
     result: HarvestResult
 
+    @property
+    def used_share(self) -> float:
+        """Return the share of the sample's idle node time that trainers used."""
+        return self.result.used_node_hours / self.sample.idle_node_hours
 
-def planned_replays(at_once: tuple[int, ...] = (10, 35)) -> tuple[HarvestOptions, ...]:
-    """Return what is replayed: each number of trainers, and around the first a small grid."""
-    grid = [
-        HarvestOptions(at_once[0], forward_time_s, scale)
-        for forward_time_s in _FORWARD_TIMES_S
-        for scale in _RESCALE_SCALES
-    ]
-    wanted = [*map(HarvestOptions, at_once), *grid]
-    return tuple(dict.fromkeys(wanted))
-
-
-def replays(
-    sample: Sample,
-    trainers: tuple[TrainerSpec, ...],
-    planned: tuple[HarvestOptions, ...],
-    harvest: Harvest,
-) -> Iterator[Replayed]:
-    """Replay the sample once for each of the options; all trainers wait from the start."""
-    waiting = tuple(replace(trainer, submit_s=sample.from_s) for trainer in trainers)
-    for options in planned:
-        yield Replayed(options, harvest(sample.trace, waiting, options))
+    @property
+    def equivalent_nodes(self) -> float:
+        """Return how many dedicated nodes train as much in this sample."""
+        return self.result.efficiency * self.sample.mean_pool_nodes
 
 
-def typical_sample(
-    holes: HoleTable, from_s: float, to_s: float, hours: float | None = None
-) -> Sample:
-    """Return the part of a log to replay.
+def samples_of(log: Log, hours: float | None = None, most: int = SAMPLES) -> list[Sample]:
+    """Return the parts of a log to replay, in the order of time.
 
-    That is the week (or, where too much happens in a week, three days, a day, ... an hour) whose
-    idle node time is the median of all such parts, one after the other; all of a short log.
+    The log is cut into parts of 12 hours, or fewer where too much happens in them. Of these, as
+    many as wanted are taken: those whose idle node time is at the 10th, 30th, ... 90th percentile.
     """
     for length_s in [HOUR_S * hours] if hours else [HOUR_S * each for each in _SAMPLE_HOURS]:
-        count = max(1, int((to_s - from_s) / length_s))
-        columns = Columns(from_s, min(length_s, to_s - from_s), count)
-        idle_s = idle_seconds(holes, columns)[0]
-        middle = int(np.argsort(idle_s, kind="stable")[(count - 1) // 2])
-        begin_s = from_s + middle * columns.width_s
-        end_s = begin_s + columns.width_s
-        part = between(holes, begin_s, end_s)
-        if len(np.union1d(part.start_s, part.end_s)) <= _MOMENTS:
+        width_s = min(length_s, log.to_s - log.from_s)
+        columns = Columns(log.from_s, width_s, max(1, int((log.to_s - log.from_s) / length_s)))
+        idle_s = idle_seconds(log.holes, columns)[0]
+        order = np.argsort(idle_s, kind="stable")[idle_s[np.argsort(idle_s, kind="stable")] > 0]
+        places = (np.arange(most) + 0.5) / most * len(order)
+        chosen = sorted({int(order[int(place)]) for place in places} if len(order) else ())
+        found = [_sample(log, columns, number) for number in chosen]
+        if all(len(np.unique(one.trace.time_s)) <= _MOMENTS for one in found):
             break
-    return Sample(
-        trace_of_holes(part, end_s),
-        begin_s,
-        end_s,
-        whole=columns.width_s >= to_s - from_s,
-        idle_node_hours=float(part.length_s.sum()) / HOUR_S,
-    )
+    return found
+
+
+def _sample(log: Log, columns: Columns, number: int) -> Sample:
+    from_s = columns.from_s + number * columns.width_s
+    to_s = from_s + columns.width_s
+    part = between(log.holes, from_s, to_s)
+    trace = trace_of_holes(part, from_s, to_s)
+    idle_node_hours = float(part.length_s.sum()) / HOUR_S
+    return Sample(trace, from_s, to_s, idle_node_hours, play_of(log, part, from_s, to_s))

@@ -12,7 +12,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from bftrainer_slurm.replay.assessment import words
 from bftrainer_slurm.replay.assessment.assess import Assessment
 from bftrainer_slurm.replay.assessment.document import document
+from bftrainer_slurm.replay.assessment.felt import felt
 from bftrainer_slurm.replay.assessment.pictures import pictures
+from bftrainer_slurm.replay.assessment.reasons import Reason
 
 
 def write_report(assessment: Assessment, folder: Path) -> Path:
@@ -47,7 +49,8 @@ def render(assessment: Assessment) -> str:
         assessment=assessment,
         log=assessment.log,
         figures=assessment.statistics,
-        sample=assessment.sample,
+        felt=felt,
+        why=Reason,
         pictures={name: _as_source(svg) for name, svg in drawn.items()},
         between=words.between,
         moment=lambda time_s: words.moment(time_s, assessment.zone),

@@ -32,8 +32,13 @@ class Counts:
         self._size.append(cpus / self._cpus_per_node if self._cpus_per_node else nodes)
 
     def finish(self) -> None:
-        """Drop what the log shows twice; from here on nothing can be added."""
-        _, once = np.unique(np.array(self._key), return_index=True)
+        """Drop what the log shows twice; from here on nothing can be added.
+
+        Of a job that still ran when one part of the log was taken, the part with its end counts.
+        """
+        order = np.lexsort((np.array(self._end_s), np.array(self._key)))
+        _, first = np.unique(np.array(self._key)[order], return_index=True)
+        once = order[first]
         start_s, end_s = np.array(self._start_s)[once], np.array(self._end_s)[once]
         size = np.array(self._size)[once]
         time_s = np.concatenate([start_s, end_s])

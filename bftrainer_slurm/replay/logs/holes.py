@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,14 +40,14 @@ def holes_in(trace: Trace) -> HoleTable:
     return HoleTable(trace.nodes, node[idle], time_s[idle], end_s[idle])
 
 
-def trace_of_holes(holes: HoleTable, end_s: float) -> Trace:
+def trace_of_holes(holes: HoleTable, start_s: float, end_s: float) -> Trace:
     """Return the trace of these holes; those that last until ``end_s`` stay open."""
     closing = holes.end_s < end_s
     time_s = np.concatenate([holes.start_s, holes.end_s[closing]])
     node = np.concatenate([holes.node, holes.node[closing]])
     idle = np.concatenate([np.ones(len(holes.node), bool), np.zeros(int(closing.sum()), bool)])
     order = np.lexsort((node, idle, time_s))
-    return Trace(holes.nodes, time_s[order], node[order], idle[order], end_s)
+    return Trace(holes.nodes, time_s[order], node[order], idle[order], start_s, end_s)
 
 
 def between(holes: HoleTable, from_s: float, to_s: float) -> HoleTable:
@@ -68,20 +68,24 @@ def select(
 ) -> Trace:
     """Return the part of a trace: its first nodes by name, from a time on, for some hours.
 
+    Without a time it begins with the first event of these nodes.
+
     Raises:
         TraceError: nothing is left.
     """
     if first_nodes is not None and first_nodes < len(trace.nodes):
         trace = _first_nodes(trace, first_nodes)
-    begin_s = trace.start_s if from_s is None else from_s
+    first_s = float(trace.time_s[0]) if len(trace.time_s) else trace.start_s
+    begin_s = first_s if from_s is None else from_s
     end_s = trace.end_s if hours is None else min(trace.end_s, begin_s + 3600.0 * hours)
-    if not trace.start_s <= begin_s < end_s:
+    left = between(holes_in(trace), begin_s, end_s)
+    if not trace.start_s <= begin_s < end_s or not len(left.node):
         raise TraceError(
             f"the events go from {trace.start_s:.0f} to {trace.end_s:.0f}: nothing is left of them"
         )
     if from_s is None and hours is None:
-        return trace
-    return trace_of_holes(between(holes_in(trace), begin_s, end_s), end_s)
+        return replace(trace, start_s=begin_s)
+    return trace_of_holes(left, begin_s, end_s)
 
 
 def _first_nodes(trace: Trace, count: int) -> Trace:
@@ -97,5 +101,6 @@ def _first_nodes(trace: Trace, count: int) -> Trace:
         time_s=trace.time_s[kept],
         node=number[trace.node[kept]],
         idle=trace.idle[kept],
+        start_s=trace.start_s,
         end_s=trace.end_s,
     )

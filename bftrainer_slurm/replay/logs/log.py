@@ -6,23 +6,26 @@ Tells the kind by the file's first bytes.
 from __future__ import annotations
 
 import gzip
+import math
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from itertools import chain
 from pathlib import Path
+
+import numpy as np
 
 from bftrainer_slurm.replay.logs import caveats as caveats_of
 from bftrainer_slurm.replay.logs import down, history, sacct, swf
 from bftrainer_slurm.replay.logs.counts import Counts
 from bftrainer_slurm.replay.logs.edges import Edges
-from bftrainer_slurm.replay.logs.holes import HoleTable, between, holes_in, longer, trace_of_holes
-from bftrainer_slurm.replay.logs.jobs import Job, LogError, Notes
+from bftrainer_slurm.replay.logs.holes import HoleTable, between, holes_in, longer
+from bftrainer_slurm.replay.logs.jobs import Job, JobTable, LogError, Notes
 from bftrainer_slurm.replay.logs.lines import Lines, read_lines
-from bftrainer_slurm.replay.logs.nodes import NodeNumbers, expand
+from bftrainer_slurm.replay.logs.nodes import NodeNumbers, Partitions, expand
 from bftrainer_slurm.replay.logs.occupancy import Occupancy
-from bftrainer_slurm.replay.trace import Trace, TraceError, read_events
+from bftrainer_slurm.replay.trace import TraceError, read_events
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,8 @@ class Log:
     to_s: float
     notes: Notes | None = None
     caveats: tuple[str, ...] = ()  # what the log cannot say, a sentence each
-
-    def trace(self) -> Trace:
-        """Return the holes as events, to replay all of them."""
-        return trace_of_holes(self.holes, self.to_s)
+    jobs: JobTable | None = None  # where the log says when they were submitted
+    kinds: tuple[frozenset[str], ...] = ()  # the partitions of each node, as far as jobs tell
 
 
 def read_log(
@@ -106,27 +107,34 @@ def _by_nodes(kind: str, jobs: Iterator[Job], notes: Notes, options: LogOptions)
     if options.nodes or options.cpus_per_node:
         raise LogError("the log has node lists: --nodes and --cpus-per-node do not go with it")
     numbers = NodeNumbers(_named(options.node_list))
-    edges = Edges()
+    edges, table, partitions = Edges(), JobTable(), Partitions()
     occupancy = Occupancy(options.min_hole_s)
     for job in jobs:
+        if math.isinf(job.start_s):
+            table.add(job)
+            continue
         try:
             held = numbers.of(job.node_list)
         except ValueError as error:
             notes.skip(job.line, job.node_list, str(error))
             continue
-        notes.take(job)
+        table.add(job._replace(nodes=len(held)))
         if len(held):
-            occupancy.add(held, job.start_s, job.end_s)
+            occupancy.add(held, job.start_s, job.end_s, job.key)
             edges.add(job.start_s, job.end_s, len(held))
+            partitions.add(held, job.partition)
+    notes.jobs, notes.running = table.counts()
     _need_jobs(notes, numbers.names)
     for event in down.read_events(options.down, options.zone) if options.down else ():
-        occupancy.add(numbers.of(event.node), event.start_s, event.end_s)
+        if (node := numbers.known(event.node)) is not None:
+            occupancy.add(np.array([node], np.int32), event.start_s, event.end_s)
     occupancy.finish()
     from_s, to_s = _window(edges, notes, options)
     holes = occupancy.holes(numbers.names, from_s, to_s)
     known = caveats_of.RESERVED if options.down else caveats_of.DOWN
     caveats = (known, caveats_of.UNSEEN, *_edges(options), *_runaway(notes))
-    return _log(kind, holes, len(numbers.names), from_s, to_s, notes, caveats)
+    log = _log(kind, holes, len(numbers.names), from_s, to_s, notes, caveats)
+    return replace(log, jobs=table, kinds=partitions.of(len(numbers.names)))
 
 
 def _by_counts(
@@ -138,20 +146,26 @@ def _by_counts(
 ) -> Log:
     if options.node_list or options.down:
         raise LogError("the log has no node lists: --node-list and --down do not go with it")
-    edges = Edges()
+    edges, table = Edges(), JobTable()
     counts = Counts(options.cpus_per_node)
     for job in jobs:
+        if math.isinf(job.start_s):
+            table.add(job._replace(partition=""))
+            continue
         if options.cpus_per_node and not job.cpus:
             notes.skip(job.line, "", "it has no number of CPUs, which --cpus-per-node needs")
             continue
-        notes.take(job)
         edges.add(job.start_s, job.end_s, job.nodes)
         counts.add(job.key, job.start_s, job.end_s, job.nodes, job.cpus)
+        table.add(job._replace(partition=""))  # nodes without names are all alike
+    notes.jobs, notes.running = table.counts()
     _need_jobs(notes, ("nodes",))
     counts.finish()
     from_s, to_s = _window(edges, notes, options)
     peak = counts.peak(from_s, to_s)
     nodes = options.nodes or machine_nodes() or peak
+    if not nodes:
+        raise LogError("no job had a node between --from and --to; say --nodes")
     holes = counts.holes(nodes, options.min_hole_s, from_s, to_s)
     caveats = [caveats_of.ANONYMOUS, caveats_of.DOWN]
     caveats.append(caveats_of.PACKED if options.cpus_per_node else caveats_of.WHOLE)
@@ -160,7 +174,8 @@ def _by_counts(
     if peak > nodes:
         caveats.append(caveats_of.OVERFULL.format(peak=peak, nodes=nodes))
     caveats += [*_edges(options), *_runaway(notes)]
-    return _log(kind, holes, nodes, from_s, to_s, notes, tuple(caveats))
+    log = _log(kind, holes, nodes, from_s, to_s, notes, tuple(caveats))
+    return replace(log, jobs=table, kinds=(frozenset({""}),) * nodes)
 
 
 def _from_history(path: Path, options: LogOptions) -> Log:

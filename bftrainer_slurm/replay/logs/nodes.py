@@ -17,6 +17,7 @@ _ELEMENT = re.compile(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)+")
 _ELEMENTS = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 _RANGES = re.compile(r"\[([^\]]*)\]")
 _CACHED = 1 << 18
+_MOST_PARTITIONS = 63
 
 
 class NodeNumbers:
@@ -36,6 +37,10 @@ class NodeNumbers:
     def names(self) -> tuple[str, ...]:
         """The names, by number."""
         return tuple(self._numbers)
+
+    def known(self, name: str) -> int | None:
+        """Return the number of a node that the log has named, or None."""
+        return self._numbers.get(name)
 
     def of(self, node_list: str) -> NDArray[np.int32]:
         """Return the numbers of a node list; raise ValueError where it is none, or too long."""
@@ -58,6 +63,28 @@ class NodeNumbers:
                 raise ValueError(f"the log names more than {MOST_NODES:,} nodes")
         numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in names]
         return np.array(numbers, dtype=np.int32)
+
+
+class Partitions:
+    """In which partitions jobs have had which nodes: the bits of a number each."""
+
+    def __init__(self) -> None:
+        self._bit: dict[str, int] = {}
+        self._bits = np.zeros(MOST_NODES, np.uint64)
+
+    def add(self, nodes: NDArray[np.int32], partition: str) -> None:
+        """Note that a job had these nodes. Those after the first 63 partitions count as one."""
+        bit = self._bit.setdefault(partition, min(len(self._bit), _MOST_PARTITIONS))
+        self._bits[nodes] |= np.uint64(1 << bit)
+
+    def of(self, nodes: int) -> tuple[frozenset[str], ...]:
+        """Return the partitions of each of the first nodes."""
+        bits = self._bits[:nodes].tolist()
+        known = {
+            one: frozenset(name for name, bit in self._bit.items() if one >> bit & 1)
+            for one in set(bits)
+        }
+        return tuple(known[one] for one in bits)
 
 
 def _pieces(node_list: str) -> Iterator[str]:

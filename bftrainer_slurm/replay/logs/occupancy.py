@@ -6,6 +6,7 @@ holes, not of jobs, as long as the log is more or less in the order of time.
 
 from __future__ import annotations
 
+import math
 from array import array
 
 import numpy as np
@@ -29,18 +30,36 @@ class Occupancy:
         self._start_s, self._end_s, self._count = array("d"), array("d"), array("i")
         self._node = array("i")
         self._runs: list[Stretches] = []
+        self._running: dict[int, tuple[NDArray[np.int32], float]] = {}  # by the job's key
 
-    def add(self, nodes: NDArray[np.int32], start_s: float, end_s: float) -> None:
-        """Note that these nodes were busy from then to then (Unix seconds, end may be infinite)."""
+    def add(self, nodes: NDArray[np.int32], start_s: float, end_s: float, key: int = 0) -> None:
+        """Note that these nodes were busy from then to then (Unix seconds).
+
+        A job that still ran when this part of the log was taken (the end is infinite) may end in a
+        later part: its ``key`` tells.
+        """
+        if math.isinf(end_s) and key:
+            self._running[key] = nodes, start_s
+            return
+        self._running.pop(key, None)
+        self._buffer(nodes, start_s, end_s)
+
+    def _buffer(self, nodes: NDArray[np.int32], start_s: float, end_s: float) -> None:
         self._start_s.append(start_s)
         self._end_s.append(end_s)
         self._count.append(len(nodes))
         self._node.frombytes(nodes.tobytes())
         if len(self._node) >= _MERGED_AT:
-            self.finish()
+            self._merge()
 
     def finish(self) -> None:
-        """Take in what is still in the buffer."""
+        """Take in what is still in the buffer, and the jobs that have no end."""
+        for nodes, start_s in self._running.values():
+            self._buffer(nodes, start_s, math.inf)
+        self._running.clear()
+        self._merge()
+
+    def _merge(self) -> None:
         count = np.array(self._count)
         start_s, end_s = np.array(self._start_s), np.array(self._end_s)
         fresh = stretches(np.array(self._node), np.repeat(start_s, count), np.repeat(end_s, count))

@@ -13,15 +13,17 @@ from datetime import datetime, tzinfo
 from bftrainer_slurm.replay.logs.jobs import Job, LogError, Notes, checked
 from bftrainer_slurm.replay.logs.lines import Lines
 
+COLUMNS = "JobID,Partition,Priority,NNodes,NCPUS,Submit,Eligible,Start,End,State,Flags,NodeList"
 COMMAND = (
     "SLURM_TIME_FORMAT=%s sacct --allusers --allocations --duplicates --noconvert --parsable2 "
     "--starttime=2024-01-01 --endtime=2025-01-01 "
-    "--format=JobID,NNodes,NCPUS,Submit,Start,End,State,NodeList"
+    f"--format={COLUMNS}"
 )
 _DIGITS = 12  # of Unix seconds
 _NEVER = {"", "Unknown", "None", "N/A"}
 _NO_NODES = {"", "None", "None assigned", "N/A", "(null)"}
 _OTHER_NAMES = {"allocnodes": "nnodes", "alloccpus": "ncpus"}
+_SCHEDULERS = {"SchedBackfill": True, "SchedMain": False, "SchedSubmit": False}
 
 
 def is_header(line: str) -> bool:
@@ -36,7 +38,7 @@ def has_node_lists(header: str) -> bool:
 
 
 def read_sacct(lines: Lines, notes: Notes, zone: tzinfo) -> Iterator[Job]:
-    """Yield every stretch in which a job had nodes.
+    """Yield every stretch in which a job had nodes, and jobs that have waited in vain.
 
     Times are Unix seconds (``SLURM_TIME_FORMAT=%s``) or ISO without a zone, taken to be in
     ``zone``. Raises LogError where the header lacks a column.
@@ -69,43 +71,64 @@ class _Row:
             missing.append("NNodes or NodeList")
         if missing:
             raise LogError(f"the header has no column {', '.join(missing)}; use: {COMMAND}")
-        self._columns = len(columns)
+        self._columns = len(splitter(header)(header))
         self._id, self._start, self._end = (columns[name] for name in ("jobid", "start", "end"))
-        self._submit = columns.get("submit")
+        self._submit, self._eligible = columns.get("submit"), columns.get("eligible")
+        self._flags, self._priority = columns.get("flags"), columns.get("priority")
+        self._partition = columns.get("partition")
         self._list = columns.get("nodelist")
-        # Where the nodes are listed, how many they are need not be said right.
-        self._nodes = columns.get("nnodes") if self._list is None else None
+        self._count = columns.get("nnodes")
         self._cpus = columns.get("ncpus") if self._list is None else None
         self._zone = zone
 
     def job(self, line: int, fields: list[str], notes: Notes) -> Job | None:
-        """Read one row; None where no node was used."""
+        """Read one row; None where it is none of a job that waited or ran."""
         if len(fields) != self._columns:
             raise ValueError(f"it has {len(fields)} columns, the header {self._columns}")
         name = fields[self._id]
         if "." in name:
             notes.steps += 1
             return None
-        if self._submit is not None:
-            submit_s = time_of(fields[self._submit], self._zone)
-            notes.last_submit_s = max(notes.last_submit_s, submit_s or -math.inf)
-        start_s = time_of(fields[self._start], self._zone)
-        end_s = time_of(fields[self._end], self._zone)
+        start_s, end_s = self._time(self._start, fields), self._time(self._end, fields)
+        submit_s = self._time(self._submit, fields)
+        notes.last_submit_s = max(notes.last_submit_s, submit_s or -math.inf)
+        eligible_s = submit_s if self._eligible is None else self._time(self._eligible, fields)
         listed = "" if self._list is None else fields[self._list]
         if start_s is None or start_s == end_s or (self._list is not None and listed in _NO_NODES):
             notes.never_ran += 1
-            return None
+            if eligible_s is None or end_s is None or not eligible_s < end_s:
+                return None
+            start_s, listed = math.inf, ""
+        elif eligible_s is None and self._eligible is not None:
+            eligible_s = start_s
         return checked(
             Job(
                 line=line,
                 key=hash((name, start_s)),
                 start_s=start_s,
                 end_s=math.inf if end_s is None else end_s,
-                nodes=1 if self._nodes is None else _whole(fields[self._nodes]),
+                # Where the nodes are listed, how many they are need not be said right.
+                nodes=1 if self._count is None or listed else _whole(fields[self._count]),
                 cpus=0 if self._cpus is None else _whole(fields[self._cpus]),
                 node_list=listed,
+                eligible_s=math.nan if eligible_s is None else min(eligible_s, start_s),
+                backfilled=self._backfilled(fields),
+                priority=self._of(self._priority, fields),
+                partition="" if self._partition is None else fields[self._partition],
             )
         )
+
+    def _backfilled(self, fields: list[str]) -> bool | None:
+        flags = () if self._flags is None else fields[self._flags].split(",")
+        return next((_SCHEDULERS[flag] for flag in flags if flag in _SCHEDULERS), None)
+
+    @staticmethod
+    def _of(column: int | None, fields: list[str]) -> int:
+        text = "" if column is None else fields[column]
+        return int(text) if text.isdecimal() and len(text) <= _DIGITS else 0
+
+    def _time(self, column: int | None, fields: list[str]) -> float | None:
+        return None if column is None else time_of(fields[column], self._zone)
 
 
 def _whole(text: str) -> int:
@@ -120,7 +143,9 @@ def columns_of(header: str) -> dict[str, int]:
         names = [name.strip().lower() for name in splitter(header)(header)]
     except csv.Error:
         return {}
-    return {_OTHER_NAMES.get(name, name): place for place, name in enumerate(names)}
+    # Where a log has two columns for one thing, the one by its own name: it comes last here.
+    others = {_OTHER_NAMES[name]: at for at, name in enumerate(names) if name in _OTHER_NAMES}
+    return others | {name: at for at, name in enumerate(names) if name not in _OTHER_NAMES}
 
 
 def splitter(header: str) -> Callable[[str], list[str]]:

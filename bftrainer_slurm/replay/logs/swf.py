@@ -83,5 +83,6 @@ def _job(line: int, fields: list[str], notes: Notes, machine: Machine) -> Job | 
             nodes=-(-processors // machine.processors_per_node),
             cpus=processors,
             node_list="",
+            eligible_s=machine.unixstarttime + submit_s,
         )
     )

@@ -1,7 +1,8 @@
-"""The scheduler of the made cluster: first come first served, with EASY backfill.
+"""The scheduler of the made cluster: first come first served, with EASY backfill in passes.
 
-EASY (Lifka, "The ANL/IBM SP scheduling system", 1995): the first waiting job gets a reservation,
-and any later one may start now if that does not put it off.
+As Slurm does, its main part looks whenever a job comes or ends, and stops at the first job that
+cannot start; backfill looks regularly. EASY (Lifka, "The ANL/IBM SP scheduling system", 1995): the
+first waiting job gets a reservation, and any later one may start if that does not put it off.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from bftrainer_slurm.replay.synthetic.workload import Jobs
 
+INTERVAL_S = 30.0  # from one pass of backfill to the next, Slurm's own bf_interval
 _DEPTH = 500  # waiting jobs that are looked at, as Slurm's bf_max_job_test
 
 
@@ -35,28 +37,31 @@ class Timetable:
 
     start_s: NDArray[np.float64]
     held: list[NDArray[np.int32]]
+    backfilled: NDArray[np.bool_]
     reservations: list[Reservation] = field(default_factory=list)
 
 
-def schedule(jobs: Jobs, nodes: int, until_s: float) -> Timetable:
+def schedule(jobs: Jobs, nodes: int, until_s: float, interval_s: float = INTERVAL_S) -> Timetable:
     """Run the jobs on a cluster of so many nodes until a time; return who ran when and where.
 
-    The scheduler knows limits, not run times. Nodes are taken by lowest number first.
+    The scheduler knows limits, not run times. Nodes are taken by lowest number first. Backfill
+    looks each ``interval_s`` from 0 on.
     """
     cluster = _Cluster(jobs, nodes)
     submit_s = jobs.submit_s.tolist()
     arriving, count = 0, len(submit_s)
+    now_s = -math.inf
     while True:
-        next_end_s = cluster.next_end_s()
         next_submit_s = submit_s[arriving] if arriving < count else math.inf
-        now_s = min(next_end_s, next_submit_s)
+        pass_s = interval_s * (now_s // interval_s + 1) if cluster.waiting else math.inf
+        now_s = min(cluster.next_end_s(), next_submit_s, pass_s)
         if now_s >= until_s:
             return cluster.timetable
         cluster.release(now_s)
         while arriving < count and submit_s[arriving] == now_s:
             cluster.waiting.append(arriving)
             arriving += 1
-        cluster.start_jobs(now_s)
+        cluster.start_jobs(now_s, backfill=now_s % interval_s == 0)
 
 
 class _Cluster:
@@ -72,7 +77,8 @@ class _Cluster:
         self._limits: list[tuple[float, int]] = []  # the same, sorted by their latest end
         self.waiting: list[int] = []
         none = np.empty(0, np.int32)
-        self.timetable = Timetable(np.full(len(self._size), np.nan), [none] * len(self._size))
+        count = len(self._size)
+        self.timetable = Timetable(np.full(count, np.nan), [none] * count, np.zeros(count, bool))
 
     def next_end_s(self) -> float:
         """When the next running job ends."""
@@ -87,7 +93,7 @@ class _Cluster:
             latest_s = float(self.timetable.start_s[job]) + self._limit_s[job]
             self._limits.remove((latest_s, job))
 
-    def start_jobs(self, now_s: float) -> None:
+    def start_jobs(self, now_s: float, backfill: bool) -> None:
         """Start whoever may start now, and note the reservation of the first who may not."""
         fitting = 0
         while fitting < len(self.waiting) and self._size[self.waiting[fitting]] <= self._free:
@@ -100,7 +106,8 @@ class _Cluster:
         first = self.waiting[0]
         expected_s, spare = self._reserve(first)
         self._note(Reservation(now_s, expected_s, first, self._size[first]))
-        self._backfill(now_s, expected_s, spare)
+        if backfill:
+            self._backfill(now_s, expected_s, spare)
 
     def _reserve(self, job: int) -> tuple[float, int]:
         """Return when the job can start at the latest, and how many nodes it leaves free then."""
@@ -123,6 +130,7 @@ class _Cluster:
                     continue
                 spare -= self._size[job]
             self._start(job, now_s)
+            self.timetable.backfilled[job] = True
             started.add(job)
         if started:
             self.waiting = [job for job in self.waiting if job not in started]

@@ -1,8 +1,7 @@
-"""What the made cluster did: the job schedule, its holes, and what its scheduler knew of them."""
+"""What the made cluster did: the job schedule and its holes."""
 
 from __future__ import annotations
 
-import bisect
 import math
 from dataclasses import dataclass
 
@@ -10,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bftrainer_slurm.replay.logs.holes import HoleTable, trace_of_holes
+from bftrainer_slurm.replay.logs.jobs import Job, JobTable
 from bftrainer_slurm.replay.logs.occupancy import Occupancy
-from bftrainer_slurm.replay.synthetic.backfill import Reservation
 from bftrainer_slurm.replay.synthetic.backfill import schedule as run
 from bftrainer_slurm.replay.synthetic.workload import DAY_S, Jobs, Workload, draw
 from bftrainer_slurm.replay.trace import Trace
@@ -24,7 +23,7 @@ class Schedule:
     """Who ran when and where. Times are Unix seconds; the warm-up is part of it.
 
     ``start_s`` is NaN for a job that still waited at the end; ``held`` are its nodes' numbers.
-    ``reservations`` are what the scheduler expected of the first waiting job, at each change.
+    ``backfilled``: a pass of backfill has started it.
     """
 
     workload: Workload
@@ -32,7 +31,7 @@ class Schedule:
     submit_s: NDArray[np.float64]
     start_s: NDArray[np.float64]
     held: tuple[NDArray[np.int32], ...]
-    reservations: tuple[Reservation, ...]
+    backfilled: NDArray[np.bool_]
 
     @property
     def end_s(self) -> NDArray[np.float64]:
@@ -49,14 +48,6 @@ class Schedule:
         """When the schedule ends."""
         return self.from_s + self.workload.days * DAY_S
 
-    def expected_end_s(self, time_s: float) -> float:
-        """Return when, as known at a time, the nodes idle then are needed at the latest.
-
-        That is the expected start of the first waiting job; infinite where none waits.
-        """
-        place = bisect.bisect_right(self.reservations, time_s, key=lambda known: known.time_s)
-        return self.reservations[place - 1].start_s if place else math.inf
-
     def holes(self, min_hole_s: float = 10.0) -> HoleTable:
         """Return the holes after the warm-up, those of ``min_hole_s`` or more."""
         occupancy = Occupancy(min_hole_s)
@@ -67,9 +58,26 @@ class Schedule:
         names = tuple(f"n{number:0{digits}}" for number in range(self.workload.nodes))
         return occupancy.holes(names, self.from_s, self.to_s)
 
+    def table(self) -> JobTable:
+        """Return the jobs as a log has them."""
+        table = JobTable()
+        rows = zip(
+            self.submit_s.tolist(),
+            self.start_s.tolist(),
+            self.end_s.tolist(),
+            self.jobs.nodes.tolist(),
+            self.backfilled.tolist(),
+            strict=True,
+        )
+        for number, (submit_s, start_s, end_s, nodes, backfilled) in enumerate(rows):
+            if math.isnan(start_s):
+                start_s, end_s = math.inf, self.to_s
+            table.add(Job(0, number, start_s, end_s, nodes, 0, "", submit_s, backfilled, -number))
+        return table
+
     def trace(self, min_hole_s: float = 10.0) -> Trace:
         """Return the holes after the warm-up as events, to replay them."""
-        return trace_of_holes(self.holes(min_hole_s), self.to_s)
+        return trace_of_holes(self.holes(min_hole_s), self.from_s, self.to_s)
 
 
 def simulate(workload: Workload) -> Schedule:
@@ -83,8 +91,5 @@ def simulate(workload: Workload) -> Schedule:
         jobs.submit_s + EPOCH_S,
         timetable.start_s + EPOCH_S,
         tuple(timetable.held),
-        tuple(
-            Reservation(one.time_s + EPOCH_S, one.start_s + EPOCH_S, one.job, one.nodes)
-            for one in timetable.reservations
-        ),
+        timetable.backfilled,
     )

@@ -97,3 +97,10 @@ def test_an_admin_can_fix_the_forward_time() -> None:
 
 def test_before_anything_has_changed_the_settings_forward_time_counts() -> None:
     assert watching(seen(0)).forward_time_s(Settings()) == Settings().forward_time_s
+
+
+def test_a_clock_that_is_set_back_leaves_expectations_that_can_be() -> None:
+    looks = [seen(60.0 * turn) for turn in range(20)]
+    later = [seen(1200 - 7200.0, "n4"), seen(1260 - 7200.0, "n3", "n4")]
+    holes = watching(*looks, *later)
+    assert all(life_s >= 0 for life_s in holes.life_s(later[-1]).values())

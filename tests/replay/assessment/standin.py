@@ -6,16 +6,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from bftrainer_slurm.replay.assessment.harvest import HarvestOptions, HarvestResult
-from bftrainer_slurm.replay.trace import Trace
+from bftrainer_slurm.replay.assessment.harvest import HarvestOptions, HarvestResult, Sample
+from bftrainer_slurm.replay.playback import Started
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
 
 def equal_shares(
-    trace: Trace, trainers: tuple[TrainerSpec, ...], options: HarvestOptions
+    sample: Sample, trainers: tuple[TrainerSpec, ...], options: HarvestOptions
 ) -> HarvestResult:
-    """Replay a trace; the forward time makes no difference here."""
-    running = trainers[: options.at_once]
+    """Replay a sample; each job of it starts a second late."""
+    trace, running = sample.trace, trainers[: options.at_once]
     times_s = np.unique(np.append(trace.time_s, trace.end_s))
     idle, used_s, pool_s, samples = 0, 0.0, 0.0, 0.0
     for now_s, next_s in pairwise(times_s.tolist()):
@@ -26,10 +26,14 @@ def equal_shares(
         pool_s += idle * length_s
         for trainer in running:
             nodes = min(share, trainer.max_nodes)
-            paused_s = min(length_s, trainer.rescale_up_s * options.rescale_scale)
+            paused_s = min(length_s, trainer.rescale_up_s)
             used_s += nodes * length_s
             samples += trainer.curve.at(nodes) * (length_s - paused_s)
     span_s = float(times_s[-1] - times_s[0])
     mean = pool_s / span_s / len(running)
     static = sum(one.curve.at(1) * min(mean, one.max_nodes) for one in running) * span_s
-    return HarvestResult(used_s / 3600, samples / static if static else 0.0, samples)
+    efficiency = samples / static if static else 0.0
+    jobs = () if sample.play is None else sample.play.jobs
+    started = tuple(Started(1.0, 0, False) for one in jobs if one.start_s < sample.to_s)
+    known = None if sample.play is None else started
+    return HarvestResult(used_s / 3600, efficiency, samples, known)

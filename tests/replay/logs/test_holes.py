@@ -44,12 +44,12 @@ def as_replayed(trace: Trace) -> Iterator[tuple[str, float, float]]:
 
 @given(tables())
 def test_events_and_back(holes: HoleTable) -> None:
-    assert rows(holes_in(trace_of_holes(holes, 50.0))) == rows(holes)
+    assert rows(holes_in(trace_of_holes(holes, 0.0, 50.0))) == rows(holes)
 
 
 @given(tables())
 def test_the_replay_sees_the_same_holes(holes: HoleTable) -> None:
-    assert sorted(as_replayed(trace_of_holes(holes, 50.0))) == rows(holes)
+    assert sorted(as_replayed(trace_of_holes(holes, 0.0, 50.0))) == rows(holes)
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 1), st.booleans()), max_size=12))
@@ -58,9 +58,8 @@ def test_repeated_events_are_read_as_the_replay_reads_them(
 ) -> None:
     events = sorted(events, key=lambda event: event[0])
     time_s, node, idle = zip(*events, strict=True) if events else ((), (), ())
-    trace = Trace(
-        ("a", "b"), np.array(time_s, float), np.array(node, np.int32), np.array(idle, bool), 20.0
-    )
+    columns = np.array(time_s, float), np.array(node, np.int32), np.array(idle, bool)
+    trace = Trace(("a", "b"), *columns, 0.0, 20.0)
     assert sorted(rows(holes_in(trace))) == sorted(as_replayed(trace))
 
 

@@ -117,6 +117,35 @@ def test_a_log_without_times_is_trusted_in_its_middle(tmp_path: Path) -> None:
     assert caveats.EDGES in log.caveats
 
 
+HEADER = "JobID|Start|End|NodeList\n"
+
+
+@pytest.mark.parametrize("header", [HEADER, "JobID|Start|End|NNodes\n"])
+def test_a_job_that_still_ran_in_the_first_of_two_outputs_has_its_end(
+    tmp_path: Path, header: str
+) -> None:
+    names = ("n1", "n2", "n1") if "List" in header else "111"
+    rows_of = [header, f"1|1000|Unknown|{names[0]}\n", f"2|1000|1100|{names[1]}\n", header]
+    text = "".join([*rows_of, f"1|1000|1500|{names[2]}\n", f"3|1900|2000|{names[1]}\n"])
+    log = read_log(write(tmp_path / "log", text), ALL)
+    assert log.holes.length_s.sum() == 500 + 800
+    assert log.notes is not None
+    assert (log.notes.jobs, log.notes.running) == (3, 0)
+
+
+def test_a_node_that_only_events_name_is_none_of_the_machine(tmp_path: Path) -> None:
+    events = write(tmp_path / "down", "NodeName|TimeStart|TimeEnd\nold99|1000|1100\n")
+    options = LogOptions(from_s=1000, to_s=2000, down=events)
+    log = read_log(write(tmp_path / "log", HEADER + "1|1000|2000|n1\n"), options)
+    assert (log.nodes, rows(log)) == (1, [])
+
+
+def test_partitions_of_nodes_are_those_of_their_jobs(tmp_path: Path) -> None:
+    text = "JobID|Start|End|Partition|NodeList\n1|1000|1500|cpu|n[1-2]\n2|1600|1700|gpu|n2\n"
+    log = read_log(write(tmp_path / "log", text), ALL)
+    assert log.kinds == (frozenset({"cpu"}), frozenset({"cpu", "gpu"}))
+
+
 def test_a_list_that_is_none_is_a_malformed_line(tmp_path: Path) -> None:
     text = SACCT + "4|1|900|1000|1100|COMPLETED|n[1-\n"
     notes = read_log(write(tmp_path / "log", text), ALL).notes
@@ -138,6 +167,7 @@ def test_a_list_that_is_none_is_a_malformed_line(tmp_path: Path) -> None:
         (COUNTS, LogOptions(node_list="n1"), "the log has no node lists"),
         (SACCT, LogOptions(from_s=5000, to_s=4000), "nothing is left"),
         (EVENTS, LogOptions(from_s=5000), "nothing is left"),
+        (COUNTS, LogOptions(from_s=5000, to_s=6000), "no job had a node between"),
         ("time,node,idle\nx,y,z\n", ALL, "column time"),
         ("; MaxNodes: 3\n", ALL, "no job in it ever held a node"),
     ],

@@ -56,14 +56,51 @@ def test_a_running_job_has_no_end() -> None:
     "row",
     [
         "7|1|1|100|Unknown|Unknown|PENDING|None assigned",
-        "7|1|1|100|None|300|CANCELLED by 123|None assigned",
-        "7|1|1|100|300|300|CANCELLED by 123|n1",
+        "7|1|1|300|300|300|CANCELLED by 123|n1",
         "7_[5-9]|1|1|100|Unknown|Unknown|PENDING|None assigned",
     ],
 )
 def test_a_job_that_never_ran_is_counted_and_left_out(row: str) -> None:
     jobs, notes = read(HEADER, row)
     assert (jobs, notes.never_ran, notes.malformed) == ([], 1, 0)
+
+
+def test_a_job_that_was_cancelled_in_the_queue_has_waited() -> None:
+    (job,), notes = read(HEADER, "7|4|1|100|None|300|CANCELLED by 123|None assigned")
+    assert (job.eligible_s, job.start_s, job.end_s, job.nodes) == (100, math.inf, 300, 4)
+    assert notes.never_ran == 1
+
+
+def test_a_job_waits_from_when_it_is_eligible() -> None:
+    header = "JobID|Submit|Eligible|Start|End|NodeList"
+    (job, held), _ = read(header, "7|100|150|200|300|n1", "8|100|Unknown|200|300|n1")
+    assert (job.eligible_s, held.eligible_s) == (150, 200)
+
+
+def test_without_a_time_of_submission_nobody_knows_who_waited() -> None:
+    (job,), _ = read("JobID|Start|End|NodeList", "7|200|300|n1")
+    assert math.isnan(job.eligible_s)
+
+
+@pytest.mark.parametrize(
+    ("flags", "backfilled"),
+    [("SchedBackfill", True), ("StartReceived,SchedMain", False), ("SchedSubmit", False),
+     ("StartReceived", None), ("", None)],
+)  # fmt: skip
+def test_flags_say_which_scheduler_started_a_job(flags: str, backfilled: bool | None) -> None:
+    (job,), _ = read("JobID|Start|End|Flags|NodeList", f"7|200|300|{flags}|n1")
+    assert job.backfilled is backfilled
+
+
+def test_partition_and_priority_are_read_where_they_are_there() -> None:
+    header = "JobID|Start|End|Partition|Priority|NodeList"
+    (job, other), _ = read(header, "7|200|300|gpu|4294901|n1", "8|200|300|gpu||n1")
+    assert (job.partition, job.priority, other.priority) == ("gpu", 4294901, 0)
+
+
+def test_two_columns_for_the_number_of_nodes_are_one_too_many_for_nobody() -> None:
+    (job,), notes = read("JobID|AllocNodes|NNodes|Start|End", "7|0|3|200|300")
+    assert (job.nodes, notes.malformed) == (3, 0)
 
 
 def test_a_job_that_waits_still_says_when_the_log_was_taken() -> None:

@@ -87,16 +87,22 @@ def test_limits_that_are_kept_to_make_the_expected_start_the_real_one(jobs: Jobs
             assert found.start_s[expected.job] == expected.start_s
 
 
-def test_a_short_job_fills_the_hole_before_a_large_one() -> None:
-    jobs = jobs_of((0, 6, 100, 100), (1, 8, 50, 50), (2, 2, 90, 90), (3, 2, 200, 200))
+def test_a_short_job_fills_the_hole_before_a_large_one_in_the_next_pass() -> None:
+    jobs = jobs_of((0, 6, 100, 100), (1, 8, 50, 50), (2, 2, 70, 70), (3, 2, 200, 200))
     found = schedule(jobs, NODES, FOREVER)
-    assert found.start_s.tolist() == [0, 100, 2, 150]
+    assert found.start_s.tolist() == [0, 100, 30, 150]
+    assert found.backfilled.tolist() == [False, False, True, False]
 
 
 def test_a_long_job_may_start_on_nodes_that_the_first_does_not_need() -> None:
     jobs = jobs_of((0, 4, 100, 100), (1, 6, 50, 50), (2, 2, 500, 500), (3, 1, 500, 500))
     found = schedule(jobs, NODES, FOREVER)
-    assert found.start_s.tolist() == [0, 100, 2, 150]
+    assert found.start_s.tolist() == [0, 100, 30, 150]
+
+
+def test_passes_come_as_often_as_they_are_set_to() -> None:
+    jobs = jobs_of((0, 6, 100, 100), (1, 8, 50, 50), (2, 2, 50, 50))
+    assert schedule(jobs, NODES, FOREVER, interval_s=7).start_s[2] == 7
 
 
 def test_what_is_expected_of_the_first_is_noted() -> None:

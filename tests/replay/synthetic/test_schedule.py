@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -29,16 +27,6 @@ def test_the_trace_has_the_holes(schedule: Schedule) -> None:
     assert int(trace.idle.sum()) == len(holes.node)
     assert trace.end_s == schedule.to_s
     assert holes.length_s.min() >= 60.0
-
-
-def test_while_jobs_wait_the_scheduler_knows_when_it_needs_the_nodes(schedule: Schedule) -> None:
-    first = next(one for one in schedule.reservations if one.job >= 0)
-    assert schedule.expected_end_s(first.time_s) == first.start_s
-    assert schedule.start_s[first.job] <= first.start_s
-
-
-def test_before_anything_happens_it_knows_nothing(schedule: Schedule) -> None:
-    assert schedule.expected_end_s(0.0) == math.inf
 
 
 def test_the_same_workload_gives_the_same_schedule(schedule: Schedule) -> None:

@@ -1,0 +1,89 @@
+"""Where the log of ``bftrainer assess`` comes from: a file, Slurm's accounting, a made cluster."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from bftrainer_slurm.cli.common import NOT_THERE, fail, shown
+from bftrainer_slurm.replay.logs.caveats import SYNTHETIC
+from bftrainer_slurm.replay.logs.jobs import LogError, Notes
+from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
+from bftrainer_slurm.replay.logs.sacct import COLUMNS
+from bftrainer_slurm.replay.synthetic.schedule import simulate
+from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
+from bftrainer_slurm.slurm import accounting
+from bftrainer_slurm.slurm.gateway import GatewayError
+from bftrainer_slurm.slurm.run import SlurmRunner
+
+
+def read(log: Path, options: LogOptions) -> Log:
+    """Read a file; end the command where it holds no log."""
+    try:
+        with progress("reading", log.stat().st_size) as advance:
+            return read_log(log, options, advance)
+    except LogError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or log}: {error.strerror or error}")
+
+
+def running(options: LogOptions, days: float) -> Log:
+    """Ask the accounting of the cluster that runs here."""
+    runner, hours = SlurmRunner(timeout_s=accounting.PATIENCE_S), max(1, round(24 * days))
+    now_s = time.time()
+    with TemporaryDirectory() as folder:
+        jobs, down = Path(folder) / "sacct", Path(folder) / "events"
+        try:
+            jobs.write_text(accounting.jobs(runner, hours, COLUMNS))
+            down.write_text(accounting.node_events(runner, hours))
+            nodes = accounting.node_names(runner)
+        except GatewayError as error:
+            fail(f"{error}; give a LOG, see docs/assess.md", NOT_THERE)
+        from_s = now_s - 3600.0 * hours
+        asked = replace(options, node_list=nodes, down=down, from_s=from_s, to_s=now_s)
+        return read(jobs, asked)
+
+
+def made(text: str, days: float, min_hole_s: float) -> Log:
+    """Return the log of a made cluster."""
+    try:
+        schedule = simulate(parse_synthetic(text, days))
+    except WorkloadError as error:
+        fail(f"--synthetic {error}")
+    return Log(
+        kind="made cluster, EASY backfill",
+        holes=schedule.holes(min_hole_s),
+        nodes=schedule.workload.nodes,
+        from_s=schedule.from_s,
+        to_s=schedule.to_s,
+        caveats=(SYNTHETIC,),
+        jobs=schedule.table(),
+        kinds=(frozenset({""}),) * schedule.workload.nodes,
+    )
+
+
+def tell(notes: Notes | None) -> None:
+    """Say which lines could not be read."""
+    if notes is None or not notes.malformed:
+        return
+    click.echo(f"{notes.malformed:,} lines could not be read and were skipped:", err=True)
+    for line in notes.bad_lines:
+        click.echo(f"  line {line.number}: {shown(line.why)}: {shown(line.text)}", err=True)
+    if notes.malformed > len(notes.bad_lines):
+        click.echo(f"  and {notes.malformed - len(notes.bad_lines):,} more", err=True)
+
+
+@contextmanager
+def progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
+    """Show how far a long piece of work is, where somebody looks."""
+    hidden = not (length and sys.stderr.isatty())
+    with click.progressbar(length=length, label=label, file=sys.stderr, hidden=hidden) as bar:
+        yield bar.update
