@@ -15,7 +15,7 @@ struct site {
     char partition[SITE_TEXT];
     char qos[SITE_TEXT]; /* empty: whatever the user has */
     char local_addr[SITE_TEXT]; /* empty: torchrun finds its own address */
-    char python[SITE_TEXT];       /* folder of our Python package; empty: stock c10d */
+    char python[SITE_TEXT];       /* folder of our Python package; empty: users install it */
     char munge_socket[SITE_TEXT]; /* empty: munge's own */
     char key_file[SITE_TEXT];     /* empty: MUNGE says who is who */
     micros_t max_grace;

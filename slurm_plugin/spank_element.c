@@ -95,8 +95,8 @@ void element_recognise(spank_t spank, const struct site *site)
         prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-/* Without a store nothing could train, so there is nothing better to do than to ask again. */
-static void ask_for_run(const struct site *site, struct run *run)
+/* Without a keeper nothing could train, so there is nothing better to do than to ask again. */
+static void ask_for_run(const struct site *site, char run[RUN_SIZE])
 {
     char line[KEEPER_LINE];
     char answer[KEEPER_LINE];
@@ -106,8 +106,7 @@ static void ask_for_run(const struct site *site, struct run *run)
     note(line, "up");
     while (!keeper_ask(site->keeper, line, answer, sizeof(answer),
                        &element.life->keeper) ||
-           sscanf(answer, "run %64[A-Za-z0-9._-] %255[]A-Za-z0-9.:_[-]%c", run->id, run->store,
-                  &rest) != 2) {
+           sscanf(answer, "run %64[A-Za-z0-9._-]%c", run, &rest) != 1) {
         if (!told)
             dprintf(STDERR_FILENO,
                     "bftrainer: the keeper at %s does not answer; waiting for it\n", site->keeper);
@@ -180,7 +179,7 @@ void element_start_task(spank_t spank, const struct site *site)
     char id[32];
     char inherited[32];
     char keeper[SITE_TEXT];
-    struct run run;
+    char run[RUN_SIZE];
 
     if (!element.is_element)
         return;
@@ -199,8 +198,11 @@ void element_start_task(spank_t spank, const struct site *site)
         torchrun_mend(spank, site);
         return;
     }
-    ask_for_run(site, &run);
-    torchrun_set(spank, site, &run, element.record.max_nodes);
+    ask_for_run(site, run);
+    if (element.is_batch && site->python[0] == '\0')
+        dprintf(STDERR_FILENO, "bftrainer: this site has no python= in its plugstack line: torchrun "
+                               "needs 'pip install bftrainer-slurm' in its Python\n");
+    torchrun_set(spank, site, run, element.record.max_nodes);
     keeper_begin_with(site->keeper, element.life->keeper.answered, keeper);
     spank_setenv(spank, ENV_KEEPER, keeper, 1);
     if (element.secret[0] != '\0')

@@ -15,20 +15,22 @@ struct variable {
     const char *value;
 };
 
-/* Stock c10d waits 30 s for a last call and 15 s for a dead peer unless told otherwise. */
+/*
+ * The conf and the last one are for who chooses torchrun's own c10d: it waits 30 s for a last call
+ * and 15 s for a dead peer unless told otherwise, and a joining agent kills the others.
+ */
 static const struct variable ALWAYS[] = {
-    {"PET_RDZV_BACKEND", "c10d"},
-    {"PET_RDZV_CONF",
-     "is_host=0,last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"},
+    {"PET_RDZV_BACKEND", "bftrainer"},
+    {"PET_RDZV_CONF", "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"},
     {"PET_MAX_RESTARTS", "1000000"}, /* every node lost costs each survivor one */
-    {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"}, /* else a joining agent kills the others */
+    {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"},
 };
 
 /* The others in an element; the last four are set by our rendezvous, in torchrun. */
 static const char *const OTHERS[] = {
-    "PET_NNODES",     "PET_NPROC_PER_NODE", "PET_RDZV_ENDPOINT", "PET_RDZV_ID",
-    "PET_LOCAL_ADDR", ENV_MUNGE_SOCKET,     ENV_JOB_SECRET,      "PET_RUN_PATH",
-    "PET_START_METHOD", "PET_MONITOR_INTERVAL", "BFTRAINER_STEPS",
+    "PET_NNODES",     "PET_NPROC_PER_NODE", "PET_RDZV_ID",      "PET_LOCAL_ADDR",
+    ENV_MUNGE_SOCKET, ENV_JOB_SECRET,       "PET_RUN_PATH",     "PET_START_METHOD",
+    "PET_MONITOR_INTERVAL", "BFTRAINER_STEPS",
 };
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
@@ -64,26 +66,21 @@ static void put_folder(spank_t spank, const char *folder)
     free(path);
 }
 
-void torchrun_set(spank_t spank, const struct site *site, const struct run *run,
-                  unsigned max_nodes)
+void torchrun_set(spank_t spank, const struct site *site, const char *run, unsigned max_nodes)
 {
     char nodes[32];
 
     snprintf(nodes, sizeof(nodes), "1:%u", max_nodes);
     spank_setenv(spank, "PET_NNODES", nodes, 1);
     set_processes_per_node(spank);
-    spank_setenv(spank, "PET_RDZV_ENDPOINT", run->store, 1);
-    spank_setenv(spank, "PET_RDZV_ID", run->id, 1);
+    spank_setenv(spank, "PET_RDZV_ID", run, 1);
     for (size_t i = 0; i < COUNT(ALWAYS); i++)
         spank_setenv(spank, ALWAYS[i].name, ALWAYS[i].value, 1);
     if (site->local_addr[0] != '\0')
         spank_setenv(spank, "PET_LOCAL_ADDR", site->local_addr, 1);
     if (site->munge_socket[0] != '\0')
         spank_setenv(spank, ENV_MUNGE_SOCKET, site->munge_socket, 1);
-    if (site->python[0] == '\0')
-        return;
-    spank_setenv(spank, "PET_RDZV_BACKEND", "bftrainer", 1);
-    put_folder(spank, site->python);
+    torchrun_mend(spank, site);
 }
 
 void torchrun_mend(spank_t spank, const struct site *site)

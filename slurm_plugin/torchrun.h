@@ -8,15 +8,10 @@
 
 #include <slurm/spank.h>
 
-/* One life of a trainer's rendezvous, as the keeper names it. */
-struct run {
-    char id[65];
-    char store[256]; /* HOST:PORT of torchrun's own store */
-};
+#define RUN_SIZE 65 /* of the id that the keeper gives one life of a trainer */
 
 /* For a batch script, and for a step that has nothing of its script's environment. */
-void torchrun_set(spank_t spank, const struct site *site, const struct run *run,
-                  unsigned max_nodes);
+void torchrun_set(spank_t spank, const struct site *site, const char *run, unsigned max_nodes);
 
 /* For a step with its script's environment: puts our folder back if the script replaced it. */
 void torchrun_mend(spank_t spank, const struct site *site);

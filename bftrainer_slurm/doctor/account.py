@@ -92,7 +92,7 @@ def _munge(facts: Facts) -> Finding:
         return unknown(title, "not asked", "It is asked where bftrainer.toml names no key_file.")
     if answer.trouble is None:
         return ok(title, "makes credentials here")
-    why = "Without it trainers can only use torchrun's own rendezvous. (munge_socket= names it.)"
+    why = "Without it no element can prove whose it is, and none trains. (munge_socket= names it.)"
     change = Change("shell", "systemctl start munge", "")
     return must(title, answer.trouble, why, change)
 

@@ -42,7 +42,6 @@ class Here:
     admin_level: str | None = None  # of the user, in Slurm's accounting
     clock_ahead_s: float | None = None
     munge: Answer | None = None
-    torch: str | None = None  # the version, in the doctor's own Python
     programs: tuple[str, ...] = ()  # of bftrainer-grow and bftrainer-look, those that start
     state_owner: str | None = None
     state_mode: int = 0o755

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import importlib.metadata
 import os
 import pwd
 import re
@@ -178,14 +177,10 @@ def _here(
         status = _STATE.stat()
         owner, mode = pwd.getpwuid(status.st_uid).pw_name, status.st_mode
     user = getpass.getuser()
-    try:
-        torch: str | None = importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        torch = None
     programs = tuple(name for name in (GROW, LOOK) if find_program(name))
     munge = _munge(values, settings)
     level = _admin_level(runner, values, user)
-    return Here(user, level, ahead_s, munge, torch, programs, owner, mode)
+    return Here(user, level, ahead_s, munge, programs, owner, mode)
 
 
 def _munge(values: Mapping[str, str], settings: Settings) -> Answer | None:

@@ -120,8 +120,8 @@ def _python(facts: Facts) -> Finding:
     folder, package, title = facts.option("python"), facts.plugin.package, "elements' Python"
     if not folder:
         why = (
-            "Without it trainers use torchrun's own rendezvous: a node that joins or leaves stops "
-            "the others for 8 s instead of 0.2 s."
+            "Without it each user's Python needs the package ('pip install bftrainer-slurm'), else "
+            "torchrun ends at once."
         )
         change = _option(facts, "python", "/usr/local/share/bftrainer-slurm/python")
         return consider(title, "no python= in the plugin's line", why, change)
@@ -134,7 +134,9 @@ def _python(facts: Facts) -> Finding:
         return must(title, f"{folder} has {package}", why, Change("shell", "make install", ""))
     why = "srun -N1 python3 -c 'import sys, torch; print(sys.version, torch.__version__)'"
     found = f"{folder} has {package}; users' own Python and torch are not seen from here"
-    return unknown(title, found, f"They need Python 3.11 and torch 2.13 there. Try: {why}")
+    return unknown(
+        title, found, f"They need torch 2.6 or later there, for elastic.Trainer 2.13. Try: {why}"
+    )
 
 
 def _announce(facts: Facts) -> Finding:

@@ -5,6 +5,7 @@ torch.distributed.checkpoint writes them in a thread, from a copy of the state, 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,12 +27,26 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 from bftrainer_slurm.elastic.state import flatten, unflatten
 
 _KEPT = 2
-_NAME = re.compile(r"step-(\d+)\Z")
+_NAME = re.compile(r"step-(\d+)-of-(\d+)\Z")
 _DESCRIPTION = "description"
 _ERRORS = (
     Exception,
     CheckpointException,
 )  # the latter, of any kind of failure, is none of the former
+
+
+class Version(NamedTuple):
+    """Which state it is; the larger, the further the training has come.
+
+    A step number is no measure by itself: a node that was cut off may train on alone, while the
+    others, in a later generation, have agreed on another state.
+    """
+
+    lineage: int  # number of the generation that its ranks agreed on it in
+    step: int
+
+    def __str__(self) -> str:
+        return f"step-{self.step}-of-{self.lineage}"
 
 
 class Checkpoints:
@@ -51,14 +66,14 @@ class Checkpoints:
         waited = self._clock() - self._last_s >= self._every_s
         return waited and (self._writing is None or self._writing.done())
 
-    def save(self, step: int, state: Any) -> None:
+    def save(self, version: Version, state: Any) -> None:
         """Copy the state now, and write it in the background.
 
         What goes wrong there is said on stderr: the training goes on without this checkpoint.
         """
         self.wait()
         self._last_s = self._clock()
-        beside = self._folder / f".step-{step}.{os.uname().nodename}.{os.getpid()}"
+        beside = self._folder / f".{version}.{os.uname().nodename}.{os.getpid()}"
         self._writing = Future()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -66,59 +81,61 @@ class Checkpoints:
                 _content(state), storage_writer=FileSystemWriter(beside), no_dist=True
             )
         except _ERRORS as error:
-            self._give_up(error, beside, step)
+            self._give_up(error, beside, version)
             self._writing.set_result(None)
         else:
             assert isinstance(writing, Future)  # with our own stager it would be another type
-            writing.add_done_callback(lambda done: self._finish(done, beside, step))
+            writing.add_done_callback(lambda done: self._finish(done, beside, version))
 
     def wait(self) -> None:
         """Wait until nothing is being written."""
         if self._writing is not None:
             self._writing.result()
 
-    def newest(self, after: int = -1) -> Any | None:
+    def newest(self, after: Version | None = None) -> Any | None:
         """Return the state of the newest checkpoint that can be read, or None without any.
 
-        Only those of later steps than ``after`` count; -1: there is no other state.
+        Only those of later states than ``after`` count; None: there is no other state.
 
         Raises:
             Exception, CheckpointException: none of them can be; to begin anew would lose them.
         """
-        found = {step: path for step, path in _numbered(self._folder).items() if step > after}
-        for step in sorted(found, reverse=True):
+        found = [one for one in _versions(self._folder) if after is None or one > after]
+        for version in reversed(found):
+            path = self._folder / str(version)
             try:
-                return _read(found[step])
+                return _read(path)
             except _ERRORS as error:
-                if after < 0 and step == min(found):
+                if after is None and version == found[0]:
                     raise
-                print(f"bftrainer: cannot read {found[step]}: {error}", file=sys.stderr)
+                print(f"bftrainer: cannot read {path}: {error}", file=sys.stderr)
         return None
 
-    def _finish(self, done: Future[Any], beside: Path, step: int) -> None:
+    def _finish(self, done: Future[Any], beside: Path, version: Version) -> None:
         assert self._writing is not None
         try:
             done.result()
-            target = self._folder / f"step-{step}"
-            if target.exists():  # of a rank 0 before this one, at the same step
+            target = self._folder / str(version)
+            if target.exists():  # of a rank 0 before this one, with the same state
                 shutil.rmtree(beside)
             else:
                 beside.rename(target)
             self._prune()
         except _ERRORS as error:
-            self._give_up(error, beside, step)
+            self._give_up(error, beside, version)
         finally:
             self._writing.set_result(None)
 
-    def _give_up(self, error: BaseException, beside: Path, step: int) -> None:
-        print(f"bftrainer: no checkpoint of step {step}: {error}", file=sys.stderr)
+    def _give_up(self, error: BaseException, beside: Path, version: Version) -> None:
+        print(f"bftrainer: no checkpoint of step {version.step}: {error}", file=sys.stderr)
         shutil.rmtree(beside, ignore_errors=True)
 
     def _prune(self) -> None:
-        found = _numbered(self._folder)
-        for step in sorted(found)[:-_KEPT]:
-            hidden = self._folder / f".step-{step}.old"
-            found[step].rename(hidden)  # a half removed one must not look like a checkpoint
+        for version in _versions(self._folder)[:-_KEPT]:
+            hidden = self._folder / f".{version}.old"
+            # A half removed one must not look like a checkpoint; another process may be faster.
+            with contextlib.suppress(FileNotFoundError):
+                (self._folder / str(version)).rename(hidden)
             shutil.rmtree(hidden, ignore_errors=True)
         for beside in self._folder.glob(".step-*"):  # torn ones of processes that are gone
             if time.time() - beside.stat().st_mtime > max(600.0, 2 * self._every_s):
@@ -145,11 +162,12 @@ def _read(path: Path) -> Any:
     return unflatten(description.numpy().tobytes(), tensors)
 
 
-def _numbered(folder: Path) -> dict[int, Path]:
+def _versions(folder: Path) -> list[Version]:
+    """Return those in a folder, the oldest first."""
     if not folder.is_dir():
-        return {}
-    matches = ((path, _NAME.match(path.name)) for path in folder.iterdir())
-    return {int(match[1]): path for path, match in matches if match}
+        return []
+    matches = (_NAME.match(path.name) for path in folder.iterdir())
+    return sorted(Version(int(match[2]), int(match[1])) for match in matches if match)
 
 
 def _name(number: int) -> str:

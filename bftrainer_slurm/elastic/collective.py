@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
@@ -20,7 +21,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import (  # type: ignore[attr-defined]
     GradBucket,
-    HashStore,
     PrefixStore,
     Store,
     TCPStore,
@@ -28,6 +28,12 @@ from torch.distributed import (  # type: ignore[attr-defined]
 from torch.futures import Future
 
 from bftrainer_slurm.elastic.sockets import Connections
+from bftrainer_slurm.elastic.torch_private import (
+    count_groups_anew,
+    give_torchs_own_time,
+    group_of_one,
+    groups_of_process,
+)
 from bftrainer_slurm.keeper.membership import Generation
 from bftrainer_slurm.keeper.protocol import parse_address
 
@@ -63,10 +69,12 @@ class Group:
         self.world = 1
         self.weight = 1.0  # of this rank's gradients in the step
         self.record = False
+        self.averaged = False  # gradients have been, in this step
         self.layout: list[tuple[int, ...]] = []  # ids of the parameters in each of its buckets
         self._nccl = False
-        self._connections = Connections(keeper_ports)
-        self._works: list[dist.Work] = []
+        self._keeper_ports = keeper_ports
+        self._connections: Connections | None = None  # before it forms it has none
+        self._works: list[_Watched] = []
         self._sums: list[_Sum] = []  # that DDP waits for
         self._hopeless = False  # to wait for what has not ended yet
         self._forsaken = False  # a collective was
@@ -88,6 +96,7 @@ class Group:
         """
         self.rank, self.world = generation.rank, generation.world
         self._nccl = "nccl" in backend
+        self._connections = Connections(self._keeper_ports)
         with self.noting():
             if generation.rank == 0:
                 store = self._open_store(address, 0, hosts=True)
@@ -100,6 +109,10 @@ class Group:
             store.wait([f"here/{rank}" for rank in range(self.world)])
             own = PrefixStore(str(generation.number), store)
             make_default(backend, own, generation.rank, generation.world)
+            if self._nccl:  # makes its communicator with the first collective: not in a step
+                meeting = dist.all_reduce(torch.zeros(1, device="cuda"), async_op=True)
+                self.end_of(meeting, on_gpu=True)
+                self.check()
 
     def _open_store(self, host: str, port: int, hosts: bool) -> TCPStore:
         """Open a store, or connect to one.
@@ -129,7 +142,8 @@ class Group:
         Raises:
             PeerLostError: it has ended already.
         """
-        self._connections.complete()
+        if self._connections is not None:
+            self._connections.complete()
         if not self._usable():
             self.commit()
 
@@ -159,12 +173,12 @@ class Group:
     def begin(self, weight: float, record: bool = False) -> None:
         """Begin a step in which this rank's gradients have this weight; ``record`` its layout."""
         self.weight, self.record = weight, record
-        self.layout = []
+        self.layout, self.averaged = [], False
         self._works, self._sums = [], []
 
     def average(self, bucket: GradBucket) -> Future[Tensor]:
         """Sum a bucket of gradients, weighted, over the world: DDP's communication hook."""
-        buffer = bucket.buffer()
+        buffer, self.averaged = bucket.buffer(), True
         if self.record:
             self.layout.append(tuple(map(id, bucket.parameters())))
         if self.weight == 0.0:
@@ -177,7 +191,7 @@ class Group:
             except RuntimeError as error:
                 self.fail(error)
             else:
-                self._works.append(work)
+                self.watch(work, buffer.is_cuda)
                 return self._sum_of(work, buffer)
         if self._failure is not None:
             buffer.zero_()
@@ -191,9 +205,9 @@ class Group:
             with contextlib.suppress(PeerLostError), self.noting():
                 send()
 
-    def watch(self, work: dist.Work) -> None:
-        """Let the step depend on a collective."""
-        self._works.append(work)
+    def watch(self, work: dist.Work, on_gpu: bool) -> None:
+        """Let the step depend on a collective: NCCL's where it is of tensors on a GPU."""
+        self._works.append(_Watched(work, on_gpu))
 
     def commit(self) -> None:
         """Wait until the step's collectives are done.
@@ -201,11 +215,12 @@ class Group:
         Raises:
             PeerLostError: one of them failed.
         """
-        for work in self._works:
-            self._end_of(work)
-            # gloo's failures have come with the future, or where somebody waited.
-            if self._nccl and isinstance(failure := work.exception(), Exception):
-                self.fail(failure)
+        for watched in self._works:
+            self.end_of(watched.work, watched.on_gpu)
+        self.check()
+
+    def check(self) -> None:
+        """Raise PeerLostError if a collective has failed."""
         if self._failure is not None:
             raise PeerLostError(str(self._failure)) from self._failure
 
@@ -221,7 +236,8 @@ class Group:
     def abort(self, why: str) -> None:
         """End all collectives in flight, from another thread: a peer is lost or frozen.
 
-        A step whose collectives are done by then can still be committed.
+        A step whose collectives are done by then can still be committed. What is said first, and
+        then done, is the order on which ``end_of`` relies.
         """
         self._aborted = why
         threading.Thread(target=self._abort, daemon=True).start()
@@ -247,9 +263,8 @@ class Group:
 
     def _give_up(self) -> None:
         """Free who waits for collectives of gloo's that will not end."""
-        if self._nccl:
-            return
-        if any(not work.is_completed() for work in list(self._works)):
+        works = [watched.work for watched in list(self._works) if not watched.on_gpu]
+        if any(not work.is_completed() for work in works):
             self._forsake()  # first: DDP goes on with what is no sum
             for one in list(self._sums):
                 one.give_up()
@@ -261,7 +276,7 @@ class Group:
         self.fail(error)
         if not self._forsaken:
             self._forsaken = True
-            for group in list(dist.distributed_c10d._world.pg_map):
+            for group in groups_of_process():
                 _keep_for_ever(group)
         return error
 
@@ -274,15 +289,30 @@ class Group:
         if self._hopeless and not work.is_completed():
             raise self._forsake()
 
-    def _end_of(self, work: dist.Work) -> None:
-        """Wait for a collective; never blocks in NCCL or gloo, which may not return."""
+    def end_of(self, work: dist.Work, on_gpu: bool) -> None:
+        """Wait for a collective, and remember how it failed.
+
+        Never blocks in NCCL or gloo, which may not return. One of NCCL's that was aborted ends as
+        if it were complete, with anything in its tensors: so whether the group was aborted is
+        looked up after its end, and before anybody uses them.
+        """
         pause_s = 0.00005
         while not work.is_completed():
-            if self._hopeless:
+            if self._hopeless and not on_gpu:
                 self._forsake()
                 return
             time.sleep(pause_s)
             pause_s = min(0.001, 1.1 * pause_s)
+        if not on_gpu:
+            try:
+                work.wait()  # is over, and says how
+            except RuntimeError as error:
+                self.fail(error)
+            return
+        if isinstance(failure := work.exception(), Exception):
+            self.fail(failure)
+        if self._aborted is not None:
+            self.fail(PeerLostError(self._aborted))
 
     def _sum_of(self, work: dist.Work, buffer: Tensor) -> Future[Tensor]:
         if self._nccl:
@@ -302,9 +332,9 @@ class Group:
 
     def _cut(self, gently: bool = False) -> None:
         if self._nccl and dist.is_initialized():
-            with contextlib.suppress(RuntimeError):
-                dist.distributed_c10d._get_default_group().abort()
-        self._connections.shut_down(gently)
+            abort_together(groups_of_process())
+        if self._connections is not None:
+            self._connections.shut_down(gently)
 
     def _sum_or_zero(self, done: Future[list[Tensor]], buffer: Tensor) -> Tensor:
         try:
@@ -339,26 +369,42 @@ class _Sum:
         self.give(self._buffer)
 
 
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A collective that the step depends on."""
+
+    work: dist.Work
+    on_gpu: bool
+
+
 class Channel:
     """The way from rank 0 of a group to the others in ``within``, or to all."""
 
     def __init__(self, group: Group, within: dist.ProcessGroup | None) -> None:
         self._group = group
         self._within = within
-        self._begun: list[dist.Work] = []
+        self._begun: list[_Watched] = []
 
     def broadcast(self, tensor: Tensor) -> None:
         """Begin to give a tensor rank 0's content."""
         with self._group.noting():
             work = dist.broadcast(tensor, src=0, group=self._within, async_op=True)
-            self._begun.append(work)
-            self._group.watch(work)
+            self._begun.append(_Watched(work, tensor.is_cuda))
+            self._group.watch(work, tensor.is_cuda)
 
     def arrive(self) -> None:
-        """Wait for all that was begun; on a GPU, let the stream wait."""
+        """Wait for all that was begun; what did not come from rank 0 is not to be used.
+
+        Raises:
+            PeerLostError: one of them failed.
+        """
         with self._group.noting():
-            for work in self._begun:
-                work.wait()
+            for one in self._begun:
+                if one.on_gpu:
+                    self._group.end_of(one.work, on_gpu=True)
+                one.work.wait()
+        if any(one.on_gpu for one in self._begun):
+            self._group.check()
         self._begun.clear()
 
 
@@ -371,12 +417,18 @@ def make_default(backend: str, store: Store, rank: int, world: int) -> None:
     """Make a new default process group, in the place of the one there is."""
     if dist.is_initialized():
         dist.distributed_c10d.destroy_process_group()  # not the one that keeps groups
-    # Part of the keys by which the peers meet: a group that failed as it was made would count.
-    dist.distributed_c10d._world.group_count = 0
+    count_groups_anew()
     dist.init_process_group(
         backend, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=_FORM_S)
     )
-    _let_work(dist.group.WORLD)
+    give_torchs_own_time(dist.group.WORLD)  # now that its connections are there
+
+
+def abort_together(groups: Sequence[dist.ProcessGroup]) -> None:
+    """Abort groups of NCCL's: one left out could still wait for a kernel of another's."""
+    for group in groups:
+        with contextlib.suppress(RuntimeError):  # over already
+            group.abort()
 
 
 def _keep_for_ever(group: dist.ProcessGroup) -> None:
@@ -387,33 +439,26 @@ def _keep_for_ever(group: dist.ProcessGroup) -> None:
 def _group_of(ranks: list[int]) -> dist.ProcessGroup | None:
     group: dist.ProcessGroup | None = dist.new_group(ranks, timeout=timedelta(seconds=_FORM_S))
     if dist.get_rank() in ranks:
-        _let_work(group)
+        give_torchs_own_time(group)
     return group
 
 
-def _let_work(group: dist.ProcessGroup | None) -> None:
-    """Give a group's collectives torch's own time, now that its connections are there."""
-    dist.distributed_c10d._set_pg_timeout(dist.distributed_c10d.default_pg_timeout, group)
-
-
 def backend_for(model: nn.Module) -> str:
-    """Return the backend for a model's device, and prepare NCCL to outlive lost peers."""
-    if any(parameter.is_cuda for parameter in model.parameters()):
+    """Return the backend for a model's device."""
+    on_gpu = any(parameter.is_cuda for parameter in model.parameters())
+    return "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
+
+
+def outlive_lost_peers(backend: str) -> None:
+    """Keep NCCL, where it is in use, from ending this process when a peer is lost."""
+    if "nccl" in backend:
         os.environ.update(_NCCL)
-        return "cpu:gloo,cuda:nccl"
-    return "gloo"
 
 
 def alone_group(model: nn.Module) -> dist.ProcessGroup:
     """Return a process group of this rank alone, beside the default one, for a model's devices."""
-    store = HashStore()
-    alone = dist.ProcessGroup(store, 0, 1)
-    gloo = dist.ProcessGroupGloo(store, 0, 1, timedelta(seconds=_STORE_S))
     kinds = {parameter.device.type for parameter in model.parameters()} | {"cpu"}
-    for kind in sorted(kinds):
-        alone._register_backend(torch.device(kind), dist.ProcessGroup.BackendType.GLOO, gloo)
-    alone._set_group_name("bftrainer-alone")  # type: ignore[arg-type]
-    return alone
+    return group_of_one(kinds, timedelta(seconds=_STORE_S))
 
 
 def _reachable(endpoint: str) -> tuple[str, int]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from bftrainer_slurm.elastic.checkpoint import Checkpoints
+from bftrainer_slurm.elastic.checkpoint import Checkpoints, Version
 from bftrainer_slurm.elastic.collective import Group
 from bftrainer_slurm.elastic.sampler import Cursor
 from bftrainer_slurm.elastic.state import receive, send
-from bftrainer_slurm.keeper.membership import Peer
+from bftrainer_slurm.keeper.membership import Generation
 
 
 class Stateful(Protocol):
@@ -30,24 +30,27 @@ class Common:
         self.cursor = Cursor()
         self._objects = objects
         self._checkpoints = checkpoints
-        self._agreed = False
+        self._lineage: int | None = None  # None until this copy is the others' too
 
     @property
-    def step(self) -> int:
-        """The last completed step; -1 until this copy is the others' too."""
-        return self.cursor.step if self._agreed else -1
+    def version(self) -> Version | None:
+        """Which state this copy is; None until it is the others' too."""
+        return None if self._lineage is None else Version(self._lineage, self.cursor.step)
 
-    def agree(self, group: Group, members: tuple[Peer, ...]) -> None:
+    def agree(self, group: Group, generation: Generation) -> None:
         """Make this copy the one of rank 0, who has come furthest.
 
         Raises:
             PeerLostError: it did not arrive; this copy is what it was.
         """
+        members, lineage = generation.members, generation.number
         first = members[0]
         # All others get it. While this rank was away, some may have trained on who are gone, but
         # for their checkpoints.
         if group.rank == 0 and all(member.step < 0 for member in members[1:]):
-            self._restore(after=first.step)
+            restored = self._restore()
+            # A keeper that has begun anew gives low numbers again.
+            lineage = lineage if restored is None else max(lineage, restored.lineage + 1)
         behind = [
             rank
             for rank, member in enumerate(members)
@@ -58,13 +61,13 @@ class Common:
         if behind:
             channel = group.channel(behind)
             if group.rank == 0:
-                send(self._state(), channel)
+                send(self._state(lineage), channel)
             elif group.rank in behind:
                 state = receive(channel)
         group.commit()
         if state is not None:
-            self._take(state)
-        self._agreed = True
+            lineage = self._take(state).lineage
+        self._lineage = lineage
 
     def save_if_due(self) -> None:
         """Write a checkpoint in the background, as rank 0, if it is time for one."""
@@ -74,7 +77,9 @@ class Common:
     def save(self) -> None:
         """Write a checkpoint in the background, as rank 0."""
         if self._checkpoints is not None:
-            self._checkpoints.save(self.cursor.step, self._state())
+            assert self._lineage is not None
+            version = Version(self._lineage, self.cursor.step)
+            self._checkpoints.save(version, self._state(version.lineage))
 
     def save_last(self) -> None:
         """Write a checkpoint, as rank 0, and wait for it."""
@@ -84,23 +89,23 @@ class Common:
 
     def forget(self) -> None:
         """This copy is none any more: begin again from the newest checkpoint, or another's copy."""
-        self.cursor, self._agreed = Cursor(), False
+        self.cursor, self._lineage = Cursor(), None
 
-    def _restore(self, after: int) -> None:
-        """Take the newest checkpoint, if there is one of a later step."""
+    def _restore(self) -> Version | None:
+        """Take the newest checkpoint, if it is one of a later state, and return which it is."""
         if self._checkpoints is None:
-            return
-        if after < 0:  # who has a state has what is being written, too
+            return None
+        if self.version is None:  # who has a state has what is being written, too
             self._checkpoints.wait()
-        state = self._checkpoints.newest(after)
-        if state is not None:
-            self._take(state)
+        state = self._checkpoints.newest(self.version)
+        return None if state is None else self._take(state)
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self, lineage: int) -> dict[str, Any]:
         objects = {name: one.state_dict() for name, one in self._objects.items()}
-        return {"objects": objects, "cursor": asdict(self.cursor)}
+        return {"objects": objects, "cursor": asdict(self.cursor), "lineage": lineage}
 
-    def _take(self, state: dict[str, Any]) -> None:
+    def _take(self, state: dict[str, Any]) -> Version:
         for name, one in self._objects.items():
             one.load_state_dict(state["objects"][name])
         self.cursor = Cursor(**state["cursor"])
+        return Version(state["lineage"], self.cursor.step)

@@ -21,7 +21,7 @@ from pathlib import Path
 from bftrainer_slurm.elastic.environment import element_environment
 from bftrainer_slurm.elastic.folder import make_folder
 from bftrainer_slurm.elastic.processes import kill_job
-from bftrainer_slurm.keeper.client import KeeperClient, KeeperError, RunAddress
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import MUNGE_SOCKET, SECRET_FILE
 from bftrainer_slurm.keeper.home import own_secret, read_address
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
@@ -60,13 +60,13 @@ def _run(
     script = None
     client = None
     try:
-        client, run = _join(arguments.state, arguments.keeper, place)
+        client, run_id = _join(arguments.state, arguments.keeper, place)
         folder = workplace / "python"
         make_folder(folder)
         variables = element_environment(
             place.element,
             arguments.record,
-            run,
+            run_id,
             client.address,
             os.environ,
             folder,
@@ -97,7 +97,7 @@ def read_place(environment: Mapping[str, str]) -> Place:
     return Place(element, environment["SLURM_JOB_ID"], environment["SLURMD_NODENAME"])
 
 
-def _join(state: Path | None, keeper: str | None, place: Place) -> tuple[KeeperClient, RunAddress]:
+def _join(state: Path | None, keeper: str | None, place: Place) -> tuple[KeeperClient, str]:
     """Say that the element is up, again and again until the keeper answers.
 
     A keeper in a state folder may come later, or come again elsewhere.

@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from bftrainer_slurm.keeper.client import RunAddress
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.spec import TrainerRecord
 
-# Stock c10d waits 30 s for a last call and 15 s for a dead peer unless told otherwise.
-_RENDEZVOUS = "is_host=0,last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"
+# For who chooses torchrun's own c10d: it waits 30 s for a last call and 15 s for a dead peer.
+_RENDEZVOUS = "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"
 
 
 def element_environment(
     element: ElementId,
     record: TrainerRecord,
-    run: RunAddress,
+    run_id: str,
     keeper: str,
     slurm: Mapping[str, str],
     folder: Path,
@@ -30,7 +29,7 @@ def element_environment(
     Args:
         element: which one it is.
         record: what its trainer wants.
-        run: the trainer's run and its store, for stock c10d.
+        run_id: the trainer's run.
         keeper: the keeper's HOST:PORT.
         slurm: the job's environment.
         folder: for PYTHONPATH, with our rendezvous in it.
@@ -43,9 +42,7 @@ def element_environment(
         "PET_NPROC_PER_NODE": gpus if gpus.isdecimal() and int(gpus) > 0 else "1",
         "PET_RDZV_BACKEND": "bftrainer",
         "PYTHONPATH": f"{folder}:{before}" if before else str(folder),
-        # The others are for c10d, which a script may say instead.
-        "PET_RDZV_ENDPOINT": run.endpoint,
-        "PET_RDZV_ID": run.run_id,
+        "PET_RDZV_ID": run_id,
         "PET_RDZV_CONF": _RENDEZVOUS,
         # Every node lost costs each survivor one restart.
         "PET_MAX_RESTARTS": "1000000",

@@ -11,8 +11,9 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import PythonCallbackWork, _register_work
 from torch.distributed import Work
+
+from bftrainer_slurm.elastic.torch_private import group_named, wait_for_tensor_by
 
 
 def wait_in_python() -> torch.library.Library:
@@ -26,21 +27,21 @@ def wait_in_python() -> torch.library.Library:
 def all_gather_into_tensor(part: Tensor, world: int, group: str | dist.ProcessGroup) -> Tensor:
     """Begin to put the ranks' parts one after the other, in the first dimension."""
     whole = part.new_empty((world * part.shape[0], *part.shape[1:]))
-    work = dist.all_gather_single(whole, part.contiguous(), group=_resolved(group), async_op=True)
+    work = dist.all_gather_single(whole, part.contiguous(), group=group_named(group), async_op=True)
     return _waited_for(whole, work)
 
 
 def all_reduce(tensor: Tensor, op: str, group: str | dist.ProcessGroup) -> Tensor:
     """Begin to reduce the ranks' tensors to one; ``op``: "sum", or another of torch's."""
     reduced = tensor.clone(memory_format=torch.contiguous_format)
-    return _waited_for(reduced, _begin_to_reduce(reduced, op, _resolved(group)))
+    return _waited_for(reduced, _begin_to_reduce(reduced, op, group_named(group)))
 
 
 def reduce_scatter_tensor(
     tensor: Tensor, op: str, world: int, group: str | dist.ProcessGroup
 ) -> Tensor:
     """Begin to get this rank's part, along the first dimension, of what ``all_reduce`` returns."""
-    ranks = _resolved(group)
+    ranks = group_named(group)
     reduced = tensor.clone(memory_format=torch.contiguous_format)
     work = _begin_to_reduce(reduced, op, ranks)  # as gloo does it
     own = torch.empty_like(reduced.chunk(world)[ranks.rank()])
@@ -61,11 +62,5 @@ def _waited_for(tensor: Tensor, work: Work, then: Callable[[], object] = lambda:
         then()
         return True
 
-    _register_work(tensor, PythonCallbackWork(wait))
+    wait_for_tensor_by(tensor, wait)
     return tensor
-
-
-def _resolved(group: str | dist.ProcessGroup) -> dist.ProcessGroup:
-    if isinstance(group, dist.ProcessGroup):
-        return group
-    return dist.distributed_c10d._resolve_process_group(group)  # type: ignore[attr-defined, arg-type]

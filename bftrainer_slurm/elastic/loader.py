@@ -73,6 +73,7 @@ class Loader:
             rank, world = trainer.rank, trainer.world
             if self._batches is None:
                 self._plan.lists = course.batches(cursor, rank, world)
+                self._seed_step(cursor.step, rank)  # the workers' seeds come of it
                 self._batches = iter(self._data)
             self._epoch = cursor.epoch
             self._ends_epoch = course.ends_epoch(cursor, world)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
 
+import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
-from bftrainer_slurm.elastic import functional, steps, waits
+from bftrainer_slurm.elastic import functional, steps, torch_private, waits
 from bftrainer_slurm.elastic.changes import given_back
+from bftrainer_slurm.elastic.checkpoint import Version
 from bftrainer_slurm.elastic.collective import (
     Group,
     PeerLostError,
     alone_group,
     make_default,
+    outlive_lost_peers,
 )
 from bftrainer_slurm.elastic.leaving import Leaving
 from bftrainer_slurm.elastic.place import StaticWorld, static_world, worker_identity
@@ -44,8 +48,8 @@ class Members(Protocol):
     def ddp_group(self, model: nn.Module) -> dist.ProcessGroup:
         """Return the group that the model is wrapped with, for as long as it lives."""
 
-    def form(self, step: int) -> Generation:
-        """Get into the next generation; ``step`` is the last completed one, -1: no state."""
+    def form(self, version: Version | None) -> Generation:
+        """Get into the next generation with this state; None: there is no state."""
 
     def lost(self) -> None:
         """Say that a collective of the generation failed."""
@@ -60,11 +64,44 @@ class Members(Protocol):
         """Say that the training is complete."""
 
 
-def find_members(environment: Mapping[str, str], backend: str) -> Members:
-    """Return the trainer's members in an element, else a world that does not change."""
+def find_members(environment: Mapping[str, str], backend: str, nccl_in_process: bool) -> Members:
+    """Return the trainer's members in an element, else a world that does not change.
+
+    Raises:
+        RestartError: the processes are to be restarted at changes, and nobody would do it.
+    """
     if environment.get("BFTRAINER_KEEPER"):
-        return ElementMembers(environment, backend)
+        why_not = _why_not_in_process(backend, nccl_in_process)
+        if why_not is None:
+            return ElementMembers(environment, backend)
+        be_restarted(environment, why_not)
     return FixedMembers(static_world(environment), backend)
+
+
+def _why_not_in_process(backend: str, nccl_in_process: bool) -> str | None:
+    if "nccl" in backend and not nccl_in_process:
+        return "on GPUs training in process has never been shown to work (nccl_in_process=True)"
+    place = torch_private.missing()
+    return None if place is None else f"torch {torch.__version__} has no {place}"
+
+
+def be_restarted(environment: Mapping[str, str], why: str) -> None:
+    """Say that this script is restarted at changes, and check that torchrun does it.
+
+    Raises:
+        RestartError: it was not started by torchrun.
+    """
+    if "TORCHELASTIC_RUN_ID" not in environment:
+        raise RestartError(f"{why}: write 'srun torchrun', which restarts the script at changes")
+    if environment.get("RANK") == "0":
+        print(
+            f"bftrainer: {why}: at each change this script starts again from its checkpoint",
+            file=sys.stderr,
+        )
+
+
+class RestartError(RuntimeError):
+    """The world would not change, and other elements would train beside it."""
 
 
 class ElementMembers:
@@ -80,7 +117,8 @@ class ElementMembers:
         self.group = Group(self._keeper_ports)
         self.why = ""
         self._forming = False
-        if backend == "gloo":
+        outlive_lost_peers(backend)
+        if "gloo" in backend:  # beside NCCL it carries flags and what of the state is on the CPU
             waits.look_up(lambda work: self.group.check_end(work))
             self._waiting = functional.wait_in_python()
         self._membership = Membership(
@@ -100,12 +138,14 @@ class ElementMembers:
         """Return a group of this process alone: a change then needs no new wrapping."""
         return alone_group(model)
 
-    def form(self, step: int) -> Generation:
+    def form(self, version: Version | None) -> Generation:
         """Get into the next generation; ends the process if this one is to leave."""
+        lineage, step = version or (0, -1)
         while True:
             self._forming = True
             self.group.close()
-            self._membership.ready(step, "new" if step < 0 else "change")
+            cause = "new" if version is None else "change"
+            self._membership.ready(step, cause, lineage=lineage)
             try:
                 generation = self._membership.wait_generation()
             except ReleasedError:
@@ -173,9 +213,9 @@ class FixedMembers:
         assert group is not None
         return group
 
-    def form(self, step: int) -> Generation:
+    def form(self, version: Version | None) -> Generation:
         """Return the world, which is there already."""
-        place = self._place
+        place, step = self._place, -1 if version is None else version.step
         members = tuple(Peer(0, "", 0, "", step) for _ in range(place.world))
         return Generation(0, place.rank, place.world, False, None, members)
 

@@ -9,6 +9,8 @@ from functools import wraps
 
 import torch.distributed as dist
 
+from bftrainer_slurm.elastic.torch_private import groups_of_process
+
 
 def keep() -> None:
     """Let ``torch.distributed.destroy_process_group`` leave the groups' threads alone.
@@ -23,7 +25,7 @@ def keep() -> None:
 
     @wraps(destroy)
     def destroy_but_keep(group: dist.ProcessGroup | None = None) -> None:
-        kept.update(dist.distributed_c10d._world.pg_map)
+        kept.update(groups_of_process())
         destroy(group)
 
     dist.destroy_process_group = destroy_but_keep

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
-from collections.abc import Callable, MutableMapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from bftrainer_slurm.elastic.apart import warn_if_apart
 
@@ -32,17 +32,25 @@ def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
     """Return what makes our rendezvous; torch calls it as torchrun is imported.
 
     That is before the command line is read, so this is where an element's torchrun is told to
-    start warm workers, and where it falls back to stock c10d if ours cannot be loaded.
+    start warm workers.
+
+    Raises:
+        SystemExit: the element's torchrun would train alone.
     """
     if "BFTRAINER_ELEMENT" in os.environ:
         choose(os.environ, sys.argv[1:])
+        if is_torchrun(sys.orig_argv) and trains_alone(os.environ, sys.argv[1:]):
+            _end(
+                "torchrun's own rendezvous c10d needs --rdzv-endpoint=HOST:PORT, else each node "
+                "trains alone; without rendezvous flags BFTrainer's is used"
+            )
         warn_if_apart(os.environ, sys.argv)
     return _create
 
 
 def choose(environment: MutableMapping[str, str], arguments: Sequence[str]) -> None:
     """Set or unset torchrun's variables for warm workers in an element's environment."""
-    if _is_ours(environment, arguments) and _loads(environment):
+    if _is_ours(environment, arguments) and why_not() is None:
         for name, value in _WARM.items():
             environment.setdefault(name, value)
         return
@@ -63,17 +71,42 @@ def _is_ours(environment: MutableMapping[str, str], arguments: Sequence[str]) ->
     return environment.get("PET_RDZV_BACKEND") == BACKEND and not own_way
 
 
-def _loads(environment: MutableMapping[str, str]) -> bool:
+def is_torchrun(command: Sequence[str]) -> bool:
+    """Whether this command line is torchrun's: a script may import torchrun too."""
+    module = "torch.distributed.run" in command[:4]
+    return module or any(Path(word).name == "torchrun" for word in command[:2])
+
+
+def trains_alone(environment: Mapping[str, str], arguments: Sequence[str]) -> bool:
+    """Whether torchrun was told to use its c10d, and not where its store is: on each node, then."""
+    words = [word.replace("_", "-") for word in arguments]
+    if any(word.startswith(("--rdzv-e", "--standalone")) for word in words):
+        return False
+    named = environment.get("PET_RDZV_BACKEND", "")
+    for word, following in zip(words, [*arguments[1:], ""], strict=True):
+        if word.startswith("--rdzv-b"):
+            named = word.partition("=")[2] or following
+    return named == "c10d" and not environment.get("PET_RDZV_ENDPOINT")
+
+
+def why_not() -> str | None:
+    """Return why our rendezvous cannot work with this Python and torch; None: it can."""
     try:
         import bftrainer_slurm.elastic.agent  # noqa: F401
-    except Exception as error:  # an old Python or torch: whatever it says, c10d is there
-        warnings.warn(f"bftrainer: stock c10d is used, as {error!r}", stacklevel=2)
-        environment["PET_RDZV_BACKEND"] = "c10d"
-        return False
-    return True
+    except Exception as error:  # an old one: whatever it says
+        return repr(error)
+    return None
 
 
 def _create(parameters: RendezvousParameters) -> RendezvousHandler:
+    reason = why_not()
+    if reason is not None:
+        _end(f"torchrun's Python cannot load the rendezvous, install torch 2.6 or later: {reason}")
     from bftrainer_slurm.elastic.agent import AgentRendezvous
 
     return AgentRendezvous(parameters, os.environ)
+
+
+def _end(why: str) -> NoReturn:
+    print(f"bftrainer: {why}", file=sys.stderr)
+    raise SystemExit(2)

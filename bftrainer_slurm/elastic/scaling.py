@@ -1,26 +1,65 @@
-"""How the learning rate follows the global batch: the rule, and its use in one step only."""
+"""How the learning rate follows the global batch: the rule, its ramp, and its use in one step."""
 
 from __future__ import annotations
 
 import math
-from enum import Enum
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 
+Rule = Literal["linear", "sqrt", "none"] | Callable[[float], float]
 
-class Rate(Enum):
-    """What the script's learning rate, meant for one rank's batch, is multiplied by."""
+_RULES: dict[str, Callable[[float], float]] = {
+    "linear": lambda times: times,
+    "sqrt": math.sqrt,
+    "none": lambda times: 1.0,
+}
 
-    LINEAR = "linear"  # by how many times larger the global batch is
-    SQRT = "sqrt"  # by that number's square root
-    NONE = "none"
 
-    def factor(self, times: float) -> float:
-        """Return the factor for a global batch that is ``times`` the script's."""
-        if self is Rate.LINEAR:
-            return times
-        return math.sqrt(times) if self is Rate.SQRT else 1.0
+class Rate:
+    """What the script's learning rate, meant for one rank's batch, is multiplied by.
+
+    ``rule`` says by what for a global batch that is so many times larger; None: ``linear`` for
+    SGD, ``sqrt`` for the others, of which Adam is one. After a change the factor gets there in
+    ``ramp`` steps. All ranks step by it together, so a newcomer needs its state.
+    """
+
+    def __init__(self, rule: Rule | None, ramp: int) -> None:
+        if isinstance(rule, str) and rule not in _RULES:
+            raise ValueError(f"rate is {', '.join(map(repr, _RULES))} or a function, not {rule!r}")
+        if ramp < 0:
+            raise ValueError("rate_ramp is a number of steps")
+        self._rule = rule
+        self._ramp = ramp
+        self._present = 1.0
+        self._target = 1.0
+        self._left = 0  # steps until the target
+
+    def factor(self, times: float, optimizer: torch.optim.Optimizer) -> float:
+        """Return the factor of the next step; each is asked for once."""
+        target = self._follow(optimizer)(times)
+        if target != self._target:
+            self._target, self._left = target, max(1, self._ramp)
+        if self._left:
+            self._present += (self._target - self._present) / self._left
+            self._left -= 1
+        return self._present
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the ramp is."""
+        return {"present": self._present, "target": self._target, "left": self._left}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from there."""
+        self._present, self._target = state_dict["present"], state_dict["target"]
+        self._left = state_dict["left"]
+
+    def _follow(self, optimizer: torch.optim.Optimizer) -> Callable[[float], float]:
+        rule = self._rule
+        if rule is None:
+            rule = "linear" if isinstance(optimizer, torch.optim.SGD) else "sqrt"
+        return _RULES[rule] if isinstance(rule, str) else rule
 
 
 class ScaledRate:

@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -30,7 +30,7 @@ from bftrainer_slurm.elastic.collective import PeerLostError, of_collective
 from bftrainer_slurm.elastic.common import Common
 from bftrainer_slurm.elastic.members import find_members
 from bftrainer_slurm.elastic.sampler import Cursor
-from bftrainer_slurm.elastic.scaling import ScaledRate
+from bftrainer_slurm.elastic.scaling import Rate, Rule, ScaledRate
 from bftrainer_slurm.elastic.state import copied
 from bftrainer_slurm.elastic.training import RehearsedError, Step, Training
 from bftrainer_slurm.keeper.membership import Generation
@@ -50,7 +50,10 @@ class ShardedTrainer(Training):
         checkpoint: a folder that all nodes see. The loss of a node costs the steps since the last
             checkpoint there.
         checkpoint_every: steps between checkpoints.
-        rate: what multiplies the learning rate as the global batch grows with the world.
+        rate: what multiplies the learning rate as the global batch grows with the world: "linear",
+            "sqrt", "none", or a function of how many times larger it is. None: linear for SGD,
+            sqrt for others.
+        rate_ramp: steps in which the rate gets there after a change.
         seed: of the order of samples, and of torch's generators in each step and rank; None
             leaves the generators to the script.
     """
@@ -64,14 +67,20 @@ class ShardedTrainer(Training):
         *,
         checkpoint: str | os.PathLike[str],
         checkpoint_every: int = 1000,
-        rate: Literal["linear", "sqrt", "none"] = "linear",
+        rate: Rule | None = None,
+        rate_ramp: int = 0,
         seed: int | None = 0,
     ) -> None:
         self._build = build
         self._every = checkpoint_every
         self._whole = _Whole()
-        common = Common({"training": self._whole}, Checkpoints(Path(checkpoint), 0.0))
-        super().__init__(find_members(os.environ, "gloo"), common, rate, seed)
+        follow = Rate(rate, rate_ramp)
+        common = Common(
+            {"training": self._whole, "rate": follow}, Checkpoints(Path(checkpoint), 0.0)
+        )
+        super().__init__(
+            find_members(os.environ, "gloo", nccl_in_process=False), common, follow, seed
+        )
         self._make(0)
         self._whole.state = self._gathered(everywhere=True)  # the first state of all
         self._watch_optimizer()
@@ -88,7 +97,7 @@ class ShardedTrainer(Training):
         self._whole.state = None
 
     def _take_over(self, generation: Generation) -> None:
-        self._common.agree(self._group, generation.members)
+        self._common.agree(self._group, generation)
         self._spread(generation.number)
 
     def leave(self, step: Step, error: BaseException | None) -> bool:
@@ -104,9 +113,13 @@ class ShardedTrainer(Training):
             self._lose()
             return True
         if error is None:
+            self._check_updated(step)
             self._commit(self._present.after)
             step.committed = True
         return error is None
+
+    def _check_gradients(self) -> None:
+        """FSDP has summed them, or there are none."""
 
     def _begin(self, rehearsal: bool) -> None:
         self._group.begin(self._present.weight)
@@ -176,7 +189,9 @@ class ShardedTrainer(Training):
     def _watch_optimizer(self) -> None:
         """Not before its state is there: torch steps once to make it."""
         scaled = self._scaled = ScaledRate(self.optimizer)
-        self.optimizer.register_step_pre_hook(lambda *_: self._before_update(scaled))
+        self.optimizer.register_step_pre_hook(
+            lambda optimizer, *_: self._before_update(scaled, optimizer)
+        )
         self.optimizer.register_step_post_hook(self._after_update)
 
     def _after_update(self, *_: Any) -> None:

@@ -11,7 +11,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ from bftrainer_slurm.elastic.collective import (
 from bftrainer_slurm.elastic.common import Common, Stateful
 from bftrainer_slurm.elastic.members import find_members
 from bftrainer_slurm.elastic.sampler import Cursor
-from bftrainer_slurm.elastic.scaling import ScaledRate
+from bftrainer_slurm.elastic.scaling import Rate, Rule, ScaledRate
 from bftrainer_slurm.elastic.state import share_tensors
 from bftrainer_slurm.elastic.training import RehearsedError, Step, Training
 from bftrainer_slurm.keeper.membership import Generation
@@ -45,13 +45,18 @@ class Trainer(Training):
     Args:
         model: on the device that it trains on.
         optimizer: the one whose ``step()`` commits a training step.
-        rate: what multiplies the learning rate as the global batch grows with the world.
+        rate: what multiplies the learning rate as the global batch grows with the world: "linear",
+            "sqrt", "none", or a function of how many times larger it is. None: linear for SGD,
+            sqrt for others.
+        rate_ramp: steps in which the rate gets there after a change.
         seed: of the order of samples, and of torch's generators in each step and rank; None
             leaves the generators to the script.
         checkpoint: a folder that all nodes see; None writes no checkpoints.
         checkpoint_every_s: seconds between them.
         broadcast_buffers: give each step rank 0's buffers, as DDP does.
         ddp: further options of DistributedDataParallel.
+        nccl_in_process: train in process on GPUs too, which no run has shown to work; else
+            torchrun restarts the script at each change.
         others: further objects with ``state_dict`` and ``load_state_dict``.
     """
 
@@ -60,12 +65,14 @@ class Trainer(Training):
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
         *,
-        rate: Literal["linear", "sqrt", "none"] = "linear",
+        rate: Rule | None = None,
+        rate_ramp: int = 0,
         seed: int | None = 0,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every_s: float = 300.0,
         broadcast_buffers: bool = True,
         ddp: Mapping[str, Any] | None = None,
+        nccl_in_process: bool = False,
         **others: Stateful,
     ) -> None:
         options = dict(ddp or {})
@@ -76,8 +83,10 @@ class Trainer(Training):
         self._scaled = ScaledRate(optimizer)
         self._buffers = list(model.buffers()) if broadcast_buffers else []
         kept = None if checkpoint is None else Checkpoints(Path(checkpoint), checkpoint_every_s)
-        common = Common(self._stateful, kept)
-        super().__init__(find_members(os.environ, backend_for(model)), common, rate, seed)
+        follow = Rate(rate, rate_ramp)
+        common = Common(self._stateful | {"rate": follow}, kept)
+        members = find_members(os.environ, backend_for(model), nccl_in_process)
+        super().__init__(members, common, follow, seed)
         self.ddp = DistributedDataParallel(
             model,
             process_group=self._members.ddp_group(model),
@@ -85,7 +94,7 @@ class Trainer(Training):
             **options,
         )
         self.ddp.register_comm_hook(None, lambda _, bucket: self._group.average(bucket))
-        optimizer.register_step_pre_hook(lambda *_: self._before_update(self._scaled))
+        optimizer.register_step_pre_hook(lambda *_: self._before_update(self._scaled, optimizer))
         optimizer.register_step_post_hook(self._after_update)
         self._kept: list[Tensor] = []
         self._layout: list[tuple[int, ...]] = []
@@ -93,7 +102,7 @@ class Trainer(Training):
     def _take_over(self, generation: Generation) -> None:
         if self.changing:
             self._check_layout()
-        self._common.agree(self._group, generation.members)
+        self._common.agree(self._group, generation)
 
     def leave(self, step: Step, error: BaseException | None) -> bool:
         """Commit or give up a step; return whether ``error`` is dealt with."""
@@ -113,6 +122,8 @@ class Trainer(Training):
         # Before the update, the script may have stumbled over gradients that are none.
         follows = isinstance(error, Exception) and not step.updated
         lost = self._group.failed() and (ours or follows)
+        if error is None and not lost:
+            self._check_updated(step)
         if error is None or (step.updated and lost):
             self._commit(self._present.after)
             step.committed = True
@@ -133,6 +144,14 @@ class Trainer(Training):
     def _complete(self) -> None:
         self._group.attempt(self._share_buffers)
 
+    def _check_gradients(self) -> None:
+        if not self._group.averaged:
+            raise RuntimeError("no gradient was averaged: compute with trainer.ddp, not the model")
+
+    def _check_updated(self, step: Step) -> None:
+        if not any(one.is_enabled() for one in self._scalers()):  # one may pass over an update
+            super()._check_updated(step)
+
     def _after_update(self, *_: Any) -> None:
         assert self._step is not None
         self._step.updated = True
@@ -150,9 +169,12 @@ class Trainer(Training):
     def _forget_gradients(self) -> None:
         """Leave nothing of a step that is repeated, wherever the script has its zero_grad()."""
         self._optimizer.zero_grad()
-        for one in self._stateful.values():
-            if isinstance(one, torch.amp.GradScaler) and one.is_enabled():
+        for one in self._scalers():
+            if one.is_enabled():
                 one.update(one.get_scale())  # it remembers that it has unscaled gradients
+
+    def _scalers(self) -> list[torch.amp.GradScaler]:
+        return [one for one in self._stateful.values() if isinstance(one, torch.amp.GradScaler)]
 
     def _share_buffers(self) -> None:
         if self._buffers:

@@ -27,6 +27,11 @@ from bftrainer_slurm.elastic.scaling import Rate, ScaledRate
 from bftrainer_slurm.elastic.steps import Progress
 from bftrainer_slurm.keeper.membership import Generation
 
+_ONE_STEP = (
+    "a training step is one optimizer.step() in one trainer.step(): several batches for one update "
+    "are parts of one larger batch, see docs/elastic.md"
+)
+
 
 class RehearsedError(Exception):
     """The rehearsal has come to the commit, and ends there."""
@@ -35,12 +40,12 @@ class RehearsedError(Exception):
 class Training(ABC):
     """A training as its loader and its steps see it."""
 
-    def __init__(self, members: Members, common: Common, rate: str, seed: int | None) -> None:
+    def __init__(self, members: Members, common: Common, rate: Rate, seed: int | None) -> None:
         self.loss: float | Tensor | None = None  # set it to have it reported
         self.changing = members.changing
         self._members = members
         self._common = common
-        self._rate = Rate(rate)
+        self._rate = rate
         self._seed = seed
         self._generation: Generation | None = None
         self._course: Course | None = None
@@ -127,7 +132,7 @@ class Training(ABC):
         return True
 
     def _meet(self) -> None:
-        self._group.watch(dist.all_reduce(torch.zeros(1), async_op=True))
+        self._group.watch(dist.all_reduce(torch.zeros(1), async_op=True), on_gpu=False)
 
     # What the loader asks for.
 
@@ -140,7 +145,7 @@ class Training(ABC):
         self._changes.ended(self._trained())
         self._pace.changed()
         while True:
-            generation = self._members.form(self._common.step)
+            generation = self._members.form(self._common.version)
             try:
                 self._take_over(generation)
                 self._group.formed()
@@ -198,16 +203,30 @@ class Training(ABC):
     def _complete(self) -> None:
         """Do what all ranks do at the end of the training."""
 
-    def _before_update(self, scaled: ScaledRate) -> None:
+    def _before_update(self, scaled: ScaledRate, optimizer: torch.optim.Optimizer) -> None:
         """The optimizer is about to step: what a step has to have done by then."""
         if self._step is None or self._step.updated:
-            raise RuntimeError("a training step is one optimizer.step() in one trainer.step()")
+            raise RuntimeError(_ONE_STEP)
+        self._check_gradients()
         if self._present.after is None:
             raise RehearsedError
         self._group.commit()
         assert self._course is not None
         times = self._course.total(self.world) / self._course.batch_size
-        scaled.apply(self._rate.factor(times))
+        scaled.apply(self._rate.factor(times, optimizer))
+
+    @abstractmethod
+    def _check_gradients(self) -> None:
+        """Check, before the optimizer steps, that its gradients are the world's."""
+
+    def _check_updated(self, step: Step) -> None:
+        """Check that a step which has come to its end has trained.
+
+        Raises:
+            RuntimeError: its batch would be lost if the next step were repeated.
+        """
+        if not step.updated:
+            raise RuntimeError(_ONE_STEP)
 
     def _commit(self, after: Cursor) -> None:
         self._common.cursor = after

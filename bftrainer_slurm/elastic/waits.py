@@ -10,15 +10,14 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from torch._C._distributed_c10d import OpType  # type: ignore[attr-defined]
 from torch.distributed import Work
+
+from bftrainer_slurm.elastic.torch_private import is_of_kind
 
 _LOOK = timedelta(seconds=1)
 # gloo's wait for the first three with a timeout ends them, and the connection with them. Of no kind
 # are reduce-scatters, which do not heed a timeout, and never say that they are complete.
-_NOT_LOOKED_AT = {
-    int(one) for one in (OpType.SEND, OpType.RECV, OpType.RECVANYSOURCE, OpType.UNKNOWN)
-}
+_NOT_LOOKED_AT = ("SEND", "RECV", "RECVANYSOURCE", "UNKNOWN")
 
 
 def look_up(check: Callable[[Work], None]) -> None:
@@ -27,7 +26,7 @@ def look_up(check: Callable[[Work], None]) -> None:
     wait = works.wait
 
     def wait_and_look_up(work: Any, *arguments: Any, **options: Any) -> bool:
-        if arguments or options or work._get_op_type() in _NOT_LOOKED_AT:
+        if arguments or options or is_of_kind(work, _NOT_LOOKED_AT):
             return bool(wait(work, *arguments, **options))
         while True:
             try:

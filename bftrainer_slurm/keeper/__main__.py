@@ -31,7 +31,6 @@ from bftrainer_slurm.keeper.private import StateError, private_folder
 from bftrainer_slurm.keeper.protocol import ProtocolError, parse_addresses
 from bftrainer_slurm.keeper.server import Keeper
 from bftrainer_slurm.keeper.sessions import MANY_FILES
-from bftrainer_slurm.keeper.stores import Stores
 from bftrainer_slurm.keeper.vouchers import ByMunge, OneUser, SiteKey, Voucher
 
 
@@ -39,8 +38,7 @@ async def _serve(
     state: Path, token: str, host: str, port: int, gate: Gate, hold_s: float, files: int
 ) -> None:
     identity = os.urandom(8).hex()
-    stores = Stores(host, gate.owners.__contains__)
-    keeper = Keeper(stores, gate, token, identity, hold_s, files=files)
+    keeper = Keeper(gate, token, identity, hold_s, files=files)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(keeper.entrance, host, port, backlog=1024)
     port = server.sockets[0].getsockname()[1]
@@ -53,7 +51,6 @@ async def _serve(
         loop.add_signal_handler(number, stop.set)
     async with server:
         await stop.wait()
-    stores.stop()
 
 
 def serve(state: Path, listen: str, means: Means, shared: Path | None = None) -> int:
@@ -130,7 +127,7 @@ def main() -> int:
     """Read the command line, and serve."""
     parser = argparse.ArgumentParser(
         prog="python -m bftrainer_slurm.keeper",
-        description="Hosts the trainers' rendezvous and takes the elements' notes.",
+        description="Brings the trainers' members together and takes the elements' notes.",
     )
     parser.add_argument("--state", type=Path, required=True, help="the controller's state folder")
     parser.add_argument(

@@ -45,14 +45,6 @@ class SilentError(KeeperError):
 
 
 @dataclass(frozen=True, slots=True)
-class RunAddress:
-    """What an element needs to join its trainer's rendezvous."""
-
-    run_id: str
-    endpoint: str  # HOST:PORT of the store
-
-
-@dataclass(frozen=True, slots=True)
 class KeeperClient:
     """The keeper at ``address``; ``token`` is needed for what only a controller may.
 
@@ -71,12 +63,12 @@ class KeeperClient:
         """
         self._ask(format_note(note))
 
-    def join(self, array: int, task: int, node: str) -> RunAddress:
-        """Say that an element is up; return where its rendezvous is."""
+    def join(self, array: int, task: int, node: str) -> str:
+        """Say that an element is up; return the id of its trainer's run."""
         answer = self._ask(format_note(Note(NoteKind.UP, array, task, node))).split()
-        if len(answer) != 3 or answer[0] != "run":
+        if len(answer) != 2 or answer[0] != "run":
             raise KeeperError("the keeper's answer is not a run")
-        return RunAddress(run_id=answer[1], endpoint=answer[2])
+        return answer[1]
 
     def end_run(self, array: int) -> None:
         """Let the trainer's next element begin a new run (controller only)."""

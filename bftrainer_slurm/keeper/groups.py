@@ -84,15 +84,17 @@ class _Pending:
     change: Change
     until_s: float
     armed: bool = False
-    stop: bool = False
+    stop_at: StopAt | None = None  # where all are to stop, as rank 0 has said
+    gone: bool = False  # rank 0 knows that all know
 
 
 @dataclass(slots=True)
 class Group:
     """The members of one run with one role.
 
-    ``alone``: each generation is of one member (the agents of an in-process run). No first
-    generation is formed before ``hold_until_s``: members of a generation may be about to return.
+    ``alone``: each generation is of one member (the agents of an in-process run). Before
+    ``hold_until_s`` members of a generation may be about to return: none is formed in which a node
+    might be missing.
     """
 
     role: Role
@@ -102,12 +104,12 @@ class Group:
     want: int = 0  # nodes that the plan gives it now; 0: not known
     over: bool = False  # the training has come to its end
     number: int = 0  # of the present generation
+    adopted: bool = False  # which an earlier keeper has formed
     highest: int = 0  # number that was ever given
     members: dict[int, Member] = field(default_factory=dict)
     failures: Failures = field(default_factory=Failures)
     _serials: count[int] = field(default_factory=lambda: count(1))
     _changes: count[int] = field(default_factory=lambda: count(1))
-    _base_step: int = -1  # of the state that the present generation began with
     _pending: _Pending | None = None
     _offering: Generation | None = None  # waits for rank 0's store
     _offer_until_s: float = math.inf
@@ -120,31 +122,30 @@ class Group:
 
     def join(self, key: int, identity: Identity, held: Held | None, now_s: float) -> None:
         """A member has proven who it is; ``held`` is what it stands in, after an absence."""
-        before = self._at(identity)
+        member = Member(key, identity, next(self._serials))
         if held is not None:
-            self.highest = max(self.highest, held.generation)
-            self._adopt(Member(key, identity, next(self._serials)), held, before, now_s)
+            self._adopt(member, held, now_s)
         else:
-            if before is not None:
+            if (before := self._at(identity)) is not None:
                 self._drop(before, "another process has taken this place", now_s)
-            self.members[key] = Member(key, identity, next(self._serials))
+            self.members[key] = member
         self.tick(now_s)
 
     def hear(self, key: int, message: FromMember, now_s: float) -> None:
-        """A member has said something; what no longer matters is passed over."""
+        """A member has said something; what no longer matters is passed over, and costs nothing."""
         member = self.members.get(key)
         if member is None:
             return
         match message:
-            case Ready():
+            case Ready() if message != member.ready:
                 self._ready(member, message, now_s)
-            case Broken(generation):
-                if generation == self.number and member.rank is not None and not member.ready:
-                    self._interrupt("loss", now_s)
+            case Broken(self.number) if member.rank is not None and not member.ready:
+                self._interrupt("loss", now_s)
             case Leave():
                 self._leave(member, now_s)
             case Progress():
                 self.hear_steps(message)
+                return
             case StoreAt(endpoint, generation):
                 self._stored(member, endpoint, generation)
             case Ack(change) if self._agreeing(change):
@@ -153,6 +154,8 @@ class Group:
                 self._stop_at(member, message)
             case AckStop(change) if self._agreeing(change):
                 member.stopping = True
+            case _:
+                return
         self.tick(now_s)
 
     def hear_steps(self, progress: Progress) -> None:
@@ -272,6 +275,9 @@ class Group:
         """A generation stands undisturbed: announce who leaves and who may join."""
         if self._missing or self._offering is not None:
             return
+        if now_s < self._returns_until_s():
+            self._wait_until_s = self._returns_until_s()
+            return
         if any(member.leaving for member in self._serving()):
             self._announce(Change(next(self._changes), True, "leave"), now_s)
             return
@@ -288,6 +294,11 @@ class Group:
         else:
             self._wait_until_s = due_s
 
+    def _returns_until_s(self) -> float:
+        """Until when those of a later generation than the adopted one may come back."""
+        whole = len({member.place for member in self._serving()}) >= self.want > 0
+        return -math.inf if whole or not self.adopted else self.hold_until_s
+
     def _reform(self, now_s: float) -> None:
         """A change was announced: form the next generation when all who stay are ready."""
         staying = [member for member in self._serving() if not member.leaving]
@@ -297,23 +308,21 @@ class Group:
             if all(member.ready is not None for member in self._serving()):
                 self._release_leavers()
                 self._gather(now_s)
-        elif now_s < self.failures.not_before_s:
-            self._wait_until_s = self.failures.not_before_s
+        elif now_s < (due_s := max(self.failures.not_before_s, self._returns_until_s())):
+            self._wait_until_s = due_s
         else:
             self._release_leavers()
             self._form(staying + self._newcomers(), now_s)
 
     def _form(self, entrants: list[Member], now_s: float) -> None:
         self.highest += 1
-        self.number = self.highest
+        self.number, self.adopted = self.highest, False
         self._pending = self._first_ready_s = None
         in_order = ranked(entrants)
-        told = peers(in_order, self._base_step)
+        told = peers(in_order)
         first = in_order[0]
-        self._base_step = first.step
-        for rank, (member, peer) in enumerate(zip(in_order, told, strict=True)):
+        for rank, member in enumerate(in_order):
             member.rank, member.acked, member.stopping = rank, False, False
-            member.vouched = peer.step == first.step
         self.failures.began()
         generation = Generation(self.number, 0, len(in_order), self.alone, None, told)
         first.ready = None
@@ -343,6 +352,7 @@ class Group:
             where = member.identity
             self.failures.failed(Failure(where.task, where.node, ready.error), now_s)
         member.ready = ready
+        self.highest = max(self.highest, ready.lineage)  # generations of a keeper before count too
         if unasked:
             self._interrupt("failure" if ready.cause == "failed" else "loss", now_s)
 
@@ -354,12 +364,14 @@ class Group:
             for mate in self._of((member.identity.task,)):
                 mate.leaving = True
 
-    def _adopt(self, member: Member, held: Held, before: Member | None, now_s: float) -> None:
+    def _adopt(self, member: Member, held: Held, now_s: float) -> None:
         """Take a member back into the generation that it holds, or let it join anew."""
-        if self.number == 0:
-            self.number = held.generation
+        if self.number == 0 or (self.adopted and held.generation > self.number):
+            self._give_way(held.generation)
             self._missing = set(range(held.world))
             self._missing_until_s = now_s + ADOPT_S
+        self.highest = max(self.highest, held.generation)
+        before = self._at(member.identity)
         fits = held.generation == self.number and (
             held.rank in self._missing or (before is not None and before.rank == held.rank)
         )
@@ -372,15 +384,25 @@ class Group:
         if before is not None:
             del self.members[before.key]
             self.out.append(HangUp(before.key))
-        member.rank, member.vouched = held.rank, True
+        member.rank = held.rank
         self._missing.discard(held.rank)
         if self._pending is not None:
             self.out.append(Send(member.key, self._pending.change))
+            if self._pending.stop_at is not None:
+                self.out.append(Send(member.key, self._pending.stop_at))
         if not self._missing and self._missing_until_s < math.inf:
             self._missing_until_s = math.inf
             if not self.alone:
                 nodes = len({one.place for one in self._serving()})
                 self.out.append(Reformed(self.role, self.number, nodes))
+
+    def _give_way(self, number: int) -> None:
+        """A generation of an earlier keeper goes on: who has come back from one before it was cut
+        off from those, and joins anew."""
+        for member in self._serving():
+            self._dismiss(member, Dropped("the others have gone on without you"))
+            self.out.append(HangUp(member.key))
+        self.number, self.adopted, self._pending = number, True, None
 
     def _missing_lost(self, now_s: float) -> None:
         self._missing.clear()
@@ -423,13 +445,14 @@ class Group:
         if not pending.armed and all(member.acked or member.ready for member in serving):
             pending.armed = True
             self.out.append(Send(first.key, Armed(pending.change.number)))
-        if pending.stop and all(member.stopping or member.ready for member in serving):
-            pending.stop = False
+        known = pending.stop_at is not None and not pending.gone
+        if known and all(member.stopping or member.ready for member in serving):
+            pending.gone = True
             self.out.append(Send(first.key, Go(pending.change.number)))
 
     def _stop_at(self, first: Member, message: StopAt) -> None:
         assert self._pending is not None
-        self._pending.stop = True
+        self._pending.stop_at, self._pending.gone = message, False
         first.stopping = True
         for member in self._serving():
             if member is not first and member.ready is None:

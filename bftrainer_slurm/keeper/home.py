@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 _ADDRESS = "keeper.json"
 _TOKEN = "keeper.token"
 _SECRET = "member.secret"
-_START_TIMEOUT_S = 60.0  # torch's import, from a cold disk
+_START_TIMEOUT_S = 60.0  # a cold disk
 
 
 def read_address(state: Path) -> str | None:

@@ -18,7 +18,6 @@ class Member:
     rank: int | None = None
     ready: Ready | None = None
     leaving: bool = False
-    vouched: bool = False  # entered the present generation with the same state as its rank 0
     acked: bool = False  # has heard of the planned change
     stopping: bool = False  # knows the step to stop at
 
@@ -33,44 +32,38 @@ class Member:
         return (1, self.serial) if self.rank is None else (0, self.rank)
 
     @property
-    def step(self) -> int:
-        """The last step that its state includes, as it says; -1: it has none."""
-        return -1 if self.ready is None else self.ready.step
+    def version(self) -> tuple[int, int]:
+        """Lineage and last step of its state, as it says: the larger, the further it has come."""
+        return (0, -1) if self.ready is None else (self.ready.lineage, self.ready.step)
 
 
 def ranked(entrants: Iterable[Member]) -> list[Member]:
-    """Order by step, then by service; those of one node stay together."""
+    """Order by how far they have come, then by service; those of one node stay together."""
     nodes: dict[tuple[int, str], list[Member]] = {}
     for member in entrants:
         nodes.setdefault(member.place, []).append(member)
     for mates in nodes.values():
-        mates.sort(key=lambda member: (-member.step, member.identity.local_rank))
-    in_order = sorted(
-        nodes.values(), key=lambda mates: (-mates[0].step, min(mate.order for mate in mates))
-    )
+        mates.sort(key=lambda member: member.identity.local_rank)
+        mates.sort(key=lambda member: member.version, reverse=True)
+    in_order = sorted(nodes.values(), key=lambda mates: min(mate.order for mate in mates))
+    in_order.sort(key=lambda mates: mates[0].version, reverse=True)
     return [member for mates in in_order for member in mates]
 
 
-def peers(in_rank_order: list[Member], base_step: int) -> tuple[Peer, ...]:
+def peers(in_rank_order: list[Member]) -> tuple[Peer, ...]:
     """Return what a generation says of its members.
 
-    Steps are told only of those whose state is surely one with rank 0's: those that were in the
-    last generation from its start, or all in it once it got beyond ``base_step``, its first
-    state. Two states of the same step can differ where their ways parted.
+    Two states of the same lineage and step are one: all of a generation begin it with one state,
+    and complete its steps together. So steps are told only of those with rank 0's lineage.
     """
-    stepped = any(member.rank is not None and member.step > base_step for member in in_rank_order)
-
-    def has_way(member: Member) -> bool:
-        return member.rank is not None and (member.vouched or stepped)
-
-    first = in_rank_order[0]
+    lineage, _ = in_rank_order[0].version
     return tuple(
         Peer(
             member.identity.task,
             member.identity.node,
             member.identity.local_rank,
             member.identity.address,
-            member.step if member is first or (has_way(first) and has_way(member)) else -1,
+            member.version[1] if member.version[0] == lineage else -1,
         )
         for member in in_rank_order
     )

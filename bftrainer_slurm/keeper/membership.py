@@ -164,15 +164,15 @@ class Membership:
         """Begin to connect; returns at once."""
         self._thread.start()
 
-    def ready(self, step: int, cause: str, error: str = "") -> None:
+    def ready(self, step: int, cause: str, error: str = "", lineage: int = 0) -> None:
         """Say that this process stands at a boundary and waits for a generation.
 
         ``step`` is the last completed one (-1: it has no state), ``cause`` is ``new``, ``change``
-        or ``failed``; ``error`` then holds the last lines.
+        or ``failed``; ``error`` then holds the last lines. ``lineage``: see ``messages.Ready``.
         """
         with self._state:
             self._step, self._dropped = step, False
-            self._waiting = Ready(step, cause, error)
+            self._waiting = Ready(step, cause, error, lineage)
             self._say(self._waiting)
 
     def wait_generation(self, timeout_s: float | None = None) -> Generation:

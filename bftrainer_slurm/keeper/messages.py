@@ -70,7 +70,7 @@ class Held:
 class Peer:
     """One member of a generation.
 
-    ``step`` is the last step that its state includes, as far as that state is one with rank 0's:
+    ``step`` is the last step that its state includes, or -1 where it has none of rank 0's lineage:
     whoever's differs from rank 0's (or is -1) takes rank 0's state.
     """
 
@@ -121,11 +121,16 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """I stand at a boundary and wait for a generation; ``step`` -1: I have no state."""
+    """I stand at a boundary and wait for a generation; ``step`` -1: I have no state.
+
+    ``lineage`` is the number of the generation that the state was agreed in, from which on it was
+    trained: a later one is more progress than any step of an earlier one.
+    """
 
     step: int = -1
     cause: str = "new"  # one of CAUSES
     error: str = ""
+    lineage: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,10 +321,11 @@ def parse_from_member(line: bytes) -> FromMember:
             return Ping(_whole(number))
         case {"progress": {**measures}}:
             return Progress(_measures(measures))
-        case {"ready": {"step": step, "cause": str(cause), "error": str(error)}}:
+        case {"ready": {"step": step, "cause": str(cause), "error": str(error), **rest}}:
             if cause not in CAUSES:
                 raise MessageError("not a cause")
-            return Ready(_step(step), cause, error[-MAX_ERROR:])
+            lineage = _whole(rest.get("lineage", 0))
+            return Ready(_step(step), cause, error[-MAX_ERROR:], lineage)
         case {"ack": change}:
             return Ack(_whole(change))
         case {"ack_stop": change}:
@@ -401,8 +407,9 @@ def _plain(message: Hello | FromMember | _Small) -> dict[str, Any]:
             who = asdict(identity) | {"role": identity.role.value}
             back = None if held is None else asdict(held)
             return {"method": method, "proof": proof, **who, "held": back, "nonce": nonce}
-        case Ready(step, cause, error):
-            return {"ready": {"step": step, "cause": cause, "error": error[-MAX_ERROR:]}}
+        case Ready(step, cause, error, lineage):
+            said = {"step": step, "cause": cause, "error": error[-MAX_ERROR:]}
+            return {"ready": said | ({"lineage": lineage} if lineage else {})}
         case StopAt(step, change):
             return {"stop_at": step, "change": change}
         case AckStop(change):

@@ -1,7 +1,7 @@
 """The notes that the keeper remembers, so that a controller that was away reads what it missed.
 
-Bounded; reports of progress and announced submissions have a bound of their own, and cannot push
-other notes out.
+Bounded: what anybody may send, reports of progress, and members' other news each have a bound of
+their own, so that a flood of one kind pushes no note of another out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 REMEMBERED = 20_000
 REMEMBERED_PROGRESS = 5_000
 
-
+_NEWS = (NoteKind.FAILED, NoteKind.FINISHED, NoteKind.REFORMED)
 _MANY = (NoteKind.PROGRESS, NoteKind.ANNOUNCED)
 
 
@@ -27,18 +27,21 @@ class Notes:
         self._clock = clock
         self._numbers = itertools.count(1)
         self._progress: deque[NumberedNote] = deque(maxlen=REMEMBERED_PROGRESS)
-        self._others: deque[NumberedNote] = deque(maxlen=REMEMBERED)
+        self._hints: deque[NumberedNote] = deque(maxlen=REMEMBERED)
+        self._news: deque[NumberedNote] = deque(maxlen=REMEMBERED)
         self.last = 0  # number of the last one
 
     def add(self, note: Note) -> None:
         """Remember a note."""
         self.last = next(self._numbers)
-        kept = self._progress if note.kind in _MANY else self._others
+        many = self._progress if note.kind in _MANY else self._hints
+        kept = self._news if note.kind in _NEWS else many
         kept.append(NumberedNote(self.last, self._clock(), note))
 
     def since(self, after: int) -> list[NumberedNote]:
         """Return the notes with a number above ``after`` that are still remembered, in order."""
-        fresh = (_newer(self._progress, after), _newer(self._others, after))
+        kept = (self._progress, self._hints, self._news)
+        fresh = [_newer(one, after) for one in kept]
         return list(heapq.merge(*fresh, key=lambda numbered: numbered.number))
 
 

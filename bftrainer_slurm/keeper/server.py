@@ -1,4 +1,4 @@
-"""The keeper's server: answers the lines of ``protocol`` from notes, stores, sessions and status.
+"""The keeper's server: answers the lines of ``protocol`` from notes, sessions and status.
 
 Members of groups are the business of ``sessions``; here is what takes one line and one answer.
 """
@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable
 
+from bftrainer_slurm.keeper.attempts import Attempts
 from bftrainer_slurm.keeper.disclosure import disclosed
 from bftrainer_slurm.keeper.entrance import Entrance
 from bftrainer_slurm.keeper.gate import Gate
@@ -29,7 +30,6 @@ from bftrainer_slurm.keeper.protocol import (
     whole,
 )
 from bftrainer_slurm.keeper.sessions import MANY_FILES, Sessions
-from bftrainer_slurm.keeper.stores import Stores, TooManyRunsError
 from bftrainer_slurm.keeper.vouchers import NotAdmittedError, Owner
 from bftrainer_slurm.keeper.waiting import Waiting, address_of
 
@@ -51,7 +51,6 @@ class Keeper:
 
     def __init__(
         self,
-        stores: Stores,
         gate: Gate,
         token: str,
         identity: str,
@@ -59,8 +58,8 @@ class Keeper:
         clock: Callable[[], float] = time.time,
         files: int = MANY_FILES,
     ) -> None:
-        self._stores = stores
-        self.sessions = Sessions(gate, stores.name, self._tell, hold_s, files)
+        self._attempts = Attempts()
+        self.sessions = Sessions(gate, self._attempts.name, self._tell, hold_s, files)
         self._token = token
         self._identity = identity
         self._clock = clock
@@ -87,7 +86,7 @@ class Keeper:
                 words = await _read_words(reader)
             try:
                 await self._answer(words, reader, writer)
-            except (TooManyRunsError, NotAdmittedError, ValueError) as error:
+            except (NotAdmittedError, ValueError) as error:
                 self._refuse(error, writer)
                 writer.write(f"error {error}\n".encode("ascii", "replace"))
             async with asyncio.timeout(SEND_TIMEOUT_S):
@@ -103,7 +102,6 @@ class Keeper:
 
     def _refuse(self, error: Exception, writer: asyncio.StreamWriter) -> None:
         kinds = {
-            TooManyRunsError: "too_many",
             _TooManyReadersError: "too_many",
             NotAdmittedError: "bad_proof",
             _TokenError: "bad_token",
@@ -133,7 +131,7 @@ class Keeper:
                 writer.write(b"ok\n")
             case ["endrun", token, array]:
                 self._check(token)
-                self._stores.end(whole(array))
+                self._attempts.end(whole(array))
                 self.sessions.end(whole(array))
                 writer.write(b"ok\n")
             case ["own", token, array, uid, want]:
@@ -179,8 +177,7 @@ class Keeper:
     def _hint(self, note: Note) -> bytes:
         answer = b"ok\n"
         if note.kind is NoteKind.UP:
-            run = self._stores.run(note.array)
-            answer = f"run {run.id} {run.host}:{run.port}\n".encode()
+            answer = f"run {self._attempts.name(note.array)}\n".encode()
         self._tell(note)
         return answer
 

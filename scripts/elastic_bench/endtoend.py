@@ -16,6 +16,7 @@ from scripts.elastic_bench.figures import standstill, usual_step_s
 from scripts.elastic_bench.measure import NODES, NotSettledError
 from scripts.elastic_bench.setups import Setup
 from scripts.elastic_bench.steplog import Step, StepLogs
+from scripts.labcluster.c10d import C10dStore
 from scripts.labcluster.lab import Tell
 from scripts.labcluster.site import Site, prepared_site
 from scripts.labcluster.users import identity
@@ -80,11 +81,13 @@ class _Trainer:
         if identity("alice"):
             for path in self.folder.rglob("*"):
                 shutil.chown(path, "alice")
+        self._store = C10dStore() if setup.backend == "c10d" else None
+        rendezvous = {} if self._store is None else self._store.environment
         script = _SCRIPT.format(
             folder=self.folder,
             python=site.stage.repo / ".venv" / "bin" / "python",
             script=setup.script,
-            exports="PET_RDZV_BACKEND=c10d" if setup.backend == "c10d" else "",
+            exports=" ".join(f"{name}={text}" for name, text in rendezvous.items()),
         )
         self.logs = StepLogs(self.folder / "logs")
         self.array = site.submit(script, f"1-{NODES}", f"--output={self.folder}/%a.out")

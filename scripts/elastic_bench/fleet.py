@@ -28,6 +28,7 @@ from bftrainer_slurm.spec import TrainerRecord
 from scripts.benchkit.logs import last_lines
 from scripts.elastic_bench.setups import Setup
 from scripts.elastic_bench.steplog import StepLogs
+from scripts.labcluster.c10d import C10dStore
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.processes import send_all
 from scripts.labcluster.stage import REPO
@@ -86,6 +87,7 @@ class Fleet:
         make_folder(self._folder / "python")
         self.logs = StepLogs(self._folder / "logs")
         self._keeper = find_or_start(self._folder, "127.0.0.1:0")
+        self._store = C10dStore() if self.setup.backend == "c10d" else None
         return self
 
     def __exit__(
@@ -159,24 +161,25 @@ class Fleet:
         task = next(task for task in itertools.count() if task not in used)
         job = f"{os.getpid()}{next(_jobs):05d}"
         name = f"n{task + 1}"
-        run = self._keeper.join(_ARRAY, task, name)
+        run_id = self._keeper.join(_ARRAY, task, name)
         variables = element_environment(
             ElementId(_ARRAY, task),
             TrainerRecord(1, MAX_NODES),
-            run,
+            run_id,
             self._keeper.address,
             {"PYTHONPATH": str(REPO)},
             self._folder / "python",
             "127.0.0.1",
         )
         variables |= {
-            "PET_RDZV_BACKEND": self.setup.backend,
             SECRET_FILE: str(own_secret(self._folder)),
             "SLURM_JOB_ID": job,
             "SLURMD_NODENAME": name,
             "BENCH_NODE": job,
             "OMP_NUM_THREADS": "1",
         }
+        if self._store is not None:
+            variables |= self._store.environment
         script = REPO / "scripts" / "elastic_bench" / f"{self.setup.script}.py"
         command = [sys.executable, "-m", "torch.distributed.run", str(script)]
         command += ["--folder", str(self._folder), "--model", self._training.model]

@@ -32,7 +32,7 @@ def _time_copies(log: StepLog) -> None:
     agree = Common.agree
 
     def timed(common: Common, group: Group, *what: Any) -> None:
-        begin_s, is_new = time.monotonic(), common.step < 0
+        begin_s, is_new = time.monotonic(), common.version is None
         agree(common, group, *what)
         if is_new and group.rank > 0:
             log.copied(time.monotonic() - begin_s)

@@ -27,7 +27,6 @@ from bftrainer_slurm.keeper.messages import (
     payload,
 )
 from bftrainer_slurm.keeper.server import Keeper
-from bftrainer_slurm.keeper.stores import Stores
 from bftrainer_slurm.keeper.vouchers import OneUser, Owner
 from scripts.fuzzing.promises import BrokenPromiseError, promise
 
@@ -53,7 +52,7 @@ def conversation(data: bytes) -> None:
 
 
 async def _talk(steps: list[bytes], loop: _Loop) -> None:
-    keeper = Keeper(cast(Stores, _NoStores()), Gate(OneUser(_SECRET)), "token", "fuzzed")
+    keeper = Keeper(Gate(OneUser(_SECRET)), "token", "fuzzed")
     keeper.sessions.own(_ARRAY, Owner(0, 2))
     lines = [_Line(keeper.entrance, number) for number in range(CONNECTIONS)]
     for step in steps:
@@ -192,17 +191,6 @@ class _Loop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return super().time() + self.ahead_s
-
-
-class _NoStores:
-    def name(self, array: int) -> str:
-        return f"{array}.1"
-
-    def end(self, array: int) -> None:
-        pass
-
-    def run(self, array: int) -> None:
-        raise ValueError("no stores here")
 
 
 def _hello(challenge: Challenge, task: int, role: Role) -> bytes:

@@ -355,7 +355,7 @@ def _lay_out(lab: Lab, options: Options) -> None:
         identity = f"munge_socket={folder}/munge/socket"
         if options.auth_slurm:
             identity = f"key_file={folder}/{_OUR_KEY}"
-        plugstack.append(plugin.install(folder, keeper, identity, options.stock, qos, all_here))
+        plugstack.append(plugin.install(folder, keeper, identity, qos, all_here))
     (folder / "plugstack.conf").write_text(plugstack_conf(plugstack))
     interface = networks.INTERFACE if options.networks else LOOPBACK
     (folder / "env").write_text(exports(folder, interface, all_here))

@@ -23,7 +23,6 @@ class Options:
     conf: tuple[str, ...] = ()
     plugstack: tuple[str, ...] = ()
     keeper: str | None = None  # [HOST]:PORT: our plugin is part of the cluster
-    stock: bool = False  # its elements use torchrun's own rendezvous
     qos: bool = False  # accounting, and preempt/qos in place of preempt/partition_prio
     networks: bool = False  # the nodes have networks of their own
     auth_slurm: bool = False  # Slurm proves by itself who is who, without MUNGE

@@ -12,16 +12,14 @@ def install(
     folder: Path,
     keeper: str,
     identity: str,
-    stock: bool,
     qos: str | None = None,
     local_address: str | None = None,
 ) -> str:
     """Build the plugin into the cluster's ``folder``, which every user can read.
 
-    Returns the line for plugstack.conf: elements are told of ``keeper`` (HOST:PORT), and use our
-    rendezvous, or torchrun's own where ``stock``; ``identity`` is the setting by which they prove
-    whose they are. ``qos`` is the one that they run in, and
-    ``local_address`` what all nodes are reached by, where they do not know their own.
+    Returns the line for plugstack.conf: elements are told of ``keeper`` (HOST:PORT), and
+    ``identity`` is the setting by which they prove whose they are. ``qos`` is the one that they
+    run in, and ``local_address`` what all nodes are reached by, where they do not know their own.
     """
     build = folder / "plugin"
     subprocess.run(
@@ -34,7 +32,5 @@ def install(
         line += f" local_addr={local_address}"
     if qos is not None:
         line += f" qos={qos}"
-    if stock:
-        return line
     subprocess.run([_SOURCES / "install-python", build / "python"], check=True)
     return f"{line} python={build}/python"

@@ -194,7 +194,6 @@ def test_a_port_of_slurms_own_is_not_the_keepers(port: int) -> None:
         ({"munge": Answer("munged is silent")}, "MUNGE"),
         ({"state_owner": "mallory"}, "state folder"),
         ({"state_owner": "slurm", "state_mode": 0o777}, "state folder"),
-        ({"torch": "2.4.1+cpu"}, "keeper's torch"),
     ],
 )
 def test_a_host_that_is_not_as_it_should_be(changes: dict[str, object], check: str) -> None:

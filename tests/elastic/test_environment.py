@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.elastic.environment import element_environment
-from bftrainer_slurm.keeper.client import RunAddress
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.spec import TrainerRecord
 
@@ -12,7 +11,7 @@ def environment(slurm: dict[str, str], local_address: str | None = None) -> dict
     return element_environment(
         ElementId(12, 3),
         TrainerRecord(2, 16),
-        RunAddress("12.1", "ctl:4000"),
+        "12.1",
         "ctl:6740",
         slurm,
         Path("/f"),
@@ -22,7 +21,7 @@ def environment(slurm: dict[str, str], local_address: str | None = None) -> dict
 
 def test_torchrun_finds_its_rendezvous_there() -> None:
     variables = environment({})
-    assert variables["PET_RDZV_ENDPOINT"] == "ctl:4000"
+    assert variables["PET_RDZV_BACKEND"] == "bftrainer"
     assert variables["PET_RDZV_ID"] == "12.1"
     assert variables["PET_NNODES"] == "1:16"
 
@@ -30,6 +29,12 @@ def test_torchrun_finds_its_rendezvous_there() -> None:
 @pytest.mark.parametrize(("gpus", "processes"), [("4", "4"), ("0", "1"), ("", "1"), ("x;y", "1")])
 def test_there_is_one_process_a_gpu_or_one(gpus: str, processes: str) -> None:
     assert environment({"SLURM_GPUS_ON_NODE": gpus})["PET_NPROC_PER_NODE"] == processes
+
+
+def test_who_chooses_c10d_says_where_its_store_is_and_who_hosts_it() -> None:
+    variables = environment({})
+    assert "PET_RDZV_ENDPOINT" not in variables
+    assert "is_host" not in variables["PET_RDZV_CONF"]
 
 
 def test_a_local_address_is_set_only_where_one_is_needed() -> None:

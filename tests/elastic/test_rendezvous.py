@@ -15,6 +15,7 @@ import pytest
 
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from scripts.labcluster.c10d import C10dStore
 from scripts.labcluster.keeper import Keeper, started_keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.agents import ARRAY, Agents
@@ -238,17 +239,14 @@ def test_under_stock_c10d_a_script_reports_by_itself(
 
 
 def test_a_user_may_opt_out(agents: Agents) -> None:
-    run = agents.keeper.client.join(ARRAY, 1, "n1")
+    store = C10dStore()
     agents.start(
         1,
         2,
-        PET_RDZV_BACKEND="c10d",
-        PET_RDZV_ENDPOINT=run.endpoint,
-        PET_RDZV_ID=run.run_id,
-        PET_RDZV_CONF="is_host=0,last_call_timeout=1",
         TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1",
         PET_RUN_PATH="1",  # as the plugin may have set it
         PET_START_METHOD="forkserver",
+        **store.environment,
     )
     agents.wait_for_world(2, 1, 2)
     parent = Path(f"/proc/{agents.steps(1)[-1].process}/stat").read_text().split(") ")[1].split()[1]

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bftrainer_slurm.elastic.rendezvous import choose
+from bftrainer_slurm.elastic.rendezvous import choose, handler, is_torchrun, trains_alone
 
 _WARM = {"PET_RUN_PATH": "1", "PET_START_METHOD": "forkserver", "PET_MONITOR_INTERVAL": "0.02"}
 _OURS = {"PET_RDZV_BACKEND": "bftrainer"}
@@ -57,14 +57,59 @@ def test_who_opts_out_gets_stock_workers() -> None:
     assert environment == {"PET_RDZV_BACKEND": "c10d"}
 
 
-def test_a_torch_that_ours_cannot_work_with_falls_back_to_c10d(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_torch_that_ours_cannot_work_with_ends_with_a_line_that_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from torch.distributed.elastic.rendezvous import RendezvousParameters
+
     monkeypatch.setitem(sys.modules, "bftrainer_slurm.elastic.agent", None)
-    environment = dict(_OURS)
-    with pytest.warns(UserWarning, match="stock c10d is used"):
-        choose(environment, ["train.py"])
-    assert environment == {"PET_RDZV_BACKEND": "c10d"}
+    with pytest.raises(SystemExit) as end:
+        handler()(RendezvousParameters("bftrainer", "", "run", 1, 4))
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("bftrainer: torchrun's Python cannot load the rendezvous, install torch")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "alone"),
+    [
+        ({"PET_RDZV_BACKEND": "c10d"}, ["train.py"], True),
+        (_OURS, ["--rdzv-backend=c10d", "train.py"], True),
+        (_OURS, ["--rdzv_backend", "c10d", "train.py"], True),
+        (_OURS, ["--rdzv_backend=c10d", "--rdzv_endpoint=n1:29400", "train.py"], False),
+        ({"PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "n1:29400"}, ["train.py"], False),
+        ({"PET_RDZV_BACKEND": "c10d"}, ["--standalone", "train.py"], False),
+        (_OURS, ["train.py"], False),
+    ],
+)
+def test_c10d_without_a_place_for_its_store_is_one_for_each_node(
+    environment: dict[str, str], arguments: list[str], alone: bool
+) -> None:
+    assert trains_alone(environment, arguments) == alone
+
+
+def test_a_torchrun_that_would_train_alone_beside_the_others_is_ended_with_one_line() -> None:
+    element = {"BFTRAINER_ELEMENT": "12_3", "PET_NNODES": "1:2", "PET_RDZV_BACKEND": "c10d"}
+    command = [sys.executable, "-m", "torch.distributed.run", "there-is-no.py"]
+    ran = subprocess.run(command, env=os.environ | element, capture_output=True, text=True)
+    assert ran.returncode == 2
+    assert "needs --rdzv-endpoint=HOST:PORT" in ran.stderr.splitlines()[-1]
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["/usr/bin/python3", "/opt/venv/bin/torchrun", "train.py"], True),
+        (["python", "-m", "torch.distributed.run", "train.py"], True),
+        (["python", "-u", "train.py", "--run", "torchrun"], False),
+    ],
+)
+def test_a_script_that_imports_torchrun_is_not_taken_for_it(
+    command: list[str], expected: bool
+) -> None:
+    assert is_torchrun(command) == expected
 
 
 def test_outside_an_element_loading_it_changes_and_imports_nothing() -> None:

@@ -3,14 +3,43 @@
 import pytest
 import torch
 
-from bftrainer_slurm.elastic.scaling import Rate, ScaledRate
+from bftrainer_slurm.elastic.scaling import Rate, Rule, ScaledRate
+
+WEIGHT = torch.nn.Parameter(torch.zeros(1))
+SGD, ADAM = torch.optim.SGD([WEIGHT]), torch.optim.Adam([WEIGHT])
 
 
 @pytest.mark.parametrize(
-    ("rate", "factor"), [(Rate.LINEAR, 4.0), (Rate.SQRT, 2.0), (Rate.NONE, 1.0)]
+    ("rule", "optimizer", "factor"),
+    [
+        ("linear", ADAM, 4.0),
+        ("sqrt", SGD, 2.0),
+        ("none", SGD, 1.0),
+        (lambda times: times + 3.0, SGD, 7.0),
+        (None, SGD, 4.0),
+        (None, ADAM, 2.0),
+    ],
 )
-def test_rules(rate: Rate, factor: float) -> None:
-    assert rate.factor(4.0) == factor
+def test_rules(rule: Rule | None, optimizer: torch.optim.Optimizer, factor: float) -> None:
+    assert Rate(rule, ramp=0).factor(4.0, optimizer) == factor
+
+
+def test_after_a_change_a_ramp_leads_to_the_new_rate() -> None:
+    rate = Rate("linear", ramp=4)
+    assert [rate.factor(3.0, SGD) for _ in range(5)] == [1.5, 2.0, 2.5, 3.0, 3.0]
+    assert [rate.factor(1.0, SGD) for _ in range(2)] == [2.5, 2.0]
+
+
+def test_a_newcomer_goes_on_in_the_middle_of_a_ramp() -> None:
+    rate, newcomer = Rate("linear", ramp=4), Rate("linear", ramp=4)
+    rate.factor(3.0, SGD)
+    newcomer.load_state_dict(rate.state_dict())
+    assert [newcomer.factor(3.0, SGD) for _ in range(3)] == [2.0, 2.5, 3.0]
+
+
+def test_what_is_no_rule_is_refused() -> None:
+    with pytest.raises(ValueError, match="'linear', 'sqrt', 'none' or a function"):
+        Rate("square", ramp=0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("lr", [0.5, torch.tensor(0.5)])

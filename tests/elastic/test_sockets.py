@@ -7,6 +7,7 @@ Real gloo, both ranks in this process. What gloo forgets it forgets in a race: c
 from __future__ import annotations
 
 import random
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -16,7 +17,7 @@ import torch
 from torch.distributed import HashStore, ProcessGroupGloo, Work  # type: ignore[attr-defined]
 
 from bftrainer_slurm.elastic import waits
-from bftrainer_slurm.elastic.collective import _keep_for_ever
+from bftrainer_slurm.elastic.collective import Group, _keep_for_ever
 from bftrainer_slurm.elastic.sockets import Connections
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
@@ -70,3 +71,14 @@ def test_gloo_fails_what_is_under_way_when_its_connections_are_cut_gently(
     chance = random.Random(1)
     forgotten = [forgets(monkeypatch, chance.uniform(0.001, 0.02)) for _ in range(GROUPS)]
     assert sum(forgotten) <= 2
+
+
+def test_the_scripts_own_connections_outlive_the_first_group() -> None:
+    group = Group()  # as a trainer has one before it knows its peers
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        own = socket.create_connection(server.getsockname())
+        peer, _ = server.accept()
+    group.close()
+    with own, peer:
+        own.sendall(b"y")
+        assert peer.recv(1) == b"y"

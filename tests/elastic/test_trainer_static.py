@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
 from bftrainer_slurm.elastic import Trainer
 from scripts.labcluster.keeper import started_keeper
@@ -115,6 +115,55 @@ def test_a_step_that_a_gradient_scaler_passes_over_counts() -> None:
         assert step.committed
         assert not step.updated
     assert training.cursor.samples == 10
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_step_without_an_update_is_an_error() -> None:
+    training, optimizer = trainer()
+    with pytest.raises(RuntimeError, match="parts of one larger batch"):
+        for number, batch in enumerate(training.loader(DATA, 2, 1)):
+            with training.step():
+                loss(training, batch).backward()  # type: ignore[no-untyped-call]
+                if number % 2:
+                    optimizer.step()
+    assert training.cursor.samples == 0
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_model_that_is_used_without_ddp_is_an_error() -> None:
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    training = Trainer(model, optimizer)
+    with pytest.raises(RuntimeError, match=r"compute with trainer\.ddp"):
+        for batch in training.loader(DATA, 5, 1):
+            with training.step():
+                nn.functional.mse_loss(model(batch[0]), batch[1]).backward()
+                optimizer.step()
+    assert training.cursor.samples == 0
+
+
+class Drawn(Dataset[Tensor]):
+    """Each sample is what its worker draws: an augmentation."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, _: int) -> Tensor:
+        return torch.rand(1)
+
+
+def drawn_by(rank: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    training, _ = trainer()
+    data = training.loader(Drawn(), 8, 1, num_workers=1)
+    monkeypatch.setattr(type(training), "rank", rank)
+    torch.manual_seed(0)  # as each rank's script may do
+    return next(iter(data)).flatten().tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.usefixtures("alone")
+def test_data_workers_of_two_ranks_draw_differently(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert drawn_by(0, monkeypatch) == drawn_by(0, monkeypatch)
+    assert drawn_by(0, monkeypatch) != drawn_by(1, monkeypatch)
 
 
 @pytest.mark.usefixtures("alone")

@@ -1,4 +1,4 @@
-"""A keeper in a thread of the test, without torch's stores: real sockets, a quick start."""
+"""A keeper in a thread of the test: real sockets, a quick start."""
 
 from __future__ import annotations
 
@@ -16,21 +16,10 @@ from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.membership import Generation, Identity, Membership, Role
 from bftrainer_slurm.keeper.protocol import Note
 from bftrainer_slurm.keeper.server import Keeper
-from bftrainer_slurm.keeper.stores import Stores
 from bftrainer_slurm.keeper.vouchers import OneUser
 
 TOKEN = "token"
 SECRET_TEXT = b"a secret of sixteen bytes or more"
-
-
-class NoStores:
-    """Stands in for the stores of stock c10d."""
-
-    def name(self, array: int) -> str:
-        return f"{array}.1"
-
-    def end(self, array: int) -> None:
-        pass
 
 
 @dataclass
@@ -79,9 +68,7 @@ def keeper_inside(gate: Gate | None = None, port: int = 0) -> Iterator[Inside]:
     thread.start()
 
     async def begin() -> tuple[asyncio.Server, Counter[str]]:
-        keeper = Keeper(
-            cast(Stores, NoStores()), gate or Gate(OneUser(SECRET_TEXT)), TOKEN, identity="inside"
-        )
+        keeper = Keeper(gate or Gate(OneUser(SECRET_TEXT)), TOKEN, identity="inside")
         server = await asyncio.get_running_loop().create_server(
             keeper.entrance, "127.0.0.1", port, backlog=1024
         )

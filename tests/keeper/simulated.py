@@ -52,6 +52,7 @@ class Process:
     may_go: bool = True
     state: State = ()
     synced: bool = False  # has rank 0's state
+    lineage: int = 0  # number of the generation that its state was agreed in
     begun: int = 0  # steps that it has entered, of the present way
     entered: dict[int, int] = field(default_factory=dict)  # the same, by generation
 
@@ -65,7 +66,7 @@ class Process:
 
     def say_ready(self, cause: str = "change") -> None:
         self.waiting = True
-        self.world.say(self, Ready(self.step, cause))
+        self.world.say(self, Ready(self.step, cause, "", self.lineage))
 
     def take_message(self) -> None:
         if not self.inbox:
@@ -155,6 +156,8 @@ class Process:
         else:
             self._copy(generation)
         self.begun = len(self.state)
+        if self.synced:
+            self.lineage = generation.number
 
     def _copy(self, generation: Generation) -> None:
         theirs, own = generation.members[0].step, generation.members[generation.rank].step

@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 
 from bftrainer_slurm.keeper.failures import Failure
-from bftrainer_slurm.keeper.groups import HangUp, Reformed, Send
+from bftrainer_slurm.keeper.groups import Group, HangUp, Reformed, Send
 from bftrainer_slurm.keeper.messages import (
+    Ack,
+    AckStop,
     Alone,
     Broken,
     Change,
     Dropped,
     Generation,
+    Go,
     Held,
     Identity,
     Leave,
@@ -19,6 +22,7 @@ from bftrainer_slurm.keeper.messages import (
     Ready,
     Released,
     Role,
+    StopAt,
     StoreAt,
 )
 from bftrainer_slurm.keeper.runs import Run
@@ -269,6 +273,24 @@ def test_a_newcomer_that_is_to_leave_is_released_at_once() -> None:
     assert list(newcomer.inbox) == [Released()]
 
 
+def test_what_says_nothing_new_costs_the_keeper_next_to_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = started(Role.WORKER, 2)
+    waiting = warm(world, 3)
+    ticks: list[float] = []
+    monkeypatch.setattr(Group, "tick", lambda group, now_s: ticks.append(now_s))
+    for message in (
+        Ready(-1, "new"),
+        Ack(77),
+        AckStop(77),
+        Broken(77),
+        Progress((("steps", 1.0),)),
+    ):
+        world.group.hear(waiting.key, message, world.now_s)
+    assert not ticks
+
+
 # Whose state counts.
 
 
@@ -320,6 +342,31 @@ def test_those_of_one_generation_keep_their_places() -> None:
     assert [peer.task for peer in last.members] == [1, 3, 4]
 
 
+def test_who_trained_on_is_ahead_of_a_later_step_of_an_earlier_generation() -> None:
+    world = started(Role.WORKER, 2)
+    world.kill(world.processes[0])
+    world.settle(6)
+    on = world.processes[1]
+    (cut_off,) = world.start(3)
+    cut_off.state = tuple((step, 0) for step in range(on.step + 900))
+    cut_off.lineage = 1
+    world.settle(20)
+    assert on.generation is not None
+    assert [peer.task for peer in on.generation.members] == [2, 3]
+    assert cut_off.state == on.state
+
+
+def test_of_one_generation_the_later_step_is_ahead() -> None:
+    world = World(Role.WORKER, want=2)
+    for task, step in ((1, 800), (2, 900)):
+        (process,) = world.start(task)
+        world.say(process, Ready(step, "change", "", 7))
+        process.waiting = True
+    generation = next(one for one in world.processes[1].inbox if isinstance(one, Generation))
+    assert [(peer.task, peer.step) for peer in generation.members] == [(2, 900), (1, 800)]
+    assert generation.number == 8
+
+
 # After the keeper was away.
 
 
@@ -362,6 +409,56 @@ def test_no_change_is_planned_before_all_are_back() -> None:
     hear_all(world)
     assert first.change == Change(1, planned=True, why="join")
     assert newcomer.waiting
+
+
+def test_the_highest_generation_lives_whoever_comes_back_first() -> None:
+    world = World(Role.WORKER, want=3)
+    world.group.hold_until_s = 10.0
+    (straggler,) = rejoined(world, range(9, 10), generation=5, size=10)
+    others = rejoined(world, range(3), generation=9, size=3)
+    assert isinstance(straggler.inbox[0], Dropped)
+    assert not straggler.connected
+    assert not any(process.inbox for process in others)
+    assert world.notes == [Reformed(Role.WORKER, 9, 3)]
+
+
+def test_who_is_alone_waits_for_those_of_a_later_generation_before_it_changes() -> None:
+    world = World(Role.WORKER, want=3)
+    world.group.hold_until_s = 10.0
+    (straggler,) = rejoined(world, range(1), generation=5, size=1)
+    warm(world, 7)
+    world.wait_until(9.0)
+    hear_all(world)
+    assert straggler.change is None
+    rejoined(world, range(1, 2), generation=9, size=2)
+    hear_all(world)
+    assert not straggler.connected or straggler.waiting
+    assert world.group.number == 9
+
+
+def test_all_nodes_of_the_plan_wait_for_nobody_after_a_keepers_return() -> None:
+    world = World(Role.WORKER, want=2)
+    world.group.hold_until_s = 10.0
+    first, _ = rejoined(world, range(2))
+    warm(world, 7)
+    hear_all(world)
+    assert first.change == Change(1, planned=True, why="join")
+
+
+def test_who_comes_back_once_the_step_to_stop_at_is_known_hears_it_again() -> None:
+    world = started(Role.WORKER, 2)
+    first, second = world.processes
+    warm(world, 3)
+    hear_all(world)
+    world.say(first, StopAt(10, 1))
+    second.inbox.clear()  # lost with its connection
+    second.key = 99
+    world.group.join(99, second.identity, Held(1, 1, 2, step=9), world.now_s)
+    world.deliver()
+    while second.inbox:
+        second.take_message()
+    assert second.stop_step == 10
+    assert first.inbox[-1] == Go(1)
 
 
 def test_who_holds_what_is_out_of_date_joins_anew() -> None:

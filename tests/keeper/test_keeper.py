@@ -1,10 +1,11 @@
 import json
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
-import torch.distributed
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import find_or_start
@@ -29,26 +30,27 @@ def read_notes(keeper: Keeper, count: int, identity: str = "", after: int = 0) -
     return [note.note for _, note in (next(stream) for _ in range(count)) if note]
 
 
-def test_elements_of_one_trainer_share_a_store_and_trainers_do_not(keeper: Keeper) -> None:
+def test_elements_of_one_trainer_share_a_run_and_trainers_do_not(keeper: Keeper) -> None:
     first, second = keeper.client.join(12, 0, "n1"), keeper.client.join(12, 1, "n2")
-    other = keeper.client.join(13, 0, "n3")
-    assert first == second
-    assert other.endpoint != first.endpoint
-    assert other.run_id != first.run_id
+    assert first == second != keeper.client.join(13, 0, "n3")
 
 
-def test_the_store_is_one_that_torch_can_use(keeper: Keeper) -> None:
-    host, port = keeper.client.join(12, 0, "n1").endpoint.split(":")
-    store = torch.distributed.TCPStore(host, int(port), is_master=False)  # type: ignore[attr-defined]
-    store.set("key", "value")
-    assert store.get("key") == b"value"
+def test_the_keeper_does_without_torch() -> None:
+    program = "import sys, bftrainer_slurm.keeper.__main__; print('torch' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.stdout == "False\n"
+
+
+def test_no_process_beside_the_keeper_serves_trainers(keeper: Keeper) -> None:
+    keeper.client.join(12, 0, "n1")
+    assert Path(f"/proc/{keeper.pid}/task/{keeper.pid}/children").read_text() == ""
 
 
 def test_after_the_end_of_a_run_the_next_element_begins_another(keeper: Keeper) -> None:
     before = keeper.client.join(12, 0, "n1")
     keeper.client.end_run(12)
     after = keeper.client.join(12, 0, "n1")
-    assert after.run_id != before.run_id
+    assert after != before
 
 
 def test_notes_reach_a_watcher_in_order_also_those_from_before(keeper: Keeper) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from bftrainer_slurm.controller.state.lessons import Runtime
 from bftrainer_slurm.keeper.client import KeeperClient
+from scripts.labcluster.c10d import C10dStore
 from scripts.labcluster.controller import Controller
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.stage import REPO
@@ -120,7 +121,9 @@ def test_the_others_train_on_when_the_plan_takes_nodes_away(site: Site) -> None:
 
 @pytest.mark.once
 def test_a_script_may_choose_torchruns_own_rendezvous(site: Site) -> None:
-    with training(site, "1-2", "export PET_RDZV_BACKEND=c10d") as trainer:
+    store = C10dStore()
+    exports = " ".join(f"{name}={text}" for name, text in store.environment.items())
+    with training(site, "1-2", f"export {exports}") as trainer:
         trainer.wait_for_world(2)
         assert trainer.published["runtime"] != Runtime.AGENT.value
 

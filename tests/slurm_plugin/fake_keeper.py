@@ -60,7 +60,7 @@ class FakeKeeper:
     def answer(self, line: str) -> str:
         words = line.split()
         if words[:1] == ["up"] and len(words) == 4:
-            return f"run run-{words[1]} 127.0.0.1:29999"
+            return f"run run-{words[1]}"
         if words == ["submitted"] or (words[:1] in (["leaving"], ["gone"]) and len(words) == 4):
             return "ok"
         return "error not a request"

@@ -45,10 +45,8 @@ def environment_in(
         "PET_NNODES": "1:2",
         "PET_NPROC_PER_NODE": "1",
         "PET_RDZV_BACKEND": backend,
-        "PET_RDZV_ENDPOINT": "127.0.0.1:29999",
         "PET_RDZV_ID": f"run-{element.array}",
-        "PET_RDZV_CONF": "is_host=0,last_call_timeout=1,keep_alive_interval=1,"
-        "keep_alive_max_attempt=3",
+        "PET_RDZV_CONF": "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3",
         "PET_MAX_RESTARTS": "1000000",
         "PET_LOCAL_ADDR": "127.0.0.1",
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
@@ -84,7 +82,7 @@ def test_a_script_that_says_c10d_has_it_in_its_steps(
     environment_in(start_element(lab, script), keeper, plugins, backend="c10d")
 
 
-def test_without_our_folder_there_is_stock_torchrun(lab: Lab) -> None:
+def test_without_our_folder_the_log_says_what_to_install(lab: Lab) -> None:
     plugstack = lab.dir / "plugstack.conf"
     line = plugstack.read_text()
     plugstack.write_text(" ".join(word for word in line.split() if "python=" not in word) + "\n")
@@ -93,8 +91,9 @@ def test_without_our_folder_there_is_stock_torchrun(lab: Lab) -> None:
         element.wait_for("end")
     finally:
         plugstack.write_text(line)
-    assert element.lines()["PET_RDZV_BACKEND"] == "c10d"
+    assert element.lines()["PET_RDZV_BACKEND"] == "bftrainer"
     assert "PYTHONPATH" not in element.lines()
+    assert "needs 'pip install bftrainer-slurm'" in element.text()
 
 
 PATHS = {

@@ -1,0 +1,93 @@
+"""The private places of torch that training in process uses: all of them, and nowhere else.
+
+``SEEN`` are the versions on which the tests have run. Where a place is missing a script is
+restarted at changes instead, see ``members``. (FSDP2's are in ``sharded``: it has no such way.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import HashStore, Work  # type: ignore[attr-defined]
+
+SEEN = ("2.13",)
+_PLACES = (
+    "torch._C._distributed_c10d.OpType",
+    "torch._C._distributed_c10d.PythonCallbackWork",
+    "torch._C._distributed_c10d._register_work",
+    "torch.distributed.ProcessGroup._register_backend",
+    "torch.distributed.ProcessGroup._set_group_name",
+    "torch.distributed.Work._get_op_type",
+    "torch.distributed.distributed_c10d._resolve_process_group",
+    "torch.distributed.distributed_c10d._set_pg_timeout",
+    "torch.distributed.distributed_c10d._world.group_count",
+    "torch.distributed.distributed_c10d._world.pg_names",
+)
+
+
+def missing(places: Collection[str] = _PLACES) -> str | None:
+    """Return the first place that this torch does not have; None: it has them all."""
+    return next((place for place in places if not _is_there(place)), None)
+
+
+def _is_there(place: str) -> bool:
+    found: Any = torch
+    for name in place.split(".")[1:]:
+        if not hasattr(found, name):
+            return False
+        found = getattr(found, name)
+    return True
+
+
+def groups_of_process() -> list[dist.ProcessGroup]:
+    """Return the process groups of this process, the newest first: all, not only the trainer's."""
+    names = dist.distributed_c10d._world.pg_names
+    return sorted(names, key=lambda group: names[group], reverse=True)
+
+
+def count_groups_anew() -> None:
+    """Let the next group be called as its peers call theirs: one that failed would count."""
+    dist.distributed_c10d._world.group_count = 0
+
+
+def give_torchs_own_time(group: dist.ProcessGroup | None) -> None:
+    """Let a group's collectives take as long as torch lets them by default."""
+    dist.distributed_c10d._set_pg_timeout(dist.distributed_c10d.default_pg_timeout, group)
+
+
+def group_of_one(kinds: Collection[str], timeout: timedelta) -> dist.ProcessGroup:
+    """Return a group of this process alone for these kinds of device, beside the default one."""
+    store = HashStore()
+    alone = dist.ProcessGroup(store, 0, 1)
+    gloo = dist.ProcessGroupGloo(store, 0, 1, timeout)
+    for kind in sorted(kinds):
+        alone._register_backend(torch.device(kind), dist.ProcessGroup.BackendType.GLOO, gloo)
+    alone._set_group_name("bftrainer-alone")  # type: ignore[arg-type]
+    return alone
+
+
+def group_named(group: str | dist.ProcessGroup) -> dist.ProcessGroup:
+    """Return the group that a functional collective names."""
+    if isinstance(group, dist.ProcessGroup):
+        return group
+    return dist.distributed_c10d._resolve_process_group(group)  # type: ignore[attr-defined, arg-type]
+
+
+def wait_for_tensor_by(tensor: Tensor, wait: Callable[[timedelta], bool]) -> None:
+    """Let torch's ``wait_tensor`` call this, where it would wait in C++."""
+    from torch._C._distributed_c10d import PythonCallbackWork, _register_work
+
+    _register_work(tensor, PythonCallbackWork(wait))
+
+
+def is_of_kind(work: Work, kinds: Collection[str]) -> bool:
+    """Return whether a collective is one of these: ``SEND``, ``RECV``, ..."""
+    from torch._C._distributed_c10d import OpType  # type: ignore[attr-defined]
+
+    found: int = work._get_op_type()  # type: ignore[attr-defined]
+    return any(found == int(getattr(OpType, kind)) for kind in kinds)

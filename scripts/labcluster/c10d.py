@@ -1,0 +1,22 @@
+"""A store for torchrun's own rendezvous, which lives as long as this process does."""
+
+from __future__ import annotations
+
+
+class C10dStore:
+    """Listens on the loopback address; ``environment`` makes an element's torchrun use it."""
+
+    def __init__(self) -> None:
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+        self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What is added to an element's."""
+        return {
+            "PET_RDZV_BACKEND": "c10d",
+            "PET_RDZV_ENDPOINT": f"127.0.0.1:{self._store.port}",
+            "PET_RDZV_CONF": "is_host=0,last_call_timeout=1,keep_alive_interval=1,"
+            "keep_alive_max_attempt=3",
+        }

@@ -1,0 +1,33 @@
+"""A script with a Trainer on a torch that lacks a private place; its log is as that of ``ddp``."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from bftrainer_slurm.elastic import Trainer, torch_private
+
+
+def main() -> None:
+    torch_private.missing = lambda: "torch.gone"  # type: ignore[assignment, misc]
+    folder, node = Path(sys.argv[1]), os.environ["SLURMD_NODENAME"]
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    trainer = Trainer(model, optimizer, checkpoint=folder / "saved", checkpoint_every_s=0.1)
+    data = TensorDataset(torch.randn(1000, 4))
+    with (folder / f"{node}.{os.getpid()}").open("w", 1) as log:
+        for (batch,) in trainer.loader(data, batch_size=8, epochs=1000):
+            with trainer.step():
+                trainer.ddp(batch).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            print(time.monotonic(), trainer.world, trainer.cursor.step, file=log)
+            time.sleep(0.005)
+
+
+if __name__ == "__main__":
+    main()

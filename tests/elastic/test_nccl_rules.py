@@ -1,0 +1,160 @@
+"""What holds for collectives on GPUs, with works that do as NCCL's do. No GPU has run it yet.
+
+From torch's sources: a collective that was aborted is complete as soon as its kernel has left,
+without an exception, and with anything in its tensors.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, cast
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from bftrainer_slurm.elastic.collective import Channel, Group, PeerLostError, abort_together
+from bftrainer_slurm.elastic.members import RestartError, find_members
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(60)]
+
+
+class FakeWork:
+    """Ends when it is told to."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.over = threading.Event()
+        self.failure = failure
+
+    def is_completed(self) -> bool:
+        return self.over.is_set()
+
+    def exception(self) -> Exception | None:
+        return self.failure
+
+    def wait(self) -> bool:
+        return self.over.wait()
+
+
+class FakeTensor:
+    """A tensor on a GPU, as far as a channel looks."""
+
+    is_cuda = True
+
+
+def on_gpu(*works: FakeWork) -> Group:
+    """A group of two ranks in a step that depends on these works."""
+    group = Group()
+    group.world = 2
+    group.begin(1.0)
+    for work in works:
+        group.watch(cast(dist.Work, work), on_gpu=True)
+    return group
+
+
+def aborted(group: Group, *works: FakeWork) -> None:
+    """Abort as the keeper's word does; the works' kernels leave by it."""
+    group.abort("a peer is lost")
+    for work in works:
+        work.over.set()
+
+
+def test_what_was_done_before_the_abort_is_committed() -> None:
+    work = FakeWork()
+    group = on_gpu(work)
+    work.over.set()
+    group.commit()
+    aborted(group)
+    group.close()
+
+
+def test_a_step_whose_collective_was_aborted_is_not_committed_though_it_is_complete() -> None:
+    work = FakeWork()
+    group = on_gpu(work)
+    threading.Timer(0.05, aborted, (group, work)).start()
+    with pytest.raises(PeerLostError, match="a peer is lost"):
+        group.commit()
+    group.close()
+
+
+def test_nor_is_one_of_which_some_collectives_were_done_before() -> None:
+    first, last = FakeWork(), FakeWork()
+    first.over.set()
+    group = on_gpu(first, last)
+    threading.Timer(0.05, aborted, (group, last)).start()
+    with pytest.raises(PeerLostError):
+        group.commit()
+    group.close()
+
+
+def test_a_failure_of_nccls_own_is_one() -> None:
+    work = FakeWork(RuntimeError("NCCL: unhandled system error"))
+    work.over.set()
+    with pytest.raises(PeerLostError, match="system error"):
+        on_gpu(work).commit()
+
+
+def test_state_that_came_by_an_aborted_collective_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = FakeWork()
+    group = on_gpu()
+    monkeypatch.setattr(dist, "broadcast", lambda *_, **__: work)
+    channel = Channel(group, None)
+    channel.broadcast(cast(torch.Tensor, FakeTensor()))
+    threading.Timer(0.05, aborted, (group, work)).start()
+    with pytest.raises(PeerLostError):
+        channel.arrive()
+    group.close()
+
+
+def test_after_an_abort_nothing_more_is_begun() -> None:
+    group = on_gpu()
+    aborted(group)
+    begun: list[str] = []
+    group.attempt(lambda: begun.append("a broadcast"))
+    assert not begun
+    with pytest.raises(PeerLostError):
+        group.commit()
+    group.close()
+
+
+def test_what_is_on_the_cpu_beside_nccl_is_given_up_as_gloos_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bftrainer_slurm.elastic.collective._HOPELESS_S", 0.1)
+    never = FakeWork()
+    group = on_gpu()
+    group.watch(cast(dist.Work, never), on_gpu=False)
+    group.abort("a peer is lost")
+    begin_s = time.monotonic()
+    with pytest.raises(PeerLostError, match="does not end"):
+        group.commit()
+    assert time.monotonic() - begin_s < 30
+    group.close()
+
+
+def test_all_groups_of_a_process_are_aborted_and_one_that_is_over_keeps_no_other() -> None:
+    order: list[str] = []
+
+    class Ended:
+        def __init__(self, name: str, error: Exception | None = None) -> None:
+            self.name, self.error = name, error
+
+        def abort(self) -> None:
+            order.append(self.name)
+            if self.error is not None:
+                raise self.error
+
+    groups: list[Any] = [Ended("state"), Ended("script", RuntimeError("over")), Ended("default")]
+    abort_together(groups)
+    assert order == ["state", "script", "default"]
+
+
+ELEMENT = {"BFTRAINER_KEEPER": "ctl:6820", "BFTRAINER_ELEMENT": "12_3"}
+
+
+def test_on_gpus_an_elements_script_does_not_train_alone_where_nobody_would_restart_it() -> None:
+    with pytest.raises(RestartError, match=r"on GPUs .* write 'srun torchrun'"):
+        find_members(ELEMENT, "cpu:gloo,cuda:nccl", nccl_in_process=False)
