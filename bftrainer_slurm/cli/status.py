@@ -105,7 +105,7 @@ def _preempted(felt: dict[str, Any]) -> str:
     if not felt["jobs"]:
         return "ordinary jobs, last 24 h: none had to preempt a trainer"
     text = (
-        f"ordinary jobs, last 24 h: {felt['jobs']} preempted trainers, and started "
+        f"ordinary jobs, last 24 h: {felt['jobs']} had to preempt, and started "
         f"{felt['delay_median_s']:.1f} s later (median; {felt['delay_max_s']:.1f} s at most)"
     )
     return text + (f"; {felt['late_jobs']} missed a backfill pass" if felt["late_jobs"] else "")
