@@ -205,7 +205,8 @@ class Configuration:
     ``partition_minutes`` the longest time limit of the trainers' partition, and ``backfill_s`` the
     time from the end of a backfill pass to the next one (``bf_interval``). ``behind`` are
     partitions whose jobs do not come before trainers: their ``PriorityTier`` is too low.
-    ``jobs_private``: users see their own jobs only (``PrivateData=jobs``).
+    ``jobs_private``: users see their own jobs only (``PrivateData=jobs``). ``grace_s`` is the
+    ``GraceTime`` of the trainers' partition: an element that ends within it has failed, for Slurm.
     """
 
     max_jobs: int | None = None
@@ -213,6 +214,7 @@ class Configuration:
     backfill_s: float | None = None
     behind: tuple[str, ...] = ()
     jobs_private: bool = False
+    grace_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)

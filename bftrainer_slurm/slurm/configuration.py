@@ -34,6 +34,7 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
         minutes_of(partitions[partition]["MaxTime"]),
         backfill_s(values),
         behind(partitions, partition, by_tier="partition_prio" in values.get("PreemptType", "")),
+        grace_s=int(partitions[partition].get("GraceTime", "0")),
         jobs_private=not {"jobs", "all"}.isdisjoint(values.get("PrivateData", "").split(",")),
     )
 

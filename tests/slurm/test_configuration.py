@@ -13,12 +13,13 @@ from bftrainer_slurm.slurm.run import SlurmRunner
 class Says:
     """A slurmctld that is configured so."""
 
-    def __init__(self, private: str) -> None:
+    def __init__(self, private: str = "none", partition: str = "") -> None:
         self.private = private
+        self.partition = partition
 
     def read(self, *command: str, **_: Any) -> str:
         if "partition" in command:
-            return "PartitionName=bftrainer MaxTime=UNLIMITED\n"
+            return f"PartitionName=bftrainer MaxTime=UNLIMITED {self.partition}\n"
         return f"MaxJobCount             = 10000\nPrivateData             = {self.private}\n"
 
 
@@ -29,3 +30,9 @@ class Says:
 def test_private_data_says_whether_users_see_the_jobs_of_others(private: str, hidden: bool) -> None:
     runner = cast(SlurmRunner, Says(private))
     assert configuration(runner, "bftrainer").jobs_private is hidden
+
+
+@pytest.mark.parametrize(("said", "grace_s"), [("", 0), ("GraceTime=0", 0), ("GraceTime=20", 20)])
+def test_the_grace_of_the_trainers_partition_is_known(said: str, grace_s: int) -> None:
+    runner = cast(SlurmRunner, Says(partition=said))
+    assert configuration(runner, "bftrainer").grace_s == grace_s

@@ -112,6 +112,11 @@ def _configured(snapshot: Snapshot, gateway: Gateway, partition: str) -> Snapsho
             "that of %s (0 is the lowest, and right for trainers)",
             *(", ".join(configuration.behind), partition),
         )
+    if configuration.grace_s and configuration.grace_s != snapshot.configuration.grace_s:
+        logger.warning(
+            "%s has GraceTime=%d: set it to 0; an element that ends within it counts as failed",
+            *(partition, configuration.grace_s),
+        )
     return replace(snapshot, configuration=configuration, configured_s=snapshot.time_s)
 
 

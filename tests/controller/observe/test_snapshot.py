@@ -116,6 +116,14 @@ def test_a_partition_whose_jobs_wait_behind_trainers_is_named_once(
     assert said.startswith("jobs in debug wait behind trainers")
 
 
+def test_a_grace_of_slurms_own_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    answers = Answers(configuration_=Configuration(grace_s=20))
+    first = reading(answers)
+    reading(answers, first, now_s=NOW_S + 86_400)
+    (said,) = [one.message for one in caplog.records if "GraceTime" in one.message]
+    assert "GraceTime=20: set it to 0" in said
+
+
 def test_the_last_pass_is_asked_for_while_a_job_waits_for_nodes() -> None:
     job = WaitingJob(7, "main", 1)
     for waiting, last_pass in (
