@@ -95,10 +95,11 @@ def holder(
 
 
 # c10d tells agents apart by their host's name and their process id, and ids are the same on nodes
-# with ids of their own. A slurmd that has still to ask for its configuration looks in /run, and
-# writes there.
+# with ids of their own. So are the names of semaphores, which have the process id in them. A slurmd
+# that has still to ask for its configuration looks in /run, and writes there.
 _OWN = """echo {node} > /proc/sys/kernel/hostname
 mount --bind {folder}/hosts /etc/hosts
+mount -t tmpfs -o mode=1777 none /dev/shm
 mount -t tmpfs -o mode=755 none /run
 mkdir /run/munge /run/slurm
 ln -s {folder}/munge/socket /run/munge/munge.socket.2"""

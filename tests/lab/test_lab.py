@@ -71,6 +71,13 @@ def test_a_node_sees_its_own_processes_alone(small: Lab) -> None:
 
 
 @as_root
+def test_a_node_has_shared_memory_of_its_own(small: Lab) -> None:
+    here = "touch /dev/shm/$SLURMD_NODENAME; sleep 1; ls /dev/shm"
+    listed = small.run("srun", "-N2", "sh", "-c", here).stdout.split()
+    assert sorted(listed) == ["n1", "n2"]
+
+
+@as_root
 def test_nodes_have_names_of_their_own_by_which_others_reach_them(small: Lab) -> None:
     own = small.run("srun", "-N2", "python3", "-c", "import socket; print(socket.getfqdn())")
     assert sorted(own.stdout.split()) == ["n1", "n2"]
