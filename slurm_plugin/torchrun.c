@@ -26,11 +26,11 @@ static const struct variable ALWAYS[] = {
     {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"},
 };
 
-/* The others in an element; the last four are set by our rendezvous, in torchrun. */
+/* The others in an element; the last five are set by our rendezvous, in torchrun. */
 static const char *const OTHERS[] = {
     "PET_NNODES",     "PET_NPROC_PER_NODE", "PET_RDZV_ID",      "PET_LOCAL_ADDR",
     ENV_MUNGE_SOCKET, ENV_JOB_SECRET,       "PET_RUN_PATH",     "PET_START_METHOD",
-    "PET_MONITOR_INTERVAL", "BFTRAINER_STEPS",
+    "PET_MONITOR_INTERVAL", "PET_RDZV_ENDPOINT", "BFTRAINER_STEPS",
 };
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))

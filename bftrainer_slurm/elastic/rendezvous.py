@@ -23,6 +23,7 @@ _WARM = {
     "PET_RUN_PATH": "1",
     "PET_START_METHOD": "forkserver",
     "PET_MONITOR_INTERVAL": "0.02",
+    "PET_RDZV_ENDPOINT": BACKEND,  # not used; without one torchrun warns of what nobody has set
 }
 # A command line that decides for itself how workers are started, or where they meet.
 _OWN_WAY = ("--rdzv-b", "--standalone", "--no-python", "--start-m")

@@ -10,7 +10,12 @@ import pytest
 
 from bftrainer_slurm.elastic.rendezvous import choose, handler, is_torchrun, trains_alone
 
-_WARM = {"PET_RUN_PATH": "1", "PET_START_METHOD": "forkserver", "PET_MONITOR_INTERVAL": "0.02"}
+_WARM = {
+    "PET_RUN_PATH": "1",
+    "PET_START_METHOD": "forkserver",
+    "PET_MONITOR_INTERVAL": "0.02",
+    "PET_RDZV_ENDPOINT": "bftrainer",
+}
 _OURS = {"PET_RDZV_BACKEND": "bftrainer"}
 
 pytestmark = pytest.mark.torch
