@@ -55,7 +55,7 @@ def test_a_trainer_gets_the_sites_keeper_and_its_own_name(site: Site, victim: Vi
         found = dict(line.split("=", 1) for line in first.read_text().splitlines() if "=" in line)
         assert found["BFTRAINER_ELEMENT"] == f"{array}_0"
         assert found["BFTRAINER_KEEPER"] == site.controller.keeper.address
-        assert found["PET_RDZV_ID"] == f"{array}.1"
+        assert found["PET_RDZV_ID"].startswith(f"{array}.")
         assert found["PET_NNODES"] == "1:2"
         assert found["BFTRAINER_MUNGE_SOCKET"] == f"{site.lab.dir}/munge/socket"
         assert "grace=999999" not in site.lab.squeue(array, "%k")[0]
