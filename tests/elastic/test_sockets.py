@@ -65,6 +65,7 @@ def forgets(monkeypatch: pytest.MonkeyPatch, pause_s: float) -> bool:
     return any(forgotten)
 
 
+@pytest.mark.load  # the race is lost more often on a busy host
 def test_gloo_fails_what_is_under_way_when_its_connections_are_cut_gently(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
