@@ -215,6 +215,7 @@ class Controller:
             self._preemptions.look(events, snapshot.queue, backfill_s, looked_s)
         )
         self._holes.update(snapshot, self._settings.partition)
+        world.history.inventory.update(snapshot, self._settings.partition)
         self._follow_passes(snapshot)
         self._forget(frozenset(one.array for one in snapshot.queue.trainers), looked_s)
 

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from bftrainer_slurm.controller.state.counts import Counts
 from bftrainer_slurm.controller.state.database import Database
 from bftrainer_slurm.controller.state.goodput import Served, Work, served
+from bftrainer_slurm.controller.state.inventory import Inventory
 from bftrainer_slurm.controller.state.lessons import Lessons
 from bftrainer_slurm.controller.state.preemptions import LATE_S, Preemption
 from bftrainer_slurm.controller.state.schema import UPGRADES
@@ -27,6 +28,7 @@ _KEEP_S = 90 * 86400.0
 _PROBLEMS_KEPT = 100
 _ONLY_THE_LAST = "DELETE FROM problems WHERE rowid <= (SELECT max(rowid) FROM problems) - ?"
 _LARGEST_PROBLEM = 64 * 2**20
+_MET_ELSEWHERE = "INSERT OR REPLACE INTO trainers (array, id, time_s, over) VALUES (?, ?, ?, ?)"
 _DATED = (
     "plans",
     "problems",
@@ -38,6 +40,7 @@ _DATED = (
     "preemptions",
     "work",
 )
+_LASTING = ("stays", "holes", "outages", "watches")
 _BY_ARRAY = ("stays", "progress", "trainers", "looks", "reforms", "work")
 
 
@@ -87,6 +90,7 @@ class History:
             raise HistoryError(f"history {path}: {error}; move it away to begin anew") from error
         self.counts = Counts()
         self.lessons = Lessons(self._database, self.counts.pauses)
+        self.inventory = Inventory(self._database)
         self._in_file = path != ":memory:"
         self._tallies: dict[int, Tally] = {}
         self._served: dict[int, Served] = {}
@@ -230,8 +234,10 @@ class History:
         rows = self._database.read("SELECT id FROM trainers WHERE array = ?", array)
         return bool(rows) and differ(id_, rows[0][0])
 
-    def meet(self, array: int, id_: str, time_s: float) -> str | None:
-        """Return why a trainer is over, None: it is not, as far as is known.
+    def meet(
+        self, array: int, id_: str, time_s: float, user: str = "", name: str = ""
+    ) -> str | None:
+        """Note whose a trainer is; return why it is over, None: it is not, as far as is known.
 
         What is known of another one under the same array is dropped first: a slurmctld that lost
         its state begins anew with its first number. Without an ``id_`` they cannot be told apart.
@@ -240,9 +246,10 @@ class History:
             self.forget(array)
         rows = self._database.read("SELECT over FROM trainers WHERE array = ?", array)
         self._database.write(
-            "INSERT INTO trainers (array, id, time_s) VALUES (?, ?, ?) "
-            "ON CONFLICT DO UPDATE SET id = excluded.id, time_s = excluded.time_s",
-            *(array, id_, time_s),
+            "INSERT INTO trainers (array, id, time_s, user, name) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET id = excluded.id, time_s = excluded.time_s, "
+            "user = excluded.user, name = excluded.name",
+            *(array, id_, time_s, user, name),
         )
         return self._ended.get(array, rows[0][0] if rows else None)
 
@@ -266,7 +273,8 @@ class History:
         self._database.write_together(
             ("UPDATE stays SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
             ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
-            *(("INSERT OR REPLACE INTO trainers VALUES (?, ?, ?, ?)", row) for row in over),
+            ("UPDATE outages SET end_s = start_s WHERE end_s IS NULL", ()),
+            *((_MET_ELSEWHERE, row) for row in over),
         )
 
     def forget(self, array: int) -> None:
@@ -284,8 +292,7 @@ class History:
         """Drop what is older than 90 days."""
         old_s = now_s - _KEEP_S
         self._database.write_together(
-            ("DELETE FROM stays WHERE end_s < ?", (old_s,)),
-            ("DELETE FROM holes WHERE end_s < ?", (old_s,)),
+            *((f"DELETE FROM {table} WHERE end_s < ?", (old_s,)) for table in _LASTING),
             *((f"DELETE FROM {table} WHERE time_s < ?", (old_s,)) for table in _DATED),
         )
         self._tallies.clear()
