@@ -123,6 +123,8 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
         facts.append(("rescaling", ", ".join(costs)))
     if growing := _growing(one):
         facts.append(("growing", growing))
+    if one.get("page"):  # whoever has the link sees all of the user's trainers
+        facts.append(("page", shown(one["page"], 400)))
     if one.get("hidden"):
         facts.append(("progress", f"for {shown(one['user'])} to see"))
     return facts + _progress(one)

@@ -67,7 +67,7 @@ def _waits(one: Entry, free: int) -> Iterator[Note]:
         return
     yield Note(
         "advice",
-        f"It waits: it needs {plan['least']} nodes at least, and there are {plan['usable']} for it.",
+        f"It waits: it needs {plan['least']} nodes at least, there are {plan['usable']} for it.",
         "If it can train on fewer, submit it with a lower MIN (-N MIN-MAX).",
     )
 

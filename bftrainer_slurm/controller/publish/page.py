@@ -126,7 +126,7 @@ class Page:
         return True
 
     def _file(self, request: Request) -> Answer:
-        name = request.path.lstrip("/") or "index.html"
+        name = request.path.removeprefix("/") or "index.html"
         found = self._files.get(name)
         if found is None:
             return _said(404, "there is no such file")
