@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+from PIL import Image
 from selenium.webdriver import Chrome
 
 from bftrainer_slurm.controller.publish.page import Page
@@ -75,7 +77,8 @@ def _take_pictures(url: str, folder: Path, week: Week) -> None:
             else:
                 _show_days(driver)
             time.sleep(1.5)
-            driver.save_screenshot(str(folder / f"{name}.png"))
+            picture = Image.open(io.BytesIO(driver.get_screenshot_as_png()))
+            picture.convert("RGB").quantize(96).save(folder / f"{name}.png", optimize=True)
             click.echo(f"{folder / name}.png")
 
 

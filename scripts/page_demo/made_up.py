@@ -265,7 +265,7 @@ def _terms(week: Week, one: Trainer, size: int, free: int) -> dict[str, Any]:
         "nodes": size,
         "least": 2,
         "most": one.most,
-        "limit": "most" if size >= one.most else "others",
+        "limit": "most" if size >= one.most else "cost" if free else "others",
         "forward_s": 120.0,
         "pool": size + free,
         "usable": size + free,

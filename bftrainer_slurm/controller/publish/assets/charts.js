@@ -24,7 +24,10 @@ function draw(place) {
 const axis = (more = {}) => ({stroke: style("--quiet"), grid: {stroke: style("--line"), width: 1},
   ticks: {stroke: style("--line"), width: 1, size: 5}, font: "12px system-ui, sans-serif", ...more});
 
-const times = () => axis({space: 90, values: (_, splits, __, ___, step) => splits.map((at) => (step < DAY ? time(at, false) : date(at)))});
+const times = () => axis({space: 90, size: 32, values: (u, splits, _, __, step) => {
+  const {min, max} = u.scales.x, edge = (max - min) * 35 / u.bbox.width * devicePixelRatio;
+  return splits.map((at) => (at > max - edge ? "" : step < DAY ? time(at, false) : date(at)));
+}});
 const amounts = (values) => axis({size: LEFT, values});
 const when = (label) => ({label, value: (_, at) => (at == null ? "–" : time(at))});
 
@@ -82,7 +85,7 @@ export function harvest(days, users) {
   const names = (values) => values.map((value) => (Number.isInteger(value) && days[value] ? days[value].date.slice(5) : ""));
   return {
     options: {legend: {show: false},
-      axes: [axis({values: (_, values) => names(values), incrs: [1, 2, 7, 14, 28]}), amounts()],
+      axes: [axis({size: 32, values: (_, values) => names(values), incrs: [1, 2, 7, 14, 28]}), amounts()],
       scales: {x: {time: false, range: [-0.6, days.length - 0.4]}, y: {range: (_, __, most) => [0, Math.max(1, 1.05 * most)]}},
       series: [{label: "day"}, ...areas(series, 1, {paths: uPlot.paths.bars({size: [0.7, 60]})})]},
     data: [days.map((_, n) => n), ...stacked(series)],

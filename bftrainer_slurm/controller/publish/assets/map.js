@@ -87,7 +87,8 @@ export class NodeMap {
     const zone = 60 * new Date(1000 * from_s).getTimezoneOffset();
     for (let at = Math.ceil((from_s - zone) / step) * step + zone; at < to_s; at += step) {
       const x = (at - from_s) / span * this.width;
-      if (x > 25 && x < this.width - 25) context.fillText(step < DAY ? time(at, false) : date(at), LEFT + x, this.height + 13);
+      const text = span > DAY && (at - zone) % DAY === 0 ? date(at) : time(at, false);
+      if (x > 30 && x < this.width - 30) context.fillText(text, LEFT + x, this.height + 13);
     }
   }
 
