@@ -13,6 +13,7 @@ import click
 from PIL import Image
 from selenium.webdriver import Chrome
 
+from bftrainer_slurm.controller.publish.notes import notes
 from bftrainer_slurm.controller.publish.page import Page
 from bftrainer_slurm.controller.publish.server import serving
 from scripts.page_demo.chromium import browser, look, wait_until_drawn
@@ -87,6 +88,6 @@ def _show_days(driver: Chrome) -> None:
 
 
 def _remarkable(week: Week) -> int:
-    """Return a trainer of which there is much to say."""
-    trainers = status_of(week)["trainers"]
-    return int(max(trainers, key=lambda one: (bool(one["failures"]), len(one["nodes"])))["array"])
+    """Return the trainer of which there is most to say, of those that run."""
+    running = [one for one in status_of(week)["trainers"] if one["nodes"]]
+    return int(max(running, key=lambda one: len(notes(one, free=0)))["array"])

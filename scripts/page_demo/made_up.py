@@ -203,11 +203,13 @@ def status_of(week: Week) -> dict[str, Any]:
         "counts": Counts().shown(),
         "jobs_private": False,
         "malformed": {},
-        "trainers": [_entry(week, one, alive, len(free)) for one in alive],
+        "trainers": [_entry(week, one, alive, used + len(free), len(free)) for one in alive],
     }
 
 
-def _entry(week: Week, one: Trainer, alive: Sequence[Trainer], free: int) -> dict[str, Any]:
+def _entry(
+    week: Week, one: Trainer, alive: Sequence[Trainer], pool: int, free: int
+) -> dict[str, Any]:
     """Return a trainer in the status; some have troubles."""
     place, nodes = alive.index(one), sorted(week.names[node] for node in one.now)
     had_s = 0.8 * (week.now_s - one.born_s)
@@ -252,11 +254,11 @@ def _entry(week: Week, one: Trainer, alive: Sequence[Trainer], free: int) -> dic
             "lost_s": lost * had_s,
             "with_nodes_s": had_s,
         },
-        "plan": _terms(week, one, size, free),
+        "plan": _terms(week, one, size, pool, free),
     }
 
 
-def _terms(week: Week, one: Trainer, size: int, free: int) -> dict[str, Any]:
+def _terms(week: Week, one: Trainer, size: int, pool: int, free: int) -> dict[str, Any]:
     sizes = sorted({0, 2, max(0, size - 1), size, min(one.most, size + 1), one.most})
     worth = [120.0 * nodes**0.9 - (8.0 if nodes != size else 0.0) for nodes in sizes]
     return {
@@ -267,8 +269,8 @@ def _terms(week: Week, one: Trainer, size: int, free: int) -> dict[str, Any]:
         "most": one.most,
         "limit": "most" if size >= one.most else "cost" if free else "others",
         "forward_s": 120.0,
-        "pool": size + free,
-        "usable": size + free,
+        "pool": pool,
+        "usable": pool,
         "free": 0,
         "sizes": [
             {"nodes": nodes, "rate": nodes**0.9, "rescale": 8.0 * (nodes != size), "worth": value}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -68,6 +71,13 @@ def scraped(site: Site) -> dict[str, float]:
     }
 
 
+def told_by_page(site: Site, question: str) -> Any:
+    """What the page is answered, without a key."""
+    address = site.controller.status()["controller"]["metrics"]
+    with urlopen(f"http://{address}/api/1/{question}", timeout=30) as answer:
+        return json.loads(gzip.decompress(answer.read()))
+
+
 def test_a_trainer_takes_the_idle_nodes_up_to_its_most(site: Site) -> None:
     with trainer(site, "1-3") as array:
         wait_until(lambda: nodes_of(site, array) == 3)
@@ -103,6 +113,11 @@ def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site) -
         assert metrics["bftrainer_preemption_delay_seconds_count"] == 1
         assert metrics["bftrainer_preempted_elements_total"] == 3
         assert metrics["bftrainer_pool_used_nodes"] == 4
+        found = told_by_page(site, f"nodes?from={int(time.time()) - 3600}")
+        assert array in [one["array"] for one in found["trainers"]]
+        assert [row[0] for row in found["rows"]] == sorted(site.lab.states())
+        changes = told_by_page(site, f"trainer?array={array}")["changes"]
+        assert (changes[-1]["nodes"], sum(one.get("reclaimed", 0) for one in changes)) == (4, 3)
 
 
 def test_no_element_waits_unheld_for_slurm_to_start_it(site: Site) -> None:

@@ -2,7 +2,7 @@
 
 import * as charts from "./charts.js";
 import {NodeMap} from "./map.js";
-import {$, ask, chip, duration, el, nodes, number, seconds, style, table, time, trainerColor, useKey} from "./tools.js";
+import {$, ask, chip, duration, el, nodes, number, percent, seconds, style, table, time, trainerColor, useKey} from "./tools.js";
 
 const HOUR = 3600, SPANS = {"1 h": HOUR, "6 h": 6 * HOUR, "1 day": 24 * HOUR, "7 days": 168 * HOUR};
 const SHORTEST = 300, LONGEST = 168 * HOUR;
@@ -47,7 +47,7 @@ async function showNow() {
 
 function showTiles({pool, preempted, count, left_alone: left, plan, jobs_left_alone: others}) {
   const tile = (name, value, more) => el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, more)));
-  const share = pool && pool.nodes ? `${number(100 * pool.used / pool.nodes)} % of these` : "";
+  const share = pool && pool.nodes ? `${percent(pool.used / pool.nodes)} of these` : "";
   const felt = preempted && preempted.jobs
     ? `${seconds(preempted.delay_median_s)} median, ${seconds(preempted.delay_max_s)} at most; ${preempted.late_jobs} missed a pass`
     : "none had to preempt a trainer";
@@ -146,7 +146,7 @@ function showMapTables({sums, trainers}, times, width) {
 }
 
 function readOut({time_s: at, row: [first, last, size], seen, trainers, idle, out, who}) {
-  const part = (share, what) => (share < 0.005 ? null : size === 1 && share > 0.995 ? what : `${number(100 * share)} % ${what}`);
+  const part = (share, what) => (share < 0.005 ? null : size === 1 && share > 0.995 ? what : `${percent(share)} ${what}`);
   const name = who ? `trainer ${called(who)}` : "trainers";
   const parts = [part(trainers, name), part(idle, "idle"), part(out, "out of service"), part(1 - trainers - idle - out, "ordinary jobs")];
   const where = size > 1 ? `${first} to ${last}` : first;
@@ -220,7 +220,7 @@ function facts(one) {
     `${number(one.node_s / HOUR, 1)} node-hours`];
   const spent = one.goodput;
   if (spent?.trained_s != null && spent.with_nodes_s) {
-    const share = (value) => `${number(100 * value / spent.with_nodes_s)} %`;
+    const share = (value) => percent(value / spent.with_nodes_s);
     said.push(`of its ${duration(spent.with_nodes_s)} with nodes it trained ${share(spent.trained_s)}, rescaled ` +
       `${share(spent.rescaling_s)}, and lost ${share(spent.lost_s)}`);
   }
@@ -273,7 +273,7 @@ async function showHarvest() {
   $("harvest-legend").replaceChildren(...users.map((user, place) => entry(charts.userColor(place), user)));
   $("harvest-table").replaceChildren(table("Node-hours", ["Day", ["In holes"], ["Used by trainers"], ["Share"], ...users.map((user) => [user])],
     days.map((one) => [one.date, number(one.holes_h, 1), number(one.used_h, 1),
-      one.holes_h ? `${number(100 * one.used_h / one.holes_h)} %` : "–", ...one.users_h.map((hours) => number(hours, 1))])));
+      one.holes_h ? percent(one.used_h / one.holes_h) : "–", ...one.users_h.map((hours) => number(hours, 1))])));
 }
 
 // ---- start

@@ -49,6 +49,8 @@ export function number(value, digits = 0) {
   return value.toLocaleString("en", {maximumFractionDigits: digits, minimumFractionDigits: digits});
 }
 
+export const percent = (share) => `${number(100 * share)}\u00a0%`;
+
 export const nodes = (count) => `${number(count)} node${count === 1 ? "" : "s"}`;
 
 export const seconds = (value) => (value == null ? "–" : `${number(value, 1)} s`);
