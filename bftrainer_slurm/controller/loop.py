@@ -152,7 +152,7 @@ class Controller:
             malformed={**self._snapshot.queue.malformed, **self._faults.why},
             preempted=summary(self._world.history.preemptions(now_s - _DAY_S)),
             counts=self._world.history.counts.shown(),
-            jobs_private=self._snapshot.configuration.jobs_private,
+            private=self._snapshot.configuration.private,
         )
         return status | {"left_alone": dict(decision.left_alone)}
 

@@ -15,6 +15,8 @@ _OPTIONS = (
     *("--disable-dev-shm-usage", "--lang=en"),
 )
 
+PATIENCE_S = 150.0  # with a machine that others use as well
+
 
 @contextmanager
 def browser(width: int = 1280, height: int = 900) -> Iterator[Chrome]:
@@ -42,7 +44,7 @@ def look(driver: Chrome, width: int, height: int, dark: bool, phone: bool = Fals
 
 def wait_until_drawn(driver: Chrome) -> None:
     """Wait until all sections of the page are filled."""
-    WebDriverWait(driver, 60).until(
+    WebDriverWait(driver, PATIENCE_S).until(
         lambda page: page.execute_script(
             "return ['#tiles dt', '#trainer-list table, #trainer-list p', '#legend li', "
             "'#pool-chart canvas', '#delay-table tr', '#harvest-table tr']"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -22,20 +20,12 @@ from scripts.page_demo.made_up import Week, status_of, write_history
 SECRET = "made-up"
 
 
-@contextmanager
-def served(week: Week, folder: Path, address: tuple[str, int]) -> Iterator[str]:
-    """Serve a week's page; yield HOST:PORT.
-
-    Raises:
-        OSError: the port cannot be had.
-    """
+def page_of(week: Week, folder: Path) -> Page:
+    """Write a week's history into a folder, and return its page."""
     path = folder / "history.sqlite"
     write_history(week, path)
     status = status_of(week)
-    with serving(address, Page(path, lambda: (status, 0.0), SECRET)) as shown:
-        if shown is None:
-            raise OSError(f"no port {address[1]} at {address[0]}")
-        yield shown
+    return Page(path, lambda: (status, 0.0), SECRET)
 
 
 @click.command()
@@ -50,7 +40,9 @@ def main(nodes: int, port: int, screenshots: Path | None) -> None:
     """Show the controller's page without a cluster: a week of NODES, all of it made up."""
     with tempfile.TemporaryDirectory() as folder:
         week = Week(nodes, time.time())
-        with served(week, Path(folder), ("127.0.0.1", port)) as address:
+        with serving(("127.0.0.1", port), page_of(week, Path(folder))) as address:
+            if address is None:
+                raise click.ClickException(f"port {port} cannot be had")
             if screenshots is not None:
                 _take_pictures(f"http://{address}/", screenshots, week)
                 return

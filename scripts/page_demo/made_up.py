@@ -201,7 +201,7 @@ def status_of(week: Week) -> dict[str, Any]:
             "delay_max_s": max(delays, default=None),
         },
         "counts": Counts().shown(),
-        "jobs_private": False,
+        "private": [],
         "malformed": {},
         "trainers": [_entry(week, one, alive, used + len(free), len(free)) for one in alive],
     }

@@ -55,12 +55,12 @@ def link_of(address: str, array: int, user: str, secret: str) -> str:
 class Viewer:
     """Somebody who looks: with the key of ``user``, with the one for ``everything``, or with none.
 
-    ``jobs_private``: slurm.conf says that users see their own jobs only.
+    ``private`` is what users may not see of others, in the words of slurm.conf's PrivateData.
     """
 
     user: str | None = None
     everything: bool = False
-    jobs_private: bool = False
+    private: frozenset[str] = frozenset()
 
     def owns(self, user: str) -> bool:
         """Whether all of a user's trainers is theirs to see."""
@@ -68,7 +68,16 @@ class Viewer:
 
     def named(self, user: str) -> bool:
         """Whether they may know of a user's trainers at all."""
-        return self.owns(user) or not self.jobs_private
+        return self.owns(user) or "jobs" not in self.private
+
+    def counted(self, user: str) -> bool:
+        """Whether they may know what a user has used."""
+        return self.named(user) and (self.owns(user) or "usage" not in self.private)
+
+    @property
+    def tells_nodes_apart(self) -> bool:
+        """Whether they may know of each node."""
+        return self.everything or "nodes" not in self.private
 
     def trainers(self, status: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the trainers of a status as they may be shown."""
@@ -79,13 +88,13 @@ class Viewer:
         ]
 
 
-def viewer(authorization: str, secret: str, jobs_private: bool) -> Viewer:
+def viewer(authorization: str, secret: str, private: frozenset[str]) -> Viewer:
     """Return who looks, by the key that was sent; a wrong one is none."""
     _, _, key = authorization.partition(" ")
     said = key.strip().encode()
     if secret and hmac.compare_digest(said, secret.encode()):
-        return Viewer(everything=True, jobs_private=jobs_private)
+        return Viewer(everything=True, private=private)
     user = key.strip().rpartition(".")[0]
     if user and secret and hmac.compare_digest(said, key_of(user, secret).encode()):
-        return Viewer(user, jobs_private=jobs_private)
-    return Viewer(jobs_private=jobs_private)
+        return Viewer(user, private=private)
+    return Viewer(private=private)

@@ -30,6 +30,7 @@ from bftrainer_slurm.controller.publish.access import Viewer, viewer
 from bftrainer_slurm.controller.publish.notes import notes
 from bftrainer_slurm.controller.publish.occupancy import Window, nodes_over_time
 from bftrainer_slurm.controller.publish.server import Answer, Request
+from bftrainer_slurm.model import PRIVATE
 
 SCHEMA = 1
 Status: TypeAlias = Callable[[], tuple[Mapping[str, Any] | None, float]]  # and its age in seconds
@@ -143,7 +144,7 @@ class Page:
         status, age_s = self._status()
         if status is None:
             raise AskedWrongError("the controller has just begun", 503)
-        private = bool(status.get("jobs_private", True))
+        private = frozenset(status.get("private", PRIVATE))
         who = viewer(request.headers.get("authorization", ""), self._secret, private)
         asked = _Asked(request.query, {**status, "down": _down(status, age_s)}, self._clock(), who)
         key = (name, who, *asked.key)
@@ -203,7 +204,11 @@ class Page:
             "plan": status["plan"],
             "preempted": status["preempted"],
             "jobs_left_alone": len(status["malformed"]),
-            "viewer": {"user": who.user, "everything": who.everything, "private": who.jobs_private},
+            "viewer": {
+                "user": who.user,
+                "everything": who.everything,
+                "private": sorted(who.private),
+            },
             "count": len(status["trainers"]),
             "trainers": [_listed(one, free) for one in trainers[:_MOST_TRAINERS]],
             "left_out": max(0, len(trainers) - _MOST_TRAINERS),
@@ -216,6 +221,8 @@ class Page:
         first = asked.number("first", 0, 0, _MOST_NODES)
         last = asked.number("last", _MOST_NODES, first + 1, _MOST_NODES)
         window = Window(from_s, to_s, columns, rows, first, last)
+        if not asked.who.tells_nodes_apart:
+            window = Window(from_s, to_s, columns, rows=1)
         with past.opened(self._history) as history:
             return nodes_over_time(history, window, asked.now_s, asked.who.named)
 
@@ -237,7 +244,7 @@ class Page:
                 found[date] = day
         while len(self._days) > _MOST_DAYS:
             self._days.popitem(last=False)
-        return past.harvest(found, asked.who.named)
+        return past.harvest(found, asked.who.counted)
 
     def _trainer(self, asked: _Asked) -> dict[str, Any]:
         array = asked.number("array", None, 1, 2**63 - 1)

@@ -19,8 +19,8 @@ from bftrainer_slurm.controller.publish.access import (
 SECRET = "s3cret"
 
 
-def bearer(key: str, jobs_private: bool = False) -> Viewer:
-    return viewer(f"Bearer {key}", SECRET, jobs_private)
+def bearer(key: str, *private: str) -> Viewer:
+    return viewer(f"Bearer {key}", SECRET, frozenset(private))
 
 
 def of(user: str, array: int) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def test_another_key_is_none(key: str) -> None:
 
 @pytest.mark.parametrize("key", ["", key_of("alice", ""), ".", "alice."])
 def test_where_there_is_no_secret_no_key_is_good(key: str) -> None:
-    assert viewer(f"Bearer {key}", "", False) == Viewer()
+    assert viewer(f"Bearer {key}", "", frozenset()) == Viewer()
 
 
 @pytest.mark.parametrize("user", ["alice", "a.b", "jörg", "o'hara", ""])
@@ -81,7 +81,7 @@ def test_of_others_trainers_is_shown_what_squeue_shows() -> None:
     ("key", "arrays"), [("", []), (key_of("alice", SECRET), [1]), (SECRET, [1, 2])]
 )
 def test_where_jobs_are_private_others_trainers_are_not_known(key: str, arrays: list[int]) -> None:
-    shown = bearer(key, jobs_private=True).trainers(STATUS)
+    shown = bearer(key, "jobs").trainers(STATUS)
     assert [one["array"] for one in shown] == arrays
 
 

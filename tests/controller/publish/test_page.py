@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from bftrainer_slurm.controller.publish import page as page_module
 from bftrainer_slurm.controller.publish.access import key_of
@@ -108,7 +110,7 @@ def test_a_trainer_that_slurm_has_forgotten_has_its_story_still(asking: Asking, 
 def test_where_jobs_are_private_nobody_is_named_without_a_key(
     made: Callable[..., Asking], week: Week
 ) -> None:
-    private = made(jobs_private=True)
+    private = made(private=["jobs"])
     array = week.trainers[0].array
     answers = [private(one) for one in ("now", "nodes?from=1795259200&to=1795518400", "harvest")]
     text = json.dumps(answers)
@@ -124,16 +126,33 @@ def test_where_jobs_are_private_a_key_names_ones_own(
     made: Callable[..., Asking], week: Week
 ) -> None:
     user = week.trainers[0].user
-    own = made(key_of(user, SECRET), jobs_private=True)
+    own = made(key_of(user, SECRET), private=["jobs"])
     assert {one["user"] for one in own("nodes?from=1795259200&to=1795518400")["trainers"]} == {user}
     assert own("harvest")["users"] == [user]
     assert own(f"trainer?array={week.trainers[0].array}")["user"] == user
 
 
+def test_where_nodes_are_private_all_of_them_are_one_row(made: Callable[..., Asking]) -> None:
+    private = made(private=["nodes"])
+    found = private("nodes?first=3&last=5")
+    assert [row[2] for row in found["rows"]] == [120]
+    assert len(Asking(private.page, SECRET)("nodes?first=3&last=5")["rows"]) == 2
+
+
+def test_where_usage_is_private_the_harvest_names_nobody_else(
+    made: Callable[..., Asking], week: Week
+) -> None:
+    user = week.trainers[0].user
+    private = made(private=["usage"])
+    assert private("harvest")["users"] == []
+    assert Asking(private.page, key_of(user, SECRET))("harvest")["users"] == [user]
+    assert private("now")["trainers"]
+
+
 def test_answers_are_not_mixed_up_between_those_who_ask(
     made: Callable[..., Asking], week: Week
 ) -> None:
-    anybody = made(jobs_private=True)
+    anybody = made(private=["jobs"])
     everything = Asking(anybody.page, SECRET)
     assert everything("harvest")["users"]
     assert anybody("harvest")["users"] == []
@@ -195,6 +214,17 @@ def test_what_cannot_be_answered_is_refused_in_a_sentence(
     asking: Asking, question: str, status: int
 ) -> None:
     assert asking(question, status)["error"]
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[*HealthCheck])
+@given(path=st.text(max_size=60), query=st.text(max_size=60), host=st.text(max_size=20))
+def test_whatever_is_asked_has_an_answer(asking: Asking, path: str, query: str, host: str) -> None:
+    for start in ("/", "/api/1/", "/api/1/nodes?to=", "/api/1/trainer?array="):
+        begin, _, more = start.partition("?")
+        request = Request(begin + path * (not more), more + query, {"host": host})
+        answer = asking.page(request)
+        assert answer.status in (200, 400, 404, 421)
+        assert "Content-Security-Policy" in answer.headers
 
 
 def test_another_version_is_not_served(asking: Asking) -> None:

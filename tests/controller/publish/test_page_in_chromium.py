@@ -15,13 +15,13 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
 from bftrainer_slurm.controller.publish import page as page_module
-from scripts.page_demo.chromium import browser, look, wait_until_drawn
-from scripts.page_demo.command import SECRET, served
+from bftrainer_slurm.controller.publish.server import Answer, Request, serving
+from scripts.page_demo.chromium import PATIENCE_S, browser, look, wait_until_drawn
+from scripts.page_demo.command import SECRET, page_of
 from scripts.page_demo.made_up import Week
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e&amp;\"'"
 CSS = Path(page_module.__file__).parent / "assets" / "page.css"
-PATIENCE_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +33,22 @@ def large() -> Week:
 
 
 @pytest.fixture(scope="module")
-def url(large: Week, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("large")
-    with served(large, folder, ("127.0.0.1", 0)) as address:
+def refused() -> list[str]:
+    """Paths that are answered 503 once."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def url(large: Week, refused: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    page = page_of(large, tmp_path_factory.mktemp("large"))
+
+    def site(request: Request) -> Answer:
+        if request.path not in refused:
+            return page(request)
+        refused.remove(request.path)
+        return Answer(503, "application/json", b'{"error": "not now"}')
+
+    with serving(("127.0.0.1", 0), site) as address:
         yield f"http://{address}/"
 
 
@@ -77,8 +90,16 @@ def test_all_of_the_page_is_drawn_without_a_complaint(opened: Callable[..., Chro
     wait(page, lambda: "5,000 of 5,000 nodes, 20 in a row" in found(page, "#shown").text)
     assert found(page, "#about").text == "made-up data, partition bftrainer"
     assert not found(page, "#trouble").is_displayed()
-    complaints = [one for one in page.get_log("browser") if one["level"] != "INFO"]
+    complaints = [one for one in page.get_log("browser") if one["source"] != "network"]
     assert complaints == []
+
+
+def test_what_is_not_answered_is_said_and_asked_again(
+    opened: Callable[..., Chrome], refused: list[str]
+) -> None:
+    refused += ["/api/1/harvest", "/api/1/nodes"]
+    opened()  # which waits until all of it is drawn
+    assert refused == []
 
 
 def test_the_map_has_colors_for_all_that_nodes_did(opened: Callable[..., Chrome]) -> None:

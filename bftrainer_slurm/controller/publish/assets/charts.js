@@ -1,8 +1,8 @@
 // Charts by uPlot (vendored, see vendored.txt): areas, dots, bars and steps in the page's colors.
 
-import {date, style, time, trainerColor} from "./tools.js";
+import {mark, style, time, trainerColor} from "./tools.js";
 
-const HEIGHT = 190, DAY = 86400;
+const HEIGHT = 190;
 const LEFT = 74;  // as the map has it, so that times lie below each other
 const charts = new Map();
 
@@ -24,9 +24,9 @@ function draw(place) {
 const axis = (more = {}) => ({stroke: style("--quiet"), grid: {stroke: style("--line"), width: 1},
   ticks: {stroke: style("--line"), width: 1, size: 5}, font: "12px system-ui, sans-serif", ...more});
 
-const times = () => axis({space: 90, size: 32, values: (u, splits, _, __, step) => {
+const times = () => axis({space: 90, size: 32, values: (u, splits) => {
   const {min, max} = u.scales.x, edge = (max - min) * 35 / u.bbox.width * devicePixelRatio;
-  return splits.map((at) => (at > max - edge ? "" : step < DAY ? time(at, false) : date(at)));
+  return splits.map((at) => (at > max - edge ? "" : mark(at, max - min)));
 }});
 const amounts = (values) => axis({size: LEFT, values});
 const when = (label) => ({label, value: (_, at) => (at == null ? "–" : time(at))});

@@ -1,6 +1,6 @@
 // The map of nodes over time: a canvas of cells, to be read and zoomed by pointer and keyboard.
 
-import {date, el, rgb, style, time, trainerRgb} from "./tools.js";
+import {el, mark, rgb, style, trainerRgb} from "./tools.js";
 
 const LEFT = 74, BOTTOM = 22, DRAG = 6, DAY = 86400;
 const STEPS = [60, 300, 900, 1800, 3600, 7200, 14400, 21600, 43200, DAY];  // seconds between labels
@@ -48,7 +48,7 @@ export class NodeMap {
     context.imageSmoothingEnabled = false;
     if (rows.length) context.drawImage(this.painted(columns, rows.length), LEFT, 0, this.width, wanted);
     this.label(context);
-    if (this.cross) this.mark(context);
+    if (this.cross) this.drawCross(context);
   }
 
   // One pixel a cell: the colors of what is in it, mixed by their shares.
@@ -87,12 +87,11 @@ export class NodeMap {
     const zone = 60 * new Date(1000 * from_s).getTimezoneOffset();
     for (let at = Math.ceil((from_s - zone) / step) * step + zone; at < to_s; at += step) {
       const x = (at - from_s) / span * this.width;
-      const text = span > DAY && (at - zone) % DAY === 0 ? date(at) : time(at, false);
-      if (x > 30 && x < this.width - 30) context.fillText(text, LEFT + x, this.height + 13);
+      if (x > 30 && x < this.width - 30) context.fillText(mark(at, span), LEFT + x, this.height + 13);
     }
   }
 
-  mark(context) {
+  drawCross(context) {
     const x = LEFT + this.cross.x * this.width, y = this.cross.y * this.height;
     context.strokeStyle = style("--ink");
     context.setLineDash([4, 3]);

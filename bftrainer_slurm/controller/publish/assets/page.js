@@ -6,7 +6,7 @@ import {$, ask, chip, duration, el, nodes, number, percent, seconds, style, tabl
 
 const HOUR = 3600, SPANS = {"1 h": HOUR, "6 h": 6 * HOUR, "1 day": 24 * HOUR, "7 days": 168 * HOUR};
 const SHORTEST = 300, LONGEST = 168 * HOUR;
-const NOW_MS = 15_000, NODES_MS = 60_000, DAYS_MS = 300_000;
+const NOW_MS = 15_000, NODES_MS = 60_000, DAYS_MS = 300_000, AGAIN_MS = 5_000;
 const LEGEND = 10;  // trainers beside the map; the table has all
 
 // Without `to` the map ends now; `first` and `last` are nodes, counted from 0.
@@ -27,8 +27,11 @@ function complain(error) {
 // Do something again and again while somebody looks; failures are told, and pass.
 function regularly(what, every_ms) {
   const turn = async () => {
-    if (!document.hidden) await what().catch(complain);
-    setTimeout(turn, every_ms);
+    let next_ms = every_ms;
+    if (!document.hidden) {
+      await what().catch((error) => { complain(error); next_ms = Math.min(every_ms, AGAIN_MS); });
+    }
+    setTimeout(turn, next_ms);
   };
   turn();
 }
@@ -70,7 +73,7 @@ const badges = ({trouble, advice}) => el("span", {},
 function showTrainers({viewer, trainers, count, left_out: left}) {
   const who = viewer.everything ? "You see everything."
     : viewer.user ? `You see all of ${viewer.user}'s trainers, and of others what squeue shows.`
-      : viewer.private ? "Slurm keeps jobs private (PrivateData), so only totals are shown. 'bftrainer show' links to your own trainers."
+      : viewer.private.includes("jobs") ? "Slurm keeps jobs private (PrivateData), so only totals are shown. 'bftrainer show' links to your own trainers."
         : "You see what squeue shows to everybody. 'bftrainer show' links to all of your own trainers.";
   $("who").textContent = who + (left ? ` ${left} more trainers have fewer nodes.` : "");
   const row = (one) => [

@@ -62,7 +62,13 @@ export function time(at, withDay = true) {
   return new Date(1000 * at).toLocaleString("en-GB", withDay ? {...day, ...clock} : clock);
 }
 
-export const date = (at) => new Date(1000 * at).toLocaleString("en-GB", day);
+const date = (at) => new Date(1000 * at).toLocaleString("en-GB", day);
+
+// The text below a mark on an axis of so many seconds: a day where it begins, else the time of day.
+export function mark(at, span) {
+  const when = new Date(1000 * at);
+  return span > 86400 && when.getHours() + when.getMinutes() === 0 ? date(at) : time(at, false);
+}
 
 export function duration(value) {
   const hours = value / 3600;
