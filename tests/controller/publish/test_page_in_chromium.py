@@ -98,7 +98,12 @@ def test_what_is_not_answered_is_said_and_asked_again(
     opened: Callable[..., Chrome], refused: list[str]
 ) -> None:
     refused += ["/api/1/harvest", "/api/1/nodes"]
-    opened()  # which waits until all of it is drawn
+    page = opened()  # which waits until all of it is drawn
+    assert refused == []
+    before = found(page, "#shown").text
+    refused.append("/api/1/nodes")
+    press(page, "#spans button")
+    wait(page, lambda: found(page, "#shown").text != before)
     assert refused == []
 
 
@@ -176,11 +181,12 @@ def test_buttons_choose_the_time(opened: Callable[..., Chrome]) -> None:
     assert page.find_elements(By.CSS_SELECTOR, pressed) == []
 
 
-@pytest.mark.parametrize("width", [320, 390, 1200])
-def test_nothing_is_wider_than_the_screen(opened: Callable[..., Chrome], width: int) -> None:
-    page = opened(width)
-    wide = page.execute_script("return document.documentElement.scrollWidth")
-    assert wide <= width
+def test_nothing_is_wider_than_the_screen(opened: Callable[..., Chrome]) -> None:
+    page = opened(320)
+    for width in (320, 390, 800, 1200):
+        look(page, width, 900, dark=False, phone=width < 600)
+        wide = page.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= width
 
 
 def test_it_is_dark_where_the_reader_wants_it_so(opened: Callable[..., Chrome]) -> None:

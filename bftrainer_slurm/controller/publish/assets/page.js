@@ -156,17 +156,26 @@ function readOut({time_s: at, row: [first, last, size], seen, trainers, idle, ou
   $("readout").textContent = `${where}, ${time(at)}: ${seen ? parts.filter(Boolean).join(", ") : "nobody looked"}`;
 }
 
+// Show what was asked for, and try again while nothing else is.
+async function insist() {
+  const wanted = view;
+  await showNodes().catch((error) => {
+    complain(error);
+    setTimeout(() => { if (view === wanted) insist(); }, AGAIN_MS);
+  });
+}
+
 function go(next) {
   before.push(view);
   view = next;
   showControls();
-  return showNodes().catch(complain);
+  insist();
 }
 
 function goBack() {
   if (!before.length) return;
   view = before.pop();
-  showNodes().catch(complain);
+  insist();
 }
 
 // Zoom to shares of the time and of the nodes that are shown.
