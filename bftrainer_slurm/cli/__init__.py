@@ -14,7 +14,9 @@ from bftrainer_slurm import __version__
 _COMMANDS = {
     "submit": "Submit an elastic training job.",
     "status": "Show the pool and every trainer.",
+    "top": "Watch the pool and every trainer, live.",
     "show": "Show one trainer.",
+    "history": "Say what trainers had, gained and lost.",
     "explain": "Say why a trainer has so many nodes, or waits.",
     "logs": "Show what all elements of a trainer have written, as one story.",
     "doctor": "Say what of this cluster's settings to change for trainers.",
@@ -26,7 +28,7 @@ _COMMANDS = {
 }
 
 # What else is to be installed for a command; the keeper and users' commands need nothing more.
-_EXTRAS = {"assess": "replay", "replay": "replay"}
+_EXTRAS = {"show": "plot", "assess": "replay", "replay": "replay"}
 _OTHERWISE = "controller"
 _CALLED = "bftrainer_slurm.command"
 

@@ -16,11 +16,12 @@ from bftrainer_slurm.cli.common import (
     json_option,
     keeper_option,
     print_json,
+    print_lines,
     published_status,
-    safe_lines,
     shown,
     state_option,
 )
+from bftrainer_slurm.cli.terminal import table
 from bftrainer_slurm.model import ElementState, Trainer
 
 _HEADING = (
@@ -49,7 +50,7 @@ def status(state: Path | None, address: str | None, as_json: bool) -> None:
         if as_json:
             print_json(document)
         else:
-            click.echo(safe_lines(render(document)))
+            print_lines(shown_lines(document))
 
 
 def current_status(state: Path | None, address: str | None) -> dict[str, Any]:
@@ -65,7 +66,12 @@ def current_status(state: Path | None, address: str | None) -> dict[str, Any]:
 
 
 def render(document: dict[str, Any]) -> str:
-    """Return the table."""
+    """Return what is printed, as one text."""
+    return "\n".join(shown_lines(document))
+
+
+def shown_lines(document: dict[str, Any]) -> list[str]:
+    """Return the pool, the table of trainers, and what should be known beside."""
     lines = []
     if document["down"]:
         lines.append(f"{document['down']}; this is what Slurm knows:")
@@ -76,10 +82,8 @@ def render(document: dict[str, Any]) -> str:
     if pool is not None:
         lines.append(f"pool: {pool['nodes']} nodes in holes, {pool['used']} used by trainers")
     if document.get("preempted"):
-        lines.append(_preempted(document["preempted"]))
-    rows = [_HEADING, *(_row(trainer) for trainer in document["trainers"])]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        lines.append(preempted(document["preempted"]))
+    lines += table([_HEADING, *(_row(trainer) for trainer in document["trainers"])])
     if not document["trainers"]:
         lines.append("no trainers; submit one with: sbatch --bftrainer -N 2-16 train.sh")
     said = [(one["array"], one.get("notice") or one.get("why")) for one in document["trainers"]]
@@ -97,10 +101,10 @@ def render(document: dict[str, Any]) -> str:
     if refused:
         kinds = ", ".join(f"{shown(kind)} {count}" for kind, count in sorted(refused.items()))
         lines.append(f"refused at the keeper's door: {kinds}")
-    return "\n".join(lines)
+    return lines
 
 
-def _preempted(felt: dict[str, Any]) -> str:
+def preempted(felt: dict[str, Any]) -> str:
     """What ordinary jobs felt of trainers in the last 24 hours."""
     if not felt["jobs"]:
         return "ordinary jobs, last 24 h: none had to preempt a trainer"

@@ -6,11 +6,16 @@ import os
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 _IN_A_PIPE = 100  # columns
+
+
+class Heading(str):
+    """A line that a terminal shows in bold."""
 
 
 def width() -> int:
@@ -25,6 +30,15 @@ def styled(text: str, **style: Any) -> str:
     if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
         return text
     return click.style(text, **style)
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows in columns, the first of them a heading; in a terminal no line is broken."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    if sys.stdout.isatty():
+        lines = [line[: width()] for line in lines]
+    return [Heading(lines[0]), *lines[1:]]
 
 
 def wrapped(text: str, indent: int) -> list[str]:
