@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from bftrainer_slurm.cli.common import (
 )
 from bftrainer_slurm.cli.terminal import table
 from bftrainer_slurm.model import ElementState, Trainer
+from bftrainer_slurm.slurm.gateway import GatewayError
 
 _HEADING = (
     *("TRAINER", "NAME", "USER", "STATE", "NODES", "MIN-MAX", "SAMPLES", "SAMPLES/S"),
@@ -55,6 +57,16 @@ def status(state: Path | None, address: str | None, as_json: bool) -> None:
 
 def current_status(state: Path | None, address: str | None) -> dict[str, Any]:
     """Return the controller's status; what Slurm knows where it is down (``down`` says why)."""
+    try:
+        return status_now(state, address, from_slurm)
+    except GatewayError as error:
+        fail(f"neither the controller nor Slurm answers: {error}", NOT_THERE)
+
+
+def status_now(
+    state: Path | None, address: str | None, otherwise: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the controller's status; where it is down ``otherwise``, and why in ``down``."""
     age_s, document = published_status(find_keeper(state, address), state)
     if document is not None and age_s < _OLD_S and document["controller"].get("error") != "stopped":
         return document | {"down": None}
@@ -62,7 +74,7 @@ def current_status(state: Path | None, address: str | None) -> dict[str, Any]:
         down = "the controller is not running, or not where this command looks for it"
     else:
         down = f"the controller is down; its last word is {age_s:.0f} s old"
-    return _from_slurm() | {"down": down}
+    return otherwise() | {"down": down}
 
 
 def render(document: dict[str, Any]) -> str:
@@ -72,17 +84,7 @@ def render(document: dict[str, Any]) -> str:
 
 def shown_lines(document: dict[str, Any]) -> list[str]:
     """Return the pool, the table of trainers, and what should be known beside."""
-    lines = []
-    if document["down"]:
-        lines.append(f"{document['down']}; this is what Slurm knows:")
-    else:
-        troubles = (document["controller"].get(part) for part in ("error", "history"))
-        lines += [f"trouble: {shown(trouble, 200)}" for trouble in troubles if trouble]
-    pool = document["pool"]
-    if pool is not None:
-        lines.append(f"pool: {pool['nodes']} nodes in holes, {pool['used']} used by trainers")
-    if document.get("preempted"):
-        lines.append(preempted(document["preempted"]))
+    lines = summary(document)
     lines += table([_HEADING, *(_row(trainer) for trainer in document["trainers"])])
     if not document["trainers"]:
         lines.append("no trainers; submit one with: sbatch --bftrainer -N 2-16 train.sh")
@@ -104,7 +106,23 @@ def shown_lines(document: dict[str, Any]) -> list[str]:
     return lines
 
 
-def preempted(felt: dict[str, Any]) -> str:
+def summary(document: dict[str, Any]) -> list[str]:
+    """Return what is said of the whole cluster: trouble, the pool, what ordinary jobs felt."""
+    lines = []
+    if document["down"]:
+        lines.append(f"{document['down']}; this is what Slurm knows:")
+    else:
+        troubles = (document["controller"].get(part) for part in ("error", "history"))
+        lines += [f"trouble: {shown(trouble, 200)}" for trouble in troubles if trouble]
+    pool = document["pool"]
+    if pool is not None:
+        lines.append(f"pool: {pool['nodes']} nodes in holes, {pool['used']} used by trainers")
+    if document.get("preempted"):
+        lines.append(_preempted(document["preempted"]))
+    return lines
+
+
+def _preempted(felt: dict[str, Any]) -> str:
     """What ordinary jobs felt of trainers in the last 24 hours."""
     if not felt["jobs"]:
         return "ordinary jobs, last 24 h: none had to preempt a trainer"
@@ -136,14 +154,15 @@ def _number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def _from_slurm() -> dict[str, Any]:
-    from bftrainer_slurm.slurm.gateway import GatewayError
+def from_slurm() -> dict[str, Any]:
+    """Return what Slurm knows; costs slurmctld a request.
+
+    Raises:
+        GatewayError: it does not answer.
+    """
     from bftrainer_slurm.slurm.open import open_gateway
 
-    try:
-        queue = open_gateway("commands").queue()
-    except GatewayError as error:
-        fail(f"neither the controller nor Slurm answers: {error}", NOT_THERE)
+    queue = open_gateway("commands").queue()
     return {
         "time_s": time.time(),
         "controller": None,

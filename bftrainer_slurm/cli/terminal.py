@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import textwrap
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,12 +33,38 @@ def styled(text: str, **style: Any) -> str:
     return click.style(text, **style)
 
 
+def cut(text: str, columns: int) -> str:
+    """Return as much of a text as fits; characters of East Asia take two columns, accents none."""
+    room = columns
+    for place, char in enumerate(text):
+        room -= _columns(char)
+        if room < 0:
+            return text[:place]
+    return text
+
+
+def padded(text: str, columns: int) -> str:
+    """Return a text with blanks behind it, so that it takes so many columns at least."""
+    return text + " " * (columns - wide(text))
+
+
+def wide(text: str) -> int:
+    """Return how many columns a text takes."""
+    return sum(map(_columns, text))
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows in columns, the first of them a heading; in a terminal no line is broken."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    widths = [max(map(wide, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(padded, row, widths)).rstrip() for row in rows]
     if sys.stdout.isatty():
-        lines = [line[: width()] for line in lines]
+        lines = [cut(line, width()) for line in lines]
     return [Heading(lines[0]), *lines[1:]]
 
 
