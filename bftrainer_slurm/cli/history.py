@@ -29,6 +29,7 @@ _HEADING = (
     *("TRAINER", "NAME", "USER", "SUBMITTED", "LAST NODE", "NODE-HOURS"),
     *("GREW", "SHRANK", "RECLAIMED"),
 )
+_SPARE = tuple(map(_HEADING.index, ("SUBMITTED", "SHRANK", "GREW", "USER", "RECLAIMED")))
 _A_WEEK_S = 7 * 86400.0
 _LABEL = 12  # columns
 
@@ -93,7 +94,7 @@ def listed(document: Mapping[str, Any]) -> Iterator[str]:
     if not trainers:
         yield f"no trainer had nodes since {_date(document['since_s'])}"
         return
-    yield from table([_HEADING, *map(_row, trainers)])
+    yield from table([_HEADING, *map(_row, trainers)], _SPARE)
 
 
 def _row(one: Mapping[str, Any]) -> tuple[str, ...]:

@@ -31,8 +31,9 @@ NODES      nodes that it has, and those where it is starting: 3+1
 WANTS      MIN-MAX of -N
 LAST HOUR  its nodes in each minute, up to the most that it had
 
-The controller's last status is shown, as in 'bftrainer status'. Asking for it costs slurmctld
-nothing. While the controller is down Slurm is asked, once in 30 s."""
+What the controller published last is shown, as in 'bftrainer status'; asking
+for it costs slurmctld nothing. While the controller is down Slurm is asked,
+once in 30 s."""
 
 
 class Key(Enum):
@@ -144,7 +145,7 @@ def _list(
     lines: list[Line] = [(text, Look.PLAIN) for long in said for text in _wrapped(long, columns)]
     used = [sum(values) for values in zip(*seen.strips.values(), strict=False)]
     if used:
-        label = f"used by trainers, last hour (up to {number(max(used))}): "
+        label = f"used in the last hour, up to {round(max(used))}: "
         room = min(_MOST_STRIP, max(0, columns - len(label)))
         lines.append((label + strip(used, room, blocks=blocks), Look.PLAIN))
     lines.append(("", Look.PLAIN))

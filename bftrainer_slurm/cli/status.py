@@ -30,6 +30,7 @@ _HEADING = (
     *("TRAINER", "NAME", "USER", "STATE", "NODES", "MIN-MAX", "SAMPLES", "SAMPLES/S"),
     *("GREW", "SHRANK", "RECLAIMED"),
 )
+_SPARE = tuple(map(_HEADING.index, ("SHRANK", "GREW", "SAMPLES", "RECLAIMED", "USER")))
 _SOME = 5
 _OLD_S = 15.0  # a working controller publishes every two seconds
 
@@ -85,7 +86,7 @@ def render(document: dict[str, Any]) -> str:
 def shown_lines(document: dict[str, Any]) -> list[str]:
     """Return the pool, the table of trainers, and what should be known beside."""
     lines = summary(document)
-    lines += table([_HEADING, *(_row(trainer) for trainer in document["trainers"])])
+    lines += table([_HEADING, *(_row(trainer) for trainer in document["trainers"])], _SPARE)
     if not document["trainers"]:
         lines.append("no trainers; submit one with: sbatch --bftrainer -N 2-16 train.sh")
     said = [(one["array"], one.get("notice") or one.get("why")) for one in document["trainers"]]

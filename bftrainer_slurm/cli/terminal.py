@@ -59,10 +59,16 @@ def _columns(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows in columns, the first of them a heading; in a terminal no line is broken."""
+def table(rows: Sequence[Sequence[str]], spare: Sequence[int] = ()) -> list[str]:
+    """Return rows in columns, the first of them a heading.
+
+    A terminal too narrow for them does without the ``spare`` columns, the first of these first.
+    """
     widths = [max(map(wide, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(padded, row, widths)).rstrip() for row in rows]
+    kept, going = list(range(len(widths))), list(spare)
+    while sys.stdout.isatty() and going and sum(widths[one] + 2 for one in kept) - 2 > width():
+        kept.remove(going.pop(0))
+    lines = ["  ".join(padded(row[one], widths[one]) for one in kept).rstrip() for row in rows]
     if sys.stdout.isatty():
         lines = [cut(line, width()) for line in lines]
     return [Heading(lines[0]), *lines[1:]]
