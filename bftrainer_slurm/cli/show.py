@@ -30,6 +30,7 @@ from bftrainer_slurm.cli.terminal import width
 from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
 from bftrainer_slurm.planner.limit import Limit
 
+SCHEMA = 1
 _ERROR_LINES = 12
 _COST, _NO_GAIN = Limit.COST.value, Limit.NO_GAIN.value
 _IN_SECONDS = 60.0  # a longer time is shown as H:MM:SS
@@ -84,7 +85,7 @@ def show(
         if one.get("error") and (output := last_output(one["array"])):
             one |= {"output": asdict(output)}
         if as_json:
-            print_json(one | {"down": document["down"]})
+            print_json({"schema": SCHEMA, **one, "down": document["down"]})
             return
         if document["down"]:
             click.echo(safe_lines(f"{document['down']}; this is what Slurm knows:"))

@@ -26,6 +26,7 @@ from bftrainer_slurm.cli.terminal import table
 from bftrainer_slurm.model import ElementState, Trainer
 from bftrainer_slurm.slurm.gateway import GatewayError
 
+SCHEMA = 1
 _HEADING = (
     *("TRAINER", "NAME", "USER", "STATE", "NODES", "MIN-MAX", "SAMPLES", "SAMPLES/S"),
     *("GREW", "SHRANK", "RECLAIMED"),
@@ -51,7 +52,7 @@ def status(state: Path | None, address: str | None, as_json: bool) -> None:
     with fail_where_unreadable():
         document = current_status(state, address)
         if as_json:
-            print_json(document)
+            print_json({"schema": SCHEMA, **document})
         else:
             print_lines(shown_lines(document))
 
