@@ -13,10 +13,9 @@ from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from bftrainer_slurm.controller.state.counts import Counts
-from bftrainer_slurm.controller.state.database import Database
+from bftrainer_slurm.controller.state.database import Database, address_to_read
 from bftrainer_slurm.controller.state.goodput import Served, Work, served
 from bftrainer_slurm.controller.state.lessons import Lessons
 from bftrainer_slurm.controller.state.preemptions import LATE_S, Preemption
@@ -60,7 +59,7 @@ def past_problem(path: Path, back: int) -> bytes:
     """
     query = "SELECT document FROM problems ORDER BY rowid DESC LIMIT 1 OFFSET ?"
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
+        with closing(sqlite3.connect(address_to_read(path), uri=True)) as database:
             rows = database.execute(query, (back - 1,)).fetchall()
         if not rows:
             raise HistoryError(f"{path}: it has fewer than {back} problems")

@@ -11,8 +11,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
-from urllib.parse import quote
 
+from bftrainer_slurm.controller.state.database import address_to_read
 from bftrainer_slurm.controller.state.goodput import Work
 from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.controller.state.schema import UPGRADES
@@ -150,7 +150,7 @@ def opened(path: Path) -> Iterator[PastTrainers]:
         HistoryError: there is none, it cannot be read, or is of another version.
     """
     try:
-        address = f"file:{quote(str(path))}?mode=ro"
+        address = address_to_read(path)
         with closing(sqlite3.connect(address, uri=True, timeout=_WAIT_S)) as connection:
             ((version,),) = connection.execute("PRAGMA user_version").fetchall()
             if version != len(UPGRADES):

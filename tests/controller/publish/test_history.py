@@ -143,6 +143,12 @@ def test_a_file_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
         told(tmp_path / "nowhere.sqlite", ALL, 0.0, NOW_S, None, private=False)
 
 
+def test_reading_leaves_nothing_behind_that_the_controller_could_not_write(path: Path) -> None:
+    before = {one.name for one in path.parent.iterdir()}
+    told(path, ALL, 0.0, NOW_S, None, private=False)
+    assert {one.name for one in path.parent.iterdir()} == before
+
+
 def test_many_changes_are_told_from_the_newest_on(tmp_path: Path) -> None:
     history = History(tmp_path / "history.sqlite")
     history.meet(ARRAY, "a", NOW_S)
