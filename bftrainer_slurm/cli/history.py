@@ -20,7 +20,7 @@ from bftrainer_slurm.cli.common import (
     shown,
     state_option,
 )
-from bftrainer_slurm.cli.past import Since, past_of, the_past
+from bftrainer_slurm.cli.past import A_WEEK_S, Since, past_of, the_past
 from bftrainer_slurm.cli.show import times
 from bftrainer_slurm.cli.terminal import table, width
 from bftrainer_slurm.slurm.nodelists import fold
@@ -30,7 +30,6 @@ _HEADING = (
     *("GREW", "SHRANK", "RECLAIMED"),
 )
 _SPARE = tuple(map(_HEADING.index, ("SUBMITTED", "SHRANK", "GREW", "USER", "RECLAIMED")))
-_A_WEEK_S = 7 * 86400.0
 _LABEL = 12  # columns
 
 
@@ -65,8 +64,8 @@ def history(
     """Say what TRAINER had, gained and lost; without TRAINER list all that had nodes.
 
     The controller keeps the history for 90 days, so that trainers that have ended are known as
-    well. TRAINER is a job id, or a name that only one trainer had. Of others' trainers the nodes
-    alone are shown. 'bftrainer show TRAINER --plot' draws the same.
+    well. TRAINER is a job id, or a name that only one trainer had in the last week, or ever. Of
+    others' trainers the nodes alone are shown. 'bftrainer show TRAINER --plot' draws the same.
 
     \b
     Examples:
@@ -76,7 +75,7 @@ def history(
     """
     with fail_where_unreadable():
         if trainer is None:
-            since_s = time.time() - _A_WEEK_S if since is None else since
+            since_s = time.time() - A_WEEK_S if since is None else since
             document = the_past("all", since_s, state, address)
             lines: Iterator[str] = listed(document)
         else:

@@ -20,6 +20,7 @@ from bftrainer_slurm.cli.common import (
 )
 from bftrainer_slurm.keeper.client import KeeperError
 
+A_WEEK_S = 7 * 86400.0
 _AGO = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smhdw])\Z")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
@@ -98,8 +99,12 @@ def past_of(
 
 
 def _named(name: str, state: Path | None, address: str | None) -> str:
-    known = the_past("all", 0.0, state, address)["trainers"]
-    found = [str(one["array"]) for one in known if one["name"] == name]
+    """Return the id of the trainer of this name: of the last week, or else of any time."""
+    for since_s in (time.time() - A_WEEK_S, 0.0):
+        known = the_past("all", since_s, state, address)["trainers"]
+        found = [str(one["array"]) for one in known if one["name"] == name]
+        if found:
+            break
     if len(found) > 1:
         fail(f"{len(found)} trainers were named '{shown(name)}'; say which: {', '.join(found)}")
     if not found:

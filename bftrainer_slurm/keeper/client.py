@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 
 DEFAULT_TIMEOUT_S = 2.0
+_PAST_TIMEOUT_S = 30.0  # 90 days of a large cluster have a million stays
 _PART_TIMEOUT_S = 4.0  # the keeper itself answers after 2 s at the latest
 
 
@@ -114,7 +115,8 @@ class KeeperClient:
 
         Rights are as with ``status``.
         """
-        _, found = self._document(f"history {what} {max(0, int(since_s))}", credential)
+        patient = replace(self, timeout_s=max(self.timeout_s, _PAST_TIMEOUT_S))
+        _, found = patient._document(f"history {what} {max(0, int(since_s))}", credential)
         if found is None:
             raise KeeperError("the keeper's answer is no history")
         return found

@@ -100,7 +100,8 @@ class PastTrainers:
             "  total(coalesce(end_s, :now) - max(start_s, :since)) AS node_s, "
             "  min(start_s) AS first_s, "
             "  iif(count(end_s) = count(*), max(end_s), NULL) AS last_s "
-            "  FROM stays WHERE end_s IS NULL OR end_s > :since GROUP BY array"
+            # +: by way of the index of ends; that of arrays would lead through all 90 days
+            "  FROM stays WHERE end_s IS NULL OR end_s > :since GROUP BY +array"
             ") AS s JOIN met AS m USING (array) LEFT JOIN trainers AS t USING (array) "
             "ORDER BY m.submit_s DESC, m.array DESC LIMIT :most"
         )

@@ -77,6 +77,6 @@ CREATE TABLE pauses (
     array INTEGER NOT NULL, time_s REAL NOT NULL, nodes INTEGER NOT NULL, seconds REAL NOT NULL
 );
 CREATE INDEX pauses_by_array ON pauses (array, time_s);
-CREATE INDEX stays_by_end ON stays (end_s);
+CREATE INDEX IF NOT EXISTS stays_by_end ON stays (end_s);
 """,
 )
