@@ -6,6 +6,7 @@ What of it is shown to whom is ``publish``'s business.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.controller.state.schema import UPGRADES
 
 _WAIT_S = 2.0
+_DEADLINE_S = 15.0  # of all questions together; whoever asked has gone by then
+_STEPS = 100_000  # of SQLite's machine, after which it asks whether to go on
 _MOST_SAMPLES = 2_000
 _MOST_TRAINERS = 2_000  # the newest
 _WITHIN = "(end_s IS NULL OR end_s > ?)"
@@ -153,6 +156,8 @@ def opened(path: Path) -> Iterator[PastTrainers]:
     try:
         address = address_to_read(path)
         with closing(sqlite3.connect(address, uri=True, timeout=_WAIT_S)) as connection:
+            until_s = time.monotonic() + _DEADLINE_S
+            connection.set_progress_handler(lambda: time.monotonic() > until_s, _STEPS)
             ((version,),) = connection.execute("PRAGMA user_version").fetchall()
             if version != len(UPGRADES):
                 raise HistoryError(f"history {path}: written by another version ({version})")

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer_slurm.controller.publish.history import ALL, STRIPS, answer, course, told
+from bftrainer_slurm.controller.state import past
 from bftrainer_slurm.controller.state.goodput import Work
 from bftrainer_slurm.controller.state.history import History, HistoryError
 from bftrainer_slurm.controller.state.past import Stay
@@ -197,3 +198,12 @@ def test_a_course_has_all_node_seconds_within_its_time(
     )
     assert sum(found) * 100.0 / parts == pytest.approx(wanted, abs=0.1)  # rounded
     assert len(found) == parts
+
+
+def test_a_question_that_takes_too_long_is_given_up(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past, "_DEADLINE_S", -1.0)
+    monkeypatch.setattr(past, "_STEPS", 1)
+    with pytest.raises(HistoryError, match="interrupted"):
+        told(path, ALL, 0.0, NOW_S, None, private=False)
