@@ -163,8 +163,8 @@ def write_history(week: Week, path: Path) -> None:
             history.execute("INSERT INTO stays VALUES (?, ?, ?, ?, ?, ?)", row)
         for one in week.trainers:
             history.execute(
-                "INSERT INTO trainers (array, id, time_s, user, name) VALUES (?, '', ?, ?, ?)",
-                (one.array, one.born_s, one.user, one.name),
+                "INSERT INTO met VALUES (?, ?, ?, ?, ?, 2, ?)",
+                (one.array, one.born_s, one.user, one.name, one.born_s, one.most),
             )
         history.executemany("INSERT INTO preemptions VALUES (?, ?, ?)", week.preemptions)
         away_s = week.now_s - 31 * HOUR_S

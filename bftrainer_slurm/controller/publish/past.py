@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
-from urllib.parse import quote
 
+from bftrainer_slurm.controller.state.database import address_to_read
 from bftrainer_slurm.controller.state.preemptions import LATE_S
 
 _MOST_DELAYS = 20_000
@@ -35,7 +35,7 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
     Raises:
         sqlite3.Error: it cannot be read now.
     """
-    connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1.0)
+    connection = sqlite3.connect(address_to_read(path), uri=True, timeout=1.0)
     until_s = time.monotonic() + _DEADLINE_S
     connection.set_progress_handler(lambda: time.monotonic() > until_s, _STEPS)
     try:
@@ -72,7 +72,7 @@ def day_of_harvest(
     during = "(end_s > :begin OR end_s IS NULL) AND start_s < :end"
     values = {"now": now_s, "begin": begin_s, "end": end_s}
     users = history.execute(
-        f"SELECT coalesce(user, ''), {part} FROM stays LEFT JOIN trainers USING (array) "
+        f"SELECT coalesce(user, ''), {part} FROM stays LEFT JOIN met USING (array) "
         f"WHERE {during} GROUP BY 1",
         values,
     )
@@ -125,7 +125,7 @@ def story(history: sqlite3.Connection, array: int) -> dict[str, Any]:
 
 def owner_of(history: sqlite3.Connection, array: int) -> tuple[str, str] | None:
     """Return user and name of a trainer, None: there was none."""
-    rows = history.execute("SELECT user, name FROM trainers WHERE array = ?", (array,)).fetchall()
+    rows = history.execute("SELECT user, name FROM met WHERE array = ?", (array,)).fetchall()
     return next(iter(rows), None)
 
 

@@ -13,22 +13,24 @@ from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from bftrainer_slurm.controller.state.counts import Counts
-from bftrainer_slurm.controller.state.database import Database
+from bftrainer_slurm.controller.state.database import Database, address_to_read
 from bftrainer_slurm.controller.state.goodput import Served, Work, served
 from bftrainer_slurm.controller.state.inventory import Inventory
 from bftrainer_slurm.controller.state.lessons import Lessons
 from bftrainer_slurm.controller.state.preemptions import LATE_S, Preemption
 from bftrainer_slurm.controller.state.schema import UPGRADES
-from bftrainer_slurm.model import ElementId
+from bftrainer_slurm.model import ElementId, Trainer
 
 _KEEP_S = 90 * 86400.0
 _PROBLEMS_KEPT = 100
 _ONLY_THE_LAST = "DELETE FROM problems WHERE rowid <= (SELECT max(rowid) FROM problems) - ?"
+_ONLY_LAST_PAUSES = (
+    "DELETE FROM pauses WHERE array = ? AND rowid <= "
+    "(SELECT rowid FROM pauses WHERE array = ? ORDER BY rowid DESC LIMIT 1 OFFSET ?)"
+)
 _LARGEST_PROBLEM = 64 * 2**20
-_MET_ELSEWHERE = "INSERT OR REPLACE INTO trainers (array, id, time_s, over) VALUES (?, ?, ?, ?)"
 _DATED = (
     "plans",
     "problems",
@@ -39,9 +41,12 @@ _DATED = (
     "reforms",
     "preemptions",
     "work",
+    "met",
+    "pauses",
 )
 _LASTING = ("stays", "holes", "outages", "watches")
-_BY_ARRAY = ("stays", "progress", "trainers", "looks", "reforms", "work")
+_BY_ARRAY = ("stays", "progress", "trainers", "looks", "reforms", "work", "met", "pauses")
+_PAUSES_KEPT = 500  # of a trainer
 
 
 class HistoryError(Exception):
@@ -56,7 +61,7 @@ def past_problem(path: Path, back: int) -> bytes:
     """
     query = "SELECT document FROM problems ORDER BY rowid DESC LIMIT 1 OFFSET ?"
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
+        with closing(sqlite3.connect(address_to_read(path), uri=True)) as database:
             rows = database.execute(query, (back - 1,)).fetchall()
         if not rows:
             raise HistoryError(f"{path}: it has fewer than {back} problems")
@@ -218,6 +223,13 @@ class History:
         query = "INSERT INTO progress VALUES (?, ?, ?, ?)"
         self._database.write(query, array, time_s, samples, measures)
 
+    def add_pause(self, array: int, time_s: float, nodes: int, seconds: float) -> None:
+        """Note for how long a trainer stood still before it went on with so many nodes."""
+        self._database.write_together(
+            ("INSERT INTO pauses VALUES (?, ?, ?, ?)", (array, time_s, nodes, seconds)),
+            (_ONLY_LAST_PAUSES, (array, array, _PAUSES_KEPT)),
+        )
+
     def samples(self, array: int) -> float | None:
         """Return how many samples a trainer had by its last progress, None: it told of none."""
         rows = self._database.read(
@@ -234,10 +246,8 @@ class History:
         rows = self._database.read("SELECT id FROM trainers WHERE array = ?", array)
         return bool(rows) and differ(id_, rows[0][0])
 
-    def meet(
-        self, array: int, id_: str, time_s: float, user: str = "", name: str = ""
-    ) -> str | None:
-        """Note whose a trainer is; return why it is over, None: it is not, as far as is known.
+    def meet(self, array: int, id_: str, time_s: float) -> str | None:
+        """Return why a trainer is over, None: it is not, as far as is known.
 
         What is known of another one under the same array is dropped first: a slurmctld that lost
         its state begins anew with its first number. Without an ``id_`` they cannot be told apart.
@@ -246,12 +256,18 @@ class History:
             self.forget(array)
         rows = self._database.read("SELECT over FROM trainers WHERE array = ?", array)
         self._database.write(
-            "INSERT INTO trainers (array, id, time_s, user, name) VALUES (?, ?, ?, ?, ?) "
-            "ON CONFLICT DO UPDATE SET id = excluded.id, time_s = excluded.time_s, "
-            "user = excluded.user, name = excluded.name",
-            *(array, id_, time_s, user, name),
+            "INSERT INTO trainers (array, id, time_s) VALUES (?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET id = excluded.id, time_s = excluded.time_s",
+            *(array, id_, time_s),
         )
         return self._ended.get(array, rows[0][0] if rows else None)
+
+    def describe(self, trainer: Trainer, time_s: float) -> None:
+        """Note who a trainer is, for when Slurm has forgotten it."""
+        who = (trainer.user, trainer.name, trainer.submit_s)
+        wants = (trainer.record.min_nodes, trainer.record.max_nodes)
+        row = (trainer.array, time_s, *who, *wants)
+        self._database.write("INSERT OR REPLACE INTO met VALUES (?, ?, ?, ?, ?, ?, ?)", *row)
 
     def end(self, array: int, why: str) -> None:
         """Note that a trainer is over: it has finished, or is given up."""
@@ -274,7 +290,7 @@ class History:
             ("UPDATE stays SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
             ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
             ("UPDATE outages SET end_s = start_s WHERE end_s IS NULL", ()),
-            *((_MET_ELSEWHERE, row) for row in over),
+            *(("INSERT OR REPLACE INTO trainers VALUES (?, ?, ?, ?)", row) for row in over),
         )
 
     def forget(self, array: int) -> None:

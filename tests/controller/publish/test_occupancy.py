@@ -38,8 +38,7 @@ def made(
             history.execute("INSERT INTO stays VALUES (?, ?, ?, ?, ?, '')", row)
             known = (array, f"user{array}", f"job{array}")
             history.execute(
-                "INSERT OR IGNORE INTO trainers (array, id, time_s, user, name) "
-                "VALUES (?, '', 0, ?, ?)",
+                "INSERT OR IGNORE INTO met VALUES (?, 0, ?, ?, 0, 1, 9)",
                 known,
             )
         for table in ("holes", "outages"):

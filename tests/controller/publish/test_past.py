@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.preemptions import Preemption
 from bftrainer_slurm.model import ElementId
 from tests.controller.publish.conftest import NOW_S
+from tests.controller.worlds import trainer
 
 DAY_S = 86_400.0
 
@@ -72,7 +74,7 @@ def test_of_many_delays_the_longest_are_told_one_by_one(
 
 def test_a_stay_over_midnight_is_harvest_of_both_days(path: Path, written: History) -> None:
     (_, begin_s, end_s), *_ = past.days(NOW_S, NOW_S + 1)
-    written.meet(7, "a", begin_s, "alice", "net")
+    written.describe(replace(trainer(), array=7, user="alice"), begin_s)
     written.begin_stay(ElementId(7, 0), "n1", begin_s - 3600)
     written.end_stay(ElementId(7, 0), begin_s + 2 * 3600, "reclaimed")
     written.begin_stay(ElementId(7, 1), "n2", end_s - 3600)
