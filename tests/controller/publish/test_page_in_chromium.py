@@ -197,7 +197,9 @@ def test_it_is_dark_where_the_reader_wants_it_so(opened: Callable[..., Chrome]) 
 
 def test_everything_has_a_name_and_charts_have_tables(opened: Callable[..., Chrome]) -> None:
     page = opened()
-    for one in page.find_elements(By.CSS_SELECTOR, "button, nav a, canvas[tabindex], section"):
+    for one in page.find_elements(
+        By.CSS_SELECTOR, "button, nav a, canvas[tabindex], section, .chart, .wide"
+    ):
         if one.is_displayed():
             assert one.accessible_name, one.get_attribute("outerHTML")
     for section in ("nodes", "delays", "harvest"):

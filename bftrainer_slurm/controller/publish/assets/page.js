@@ -214,7 +214,7 @@ async function choose(array) {
 async function showStory() {
   if (chosen == null) return;
   const told = await ask("trainer", {array: chosen}), one = told.status, changes = told.changes;
-  const plot = el("div", {class: "chart"});
+  const plot = el("div", {class: "chart", role: "img", "aria-label": "Its nodes over time; the table below has them"});
   const close = el("button", {type: "button", onclick: () => { chosen = null; $("story").hidden = true; }}, "Close");
   $("story").hidden = false;
   $("story").replaceChildren(

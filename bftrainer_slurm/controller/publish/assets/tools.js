@@ -35,7 +35,7 @@ export function table(caption, columns, rows, style = "") {
   const cells = (row) => row.map((cell, n) => (n
     ? el("td", {class: look(columns[n]), "data-label": name(columns[n])}, cell)
     : el("th", {scope: "row"}, cell)));
-  return el("div", {class: "wide"}, el("table", {class: style},
+  return el("div", {class: "wide", tabindex: 0, role: "region", "aria-label": caption}, el("table", {class: style},
     el("caption", {}, caption),
     el("thead", {}, el("tr", {},
       ...columns.map((one) => el("th", {scope: "col", class: look(one)}, name(one))))),
