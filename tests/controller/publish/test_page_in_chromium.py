@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver import ActionChains, Chrome, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -82,7 +83,9 @@ def press(page: Chrome, what: str) -> None:
 
 
 def wait(page: Chrome, until: Callable[[], Any]) -> None:
-    WebDriverWait(page, PATIENCE_S).until(lambda _: until())
+    """Wait for something; the page may be making anew what is looked at."""
+    passing = (NoSuchElementException, StaleElementReferenceException)
+    WebDriverWait(page, PATIENCE_S, ignored_exceptions=passing).until(lambda _: until())
 
 
 def test_all_of_the_page_is_drawn_without_a_complaint(opened: Callable[..., Chrome]) -> None:
@@ -124,7 +127,7 @@ def test_names_are_shown_as_they_are_and_never_run(opened: Callable[..., Chrome]
     page = opened(behind=f"#key={SECRET}")
     press(page, "#trainer-list button")
     wait(page, lambda: found(page, "#story").is_displayed())
-    assert "<img src=x onerror=alert(1)>" in found(page, "#story-title").text
+    wait(page, lambda: "<img src=x onerror=alert(1)>" in found(page, "#story-title").text)
     assert page.find_elements(By.TAG_NAME, "img") == []
 
 
@@ -135,8 +138,8 @@ def test_a_key_is_taken_from_the_address_and_shows_ones_own(
     page = opened(behind=f"#trainer={one.array}&key={SECRET}")
     wait(page, lambda: found(page, "#story .notes li").is_displayed())
     assert SECRET not in page.current_url
-    assert "You see everything." in found(page, "#who").text
-    assert "worth" in found(page, "#story table caption").text
+    wait(page, lambda: "You see everything." in found(page, "#who").text)
+    wait(page, lambda: "worth" in found(page, "#story table caption").text)
 
 
 def test_dragging_over_the_map_zooms_in_on_times_and_nodes(opened: Callable[..., Chrome]) -> None:
@@ -178,7 +181,7 @@ def test_buttons_choose_the_time(opened: Callable[..., Chrome]) -> None:
     wait(page, lambda: page.find_elements(By.CSS_SELECTOR, pressed))
     press(page, "#earlier")
     wait(page, lambda: found(page, "#later").is_enabled())
-    assert page.find_elements(By.CSS_SELECTOR, pressed) == []
+    wait(page, lambda: page.find_elements(By.CSS_SELECTOR, pressed) == [])
 
 
 def test_nothing_is_wider_than_the_screen(opened: Callable[..., Chrome]) -> None:
@@ -197,11 +200,13 @@ def test_it_is_dark_where_the_reader_wants_it_so(opened: Callable[..., Chrome]) 
 
 def test_everything_has_a_name_and_charts_have_tables(opened: Callable[..., Chrome]) -> None:
     page = opened()
-    for one in page.find_elements(
-        By.CSS_SELECTOR, "button, nav a, canvas[tabindex], section, .chart, .wide"
-    ):
-        if one.is_displayed():
-            assert one.accessible_name, one.get_attribute("outerHTML")
+    parts = "button, nav a, canvas[tabindex], section, .chart, .wide"
+
+    def nameless() -> list[str | None]:
+        shown = (one for one in page.find_elements(By.CSS_SELECTOR, parts) if one.is_displayed())
+        return [one.get_attribute("outerHTML") for one in shown if not one.accessible_name]
+
+    wait(page, lambda: nameless() == [])
     for section in ("nodes", "delays", "harvest"):
         assert page.find_elements(By.CSS_SELECTOR, f"#{section} details table caption")
     assert page.find_elements(By.CSS_SELECTOR, "table:not(.u-legend, :has(caption))") == []
