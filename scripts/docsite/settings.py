@@ -1,0 +1,50 @@
+"""The reference of ``bftrainer.toml``, from the controller's settings and the comments beside them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from dataclasses import fields
+
+from bftrainer_slurm.controller.settings import Settings
+
+_FIELD = re.compile(r"^    (\w+): .* = .*?(?:  # (.*))?$")
+_COMMENT = re.compile(r"^    # (.*)$")
+
+
+def page() -> str:
+    """Return the page in Markdown."""
+    meanings = said()
+    lines = [
+        "# Settings",
+        "",
+        "`bftrainer.toml` lies beside `slurm.conf`, on the controller's host and wherever users run",
+        "`bftrainer`. Times are in seconds. A key that is not known is refused. This page is made from",
+        "`bftrainer_slurm/controller/settings.py`;",
+        "[the admin guide](../admin-guide.md#settings-to-know) says which ones to think about.",
+        "",
+        "| setting | default | meaning |",
+        "|---|---|---|",
+    ]
+    for one in fields(Settings):
+        meaning = meanings[one.name].replace("``", "`").replace("|", "\\|")
+        lines.append(f"| `{one.name}` | `{_toml(one.default)}` | {meaning} |")
+    return "\n".join([*lines, ""])
+
+
+def said() -> dict[str, str]:
+    """Return what the comments say of each setting: those above it, and the one behind it."""
+    found: dict[str, str] = {}
+    above: list[str] = []
+    for line in inspect.getsource(Settings).splitlines():
+        if comment := _COMMENT.match(line):
+            above.append(comment[1])
+        elif setting := _FIELD.match(line):
+            found[setting[1]] = " ".join([*above, setting[2] or ""]).strip()
+            above = []
+    return found
+
+
+def _toml(value: object) -> str:
+    return json.dumps(list(value) if isinstance(value, tuple) else value)
