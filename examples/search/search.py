@@ -25,7 +25,9 @@ _OVER = ("finished", "given up", "cancelled")
 def main() -> None:
     """Search until --trials have ended, then print the best one."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path("search"), help="for all that it writes")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("search"), help="for all that it writes"
+    )
     parser.add_argument("--trials", type=int, default=10)
     parser.add_argument("--at-once", type=int, default=10, help="trainers side by side")
     parser.add_argument("--script", type=Path, default=Path("train.sh"), help="trains one trial")

@@ -19,6 +19,7 @@ from scripts.docsite import commands, settings  # noqa: E402
 
 # Files that belong beside the code, by the page that they are on the site.
 _ELSEWHERE = {
+    "index.md": "README.md",
     "security.md": "SECURITY.md",
     "changelog.md": "CHANGELOG.md",
     "plugin.md": "slurm_plugin/README.md",
@@ -35,6 +36,13 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
     for page, make in _MADE.items():
         files.append(File.generated(config, page, content=make()))
     return files
+
+
+def on_page_markdown(text: str, **_: Any) -> str:
+    """Return the page with links to its neighbours on the site, where it names files elsewhere."""
+    for page, source in _ELSEWHERE.items():
+        text = text.replace(f"](../{source}", f"]({page}").replace(f"]({source}", f"]({page}")
+    return text
 
 
 def on_page_content(text: str, **_: Any) -> str:
