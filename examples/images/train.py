@@ -29,9 +29,7 @@ class Block(nn.Module):
         super().__init__()
         self.body = nn.Sequential(
             nn.Conv2d(channels, channels, 3, padding=1, bias=False),
-            nn.GroupNorm(
-                4, channels
-            ),  # not of a batch, whose size changes
+            nn.GroupNorm(4, channels),  # not of a batch, whose size changes
             nn.ReLU(),
             nn.Conv2d(channels, channels, 3, padding=1, bias=False),
             nn.GroupNorm(4, channels),

@@ -1,8 +1,8 @@
 """Searches hyper-parameters with Optuna; each trial is a trainer of its own.
 
-Run it where sbatch works, in a folder that the nodes see. It submits trials, waits for their results
-and asks Optuna for the next ones. All that it knows is in the journal: after Ctrl-C the same command
-goes on where it stopped, and the trainers train meanwhile.
+Run it where sbatch works, in a folder that the nodes see. It submits trials, waits for their
+results and asks Optuna for the next ones. All that it knows is in the journal: after Ctrl-C the
+same command goes on where it stopped, and the trainers train meanwhile.
 """
 
 from __future__ import annotations

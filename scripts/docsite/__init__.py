@@ -1,1 +1,1 @@
-"""The documentation site: pages that are made from the code, and what mkdocs does with the others."""
+"""The documentation site: pages made from the code, and what mkdocs does with others."""

@@ -1,4 +1,4 @@
-"""The reference of ``bftrainer.toml``, from the controller's settings and the comments beside them."""
+"""The reference of ``bftrainer.toml``, from the settings and the comments beside them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def page() -> str:
     lines = [
         "# Settings",
         "",
-        "`bftrainer.toml` lies beside `slurm.conf`, on the controller's host and wherever users run",
-        "`bftrainer`. Times are in seconds. A key that is not known is refused. This page is made from",
-        "`bftrainer_slurm/controller/settings.py`;",
+        "`bftrainer.toml` lies beside `slurm.conf`, on the controller's host and wherever users",
+        "run `bftrainer`. Times are in seconds. A key that is not known is refused.",
+        "This page is made from `bftrainer_slurm/controller/settings.py`;",
         "[the admin guide](../admin-guide.md#settings-to-know) says which ones to think about.",
         "",
         "| setting | default | meaning |",
