@@ -1,4 +1,4 @@
-"""The reference of ``bftrainer.toml``, from the settings and the comments beside them."""
+"""The reference of ``bftrainer.toml``, from the settings and what stands beside them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ _COMMENT = re.compile(r"^    # (.*)$")
 
 def page() -> str:
     """Return the page in Markdown."""
-    meanings = said()
     lines = [
         "# Settings",
         "",
@@ -27,6 +26,7 @@ def page() -> str:
         "| setting | default | meaning |",
         "|---|---|---|",
     ]
+    meanings = said()
     for one in fields(Settings):
         meaning = meanings[one.name].replace("``", "`").replace("|", "\\|")
         lines.append(f"| `{one.name}` | `{_toml(one.default)}` | {meaning} |")
@@ -34,7 +34,21 @@ def page() -> str:
 
 
 def said() -> dict[str, str]:
-    """Return what the comments say of each setting: those above it, and the one behind it."""
+    """Return what is said of each setting: its rule, or else the comments at it."""
+    comments = _comments()
+    found = {}
+    for one in fields(Settings):
+        rule = one.metadata.get("rule")
+        if rule is None:
+            found[one.name] = comments[one.name]
+        else:
+            bounds = f" {rule.least:g} to {rule.most:,g} {rule.unit}." if rule.unit else ""
+            found[one.name] = rule.about + bounds
+    return found
+
+
+def _comments() -> dict[str, str]:
+    """Return the comments above each field, and behind it."""
     found: dict[str, str] = {}
     above: list[str] = []
     for line in inspect.getsource(Settings).splitlines():
