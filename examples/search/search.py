@@ -19,8 +19,6 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
-_OVER = ("finished", "given up", "cancelled")
-
 
 def main() -> None:
     """Search until --trials have ended, then print the best one."""
@@ -98,12 +96,10 @@ def take_result(study: optuna.Study, trial: FrozenTrial, folder: Path, alive: se
 
 
 def living_trainers() -> set[str] | None:
-    """Return the job ids of trainers that may still train; None: nobody can say now."""
-    answer = subprocess.run(["bftrainer", "status", "--json"], capture_output=True, text=True)
-    if answer.returncode != 0:
-        return None
-    trainers = json.loads(answer.stdout)["trainers"]
-    return {str(one["array"]) for one in trainers if one["state"] not in _OVER}
+    """Return the job ids of trainers that may still train; None: Slurm cannot say now."""
+    command = ["squeue", "--me", "--noheader", "--format=%F"]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    return set(answer.stdout.split()) if answer.returncode == 0 else None
 
 
 if __name__ == "__main__":

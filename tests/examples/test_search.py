@@ -17,18 +17,22 @@ echo "$@" >> submitted
 case $folder in *-1) ;; *) echo '{"accuracy": 0.5}' > $folder/result.json ;; esac
 wc -l < submitted
 """
-_NONE_LIVES = """#!/bin/sh
-echo '{"trainers": []}'
-"""
-_ALL_LIVE = """#!/bin/sh
-echo '{"trainers": [{"array": 1, "state": "running"}, {"array": 2, "state": "waiting"}]}'
+_NONE_LIVES = "#!/bin/sh\n"
+_ALL_LIVE = "#!/bin/sh\nprintf '1\\n2\\n'\n"
+# Its third answer comes when the trial has ended.
+_FAILS_SECOND = """#!/bin/sh
+echo >> asked
+case $(wc -l < asked) in
+2) exit 1 ;;
+3) echo '{"accuracy": 0.5}' > search/trial-0/result.json ;;
+esac
 """
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     program(tmp_path, "sbatch", _SBATCH)
-    program(tmp_path, "bftrainer", _NONE_LIVES)
+    program(tmp_path, "squeue", _NONE_LIVES)
     return tmp_path
 
 
@@ -62,7 +66,7 @@ def test_every_trial_is_a_trainer_and_the_best_one_is_named(folder: Path) -> Non
 
 
 def test_a_search_that_was_stopped_takes_its_trainers_up_again(folder: Path) -> None:
-    program(folder, "bftrainer", _ALL_LIVE)
+    program(folder, "squeue", _ALL_LIVE)
     command = [sys.executable, str(_SEARCH), "--every-s", "0.01", "--trials", "2"]
     path = {"PATH": f"{folder}:{os.environ['PATH']}"}
     with subprocess.Popen(
@@ -72,7 +76,7 @@ def test_a_search_that_was_stopped_takes_its_trainers_up_again(folder: Path) -> 
         assert search.stdout.readline().startswith("trial 0: trainer 1,")
         assert search.stdout.readline().startswith("trial 1: trainer 2,")
         search.terminate()
-    program(folder, "bftrainer", _NONE_LIVES)
+    program(folder, "squeue", _NONE_LIVES)
     said = searched(folder, "--trials", "2")
     assert len(submitted(folder)) == 2
     assert said[-2] == "1 of 2 trials have a result"
@@ -81,3 +85,10 @@ def test_a_search_that_was_stopped_takes_its_trainers_up_again(folder: Path) -> 
 def test_a_search_whose_trials_sbatch_refuses_ends(folder: Path) -> None:
     program(folder, "sbatch", "#!/bin/sh\nexit 1\n")
     assert searched(folder, check=False) == ["sbatch refused; nothing else is submitted"]
+
+
+def test_a_trial_is_not_given_up_while_slurm_cannot_say_whether_it_runs(folder: Path) -> None:
+    program(folder, "sbatch", "#!/bin/sh\necho 1\n")
+    program(folder, "squeue", _FAILS_SECOND)
+    said = searched(folder, "--trials", "1")
+    assert said[-2] == "1 of 1 trials have a result"
