@@ -90,6 +90,7 @@ def test_two_trainers_share_by_weight(site: Site) -> None:
         wait_until(lambda: "other trainers have 1 of these" in site.run(*explain).stdout)
 
 
+@pytest.mark.once
 def test_a_search_of_ten_trainers_that_share_the_nodes_comes_to_its_end(site: Site) -> None:
     folder = site.folder()
     result = 'echo \'{"accuracy": 0.5}\' > "${1#--folder=}/result.json"'
