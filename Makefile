@@ -42,10 +42,10 @@ demo: plugin
 examples: plugin
 	@$(BIN)/python scripts/examples $(EXAMPLES)
 
-# mkdocs-material recommends its successor at each start.
+# mkdocs-material recommends its successor at each start. With --quiet a broken link is no error.
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: setup
-	$(BIN)/mkdocs build --quiet
+	@scripts/step 'building the documentation' $(BIN)/mkdocs build
 
 lint: docs
 	$(BIN)/ruff check .
