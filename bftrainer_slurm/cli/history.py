@@ -135,7 +135,8 @@ def _facts(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         f"grew {total['grew']}, shrank {total['shrank']}, reclaimed {total['reclaimed']} times"
     )
     yield "changes", changes
-    yield "used", f"{total['node_s'] / 3600:.2f} node-hours, {max(nodes):g} nodes at most"
+    most = max([round(max(nodes)), *(change["nodes"] for change in one["changes"])])
+    yield "used", f"{total['node_s'] / 3600:.2f} node-hours, {most} nodes at most"
     drawn = strip(nodes, min(60, width() - _LABEL), blocks=draws_blocks())
     yield "nodes", drawn.rstrip() or "none"
     if one.get("hidden"):
