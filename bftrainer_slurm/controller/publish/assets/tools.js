@@ -64,10 +64,11 @@ export function time(at, withDay = true) {
 
 const date = (at) => new Date(1000 * at).toLocaleString("en-GB", day);
 
-// The text below a mark on an axis of so many seconds: a day where it begins, else the time of day.
+// The text at a mark of an axis of so many seconds: a day where it begins, else the time of day.
 export function mark(at, span) {
   const when = new Date(1000 * at);
-  return span > 86400 && when.getHours() + when.getMinutes() === 0 ? date(at) : time(at, false);
+  if (span > 86400 && when.getHours() + when.getMinutes() === 0) return date(at);
+  return span < 900 ? when.toLocaleTimeString("en-GB") : time(at, false);
 }
 
 export function duration(value) {
