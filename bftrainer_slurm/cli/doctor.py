@@ -15,10 +15,10 @@ from bftrainer_slurm.cli.common import (
     json_option,
     print_json,
     safe_lines,
-    site_file,
 )
+from bftrainer_slurm.cli.site import site_file, site_settings
 from bftrainer_slurm.cli.terminal import styled, wrapped
-from bftrainer_slurm.controller.settings import SettingsError, read_settings
+from bftrainer_slurm.controller.settings import SettingsError
 from bftrainer_slurm.doctor.finding import Finding, Level
 
 SCHEMA = 1
@@ -42,7 +42,8 @@ _SUMMARY = {
 @click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The controller's settings. [default: bftrainer.toml beside slurm.conf]",
+    help="The controller's settings. [default: bftrainer.toml, beside slurm.conf or in "
+    "/etc/bftrainer]",
 )
 @click.option("--partition", help="The trainers' partition. [default: as in the settings]")
 @click.option("--fix", is_flag=True, help="Print what must change as a patch; edits nothing.")
@@ -66,10 +67,9 @@ def doctor(config: Path | None, partition: str | None, fix: bool, as_json: bool)
 
     if fix and as_json:
         fail("--fix or --json, not both")
-    if config is None and site_file().is_file():
-        config = site_file()
     try:
-        facts, files = gather(SlurmRunner(), read_settings(config, partition=partition))
+        config = config or site_file()
+        facts, files = gather(SlurmRunner(), site_settings(config, partition=partition), config)
     except SettingsError as error:
         fail(str(error))
     except GatewayError as error:

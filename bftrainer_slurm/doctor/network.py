@@ -27,7 +27,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     line = facts.plugin.line
     if listen == _UNSET:
         why = "It is where the nodes reach the keeper, and where users' commands look for it."
-        yield must("listen", "not set", why, Change(OURS, "listen", f'"{said or "HOST:6740"}"'))
+        yield must("listen", "not set", why, Change(OURS, "listen", '"HOST:6740"'))
     if line is not None and not said:
         why = "The plugin refuses --bftrainer without it."
         change = Change(PLUGSTACK, "keeper", "HOST:6740", within=line.path)
