@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
-from bftrainer_slurm.cli.site import has_controller, site_settings
+from bftrainer_slurm.cli.site import site_keeper
 from bftrainer_slurm.controller.settings import SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import CredentialError, Munge
@@ -65,7 +65,8 @@ def find_keeper(state: Path | None, address: str | None) -> str | None:
     found = read_address(state or personal_state())
     if found is None and state is None:
         try:
-            return site_settings().listen if has_controller() else None
+            site = site_keeper()
+            return None if site is None else site.listen
         except SettingsError as error:
             fail(str(error))
     return found
@@ -97,7 +98,8 @@ def own_token_of(state: Path | None, address: str) -> str:
 
 def _credential() -> str:
     try:
-        return Munge(site_settings().munge_socket or None).encode(STATUS_PAYLOAD)
+        site = site_keeper()
+        return Munge((site.munge_socket if site else "") or None).encode(STATUS_PAYLOAD)
     except (SettingsError, CredentialError):
         return ""
 

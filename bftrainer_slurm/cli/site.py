@@ -19,6 +19,7 @@ from bftrainer_slurm.doctor.plugstack import our_lines, with_included
 _ETC = Path("/etc/bftrainer")
 # Slurm's own place for its files, and where a host has them that got them from slurmctld.
 _SLURM_CONFS = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf")
+_USERS = ("listen", "munge_socket")
 _IN_THE_LINE = {
     "keeper": "listen",
     "partition": "partition",
@@ -50,13 +51,18 @@ def site_settings(path: Path | None = None, **overrides: object) -> Settings:
     return settings_of(_line() | ({} if path is None else read_values(path)), **overrides)
 
 
-def has_controller() -> bool:
-    """Whether the site says where its controller's side is.
+def site_keeper() -> Settings | None:
+    """Return where the site's keeper is, and munged, as users' commands need it; None: it has none.
+
+    They go on where the controller's settings in the same file are not right.
 
     Raises:
         SettingsError: in one line, naming the file and the key.
     """
-    return site_file() is not None or "listen" in _line()
+    path, line = site_file(), _line()
+    if path is None and "listen" not in line:
+        return None
+    return settings_of(line | ({} if path is None else read_values(path, _USERS)))
 
 
 def _line() -> dict[str, Any]:

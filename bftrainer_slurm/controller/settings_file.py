@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,16 @@ def read_settings(path: Path | None, **overrides: object) -> Settings:
     return settings_of({} if path is None else read_values(path), **overrides)
 
 
-def read_values(path: Path) -> dict[str, Any]:
-    """Return what a TOML file sets.
+def read_values(path: Path, only: Collection[str] | None = None) -> dict[str, Any]:
+    """Return what a TOML file sets; of ``only`` these keys, whatever else it says.
 
     Raises:
         SettingsError: in one line, naming the file and the key.
     """
-    return checked(str(path), _parsed(path))
+    values = _parsed(path)
+    if only is not None:
+        values = {key: value for key, value in values.items() if key in only}
+    return checked(str(path), values)
 
 
 def settings_of(values: Mapping[str, Any], **overrides: object) -> Settings:
@@ -63,7 +66,9 @@ def checked(source: str, values: Mapping[str, object]) -> dict[str, Any]:
     for key, value in values.items():
         if key not in known:
             nearest = difflib.get_close_matches(key, known, 1, cutoff=0.0)[0]
-            raise SettingsError(f"{source}: unknown key '{key[:80]}'; is it {nearest}?")
+            raise SettingsError(
+                f"{source}: unknown key '{key[:80]}'; the nearest known one is {nearest}"
+            )
         default, rule = known[key]
         try:
             found[key] = _checked(value, type(default), rule)

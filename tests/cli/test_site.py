@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from bftrainer_slurm.cli import main, site
-from bftrainer_slurm.cli.site import has_controller, site_file, site_settings
+from bftrainer_slurm.cli.site import site_file, site_keeper, site_settings
 from bftrainer_slurm.controller.settings import Settings, SettingsError
 
 
@@ -58,14 +58,19 @@ def test_where_both_say_it_the_file_counts(slurm: Path) -> None:
 
 
 def test_a_site_without_either_has_no_controller(slurm: Path) -> None:
-    assert not has_controller()
+    assert site_keeper() is None
     line(slurm, "python=/x")
-    assert not has_controller()
+    assert site_keeper() is None
 
 
 def test_a_line_that_names_the_keeper_is_enough(slurm: Path) -> None:
     line(slurm, "keeper=ctl:6740")
-    assert has_controller()
+    assert site_keeper() == Settings(listen="ctl:6740")
+
+
+def test_users_find_the_keeper_though_other_settings_are_not_right(slurm: Path) -> None:
+    (slurm / "bftrainer.toml").write_text('listen = "ctl:6740"\ncolour = "red"\n')
+    assert site_keeper() == Settings(listen="ctl:6740")
 
 
 def test_a_line_with_a_bad_address_is_named(slurm: Path) -> None:
@@ -96,7 +101,7 @@ def test_a_check_of_a_file_that_is_not_right_ends_with_2(
     result = CliRunner().invoke(main, ["controller", *words])
     assert result.exit_code == 2
     assert result.stderr == (
-        f"bftrainer: {path}: unknown key 'reserve_node'; is it reserve_nodes?\n"
+        f"bftrainer: {path}: unknown key 'reserve_node'; the nearest known one is reserve_nodes\n"
     )
 
 

@@ -20,8 +20,11 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("forward_time = 60", "unknown key 'forward_time'; is it forward_time_s?"),
-        ("[controller]", "unknown key 'controller'; is it "),
+        (
+            "forward_time = 60",
+            "unknown key 'forward_time'; the nearest known one is forward_time_s",
+        ),
+        ("[controller]", "unknown key 'controller'; the nearest known one is "),
         ("forward_time_s = nan", "forward_time_s: must be from 0.1 to 86,400 seconds"),
         ("forward_time_s = 1e9", "forward_time_s: must be from 0.1 to 86,400 seconds"),
         ("reserve_nodes = -1", "reserve_nodes: must be from 0 to 100,000 nodes"),
