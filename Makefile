@@ -4,7 +4,8 @@ DESTDIR ?=
 BIN := .venv/bin
 
 .PHONY: help setup plugin cli-filter demo lint test matrix matrix-full chaos failover slurm-suite fuzz bench-planner bench-curves \
-	bench-elastic bench-commands bench-impact bench-scale bench-slurmctld paper install clean
+	bench-elastic bench-commands bench-impact bench-scale bench-slurmctld paper install deb rpm packages \
+	wheel clean
 
 help:
 	@echo 'make demo             a private Slurm cluster, two trainers in its holes; about 4 minutes'
@@ -25,6 +26,9 @@ help:
 	@echo 'make bench-elastic    how long trainers stand still as nodes come and go, beside stock torchrun'
 	@echo 'make plugin           the SPANK plugin, for the Slurm installed here'
 	@echo 'make install          the plugin: DESTDIR= PREFIX=; activates nothing'
+	@echo 'make deb, make rpm    packages of plugin, elements and controller, in build/packages: docs/roll-out.md'
+	@echo 'make packages         makes Debian packages in a rootfs; installs, upgrades, removes them there'
+	@echo 'make wheel            sdist and wheel, in build/dist, and tries the wheel by itself'
 	@echo 'make cli-filter       builds and installs the cli_filter, which fits one micro release alone'
 	@echo 'make setup            what all of these need (they call it); make clean undoes it'
 
@@ -94,6 +98,15 @@ paper: setup
 install:
 	@$(MAKE) --no-print-directory -C slurm_plugin DESTDIR='$(DESTDIR)' \
 		PREFIX='$(PREFIX)' install
+
+deb rpm:
+	@$(MAKE) --no-print-directory -C packaging $@
+
+packages:
+	@packaging/try
+
+wheel:
+	@packaging/try-wheel
 
 cli-filter:
 	@scripts/step 'building and installing the cli_filter' $(MAKE) --no-print-directory \
