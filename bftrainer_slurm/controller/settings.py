@@ -152,6 +152,14 @@ class Settings:
         100_000,
         "Kept idle: trainers grow onto others, and give up what is missing.",
     )
+    delay_worth: float = _number(
+        0.0,
+        "node-seconds",
+        0,
+        1_000_000,
+        "What a second of an ordinary job's delay is worth: above 0 as many nodes are kept idle as "
+        "that pays for, by the jobs of the last day; at least reserve_nodes.",
+    )
     slow_end_s: float = _number(
         2.0,
         "seconds",
