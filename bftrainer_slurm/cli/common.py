@@ -12,8 +12,9 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
+from bftrainer_slurm.cli.site import site_keeper
 from bftrainer_slurm.cli.terminal import Heading, styled
-from bftrainer_slurm.controller.settings import SettingsError, read_settings
+from bftrainer_slurm.controller.settings import SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import CredentialError, Munge
 from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD
@@ -54,12 +55,6 @@ def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
     raise SystemExit(code)
 
 
-def site_file() -> Path:
-    """Return the site's settings file: ``bftrainer.toml`` beside slurm.conf."""
-    conf = Path(os.environ.get("SLURM_CONF") or "/etc/slurm/slurm.conf")
-    return conf.parent / "bftrainer.toml"
-
-
 def personal_state() -> Path:
     """Return the state folder of one's own controller."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
@@ -71,9 +66,10 @@ def find_keeper(state: Path | None, address: str | None) -> str | None:
     if address:
         return address
     found = read_address(state or personal_state())
-    if found is None and state is None and site_file().is_file():
+    if found is None and state is None:
         try:
-            return read_settings(site_file()).listen
+            site = site_keeper()
+            return None if site is None else site.listen
         except SettingsError as error:
             fail(str(error))
     return found
@@ -122,8 +118,8 @@ def own_token_of(state: Path | None, address: str) -> str:
 
 def _credential() -> str:
     try:
-        socket = read_settings(site_file()).munge_socket if site_file().is_file() else ""
-        return Munge(socket or None).encode(STATUS_PAYLOAD)
+        site = site_keeper()
+        return Munge((site.munge_socket if site else "") or None).encode(STATUS_PAYLOAD)
     except (SettingsError, CredentialError):
         return ""
 

@@ -114,7 +114,7 @@ def summary(document: dict[str, Any]) -> list[str]:
     if document["down"]:
         lines.append(f"{document['down']}; this is what Slurm knows:")
     else:
-        troubles = (document["controller"].get(part) for part in ("error", "history"))
+        troubles = (document["controller"].get(part) for part in ("error", "history", "settings"))
         lines += [f"trouble: {shown(trouble, 200)}" for trouble in troubles if trouble]
     pool = document["pool"]
     if pool is not None:

@@ -31,18 +31,12 @@ from bftrainer_slurm.controller.publish.scrapes import Scrapes
 from bftrainer_slurm.controller.publish.server import Answer, Request, serving
 from bftrainer_slurm.controller.publish.status import no_status
 from bftrainer_slurm.controller.publish.systemd import notify
+from bftrainer_slurm.controller.reloading import Configured
 from bftrainer_slurm.controller.settings import METRICS, Settings, SettingsError
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.keeper.client import KeeperError
-from bftrainer_slurm.keeper.credentials import (
-    JOB,
-    MUNGE,
-    CredentialError,
-    Means,
-    Munge,
-    read_secret,
-)
+from bftrainer_slurm.keeper.credentials import CredentialError, Means, Munge, read_secret
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.private import private_folder
 from bftrainer_slurm.keeper.protocol import parse_address
@@ -81,8 +75,11 @@ class Role:
         return "site" if self.user is None else "personal"
 
 
-def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
-    """Work until SIGTERM or SIGINT; the trainers go on without us.
+def run(
+    state: Path, role: Role, settings: Settings, gateway: Gateway, reread: Callable[[], Settings]
+) -> None:
+    """Work until SIGTERM or SIGINT; the trainers go on without us. SIGHUP: a site's settings
+    are ``reread``.
 
     Raises:
         AlreadyRunningError: the state folder is in use.
@@ -92,6 +89,9 @@ def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
         SettingsError: the site's key cannot be used.
     """
     shared = Path(settings.shared) if settings.shared else None
+    configured = Configured(settings, reread)
+    if role.user is None:  # a user's own ends with its terminal
+        signal.signal(signal.SIGHUP, lambda *_: configured.ask())
     with ExitStack() as stack:
         stack.enter_context(_sole_user_of(state))
         if shared is not None:
@@ -126,11 +126,11 @@ def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
         }
 
         def begun() -> Controller:
-            return Controller(common(appraiser=Profiles(history.lessons)), settings)
+            return Controller(common(appraiser=Profiles(history.lessons)), configured.settings)
 
         served_at = _metrics_address(role, settings)
         secret = _secret_of(state) if served_at else ""
-        work = _Work(begun, feed, about, secret)
+        work = _Work(begun, feed, about, configured, secret)
         page = Page(
             state / "history.sqlite",
             lambda: work.published,
@@ -169,26 +169,29 @@ def _site(scrapes: Scrapes, page: Page) -> Callable[[Request], Answer]:
 
 
 def _means_of_site(settings: Settings) -> Means:
-    """Return how members prove to the keeper whose they are."""
-    if settings.key_file:
-        try:
-            read_secret(Path(settings.key_file))
-        except CredentialError as error:
-            raise SettingsError(f"key_file: {error}") from error
-        return Means(JOB, key_file=Path(settings.key_file))
-    socket = settings.munge_socket or None
+    """Return how members prove to the keeper whose they are; warn where they will not be able to.
+
+    Raises:
+        SettingsError: the site's key cannot be used.
+    """
+    means = settings.means
     try:
-        Munge(socket).encode("")
+        if means.key_file is not None:
+            read_secret(means.key_file)
+        else:
+            Munge(means.munge_socket).encode("")
     except CredentialError as error:
+        if means.key_file is not None:
+            raise SettingsError(f"key_file: {error}") from error
         logger.warning("%s: trainers can only use torchrun's own rendezvous", error)
-    return Means(MUNGE, socket)
+    return means
 
 
 class _Work:
     """The controller's turns, one after the other, whatever happens in them.
 
-    It begins anew where its clock is set, or turn after turn fails: what it has to know, Slurm and
-    its history tell.
+    It begins anew where its clock is set, its settings change, or turn after turn fails: what it
+    has to know, Slurm and its history tell.
     """
 
     def __init__(
@@ -196,9 +199,11 @@ class _Work:
         make: Callable[[], Controller],
         feed: Feed,
         about: Mapping[str, Any],
+        configured: Configured,
         page_secret: str = "",
     ) -> None:
         self._make = make
+        self._configured = configured
         self._controller = make()
         self._feed = feed
         self._publisher = Publisher(feed)
@@ -247,7 +252,7 @@ class _Work:
 
     def _status(self, **changes: str) -> dict[str, Any]:
         """Return the status, or one that says why there is none."""
-        about = self.about | changes
+        about = self.about | {"settings": self._configured.trouble} | changes
         try:
             status = self._controller.status(about)
         except Exception as error:
@@ -291,7 +296,9 @@ class _Work:
         ahead_s = time.time() - time.monotonic()
         set_by_s = ahead_s - self._ahead_s
         clock_was_set = abs(set_by_s) > _CLOCK_SET_S
-        if clock_was_set or self._failed >= _FAILURES_ENOUGH:
+        if self._configured.reload_if_asked():
+            self._controller = self._make()
+        elif clock_was_set or self._failed >= _FAILURES_ENOUGH:
             why = f"the clock was set by {set_by_s:+.0f} s" if clock_was_set else "turns fail"
             logger.warning("%s: the controller begins anew", why)
             self._controller, self._failed = self._make(), 0

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,6 +92,40 @@ def test_a_trainer_below_its_least_gets_none(site: Site) -> None:
         wait_until(lambda: site.controller.trainer(array)["state"] == "waiting")
         assert nodes_of(site, array) == 0
         site.lab.run("scancel", str(job))
+        wait_until(lambda: nodes_of(site, array) == 4)
+
+
+def test_the_doctors_trial_says_how_late_a_job_came_and_leaves_nothing(site: Site) -> None:
+    said = site.run("bftrainer", "doctor", "--try", "--json").stdout
+    outcome = json.loads(said)
+    assert outcome["late_s"] == outcome["with_trainer_s"] - outcome["without_s"]
+    wait_until(lambda: set(site.lab.states().values()) == {"idle"})
+
+
+def test_settings_are_read_again_where_the_admin_says_so(site: Site) -> None:
+    path = site.lab.dir / "bftrainer.toml"
+    before, controller = path.read_text(), site.controller
+
+    def read_again(text: str) -> None:
+        path.write_text(text)
+        assert controller.pid is not None
+        os.kill(controller.pid, signal.SIGHUP)
+
+    def trouble() -> str | None:
+        said: str | None = controller.status()["controller"]["settings"]
+        return said
+
+    with trainer(site, "1-4") as array:
+        wait_until(lambda: nodes_of(site, array) == 4)
+        read_again(before + "colour = 1\n")
+        wait_until(lambda: "unknown key 'colour'" in (trouble() or ""))
+        assert "unknown key 'colour'" in site.run("bftrainer", "status").stdout
+        try:
+            read_again(before + "reserve_nodes = 2\n")
+            wait_until(lambda: nodes_of(site, array) == 2)
+            assert trouble() is None
+        finally:
+            read_again(before)
         wait_until(lambda: nodes_of(site, array) == 4)
 
 
