@@ -35,6 +35,13 @@ def test_a_trainer_grows_when_that_pays(planner: Planner) -> None:
     assert found.lost_to_rescaling == 20 * 20
 
 
+def test_however_many_trainers_start_at_one_moment_all_have_their_nodes(planner: Planner) -> None:
+    trace = holes(*((f"n{number:02}", 0, 100) for number in range(40)))
+    trainers = [trainer(str(number), bounds=(1, 1)) for number in range(40)]
+    found = outcome(trace, *trainers, planner=planner, at_once=40)
+    assert (found.samples, found.used_node_hours) == (40 * 1000, 40 * 100 / 3600)
+
+
 def test_a_trainer_survives_a_reclaim(planner: Planner) -> None:
     found = outcome(holes(("a", 0, 100), ("b", 0, 500)), trainer(), planner=planner)
     assert found.samples == 100 * 20 + (400 - 10) * 10
