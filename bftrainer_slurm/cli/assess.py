@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
@@ -275,7 +275,7 @@ def _write_over_time(
     option: str,
     path: Path | None,
     found: Assessment,
-    write: Callable[[BinaryIO, list[tuple[float, ...]]], None],
+    write: Callable[[BinaryIO, Sequence[tuple[float, ...]]], None],
 ) -> None:
     """Write how many nodes were idle, and used, when (Unix seconds), in each replay."""
     if path is None:
@@ -292,13 +292,13 @@ def _write_over_time(
         fail(f"{option} {path}: {error.strerror}; name a file that you may write")
 
 
-def _write_csv(file: BinaryIO, rows: list[tuple[float, ...]]) -> None:
+def _write_csv(file: BinaryIO, rows: Sequence[tuple[float, ...]]) -> None:
     text = io.TextIOWrapper(file, newline="")
     csv.writer(text).writerows([_OVER_TIME, *rows])
     text.detach()
 
 
-def _write_parquet(file: BinaryIO, rows: list[tuple[float, ...]]) -> None:
+def _write_parquet(file: BinaryIO, rows: Sequence[tuple[float, ...]]) -> None:
     import pyarrow
     from pyarrow import parquet
 

@@ -16,29 +16,34 @@ from bftrainer_slurm.replay.trace import Trace
 
 
 class EqualShare:
-    """Every trainer gets the same number of nodes: the paper's baseline."""
+    """Every trainer gets the same number of nodes, any of them: the paper's baseline."""
 
     def plan(self, problem: Problem) -> Plan:
         """Return the equal-share plan."""
+        problem = _any_node(problem)
         shares = equal_shares(problem)
         return Plan(place(problem, shares), value(problem, shares), 0.0, "equal share")
 
 
 class PaperModel:
-    """The paper's model: its rescale costs, any node as good as any other.
-
-    Which one is left to chance, as the paper's solver does: order by name would be knowledge,
-    because schedulers take nodes in some order of their own.
-    """
+    """The paper's model: its rescale costs, any node as good as any other."""
 
     def __init__(self, planner: PlanMaker) -> None:
         self._planner = planner
 
     def plan(self, problem: Problem) -> Plan:
         """Return the planner's plan for the plainer problem."""
-        chance = {node: float(zlib.crc32(node.encode())) for node in problem.pool}
-        plainer = replace(problem, costs=Costs.PAPER, life_s=chance)
-        return self._planner.plan(plainer)
+        return self._planner.plan(replace(_any_node(problem), costs=Costs.PAPER))
+
+
+def _any_node(problem: Problem) -> Problem:
+    """Return the problem with any node as good as any other.
+
+    Which one is left to chance, as the paper's solver does: order by name would be knowledge,
+    because schedulers take nodes in some order of their own.
+    """
+    chance = {node: float(zlib.crc32(node.encode())) for node in problem.pool}
+    return replace(problem, life_s=chance)
 
 
 class Oracle:
