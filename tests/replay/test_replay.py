@@ -20,7 +20,6 @@ from bftrainer_slurm.replay.trainers import TrainerSpec, read_trainers
 from tests.replay.independent import Kind, samples
 from tests.replay.traces import NO_SUMMIT, SUMMIT, T0, holes, trace_of_rows, trainer
 
-
 T_BUSY = 1612963500.0  # 12 hours from here on have 200 events of the first 1,024 nodes
 
 

@@ -140,9 +140,10 @@ def _gpus(use: GpuUse | None) -> list[str]:
         return []
     return [
         "",
-        f"GPUs in use      {amount(use.idle_hours)} GPU-hours idle in nodes that had a job, beside "
-        f"{amount(use.allocated_hours)} allocated ({use.gpus:,} GPUs in {use.nodes:,} nodes); no "
-        "other figure has them, as trainers take whole nodes",
+        f"GPUs             {amount(use.idle_hours)} GPU-hours idle in nodes that had a job, beside "
+        f"{amount(use.allocated_hours)} allocated",
+        f"                 ({use.gpus:,} in {use.nodes:,} nodes; no other figure has them: "
+        "trainers take whole nodes)",
     ]
 
 
