@@ -9,9 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 
-from bftrainer_slurm.planner.equal_share import equal_shares
 from bftrainer_slurm.planner.placement import place
-from bftrainer_slurm.planner.problem import Costs, Plan, PlanMaker, Problem, value
+from bftrainer_slurm.planner.problem import Costs, Plan, PlanMaker, Problem, Share, value
 from bftrainer_slurm.replay.trace import Trace
 
 
@@ -23,6 +22,30 @@ class EqualShare:
         problem = _any_node(problem)
         shares = equal_shares(problem)
         return Plan(place(problem, shares), value(problem, shares), 0.0, "equal share")
+
+
+def equal_shares(problem: Problem) -> list[Share]:
+    """Hand nodes out in turn, in the order of the trainers; throughput plays no part.
+
+    A trainer whose minimum no longer fits gets none. All nodes are alike.
+    """
+    free = len(problem.pool)
+    counts = []
+    for trainer in problem.trainers:
+        counts.append(trainer.min_nodes if trainer.min_nodes <= free else 0)
+        free -= counts[-1]
+    while free > 0:
+        hungry = [
+            index
+            for index, trainer in enumerate(problem.trainers)
+            if 0 < counts[index] < trainer.max_nodes
+        ]
+        if not hungry:
+            break
+        for index in hungry[:free]:
+            counts[index] += 1
+        free -= min(free, len(hungry))
+    return [(count,) for count in counts]
 
 
 class PaperModel:

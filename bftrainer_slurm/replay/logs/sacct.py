@@ -9,6 +9,7 @@ import csv
 import math
 from collections.abc import Callable, Iterator
 from datetime import datetime, tzinfo
+from functools import lru_cache
 
 from bftrainer_slurm.replay.logs.jobs import Job, LogError, Notes, checked
 from bftrainer_slurm.replay.logs.lines import Lines
@@ -145,6 +146,7 @@ class _Row:
         return None if column is None else time_of(fields[column], self._zone)
 
 
+@lru_cache(1 << 16)  # most jobs ask for what others do
 def _tres(text: str) -> tuple[int, float]:
     """Return GPUs and MB in what Slurm writes as ``cpu=4,gres/gpu:a100=2,gres/gpu=2,mem=8G``."""
     counts = dict(one.partition("=")[::2] for one in text.split(",") if "=" in one)
