@@ -6,7 +6,8 @@ the middle of it, for each partition by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from enum import Enum
@@ -133,12 +134,14 @@ def _of_queue(
     """
     assert log.jobs is not None
     found = np.zeros(idle.shape, np.int64)
-    waiting = log.jobs.waiting(columns.from_s, columns.width_s, columns.count)
+    waiting: dict[str, list[tuple[slice, Job]]] = defaultdict(list)
+    for cells, job in log.jobs.waiting(columns.from_s, columns.width_s, columns.count):
+        for partition in job.partition.split(","):
+            waiting[partition].append((cells, job))
     middle_s = columns.from_s + columns.width_s * (np.arange(columns.count) + 0.5)
-    for partition in sorted(frozenset[str]().union(*(one.partitions for one in kinds))):
-        here = [(cells, job) for cells, job in waiting if partition in job.partition.split(",")]
+    for partition in frozenset[str]().union(*(one.partitions for one in kinds)):
         member = np.array([partition in one.partitions for one in kinds])
-        of_partition = _of_partition(here, _idle_with(kinds, member, idle), middle_s)
+        of_partition = _of_partition(waiting[partition], _idle_with(kinds, member, idle), middle_s)
         found[member] = np.maximum(found[member], of_partition)
     return found
 
@@ -163,10 +166,9 @@ def _idle_with(
 
 
 def _of_partition(
-    waiting: Iterable[tuple[slice, Job]], idle: IdleWith, middle_s: NDArray[np.floating]
+    waiting: Sequence[tuple[slice, Job]], idle: IdleWith, middle_s: NDArray[np.floating]
 ) -> NDArray[np.int64]:
     """Return the number of the reason for each cell: that of the job nearest to a start."""
-    waiting = list(waiting)
     found = np.zeros(len(middle_s), np.int64)
     first_rank, first_start_s = np.full((2, len(middle_s)), -np.inf)  # of larger jobs that wait
     for cells, job in waiting:
