@@ -80,7 +80,7 @@ class _Kind:
 
     partitions: frozenset[str]
     type: str
-    gpus: int
+    gpus: float
     memory_mb: float
 
 
@@ -116,10 +116,10 @@ def _kinds(log: Log) -> tuple[list[_Kind], NDArray[np.int64]]:
     pairs = list(zip(log.kinds, types, strict=True))
     distinct = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
     row = np.array([distinct[pair] for pair in pairs])
-    gpus, memory_mb = np.zeros(len(distinct), np.int64), np.full(len(distinct), np.inf)
+    # Where the log does not tell what nodes have, they lack nothing.
+    gpus, memory_mb = np.full((2, len(distinct)), np.inf if log.hardware is None else 0.0)
     if log.hardware is not None:
         np.maximum.at(gpus, row, log.hardware.gpus)
-        memory_mb[:] = 0.0
         np.maximum.at(memory_mb, row, log.hardware.memory_mb)
     has = zip(distinct, gpus.tolist(), memory_mb.tolist(), strict=True)
     return [_Kind(*pair, count, most) for pair, count, most in has], row

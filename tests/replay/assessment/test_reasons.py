@@ -84,6 +84,11 @@ def test_a_job_needs_memory_that_idle_nodes_lack() -> None:
     assert some(found) == pytest.approx({"memory": 48, "other": 48}, abs=0.2)
 
 
+def test_nodes_of_which_nothing_is_known_lack_nothing() -> None:
+    found = why(TWO_IDLE, waiting(1, 0, 24, gpus=8, memory_mb=1e6))
+    assert some(found) == pytest.approx({"other": 48})
+
+
 def test_a_job_would_run_into_a_larger_one_ahead_of_it() -> None:
     ahead = waiting(4, 0, 48, priority=9)._replace(start_s=MONDAY + HOUR * 24, end_s=MONDAY * 2)
     long = waiting(1, 0, 12, priority=5, limit_s=HOUR * 30)
