@@ -4,7 +4,7 @@ DESTDIR ?=
 BIN := .venv/bin
 
 .PHONY: help setup plugin cli-filter demo examples docs lint test matrix matrix-full chaos failover slurm-suite fuzz bench-planner bench-curves \
-	bench-elastic bench-commands bench-impact bench-scale bench-slurmctld paper install clean
+	bench-elastic bench-commands bench-impact bench-scale bench-slurmctld paper install man install-man clean
 
 help:
 	@echo 'make demo             a private Slurm cluster, two trainers in its holes; about 4 minutes'
@@ -27,6 +27,8 @@ help:
 	@echo 'make bench-elastic    how long trainers stand still as nodes come and go, beside stock torchrun'
 	@echo 'make plugin           the SPANK plugin, for the Slurm installed here'
 	@echo 'make install          the plugin: DESTDIR= PREFIX=; activates nothing'
+	@echo 'make man              man pages and shell completion from the help, into share/'
+	@echo 'make install-man      installs these: DESTDIR= PREFIX='
 	@echo 'make cli-filter       builds and installs the cli_filter, which fits one micro release alone'
 	@echo 'make setup            what all of these need (they call it); make clean undoes it'
 
@@ -104,6 +106,12 @@ paper: setup
 install:
 	@$(MAKE) --no-print-directory -C slurm_plugin DESTDIR='$(DESTDIR)' \
 		PREFIX='$(PREFIX)' install
+
+man: setup
+	@$(BIN)/python -m bftrainer_slurm.cli.manual .
+
+install-man:
+	@cd share && find . -type f -exec install -D -m 644 '{}' '$(DESTDIR)$(PREFIX)/share/{}' \;
 
 cli-filter:
 	@scripts/step 'building and installing the cli_filter' $(MAKE) --no-print-directory \
