@@ -1,4 +1,4 @@
-"""One chunk of the stream on the cluster: submitted, waited for, and what Slurm says of it."""
+"""The stream on one cluster: submitted, waited for, and what Slurm says of its jobs."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ class Start:
         return not ended or self.account.restarts > 0
 
 
-def run_chunk(
+def run_jobs(
     lab: Lab,
-    chunk: Sequence[OrdinaryJob],
+    stream: Sequence[OrdinaryJob],
     folder: Path,
     begin_s: float,
     stopped: Callable[[], bool],
 ) -> list[Start]:
-    """Submit a chunk, wait until Slurm has no job of it any more, and ask what became of them.
+    """Submit a stream, wait until Slurm has no job of it any more, and ask what became of them.
 
     Its time begins at ``begin_s``, in Unix seconds.
 
@@ -87,16 +87,16 @@ def run_chunk(
         nonlocal looked_s, over
         if stopped():
             raise StoppedError
-        if len(submitted) < len(chunk):
+        if len(submitted) < len(stream):
             return False
         if all(one.end_s is not None for one in submitted):
             return True
         if now_s - looked_s >= _LOOK_EVERY_S:
             looked_s = now_s
             over = not _queue(lab)
-        return over or now_s > chunk[-1].at_s + _PATIENCE_S
+        return over or now_s > stream[-1].at_s + _PATIENCE_S
 
-    submitted = submit_stream(chunk, folder, lab.run, is_over, begin_s)
+    submitted = submit_stream(stream, folder, lab.run, is_over, begin_s)
     accounts = _settled_accounts(lab, [one.number for one in submitted])
     return [
         Start(

@@ -44,19 +44,17 @@ _SCRIPTS = {Kind.POLITE: _POLITE, Kind.HOSTILE: _HOSTILE, Kind.TRAINING: _TRAINI
 
 @dataclass
 class Work:
-    """What trainers did beside a chunk."""
+    """What trainers did beside the stream."""
 
     arrays: list[int] = field(default_factory=list)
-    nodes: int = 0  # that were used when the chunk began
+    nodes: int = 0  # that were used when it began
     samples: float = 0.0
     reclaimed: int = 0  # elements that Slurm took the node of
     left: int = 0  # those that the controller ended, mostly for a job that was expected
 
 
 @contextmanager
-def training(
-    site: Site, nodes: int, kind: Kind, settings: Mapping[str, object], name: str
-) -> Iterator[Work]:
+def training(site: Site, nodes: int, kind: Kind, settings: Mapping[str, object]) -> Iterator[Work]:
     """Let trainers fill the cluster, and end them afterwards; what is yielded is true then.
 
     The controller has its defaults but for these ``settings``.
@@ -68,7 +66,7 @@ def training(
     with site.controlled(settings):
         try:
             for number in range(_TRAINERS):
-                folder = _made_folder(site, f"{name}-{number}")
+                folder = _made_folder(site, f"trainer-{number}")
                 work.arrays.append(_submit(site, folder, nodes // _TRAINERS, kind))
             work.nodes = _wait_until_full(site, nodes, kind)
             yield work
