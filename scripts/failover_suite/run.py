@@ -129,7 +129,7 @@ class Trial:
         """Say what runs and who trains, for whoever reads that it is not as it has to be."""
         queue = self.hosts.site.run("squeue", "-r", "-o", "%i %T %r %N %M", check=False).stdout
         steps = [f"{one.array}: {one.training.newest}" for one in self.trainers]
-        return "\n".join([queue, *steps, last_lines(self.hosts.units[FIRST][-1].log, 30)])
+        return "\n".join([queue, *steps, last_lines(self.hosts.log(FIRST), 30)])
 
     def _follow(self, found: Failover, second_s: float) -> None:
         """Note when what was to happen has happened, or that it was not in time."""
