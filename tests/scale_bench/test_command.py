@@ -78,7 +78,9 @@ def test_the_table_says_what_is_simulated_and_names_each_phase(found: Found) -> 
 
 def test_the_document_has_every_look(found: Found) -> None:
     read = json.loads(json_text(document(this_machine(), found)))
-    assert [len(one["looks"]) for one in read["phases"]] == [len(one.looks) for one in found.phases]
+    assert [len(one["looks"]) for one in read["found"]["phases"]] == [
+        len(one.looks) for one in found.phases
+    ]
     assert len(read["targets"]) == len(targets(found))
 
 
