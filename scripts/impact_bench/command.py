@@ -58,7 +58,7 @@ def parsed_settings(
     "--trainers",
     type=click.Choice([kind.value for kind in Kind]),
     default=Kind.POLITE.value,
-    help="Elements that sleep; that do all not to be ended; that train.",
+    help="Elements that sleep; that do all not to be ended.",
 )
 @click.option(
     "--null", is_flag=True, help="No trainers on either side: what this cannot tell apart."
@@ -135,7 +135,7 @@ def main(
         "slurm": [*pace.conf, f"KillWait={KILL_WAIT_S}"],
         "controller": dict(pace.controller),
     }
-    machine = this_machine("mip", "torch")
+    machine = this_machine("mip")
     run = quicker(stream, QUICKER) if quick else stream
     measured = measure(run, nodes, kind, pace, out / "logs", progress())
     text = f"{machine}\n{_title(asked)}\n\n{report.rendered(measured)}"

@@ -190,7 +190,7 @@ def _work(on: Side) -> list[str]:
     if work is None:
         return []
     return [
-        f"trainers: on {work.nodes} nodes as the stream began, {work.samples:,.0f} samples, "
+        f"trainers: on {work.nodes} nodes as the stream began, "
         f"{work.left} elements left for jobs, {work.reclaimed} were reclaimed, "
         f"{on.left_behind} processes left behind"
     ]

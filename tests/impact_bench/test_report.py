@@ -24,7 +24,7 @@ def measured() -> Measured:
     off.passes_s, on.passes_s = [0.0, 1.0, 2.0, 3.0], [0.0, 1.1, 2.0]
     on.log = {("preempted", 2): [(0.5, "3")], ("allocated", 3): [(2.0, "")]}
     on.left_behind = 2
-    on.work = Work([1, 2], nodes=8, samples=1500.0, reclaimed=9, left=40)
+    on.work = Work([1, 2], nodes=8, reclaimed=9, left=40)
     return Measured(off, on, 3)
 
 
@@ -93,7 +93,7 @@ def test_how_alike_the_passes_of_both_sides_were_is_told(measured: Measured) -> 
 
 def test_what_trainers_did_meanwhile_is_told(measured: Measured) -> None:
     assert (
-        "on 8 nodes as the stream began, 1,500 samples, 40 elements left for jobs, "
+        "on 8 nodes as the stream began, 40 elements left for jobs, "
         "9 were reclaimed, 2 processes left behind" in rendered(measured)
     )
 
