@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -79,7 +79,7 @@ class World:
     apart: set[str] = field(default_factory=set)  # nodes cut off since all was well
 
     @property
-    def lab(self) -> labs.Lab:
+    def lab(self) -> labs.Cluster:
         """The cluster's daemons and nodes."""
         return self.site.lab.cluster
 
@@ -231,12 +231,18 @@ class World:
         """Start slurmctld, with its saved state or without it."""
         self.lab.start_slurmctld(*(["-c"] if clean else []))
 
-    def signal_daemon(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to one of Slurm's daemons, and wait for its end if it ends by it."""
+    def end_daemon(self, name: str, number: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
+        """End one of Slurm's daemons by a signal; return what starts it again."""
         daemon = self.lab.daemons[name]
+        starts: dict[str, Callable[[], None]] = {"slurmctld": self.start_slurmctld}
+        if name == "munged":
+            command = Path(f"/proc/{daemon.pid}/cmdline").read_text().split("\0")[:-1]
+            starts[name] = lambda: self.lab.start_daemon(name, *command)
         send(daemon, number)
-        if number in (signal.SIGKILL, signal.SIGTERM):
-            end([daemon])
+        end([daemon])
+        if name == "munged":
+            (self.folder / "munge" / "socket").unlink(missing_ok=True)
+        return starts.get(name, lambda: self.lab.start_slurmd(name))
 
     def wait_for_slurmctld(self) -> None:
         """Wait until slurmctld answers, but not for ever."""
