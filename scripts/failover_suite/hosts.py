@@ -16,7 +16,7 @@ from typing import Any
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import read_token
 from scripts.labcluster import namespaces
-from scripts.labcluster.cluster import CONTROL_HOSTS, Lab, free_ports
+from scripts.labcluster.cluster import CONTROL_HOSTS, Cluster, free_ports
 from scripts.labcluster.lab import Tell, started_lab
 from scripts.labcluster.processes import end
 from scripts.labcluster.site import QUICK, Site, site_on, toml
@@ -38,7 +38,7 @@ class TwoHosts:
     _seen_ended_s: dict[str, float] = field(default_factory=dict)  # services, by name
 
     @property
-    def _cluster(self) -> Lab:
+    def _cluster(self) -> Cluster:
         return self.site.lab.cluster
 
     def start(self, host: str) -> None:
