@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 import subprocess
 import time
@@ -23,14 +22,14 @@ from scripts.chaos_suite.observe import (
 )
 from scripts.chaos_suite.ordinary import Stream
 from scripts.chaos_suite.service import Clock, Service
-from scripts.chaos_suite.training import Training, forget_apart, in_order
+from scripts.chaos_suite.trainers import MAX_NODES, Job, lay_out_scripts
+from scripts.chaos_suite.training import forget_apart, in_order
 from scripts.labcluster import cluster as labs
 from scripts.labcluster.lab import ADMIN, Tell
 from scripts.labcluster.processes import end, send
 from scripts.labcluster.site import Site, prepared_site
 from scripts.labcluster.waiting import wait_until
 
-_JOBS = Path(__file__).resolve().parent / "jobs"
 # A job that was started just before slurmctld was killed, and not saved, is started once more.
 _SLURMS_OWN = "Duplicate jobid"
 _ANSWER_S = 30.0
@@ -47,19 +46,6 @@ _SETTINGS = {
     "min_hole_s": 5,
     "forward_time_s": 30,
 }
-
-
-@dataclass
-class Job:
-    """A trainer as its user submitted it; the same folder serves it again if it must be."""
-
-    name: str
-    nodes: str
-    script: str
-    folder: Path
-    training: Training
-    array: int = 0
-    submissions: int = 0
 
 
 @dataclass
@@ -111,23 +97,6 @@ class World:
         while time.monotonic() < end_s:
             self.tick()
             time.sleep(0.2)
-
-    # Trainers.
-
-    def add_trainer(self, name: str, nodes: str, script: str) -> Job:
-        """Make a trainer's folder and submit it; ``{folder}`` in the script is the folder."""
-        folder, steps = self.site.folder(name=name), self.site.folder(name=f"{name}/steps")
-        text = script.format(folder=folder, jobs=self.folder / "jobs", repo=self.site.stage.repo)
-        job = Job(name, nodes, text, folder, Training(steps))
-        self.submit(job)
-        self.trainers[name] = job
-        return job
-
-    def submit(self, job: Job) -> None:
-        """Submit a trainer, for the first time or again."""
-        options = (f"-J{job.name}", f"--output={job.folder}/%a.out")
-        job.array = self.site.submit(job.script, job.nodes, *options)
-        job.submissions += 1
 
     # What there is to hit.
 
@@ -181,12 +150,7 @@ class World:
             self.service.status(),
             processes,
             tuple(
-                Trainer(
-                    job.array,
-                    job.name,
-                    int(job.nodes.partition("-")[2]),
-                    in_order(job.training.generations),
-                )
+                Trainer(job.array, job.name, MAX_NODES, in_order(job.training.generations))
                 for job in self.trainers.values()
             ),
             frozenset(self.over),
@@ -255,9 +219,7 @@ class World:
 def started_world(nodes: int, seed: int, tell: Tell) -> Iterator[World]:
     """Start all of it, and end all of it whatever happens; needs root."""
     with prepared_site(nodes, conf=_CONF, networks=True, tell=tell) as prepared:
-        shutil.copytree(
-            _JOBS, prepared.lab.dir / "jobs", ignore=shutil.ignore_patterns("__pycache__")
-        )
+        lay_out_scripts(prepared)
         clock = Clock(prepared.lab.dir)
         plain = prepared.controller
         service = Service(plain.lab, plain.program, plain.user, plain.arguments, clock.environment)

@@ -15,9 +15,8 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 
 from scripts.benchkit.logs import last_lines
-from scripts.chaos_suite import jobs
-from scripts.chaos_suite.run import TRAINERS
-from scripts.chaos_suite.training import Training, doubled, in_order, losses, twins
+from scripts.chaos_suite.trainers import SCRIPTS, Job, lay_out_scripts, submitted
+from scripts.chaos_suite.training import doubled, in_order, losses, twins
 from scripts.failover_suite.hosts import TwoHosts, started_hosts
 from scripts.labcluster.cluster import CONTROL_HOSTS
 from scripts.labcluster.lab import Tell
@@ -53,19 +52,11 @@ class Failover:
 
 
 @dataclass
-class Trainer:
-    """One of the trainers, which train for ever."""
-
-    array: int
-    training: Training
-
-
-@dataclass
 class Trial:
     """The cluster with its trainers, between two failovers."""
 
     hosts: TwoHosts
-    trainers: list[Trainer]
+    trainers: list[Job]
     blocker: int  # the ordinary job on the nodes that trainers do not have yet
     tell: Tell
 
@@ -244,12 +235,11 @@ def _words(places: Places) -> str:
 def started_trial(tell: Tell) -> Iterator[Trial]:
     """Start a cluster with two control hosts, and trainers on it; needs root."""
     with started_hosts(_NODES, tell) as hosts:
-        folder = hosts.site.lab.dir / "jobs"
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(Path(jobs.__file__).parent, folder, ignore=ignored)
         site = hosts.site
+        lay_out_scripts(site)
         blocker, others = block(site, _NAMES[_TRAINERS:]), block(site, _NAMES[:_TRAINERS])
-        trainers = [_submit(hosts, folder, at) for at in range(_TRAINERS)]
+        kinds = list(SCRIPTS) * (_TRAINERS // len(SCRIPTS))
+        trainers = [submitted(site, kind, f"{kind}-{at}") for at, kind in enumerate(kinds)]
         wait_until(lambda: len(hosts.status()["trainers"]) == _TRAINERS, pause=hosts.wait)
         site.lab.run("scancel", str(others))
         yield Trial(hosts, trainers, blocker, tell)
@@ -259,12 +249,3 @@ def block(site: Site, nodes: Sequence[str]) -> int:
     """Let an ordinary job have these nodes; return its id."""
     words = ("-w", ",".join(nodes), f"-N{len(nodes)}", "--exclusive", "-t", "60", "-J", "ordinary")
     return site.lab.sbatch(*words, "-o", "/dev/null", script="#!/bin/sh\nsleep 3600\n")
-
-
-def _submit(hosts: TwoHosts, scripts: Path, at: int) -> Trainer:
-    kind, _, script = TRAINERS[at % len(TRAINERS)]
-    site, name = hosts.site, f"{kind}-{at}"
-    folder, steps = site.folder(name=name), site.folder(name=f"{name}/steps")
-    text = script.format(folder=folder, jobs=scripts, repo=site.stage.repo)
-    array = site.submit(text, "1-2", f"-J{name}", f"--output={folder}/%a.out")
-    return Trainer(array, Training(steps))

@@ -80,7 +80,7 @@ def _rename_node(world: World) -> Injected:
                 # It trains on, with fewer elements than its user asked for.
                 world.run("scancel", str(job.array))
                 world.over.add(job.array)
-                world.submit(job)
+                job.submit(world.site)
 
     rename(node, called)
     seconds = 30.0 + world.chance.uniform(0, 10)
@@ -121,7 +121,7 @@ def _lose_state(world: World) -> Injected:
     world.wait_for_slurmctld()
     for job in world.trainers.values():
         world.over.add(job.array)
-        world.submit(job)
+        job.submit(world.site)
     return Injected(f"all jobs are gone, {len(world.trainers)} trainers submitted again")
 
 
