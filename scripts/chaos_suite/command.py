@@ -1,4 +1,4 @@
-"""The command line of ``scripts/chaos``."""
+"""The command line of ``scripts/run chaos``."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def main(
 
     \b
     Examples:
-      scripts/chaos --minutes 10
-      scripts/chaos --minutes 0 --fault controller-killed --fault node-vanishes
-      scripts/chaos --fleet 200 --pace 1
+      scripts/run chaos --minutes 10
+      scripts/run chaos --minutes 0 --fault controller-killed --fault node-vanishes
+      scripts/run chaos --fleet 200 --pace 1
     """
     if events:
         results = [

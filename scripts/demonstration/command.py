@@ -1,4 +1,4 @@
-"""The command line of ``scripts/demo``: two trainers in the holes of a private Slurm cluster."""
+"""The command line of ``scripts/run demo``: two trainers on a private Slurm cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line of ``scripts/bench-elastic``: what is measured, and how often."""
+"""The command line of ``scripts/run bench-elastic``: what is measured, and how often."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def main(models: Sequence[str], names: Sequence[str], repeat: int) -> Findings:
 
     \b
     Examples:
-      scripts/bench-elastic --repeat 3 --setup handler
-      scripts/bench-elastic --model large
+      scripts/run bench-elastic --repeat 3 --setup handler
+      scripts/run bench-elastic --model large
     """
     machine = this_machine("mip", "torch")
     setups = [SETUPS[name] for name in dict.fromkeys(names)]

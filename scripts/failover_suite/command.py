@@ -1,4 +1,4 @@
-"""The command line of ``scripts/failover``."""
+"""The command line of ``scripts/run failover``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def main(runs: int, kept: Path) -> Findings:
 
     \b
     Example:
-      scripts/failover --runs 3
+      scripts/run failover --runs 3
     """
     if os.getuid() != 0:
         click.echo("failover: needs root: its hosts have networks of their own", err=True)

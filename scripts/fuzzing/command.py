@@ -1,4 +1,4 @@
-"""The command line of ``scripts/fuzz``: what is fuzzed, for how long, and the table."""
+"""The command line of ``scripts/run fuzz``: what is fuzzed, for how long, and the table."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def main(seconds: float, names: Sequence[str], seed: int, grow: bool) -> Finding
 
     \b
     Examples:
-      scripts/fuzz --seconds 600
-      scripts/fuzz --target conversation --seconds 3600 --seed 7 --grow
+      scripts/run fuzz --seconds 600
+      scripts/run fuzz --target conversation --seconds 3600 --seed 7 --grow
     """
     tell = progress()
     outcomes = []

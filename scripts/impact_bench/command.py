@@ -1,4 +1,4 @@
-"""The command line of ``scripts/bench-impact``: what is run, and where the results go."""
+"""The command line of ``scripts/run bench-impact``: what is run, and where the results go."""
 
 from __future__ import annotations
 
@@ -113,10 +113,10 @@ def main(
 
     \b
     Examples:
-      scripts/bench-impact --jobs 25
-      scripts/bench-impact --replayed --load 0.9
-      scripts/bench-impact --results bench-impact-output/results.json
-      scripts/bench-impact --trainers hostile --set reserve_nodes=2 --out /var/tmp/hostile
+      scripts/run bench-impact --jobs 25
+      scripts/run bench-impact --replayed --load 0.9
+      scripts/run bench-impact --results bench-impact-output/results.json
+      scripts/run bench-impact --trainers hostile --set reserve_nodes=2 --out /var/tmp/hostile
     """
     if results is not None:
         return Findings(*rendered(_measured(results)))

@@ -82,7 +82,8 @@ def test_what_must_not_become_of_it_is_a_violation(change: dict[str, Any], words
 @pytest.mark.torch
 @pytest.mark.timeout(600)
 def test_random_events_end_with_a_trainer_that_trains_on() -> None:
-    command = [sys.executable, REPO / "scripts" / "chaos", "--fleet", "2", "--setup", "handler"]
+    options = ("--fleet", "2", "--setup", "handler")
+    command = [sys.executable, REPO / "scripts" / "run", "chaos", *options]
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     [result] = json.loads(done.stdout)

@@ -1,6 +1,6 @@
 """All kept inputs through all targets, then seeded changes of them; C under its sanitizers.
 
-For millions of inputs that are guided by coverage: ``scripts/fuzz``.
+For millions of inputs that are guided by coverage: ``scripts/run fuzz``.
 """
 
 from __future__ import annotations

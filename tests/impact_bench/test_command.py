@@ -1,4 +1,4 @@
-"""``scripts/bench-impact`` as it is called, on a real Slurm."""
+"""``scripts/run bench-impact`` as it is called, on a real Slurm."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from scripts.labcluster.processes import processes_with
+from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "bench-impact"
+COMMAND = [sys.executable, str(REPO / "scripts" / "run"), "bench-impact"]
 
 
 def command(*options: str) -> list[str]:
-    return [sys.executable, str(SCRIPT), *options]
+    return [*COMMAND, *options]
 
 
 @pytest.mark.slurm

@@ -1,4 +1,4 @@
-"""``scripts/paper`` as it is called."""
+"""``scripts/run paper`` as it is called."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from scripts.evidence.paper.replays import SUMMIT
+from scripts.labcluster.stage import REPO
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "paper"
+COMMAND = [sys.executable, str(REPO / "scripts" / "run"), "paper"]
 pytestmark = pytest.mark.skipif(not SUMMIT.is_dir(), reason=f"no trace in {SUMMIT}")
 
 
 def run(*options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), *map(str, options)]
+    command = [*COMMAND, *map(str, options)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

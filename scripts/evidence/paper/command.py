@@ -1,4 +1,4 @@
-"""The command line of ``scripts/paper``: what is run, and where the report goes."""
+"""The command line of ``scripts/run paper``: what is run, and where the report goes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def main(
 
     \b
     Example:
-      scripts/paper --only 4 --jobs 1
+      scripts/run paper --only 4 --jobs 1
     """
     if not SUMMIT.is_dir():
         fail(f"{SUMMIT}: not there; the experiments replay the data in it")
