@@ -80,7 +80,7 @@ chaos: plugin
 	@$(BIN)/python scripts/run chaos $(CHAOS)
 
 failover: plugin
-	@$(BIN)/python scripts/run failover $(FAILOVER)
+	@$(BIN)/python scripts/run chaos --failover 20 $(FAILOVER)
 
 slurm-suite: plugin
 	@$(BIN)/python scripts/run slurm-suite --source $(or $(SOURCE),$(error SOURCE: where Slurm's source lies))

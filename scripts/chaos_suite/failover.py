@@ -15,9 +15,9 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 
 from scripts.benchkit.logs import last_lines
+from scripts.chaos_suite.hosts import TwoHosts, started_hosts
 from scripts.chaos_suite.trainers import SCRIPTS, Job, lay_out_scripts, submitted
 from scripts.chaos_suite.training import doubled, in_order, losses, twins
-from scripts.failover_suite.hosts import TwoHosts, started_hosts
 from scripts.labcluster.cluster import CONTROL_HOSTS
 from scripts.labcluster.lab import Tell
 from scripts.labcluster.site import Site
@@ -45,10 +45,13 @@ class Failover:
     pause_s: float = 0.0  # the longest in which a trainer made no step, until our controller worked
     violations: list[str] = field(default_factory=list)
 
-    @property
-    def good(self) -> bool:
-        """Whether all is as it has to be."""
-        return not self.violations
+    def __str__(self) -> str:
+        words = [f"second slurmctld after {self.second_s:.1f} s"]
+        times = (("leads", self.leads_s), ("grown", self.grown_s), ("trains", self.trains_s))
+        for name, seconds in times:
+            words.append(f"{name} -" if seconds is None else f"{name} {seconds:.1f} s later")
+        words.append(f"longest pause {self.pause_s:.1f} s")
+        return "; ".join([*words, *(self.violations or ["good"])])
 
 
 @dataclass
@@ -229,6 +232,27 @@ Places = dict[tuple[int, str, str], str]  # array, task and node of what runs, a
 
 def _words(places: Places) -> str:
     return ", ".join(f"{array}_{task} on {node}" for array, task, node in sorted(places))
+
+
+def run_failovers(runs: int, kept: Path, tell: Tell) -> list[Failover]:
+    """Let the first host fail so often; needs root. The logs of what went wrong are kept.
+
+    Raises:
+        TimeoutError: all was not in order again in time.
+    """
+    found: list[Failover] = []
+    with started_trial(tell) as trial:
+        for number in range(1, runs + 1):
+            try:
+                found.append(trial.fail_over())
+            except TimeoutError:
+                trial.keep(kept / f"failover-{number}")
+                raise
+            tell(f"{number}: {found[-1]}")
+            if found[-1].violations:
+                trial.keep(kept / f"failover-{number}")
+        tell(f"slurmctld ended by itself {trial.hosts.ended} times")
+    return found
 
 
 @contextmanager
