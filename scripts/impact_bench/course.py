@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from bftrainer_slurm.slurm.nodelists import expand
@@ -27,12 +26,10 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True)
 class Account:
-    """What Slurm says of a job; Unix seconds, of which Slurm keeps whole ones."""
+    """What Slurm says of a job."""
 
     state: str
     restarts: int
-    submit_s: float | None
-    start_s: float | None
     nodes: tuple[str, ...] = ()  # that it had, or has
 
 
@@ -51,13 +48,6 @@ class Start:
     def delay_s(self) -> float | None:
         """Seconds from its submission to its first line."""
         return None if self.start_s is None else self.start_s - self.submit_s
-
-    @property
-    def accounted_s(self) -> float | None:
-        """The same as Slurm's accounting has it, in whole seconds."""
-        if self.account.start_s is None or self.account.submit_s is None:
-            return None
-        return self.account.start_s - self.account.submit_s
 
     @property
     def failed(self) -> bool:
@@ -105,7 +95,7 @@ def run_jobs(
             one.submit_s,
             one.start_s,
             one.end_s,
-            accounts.get(one.number, Account("UNKNOWN", 0, None, None)),
+            accounts.get(one.number, Account("UNKNOWN", 0)),
         )
         for one in submitted
     ]
@@ -123,8 +113,6 @@ def read_accounts(lines: Iterable[str]) -> dict[int, Account]:
             accounts[int(fields["JobId"])] = Account(
                 fields["JobState"],
                 int(fields["Restarts"]),
-                _unix_s(fields["SubmitTime"]),
-                _unix_s(fields["StartTime"]),
                 expand(fields.get("NodeList")),
             )
     return accounts
@@ -142,10 +130,3 @@ def _settled_accounts(lab: Lab, numbers: Sequence[int]) -> dict[int, Account]:
 def _queue(lab: Lab) -> list[str]:
     asked = ("squeue", "-h", "-p", "main", "-t", "PD,R,CF,CG", "-o", "%i")
     return lab.run(*asked).stdout.split()
-
-
-def _unix_s(text: str) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:  # Unknown
-        return None

@@ -41,17 +41,9 @@ class Shares:
     used: float | None  # of the node-seconds that were idle, without trainers, after a pass
 
 
-def delays(
-    off: Sequence[Start], on: Sequence[Start], accounted: bool = False
-) -> tuple[list[float], list[float]]:
-    """Return the start delays of the jobs that started on both sides, in the stream's order.
-
-    ``accounted``: as Slurm's accounting has them, in whole seconds.
-    """
-    found = [
-        (one.accounted_s, other.accounted_s) if accounted else (one.delay_s, other.delay_s)
-        for one, other in zip(off, on, strict=True)
-    ]
+def delays(off: Sequence[Start], on: Sequence[Start]) -> tuple[list[float], list[float]]:
+    """Return the start delays of the jobs that started on both sides, in the stream's order."""
+    found = [(one.delay_s, other.delay_s) for one, other in zip(off, on, strict=True)]
     both = [(one, other) for one, other in found if one is not None and other is not None]
     return [one for one, _ in both], [other for _, other in both]
 

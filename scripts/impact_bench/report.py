@@ -42,7 +42,6 @@ def document(machine: Machine, settings: dict[str, Any], measured: Measured) -> 
         "machine": machine,
         "settings": settings,
         "start_delay_s": compared(*delays(off.starts, on.starts)),
-        "accounted_start_delay_s": compared(*delays(off.starts, on.starts, accounted=True)),
         "targets": _targets(measured),
         "failed": {side.name: failures(side.starts) for side in both},
         "shares": shares(measured),
@@ -133,12 +132,11 @@ def _targets(measured: Measured) -> list[Target]:
 
 def _delays(measured: Measured) -> Iterator[Sequence[str]]:
     yield "", "JOBS", "MEDIAN", "MEAN", "P95", "MAX"
-    for accounted, what in ((False, ""), (True, ", as Slurm accounts it")):
-        found = compared(*delays(measured.off.starts, measured.on.starts, accounted))
-        if found is not None:
-            yield _row(f"without trainers{what}", found.off)
-            yield _row(f"with trainers{what}", found.on)
-            yield _row("difference of each job", found.difference, "+")
+    found = compared(*delays(measured.off.starts, measured.on.starts))
+    if found is not None:
+        yield _row("without trainers", found.off)
+        yield _row("with trainers", found.on)
+        yield _row("difference of each job", found.difference, "+")
 
 
 def _row(text: str, found: Summary, sign: str = "") -> Sequence[str]:

@@ -23,10 +23,6 @@ def test_a_jobs_delay_is_from_its_sbatch_to_its_first_line() -> None:
     assert start(submit_s=10.0, delay_s=0.25).delay_s == pytest.approx(0.25)
 
 
-def test_slurm_accounts_in_whole_seconds() -> None:
-    assert start(submit_s=10.9, delay_s=0.2).accounted_s == 1
-
-
 def test_delays_are_of_the_same_jobs_on_both_sides() -> None:
     off = [start(delay_s=1.0), start(delay_s=2.0), start(delay_s=3.0)]
     on = [start(delay_s=1.5), start(delay_s=None), start(delay_s=3.25)]
