@@ -67,4 +67,16 @@ CREATE TABLE work (
     trained_s REAL NOT NULL, rescaling_s REAL NOT NULL, generation INTEGER
 );
 """,
+    # Who trainers are, for when Slurm has forgotten them, and what each change of size has cost.
+    """
+CREATE TABLE met (
+    array INTEGER PRIMARY KEY, time_s REAL NOT NULL, user TEXT NOT NULL, name TEXT NOT NULL,
+    submit_s REAL NOT NULL, min_nodes INTEGER NOT NULL, max_nodes INTEGER NOT NULL
+);
+CREATE TABLE pauses (
+    array INTEGER NOT NULL, time_s REAL NOT NULL, nodes INTEGER NOT NULL, seconds REAL NOT NULL
+);
+CREATE INDEX pauses_by_array ON pauses (array, time_s);
+CREATE INDEX IF NOT EXISTS stays_by_end ON stays (end_s);
+""",
 )
