@@ -43,7 +43,7 @@ plugin: setup
 	@scripts/step 'building the plugin' $(MAKE) --no-print-directory -C slurm_plugin
 
 demo: plugin
-	@$(BIN)/python scripts/demo
+	@$(BIN)/python scripts/run demo
 
 examples: plugin
 	@$(BIN)/python scripts/examples $(EXAMPLES)
@@ -72,40 +72,40 @@ matrix-full: setup
 	@scripts/matrix -m slurm
 
 bench-planner: setup
-	@$(BIN)/python scripts/bench-planner
+	@$(BIN)/python scripts/run bench-planner
 
 bench-curves: setup
-	@$(BIN)/python scripts/bench-curves
+	@$(BIN)/python scripts/run bench-curves
 
 bench-elastic: setup
-	@$(BIN)/python scripts/bench-elastic
+	@$(BIN)/python scripts/run bench-elastic
 
 bench-commands: plugin
-	@$(BIN)/python scripts/bench-commands
+	@$(BIN)/python scripts/run bench-commands
 
 bench-impact: plugin
-	@$(BIN)/python scripts/bench-impact $(IMPACT)
+	@$(BIN)/python scripts/run bench-impact $(IMPACT)
 
 bench-scale: setup
-	@$(BIN)/python scripts/bench-scale
+	@$(BIN)/python scripts/run bench-scale
 
 bench-slurmctld: setup
-	@$(BIN)/python scripts/bench-slurmctld
+	@$(BIN)/python scripts/run bench-slurmctld
 
 chaos: plugin
-	@$(BIN)/python scripts/chaos $(CHAOS)
+	@$(BIN)/python scripts/run chaos $(CHAOS)
 
 failover: plugin
-	@$(BIN)/python scripts/failover $(FAILOVER)
+	@$(BIN)/python scripts/run chaos --failover 20 $(FAILOVER)
 
 slurm-suite: plugin
-	@$(BIN)/python scripts/slurm-suite --source $(or $(SOURCE),$(error SOURCE: where Slurm's source lies))
+	@$(BIN)/python scripts/run slurm-suite --source $(or $(SOURCE),$(error SOURCE: where Slurm's source lies))
 
 fuzz: setup
-	@$(BIN)/python scripts/fuzz $(FUZZ)
+	@$(BIN)/python scripts/run fuzz $(FUZZ)
 
 paper: setup
-	@$(BIN)/python scripts/paper
+	@$(BIN)/python scripts/run paper
 
 install:
 	@$(MAKE) --no-print-directory -C slurm_plugin DESTDIR='$(DESTDIR)' \

@@ -68,7 +68,7 @@ def main(rounds: int) -> Findings:
 
     \b
     Example:
-      scripts/bench-commands --rounds 100
+      scripts/run bench-commands --rounds 100
     """
     found = differences(measure(rounds))
     return Findings(rendered(found), found)

@@ -68,7 +68,7 @@ def main(nodes: int, jobs: int, minutes: float) -> Findings:
 
     \b
     Example:
-      scripts/bench-slurmctld --nodes 1000 --jobs 500 --minutes 1
+      scripts/run bench-slurmctld --nodes 1000 --jobs 500 --minutes 1
     """
     loads = measure(nodes, jobs, minutes, progress())
     return Findings(rendered(loads), loads)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+Row = TypeVar("Row")
 
 
 def table(rows: Iterable[Sequence[str]], align: str = "<") -> str:
@@ -16,6 +19,14 @@ def table(rows: Iterable[Sequence[str]], align: str = "<") -> str:
         ).rstrip()
         for row in rows
     )
+
+
+def columns(
+    rows: Iterable[Row], cells: Sequence[tuple[str, Callable[[Row], str]]], align: str = "<"
+) -> str:
+    """Return a table with a column for each of ``cells``: its head, and what it says of a row."""
+    heads = [head for head, _ in cells]
+    return table([heads, *([cell(row) for _, cell in cells] for row in rows)], align)
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

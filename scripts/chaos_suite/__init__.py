@@ -1,1 +1,1 @@
-"""The parts of ``make chaos``: faults, one after the other, on a private cluster that trains."""
+"""``make chaos`` and ``make failover``: faults, one after the other, on a cluster that trains."""

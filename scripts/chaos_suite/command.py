@@ -1,4 +1,4 @@
-"""The command line of ``scripts/chaos``."""
+"""The command line of ``scripts/run chaos``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 import click
 
 from scripts.benchkit.command import Findings, bench_command, progress
+from scripts.chaos_suite.failover import LIMIT_S, run_failovers
 from scripts.chaos_suite.faults.catalogue import CATALOGUE
 from scripts.chaos_suite.fleet import run_fleet
 from scripts.chaos_suite.report import document, fleet_table, table
 from scripts.chaos_suite.run import NotStartedError, Result, run
 from scripts.chaos_suite.world import started_world
 from scripts.elastic_bench.measure import NotSettledError
-from scripts.elastic_bench.setups import SETUPS
+from scripts.elastic_bench.setups import SETUPS, Setup
 from scripts.labcluster.cluster import LabError
 
 
@@ -74,6 +75,14 @@ from scripts.labcluster.cluster import LabError
     default=("handler", "inprocess"),
     help="How the fleet's trainer follows its nodes; may be given again.",
 )
+@click.option(
+    "--failover",
+    "failovers",
+    type=click.IntRange(min=0, max=1000),
+    default=0,
+    metavar="TIMES",
+    help="Without other faults: the first of two control hosts dies so often.",
+)
 def main(
     seed: int,
     minutes: float,
@@ -84,6 +93,7 @@ def main(
     events: int,
     pace_s: float,
     setups: Sequence[str],
+    failovers: int,
 ) -> Findings:
     """Break things on a private Slurm cluster that trains, and see whether anything is lost.
 
@@ -91,31 +101,48 @@ def main(
     going. After each one all must be well again: everybody trains, nobody twice, nothing is
     leaked, no ordinary job failed, at most the last step or checkpoint is lost. Exit code 1 if not.
 
+    With --failover everything on the first of two control hosts ends as with its power; the second
+    one takes over. Each time four trainers must train on, and grow onto nodes that come free then.
+
     With --fleet nodes come and go at random without Slurm, one event after the other, and the
     trainer must train on at the end, with equal weights everywhere. That needs no root.
 
     \b
     Examples:
-      scripts/chaos --minutes 10
-      scripts/chaos --minutes 0 --fault controller-killed --fault node-vanishes
-      scripts/chaos --fleet 200 --pace 1
+      scripts/run chaos --minutes 10
+      scripts/run chaos --minutes 0 --fault controller-killed --fault node-vanishes
+      scripts/run chaos --fleet 200 --pace 1
+      scripts/run chaos --failover 3
     """
     if events:
-        results = [
-            run_fleet(SETUPS[name], events, pace_s, seed, progress(f"{SETUPS[name].title}: "))
-            for name in dict.fromkeys(setups)
-        ]
-        violations = sum(len(one.violations) for one in results)
-        return Findings(fleet_table(results), results, _verdict(violations))
+        return _fleet(events, pace_s, seed, [SETUPS[name] for name in dict.fromkeys(setups)])
     if os.getuid() != 0:
         click.echo("chaos: needs root: it is several users, and cuts nodes off", err=True)
         sys.exit(2)
+    if failovers:
+        return _failovers(failovers, kept.resolve())
     result, tell = Result(seed), progress()
     with started_world(nodes, seed, tell) as world:
         faults = [CATALOGUE[name] for name in names or CATALOGUE]
         run(world, faults, result, minutes, double, kept.resolve() / f"seed-{seed}", tell)
     verdict = _verdict(result.violations, result.trainers_lost)
     return Findings(table(result), document(result), verdict)
+
+
+def _fleet(events: int, pace_s: float, seed: int, setups: Sequence[Setup]) -> Findings:
+    results = [
+        run_fleet(setup, events, pace_s, seed, progress(f"{setup.title}: ")) for setup in setups
+    ]
+    violations = sum(len(one.violations) for one in results)
+    return Findings(fleet_table(results), results, _verdict(violations))
+
+
+def _failovers(times: int, kept: Path) -> Findings:
+    found = run_failovers(times, kept, progress())
+    lines = [f"{number:3} {one}" for number, one in enumerate(found, start=1)]
+    wrong = sum(bool(one.violations) for one in found)
+    lines.append(f"{times - wrong} of {times} as they must be (within {LIMIT_S:g} s)")
+    return Findings("\n".join(lines), found, f"{wrong} failovers went wrong" if wrong else "")
 
 
 def _verdict(violations: int, lost: int = 0) -> str:

@@ -7,16 +7,10 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from dataclasses import dataclass
 
-from scripts.elastic_bench.figures import (
-    Account,
-    account,
-    agreed,
-    changes,
-    stood_still_s,
-    usual_step_s,
-)
+from scripts.elastic_bench.figures import Account, account, agreed
 from scripts.elastic_bench.fleet import Fleet, Node, Training
 from scripts.elastic_bench.measure import NODES, PATIENCE_S, settle
 from scripts.elastic_bench.setups import Setup
@@ -34,16 +28,12 @@ class FleetResult:
     """What became of a trainer."""
 
     setup: Setup
-    kills: int
-    joins: int
-    leaves: int
+    events: Counter[str]  # kills, joins and leaves
     seconds: float
     trains_on: bool
-    changes: int  # how often the number of ranks changed
     same_weights: bool | None  # on all nodes at the end; None: it did not train on
-    still_s: float  # of the seconds, how long no node made a step
     account: Account
-    last_words: str  # where it does not train on
+    last_words: str = ""  # where it does not train on
 
     @property
     def violations(self) -> list[str]:
@@ -71,11 +61,11 @@ def run_fleet(setup: Setup, events: int, pace_s: float, seed: int, tell: Tell) -
         NotSettledError: it does not begin to train.
     """
     chance = random.Random(seed)
-    done = {"kill": 0, "join": 0, "leave": 0}
+    done: Counter[str] = Counter()
     with Fleet(setup, _TRAINING) as fleet:
         fleet.start(NODES)
         settle(fleet)
-        begun_s, usual_s = time.monotonic(), usual_step_s(fleet.logs.of(fleet.nodes[0].job))
+        begun_s = time.monotonic()
         for number in range(events):
             fleet.wait(lambda: len(fleet.nodes) < _MOST or _together(fleet) > 1, PATIENCE_S)
             kind, victim = _next(chance, fleet)
@@ -94,14 +84,10 @@ def run_fleet(setup: Setup, events: int, pace_s: float, seed: int, tell: Tell) -
         alive = {node.job: fleet.logs.of(node.job) for node in fleet.nodes}
         return FleetResult(
             setup,
-            done["kill"],
-            done["join"],
-            done["leave"],
+            done,
             seconds,
             trains_on,
-            changes(fleet.logs.all),
             agreed(alive) if trains_on else None,
-            stood_still_s(fleet.logs.all, begun_s, begun_s + seconds, usual_s),
             account(fleet.logs.all),
             "" if trains_on else fleet.messages(fleet.nodes[0]),
         )

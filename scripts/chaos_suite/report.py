@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from scripts.benchkit import text
+from scripts.benchkit.text import columns
 from scripts.chaos_suite.fleet import FleetResult
 from scripts.chaos_suite.run import Outcome, Result
 
-_FLEET_HEAD = (
-    *("", "EVENTS", "KILLS", "JOINS", "LEAVES", "WORLDS", "TIME", "TRAINS ON", "STILL", "STEPS"),
-    *("DONE TWICE", "MISSING", "WEIGHTS"),
+_FLEET: Sequence[tuple[str, Callable[[FleetResult], str]]] = (
+    ("", lambda one: one.setup.title),
+    ("KILLS", lambda one: str(one.events["kill"])),
+    ("JOINS", lambda one: str(one.events["join"])),
+    ("LEAVES", lambda one: str(one.events["leave"])),
+    ("TIME", lambda one: f"{one.seconds:.0f} s"),
+    ("TRAINS ON", lambda one: "yes" if one.trains_on else "NO"),
+    ("STEPS", lambda one: str(one.account.steps)),
+    ("DONE TWICE", lambda one: str(one.account.repeated)),
+    ("MISSING", lambda one: str(one.account.missing)),
+    ("DIFFERENT WEIGHTS", lambda one: f"{one.account.differing} of {one.account.compared} steps"),
 )
 
 
@@ -79,25 +87,10 @@ def table(result: Result) -> str:
 def fleet_table(results: Sequence[FleetResult]) -> str:
     """Return the table of the random events without Slurm."""
     lines = ["random kills, joins and leaves in a row, not waiting for the trainer"]
-    lines.append(text.table([_FLEET_HEAD, *map(_fleet_row, results)], "<>>>>>><>>>><"))
+    lines.append(columns(results, _FLEET))
     for one in results:
         lines += _violations(one.setup.title, one.violations)
     return "\n".join(lines)
-
-
-def _fleet_row(one: FleetResult) -> list[str]:
-    made = one.account
-    same = {None: "-", True: "equal on all nodes", False: "DIFFER at the end"}[one.same_weights]
-    events = (one.kills + one.joins + one.leaves, one.kills, one.joins, one.leaves, one.changes)
-    return [
-        one.setup.title,
-        *map(str, events),
-        f"{one.seconds:.0f} s",
-        "yes" if one.trains_on else "NO",
-        f"{one.still_s:.0f} s",
-        *map(str, (made.steps, made.repeated, made.missing)),
-        f"{same}; {made.differing} of {made.compared} steps differ",
-    ]
 
 
 def _violations(where: str, found: Sequence[str]) -> list[str]:

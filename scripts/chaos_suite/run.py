@@ -16,6 +16,7 @@ from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected
 from scripts.chaos_suite.invariants import never_so, unsettled
 from scripts.chaos_suite.ordinary import Stream
 from scripts.chaos_suite.patience import Patience
+from scripts.chaos_suite.trainers import SCRIPTS, submitted
 from scripts.chaos_suite.training import Loss, in_order, losses
 from scripts.chaos_suite.world import World
 
@@ -29,16 +30,6 @@ _BUSY_S = 5.0  # and for so long after a fault is mended
 _LONG_S = 15.0  # to say what took so long
 _GAP_S = 12.0  # between ordinary jobs, on average
 _OVER = ("CANCELLED", "COMPLETED", "FAILED", "NODE_FAIL")
-
-_DIGITS = """#!/bin/bash
-export OMP_NUM_THREADS=1
-srun torchrun {jobs}/digits.py {repo}/examples/digits/train.py {folder}
-"""
-_IN_PROCESS = """#!/bin/bash
-export OMP_NUM_THREADS=1
-srun torchrun {jobs}/inprocess.py {folder}
-"""
-TRAINERS = (("digits", "1-2", _DIGITS), ("inprocess", "1-2", _IN_PROCESS))
 
 
 @dataclass(slots=True)
@@ -143,8 +134,7 @@ def run(
 
 def _begin(world: World, tell: Callable[[str], None]) -> None:
     tell("starting the trainers")
-    for name, nodes, script in TRAINERS:
-        world.add_trainer(name, nodes, script)
+    world.trainers |= {kind: submitted(world.site, kind, kind) for kind in SCRIPTS}
     left = _settle(world, _START_S)
     if left:
         raise NotStartedError("; ".join(left))
@@ -274,7 +264,7 @@ def _replace_lost(world: World) -> int:
         known = [one for one in world.elements() if one.array == job.array]
         if not known or all(one.state in _OVER for one in known):
             world.over.add(job.array)
-            world.submit(job)
+            job.submit(world.site)
             lost += 1
     return lost
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,14 +22,14 @@ from scripts.chaos_suite.observe import (
 )
 from scripts.chaos_suite.ordinary import Stream
 from scripts.chaos_suite.service import Clock, Service
-from scripts.chaos_suite.training import Training, forget_apart, in_order
+from scripts.chaos_suite.trainers import MAX_NODES, Job, lay_out_scripts
+from scripts.chaos_suite.training import forget_apart, in_order
 from scripts.labcluster import cluster as labs
 from scripts.labcluster.lab import ADMIN, Tell
 from scripts.labcluster.processes import end, send
 from scripts.labcluster.site import Site, prepared_site
 from scripts.labcluster.waiting import wait_until
 
-_JOBS = Path(__file__).resolve().parent / "jobs"
 # A job that was started just before slurmctld was killed, and not saved, is started once more.
 _SLURMS_OWN = "Duplicate jobid"
 _ANSWER_S = 30.0
@@ -50,19 +49,6 @@ _SETTINGS = {
 
 
 @dataclass
-class Job:
-    """A trainer as its user submitted it; the same folder serves it again if it must be."""
-
-    name: str
-    nodes: str
-    script: str
-    folder: Path
-    training: Training
-    array: int = 0
-    submissions: int = 0
-
-
-@dataclass
 class World:
     """Everything that a fault may touch. ``service`` is the site's controller."""
 
@@ -79,7 +65,7 @@ class World:
     apart: set[str] = field(default_factory=set)  # nodes cut off since all was well
 
     @property
-    def lab(self) -> labs.Lab:
+    def lab(self) -> labs.Cluster:
         """The cluster's daemons and nodes."""
         return self.site.lab.cluster
 
@@ -111,23 +97,6 @@ class World:
         while time.monotonic() < end_s:
             self.tick()
             time.sleep(0.2)
-
-    # Trainers.
-
-    def add_trainer(self, name: str, nodes: str, script: str) -> Job:
-        """Make a trainer's folder and submit it; ``{folder}`` in the script is the folder."""
-        folder, steps = self.site.folder(name=name), self.site.folder(name=f"{name}/steps")
-        text = script.format(folder=folder, jobs=self.folder / "jobs", repo=self.site.stage.repo)
-        job = Job(name, nodes, text, folder, Training(steps))
-        self.submit(job)
-        self.trainers[name] = job
-        return job
-
-    def submit(self, job: Job) -> None:
-        """Submit a trainer, for the first time or again."""
-        options = (f"-J{job.name}", f"--output={job.folder}/%a.out")
-        job.array = self.site.submit(job.script, job.nodes, *options)
-        job.submissions += 1
 
     # What there is to hit.
 
@@ -181,12 +150,7 @@ class World:
             self.service.status(),
             processes,
             tuple(
-                Trainer(
-                    job.array,
-                    job.name,
-                    int(job.nodes.partition("-")[2]),
-                    in_order(job.training.generations),
-                )
+                Trainer(job.array, job.name, MAX_NODES, in_order(job.training.generations))
                 for job in self.trainers.values()
             ),
             frozenset(self.over),
@@ -231,12 +195,18 @@ class World:
         """Start slurmctld, with its saved state or without it."""
         self.lab.start_slurmctld(*(["-c"] if clean else []))
 
-    def signal_daemon(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to one of Slurm's daemons, and wait for its end if it ends by it."""
+    def end_daemon(self, name: str, number: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
+        """End one of Slurm's daemons by a signal; return what starts it again."""
         daemon = self.lab.daemons[name]
+        starts: dict[str, Callable[[], None]] = {"slurmctld": self.start_slurmctld}
+        if name == "munged":
+            command = Path(f"/proc/{daemon.pid}/cmdline").read_text().split("\0")[:-1]
+            starts[name] = lambda: self.lab.start_daemon(name, *command)
         send(daemon, number)
-        if number in (signal.SIGKILL, signal.SIGTERM):
-            end([daemon])
+        end([daemon])
+        if name == "munged":
+            (self.folder / "munge" / "socket").unlink(missing_ok=True)
+        return starts.get(name, lambda: self.lab.start_slurmd(name))
 
     def wait_for_slurmctld(self) -> None:
         """Wait until slurmctld answers, but not for ever."""
@@ -249,9 +219,7 @@ class World:
 def started_world(nodes: int, seed: int, tell: Tell) -> Iterator[World]:
     """Start all of it, and end all of it whatever happens; needs root."""
     with prepared_site(nodes, conf=_CONF, networks=True, tell=tell) as prepared:
-        shutil.copytree(
-            _JOBS, prepared.lab.dir / "jobs", ignore=shutil.ignore_patterns("__pycache__")
-        )
+        lay_out_scripts(prepared)
         clock = Clock(prepared.lab.dir)
         plain = prepared.controller
         service = Service(plain.lab, plain.program, plain.user, plain.arguments, clock.environment)

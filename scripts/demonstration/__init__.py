@@ -1,1 +1,1 @@
-"""The parts of ``make demo``; ``scripts/demo`` puts them together."""
+"""``make demo``: two trainers in the holes of a private Slurm cluster, beside a stream of jobs."""

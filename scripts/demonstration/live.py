@@ -16,7 +16,7 @@ class LiveView:
 
     nodes: Sequence[str]
     letters: dict[int, str]
-    out: TextIO = sys.stdout
+    out: TextIO = sys.stderr
     _last_s: float = field(default=float("-inf"))
 
     def due(self, now_s: float) -> bool:

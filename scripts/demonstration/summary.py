@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.demonstration.stream import Outcome
@@ -76,11 +75,6 @@ def trainer_result(history: Path, array: int, name: str, folder: Path) -> Traine
     course = tuple(sorted((int(seen), float(right)) for seen, right in _SAID.findall(said)))
     samples, accuracy = course[-1] if course else (0, None)
     return TrainerResult(name, samples, grew, int(shrank), int(reclaimed), accuracy, course)
-
-
-def write(summary: Summary, folder: Path) -> None:
-    """Write ``summary.json``."""
-    (folder / "summary.json").write_text(json.dumps(asdict(summary), indent=2) + "\n")
 
 
 def render(summary: Summary, stream: Sequence[Outcome]) -> str:

@@ -51,19 +51,6 @@ def standstill(
     return steps[first].time_s - steps[last].time_s - (first - last) * usual_s
 
 
-def stood_still_s(
-    nodes: Mapping[str, Sequence[Step]], begin_s: float, end_s: float, usual_s: float
-) -> float:
-    """Return for how long in [begin, end] no node made a step where one was due.
-
-    A step that takes five times the usual is still one; of a longer gap all but a step counts.
-    """
-    times = sorted(one.time_s for steps in nodes.values() for one in steps)
-    times = [begin_s, *(time_s for time_s in times if begin_s < time_s < end_s), end_s]
-    gaps = (late - early for early, late in pairwise(times))
-    return sum(gap - usual_s for gap in gaps if gap > 5 * usual_s)
-
-
 def account(nodes: Mapping[str, Sequence[Step]]) -> Account:
     """Return what became of the steps of one training.
 
@@ -89,14 +76,6 @@ def account(nodes: Mapping[str, Sequence[Step]]) -> Account:
         compared=len(once),
         differing=sum(len(set(found)) > 1 for found in once),
     )
-
-
-def changes(nodes: Mapping[str, Sequence[Step]]) -> int:
-    """Return how often the size of the world changed from one step to the next."""
-    steps = sorted((one for steps in nodes.values() for one in steps), key=lambda one: one.time_s)
-    worlds: dict[int, int] = {one.step: one.world for one in steps}  # as it was made last
-    in_order = [worlds[step] for step in sorted(worlds)]
-    return sum(early != late for early, late in pairwise(in_order))
 
 
 def agreed(nodes: Mapping[str, Sequence[Step]]) -> bool | None:

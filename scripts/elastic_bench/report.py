@@ -1,15 +1,12 @@
-"""The results as text for a terminal and as JSON, and which of the targets are met."""
+"""The results as text for a terminal, and which of the targets are met."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
 from scripts.benchkit.figures import Target, at_most, summarise
-from scripts.benchkit.machine import Machine
 from scripts.benchkit.text import table
-from scripts.elastic_bench.endtoend import EndToEnd
 from scripts.elastic_bench.measure import Measured
 
 ROWS = {
@@ -21,12 +18,6 @@ ROWS = {
     "start_s": "joining agent started until its first step",
     "step_s": "a step with all nodes there",
 }
-CLUSTER_ROWS = {
-    "taken_s": "ordinary job submitted until the others train on",
-    "pause_s": "of that, the others' pause",
-    "back_s": "node idle until training there",
-    "warm_s": "of that, from the element's start",
-}
 _TARGETS = {
     ("handler", "join_s"): 0.25,
     ("handler", "kill_s"): 0.30,
@@ -35,20 +26,6 @@ _TARGETS = {
     ("inprocess", "kill_s"): 0.20,
     ("inprocess", "leave_s"): 0.10,
 }
-
-
-def document(
-    machine: Machine,
-    measured: Mapping[str, Sequence[Measured]],
-    cluster: Sequence[EndToEnd],
-) -> dict[str, Any]:
-    """Return all of it for JSON; times are seconds, ``pauses`` and ``targets`` are by model."""
-    return {
-        "machine": machine,
-        "pauses": measured,
-        "targets": {model: targets(model, found) for model, found in measured.items()},
-        "cluster": cluster,
-    }
 
 
 def targets(model: str, all_measured: Sequence[Measured]) -> list[Target]:
@@ -76,42 +53,26 @@ def targets(model: str, all_measured: Sequence[Measured]) -> list[Target]:
 
 def pauses(model: str, all_measured: Sequence[Measured]) -> str:
     """Return the table of the single events."""
+    heads = ["", *(one.setup.title for one in all_measured)]
+    cells = [[text, *(_cell(one, row) for one in all_measured)] for row, text in ROWS.items()]
     lines = [
         f"{model} model; seconds: median (least to most), of how many",
-        _side_by_side(all_measured, ROWS, digits=3),
+        table([heads, *cells]),
     ]
     if any(not measured.setup.parts for measured in all_measured):
         lines.append("* stock c10d knows no planned leave: SIGTERM, as Slurm sends it")
     return "\n".join([*lines, *_failures(all_measured), *map(str, targets(model, all_measured))])
 
 
-def cluster(found: Sequence[EndToEnd]) -> str:
-    """Return the table of what was measured end to end."""
-    lines = [
-        "one node of four taken and given back by Slurm, tiny model; "
-        "seconds: median (least to most), of how many",
-        _side_by_side(found, CLUSTER_ROWS, digits=2),
-    ]
-    return "\n".join([*lines, *_failures(found)])
-
-
-def _side_by_side(
-    found: Sequence[Measured] | Sequence[EndToEnd], rows: Mapping[str, str], digits: int
-) -> str:
-    heads = ["", *(one.setup.title for one in found)]
-    cells = [[text, *(_cell(one, row, digits) for one in found)] for row, text in rows.items()]
-    return table([heads, *cells])
-
-
-def _cell(one: Measured | EndToEnd, row: str, digits: int) -> str:
+def _cell(one: Measured, row: str) -> str:
     times_s: list[float] = getattr(one, row)
     if not times_s:
         return "-"
     star = "*" if row == "leave_s" and not one.setup.parts else ""
     found = summarise(times_s)
-    least, most = (f"{time_s:.{digits}f}" for time_s in (found.least, found.most))
-    return f"{star}{found.median:.{digits}f} ({least} to {most}) {found.count:>3}"
+    least, most = (f"{time_s:.3f}" for time_s in (found.least, found.most))
+    return f"{star}{found.median:.3f} ({least} to {most}) {found.count:>3}"
 
 
-def _failures(found: Sequence[Measured] | Sequence[EndToEnd]) -> list[str]:
+def _failures(found: Sequence[Measured]) -> list[str]:
     return [f"{one.setup.title} FAILED: {words}" for one in found for words in one.failures]

@@ -1,12 +1,12 @@
 """Fuzzing one target for a while: libFuzzer (or atheris, which is libFuzzer) in a child process.
 
-Where neither is there, inputs are changed blindly. What breaks a target is kept in a file.
+Where there is no clang, inputs of targets in C are changed blindly. What breaks a target is kept in
+a file.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import re
 import shlex
@@ -16,13 +16,11 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from pathlib import Path
-from random import Random
 
 from scripts.fuzzing import guided, native
 from scripts.fuzzing.catalogue import Target
-from scripts.fuzzing.change import changed
 from scripts.fuzzing.native import BUILD, REPO
 
 CRASHES = BUILD / "crashes"
@@ -56,38 +54,16 @@ def fuzz(target: Target, seconds: float, seed: int, grow: bool = False) -> Outco
     Raises:
         BuildError: a target in C cannot be built.
     """
-    command = None
-    if target.module is not None and guided.can_be_guided():
-        command = [sys.executable, "-m", "scripts.fuzzing.guided", target.name]
-    elif target.module is None and native.can_be_guided():
-        command = [str(native.built(f"libfuzzer_{target.name}"))]
-    elif target.module is None:
-        native.built(f"fuzz_{target.name}")
     begun_s = time.monotonic()
-    if command is not None:
+    if target.module is not None:
+        command = [sys.executable, "-m", "scripts.fuzzing.guided", target.name]
         outcome = _guided(target, command, seconds, seed, grow)
-    elif target.module is not None:
-        outcome = blind(target, target.corpus(), begun_s + seconds, seed)
+    elif native.can_be_guided():
+        command = [str(native.built(f"libfuzzer_{target.name}"))]
+        outcome = _guided(target, command, seconds, seed, grow)
     else:
-        outcome = _blind_in_c(target, begun_s + seconds, seed)
+        outcome = _blind(target, begun_s + seconds, seed)
     return replace(outcome, seconds=time.monotonic() - begun_s)
-
-
-def blind(target: Target, inputs: list[bytes], until_s: float, seed: int) -> Outcome:
-    """Fuzz a target in Python with seeded changes, ``until_s`` of the monotonic clock."""
-    function, executions = target.function(), 0
-    logging.disable(logging.CRITICAL)
-    try:
-        tries = changed(inputs, target.words, target.longest, Random(seed))
-        for data in takewhile(lambda _: time.monotonic() < until_s, tries):
-            executions += 1
-            try:
-                function(data)
-            except Exception as error:
-                return Outcome(target.name, executions, crash=kept(target, data), said=repr(error))
-    finally:
-        logging.disable(logging.NOTSET)
-    return Outcome(target.name, executions)
 
 
 def replay_in_c(target: Target, inputs: list[bytes], changes: int, seed: int) -> Outcome:
@@ -117,7 +93,7 @@ def kept(target: Target, data: bytes) -> Path:
     return path
 
 
-def _blind_in_c(target: Target, until_s: float, seed: int) -> Outcome:
+def _blind(target: Target, until_s: float, seed: int) -> Outcome:
     outcome, executions = Outcome(target.name, 0), 0
     while time.monotonic() < until_s and not outcome.said:
         outcome = replay_in_c(target, target.corpus(), _A_ROUND, seed + executions)

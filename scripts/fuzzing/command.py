@@ -1,4 +1,4 @@
-"""The command line of ``scripts/fuzz``: what is fuzzed, for how long, and the table."""
+"""The command line of ``scripts/run fuzz``: what is fuzzed, for how long, and the table."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _HEADING = ("TARGET", "WHAT", "EXECUTIONS", "A SECOND", "COVERED", "CRASH")
 def main(seconds: float, names: Sequence[str], seed: int, grow: bool) -> Findings:
     """Feed what parses users' and strangers' texts with inputs that nobody would send.
 
-    Targets in C run with the address and the undefined-behaviour sanitizer. With clang and atheris
-    inputs are guided by coverage, without them changed blindly. Inputs that break a target are
-    kept in build/fuzz/crashes, and the exit code is 1.
+    Inputs are guided by coverage. Targets in C run with the address and the undefined-behaviour
+    sanitizer; without clang their inputs are changed blindly. Inputs that break a target are kept
+    in build/fuzz/crashes, and the exit code is 1.
 
     \b
     Examples:
-      scripts/fuzz --seconds 600
-      scripts/fuzz --target conversation --seconds 3600 --seed 7 --grow
+      scripts/run fuzz --seconds 600
+      scripts/run fuzz --target conversation --seconds 3600 --seed 7 --grow
     """
     tell = progress()
     outcomes = []

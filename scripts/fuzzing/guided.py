@@ -9,15 +9,9 @@ import logging
 import os
 import sys
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 AGAIN = "BFTRAINER_FUZZ_AGAIN"  # a program that runs this one with the options it is given
-
-
-def can_be_guided() -> bool:
-    """Whether targets in Python can learn from their coverage here."""
-    return find_spec("atheris") is not None
 
 
 def main() -> None:

@@ -1,1 +1,1 @@
-"""What trainers cost ordinary jobs; ``scripts/bench-impact`` is its command line."""
+"""What trainers cost ordinary jobs; ``scripts/run bench-impact`` is its command line."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ from pathlib import Path
 from threading import Barrier, BrokenBarrierError, Event
 
 from scripts.demonstration.stream import OrdinaryJob
-from scripts.impact_bench.breakdown import BACKFILL, Log, read_log, read_looks
-from scripts.impact_bench.course import Start, StoppedError, run_chunk
-from scripts.impact_bench.looks import NAPS, common_begin, set_looks
+from scripts.impact_bench.course import Start, StoppedError, run_jobs
+from scripts.impact_bench.looks import common_begin, set_looks
+from scripts.impact_bench.slurmlog import BACKFILL, Log, read_log, read_looks
 from scripts.impact_bench.trainers import Kind, Work, training
 from scripts.labcluster.lab import Tell
 from scripts.labcluster.processes import Daemon, daemon_of, send
@@ -29,8 +29,8 @@ _CONF = (
     "Epilog=/bin/true",
     "SlurmdTimeout=300",  # Slurm's default
     "MinJobAge=14400",  # slurmctld remembers what became of each job
-    "SlurmctldDebug=debug2",  # what the breakdown is read from
-    "SlurmdDebug=debug2",
+    "SlurmctldDebug=debug2",  # what passes and preemptions are read from
+    "SlurmdDebug=debug2",  # for whoever asks what a delay is made of
 )
 KILL_WAIT_S = 30
 _LEFT_S = 5.0  # what is still there so long after the last element is left behind
@@ -52,42 +52,42 @@ class Pace:
 
 
 SITE = Pace(30, 3, {})  # Slurm's own defaults
-# Jobs' times are a hundredth of real ones, and so are the schedulers' and the controller's.
+# The stream is QUICKER times as fast, and so are the schedulers.
+QUICKER = 30.0
 QUICK = Pace(1, 0, {"forward_time_s": 30, "queue_interval_s": 2})
 
 
 @dataclass
 class Side:
-    """All that was measured without trainers, or with them; a list per chunk."""
+    """All that was measured without trainers, or with them."""
 
     name: str
-    chunks: list[list[Start]] = field(default_factory=list)
-    begins_s: list[float] = field(default_factory=list)  # passes of backfill, Unix seconds
-    passes_s: list[float] = field(default_factory=list)  # of backfill, of the whole run
+    starts: list[Start] = field(default_factory=list)  # of the jobs, in the stream's order
+    begin_s: float = 0.0  # the pass of backfill that it began with, Unix seconds
+    passes_s: list[float] = field(default_factory=list)  # of backfill
     log: Log = field(default_factory=dict)  # slurmctld's
     left_behind: int = 0  # processes of trainers that outlived them
-    work: list[Work] = field(default_factory=list)  # what the trainers did meanwhile
+    work: Work | None = None  # what the trainers did meanwhile
 
 
 @dataclass
 class Measured:
-    """Both sides, which had the same stream, and the daemons' logs."""
+    """Both sides, which had the same stream."""
 
     off: Side
     on: Side
     nodes: int
-    logs: Path
 
 
 def measure(
-    stream: Sequence[Sequence[OrdinaryJob]],
+    stream: Sequence[OrdinaryJob],
     nodes: int,
     kind: Kind | None,
     pace: Pace,
     logs: Path,
     tell: Tell,
-) -> Iterator[Measured]:
-    """Run it on private clusters; yields after each chunk what there is so far.
+) -> Measured:
+    """Run it on private clusters.
 
     Without a ``kind`` of trainers both sides are without them: what this cannot tell apart.
 
@@ -96,7 +96,7 @@ def measure(
         TimeoutError: it does not come to rest, slurmctld does not look for jobs to start, or the
             trainers do not run.
     """
-    measured = Measured(Side("without"), Side("with"), nodes, logs)
+    measured = Measured(Side("without"), Side("with"), nodes)
     sides = (measured.off, measured.on)
     with ExitStack() as stack:
         conf = (*_CONF, *pace.conf)
@@ -105,33 +105,25 @@ def measure(
             for _ in sides
         ]
         try:
-            for number, chunk in enumerate(stream):
-                for site in sites:
-                    site.lab.wait_until_idle()
-                name = f"chunk-{number}-trainers"
-                with (
-                    nullcontext()
-                    if kind is None
-                    else training(sites[1], nodes, kind, pace.controller, name)
-                ) as work:
-                    tell(f"chunk {number + 1} of {len(stream)} begins")
-                    _run_chunks(sites, sides, chunk, pace)
-                if work is not None:
-                    measured.on.work.append(work)
-                    measured.on.left_behind += _end_left_behind(sites[1])
-                for site, side in zip(sites, sides, strict=True):
-                    _read_log(site, side)
-                yield measured
+            with (
+                nullcontext() if kind is None else training(sites[1], nodes, kind, pace.controller)
+            ) as measured.on.work:
+                tell("the stream begins")
+                _run_both(sites, sides, stream, pace)
+            measured.on.left_behind = _end_left_behind(sites[1])
+            for site, side in zip(sites, sides, strict=True):
+                _read_log(site, side)
         finally:
             for site, side in zip(sites, sides, strict=True):
                 _end_left_behind(site)
                 _keep_logs(site, logs / side.name)
+    return measured
 
 
-def _run_chunks(
-    sites: Sequence[Site], sides: Sequence[Side], chunk: Sequence[OrdinaryJob], pace: Pace
+def _run_both(
+    sites: Sequence[Site], sides: Sequence[Side], stream: Sequence[OrdinaryJob], pace: Pace
 ) -> None:
-    """Run the same chunk on both sides, which begin at the same moment with a pass of backfill."""
+    """Run the same stream on both sides, which begin at the same moment with a pass of backfill."""
     stop, dues_s, begins_s = Event(), dict[str, float](), list[float]()
 
     def settle() -> None:
@@ -151,7 +143,7 @@ def _run_chunks(
     with ThreadPoolExecutor() as threads:
         try:
             runs = [
-                threads.submit(_run_chunk, site, side, chunk, pace, partial(agree, side), stop)
+                threads.submit(_run, site, side, stream, pace, partial(agree, side), stop)
                 for site, side in zip(sites, sides, strict=True)
             ]
             ended, _ = wait(runs, return_when=FIRST_EXCEPTION)
@@ -162,24 +154,21 @@ def _run_chunks(
             both.abort()
 
 
-def _run_chunk(
+def _run(
     site: Site,
     side: Side,
-    chunk: Sequence[OrdinaryJob],
+    stream: Sequence[OrdinaryJob],
     pace: Pace,
     agree: Callable[[float], float],
     stop: Event,
 ) -> None:
-    naps = len(side.chunks) % NAPS  # both sides have the same
-    folder = site.folder(name=f"chunk-{len(side.chunks)}-jobs")
-
     def sleep(time_s: float) -> None:
         if stop.wait(time_s):
             raise StoppedError
 
-    begin_s = set_looks(site.lab, naps, pace.bf_interval_s, agree, sleep)
-    side.begins_s.append(begin_s)
-    side.chunks.append(run_chunk(site.lab, chunk, folder, begin_s, stop.is_set))
+    side.begin_s = set_looks(site.lab, pace.bf_interval_s, agree, sleep)
+    folder = site.folder(name="jobs")
+    side.starts = run_jobs(site.lab, stream, folder, side.begin_s, stop.is_set)
 
 
 def _read_log(site: Site, side: Side) -> None:

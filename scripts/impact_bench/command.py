@@ -1,4 +1,4 @@
-"""The command line of ``scripts/bench-impact``: what is run, and where the results go."""
+"""The command line of ``scripts/run bench-impact``: what is run, and where the results go."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from scripts.benchkit.command import Findings, bench_command, json_text, progres
 from scripts.benchkit.machine import this_machine
 from scripts.demonstration.stream import OrdinaryJob
 from scripts.impact_bench import report
-from scripts.impact_bench.bench import KILL_WAIT_S, QUICK, SITE, measure
+from scripts.impact_bench.bench import KILL_WAIT_S, QUICK, QUICKER, SITE, measure
 from scripts.impact_bench.figures import delays
 from scripts.impact_bench.replayed import measured as log_of
 from scripts.impact_bench.replayed import rendered, scheduled
-from scripts.impact_bench.stream import busy_stream, quick_stream
+from scripts.impact_bench.stream import busy_stream, quicker
 from scripts.impact_bench.trainers import Kind
 from scripts.labcluster.cluster import LabError
 
@@ -58,7 +58,7 @@ def parsed_settings(
     "--trainers",
     type=click.Choice([kind.value for kind in Kind]),
     default=Kind.POLITE.value,
-    help="Elements that sleep; that do all not to be ended; that train.",
+    help="Elements that sleep; that do all not to be ended.",
 )
 @click.option(
     "--null", is_flag=True, help="No trainers on either side: what this cannot tell apart."
@@ -74,7 +74,7 @@ def parsed_settings(
 @click.option(
     "--quick",
     is_flag=True,
-    help="Schedulers and jobs a hundred times faster than at a site, in chunks of 30.",
+    help="Schedulers and jobs thirty times as fast as at a site: a try, of no great precision.",
 )
 @click.option(
     "--replayed",
@@ -90,7 +90,7 @@ def parsed_settings(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("bench-impact-output"),
-    help="For the table, the JSON, the figure and the daemons' logs; kept up to date.",
+    help="For the table, the JSON, the figure and the daemons' logs.",
 )
 def main(
     jobs: int,
@@ -113,18 +113,18 @@ def main(
 
     \b
     Examples:
-      scripts/bench-impact --jobs 25
-      scripts/bench-impact --replayed --load 0.9
-      scripts/bench-impact --results bench-impact-output/results.json
-      scripts/bench-impact --trainers hostile --set reserve_nodes=2 --out /var/tmp/hostile
+      scripts/run bench-impact --jobs 25
+      scripts/run bench-impact --replayed --load 0.9
+      scripts/run bench-impact --results bench-impact-output/results.json
+      scripts/run bench-impact --trainers hostile --set reserve_nodes=2 --out /var/tmp/hostile
     """
     if results is not None:
         return Findings(*rendered(_measured(results)))
+    stream = _busy(jobs, nodes, seed, load)
     if replayed:
-        return Findings(*rendered(scheduled(_busy(jobs, nodes, seed, load), nodes)))
+        return Findings(*rendered(scheduled(stream, nodes)))
     pace = QUICK if quick else SITE
     pace = replace(pace, controller={**pace.controller, **settings})
-    stream = quick_stream(jobs, nodes, seed, load) if quick else [_busy(jobs, nodes, seed, load)]
     kind = None if null else Kind(trainers)
     asked: dict[str, Any] = {
         "jobs": jobs,
@@ -135,19 +135,17 @@ def main(
         "slurm": [*pace.conf, f"KillWait={KILL_WAIT_S}"],
         "controller": dict(pace.controller),
     }
-    machine = this_machine("mip", "torch")
-    for measured in measure(stream, nodes, kind, pace, out / "logs", progress()):
-        # What there is so far: a run may take an hour, and be stopped.
-        text = f"{machine}\n{_title(asked)}\n\n{report.rendered(measured)}"
-        found = report.document(machine, asked, measured)
-        replace_file(out / "table.txt", text + "\n")
-        replace_file(out / "results.json", json_text(found) + "\n")
-        off_s, on_s = delays(measured.off.chunks, measured.on.chunks)
-        if off_s:
-            replace_file(out / "impact.svg", report.picture(off_s, on_s))
-    causes = report.causes(measured)
-    replace_file(out / "causes.txt", causes + "\n")
-    return Findings(f"{text}\n\n{causes}", found)
+    machine = this_machine("mip")
+    run = quicker(stream, QUICKER) if quick else stream
+    measured = measure(run, nodes, kind, pace, out / "logs", progress())
+    text = f"{machine}\n{_title(asked)}\n\n{report.rendered(measured)}"
+    found = report.document(machine, asked, measured)
+    replace_file(out / "table.txt", text + "\n")
+    replace_file(out / "results.json", json_text(found) + "\n")
+    off_s, on_s = delays(measured.off.starts, measured.on.starts)
+    if off_s:
+        replace_file(out / "impact.svg", report.picture(off_s, on_s))
+    return Findings(text, found)
 
 
 def _measured(path: Path) -> Log:

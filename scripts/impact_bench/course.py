@@ -1,4 +1,4 @@
-"""One chunk of the stream on the cluster: submitted, waited for, and what Slurm says of it."""
+"""The stream on one cluster: submitted, waited for, and what Slurm says of its jobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from bftrainer_slurm.slurm.nodelists import expand
@@ -27,12 +26,10 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True)
 class Account:
-    """What Slurm says of a job; Unix seconds, of which Slurm keeps whole ones."""
+    """What Slurm says of a job."""
 
     state: str
     restarts: int
-    submit_s: float | None
-    start_s: float | None
     nodes: tuple[str, ...] = ()  # that it had, or has
 
 
@@ -53,27 +50,20 @@ class Start:
         return None if self.start_s is None else self.start_s - self.submit_s
 
     @property
-    def accounted_s(self) -> float | None:
-        """The same as Slurm's accounting has it, in whole seconds."""
-        if self.account.start_s is None or self.account.submit_s is None:
-            return None
-        return self.account.start_s - self.account.submit_s
-
-    @property
     def failed(self) -> bool:
         """Whether it did not run to its end, once and well."""
         ended = self.end_s is not None and self.account.state == "COMPLETED"
         return not ended or self.account.restarts > 0
 
 
-def run_chunk(
+def run_jobs(
     lab: Lab,
-    chunk: Sequence[OrdinaryJob],
+    stream: Sequence[OrdinaryJob],
     folder: Path,
     begin_s: float,
     stopped: Callable[[], bool],
 ) -> list[Start]:
-    """Submit a chunk, wait until Slurm has no job of it any more, and ask what became of them.
+    """Submit a stream, wait until Slurm has no job of it any more, and ask what became of them.
 
     Its time begins at ``begin_s``, in Unix seconds.
 
@@ -87,16 +77,16 @@ def run_chunk(
         nonlocal looked_s, over
         if stopped():
             raise StoppedError
-        if len(submitted) < len(chunk):
+        if len(submitted) < len(stream):
             return False
         if all(one.end_s is not None for one in submitted):
             return True
         if now_s - looked_s >= _LOOK_EVERY_S:
             looked_s = now_s
             over = not _queue(lab)
-        return over or now_s > chunk[-1].at_s + _PATIENCE_S
+        return over or now_s > stream[-1].at_s + _PATIENCE_S
 
-    submitted = submit_stream(chunk, folder, lab.run, is_over, begin_s)
+    submitted = submit_stream(stream, folder, lab.run, is_over, begin_s)
     accounts = _settled_accounts(lab, [one.number for one in submitted])
     return [
         Start(
@@ -105,7 +95,7 @@ def run_chunk(
             one.submit_s,
             one.start_s,
             one.end_s,
-            accounts.get(one.number, Account("UNKNOWN", 0, None, None)),
+            accounts.get(one.number, Account("UNKNOWN", 0)),
         )
         for one in submitted
     ]
@@ -123,8 +113,6 @@ def read_accounts(lines: Iterable[str]) -> dict[int, Account]:
             accounts[int(fields["JobId"])] = Account(
                 fields["JobState"],
                 int(fields["Restarts"]),
-                _unix_s(fields["SubmitTime"]),
-                _unix_s(fields["StartTime"]),
                 expand(fields.get("NodeList")),
             )
     return accounts
@@ -142,10 +130,3 @@ def _settled_accounts(lab: Lab, numbers: Sequence[int]) -> dict[int, Account]:
 def _queue(lab: Lab) -> list[str]:
     asked = ("squeue", "-h", "-p", "main", "-t", "PD,R,CF,CG", "-o", "%i")
     return lab.run(*asked).stdout.split()
-
-
-def _unix_s(text: str) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:  # Unknown
-        return None

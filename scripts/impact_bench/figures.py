@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from scripts.benchkit.figures import Summary, Target, at_least, at_most, summarise
 from scripts.impact_bench.course import Start
@@ -42,18 +41,9 @@ class Shares:
     used: float | None  # of the node-seconds that were idle, without trainers, after a pass
 
 
-def delays(
-    off: Sequence[Sequence[Start]], on: Sequence[Sequence[Start]], accounted: bool = False
-) -> tuple[list[float], list[float]]:
-    """Return the start delays of the jobs that started on both sides, in the stream's order.
-
-    ``accounted``: as Slurm's accounting has them, in whole seconds.
-    """
-    pairs = zip(chain.from_iterable(off), chain.from_iterable(on), strict=True)
-    found = [
-        (one.accounted_s, other.accounted_s) if accounted else (one.delay_s, other.delay_s)
-        for one, other in pairs
-    ]
+def delays(off: Sequence[Start], on: Sequence[Start]) -> tuple[list[float], list[float]]:
+    """Return the start delays of the jobs that started on both sides, in the stream's order."""
+    found = [(one.delay_s, other.delay_s) for one, other in zip(off, on, strict=True)]
     both = [(one, other) for one, other in found if one is not None and other is not None]
     return [one for one, _ in both], [other for _, other in both]
 
@@ -66,15 +56,15 @@ def compared(off_s: Sequence[float], on_s: Sequence[float]) -> Comparison | None
     return Comparison(summarise(off_s), summarise(on_s), summarise(differences))
 
 
-def makespan_s(chunk: Sequence[Start]) -> float:
-    """Return the seconds from a chunk's first submission to its last job's end."""
-    ends_s = [one.end_s for one in chunk if one.end_s is not None]
-    return max(ends_s, default=math.nan) - min(one.submit_s for one in chunk)
+def makespan_s(starts: Sequence[Start]) -> float:
+    """Return the seconds from the first submission to the last job's end."""
+    ends_s = [one.end_s for one in starts if one.end_s is not None]
+    return max(ends_s, default=math.nan) - min(one.submit_s for one in starts)
 
 
-def failures(chunks: Sequence[Sequence[Start]]) -> int:
+def failures(starts: Sequence[Start]) -> int:
     """Return how many jobs did not run to their end, once and well."""
-    return sum(one.failed for one in chain.from_iterable(chunks))
+    return sum(one.failed for one in starts)
 
 
 def targets(

@@ -1,6 +1,6 @@
 """Sets when slurmctld looks for jobs to start, so that both sides meet its looks alike.
 
-What its log says is read in ``breakdown``; jobs are submitted in ``course``.
+What its log says is read in ``slurmlog``; jobs are submitted in ``course``.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from scripts.impact_bench.breakdown import BACKFILL, MAIN, read_looks
+from scripts.impact_bench.slurmlog import BACKFILL, MAIN, read_looks
 from scripts.labcluster.lab import ADMIN, Lab
 from scripts.labcluster.processes import Daemon, send
 from scripts.labcluster.waiting import wait_until
 
 # Between two looks slurmctld naps ten times 0.1 s, and a bit (Slurm's _slurmctld_background).
-NAPS = 10
+_NAPS = 10
 _NAP_S = 0.1002
 _INTO_SECOND_S = 0.3  # Slurm reckons in whole seconds: the looks' are to be the same ones
 _LATE_S = 0.1  # after a pass was due
@@ -27,7 +27,6 @@ _PATIENCE_S = 10.0
 
 def set_looks(
     lab: Lab,
-    naps: int,
     interval_s: float,
     agree: Callable[[float], float],
     sleep: Callable[[float], object],
@@ -35,10 +34,10 @@ def set_looks(
     """Set slurmctld's looks; return when it did, in Unix seconds: backfill looked at that moment.
 
     The main scheduler looks once a second, backfill every ``interval_s``; both drift, and have
-    nothing to do with each other: the same job would meet them earlier or later in another run, and
-    so would all jobs of a chunk. A process that was stopped does what it missed when it goes on:
-    from then on backfill looks each ``interval_s``, and the main scheduler ``naps`` naps, 0 to 9,
-    after that. ``agree`` is told when a pass of backfill is due here, and says when to begin.
+    nothing to do with each other: the same job would meet them earlier or later in another run. A
+    process that was stopped does what it missed when it goes on: from then on backfill looks each
+    ``interval_s``, and the main scheduler just after that. ``agree`` is told when a pass is due
+    here, and says when to begin.
 
     Raises:
         TimeoutError: slurmctld does not look though it was given a reason to.
@@ -51,8 +50,8 @@ def set_looks(
         _give_reason(lab)
         sleep(min(_REASON_EVERY_S, max(0.0, ahead_s - time.time())))
     look_s = _a_look(lab, MAIN, 0.0, sleep)
-    # In the middle of the nap that is followed by as many; the stop takes the rest of that one.
-    sleep(max(0.0, stop_after(look_s, naps, time.time()) - time.time()))
+    # In the middle of the last nap before a look; the stop takes the rest of it.
+    sleep(max(0.0, stop_after(look_s, time.time()) - time.time()))
     return _stopped(lab.cluster.daemons["slurmctld"], begin_s, sleep)
 
 
@@ -73,10 +72,10 @@ def last_due(due_s: float, until_s: float, interval_s: float) -> float:
     return due_s + interval_s * math.floor((until_s - due_s) / interval_s + 1e-6)
 
 
-def stop_after(look_s: float, naps: int, now_s: float) -> float:
-    """Return the next moment in the middle of a nap that is followed by ``naps`` others."""
-    first_s = look_s + (NAPS - 0.5 - naps) * _NAP_S
-    period_s = NAPS * _NAP_S
+def stop_after(look_s: float, now_s: float) -> float:
+    """Return the next moment in the middle of the last nap before a look."""
+    first_s = look_s + (_NAPS - 0.5) * _NAP_S
+    period_s = _NAPS * _NAP_S
     return first_s + max(0, math.ceil((now_s - first_s) / period_s)) * period_s
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise
 
 from scripts.impact_bench.bench import Measured
-from scripts.impact_bench.breakdown import Log
 from scripts.impact_bench.course import Start
 from scripts.impact_bench.figures import Shares, makespan_s
+from scripts.impact_bench.slurmlog import Log
 
 
 def passes_missed(measured: Measured, one: Start, other: Start) -> float:
@@ -27,17 +27,16 @@ def passes_missed(measured: Measured, one: Start, other: Start) -> float:
 def shares(measured: Measured) -> Shares:
     """Return what trainers did to the jobs, and what they had of the nodes."""
     off, on = measured.off, measured.on
-    pairs = zip(chain(*off.chunks), chain(*on.chunks), strict=True)
+    pairs = zip(off.starts, on.starts, strict=True)
     missed = [passes_missed(measured, one, other) for one, other in pairs]
     percent = 100 / len(missed)
-    took_s = [sum(makespan_s(chunk) for chunk in side.chunks) for side in (off, on)]
     idle_s, used_s = idle_and_used_s(measured)
     return Shares(
-        preempted=percent * sum(preempting(on.log, chunk) for chunk in on.chunks),
+        preempted=percent * preempting(on.log, on.starts),
         missed=percent * sum(one > 0 for one in missed),
         sooner=percent * sum(one < 0 for one in missed),
-        makespan=100 * (took_s[1] / took_s[0] - 1),
-        used=100 * used_s / idle_s if idle_s and on.work else None,
+        makespan=100 * (makespan_s(on.starts) / makespan_s(off.starts) - 1),
+        used=100 * used_s / idle_s if idle_s and on.work is not None else None,
     )
 
 
@@ -47,29 +46,21 @@ def idle_and_used_s(measured: Measured) -> tuple[float, float]:
     Theirs are of as much time as the jobs took without them.
     """
     off, on = measured.off, measured.on
-    idle_s = used_s = 0.0
-    for number, chunk in enumerate(off.chunks):
-        took_s = makespan_s(chunk)
-        off_s, on_s = off.begins_s[number], on.begins_s[number]
-        idle_s += idle_after_pass_s(chunk, measured.nodes, off.passes_s, off_s, off_s + took_s)
-        used_s += elements_s(on.log, on.chunks[number], on_s, on_s + took_s)
-    return idle_s, used_s
+    took_s = makespan_s(off.starts)
+    end_s = off.begin_s + took_s
+    idle_s = idle_after_pass_s(off.starts, measured.nodes, off.passes_s, off.begin_s, end_s)
+    return idle_s, elements_s(on.log, on.starts, on.begin_s, on.begin_s + took_s)
 
 
 def passes_of_both(measured: Measured) -> tuple[tuple[int, int], float]:
     """Return how many there were while both sides had jobs, and how many seconds out of phase."""
-    counts, apart_s = [0, 0], 0.0
     both = (measured.off, measured.on)
-    for number in range(len(measured.on.chunks)):
-        took_s = min(makespan_s(side.chunks[number]) for side in both)
-        off_s, on_s = (
-            [at_s - begin_s for at_s in side.passes_s if at_s >= begin_s]
-            for side in both
-            for begin_s in [side.begins_s[number]]
-        )
-        counts = [counts[0] + bisect_right(off_s, took_s), counts[1] + bisect_right(on_s, took_s)]
-        apart_s = max(apart_s, out_of_phase_s(off_s, on_s[: bisect_right(on_s, took_s)]))
-    return (counts[0], counts[1]), apart_s
+    took_s = min(makespan_s(side.starts) for side in both)
+    off_s, on_s = (
+        [at_s - one.begin_s for at_s in one.passes_s if at_s >= one.begin_s] for one in both
+    )
+    counts = bisect_right(off_s, took_s), bisect_right(on_s, took_s)
+    return counts, out_of_phase_s(off_s, on_s[: counts[1]])
 
 
 def passes_waited(start: Start, passes_s: Sequence[float]) -> float:
@@ -82,20 +73,20 @@ def passes_waited(start: Start, passes_s: Sequence[float]) -> float:
     return bisect_right(passes_s, start.start_s) - bisect_right(passes_s, start.submit_s)
 
 
-def preempting(log: Log, chunk: Sequence[Start]) -> int:
+def preempting(log: Log, starts: Sequence[Start]) -> int:
     """Return for how many of these jobs Slurm ended an element, from slurmctld's log."""
-    return sum(("preempted", one.number) in log for one in chunk)
+    return sum(("preempted", one.number) in log for one in starts)
 
 
 def idle_after_pass_s(
-    chunk: Sequence[Start], nodes: int, passes_s: Sequence[float], begin_s: float, end_s: float
+    starts: Sequence[Start], nodes: int, passes_s: Sequence[float], begin_s: float, end_s: float
 ) -> float:
     """Return the node-seconds that jobs leave idle between two moments.
 
     Each time that a node is idle counts from the first pass on that began meanwhile.
     """
     busy: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for one in chunk:
+    for one in starts:
         if one.start_s is not None:
             for node in one.account.nodes:
                 busy[node].append((one.start_s, one.end_s or end_s))
@@ -103,17 +94,17 @@ def idle_after_pass_s(
     return sum(_idle_s(sorted(busy[name]), passes_s, begin_s, end_s) for name in names)
 
 
-def elements_s(log: Log, chunk: Sequence[Start], begin_s: float, end_s: float) -> float:
+def elements_s(log: Log, starts: Sequence[Start], begin_s: float, end_s: float) -> float:
     """Return the node-seconds of all but these jobs between two moments: of the elements.
 
     From slurmctld's log; Unix seconds.
     """
-    used_s, jobs = 0.0, {one.number for one in chunk}
-    for (kind, job), starts in log.items():
+    used_s, jobs = 0.0, {one.number for one in starts}
+    for (kind, job), times in log.items():
         if kind != "allocated" or job in jobs:
             continue
         ends_s = [at_s for at_s, _ in log.get(("known", job), ())]
-        for at_s, _ in starts:
+        for at_s, _ in times:
             later = ends_s[bisect_left(ends_s, at_s) :]
             used_s += max(0.0, min(later[0] if later else end_s, end_s) - max(at_s, begin_s))
     return used_s

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -117,12 +116,12 @@ def measured(results: dict[str, Any]) -> Log:
     """
     passes_s = np.array(results["passes_s"]["without"])
     rows = []
-    for job in chain.from_iterable(results["jobs"]["without"]):
+    for job in results["jobs"]["without"]:
         since_s = job["start_s"] - passes_s
         backfilled = bool(((since_s >= 0) & (since_s < _IN_PASS_S)).any())
         held = np.array([int(name.removeprefix("n")) - 1 for name in job["account"]["nodes"]])
         rows.append((job["submit_s"], job["start_s"], job["end_s"], held, backfilled))
-    return _log(rows, results["settings"]["nodes"], results["begins_s"]["without"][0])
+    return _log(rows, results["settings"]["nodes"], results["begin_s"]["without"])
 
 
 def _log(

@@ -1,22 +1,19 @@
-"""The results as text, as JSON and as a picture, and what the delays are made of."""
+"""The results as text, as JSON and as a picture."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scripts.benchkit.figures import Summary, Target, summarise
+from scripts.benchkit.figures import Summary, Target
 from scripts.benchkit.machine import Machine
 from scripts.benchkit.picture import BLUE, GREY, GRID, INK, ORANGE, drawn
 from scripts.benchkit.text import table
-from scripts.impact_bench import breakdown
-from scripts.impact_bench.bench import Measured
-from scripts.impact_bench.breakdown import DIRECT, RECLAIMING, Way
+from scripts.impact_bench.bench import Measured, Side
 from scripts.impact_bench.course import Start
 from scripts.impact_bench.figures import (
     Comparison,
@@ -40,29 +37,26 @@ _LEAST_S = 0.05  # an axis of logarithms has no zero
 def document(machine: Machine, settings: dict[str, Any], measured: Measured) -> dict[str, Any]:
     """Return all of it for JSON; times are seconds, times of day Unix seconds."""
     off, on = measured.off, measured.on
+    both = (off, on)
     return {
         "machine": machine,
         "settings": settings,
-        "start_delay_s": compared(*delays(off.chunks, on.chunks)),
-        "accounted_start_delay_s": compared(*delays(off.chunks, on.chunks, accounted=True)),
+        "start_delay_s": compared(*delays(off.starts, on.starts)),
         "targets": _targets(measured),
-        "failed": {side.name: failures(side.chunks) for side in (off, on)},
+        "failed": {side.name: failures(side.starts) for side in both},
         "shares": shares(measured),
-        "passes_s": {side.name: side.passes_s for side in (off, on)},
-        "begins_s": {side.name: side.begins_s for side in (off, on)},
-        "makespan_s": {
-            side.name: [makespan_s(chunk) for chunk in side.chunks] for side in (off, on)
-        },
+        "passes_s": {side.name: side.passes_s for side in both},
+        "begin_s": {side.name: side.begin_s for side in both},
+        "makespan_s": {side.name: makespan_s(side.starts) for side in both},
         "left_behind": on.left_behind,
         "trainers": on.work,
-        "jobs": {side.name: side.chunks for side in (off, on)},
+        "jobs": {side.name: side.starts for side in both},
     }
 
 
 def rendered(measured: Measured) -> str:
     """Return the figures of the ordinary jobs as text."""
     off, on = measured.off, measured.on
-    work = on.work
     return "\n".join(
         [
             "start delay of the ordinary jobs, s",
@@ -70,72 +64,35 @@ def rendered(measured: Measured) -> str:
             "",
             table(_by_kind(measured)),
             "",
-            table(_makespans(measured)),
-            "",
             *_shares(measured),
             "",
-            f"jobs failed: {failures(off.chunks)} without trainers, {failures(on.chunks)} with",
-            f"trainers: on {_spread([one.nodes for one in work])} nodes as chunks began, "
-            f"{sum(one.samples for one in work):,.0f} samples, "
-            f"{sum(one.left for one in work)} elements left for jobs, "
-            f"{sum(one.reclaimed for one in work)} were reclaimed, "
-            f"{on.left_behind} processes left behind",
+            f"makespan: {makespan_s(off.starts):.1f} s without trainers, "
+            f"{makespan_s(on.starts):.1f} s with",
+            f"jobs failed: {failures(off.starts)} without trainers, {failures(on.starts)} with",
+            *_work(on),
             "",
             *map(str, _targets(measured)),
-        ]
-    )
-
-
-def causes(measured: Measured) -> str:
-    """Read the logs that the run has left; return what the delays are made of, as text."""
-    slurmds = {}
-    for path in (measured.logs / measured.on.name).glob("n*.log"):
-        with path.open(errors="replace") as lines:
-            slurmds[path.stem] = breakdown.read_log(lines)
-    controls = measured.on.log
-    off, on = (list(chain.from_iterable(side.chunks)) for side in (measured.off, measured.on))
-    free = breakdown.direct(controls, on)
-    took = breakdown.reclaiming(controls, slurmds, on)
-    return "\n\n".join(
-        [
-            parts_table("without trainers", DIRECT, breakdown.direct(measured.off.log, off)),
-            parts_table("with trainers, no element had to go", DIRECT, free),
-            parts_table("with trainers, elements had to go", RECLAIMING, took),
+            "",
             late_jobs(measured),
         ]
     )
 
 
 def late_jobs(measured: Measured) -> str:
-    """Return a table of the jobs that missed a pass, seconds since their chunk's first pass."""
+    """Return a table of the jobs that missed a pass, seconds since the stream's first pass."""
     off, on = measured.off, measured.on
     rows = [["missed a pass", "NODES", "SUBMITTED", "STARTED", "WITH", "LATER", "PREEMPTED"]]
-    for number, chunk in enumerate(off.chunks):
-        for one, other in zip(chunk, on.chunks[number], strict=True):
-            missed = passes_missed(measured, one, other)
-            if missed > 0:
-                since_s = one.submit_s - off.begins_s[number]
-                start_s = since_s + (one.delay_s or 0.0)
-                with_s = math.nan if other.delay_s is None else since_s + other.delay_s
-                took = "yes" if preempting(on.log, [other]) else "no"
-                times = [f"{at_s:.1f}" for at_s in (since_s, start_s, with_s)]
-                cells = [f"  {other.number}", str(one.job.nodes), *times, f"{missed:g}", took]
-                rows.append(cells)
+    for one, other in zip(off.starts, on.starts, strict=True):
+        missed = passes_missed(measured, one, other)
+        if missed > 0:
+            since_s = one.submit_s - off.begin_s
+            start_s = since_s + (one.delay_s or 0.0)
+            with_s = math.nan if other.delay_s is None else since_s + other.delay_s
+            took = "yes" if preempting(on.log, [other]) else "no"
+            times = [f"{at_s:.1f}" for at_s in (since_s, start_s, with_s)]
+            cells = [f"  {other.number}", str(one.job.nodes), *times, f"{missed:g}", took]
+            rows.append(cells)
     return table(rows)
-
-
-def parts_table(title: str, parts: Sequence[str], ways: Sequence[Way]) -> str:
-    """Return a table of each part's times, of all these jobs."""
-    heading = f"{title}: {len(ways)} jobs"
-    if not ways:
-        return heading
-    times = [*zip(*(way.parts_s for way in ways), strict=True)]
-    times.append(tuple(way.moments_s[-1] - way.moments_s[0] for way in ways))
-    rows = []
-    for text, values in zip((*parts, "in all"), times, strict=True):
-        found = summarise(values)
-        rows.append((f"  {text}", f"{found.median:.3f}", f"{found.p95:.3f}"))
-    return f"{heading}\n{table([('', 'MEDIAN', 'P95'), *rows])}"
 
 
 def picture(off_s: Sequence[float], on_s: Sequence[float]) -> str:
@@ -166,21 +123,20 @@ def _steps(axes: Axes, values: Sequence[float], colour: str, label: str) -> None
 
 def _targets(measured: Measured) -> list[Target]:
     off, on = measured.off, measured.on
-    seen = compared(*delays(off.chunks, on.chunks))
+    seen = compared(*delays(off.starts, on.starts))
     if seen is None:
         return []
-    failed = failures(off.chunks), failures(on.chunks)
+    failed = failures(off.starts), failures(on.starts)
     return targets(seen, shares(measured), *failed, on.left_behind)
 
 
 def _delays(measured: Measured) -> Iterator[Sequence[str]]:
     yield "", "JOBS", "MEDIAN", "MEAN", "P95", "MAX"
-    for accounted, what in ((False, ""), (True, ", as Slurm accounts it")):
-        found = compared(*delays(measured.off.chunks, measured.on.chunks, accounted))
-        if found is not None:
-            yield _row(f"without trainers{what}", found.off)
-            yield _row(f"with trainers{what}", found.on)
-            yield _row("difference of each job", found.difference, "+")
+    found = compared(*delays(measured.off.starts, measured.on.starts))
+    if found is not None:
+        yield _row("without trainers", found.off)
+        yield _row("with trainers", found.on)
+        yield _row("difference of each job", found.difference, "+")
 
 
 def _row(text: str, found: Summary, sign: str = "") -> Sequence[str]:
@@ -190,7 +146,7 @@ def _row(text: str, found: Summary, sign: str = "") -> Sequence[str]:
 
 def _shares(measured: Measured) -> Iterator[str]:
     found = shares(measured)
-    jobs = sum(map(len, measured.on.chunks))
+    jobs = len(measured.on.starts)
     rows = [("jobs that", "COUNT", "%")]
     for text, share in (
         ("preempted an element", found.preempted),
@@ -207,8 +163,7 @@ def _shares(measured: Measured) -> Iterator[str]:
 
 def _by_kind(measured: Measured) -> Iterator[Sequence[str]]:
     """Backfill's passes are set alike on both sides, the main scheduler's looks come as they do."""
-    off, on = (chain(*side.chunks) for side in (measured.off, measured.on))
-    pairs = list(zip(off, on, strict=True))
+    pairs = list(zip(measured.off.starts, measured.on.starts, strict=True))
     kinds: dict[str, list[tuple[Start, Start]]] = {"backfill": [], "the main scheduler": []}
     for pair in pairs:
         backfilled = ("backfilled", pair[0].number) in measured.off.log
@@ -225,16 +180,15 @@ def _by_kind(measured: Measured) -> Iterator[Sequence[str]]:
 
 
 def _compared_pairs(pairs: Sequence[tuple[Start, Start]]) -> Comparison | None:
-    return compared(*delays([[off for off, _ in pairs]], [[on for _, on in pairs]]))
+    return compared(*delays([off for off, _ in pairs], [on for _, on in pairs]))
 
 
-def _makespans(measured: Measured) -> Iterator[Sequence[str]]:
-    yield "makespan, s", "IN ALL", *(f"CHUNK {n + 1}" for n in range(len(measured.off.chunks)))
-    for side in (measured.off, measured.on):
-        times_s = [makespan_s(chunk) for chunk in side.chunks]
-        yield f"  {side.name} trainers", f"{sum(times_s):.1f}", *(f"{one:.1f}" for one in times_s)
-
-
-def _spread(counts: Sequence[int]) -> str:
-    least, most = min(counts, default=0), max(counts, default=0)
-    return str(most) if least == most else f"{least} to {most}"
+def _work(on: Side) -> list[str]:
+    work = on.work
+    if work is None:
+        return []
+    return [
+        f"trainers: on {work.nodes} nodes as the stream began, "
+        f"{work.left} elements left for jobs, {work.reclaimed} were reclaimed, "
+        f"{on.left_behind} processes left behind"
+    ]

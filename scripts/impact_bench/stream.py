@@ -1,44 +1,22 @@
-"""The seeded streams of ordinary jobs: a busy site's, and a quick one, in chunks. Pure."""
+"""The seeded stream of ordinary jobs of a busy site. Pure."""
 
 from __future__ import annotations
 
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 
 from scripts.demonstration.stream import OrdinaryJob
 
 _SPARE_S = 5.0  # a job that needs all of its time limit fails, now and then, by itself
-_LARGEST_BURST = 6
-# How often a job has up to so many nodes, as a share of all nodes; half of them have one.
-_SIZES = ((0.5, 0.0), (0.75, 0.25), (0.88, 0.5), (0.95, 0.75), (1.0, 1.0))
-# slurmctld looks at new batch jobs once a second: they meet it at all moments of that second, and
-# not all at the same one, which would be another one on the other side.
-_SPREAD_OF_A_BURST_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Runs:
-    """How long jobs run, log-normally, and how many minutes more than that their users ask for."""
-
-    median_s: float
-    spread: float  # of the logarithm
-    shortest_s: float
-    longest_s: float
-    more_minutes: tuple[int, ...]
-
-
-# A real cluster's jobs, a hundred times faster: minutes to hours become seconds to minutes.
-_QUICK = _Runs(5.0, 0.9, 2.0, 60.0, (0, 1, 4))
-_CHUNK = 30
-_LONGEST_GAP_S = 45.0
-_SETTLED_S = 1.0  # before which no job comes
-
-# Of a site's, those that backfill finds room for before a large job: small ones, and not long.
-_BUSY = _Runs(35.0, 0.5, 10.0, 110.0, (0, 0, 1))
-_BUSY_SIZES = ((0.65, 0.0), (0.87, 0.25), (0.97, 0.5), (1.0, 0.9))
+# Jobs that backfill finds room for before a large one: small, and not long. They run so many
+# seconds, log-normally, and their users ask for so many minutes more than that.
+_MEDIAN_S, _SPREAD, _SHORTEST_S, _LONGEST_S = 35.0, 0.5, 10.0, 110.0
+_MORE_MINUTES = (0, 0, 1)
+# How often a job has up to so many nodes, as a share of all nodes; two in three have one.
+_SIZES = ((0.65, 0.0), (0.87, 0.25), (0.97, 0.5), (1.0, 0.9))
 _PASS_S = 30.0  # between backfill's passes
 _CLEAR_S = 2.0
 # A job of one node runs on, while one of all nodes waits behind it at the head of the queue. The
@@ -61,8 +39,8 @@ def busy_stream(jobs: int, nodes: int, seed: int, load: float) -> list[OrdinaryJ
         ValueError: the load is too low.
     """
     chooser = random.Random(seed)
-    sizes = [min(_size(chooser, nodes, _BUSY_SIZES), nodes - 1) for _ in range(jobs)]
-    drawn = [_made_job(chooser, chooser.expovariate(1), size, _BUSY) for size in sizes]
+    sizes = [min(_size(chooser, nodes), nodes - 1) for _ in range(jobs)]
+    drawn = [_made_job(chooser, chooser.expovariate(1), size) for size in sizes]
     ahead = (_long_s(_ROUND_S) + nodes * _ALL_NODES_S) / _ROUND_S
     rate = load * nodes - ahead  # that is left to them
     if rate <= 0:
@@ -115,50 +93,26 @@ def _clear_of_looks(runs_s: float) -> float:
     return round(math.floor(runs_s) + 0.3 + 0.3 * (runs_s % 1), 2)
 
 
-def quick_stream(jobs: int, nodes: int, seed: int, load: float) -> list[list[OrdinaryJob]]:
-    """Return chunks of 30 jobs: bursts of one node to all, their times from each chunk's begin.
-
-    ``load`` as for the busy stream, but for gaps that would be longer than 45 s. Each chunk has a
-    job of all nodes in its middle, before which nodes drain while others arrive.
-    """
-    chooser = random.Random(seed)
-    counts = [min(_CHUNK, jobs - begin) for begin in range(0, jobs, _CHUNK)]
-    return [_made_chunk(chooser, count, nodes, load) for count in counts]
+def quicker(stream: Sequence[OrdinaryJob], times: float) -> list[OrdinaryJob]:
+    """Return the same jobs, so many times as fast; Slurm is still told of whole minutes."""
+    return [
+        replace(job, at_s=round(job.at_s / times, 3), runs_s=round(job.runs_s / times, 2))
+        for job in stream
+    ]
 
 
-def _made_chunk(chooser: random.Random, count: int, nodes: int, load: float) -> list[OrdinaryJob]:
-    made: list[OrdinaryJob] = []
-    at_s = _SETTLED_S
-    while len(made) < count:
-        burst = min(count - len(made), _burst(chooser))
-        asked_s = 0.0
-        for _ in range(burst):
-            size = nodes if len(made) == count // 2 else _size(chooser, nodes, _SIZES)
-            submit_s = at_s + chooser.uniform(0, _SPREAD_OF_A_BURST_S)
-            job = _made_job(chooser, submit_s, size, _QUICK)
-            asked_s += job.nodes * job.runs_s
-            made.append(job)
-        gap_s = chooser.expovariate(load * nodes / asked_s)
-        at_s += min(_LONGEST_GAP_S, gap_s)
-    return sorted(made, key=lambda job: job.at_s)
-
-
-def _made_job(chooser: random.Random, at_s: float, nodes: int, runs: _Runs) -> OrdinaryJob:
-    runs_s = runs.median_s * math.exp(chooser.gauss(0, runs.spread))
-    runs_s = round(min(runs.longest_s, max(runs.shortest_s, runs_s)), 1)
+def _made_job(chooser: random.Random, at_s: float, nodes: int) -> OrdinaryJob:
+    runs_s = _MEDIAN_S * math.exp(chooser.gauss(0, _SPREAD))
+    runs_s = round(min(_LONGEST_S, max(_SHORTEST_S, runs_s)), 1)
     # Users ask for more than they need, and Slurm counts in minutes.
-    minutes = math.ceil((runs_s + _SPARE_S) / 60) + chooser.choice(runs.more_minutes)
+    minutes = math.ceil((runs_s + _SPARE_S) / 60) + chooser.choice(_MORE_MINUTES)
     return OrdinaryJob(round(at_s, 3), nodes, runs_s, minutes)
 
 
-def _burst(chooser: random.Random) -> int:
-    return chooser.randint(2, _LARGEST_BURST) if chooser.random() < 0.25 else 1
-
-
-def _size(chooser: random.Random, nodes: int, shares: Sequence[tuple[float, float]]) -> int:
+def _size(chooser: random.Random, nodes: int) -> int:
     drawn = chooser.random()
     most = 0
-    for until, share in shares:
+    for until, share in _SIZES:
         least, most = min(most + 1, nodes), max(1, int(share * nodes))
         if drawn < until:
             return chooser.randint(min(least, most), most)

@@ -1,4 +1,4 @@
-"""The trainers whose elements ordinary jobs meet: they sleep, or resist, or train."""
+"""The trainers whose elements ordinary jobs meet: they sleep, or resist."""
 
 from __future__ import annotations
 
@@ -24,39 +24,30 @@ _HOSTILE = """#!/bin/bash
 . {folder}/hostile.sh
 srun bash -c '. {folder}/hostile.sh; sleep infinity'
 """
-_TRAINING = """#!/bin/bash
-export OMP_NUM_THREADS=1
-# On real nodes Slurm's daemons have processors to themselves.
-srun nice -n 10 torchrun {folder}/paced.py {train} --folder {folder} --samples 100000000
-"""
 
 
 class Kind(Enum):
-    """What trainers do: sleep, or do all not to be ended, or train."""
+    """What trainers do: sleep, or do all not to be ended."""
 
     POLITE = "polite"
     HOSTILE = "hostile"
-    TRAINING = "training"
 
 
-_SCRIPTS = {Kind.POLITE: _POLITE, Kind.HOSTILE: _HOSTILE, Kind.TRAINING: _TRAINING}
+_SCRIPTS = {Kind.POLITE: _POLITE, Kind.HOSTILE: _HOSTILE}
 
 
 @dataclass
 class Work:
-    """What trainers did beside a chunk."""
+    """What trainers did beside the stream."""
 
     arrays: list[int] = field(default_factory=list)
-    nodes: int = 0  # that were used when the chunk began
-    samples: float = 0.0
+    nodes: int = 0  # that were used when it began
     reclaimed: int = 0  # elements that Slurm took the node of
     left: int = 0  # those that the controller ended, mostly for a job that was expected
 
 
 @contextmanager
-def training(
-    site: Site, nodes: int, kind: Kind, settings: Mapping[str, object], name: str
-) -> Iterator[Work]:
+def training(site: Site, nodes: int, kind: Kind, settings: Mapping[str, object]) -> Iterator[Work]:
     """Let trainers fill the cluster, and end them afterwards; what is yielded is true then.
 
     The controller has its defaults but for these ``settings``.
@@ -68,12 +59,11 @@ def training(
     with site.controlled(settings):
         try:
             for number in range(_TRAINERS):
-                folder = _made_folder(site, f"{name}-{number}")
+                folder = _made_folder(site, f"trainer-{number}")
                 work.arrays.append(_submit(site, folder, nodes // _TRAINERS, kind))
-            work.nodes = _wait_until_full(site, nodes, kind)
+            work.nodes = _wait_until_full(site, nodes)
             yield work
             for trainer in site.controller.status().get("trainers", []):
-                work.samples += trainer["samples"] or 0.0
                 work.reclaimed += trainer["reclaimed"]
                 work.left += trainer["shrank"]
         finally:
@@ -84,19 +74,17 @@ def training(
 
 def _made_folder(site: Site, name: str) -> Path:
     folder = site.folder(name=name)
-    for program in ("paced.py", "hostile.sh"):
-        # The clone itself may lie where Slurm's users cannot read.
-        shutil.copy(_HERE / program, folder)
+    # The clone itself may lie where Slurm's users cannot read.
+    shutil.copy(_HERE / "hostile.sh", folder)
     return folder
 
 
 def _submit(site: Site, folder: Path, most: int, kind: Kind) -> int:
-    train = site.stage.repo / "examples" / "digits" / "train.py"
-    script = _SCRIPTS[kind].format(folder=folder, train=train)
+    script = _SCRIPTS[kind].format(folder=folder)
     return site.submit(script, f"1-{most}", f"--output={folder}/%a.out", cwd=folder)
 
 
-def _wait_until_full(site: Site, nodes: int, kind: Kind) -> int:
+def _wait_until_full(site: Site, nodes: int) -> int:
     """Wait until so many nodes are used; return how many are.
 
     The controller leaves nodes alone that it keeps in reserve, and those on which elements are slow
@@ -105,9 +93,7 @@ def _wait_until_full(site: Site, nodes: int, kind: Kind) -> int:
 
     def used() -> int:
         trainers = site.controller.status().get("trainers", [])
-        return sum(
-            len(one["nodes"]) for one in trainers if one["samples"] or kind is not Kind.TRAINING
-        )
+        return sum(len(one["nodes"]) for one in trainers)
 
     with suppress(TimeoutError):
         wait_until(lambda: used() >= nodes, _PATIENCE_S)

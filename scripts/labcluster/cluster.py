@@ -12,8 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -36,6 +34,7 @@ from scripts.labcluster.processes import (
     processes_with,
     send,
 )
+from scripts.labcluster.waiting import wait_until
 
 _NOTE = "lab.json"
 _START_TIMEOUT_S = 60.0
@@ -54,7 +53,7 @@ class LabError(Exception):
 
 
 @dataclass
-class Lab:
+class Cluster:
     """A private cluster that runs in ``folder``."""
 
     folder: Path
@@ -189,7 +188,7 @@ class Lab:
         ready.unlink(missing_ok=True)
         command = namespaces.holder(self.cgroups, cgroup, network, self.folder, node, ready)
         self.start_daemon(_host(node), *command, forks=True)
-        _wait(ready.exists, f"the namespaces of {node} cannot be made")
+        wait_until(ready.exists, _START_TIMEOUT_S, f"the namespaces of {node} cannot be made")
         if self.cgroups is not None:
             self.cgroups.leave_to_children(self.folder, node)
 
@@ -197,7 +196,11 @@ class Lab:
         """Make the network that nodes are plugged into."""
         self.start_daemon(_SWITCH, *networks.HOLDER)
         holder = self.daemons[_SWITCH]
-        _wait(lambda: networks.is_apart(holder.pid), "the nodes' network cannot be made")
+        wait_until(
+            lambda: networks.is_apart(holder.pid),
+            _START_TIMEOUT_S,
+            "the nodes' network cannot be made",
+        )
         self.subnet = networks.make_switch(holder.pid)
         self.save()
 
@@ -210,7 +213,7 @@ class Lab:
         return done.stdout
 
 
-def find(folder: Path) -> Lab | None:
+def find(folder: Path) -> Cluster | None:
     """Return the cluster in this folder, None where there is none."""
     try:
         note = json.loads((folder / _NOTE).read_text())
@@ -218,7 +221,7 @@ def find(folder: Path) -> Lab | None:
         return None
     daemons = {name: Daemon(*values) for name, values in note["daemons"].items()}
     subnet, cgroups = note["subnet"], note["cgroups"]
-    return Lab(
+    return Cluster(
         folder,
         note["nodes"],
         daemons,
@@ -227,14 +230,14 @@ def find(folder: Path) -> Lab | None:
     )
 
 
-def up(folder: Path, options: Options) -> Lab:
+def up(folder: Path, options: Options) -> Cluster:
     """Start a cluster and wait until all its nodes are idle; end it again where that fails."""
     _check(options)
     if folder.exists() and any(folder.iterdir()):
         raise LabError(f"{folder} is not empty; choose another folder with --dir")
     folder.mkdir(parents=True, exist_ok=True)
     folder = folder.resolve()
-    lab = Lab(folder, options.nodes)
+    lab = Cluster(folder, options.nodes)
     try:
         _lay_out(lab, options)
         lab.save()
@@ -250,7 +253,7 @@ def up(folder: Path, options: Options) -> Lab:
     return lab
 
 
-def down(lab: Lab) -> None:
+def down(lab: Cluster) -> None:
     """End everything that runs in and for the cluster, and remove its folder."""
     _cancel_jobs(lab)
     # What keeps the nodes' namespaces is still needed, as munged is, for all others to end.
@@ -261,25 +264,29 @@ def down(lab: Lab) -> None:
     end(list(lab.daemons.values()))
     cgroups = lab.cgroups
     if cgroups is not None:  # a process that was killed may take a moment
-        _wait(lambda: cgroups.remove(lab.folder), "the cgroups of the nodes are still used")
+        wait_until(
+            lambda: cgroups.remove(lab.folder),
+            _START_TIMEOUT_S,
+            "the cgroups of the nodes are still used",
+        )
     shutil.rmtree(lab.folder, ignore_errors=True)
     if os.getuid() == 0:
         users.release(lab.folder)
 
 
-def _cancel_jobs(lab: Lab) -> None:
+def _cancel_jobs(lab: Cluster) -> None:
     """Let Slurm end the jobs, as long as it can; what is left is ended with the daemons."""
     if not all(daemon.alive for daemon in lab.daemons.values()) or "n1" not in lab.daemons:
         return
     try:
         for state in ("PENDING", "RUNNING"):
             lab.ask("scancel", f"--state={state}")
-        _wait(lambda: not lab.ask("squeue", "-h", "-t", "R,CG").strip(), "jobs go on", 5.0)
-    except (LabError, subprocess.TimeoutExpired):
+        wait_until(lambda: not lab.ask("squeue", "-h", "-t", "R,CG").strip(), 5.0)
+    except (LabError, TimeoutError, subprocess.TimeoutExpired):
         return
 
 
-def node(lab: Lab, name: str, what: str) -> None:
+def node(lab: Cluster, name: str, what: str) -> None:
     """Do something to one node: stop, start, hang or slow its slurmd, cut it off; mend it.
 
     Cut off, a node reaches nobody; it must have a network of its own.
@@ -319,7 +326,7 @@ while True:
 """
 
 
-def _lay_out(lab: Lab, options: Options) -> None:
+def _lay_out(lab: Cluster, options: Options) -> None:
     folder, me = lab.folder, pwd.getpwuid(os.getuid()).pw_name
     slurm = "slurm" if os.getuid() == 0 else me
     if os.getuid() == 0 and not options.linuxproc:
@@ -361,7 +368,7 @@ def _lay_out(lab: Lab, options: Options) -> None:
     (folder / "env").write_text(exports(folder, interface, all_here))
 
 
-def _make_folders(lab: Lab, slurm: str) -> None:
+def _make_folders(lab: Cluster, slurm: str) -> None:
     folder = lab.folder
     folder.chmod(0o755)
     for name in ("munge", "state", "spool", "run", "log", "home"):
@@ -393,7 +400,7 @@ def _make_keys(folder: Path, slurm: str) -> None:
             shutil.chown(key, slurm)
 
 
-def _start(lab: Lab) -> None:
+def _start(lab: Cluster) -> None:
     if not (lab.folder / _SLURM_KEY).exists():
         _start_munge(lab)
     if accounting.is_laid_out(lab.folder):
@@ -407,13 +414,13 @@ def _start(lab: Lab) -> None:
         lab.start_slurmd(f"n{number}")
 
 
-def _raise_if_ended(lab: Lab) -> None:
+def _raise_if_ended(lab: Cluster) -> None:
     for name, daemon in lab.daemons.items():
         if not daemon.alive:
             raise LabError(f"{name} ended at once")
 
 
-def _start_munge(lab: Lab) -> None:
+def _start_munge(lab: Cluster) -> None:
     munge = lab.folder / "munge"
     lab.start_daemon(
         "munged",
@@ -421,20 +428,22 @@ def _start_munge(lab: Lab) -> None:
         *("--foreground", f"--socket={munge}/socket", f"--key-file={munge}/key"),
         *(f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed"),
     )
-    _wait(lambda: (munge / "socket").exists(), "munged makes no socket")
+    wait_until((munge / "socket").exists, _START_TIMEOUT_S, "munged makes no socket")
 
 
-def _start_accounting(lab: Lab) -> None:
+def _start_accounting(lab: Cluster) -> None:
     database = accounting.database_command(_program("mariadbd"), lab.folder)
     lab.start_daemon("mariadbd", *database)
-    _wait(accounting.database_socket(lab.folder).exists, "mariadbd makes no socket")
+    socket_there = accounting.database_socket(lab.folder).exists
+    wait_until(socket_there, _START_TIMEOUT_S, "mariadbd makes no socket")
     lab.start_daemon("slurmdbd", _program("slurmdbd"), "-D")
-    _wait(lambda: _answers(lab, "sacctmgr", "show", "qos"), "slurmdbd does not answer")
+    answers = lambda: _answers(lab, "sacctmgr", "show", "qos")  # noqa: E731
+    wait_until(answers, _START_TIMEOUT_S, "slurmdbd does not answer")
     root = os.getuid() == 0
     accounting.add_everybody(lab.ask, users.NAMES if root else [pwd.getpwuid(os.getuid()).pw_name])
 
 
-def _answers(lab: Lab, *command: str) -> bool:
+def _answers(lab: Cluster, *command: str) -> bool:
     try:
         lab.ask(*command)
     except LabError:
@@ -463,7 +472,7 @@ def _check(options: Options) -> None:
         raise LabError(f"at most {networks.MOST_NODES} nodes have networks of their own")
 
 
-def _wait_for_nodes(lab: Lab) -> None:
+def _wait_for_nodes(lab: Cluster) -> None:
     def idle() -> bool:
         _raise_if_ended(lab)
         try:
@@ -472,15 +481,7 @@ def _wait_for_nodes(lab: Lab) -> None:
             return False  # slurmctld does not answer yet
         return states.count("idle") == lab.nodes
 
-    _wait(idle, "the nodes do not become idle")
-
-
-def _wait(until: Callable[[], bool], otherwise: str, timeout_s: float = _START_TIMEOUT_S) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not until():
-        if time.monotonic() > deadline_s:
-            raise LabError(otherwise)
-        time.sleep(0.1)
+    wait_until(idle, _START_TIMEOUT_S, "the nodes do not become idle")
 
 
 def installed_version() -> tuple[int, int]:
@@ -524,7 +525,7 @@ def free_ports(count: int) -> list[int]:
     raise LabError("not enough free ports")
 
 
-def _set_link(lab: Lab, name: str, up: bool) -> None:
+def _set_link(lab: Cluster, name: str, up: bool) -> None:
     if lab.subnet is None:
         raise LabError("its nodes have no networks of their own to cut: lab up --networks")
     try:

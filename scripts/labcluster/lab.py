@@ -36,7 +36,7 @@ class CommandError(cluster.LabError):
 class Lab:
     """A running cluster. Without root there is but one user, and ``user`` is ignored."""
 
-    cluster: cluster.Lab
+    cluster: cluster.Cluster
     env: dict[str, str]  # of its users
 
     @property

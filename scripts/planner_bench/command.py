@@ -1,4 +1,4 @@
-"""The command line of ``scripts/bench-planner``: what is measured, and how long."""
+"""The command line of ``scripts/run bench-planner``: what is measured, and how long."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def main(limit_s: float, problems: int, plans: int, quick: bool) -> Findings:
 
     \b
     Example:
-      scripts/bench-planner --problems 5 --limit 10
+      scripts/run bench-planner --problems 5 --limit 10
     """
     sizes, kinds = (SIZES[:1], KINDS[:1]) if quick else (SIZES, KINDS)
     if quick:

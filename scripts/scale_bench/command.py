@@ -1,4 +1,4 @@
-"""The command line of ``scripts/bench-scale``: how large a cluster is simulated, and how long."""
+"""The command line of ``scripts/run bench-scale``: how large a cluster, and how long."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def main(nodes: int, trainers: int, elements: int, minutes: float, seed: int) ->
 
     \b
     Example:
-      scripts/bench-scale --nodes 1000 --trainers 30 --elements 500 --minutes 1
+      scripts/run bench-scale --nodes 1000 --trainers 30 --elements 500 --minutes 1
     """
     if elements > min(nodes * 9 // 10, trainers * MAX_NODES):
         raise click.UsageError(

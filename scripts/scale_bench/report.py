@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from scripts.benchkit.figures import Summary, Target, at_most, summarise
 from scripts.benchkit.machine import Machine
-from scripts.benchkit.text import table
+from scripts.benchkit.text import columns, table
 from scripts.scale_bench.course import Phase
 from scripts.scale_bench.measure import Found, Program
 
@@ -78,20 +78,7 @@ def targets(found: Found) -> list[Target]:
 
 def document(machine: Machine, found: Found) -> dict[str, Any]:
     """Return all of it, with every look and every change."""
-    return {
-        "machine": machine,
-        "simulated": SIMULATED,
-        "size": found.size,
-        "phases": [_as_object(one) for one in found.phases],
-        "full_look_bytes": found.full_look_bytes,
-        "base_mb": found.base_mb,
-        "empty_program": found.empty_program,
-        "full_program": found.full_program,
-        "failed_turns": found.failed_turns,
-        "trouble": found.trouble,
-        "status_bytes": found.status_bytes,
-        "targets": targets(found),
-    }
+    return {"machine": machine, "simulated": SIMULATED, "found": found, "targets": targets(found)}
 
 
 def tables(machine: Machine, found: Found) -> str:
@@ -101,105 +88,71 @@ def tables(machine: Machine, found: Found) -> str:
         f"{size.nodes:,} nodes, {size.trainers:,} trainers of at most 64 nodes, about "
         f"{size.elements:,} running elements, {size.ordinary:,} ordinary jobs"
     )
-    looks = (
-        "PHASE",
-        "MINUTES",
-        "LOOKS",
-        "CPU S",
-        "P95",
-        "MAX",
-        "MB READ",
-        "MAX",
-        "RPCS A MIN",
-        "DAEMON CPU %",
-        "CHILDREN %",
-        "RSS MB",
-        "ELEMENTS",
-    )
-    changes = (
-        "PHASE",
-        "CHANGES",
-        "PARTS",
-        "DEALT WITH",
-        "P50 S",
-        "P95 S",
-        "MAX S",
-        "REQUESTS OVER S",
-        "RPCS",
-    )
+    changed = [one for one in found.phases if one.changes]
     parts = [
         f"{machine}\n{SIMULATED}\n{heading}",
         "looks: processor time of a turn (reading, deciding, acting), without what is simulated\n"
-        + table([looks, *map(_looks_row, found.phases)]),
-        "from a change to the last action that it causes\n"
-        + table([changes, *(_changes_row(one) for one in found.phases if one.changes)]),
+        + columns(found.phases, _LOOKS),
+        f"from a change to the last action that it causes\n{columns(changed, _CHANGES)}",
         "beside\n" + table(_beside(found), "<>"),
         "\n".join(["targets", *map(str, targets(found))]),
     ]
     return "\n\n".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Spread:
-    mean: float
-    p95: float
-    most: float
+def _cpu(one: Phase) -> Summary:
+    return summarise([look.cpu_s for look in one.looks] or [0.0])
 
 
-def _spread(values: Sequence[float]) -> _Spread:
-    if not values:
-        return _Spread(0.0, 0.0, 0.0)
-    found = summarise(values)
-    return _Spread(sum(values) / len(values), found.p95, found.most)
+def _read_mb(one: Phase) -> Summary:
+    return summarise([look.read_bytes / 1e6 for look in one.looks] or [0.0])
 
 
-def _cpu(one: Phase) -> _Spread:
-    return _spread([look.cpu_s for look in one.looks])
+def _percent(cpu_s: float, one: Phase) -> str:
+    return f"{100 * cpu_s / max(1e-9, 60 * one.minutes):.1f}"
 
 
-def _read_mb(one: Phase) -> _Spread:
-    return _spread([look.read_bytes / 1e6 for look in one.looks])
+def _after(what: str) -> Callable[[Phase], str]:
+    """Return what says one figure of how soon a phase's changes were dealt with."""
+
+    def text(one: Phase) -> str:
+        found = reactions(one)
+        return "-" if found is None else f"{getattr(found, what):.1f}"
+
+    return text
 
 
-def _looks_row(one: Phase) -> tuple[str, ...]:
-    cpu, read, seconds = _cpu(one), _read_mb(one), max(1e-9, 60 * one.minutes)
-    times = (f"{value:.3f}" for value in (cpu.mean, cpu.p95, cpu.most))
-    return (
-        one.name,
-        f"{one.minutes:.1f}",
-        str(len(one.looks)),
-        *times,
-        f"{read.mean:.2f}",
-        f"{read.most:.2f}",
-        f"{one.rpcs / one.minutes:.0f}",
-        f"{100 * one.cpu_s / seconds:.1f}",
-        f"{100 * one.children_cpu_s / seconds:.1f}",
-        f"{one.rss_mb:.0f}",
-        f"{one.elements:,}",
-    )
-
-
-def _changes_row(one: Phase) -> tuple[str, ...]:
-    found, acted = reactions(one), acting(one)
-    times = ("-", "-", "-")
-    if found is not None:
-        times = (f"{found.median:.1f}", f"{found.p95:.1f}", f"{found.most:.1f}")
-    dealt = "0" if found is None else str(found.count)
-    parts = f"{sum(change.size for change in one.changes):,}"
-    return (
-        one.name,
-        str(len(one.changes)),
-        parts,
-        dealt,
-        *times,
-        f"{acted.seconds:.1f}",
-        str(one.rpcs),
-    )
+_LOOKS: Sequence[tuple[str, Callable[[Phase], str]]] = (
+    ("PHASE", lambda one: one.name),
+    ("MINUTES", lambda one: f"{one.minutes:.1f}"),
+    ("LOOKS", lambda one: str(len(one.looks))),
+    ("CPU S", lambda one: f"{_cpu(one).mean:.3f}"),
+    ("P95", lambda one: f"{_cpu(one).p95:.3f}"),
+    ("MAX", lambda one: f"{_cpu(one).most:.3f}"),
+    ("MB READ", lambda one: f"{_read_mb(one).mean:.2f}"),
+    ("MAX", lambda one: f"{_read_mb(one).most:.2f}"),
+    ("RPCS A MIN", lambda one: f"{one.rpcs / one.minutes:.0f}"),
+    ("DAEMON CPU %", lambda one: _percent(one.cpu_s, one)),
+    ("CHILDREN %", lambda one: _percent(one.children_cpu_s, one)),
+    ("RSS MB", lambda one: f"{one.rss_mb:.0f}"),
+    ("ELEMENTS", lambda one: f"{one.elements:,}"),
+)
+_CHANGES: Sequence[tuple[str, Callable[[Phase], str]]] = (
+    ("PHASE", lambda one: one.name),
+    ("CHANGES", lambda one: str(len(one.changes))),
+    ("PARTS", lambda one: f"{sum(change.size for change in one.changes):,}"),
+    ("DEALT WITH", lambda one: str(sum(change.took_s is not None for change in one.changes))),
+    ("P50 S", _after("median")),
+    ("P95 S", _after("p95")),
+    ("MAX S", _after("most")),
+    ("REQUESTS OVER S", lambda one: f"{acting(one).seconds:.1f}"),
+    ("RPCS", lambda one: str(one.rpcs)),
+)
 
 
 def _beside(found: Found) -> list[tuple[str, str]]:
     first, last = found.phases[0], found.phases[-1]
-    statuses = _spread([cpu_s for one in found.phases for cpu_s in one.statuses_cpu_s])
+    statuses = summarise([cpu_s for one in found.phases for cpu_s in one.statuses_cpu_s] or [0.0])
     return [
         ("a look that reads everything, MB", f"{found.full_look_bytes / 1e6:.2f}"),
         ("to run a program that prints nothing: processor ms", _ms(found.empty_program)),
@@ -217,20 +170,3 @@ def _beside(found: Found) -> list[tuple[str, str]]:
 
 def _ms(program: Program) -> str:
     return f"{1e3 * program.cpu_s:.1f}"
-
-
-def _as_object(one: Phase) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "minutes": one.minutes,
-        "looks": one.looks,
-        "statuses_cpu_s": one.statuses_cpu_s,
-        "changes": [{"size": change.size, "took_s": change.took_s} for change in one.changes],
-        "rpcs": one.rpcs,
-        "limited": one.limited,
-        "acting_s": acting(one).seconds,
-        "cpu_s": one.cpu_s,
-        "children_cpu_s": one.children_cpu_s,
-        "rss_mb": one.rss_mb,
-        "elements": one.elements,
-    }

@@ -1,4 +1,4 @@
-"""The command line of ``scripts/slurm-suite``."""
+"""The command line of ``scripts/run slurm-suite``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def main(source: Path, tests: str, nodes: int, kept: Path) -> Findings:
 
     \b
     Example:
-      scripts/slurm-suite --source ~/slurm-22.05.8 --tests '1.5,17.*'
+      scripts/run slurm-suite --source ~/slurm-22.05.8 --tests '1.5,17.*'
     """
     try:
         folder = check_source(source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from click.testing import CliRunner
 from scripts.benchkit.command import Findings, bench_command, replace_file
 from scripts.benchkit.figures import at_most
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
+REPO = Path(__file__).parents[2]
 
 
 class BrokenError(Exception):
@@ -78,7 +79,29 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("link", [one for one in SCRIPTS.iterdir() if one.is_symlink()])
-def test_every_tool_is_found_by_its_name(link: Path) -> None:
-    done = subprocess.run([sys.executable, link, "--help"], capture_output=True, text=True)
-    assert done.stdout.startswith(f"Usage: {link.name} ")
+TOOLS = ("bench-commands", "bench-scale", "chaos", "demo", "paper", "slurm-suite")
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_a_tool_is_run_by_its_name(name: str) -> None:
+    done = run("--help", name=name)
+    assert done.stdout.startswith(f"Usage: run {name} ")
+
+
+@pytest.mark.parametrize("name", ["", "no-such"])
+def test_a_tool_that_there_is_not_is_refused_with_the_names_of_all(name: str) -> None:
+    done = run(name=name)
+    assert done.returncode == 2
+    assert all(one in done.stderr for one in TOOLS)
+    assert done.stderr.count("\n") == 1
+
+
+def test_makes_targets_run_tools_that_there_are() -> None:
+    made = re.findall(r"scripts/run ([a-z-]+)", (REPO / "Makefile").read_text())
+    known = run(name="").stderr.partition("the names: ")[2].strip().split(", ")
+    assert set(made) == set(known)
+
+
+def run(*options: str, name: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, REPO / "scripts" / "run", *filter(None, [name]), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.benchkit.text import markdown, table
+from scripts.benchkit.text import columns, markdown, table
 
 ROWS = [("what", "ms", "how"), ("sbatch", "10.5", "")]
 
@@ -21,3 +21,8 @@ def test_markdown() -> None:
         "|---|---:|---:|",
         "| sbatch | 10.5 |  |",
     ]
+
+
+def test_a_table_of_columns_has_a_head_and_a_row_for_each() -> None:
+    said = columns([1, 20], [("ONE", str), ("TWICE", lambda one: str(2 * one))])
+    assert said.splitlines() == ["ONE  TWICE", "1        2", "20      40"]

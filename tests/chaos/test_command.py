@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from scripts.chaos_suite.command import main
 from scripts.labcluster.stage import REPO
 
-CHAOS = str(REPO / "scripts" / "chaos")
+CHAOS = (str(REPO / "scripts" / "run"), "chaos")
 # Each of these once; `make chaos` has the others, and all of them again and again.
 OFTEN = (
     *("controller-killed", "keeper-killed", "slurmctld-killed", "slurmd-killed"),
@@ -46,7 +46,7 @@ def test_without_root_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.timeout(1800)
 def test_trainers_survive_what_breaks_most_often(tmp_path: Path) -> None:
     chosen = [word for fault in OFTEN for word in ("--fault", fault)]
-    command = [sys.executable, CHAOS, "--minutes=0", "--double=0", "--seed=1", "--json"]
+    command = [sys.executable, *CHAOS, "--minutes=0", "--double=0", "--seed=1", "--json"]
     command += [f"--keep={tmp_path}", *chosen]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from scripts.failover_suite.run import started_trial
+from scripts.chaos_suite.failover import started_trial
 
 pytestmark = [
     pytest.mark.slurm,

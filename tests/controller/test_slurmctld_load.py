@@ -37,7 +37,7 @@ def test_a_cluster_that_does_not_start_is_said_in_a_line(tmp_path: Path) -> None
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
     done = subprocess.run(
-        [sys.executable, REPO / "scripts" / "bench-slurmctld", "--nodes=1", "--jobs=100"],
+        [sys.executable, REPO / "scripts" / "run", "bench-slurmctld", "--nodes=1", "--jobs=100"],
         env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""``scripts/bench-elastic`` as it is called."""
+"""``scripts/run bench-elastic`` as it is called."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "bench-elastic"
+COMMAND = [sys.executable, str(REPO / "scripts" / "run"), "bench-elastic"]
 pytestmark = pytest.mark.torch
 
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.torch
 def started(*options: str) -> Iterator[subprocess.Popen[str]]:
     """Start a benchmark, and end it and all that it has started."""
     bench = subprocess.Popen(
-        [sys.executable, str(SCRIPT), *options],
+        [*COMMAND, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

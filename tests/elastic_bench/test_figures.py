@@ -7,9 +7,7 @@ import pytest
 from scripts.elastic_bench.figures import (
     account,
     agreed,
-    changes,
     standstill,
-    stood_still_s,
     usual_step_s,
 )
 from scripts.elastic_bench.steplog import Step
@@ -56,11 +54,6 @@ def test_the_usual_step_is_the_median_in_the_present_world() -> None:
     assert usual_step_s(steps) == pytest.approx(2.25)
 
 
-def test_only_gaps_longer_than_five_steps_are_standing_still() -> None:
-    nodes = {"n1": course((1.0, 1, 3, 2), (7.0, 4, 1, 2)), "n2": course((20.0, 5, 2, 1))}
-    assert stood_still_s(nodes, 0.0, 22.0, usual_s=1.0) == pytest.approx(12.0)
-
-
 def test_steps_done_again_are_counted_by_the_node_that_did_most_again() -> None:
     nodes = {
         "n1": course((1.0, 1, 10, 2), (20.0, 8, 5, 1)),  # 8, 9, 10 again
@@ -95,12 +88,3 @@ def test_nodes_agree_after_the_last_step_that_all_made() -> None:
 
 def test_nodes_without_a_common_step_neither_agree_nor_differ() -> None:
     assert agreed({"n1": course((1.0, 1, 2, 1)), "n2": []}) is None
-
-
-def test_each_change_of_the_worlds_size_counts_once_whoever_notices() -> None:
-    nodes = {
-        "n1": course((1.0, 1, 3, 2), (9.0, 4, 2, 1), (15.0, 6, 2, 2)),
-        "n2": course((1.0, 1, 3, 2)),
-        "n3": course((15.1, 6, 2, 2)),
-    }
-    assert changes(nodes) == 2

@@ -1,4 +1,4 @@
-"""``scripts/fuzz`` as a person calls it."""
+"""``scripts/run fuzz`` as a person calls it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scripts.labcluster.stage import REPO
 
 
 def fuzz(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, REPO / "scripts" / "fuzz", *options]
+    command = [sys.executable, REPO / "scripts" / "run", "fuzz", *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 

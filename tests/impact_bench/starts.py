@@ -24,7 +24,5 @@ def start(
         submit_s,
         start_s,
         None if start_s is None else start_s + runs_s,
-        Account(
-            *(state, restarts, float(int(submit_s)), None if start_s is None else int(start_s), on)
-        ),
+        Account(state, restarts, on),
     )

@@ -23,13 +23,9 @@ def test_a_jobs_delay_is_from_its_sbatch_to_its_first_line() -> None:
     assert start(submit_s=10.0, delay_s=0.25).delay_s == pytest.approx(0.25)
 
 
-def test_slurm_accounts_in_whole_seconds() -> None:
-    assert start(submit_s=10.9, delay_s=0.2).accounted_s == 1
-
-
 def test_delays_are_of_the_same_jobs_on_both_sides() -> None:
-    off = [[start(delay_s=1.0), start(delay_s=2.0)], [start(delay_s=3.0)]]
-    on = [[start(delay_s=1.5), start(delay_s=None)], [start(delay_s=3.25)]]
+    off = [start(delay_s=1.0), start(delay_s=2.0), start(delay_s=3.0)]
+    on = [start(delay_s=1.5), start(delay_s=None), start(delay_s=3.25)]
     assert delays(off, on) == ([1.0, 3.0], [1.5, 3.25])
 
 
@@ -41,11 +37,11 @@ def test_the_difference_is_of_each_job_not_of_the_medians() -> None:
 
 
 def test_a_makespan_ends_with_the_last_job() -> None:
-    chunk = [start(submit_s=0, delay_s=1, runs_s=20), start(submit_s=10, delay_s=1, runs_s=2)]
-    assert makespan_s(chunk) == pytest.approx(21)
+    starts = [start(submit_s=0, delay_s=1, runs_s=20), start(submit_s=10, delay_s=1, runs_s=2)]
+    assert makespan_s(starts) == pytest.approx(21)
 
 
-def test_a_chunk_in_which_nothing_ended_has_no_makespan() -> None:
+def test_a_stream_of_which_nothing_ended_has_no_makespan() -> None:
     assert math.isnan(makespan_s([start(delay_s=None)]))
 
 
@@ -60,7 +56,7 @@ def test_a_chunk_in_which_nothing_ended_has_no_makespan() -> None:
     ids=["ran well", "failed", "never started", "was requeued"],
 )
 def test_a_job_fails_that_does_not_run_once_and_well(job, failed) -> None:  # type: ignore[no-untyped-def]
-    assert failures([[job]]) == failed
+    assert failures([job]) == failed
 
 
 FINE = Shares(preempted=1.0, missed=1.0, sooner=5.0, makespan=0.2, used=90.0)

@@ -1,26 +1,20 @@
-"""slurmctld is stopped where so many of its naps are left that it looks when it is to."""
+"""slurmctld is stopped so that it looks when it is to."""
 
 from __future__ import annotations
 
 import pytest
 
-from scripts.impact_bench.looks import NAPS, common_begin, last_due, stop_after
+from scripts.impact_bench.looks import common_begin, last_due, stop_after
 
 LOOK_S = 1000.0
 
 
-@pytest.mark.parametrize("naps", range(NAPS))
-def test_as_many_naps_as_asked_for_follow_the_one_it_is_stopped_in(naps: int) -> None:
-    into_s = stop_after(LOOK_S, naps, LOOK_S) - LOOK_S
-    assert NAPS - 1 - int(into_s / 0.1) == naps
-
-
-def test_it_is_stopped_in_the_middle_of_a_nap() -> None:
-    assert stop_after(LOOK_S, 9, LOOK_S) - LOOK_S == pytest.approx(0.05, abs=0.001)
+def test_it_is_stopped_in_the_middle_of_the_last_nap_before_a_look() -> None:
+    assert stop_after(LOOK_S, LOOK_S) - LOOK_S == pytest.approx(0.95, abs=0.003)
 
 
 def test_where_that_has_passed_it_is_stopped_in_a_later_second() -> None:
-    stop_s = stop_after(LOOK_S, 4, LOOK_S + 20.7)
+    stop_s = stop_after(LOOK_S, LOOK_S + 20.7)
     assert LOOK_S + 20.7 <= stop_s <= LOOK_S + 21.71
 
 

@@ -26,17 +26,17 @@ def test_a_job_waits_for_the_passes_between_its_submission_and_its_start() -> No
 
 def test_idle_time_counts_from_the_first_pass_that_saw_it() -> None:
     passes_s = [0.0, 30.0, 60.0, 90.0]
-    chunk = [start(submit_s=5, delay_s=5, runs_s=40, on=("n1",))]  # from 10 to 50
+    starts = [start(submit_s=5, delay_s=5, runs_s=40, on=("n1",))]  # from 10 to 50
     # n1 from 0 to 10 and from 60 to 100, n2 from 0 to 100
-    assert idle_after_pass_s(chunk, 2, passes_s, 0, 100) == pytest.approx(10 + 40 + 100)
+    assert idle_after_pass_s(starts, 2, passes_s, 0, 100) == pytest.approx(10 + 40 + 100)
 
 
 def test_a_hole_that_no_pass_saw_counts_nothing() -> None:
-    chunk = [
+    starts = [
         start(submit_s=0, delay_s=0, runs_s=35, on=("n1",)),
         start(submit_s=40, delay_s=0, runs_s=60, on=("n1",)),  # idle from 35 to 40
     ]
-    assert idle_after_pass_s(chunk, 1, [0.0, 30.0, 60.0], 0, 100) == 0
+    assert idle_after_pass_s(starts, 1, [0.0, 30.0, 60.0], 0, 100) == 0
 
 
 def test_elements_are_what_else_was_given_nodes() -> None:

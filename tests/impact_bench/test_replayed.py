@@ -26,9 +26,9 @@ def test_the_side_without_trainers_of_a_run_is_a_log() -> None:
     log = measured(
         {
             "settings": {"nodes": 3},
-            "begins_s": {"without": [90.0]},
+            "begin_s": {"without": 90.0},
             "passes_s": {"without": [90.0, 120.0]},
-            "jobs": {"without": [[job, other]]},
+            "jobs": {"without": [job, other]},
         }
     )
     assert log.jobs is not None

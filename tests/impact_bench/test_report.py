@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -19,21 +18,19 @@ from tests.impact_bench.starts import start
 def measured() -> Measured:
     """Two jobs, the second one with a node that it takes from an element, and a pass later."""
     first = start(delay_s=0.2, number=1, on=("n1",))
-    off = Side("without", [[first, start(delay_s=0.4, nodes=8, number=2, on=("n2",))]])
+    off = Side("without", [first, start(delay_s=0.4, nodes=8, number=2, on=("n2",))])
     first = start(delay_s=0.3, number=1, on=("n1",))
-    on = Side("with", [[first, start(delay_s=1.9, nodes=8, number=2, on=("n2",))]])
-    off.begins_s, on.begins_s = [0.0], [0.0]
+    on = Side("with", [first, start(delay_s=1.9, nodes=8, number=2, on=("n2",))])
     off.passes_s, on.passes_s = [0.0, 1.0, 2.0, 3.0], [0.0, 1.1, 2.0]
     on.log = {("preempted", 2): [(0.5, "3")], ("allocated", 3): [(2.0, "")]}
     on.left_behind = 2
-    on.work = [Work([1, 2], nodes=8, samples=1500.0, reclaimed=9, left=40)]
-    return Measured(off, on, 3, Path("/nowhere"))
+    on.work = Work([1, 2], nodes=8, reclaimed=9, left=40)
+    return Measured(off, on, 3)
 
 
 def unwatched(off: Side, on: Side) -> Measured:
     """Return what was measured where no log could be read."""
-    off.begins_s, on.begins_s = [0.0], [0.0]
-    return Measured(off, on, 8, Path("/nowhere"))
+    return Measured(off, on, 8)
 
 
 def row(text: str, begin: str) -> list[str]:
@@ -53,9 +50,9 @@ def test_the_difference_is_told_by_size_as_well(measured: Measured) -> None:
 
 
 def test_jobs_that_backfill_starts_without_trainers_are_told_by_themselves() -> None:
-    off = Side("without", [[start(delay_s=0.2), start(delay_s=30.0, number=2)]])
+    off = Side("without", [start(delay_s=0.2), start(delay_s=30.0, number=2)])
     off.log = {("backfilled", 2): [(30.0, "")]}
-    on = Side("with", [[start(delay_s=0.3), start(delay_s=28.0)]])
+    on = Side("with", [start(delay_s=0.3), start(delay_s=28.0)])
     text = rendered(unwatched(off, on))
     assert row(text, "  started by the main scheduler without") == ["1", "+0.10", "+0.10"]
     assert row(text, "  started by backfill without") == ["1", "-2.00", "-2.00"]
@@ -96,21 +93,21 @@ def test_how_alike_the_passes_of_both_sides_were_is_told(measured: Measured) -> 
 
 def test_what_trainers_did_meanwhile_is_told(measured: Measured) -> None:
     assert (
-        "on 8 nodes as chunks began, 1,500 samples, 40 elements left for jobs, 9 were reclaimed, "
-        "2 processes left behind" in rendered(measured)
+        "on 8 nodes as the stream began, 40 elements left for jobs, "
+        "9 were reclaimed, 2 processes left behind" in rendered(measured)
     )
 
 
 def test_the_document_has_every_job_and_the_verdicts(measured: Measured) -> None:
     found = json.loads(json_text(document(this_machine(), {"seed": 1}, measured)))
-    assert [one["start_s"] for one in found["jobs"]["with"][0]] == [0.3, 1.9]
+    assert [one["start_s"] for one in found["jobs"]["with"]] == [0.3, 1.9]
     assert found["settings"] == {"seed": 1}
     assert [one["met"] for one in found["targets"]] == [False] * 6 + [True, False, False]
     assert found["shares"]["preempted"] == 50.0
 
 
 def test_a_run_in_which_no_job_started_still_has_a_table() -> None:
-    never = [[start(delay_s=None)]]
+    never = [start(delay_s=None)]
     text = rendered(unwatched(Side("without", never), Side("with", never)))
     assert "jobs failed: 1 without trainers, 1 with" in text
 

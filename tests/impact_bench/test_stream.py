@@ -1,69 +1,35 @@
-"""The streams are the same for the same seed, and have what a reclaim can be met by."""
+"""The stream is the same for the same seed, and has what a reclaim can be met by."""
 
 from __future__ import annotations
 
-from collections import Counter
-from itertools import pairwise
-
 import pytest
 
-from scripts.impact_bench.stream import busy_stream, quick_stream
+from scripts.impact_bench.stream import busy_stream, quicker
 
 
 def test_the_same_seed_gives_the_same_stream() -> None:
-    assert quick_stream(60, 8, 1, 0.6) == quick_stream(60, 8, 1, 0.6)
-    assert quick_stream(60, 8, 1, 0.6) != quick_stream(60, 8, 2, 0.6)
-
-
-@pytest.mark.parametrize(("jobs", "sizes"), [(300, [30] * 10), (35, [30, 5]), (7, [7])])
-def test_jobs_are_cut_into_chunks(jobs: int, sizes: list[int]) -> None:
-    assert [len(chunk) for chunk in quick_stream(jobs, 8, 0, 0.6)] == sizes
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_each_chunk_begins_in_its_second_second_and_goes_on_in_order_of_time(seed: int) -> None:
-    for chunk in quick_stream(300, 8, seed, 0.6):
-        times_s = [job.at_s for job in chunk]
-        assert 1 <= times_s[0] <= 2
-        assert times_s == sorted(times_s)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_jobs_have_one_node_to_all_and_seconds_to_a_minute(seed: int) -> None:
-    jobs = [job for chunk in quick_stream(300, 8, seed, 0.6) for job in chunk]
-    assert {job.nodes for job in jobs} == set(range(1, 9))
-    assert all(2 <= job.runs_s <= 60 for job in jobs)
-    assert max(job.runs_s for job in jobs) > 30
-    assert all(job.runs_s + 5 <= 60 * job.minutes for job in jobs)
+    assert busy_stream(60, 8, 1, 0.6) == busy_stream(60, 8, 1, 0.6)
+    assert busy_stream(60, 8, 1, 0.6) != busy_stream(60, 8, 2, 0.6)
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 5, 64])
 def test_a_job_never_asks_for_more_nodes_than_there_are(nodes: int) -> None:
-    jobs = [job for chunk in quick_stream(300, nodes, 0, 0.6) for job in chunk]
+    jobs = busy_stream(300, nodes, 0, 0.9)
     assert {job.nodes for job in jobs} >= {1, nodes}
     assert max(job.nodes for job in jobs) == nodes
 
 
-def test_each_chunk_has_a_job_of_all_nodes() -> None:
-    assert all(any(job.nodes == 8 for job in chunk) for chunk in quick_stream(300, 8, 0, 0.6))
-
-
-def test_there_are_bursts() -> None:
-    pairs = [pair for chunk in quick_stream(300, 8, 0, 0.6) for pair in pairwise(chunk)]
-    assert sum(later.at_s - earlier.at_s < 0.5 for earlier, later in pairs) > 30
-
-
-def test_jobs_are_submitted_at_all_moments_of_a_second() -> None:
-    moments = [job.at_s % 1 for chunk in quick_stream(300, 8, 0, 0.6) for job in chunk]
-    counts = Counter(int(10 * moment) for moment in moments)
-    assert len(counts) == 10
-    assert max(counts.values()) < 60
-
-
 def test_at_a_lower_load_the_same_jobs_come_later() -> None:
-    busy, calm = (quick_stream(30, 8, 0, load)[0] for load in (0.6, 0.2))
-    assert [job.runs_s for job in busy] == [job.runs_s for job in calm]
+    busy, calm = (busy_stream(30, 8, 0, load) for load in (0.8, 0.4))
     assert calm[-1].at_s > 1.5 * busy[-1].at_s
+
+
+def test_a_quicker_stream_is_the_same_in_less_time() -> None:
+    jobs = busy_stream(30, 8, 0, 0.6)
+    quick = quicker(jobs, 30)
+    assert [job.nodes for job in quick] == [job.nodes for job in jobs]
+    assert quick[-1].at_s == pytest.approx(jobs[-1].at_s / 30, abs=1e-3)
+    assert all(job.runs_s < 60 * job.minutes for job in quick)
 
 
 @pytest.mark.parametrize("seed", range(5))

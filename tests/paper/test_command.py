@@ -1,4 +1,4 @@
-"""``scripts/paper`` as it is called."""
+"""``scripts/run paper`` as it is called."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from pathlib import Path
 import pytest
 
 from scripts.evidence.paper.replays import SUMMIT
+from scripts.labcluster.stage import REPO
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "paper"
+COMMAND = [sys.executable, str(REPO / "scripts" / "run"), "paper"]
 pytestmark = pytest.mark.skipif(not SUMMIT.is_dir(), reason=f"no trace in {SUMMIT}")
 
 
 def run(*options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), *map(str, options)]
+    command = [*COMMAND, *map(str, options)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_quick_makes_a_report_and_a_second_call_runs_only_what_is_missing(tmp_path: Path) -> None:
     done = run("--quick", "--only", 4, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "paper.html").exists()
+    assert "### From the paper's model" in (tmp_path / "paper.md").read_text()
     document = json.loads((tmp_path / "paper.json").read_text())
     steps = {row["label"]: row["values"] for row in document["tables"][0]["rows"]}
     free = steps["rescaling free (U_free)"]

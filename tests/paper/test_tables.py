@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scripts.evidence.paper import tables as measures
 from scripts.evidence.paper.runs import dedicated, free, papers
-from scripts.evidence.paper.tables import Cell, Table, U, of_runs, over
+from scripts.evidence.paper.tables import U, of_runs, over
 from tests.paper.made import RESULTS, RUN
 
 BY_METHOD = over("t", "Title", "", {"a": RUN}, {"ours": lambda run: run, "paper": papers})
@@ -21,13 +21,6 @@ def test_each_way_to_vary_a_run_is_a_row() -> None:
 def test_each_measure_is_a_column() -> None:
     table = of_runs("t", "Title", {"U": U, "used": measures.USED}, {"free": free(RUN)})
     assert table.values(RESULTS) == {"free": [0.9, 0.9]}
-
-
-def test_given_figures_stand_beside_measured_ones() -> None:
-    rows = {"x": (0.5, Cell(RUN, U), None)}
-    table = Table("t", "Title", "", ("given", "here", "none"), rows)
-    assert table.texts(RESULTS) == [("x", "0.5", "0.850", "")]
-    assert table.runs() == {RUN, dedicated(RUN)}
 
 
 def test_markdown() -> None:

@@ -1,17 +1,18 @@
-"""``scripts/bench-planner`` as it is called."""
+"""``scripts/run bench-planner`` as it is called."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from pathlib import Path
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "bench-planner"
+from scripts.labcluster.stage import REPO
+
+COMMAND = [sys.executable, str(REPO / "scripts" / "run"), "bench-planner"]
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), *options]
+    command = [*COMMAND, *options]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -1,4 +1,4 @@
-"""A small run of ``scripts/bench-scale``, and how it is called. Nothing rests on its times."""
+"""A small run of ``scripts/run bench-scale``, and how it is called. Nothing rests on its times."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from bftrainer_slurm.controller.settings import Settings
 from scripts.benchkit.command import json_text
 from scripts.benchkit.machine import this_machine
 from scripts.labcluster.processes import processes_with
+from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 from scripts.scale_bench.course import Size
 from scripts.scale_bench.measure import Found, measure
 from scripts.scale_bench.report import document, phase, tables, targets
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "bench-scale"
+COMMAND = [sys.executable, str(REPO / "scripts" / "run"), "bench-scale"]
 SIZE = Size(nodes=200, trainers=10, elements=100, minutes=0.2, seed=1)
 SOON = Settings(queue_interval_s=1.0, nodes_interval_s=2.0, reservations_interval_s=5.0)
 
@@ -78,13 +79,15 @@ def test_the_table_says_what_is_simulated_and_names_each_phase(found: Found) -> 
 
 def test_the_document_has_every_look(found: Found) -> None:
     read = json.loads(json_text(document(this_machine(), found)))
-    assert [len(one["looks"]) for one in read["phases"]] == [len(one.looks) for one in found.phases]
+    assert [len(one["looks"]) for one in read["found"]["phases"]] == [
+        len(one.looks) for one in found.phases
+    ]
     assert len(read["targets"]) == len(targets(found))
 
 
 def test_more_elements_than_fit_are_refused() -> None:
     done = subprocess.run(
-        [sys.executable, SCRIPT, "--nodes=100", "--elements=100"],
+        [*COMMAND, "--nodes=100", "--elements=100"],
         capture_output=True,
         text=True,
         check=False,
@@ -95,7 +98,7 @@ def test_more_elements_than_fit_are_refused() -> None:
 
 def test_nothing_is_left_behind_when_it_is_stopped(tmp_path: Path) -> None:
     bench = subprocess.Popen(
-        [sys.executable, SCRIPT, "--nodes=100", "--elements=50"],
+        [*COMMAND, "--nodes=100", "--elements=50"],
         env=os.environ | {"TMPDIR": str(tmp_path)},
         stderr=subprocess.PIPE,
         text=True,

@@ -40,7 +40,7 @@ def test_processor_time_has_a_line_of_its_own() -> None:
 @pytest.mark.once
 def test_ordinary_commands_are_measured_on_a_real_slurm() -> None:
     done = subprocess.run(
-        [sys.executable, REPO / "scripts" / "bench-commands", "--rounds=10", "--json"],
+        [sys.executable, REPO / "scripts" / "run", "bench-commands", "--rounds=10", "--json"],
         capture_output=True,
         text=True,
         timeout=240,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from scripts.chaos_suite.world import World
-from scripts.labcluster.processes import send_all
 
 Undo = Callable[[], None]
 
@@ -23,13 +21,6 @@ class Injected:
     lasts_s: float = 0.0
     undo: Undo = field(default=lambda: None)
     violations: tuple[str, ...] = ()
-
-
-def frozen(pids: Sequence[int], seconds: float, where: str = "") -> Injected:
-    """Stop processes, ``where`` they are, and let them go on after so many seconds."""
-    send_all(pids, signal.SIGSTOP)
-    detail = f"SIGSTOP{where} for {seconds:.0f} s"
-    return Injected(detail, seconds, lambda: send_all(pids, signal.SIGCONT))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from scripts.chaos_suite.faults.victims import running
 from scripts.chaos_suite.observe import element_processes
 from scripts.chaos_suite.patience import Patience
 from scripts.chaos_suite.world import World
-from scripts.labcluster import cluster as labs
 from scripts.labcluster.processes import send_all
 
 _EMPTY_S = 30.0  # the nodes are looked at every 4 s
@@ -33,29 +32,13 @@ def _cut_off(world: World, seconds: float) -> Injected:
     return Injected(f"{node} cut off for {seconds:.0f} s", seconds, lambda: world.mend(node))
 
 
-def _hang(world: World) -> Injected:
-    """Nothing on the node runs any more: neither slurmd nor the element."""
-    element = running(world)
-    seconds = world.chance.choice((6.0, _LONGER_S + 10))
-    labs.node(world.lab, element.node, "hang")
-    pids = [one.pid for one in world.processes_of(element)]
-    send_all(pids, signal.SIGSTOP)
-
-    def undo() -> None:
-        labs.node(world.lab, element.node, "mend")
-        send_all(pids, signal.SIGCONT)
-
-    return Injected(f"{element.node} hangs for {seconds:.0f} s", seconds, undo)
-
-
 def _die(world: World) -> Injected:
     """The power goes: slurmd and all of the element are gone at once; it boots again later."""
     element = running(world)
     seconds = world.chance.choice((4.0, _LONGER_S))
-    world.signal_daemon(element.node, signal.SIGKILL)
+    boot = world.end_daemon(element.node)
     kill_all_on(world, element.node)
-    detail = f"{element.node} without power for {seconds:.0f} s"
-    return Injected(detail, seconds, lambda: world.lab.start_slurmd(element.node))
+    return Injected(f"{element.node} without power for {seconds:.0f} s", seconds, boot)
 
 
 def _drain(world: World) -> Injected:
@@ -98,7 +81,6 @@ def _text(path: Path) -> str:
 FAULTS = (
     Fault("node-vanishes", "a node is cut off until Slurm gives it up, and comes back", _vanish),
     Fault("node-blinks", "a node is cut off for a moment", _blink),
-    Fault("node-hangs", "a node and all on it stand still, and go on", _hang),
     Fault("node-dies", "a node loses its power, and boots again", _die),
     Fault("node-drained", "an admin drains a node, and resumes it", _drain),
 )

@@ -46,7 +46,7 @@ def _add_node(world: World) -> Injected:
     world.lab.start_slurmd(name)
 
     def undo() -> None:
-        world.signal_daemon(name, signal.SIGKILL)
+        world.end_daemon(name)
         kill_all_on(world, name)
         world.lab.remove_node(number)
         conf.write_text(before)
@@ -67,7 +67,7 @@ def _rename_node(world: World) -> Injected:
     def rename(before: str, after: str) -> None:
         if care:
             _empty(world, before)
-        world.signal_daemon(node, signal.SIGKILL)
+        world.end_daemon(node)
         kill_all_on(world, before)
         _edit(world, rf"(?m)^NodeName={before} ", f"NodeName={after} ")
         _restart_all(world, {node: after})
@@ -80,7 +80,7 @@ def _rename_node(world: World) -> Injected:
                 # It trains on, with fewer elements than its user asked for.
                 world.run("scancel", str(job.array))
                 world.over.add(job.array)
-                world.submit(job)
+                job.submit(world.site)
 
     rename(node, called)
     seconds = 30.0 + world.chance.uniform(0, 10)
@@ -110,7 +110,7 @@ def _empty(world: World, node: str) -> None:
 
 def _lose_state(world: World) -> Injected:
     """slurmctld begins anew and knows no job; users submit their trainers again."""
-    world.signal_daemon("slurmctld", signal.SIGKILL)
+    world.end_daemon("slurmctld")
     # Two jobs with one id are more than Slurm can do: an admin lets them go on from another one.
     first = re.search(r"^FirstJobId=(\d+)$", _conf(world).read_text(), re.MULTILINE)
     assert first is not None
@@ -121,22 +121,13 @@ def _lose_state(world: World) -> Injected:
     world.wait_for_slurmctld()
     for job in world.trainers.values():
         world.over.add(job.array)
-        world.submit(job)
+        job.submit(world.site)
     return Injected(f"all jobs are gone, {len(world.trainers)} trainers submitted again")
-
-
-def _kill_munge(world: World) -> Injected:
-    command = Path(f"/proc/{world.lab.daemons['munged'].pid}/cmdline").read_text().split("\0")
-    world.signal_daemon("munged", signal.SIGKILL)
-    (world.folder / "munge" / "socket").unlink(missing_ok=True)
-    seconds = world.chance.uniform(1, 12)
-    undo = lambda: world.lab.start_daemon("munged", *command[:-1])  # noqa: E731
-    return Injected(f"SIGKILL, away for {seconds:.0f} s", seconds, undo)
 
 
 def _restart_all(world: World, names: Mapping[str, str] = MappingProxyType({})) -> None:
     for name in ("slurmctld", *world.nodes):
-        world.signal_daemon(name, signal.SIGTERM)
+        world.end_daemon(name, signal.SIGTERM)
     world.start_slurmctld()
     for node in world.nodes:
         world.lab.start_slurmd(node, names.get(node))
@@ -158,5 +149,4 @@ FAULTS = (
         "node-renamed", "a node boots with another name, and gets its old one back", _rename_node
     ),
     Fault("slurm-state-lost", "slurmctld comes back without its saved state", _lose_state),
-    Fault("munge-killed", "munged is killed and comes back", _kill_munge),
 )

@@ -8,11 +8,9 @@ import subprocess
 from scripts.chaos_suite.faults.fault import Fault, Injected
 from scripts.chaos_suite.faults.victims import running, waiting
 from scripts.chaos_suite.observe import Element
+from scripts.chaos_suite.trainers import submitted
 from scripts.chaos_suite.world import World
 
-_GUEST = """#!/bin/bash
-srun torchrun {jobs}/inprocess.py {folder}
-"""
 _GUEST_STARTS_S = 25.0
 
 
@@ -45,9 +43,7 @@ def _move(world: World) -> Injected:
 
 def _cancel(world: World) -> Injected:
     """A trainer comes, one element of it is cancelled, and then all of it."""
-    name = f"guest-{len(world.over)}"
-    job = world.add_trainer(name, "1-2", _GUEST)
-    del world.trainers[name]
+    job = submitted(world.site, "inprocess", f"guest-{len(world.over)}")
     world.guests.add(job.array)
     world.wait(world.chance.uniform(1, _GUEST_STARTS_S))
     world.run("scancel", f"{job.array}_{world.chance.randint(0, 1)}")

@@ -1,4 +1,4 @@
-"""The command line of ``scripts/bench-curves``: what plans lose, after 0 to 50 of them."""
+"""The command line of ``scripts/run bench-curves``: what plans lose, after 0 to 50 of them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def main(runs: int) -> Findings:
 
     \b
     Example:
-      scripts/bench-curves --runs 3 --json
+      scripts/run bench-curves --runs 3 --json
     """
     kinds = ("recorded", "made") if RECORDED.exists() else ("made",)
     seeds = range(FIRST_SEED, FIRST_SEED + runs)

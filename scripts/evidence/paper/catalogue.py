@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from scripts.evidence.paper import tables
 from scripts.evidence.paper.runs import (
     ALL_METHODS,
-    EQUAL_SHARE,
     ESSENTIAL,
     MAIN_METHODS,
     Run,
@@ -20,8 +19,6 @@ from scripts.evidence.paper.tables import Cell, Table, U, of_runs, over
 
 TRAINERS = {"hpo-1000": "HPO", "imagenet-1001": "ImageNet"}
 FAST = 0.011  # 18 s and 12 s become 0.2 s and 0.13 s: what the elastic runtime aims at
-# DESIGN.md, of the same week: trainers at once; U of equal share, and of the paper's model, 120 s.
-_REFERENCES = ((10, 0.780, 0.844), (35, 0.836, 0.898))
 _WHOLE_MACHINE_REPEAT = 8  # it would be done with the file's trainers before the week is over
 
 
@@ -35,7 +32,7 @@ class Size:
     at_once: tuple[int, ...] = (5, 10, 20, 35)
     scales: tuple[float, ...] = (0.0, FAST, 0.1, 0.5, 1.0, 2.0, 3.0)
     fast_at_once: tuple[int, ...] = (10, 20, 35)  # with rescale costs of FAST
-    other_parts: bool = True  # of the trace: the whole machine, and DESIGN.md's
+    whole_machine: bool = True
 
 
 FULL = Size(Run("hpo-1000"))
@@ -46,7 +43,7 @@ QUICK = Size(
     at_once=(5, 10),
     scales=(FAST, 1.0),
     fast_at_once=(5, 10),
-    other_parts=False,
+    whole_machine=False,
 )
 
 
@@ -119,7 +116,7 @@ def experiments(size: Size) -> tuple[Experiment, ...]:
             each(_shape_of_curves),
         ),
     ]
-    if size.other_parts:
+    if size.whole_machine:
         found += [
             Experiment(
                 6,
@@ -127,13 +124,6 @@ def experiments(size: Size) -> tuple[Experiment, ...]:
                 "The same week on all nodes, the trainers repeated so that they do not run out, "
                 "and how long plans and the replay itself took.",
                 each(_whole_machine),
-            ),
-            Experiment(
-                7,
-                "Beside DESIGN.md",
-                "The reference values are from an independent replay of the same week, which takes "
-                "rescale costs off at once; here a trainer stands still.",
-                (_references(size.part),),
             ),
         ]
     return tuple(found)
@@ -210,18 +200,3 @@ def _whole_machine(size: Size, name: str, label: str, base: Run) -> Table:
     rows = {row: vary(run) for row, vary in ESSENTIAL.items()}
     title = f"All 4,734 nodes: {label} trainers, {run.at_once} at once"
     return of_runs(f"whole-machine-{name}", title, columns, rows)
-
-
-def _references(part: Run) -> Table:
-    """DESIGN.md's independent replay of the same week, beside this one."""
-    rows: dict[str, tuple[Cell | float | None, ...]] = {}
-    for count, equal, model in _REFERENCES:
-        for label, value, vary in (
-            ("equal share", equal, EQUAL_SHARE),
-            ("the paper's model, 120 s", model, papers),
-        ):
-            rows[f"{label}, {count} at once"] = (value, Cell(replace(vary(part), at_once=count), U))
-    rows["nodes in the pool, mean"] = (55.2, Cell(papers(part), tables.POOL))
-    columns = ("DESIGN.md", "here")
-    title = "U of HPO trainers beside the reference values of DESIGN.md"
-    return Table("references", title, "", columns, rows)

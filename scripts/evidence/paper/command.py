@@ -1,4 +1,4 @@
-"""The command line of ``scripts/paper``: what is run, and where the report goes."""
+"""The command line of ``scripts/run paper``: what is run, and where the report goes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPO = Path(__file__).resolve().parents[3]
 @bench_command()
 @click.option("--quick", is_flag=True, help="A quarter of a day of 256 nodes, few runs: seconds.")
 @click.option(
-    "--only", type=click.IntRange(1, 7), multiple=True, help="This experiment; may be repeated."
+    "--only", type=click.IntRange(1, 6), multiple=True, help="This experiment; may be repeated."
 )
 @click.option(
     "--trainers",
@@ -51,13 +51,13 @@ def main(
     out: Path,
     docs: Path | None,
 ) -> Findings:
-    """Repeat the paper's experiments on Summit's holes, and report them in HTML and JSON.
+    """Repeat the paper's experiments on Summit's holes, and report them in Markdown and JSON.
 
     What was interrupted goes on where it was: results are kept in the folder.
 
     \b
     Example:
-      scripts/paper --only 4 --jobs 1
+      scripts/run paper --only 4 --jobs 1
     """
     if not SUMMIT.is_dir():
         fail(f"{SUMMIT}: not there; the experiments replay the data in it")
@@ -86,7 +86,7 @@ def main(
             refresh_page(docs / "paper.md", report)
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
-    return Findings(str(page), document(report))
+    return Findings(page, document(report))
 
 
 def _commit() -> str:

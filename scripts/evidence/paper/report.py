@@ -1,4 +1,4 @@
-"""What ``make paper`` leaves: a page that needs nothing else, its JSON, and ``docs/paper.md``.
+"""What ``make paper`` leaves: a page in Markdown, its JSON, and the tables of ``docs/paper.md``.
 
 In ``docs/paper.md`` the words are written by hand. A table goes between ``<!-- table NAME -->`` and
 ``<!-- end -->``, what was run on between ``<!-- made -->`` and ``<!-- end -->``; pictures go to
@@ -7,7 +7,6 @@ In ``docs/paper.md`` the words are written by hand. A table goes between ``<!-- 
 
 from __future__ import annotations
 
-import base64
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -68,23 +66,15 @@ class Report:
         )
 
 
-def write_report(report: Report, folder: Path) -> Path:
-    """Write ``paper.html`` and ``paper.json`` into a folder; return the page. Raises OSError."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    sources = {
-        name: _as_source(picture(table, report.results))
-        for name, table in report.tables.items()
-        if table.drawn
-    }
-    page = folder / "paper.html"
-    template = environment.get_template("paper.html")
-    replace_file(page, template.render(report=report, pictures=sources))
+def write_report(report: Report, folder: Path) -> str:
+    """Write ``paper.md`` and ``paper.json`` into a folder; return the page. Raises OSError."""
+    lines = ["# The BFTrainer paper's experiments, repeated", "", report.made]
+    for experiment in report.experiments:
+        lines += ["", f"## {experiment.number}. {experiment.title}", "", experiment.about]
+        for table in experiment.tables:
+            lines += ["", f"### {table.title}", "", table.markdown(report.results)]
+    page = "\n".join(lines)
+    replace_file(folder / "paper.md", page + "\n")
     replace_file(folder / "paper.json", json_text(document(report)) + "\n")
     return page
 
@@ -146,19 +136,18 @@ def picture(table: Table, results: Results) -> str:
     return drawn(on)
 
 
-def _lines(axes: Axes, table: Table, rows: dict[str, list[float | None]]) -> None:
+def _lines(axes: Axes, table: Table, rows: dict[str, list[float]]) -> None:
     for label, values in rows.items():
-        points = [(place, value) for place, value in enumerate(values) if value is not None]
-        axes.plot(*zip(*points, strict=True), label=label)
+        axes.plot(range(len(values)), values, label=label)
     axes.set_xticks(range(len(table.columns)), table.columns)
     axes.set(xlabel=table.corner)
     if len(rows) > 1:
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
-def _dots(axes: Axes, table: Table, rows: dict[str, list[float | None]]) -> None:
+def _dots(axes: Axes, table: Table, rows: dict[str, list[float]]) -> None:
     """Draw dots, since the steps are small: bars would have to begin at 0."""
-    values = [row[0] or 0.0 for row in rows.values()]
+    values = [row[0] for row in rows.values()]
     axes.plot(values, range(len(values)), "o", color=BLUE)
     for place, value in enumerate(values):
         axes.annotate(f"{value:.3f}", (value, place), (6, -3), textcoords="offset points")
@@ -166,8 +155,3 @@ def _dots(axes: Axes, table: Table, rows: dict[str, list[float | None]]) -> None
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.set(xlabel=table.columns[0])
-
-
-def _as_source(svg: str) -> str:
-    """An image of its own, so that no two of them clash on the page."""
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()

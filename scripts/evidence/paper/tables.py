@@ -87,7 +87,7 @@ class Cell:
 class Table:
     """``name`` is that of its picture and of its place in ``docs/paper.md``.
 
-    ``rows`` has by label a cell a column: measured, given (a number from elsewhere), or none.
+    ``rows`` has by label a cell a column.
     ``drawn``: as lines over the columns, as dots over the rows (their first column), or not.
     """
 
@@ -95,21 +95,18 @@ class Table:
     title: str
     corner: str
     columns: tuple[str, ...]
-    rows: Mapping[str, tuple[Cell | float | None, ...]]
+    rows: Mapping[str, tuple[Cell, ...]]
     drawn: str = ""
 
     def runs(self) -> set[Run]:
         """Return all runs that its cells need."""
-        cells = (cell for row in self.rows.values() for cell in row if isinstance(cell, Cell))
+        cells = (cell for row in self.rows.values() for cell in row)
         return {run for cell in cells for run in cell.measure.needs(cell.run)}
 
-    def values(self, results: Results) -> dict[str, list[float | None]]:
+    def values(self, results: Results) -> dict[str, list[float]]:
         """Return the rows as numbers."""
         return {
-            label: [
-                cell.measure.of(results, cell.run) if isinstance(cell, Cell) else cell
-                for cell in row
-            ]
+            label: [cell.measure.of(results, cell.run) for cell in row]
             for label, row in self.rows.items()
         }
 
@@ -154,7 +151,5 @@ def of_runs(
     return Table(name, title, "", tuple(columns), filled, drawn)
 
 
-def _shown(cell: Cell | float | None, value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.{cell.measure.decimals}f}" if isinstance(cell, Cell) else f"{value:g}"
+def _shown(cell: Cell, value: float) -> str:
+    return f"{value:.{cell.measure.decimals}f}"

@@ -1,4 +1,4 @@
-"""What plans lose because curves are not known; scripts/bench-curves measures it in full."""
+"""What plans lose because curves are not known; scripts/run bench-curves measures it in full."""
 
 from __future__ import annotations
 

@@ -15,10 +15,9 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 
 from scripts.benchkit.logs import last_lines
-from scripts.chaos_suite import jobs
-from scripts.chaos_suite.run import TRAINERS
-from scripts.chaos_suite.training import Training, doubled, in_order, losses, twins
-from scripts.failover_suite.hosts import TwoHosts, started_hosts
+from scripts.chaos_suite.hosts import TwoHosts, started_hosts
+from scripts.chaos_suite.trainers import SCRIPTS, Job, lay_out_scripts, submitted
+from scripts.chaos_suite.training import doubled, in_order, losses, twins
 from scripts.labcluster.cluster import CONTROL_HOSTS
 from scripts.labcluster.lab import Tell
 from scripts.labcluster.site import Site
@@ -46,18 +45,13 @@ class Failover:
     pause_s: float = 0.0  # the longest in which a trainer made no step, until our controller worked
     violations: list[str] = field(default_factory=list)
 
-    @property
-    def good(self) -> bool:
-        """Whether all is as it has to be."""
-        return not self.violations
-
-
-@dataclass
-class Trainer:
-    """One of the trainers, which train for ever."""
-
-    array: int
-    training: Training
+    def __str__(self) -> str:
+        words = [f"second slurmctld after {self.second_s:.1f} s"]
+        times = (("leads", self.leads_s), ("grown", self.grown_s), ("trains", self.trains_s))
+        for name, seconds in times:
+            words.append(f"{name} -" if seconds is None else f"{name} {seconds:.1f} s later")
+        words.append(f"longest pause {self.pause_s:.1f} s")
+        return "; ".join([*words, *(self.violations or ["good"])])
 
 
 @dataclass
@@ -65,7 +59,7 @@ class Trial:
     """The cluster with its trainers, between two failovers."""
 
     hosts: TwoHosts
-    trainers: list[Trainer]
+    trainers: list[Job]
     blocker: int  # the ordinary job on the nodes that trainers do not have yet
     tell: Tell
 
@@ -129,7 +123,7 @@ class Trial:
         """Say what runs and who trains, for whoever reads that it is not as it has to be."""
         queue = self.hosts.site.run("squeue", "-r", "-o", "%i %T %r %N %M", check=False).stdout
         steps = [f"{one.array}: {one.training.newest}" for one in self.trainers]
-        return "\n".join([queue, *steps, last_lines(self.hosts.units[FIRST][-1].log, 30)])
+        return "\n".join([queue, *steps, last_lines(self.hosts.log(FIRST), 30)])
 
     def _follow(self, found: Failover, second_s: float) -> None:
         """Note when what was to happen has happened, or that it was not in time."""
@@ -240,16 +234,36 @@ def _words(places: Places) -> str:
     return ", ".join(f"{array}_{task} on {node}" for array, task, node in sorted(places))
 
 
+def run_failovers(runs: int, kept: Path, tell: Tell) -> list[Failover]:
+    """Let the first host fail so often; needs root. The logs of what went wrong are kept.
+
+    Raises:
+        TimeoutError: all was not in order again in time.
+    """
+    found: list[Failover] = []
+    with started_trial(tell) as trial:
+        for number in range(1, runs + 1):
+            try:
+                found.append(trial.fail_over())
+            except TimeoutError:
+                trial.keep(kept / f"failover-{number}")
+                raise
+            tell(f"{number}: {found[-1]}")
+            if found[-1].violations:
+                trial.keep(kept / f"failover-{number}")
+        tell(f"slurmctld ended by itself {trial.hosts.ended} times")
+    return found
+
+
 @contextmanager
 def started_trial(tell: Tell) -> Iterator[Trial]:
     """Start a cluster with two control hosts, and trainers on it; needs root."""
     with started_hosts(_NODES, tell) as hosts:
-        folder = hosts.site.lab.dir / "jobs"
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(Path(jobs.__file__).parent, folder, ignore=ignored)
         site = hosts.site
+        lay_out_scripts(site)
         blocker, others = block(site, _NAMES[_TRAINERS:]), block(site, _NAMES[:_TRAINERS])
-        trainers = [_submit(hosts, folder, at) for at in range(_TRAINERS)]
+        kinds = list(SCRIPTS) * (_TRAINERS // len(SCRIPTS))
+        trainers = [submitted(site, kind, f"{kind}-{at}") for at, kind in enumerate(kinds)]
         wait_until(lambda: len(hosts.status()["trainers"]) == _TRAINERS, pause=hosts.wait)
         site.lab.run("scancel", str(others))
         yield Trial(hosts, trainers, blocker, tell)
@@ -259,12 +273,3 @@ def block(site: Site, nodes: Sequence[str]) -> int:
     """Let an ordinary job have these nodes; return its id."""
     words = ("-w", ",".join(nodes), f"-N{len(nodes)}", "--exclusive", "-t", "60", "-J", "ordinary")
     return site.lab.sbatch(*words, "-o", "/dev/null", script="#!/bin/sh\nsleep 3600\n")
-
-
-def _submit(hosts: TwoHosts, scripts: Path, at: int) -> Trainer:
-    kind, _, script = TRAINERS[at % len(TRAINERS)]
-    site, name = hosts.site, f"{kind}-{at}"
-    folder, steps = site.folder(name=name), site.folder(name=f"{name}/steps")
-    text = script.format(folder=folder, jobs=scripts, repo=site.stage.repo)
-    array = site.submit(text, "1-2", f"-J{name}", f"--output={folder}/%a.out")
-    return Trainer(array, Training(steps))

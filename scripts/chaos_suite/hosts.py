@@ -5,9 +5,7 @@ What slurmctld does there, and how a host loses its power, is in ``labcluster/cl
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,72 +16,14 @@ from typing import Any
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import read_token
 from scripts.labcluster import namespaces
-from scripts.labcluster.cluster import CONTROL_HOSTS, free_ports
+from scripts.labcluster.cluster import CONTROL_HOSTS, Cluster, free_ports
 from scripts.labcluster.lab import Tell, started_lab
+from scripts.labcluster.processes import end
 from scripts.labcluster.site import QUICK, Site, site_on, toml
 from scripts.labcluster.waiting import wait_until
 
 _USER = "slurm"
 _RESTART_S = 2.0  # systemd's RestartSec in packaging/systemd
-_END_S = 10.0
-
-
-@dataclass
-class Unit:
-    """One of our services on one host; it is started again when it ends, until ``stop``."""
-
-    site: Site
-    host: str
-    words: tuple[str, ...]  # after ``bftrainer``
-    _process: subprocess.Popen[bytes] | None = None
-    _ended_s: float | None = None
-
-    @property
-    def log(self) -> Path:
-        """What it says."""
-        return self.site.lab.dir / "log" / f"{self.words[0]}-{self.host}.log"
-
-    def start(self) -> None:
-        """Start it as SlurmUser on its host."""
-        lab = self.site.lab
-        first = lab.cluster.control_host(self.host).pid
-        as_user = ("setpriv", f"--reuid={_USER}", f"--regid={_USER}", "--clear-groups")
-        command = [*as_user, str(self.site.stage.program), *self.words]
-        path = f"{lab.dir}/plugin:{lab.env['PATH']}"  # bftrainer-grow
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                namespaces.within(first, None, command),
-                env={**lab.env, "HOME": str(lab.home(_USER)), "PATH": path},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def tend(self) -> None:
-        """Start it again a moment after it has ended."""
-        if self._process is None or self._process.poll() is None:
-            self._ended_s = None
-        elif self._ended_s is None:
-            self._ended_s = time.monotonic()
-        elif time.monotonic() - self._ended_s >= _RESTART_S:
-            self._ended_s = None
-            self.start()
-
-    def stop(self) -> None:
-        """End it as an admin does, in the end by force."""
-        if self._process is None:
-            return
-        for child in _children(self._process.pid):  # nsenter hands no signal on
-            with suppress(ProcessLookupError):
-                os.kill(child, 15)
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_S)
-        for child in _children(self._process.pid):
-            with suppress(ProcessLookupError):
-                os.kill(child, 9)
-        self._process.wait()
-        self._process = None
 
 
 @dataclass
@@ -93,40 +33,49 @@ class TwoHosts:
     site: Site
     addresses: dict[str, str]  # of the keeper, HOST:PORT by host
     shared: Path
-    units: dict[str, list[Unit]] = field(default_factory=dict)
     ended: int = 0  # how often slurmctld ended by itself, and was started again
+    _commands: dict[str, dict[str, list[str]]] = field(default_factory=dict)  # by host and name
+    _seen_ended_s: dict[str, float] = field(default_factory=dict)  # services, by name
+
+    @property
+    def _cluster(self) -> Cluster:
+        return self.site.lab.cluster
 
     def start(self, host: str) -> None:
-        """Start our services on a host."""
-        self.units[host] = [Unit(self.site, host, words) for words in self._commands(host)]
-        for unit in self.units[host]:
-            unit.start()
+        """Start our services on a host, as SlurmUser."""
+        self._commands[host] = self._commands_on(host)
+        for name, command in self._commands[host].items():
+            self._cluster.start_daemon(name, *command, forks=True)
 
     def stop(self, host: str) -> None:
         """Stop our services on a host, as an admin does."""
-        for unit in reversed(self.units.pop(host, [])):  # a controller would start a keeper
-            unit.stop()
+        for name in reversed(self._commands.pop(host, {})):  # a controller would start a keeper
+            end([self._cluster.daemons.pop(name)])
 
     def kill(self, host: str) -> None:
         """Let a host lose its power, with all that runs there."""
-        self.units.pop(host)
-        self.site.lab.cluster.kill_control_host(host)
+        self._cluster.kill_control_host(host)
+        for name in self._commands.pop(host):
+            del self._cluster.daemons[name]
 
     def revive(self, host: str) -> None:
         """Switch a host on; slurmctld and our services are started there, as at each boot."""
-        self.site.lab.cluster.start_control_host(host)
-        self.site.lab.cluster.start_slurmctld(on=host)
+        self._cluster.start_control_host(host)
+        self._cluster.start_slurmctld(on=host)
         self.start(host)
 
     def tend(self) -> None:
-        """Do what systemd does all the time."""
-        cluster = self.site.lab.cluster
-        for host, units in self.units.items():
-            if not cluster.daemons[f"slurmctld-{host}"].alive:
+        """Do what systemd does all the time: start what has ended again, ours a moment later."""
+        daemons, now_s = self._cluster.daemons, time.monotonic()
+        for host, commands in self._commands.items():
+            if not daemons[f"slurmctld-{host}"].alive:
                 self.ended += 1
-                cluster.start_slurmctld(on=host)
-            for unit in units:
-                unit.tend()
+                self._cluster.start_slurmctld(on=host)
+            for name, command in commands.items():
+                if daemons[name].alive:
+                    self._seen_ended_s.pop(name, None)
+                elif now_s - self._seen_ended_s.setdefault(name, now_s) >= _RESTART_S:
+                    self._cluster.start_daemon(name, *command, forks=True)
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -151,18 +100,31 @@ class TwoHosts:
                     return host, status
         return None, {"trainers": []}
 
-    def _commands(self, host: str) -> list[tuple[str, ...]]:
-        folder = self.site.lab.dir
-        state = folder / f"our-{host}"
+    def log(self, host: str) -> Path:
+        """Return what the controller on a host says."""
+        return self.site.lab.dir / "log" / f"controller-{host}.out"
+
+    def _commands_on(self, host: str) -> dict[str, list[str]]:
+        lab = self.site.lab
+        state = lab.dir / f"our-{host}"
         state.mkdir(exist_ok=True)
         shutil.chown(state, _USER, _USER)
         listen = ",".join(self.addresses.values())
-        munge = ("--method", "munge", "--munge-socket", f"{folder}/munge/socket")
-        shared = ("--shared", str(self.shared))
-        return [
-            ("keeper", "--state", str(state), "--listen", listen, *munge, *shared),
-            ("controller", "--mode", "site", "--state", str(state)),
-        ]
+        munge = ("--method", "munge", "--munge-socket", f"{lab.dir}/munge/socket")
+        both = {
+            "keeper": ("--listen", listen, *munge, "--shared", str(self.shared)),
+            "controller": ("--mode", "site"),
+        }
+        as_user = ("setpriv", f"--reuid={_USER}", f"--regid={_USER}", "--clear-groups")
+        path = f"{lab.dir}/plugin:{lab.env['PATH']}"  # bftrainer-grow
+        program = (f"HOME={lab.home(_USER)}", f"PATH={path}", str(self.site.stage.program))
+        first = self._cluster.control_host(host).pid
+        return {
+            f"{verb}-{host}": namespaces.within(
+                first, None, (*as_user, "env", *program, verb, "--state", str(state), *words)
+            )
+            for verb, words in both.items()
+        }
 
 
 @contextmanager
@@ -193,11 +155,3 @@ def started_hosts(nodes: int, tell: Tell) -> Iterator[TwoHosts]:
         finally:
             for name in CONTROL_HOSTS:
                 hosts.stop(name)
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    except OSError:
-        return []
-    return [int(word) for word in text.split()]
