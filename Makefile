@@ -3,13 +3,14 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BIN := .venv/bin
 
-.PHONY: help setup plugin cli-filter demo examples docs lint test matrix matrix-full chaos failover slurm-suite fuzz bench-planner bench-curves \
+.PHONY: help setup plugin cli-filter demo examples page docs lint test matrix matrix-full chaos failover slurm-suite fuzz bench-planner bench-curves \
 	bench-elastic bench-commands bench-impact bench-scale bench-slurmctld paper install man install-man deb rpm \
 	packages wheel clean
 
 help:
 	@echo 'make demo             a private Slurm cluster, two trainers in its holes; about 4 minutes'
 	@echo 'make test             all checks and tests, in lanes side by side; LANES="units torch", LANES=all'
+	@echo 'make page             the web page on made-up data of 5,000 nodes; until Ctrl-C'
 	@echo 'make examples         the examples on a private Slurm cluster; some minutes'
 	@echo 'make docs             the documentation as a site in build/site; fetches nothing'
 	@echo 'make matrix           what differs from Slurm to Slurm, on newer ones, in a rootfs each'
@@ -97,6 +98,9 @@ chaos: plugin
 
 failover: plugin
 	@$(BIN)/python scripts/run chaos --failover 20 $(FAILOVER)
+
+page: setup
+	@$(BIN)/python scripts/run page
 
 slurm-suite: plugin
 	@$(BIN)/python scripts/run slurm-suite --source $(or $(SOURCE),$(error SOURCE: where Slurm's source lies))

@@ -273,7 +273,8 @@ def test_owners_are_told_where_the_page_shows_all_of_their_trainers(
         def status(self, controller: dict[str, Any]) -> dict[str, Any]:
             return super().status(controller) | {"trainers": [{"array": 7, "user": "alice"}]}
 
-    work = daemon._Work(WithTrainer, FakeFeed(), ABOUT, secret)  # type: ignore[arg-type]
+    configured = Configured(Settings(), Settings)
+    work = daemon._Work(WithTrainer, FakeFeed(), ABOUT, configured, secret)  # type: ignore[arg-type]
     work.about["metrics"] = address
     (one,) = work._status()["trainers"]
     assert one.get("page", "").startswith("http://h:1/#trainer=7&key=alice.") is linked
