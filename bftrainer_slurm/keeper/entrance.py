@@ -1,11 +1,12 @@
-"""The first line of each connection: ``member`` begins a session, anything else is a request."""
+"""The first line of each connection: a member's begins a session, anything else is a request."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from bftrainer_slurm.keeper.protocol import MAX_LINE
+from bftrainer_slurm.keeper.messages import Refused, encode
+from bftrainer_slurm.keeper.protocol import GREETING, MAX_LINE, VERSION
 from bftrainer_slurm.keeper.refusals import Refusals
 from bftrainer_slurm.keeper.sessions import Session
 from bftrainer_slurm.keeper.waiting import Waiting, address_of
@@ -69,7 +70,10 @@ class Entrance(asyncio.Protocol):
             return
         self._leave()
         protocol: asyncio.BaseProtocol | None
-        if line == b"member":
+        if line.startswith(b"member") and line != GREETING:
+            self._refuse_version()
+            return
+        if line == GREETING:
             protocol, left = self._open_session(self._address), rest
         else:
             reader = asyncio.StreamReader(limit=MAX_LINE)
@@ -82,6 +86,14 @@ class Entrance(asyncio.Protocol):
         if left:
             assert isinstance(protocol, asyncio.Protocol)
             protocol.data_received(left)
+
+    def _refuse_version(self) -> None:
+        """Tell a member of another version so: where it is newer than this, it reads it."""
+        assert self._transport is not None
+        why = f"the keeper speaks version {VERSION}: install one BFTrainer on nodes and its host"
+        self._refusals.add("version", self._address, why)
+        self._transport.write(encode(Refused(why, retry=True)))
+        self._transport.close()
 
     def _leave(self) -> None:
         self._waiting.discard(self)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any
 
+from bftrainer_slurm.keeper.credentials import CredentialError, Seal, seals
 from bftrainer_slurm.keeper.failures import Failure
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.groups import Finished, HangUp, Output, Reformed, Send
@@ -163,7 +164,7 @@ class Sessions:
         session.array, session.user = array, user
         self._of_user[user] += 1
         self._unproven.discard(session)
-        session.send(Welcome(running.run.name, self.gate.answer(session.challenge, hello)))
+        session.send(Welcome(running.run.name))
         running.run.join(session.key, hello.identity, hello.held, _now_s())
         self._settle(array)
 
@@ -275,7 +276,9 @@ class Session(asyncio.Protocol):
         self.progress_s = -math.inf
         self.messages = 0  # since the last sweep
         self._sessions = sessions
-        self.challenge = sessions.gate.challenge()
+        self._challenge = sessions.gate.challenge()
+        self._own_seal: Seal | None = None  # until the member has proven itself
+        self._members_seal: Seal | None = None
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._checking: asyncio.Task[None] | None = None
@@ -284,7 +287,7 @@ class Session(asyncio.Protocol):
         """Challenge the member."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.send(self.challenge)
+        self.send(self._challenge)
 
     def data_received(self, data: bytes) -> None:
         """Take what has come, line by line."""
@@ -303,7 +306,8 @@ class Session(asyncio.Protocol):
         """Send a message; who does not read is given up."""
         if self._transport is None or self._transport.is_closing():
             return
-        self._transport.write(encode(message))
+        line = encode(message)
+        self._transport.write(line if self._own_seal is None else self._own_seal.close(line))
         if self._transport.get_write_buffer_size() > MAX_UNSENT:
             self.give_up("slow", "it does not read")
 
@@ -344,22 +348,27 @@ class Session(asyncio.Protocol):
             self.give_up("flood", f"more than {MAX_MESSAGES} messages a second")
             return
         try:
-            if self.array < 0:
+            if self._members_seal is None:
                 hello = parse_hello(line)
                 self._checking = asyncio.ensure_future(self._admit(hello))
             else:
-                self._sessions.heard(self, line)
+                self._sessions.heard(self, self._members_seal.open(line))
         except MessageError as error:
             self.give_up("malformed", str(error))
+        except CredentialError as error:
+            self.give_up("forged", str(error))
 
     async def _admit(self, hello: Hello) -> None:
         try:
-            await self._sessions.gate.admit(self.challenge, hello)
+            key = await self._sessions.gate.admit(self._challenge, hello)
             self._checking = None
+            self._own_seal, self._members_seal = seals(key)
             if self._transport is not None:
                 self._sessions.proven(self, hello)
         except NotAdmittedError as error:
             self._checking = None
+            if error.key:
+                self._own_seal, self._members_seal = seals(error.key)
             self._refuse(error.kind, f"to trainer {hello.identity.array}: {error}")
             self.send(Refused(str(error), error.retry))
             self.hang_up()
