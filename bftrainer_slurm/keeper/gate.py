@@ -5,9 +5,11 @@ How a proof is checked is the voucher's business; nothing here knows groups.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from bftrainer_slurm.keeper.credentials import MAX_PROOF
 from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD
@@ -23,6 +25,7 @@ class Gate:
 
     voucher: Voucher
     owners: OrderedDict[int, Owner] = field(default_factory=OrderedDict)
+    _doors: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def challenge(self) -> Challenge:
         """Return a new challenge, good for one connection."""
@@ -45,8 +48,10 @@ class Gate:
         owner = self.owners.get(array)
         return -1 if owner is None or self.voucher.one_user else owner.uid
 
-    async def admit(self, challenge: Challenge, hello: Hello) -> bytes:
+    async def admit(self, challenge: Challenge, hello: Hello, address: str) -> bytes:
         """Check that the member may join the trainer that it names; return the session's key.
+
+        Of those at one ``address`` one is checked at a time: many of them keep no other out.
 
         Raises:
             NotAdmittedError: it may not.
@@ -55,7 +60,8 @@ class Gate:
             raise NotAdmittedError("bad_proof", f"prove it by {challenge.method}")
         array = hello.identity.array
         claim = Claim(payload(challenge.nonce, hello), array, self.owners.get(array))
-        return await self.voucher.check(hello.proof, claim)
+        async with self._doors.setdefault(address, asyncio.Lock()):
+            return await self.voucher.check(hello.proof, claim)
 
     async def reader(self, method: str, proof: str) -> int:
         """Return the user id of somebody who proves who they are, to see more of the status.

@@ -69,9 +69,7 @@ def keeper_inside(gate: Gate | None = None, port: int = 0) -> Iterator[Inside]:
 
     async def begin() -> tuple[asyncio.Server, Counter[str]]:
         keeper = Keeper(gate or Gate(OneUser(SECRET_TEXT)), TOKEN, identity="inside")
-        server = await asyncio.get_running_loop().create_server(
-            keeper.entrance, "127.0.0.1", port, backlog=1024
-        )
+        server = await keeper.listen("127.0.0.1", port)
         return server, keeper.sessions.refusals.counts
 
     server, refusals = asyncio.run_coroutine_threadsafe(begin(), loop).result(10)

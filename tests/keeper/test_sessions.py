@@ -98,7 +98,7 @@ def test_a_member_of_another_version_is_told_what_to_do(keeper: Inside, greeting
 NO_HELLO = [
     b"{}",
     b"hello",
-    b"[" * 60_000,
+    b"[" * 6_000,
     b'{"proof":"secret"}',
     b"\xff\xfe",
     json.dumps({"ping": 1}).encode(),
@@ -211,8 +211,8 @@ def test_a_flood_of_messages_ends_the_connection(keeper: Inside) -> None:
 
 
 def test_who_does_not_read_is_dropped(keeper: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bftrainer_slurm.keeper.sessions.MAX_UNSENT", 0)
-    monkeypatch.setattr("bftrainer_slurm.keeper.sessions.MAX_MESSAGES", 10**9)
+    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_UNSENT", 0)
+    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_MESSAGES", 10**9)
     with Wire(keeper.port, buffer=4_096) as wire:
         wire.hello()
         try:
@@ -258,7 +258,7 @@ def test_who_proves_nothing_is_hung_up_on(keeper: Inside, monkeypatch: pytest.Mo
 @pytest.fixture
 def narrow_keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inside]:
     monkeypatch.setattr("bftrainer_slurm.keeper.sessions.MAX_UNPROVEN", 2)
-    monkeypatch.setattr("bftrainer_slurm.keeper.sessions.MAX_OF_ONE_USER", 2)
+    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_MEMBERS", 2)
     monkeypatch.setattr("bftrainer_slurm.keeper.server.MAX_WAITING", 2)
     monkeypatch.setattr("bftrainer_slurm.keeper.server.MAX_READERS", 0)
     with keeper_inside() as running:
