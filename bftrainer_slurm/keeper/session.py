@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bftrainer_slurm.keeper.sessions import Sessions
 
 MAX_HELLO = 8_192  # bytes, before a proof was seen
+MUCH = 2_048  # bytes; where they hold a message, no more are read before it was its turn
 MAX_MESSAGES = 1_000  # of one member between two sweeps
 MAX_UNSENT = 2 * 1024 * 1024  # bytes; who reads slower is dropped
 # Of one trainer:
@@ -105,10 +106,11 @@ class Session(asyncio.Protocol):
         """Take what has come; its lines are looked at when it is this user's turn."""
         self._buffer += data
         self.heard_s = asyncio.get_running_loop().time()
-        if len(self._buffer) >= self._longest and self._transport is not None:
+        whole = b"\n" in self._buffer
+        if len(self._buffer) >= self._longest and not whole:
+            self.give_up("oversized", f"a message of more than {self._longest} bytes")
+        elif len(self._buffer) > MUCH and whole and self._transport is not None:
             self._transport.pause_reading()
-            if self._buffer.find(b"\n", 0, self._longest) < 0:
-                self.give_up("oversized", f"a message of more than {self._longest} bytes")
         self._count_kept()
         self._await_turn()
 
@@ -182,7 +184,7 @@ class Session(asyncio.Protocol):
         end = self._buffer.index(b"\n")
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
-        if len(self._buffer) < self._longest:
+        if len(self._buffer) <= MUCH or b"\n" not in self._buffer:
             self._transport.resume_reading()
         if len(line) >= self._longest:
             self.give_up("oversized", f"a message of more than {self._longest} bytes")
