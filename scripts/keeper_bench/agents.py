@@ -25,20 +25,22 @@ from bftrainer_slurm.keeper.protocol import GREETING, parse_address
 
 
 class Agent:
-    """One agent of a trainer; it follows each change, and counts what it hears by kind."""
+    """One agent of a trainer; it follows each change, and comes back where it was hung up on."""
 
     def __init__(self, array: int, task: int, source: str = "127.0.0.1") -> None:
         self.identity = Identity(array, task, f"n{task}", Role.AGENT, address="10.0.0.1")
         self.heard: Counter[str] = Counter()
         self.generation = 0
         self.rank = -1
+        self.hung_up = 0  # so often
         self.at_s = 0.0  # when the last generation came
         self._source = source
         self._news = asyncio.Event()
 
     async def connect(self, keeper: str, prove: Prove, method: str) -> None:
         """Connect, again and again until it is welcome."""
-        while not await self._welcomed(keeper, prove, method):
+        self._how = keeper, prove, method
+        while not await self._welcomed(*self._how):
             self.writer.close()
         self._tasks = [asyncio.ensure_future(work()) for work in (self._listen, self._ping)]
 
@@ -93,6 +95,11 @@ class Agent:
             self._news.set()
             if line.startswith(b'{"change"'):
                 self.ready("change")
+        self._tasks[1].cancel()
+        self.writer.close()
+        self.hung_up += 1
+        await self.connect(*self._how)
+        self.ready("new")
 
     def _enter(self, generation: dict[str, int]) -> None:
         self.at_s = asyncio.get_running_loop().time()

@@ -31,8 +31,10 @@ from scripts.keeper_bench.flood import (
     rescales,
 )
 from scripts.labcluster.keeper import Keeper, started_keeper
+from scripts.labcluster.processes import daemon_of, prefer_session
 
 SIZES = {"1x100": (1, 100), "1x1000": (1, 1_000), "1x4000": (1, 4_000), "300x8": (300, 8)}
+PRIORITY = -10
 _NODES = 512  # of the trainer that floods by changes
 
 
@@ -107,12 +109,17 @@ def _rescales(keeper: Keeper, key: Path, repeat: int) -> tuple[Rescales, float]:
 
 @contextmanager
 def site_keeper() -> Iterator[tuple[Keeper, Path]]:
-    """Start a keeper of several users, without MUNGE; and the site's key."""
+    """Start a keeper of several users, without MUNGE, and return the site's key too.
+
+    The processors prefer it: a controller's host is less busy than this one may be.
+    """
     with tempfile.TemporaryDirectory(prefix="bftrainer-keeper-") as name:
         key = Path(name) / "site.key"
         key.touch(mode=0o600)
         key.write_text(os.urandom(32).hex())
         with started_keeper(Path(name), Means(JOB, key_file=key)) as keeper:
+            if (process := daemon_of(keeper.pid or 0)) is not None:
+                prefer_session(process, PRIORITY)
             yield keeper, key
 
 
@@ -120,6 +127,8 @@ def _table(found: scale.Scale) -> str:
     rows = [f"{found.trainers} x {found.agents} agents: wall, keeper's processor (s)"]
     rows += [f"  {one.what:<18}{one.wall_s:8.2f}{one.keeper_s:8.2f}" for one in found.steps]
     rows.append(f"  idle: {found.idle_share:.0%} of a processor; {found.memory_mb:.0f} MB more")
+    if found.hung_up:
+        rows.append(f"  {found.hung_up} times an agent was too slow, and hung up on")
     return "\n".join(rows)
 
 

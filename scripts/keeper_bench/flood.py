@@ -74,7 +74,12 @@ def flooded(kind: str, keeper: str, key_file: Path) -> Iterator[None]:
     """Flood the keeper meanwhile, from a process of its own."""
     command = [sys.executable, "-m", __name__, kind, keeper, str(key_file)]
     flood = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=REPO
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=REPO,
+        start_new_session=True,  # its processor time is not this process's
     )
     assert flood.stdout is not None
     try:

@@ -31,6 +31,7 @@ class Scale:
     steps: tuple[Step, ...]
     idle_share: float  # of a processor, with nothing but pings
     memory_mb: float
+    hung_up: int  # on agents that fell silent, as a busy machine makes them
 
 
 async def measure(keeper: Keeper, key: bytes, trainers: int, agents: int) -> Scale:
@@ -72,6 +73,7 @@ async def measure(keeper: Keeper, key: bytes, trainers: int, agents: int) -> Sca
     await asyncio.sleep(3.0)
     idle = (cpu_s(pid) - used_s) / 3.0
     taken_mb = memory_mb(pid) - empty_mb
+    hung_up = sum(agent.hung_up for agent in fleet)
     for agent in fleet:
         agent.close()
-    return Scale(trainers, agents, tuple(steps), idle, taken_mb)
+    return Scale(trainers, agents, tuple(steps), idle, taken_mb, hung_up)
