@@ -77,7 +77,6 @@ class Peer:
     task: int
     node: str
     local_rank: int
-    address: str
     step: int
 
 
@@ -347,7 +346,7 @@ def parse_from_keeper(line: bytes) -> FromKeeper:
         if key in found:
             try:
                 return read(found)
-            except (KeyError, TypeError, AttributeError) as error:
+            except (LookupError, TypeError, ValueError) as error:
                 raise MessageError(f"not a '{key}' of the keeper: {error}") from error
     raise MessageError("not a message of the keeper")
 
@@ -362,14 +361,8 @@ def _read_generation(found: dict[str, Any]) -> Generation:
         alone=fields["alone"] is True,
         store=None if store is None else _endpoint(store),
         members=tuple(
-            Peer(
-                _whole(peer["task"]),
-                _matching(_NAME, peer["node"]),
-                _whole(peer["local_rank"], _MAX_LOCAL),
-                _matching(_ADDRESS, peer["address"]),
-                _step(peer["step"]),
-            )
-            for peer in fields["members"]
+            Peer(_whole(task), _matching(_NAME, node), _whole(local, _MAX_LOCAL), _step(step))
+            for task, node, local, step in fields["members"]
         ),
     )
 
@@ -440,7 +433,8 @@ def _encode_generation(generation: Generation) -> bytes:
 
 @lru_cache(maxsize=4)  # each of a hundred members is sent the same hundred
 def _encode_members(members: tuple[Peer, ...]) -> str:
-    return json.dumps([asdict(peer) for peer in members], separators=(",", ":"))
+    rows = [(peer.task, peer.node, peer.local_rank, peer.step) for peer in members]
+    return json.dumps(rows, separators=(",", ":"))
 
 
 def _object(line: bytes) -> dict[str, Any]:
