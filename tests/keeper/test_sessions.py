@@ -213,6 +213,7 @@ def test_a_flood_of_messages_ends_the_connection(keeper: Inside) -> None:
 def test_who_does_not_read_is_dropped(keeper: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_UNSENT", 0)
     monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_MESSAGES", 10**9)
+    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_MESSAGES_OF_USER", 10**9)
     with Wire(keeper.port, buffer=4_096) as wire:
         wire.hello()
         try:
