@@ -3,12 +3,14 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BIN := .venv/bin
 
-.PHONY: help setup plugin cli-filter demo lint test matrix matrix-full chaos failover slurm-suite fuzz bench-planner bench-curves \
-	bench-elastic bench-keeper bench-commands bench-impact bench-scale bench-slurmctld paper install clean
+.PHONY: help setup plugin cli-filter demo examples docs lint test matrix matrix-full chaos failover slurm-suite fuzz bench-planner bench-curves \
+	bench-elastic bench-keeper bench-commands bench-impact bench-scale bench-slurmctld paper install man install-man clean
 
 help:
 	@echo 'make demo             a private Slurm cluster, two trainers in its holes; about 4 minutes'
 	@echo 'make test             all checks and tests, in lanes side by side; LANES="units torch", LANES=all'
+	@echo 'make examples         the examples on a private Slurm cluster; some minutes'
+	@echo 'make docs             the documentation as a site in build/site; fetches nothing'
 	@echo 'make matrix           what differs from Slurm to Slurm, on newer ones, in a rootfs each'
 	@echo 'make matrix-full      all Slurm tests on newer Slurms'
 	@echo 'make chaos            faults of all kinds on a cluster that trains; CHAOS="--minutes 60 --seed 7"'
@@ -26,6 +28,8 @@ help:
 	@echo 'make bench-keeper     a thousand simulated agents, and what a flood costs others; 3 minutes'
 	@echo 'make plugin           the SPANK plugin, for the Slurm installed here'
 	@echo 'make install          the plugin: DESTDIR= PREFIX=; activates nothing'
+	@echo 'make man              man pages and shell completion from the help, into share/'
+	@echo 'make install-man      installs these: DESTDIR= PREFIX='
 	@echo 'make cli-filter       builds and installs the cli_filter, which fits one micro release alone'
 	@echo 'make setup            what all of these need (they call it); make clean undoes it'
 
@@ -38,7 +42,15 @@ plugin: setup
 demo: plugin
 	@$(BIN)/python scripts/demo
 
-lint: setup
+examples: plugin
+	@$(BIN)/python scripts/examples $(EXAMPLES)
+
+# mkdocs-material recommends its successor at each start. With --quiet a broken link is no error.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: setup
+	@scripts/step 'building the documentation' $(BIN)/mkdocs build
+
+lint: docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -98,6 +110,12 @@ paper: setup
 install:
 	@$(MAKE) --no-print-directory -C slurm_plugin DESTDIR='$(DESTDIR)' \
 		PREFIX='$(PREFIX)' install
+
+man: setup
+	@$(BIN)/python -m bftrainer_slurm.cli.manual .
+
+install-man:
+	@cd share && find . -type f -exec install -D -m 644 '{}' '$(DESTDIR)$(PREFIX)/share/{}' \;
 
 cli-filter:
 	@scripts/step 'building and installing the cli_filter' $(MAKE) --no-print-directory \

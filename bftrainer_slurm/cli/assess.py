@@ -22,6 +22,7 @@ from bftrainer_slurm.replay.assessment.typical import DESCRIPTION, typical_train
 from bftrainer_slurm.replay.logs.log import LogOptions
 from bftrainer_slurm.replay.trainers import TrainersError, read_trainers
 
+SCHEMA = 1
 _LOG, _MADE, _LIVE = "a LOG", "--synthetic", ""
 _GOES_WITH = {
     "days": (_MADE, _LIVE),
@@ -253,7 +254,7 @@ def _hand_over(found: Assessment, report: Path | None, as_json: bool) -> None:
         except OSError as error:
             fail(f"--report {report}: {error.strerror}; name a folder that you may write")
     if as_json:
-        print_json(document(found))
+        print_json({"schema": SCHEMA, **document(found)})
         return
     click.echo(table(found))
     for caveat in found.log.caveats:

@@ -32,6 +32,8 @@ from bftrainer_slurm.slurm.submission import Submission, compose, wrap_script
 from bftrainer_slurm.slurm.submission import submit as submit_script
 from bftrainer_slurm.spec import format_comment
 
+SCHEMA = 1
+
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("-N", "--nodes", metavar="MIN-MAX", help="Fewest and most nodes it can use.")
@@ -90,7 +92,8 @@ def submit(
     keeper = None if site else find_keeper(state, None)
     _announce(keeper)
     if as_json:
-        print_json({"array": array, "comment": format_comment(submission.record)})
+        comment = format_comment(submission.record)
+        print_json({"schema": SCHEMA, "array": array, "comment": comment})
         return
     click.echo(f"Submitted trainer {array}")
     if not site and published_status(keeper)[1] is None:

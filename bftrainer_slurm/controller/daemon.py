@@ -23,9 +23,12 @@ from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
 from bftrainer_slurm.controller.loop import Controller, World
 from bftrainer_slurm.controller.metered import MeteredGateway
 from bftrainer_slurm.controller.observe.feed import Feed
+from bftrainer_slurm.controller.publish.access import link_of, secret_of
 from bftrainer_slurm.controller.publish.metrics import families
+from bftrainer_slurm.controller.publish.page import Page
 from bftrainer_slurm.controller.publish.publisher import PUBLISH_EVERY_S, Publisher
-from bftrainer_slurm.controller.publish.scrapes import serving
+from bftrainer_slurm.controller.publish.scrapes import Scrapes
+from bftrainer_slurm.controller.publish.server import Answer, Request, serving
 from bftrainer_slurm.controller.publish.status import no_status
 from bftrainer_slurm.controller.publish.systemd import notify
 from bftrainer_slurm.controller.settings import METRICS, Settings, SettingsError
@@ -125,8 +128,16 @@ def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
         def begun() -> Controller:
             return Controller(common(appraiser=Profiles(history.lessons)), settings)
 
-        work = _Work(begun, feed, about)
-        with serving(_metrics_address(role, settings), work.metrics) as address:
+        served_at = _metrics_address(role, settings)
+        secret = _secret_of(state) if served_at else ""
+        work = _Work(begun, feed, about, secret)
+        page = Page(
+            state / "history.sqlite",
+            lambda: work.published,
+            secret,
+            served_at[0] if served_at else "",
+        )
+        with serving(served_at, _site(Scrapes(work.metrics), page)) as address:
             work.about["metrics"] = address
             work.go_on(_stop_signal())
         feed.stop()
@@ -142,6 +153,19 @@ def _metrics_address(role: Role, settings: Settings) -> tuple[str, int] | None:
     """Return where metrics are served. A host may have any number of personal controllers."""
     chosen = settings.metrics or (METRICS if role.user is None else "off")
     return None if chosen == "off" else parse_address(chosen)
+
+
+def _secret_of(state: Path) -> str:
+    """Return the key of the page, empty: there is none, and everybody sees what all may see."""
+    try:
+        return secret_of(state)
+    except OSError as error:
+        logger.error("no key for the page: %s", error)
+        return ""
+
+
+def _site(scrapes: Scrapes, page: Page) -> Callable[[Request], Answer]:
+    return lambda request: scrapes(request) if request.path == "/metrics" else page(request)
 
 
 def _means_of_site(settings: Settings) -> Means:
@@ -168,20 +192,30 @@ class _Work:
     """
 
     def __init__(
-        self, make: Callable[[], Controller], feed: Feed, about: Mapping[str, Any]
+        self,
+        make: Callable[[], Controller],
+        feed: Feed,
+        about: Mapping[str, Any],
+        page_secret: str = "",
     ) -> None:
         self._make = make
         self._controller = make()
         self._feed = feed
         self._publisher = Publisher(feed)
+        self._page_secret = page_secret
         self.about = dict(about) | {"failed_turns": 0, "error": None}
         self._failed = 0  # turns in a row
         self._ahead_s = time.time() - time.monotonic()
         self._keeper = ""
 
+    @property
+    def published(self) -> tuple[dict[str, Any] | None, float]:
+        """What was published last, and for how long it has been the same."""
+        return self._publisher.status, self._publisher.age_s
+
     def metrics(self) -> Iterable[Metric]:
         """Return the metrics of what was published last; called in threads of its own."""
-        status, age_s = self._publisher.status, self._publisher.age_s
+        status, age_s = self.published
         return () if status is None else families(status, age_s, self._keeper_says())
 
     def _keeper_says(self) -> dict[str, Any] | None:
@@ -215,10 +249,16 @@ class _Work:
         """Return the status, or one that says why there is none."""
         about = self.about | changes
         try:
-            return self._controller.status(about)
+            status = self._controller.status(about)
         except Exception as error:
             logger.exception("no status")
             return no_status(time.time(), about | {"error": f"no status: {error}"})
+        if self._page_secret and about.get("metrics"):
+            for one in status["trainers"]:
+                one["page"] = link_of(
+                    about["metrics"], one["array"], one["user"], self._page_secret
+                )
+        return status
 
     def _step(self) -> bool:
         """Hear what is said for a while; return whether it was time for a turn."""

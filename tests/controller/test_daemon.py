@@ -234,3 +234,19 @@ def test_metrics_are_of_what_was_published_last_whether_the_keeper_answers_or_no
     work._publisher.show(no_status(0.0, work.about))
     found = {sample.name: sample.value for one in work.metrics() for sample in one.samples}
     assert (found["bftrainer_keeper_up"], found["bftrainer_trouble"]) == (up, 0)
+
+
+@pytest.mark.parametrize(
+    ("secret", "address", "linked"), [("s", "h:1", True), ("", "h:1", False), ("s", None, False)]
+)
+def test_owners_are_told_where_the_page_shows_all_of_their_trainers(
+    secret: str, address: str | None, linked: bool
+) -> None:
+    class WithTrainer(FakeController):
+        def status(self, controller: dict[str, Any]) -> dict[str, Any]:
+            return super().status(controller) | {"trainers": [{"array": 7, "user": "alice"}]}
+
+    work = daemon._Work(WithTrainer, FakeFeed(), ABOUT, secret)  # type: ignore[arg-type]
+    work.about["metrics"] = address
+    (one,) = work._status()["trainers"]
+    assert one.get("page", "").startswith("http://h:1/#trainer=7&key=alice.") is linked

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -15,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.waiting import wait_until
+from tests.cli.documented import differences, surprises
 
 pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
 IDLE = "#!/bin/bash\nsrun sleep 1000\n"
@@ -68,6 +72,13 @@ def scraped(site: Site) -> dict[str, float]:
     }
 
 
+def told_by_page(site: Site, question: str) -> Any:
+    """What the page is answered, without a key."""
+    address = site.controller.status()["controller"]["metrics"]
+    with urlopen(f"http://{address}/api/1/{question}", timeout=30) as answer:
+        return json.loads(gzip.decompress(answer.read()))
+
+
 def test_a_trainer_takes_the_idle_nodes_up_to_its_most(site: Site) -> None:
     with trainer(site, "1-3") as array:
         wait_until(lambda: nodes_of(site, array) == 3)
@@ -90,6 +101,17 @@ def test_two_trainers_share_by_weight(site: Site) -> None:
         wait_until(lambda: "other trainers have 1 of these" in site.run(*explain).stdout)
 
 
+@pytest.mark.once
+def test_a_search_of_ten_trainers_that_share_the_nodes_comes_to_its_end(site: Site) -> None:
+    folder = site.folder()
+    result = 'echo \'{"accuracy": 0.5}\' > "${1#--folder=}/result.json"'
+    (folder / "train.sh").write_text(f"#!/bin/bash\n#SBATCH --bftrainer -N1-2\n{result}\n")
+    search = site.stage.repo / "examples" / "search" / "search.py"
+    python = site.stage.repo / ".venv" / "bin" / "python"
+    said = site.run(python, search, "--every-s", "1", cwd=folder, timeout_s=500).stdout
+    assert "10 of 10 trials have a result" in said
+
+
 def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site) -> None:
     with trainer(site, "1-4") as array:
         wait_until(lambda: nodes_of(site, array) == 4)
@@ -103,6 +125,11 @@ def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site) -
         assert metrics["bftrainer_preemption_delay_seconds_count"] == 1
         assert metrics["bftrainer_preempted_elements_total"] == 3
         assert metrics["bftrainer_pool_used_nodes"] == 4
+        found = told_by_page(site, f"nodes?from={int(time.time()) - 3600}")
+        assert array in [one["array"] for one in found["trainers"]]
+        assert [row[0] for row in found["rows"]] == sorted(site.lab.states())
+        changes = told_by_page(site, f"trainer?array={array}")["changes"]
+        assert (changes[-1]["nodes"], sum(one.get("reclaimed", 0) for one in changes)) == (4, 3)
 
 
 def test_no_element_waits_unheld_for_slurm_to_start_it(site: Site) -> None:
@@ -173,7 +200,22 @@ def test_anybody_sees_the_status(site: Site) -> None:
         assert "pool: 4 nodes in holes, 2 used by trainers" in shown
         document = json.loads(site.run("bftrainer", "status", "--json", user="carol").stdout)
         assert array in [one["array"] for one in document["trainers"]]
+        assert surprises("status", document) == []
         assert "1 to 2 nodes" in site.run("bftrainer", "show", str(array), user="bob").stdout
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to be somebody else")
+def test_the_past_of_a_trainer_is_told_after_its_end_to_others_its_nodes_alone(site: Site) -> None:
+    with trainer(site, "1-2") as array:
+        wait_until(lambda: nodes_of(site, array) == 2)
+
+    def told(user: str) -> Any:
+        printed = site.run("bftrainer", "history", str(array), "--json", user=user).stdout
+        return json.loads(printed)["trainer"]
+
+    assert told("alice")["total"]["grew"] == 2
+    assert [gained for change in told("carol")["changes"] for gained in change["gained"]]
+    assert ("goodput" in told("alice"), "goodput" in told("carol")) == (True, False)
 
 
 def test_without_the_controller_status_shows_what_slurm_knows(site: Site) -> None:
@@ -288,6 +330,7 @@ def test_a_user_runs_trainers_alone_without_any_plugin(site: Site) -> None:
             submit = ("bftrainer", "submit", "--personal", "--state", own.state, "-p", "bftrainer")
             printed = site.run(*submit, "--json", script, user="bob").stdout
             array = json.loads(printed)["array"]
+            assert differences("submit", json.loads(printed)) == []
             wait_until(lambda: len(own.trainer(array)["nodes"]) == 2)
             assert own.status()["controller"]["metrics"] is None
             assert nodes_of(site, array) == 0  # the site's controller leaves it alone
