@@ -4,7 +4,7 @@ DESTDIR ?=
 BIN := .venv/bin
 
 .PHONY: help setup plugin cli-filter demo examples page docs lint test matrix matrix-full chaos failover slurm-suite fuzz bench-planner bench-curves \
-	bench-elastic bench-commands bench-impact bench-scale bench-slurmctld paper install man install-man deb rpm \
+	bench-elastic bench-keeper bench-commands bench-impact bench-scale bench-slurmctld paper install man install-man deb rpm \
 	packages wheel clean
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo 'make bench-planner    how long plans take, beside the formulation of the paper'
 	@echo 'make bench-curves     what it costs not to know the throughput curves'
 	@echo 'make bench-elastic    how long trainers stand still as nodes come and go, beside stock torchrun'
+	@echo 'make bench-keeper     a thousand simulated agents, and what a flood costs others; 3 minutes'
 	@echo 'make plugin           the SPANK plugin, for the Slurm installed here'
 	@echo 'make install          the plugin: DESTDIR= PREFIX=; activates nothing'
 	@echo 'make man              man pages and shell completion from the help, into share/'
@@ -80,6 +81,9 @@ bench-curves: setup
 
 bench-elastic: setup
 	@$(BIN)/python scripts/run bench-elastic
+
+bench-keeper: setup
+	@$(BIN)/python scripts/run bench-keeper
 
 bench-commands: plugin
 	@$(BIN)/python scripts/run bench-commands

@@ -8,6 +8,7 @@
 #define ENV_ELEMENT "BFTRAINER_ELEMENT"
 #define ENV_KEEPER "BFTRAINER_KEEPER"
 #define ENV_MUNGE_SOCKET "BFTRAINER_MUNGE_SOCKET"
+#define ENV_KEEPER_UID "BFTRAINER_KEEPER_UID"
 #define ENV_JOB_SECRET "BFTRAINER_JOB_SECRET"
 
 /* The trainer's record; Slurm carries it from sbatch to the element under the second name. */

@@ -58,6 +58,8 @@ static bool take_word(const char *word, struct site *site)
         return copy_path(site->munge_socket, value);
     if (KEY_IS("key_file"))
         return copy_path(site->key_file, value);
+    if (KEY_IS("keeper_user"))
+        return copy(site->keeper_user, value);
     if (KEY_IS("max_grace"))
         return micros_parse(value, &site->max_grace);
     if (KEY_IS("max_elements"))

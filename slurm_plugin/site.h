@@ -18,6 +18,7 @@ struct site {
     char python[SITE_TEXT];       /* folder of our Python package; empty: users install it */
     char munge_socket[SITE_TEXT]; /* empty: munge's own */
     char key_file[SITE_TEXT];     /* empty: MUNGE says who is who */
+    char keeper_user[SITE_TEXT];  /* name or uid of the account that the keeper runs as; empty: SlurmUser */
     micros_t max_grace;
     unsigned max_elements; /* of one trainer; 0: a tenth of MaxJobCount */
     bool rewritten_by_filter; /* a cli_filter does the rewriting, not the SPANK plugin */

@@ -3,9 +3,17 @@
 #include "environment.h"
 #include "python_path.h"
 
+#include <pwd.h>
 #include <slurm/slurm.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/*
+ * slurmstepd's own; Slurm declares it nowhere for plugins. In all micro releases from 22.05 to 26.05
+ * the type is what it was in the first of that series.
+ */
+extern slurm_conf_t slurm_conf __attribute__((weak));
 
 /* Linux takes no longer variable. */
 #define MAX_VARIABLE (128 * 1024)
@@ -29,7 +37,8 @@ static const struct variable ALWAYS[] = {
 /* The others in an element; the last five are set by our rendezvous, in torchrun. */
 static const char *const OTHERS[] = {
     "PET_NNODES",     "PET_NPROC_PER_NODE", "PET_RDZV_ID",      "PET_LOCAL_ADDR",
-    ENV_MUNGE_SOCKET, ENV_JOB_SECRET,       "PET_RUN_PATH",     "PET_START_METHOD",
+    ENV_MUNGE_SOCKET, ENV_JOB_SECRET,       ENV_KEEPER_UID,     "PET_RUN_PATH",
+    "PET_START_METHOD",
     "PET_MONITOR_INTERVAL", "PET_RDZV_ENDPOINT", "BFTRAINER_STEPS",
 };
 
@@ -66,6 +75,40 @@ static void put_folder(spank_t spank, const char *folder)
     free(path);
 }
 
+/* `user` is a name or an id; empty: SlurmUser. */
+static bool find_user(const char *user, uid_t *found)
+{
+    const struct passwd *account;
+
+    if (user[0] == '\0') {
+        if (&slurm_conf != NULL)
+            *found = slurm_conf.slurm_user_id;
+        return &slurm_conf != NULL;
+    }
+    if (user[strspn(user, "0123456789")] == '\0') {
+        *found = (uid_t)strtoul(user, NULL, 10);
+        return true;
+    }
+    account = getpwnam(user);
+    if (account != NULL)
+        *found = account->pw_uid;
+    return account != NULL;
+}
+
+/* Whose the keeper is: members prove themselves to no process of another user. */
+static void set_keeper_uid(spank_t spank, const char *user)
+{
+    char text[32];
+    uid_t uid;
+
+    if (!find_user(user, &uid)) {
+        slurm_error("bftrainer: keeper_user=%s is no user here", user);
+        return;
+    }
+    snprintf(text, sizeof(text), "%u", (unsigned)uid);
+    spank_setenv(spank, ENV_KEEPER_UID, text, 1);
+}
+
 void torchrun_set(spank_t spank, const struct site *site, const char *run, unsigned max_nodes)
 {
     char nodes[32];
@@ -80,6 +123,8 @@ void torchrun_set(spank_t spank, const struct site *site, const char *run, unsig
         spank_setenv(spank, "PET_LOCAL_ADDR", site->local_addr, 1);
     if (site->munge_socket[0] != '\0')
         spank_setenv(spank, ENV_MUNGE_SOCKET, site->munge_socket, 1);
+    if (site->key_file[0] == '\0')
+        set_keeper_uid(spank, site->keeper_user);
     torchrun_mend(spank, site);
 }
 

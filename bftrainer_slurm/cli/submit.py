@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pwd
 import shlex
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.slurm.directives import SubmissionError, read_directives
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
+from bftrainer_slurm.slurm.owner import slurm_user
 from bftrainer_slurm.slurm.run import SlurmRunner
 from bftrainer_slurm.slurm.submission import Submission, compose, wrap_script
 from bftrainer_slurm.slurm.submission import submit as submit_script
@@ -128,7 +130,7 @@ def _element_command(submission: Submission, site: bool, state: Path | None) -> 
         settings = _site_settings()
         if settings.key_file:
             fail("here trainers are submitted through the plugin: sbatch --bftrainer -N MIN-MAX")
-        where = ["--keeper", settings.listen]
+        where = ["--keeper", settings.listen, "--keeper-uid", str(_uid_of_keeper())]
         if settings.munge_socket:
             where += ["--munge-socket", settings.munge_socket]
     else:
@@ -143,6 +145,13 @@ def _is_for_site(state: Path | None) -> bool:
         return state is None and site_file() is not None
     except SettingsError as error:
         fail(str(error))
+
+
+def _uid_of_keeper() -> int:
+    try:
+        return pwd.getpwnam(slurm_user()).pw_uid
+    except KeyError as error:
+        fail(f"SlurmUser, as which the site's keeper runs, is no user here: {error}")
 
 
 def _site_settings() -> Settings:

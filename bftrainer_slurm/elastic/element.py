@@ -22,7 +22,7 @@ from bftrainer_slurm.elastic.environment import element_environment
 from bftrainer_slurm.elastic.folder import make_folder
 from bftrainer_slurm.elastic.processes import kill_job
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.credentials import MUNGE_SOCKET, SECRET_FILE
+from bftrainer_slurm.keeper.credentials import KEEPER_UID, MUNGE_SOCKET, SECRET_FILE
 from bftrainer_slurm.keeper.home import own_secret, read_address
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.model import ElementId
@@ -74,6 +74,8 @@ def _run(
         )
         if arguments.state is not None:
             variables[SECRET_FILE] = str(own_secret(arguments.state))
+        if arguments.keeper_uid is not None:
+            variables[KEEPER_UID] = str(arguments.keeper_uid)
         if arguments.munge_socket is not None:
             variables[MUNGE_SOCKET] = arguments.munge_socket
         with _heard_afterwards():
@@ -168,6 +170,7 @@ def _parse_arguments() -> argparse.Namespace:
     keeper = parser.add_mutually_exclusive_group(required=True)
     keeper.add_argument("--state", type=Path, help="the folder of one's own controller")
     keeper.add_argument("--keeper", help="HOST:PORT of the site's")
+    parser.add_argument("--keeper-uid", type=int, help="the user that the site's keeper runs as")
     parser.add_argument("--munge-socket", help="the site's, where it is not munge's own")
     parser.add_argument("--record", type=_record, required=True)
     parser.add_argument("script", type=Path)

@@ -216,7 +216,7 @@ class FixedMembers:
     def form(self, version: Version | None) -> Generation:
         """Return the world, which is there already."""
         place, step = self._place, -1 if version is None else version.step
-        members = tuple(Peer(0, "", 0, "", step) for _ in range(place.world))
+        members = tuple(Peer(0, "", 0, step) for _ in range(place.world))
         return Generation(0, place.rank, place.world, False, None, members)
 
     def lost(self) -> None:

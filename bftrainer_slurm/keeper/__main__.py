@@ -43,7 +43,7 @@ async def _serve(
     past = partial(answer, state / "history.sqlite")
     keeper = Keeper(gate, token, identity, hold_s, files=files, past=past)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(keeper.entrance, host, port, backlog=1024)
+    server = await keeper.listen(host, port)
     port = server.sockets[0].getsockname()[1]
     await loop.create_datagram_endpoint(
         lambda: Announcements(loop, keeper.announced), local_addr=(host, port)

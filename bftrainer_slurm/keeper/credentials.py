@@ -1,6 +1,8 @@
 """Proving and checking whose process speaks: by MUNGE, or a secret of one user or one trainer.
 
-All cover the keeper's challenge, so that what was overheard is of no use a second time.
+A proof covers the keeper's challenge, so that what was overheard is of no use a second time. It
+brings a key that only the member and the keeper know. All that follows is sealed with that key, so
+that who has taken the keeper's place can say nothing.
 """
 
 from __future__ import annotations
@@ -12,26 +14,71 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 MUNGE = "munge"
 SECRET = "secret"
 JOB = "job"
 METHODS = (SECRET, MUNGE, JOB)
-SHARED = (SECRET, JOB)  # both sides know it, so that the keeper proves itself as well
 
 MUNGE_SOCKET = "BFTRAINER_MUNGE_SOCKET"  # where munged listens, if not where it usually does
 SECRET_FILE = "BFTRAINER_SECRET_FILE"  # personal mode: the file with the user's secret
 JOB_SECRET = "BFTRAINER_JOB_SECRET"  # without MUNGE: the trainer's, from the SPANK plugin
+KEEPER_UID = "BFTRAINER_KEEPER_UID"  # with MUNGE: the user whose process alone is the keeper
 
 MAX_PROOF = 4_096
-_OPTION_SOCKET = 8  # munge.h, MUNGE_OPT_SOCKET
+_OPTION_CIPHER, _OPTION_SOCKET, _OPTION_READER = 0, 8, 9  # munge.h, MUNGE_OPT_*
+_AES_128 = 4  # munge.h, MUNGE_CIPHER_AES128
 _SHORTEST_SECRET = 16
-
-Prove = Callable[[str, tuple[str, ...]], tuple[str, str]]
+_KEY_BYTES = 32
 
 
 class CredentialError(Exception):
     """A proof could not be made, or is not good; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a member sends to prove a text, and the ``key`` of the session that it begins."""
+
+    text: str
+    key: bytes
+
+
+Prove = Callable[[str, str], Proof]
+
+
+class Seal:
+    """Seals what one side of a session says, or opens it on the other: in order, each line once."""
+
+    def __init__(self, key: bytes, speaker: str) -> None:
+        self._key = hmac.digest(key, speaker.encode(), "sha256")
+        self._count = 0
+
+    def close(self, line: bytes) -> bytes:
+        """Return a line with its seal before it."""
+        return self._next(line) + b" " + line
+
+    def open(self, sealed: bytes) -> bytes:
+        """Return the line that was sealed, the next one of its speaker.
+
+        Raises:
+            CredentialError: it was sealed by nobody who knows the key, or is not the next one.
+        """
+        seal, _, line = sealed.partition(b" ")
+        if not hmac.compare_digest(seal, self._next(line)):
+            raise CredentialError("it does not know the session's key")
+        return line
+
+    def _next(self, line: bytes) -> bytes:
+        self._count += 1
+        text = b"%d %b" % (self._count, line.rstrip(b"\n"))
+        return hmac.digest(self._key, text, "sha256")[:16].hex().encode()
+
+
+def seals(key: bytes) -> tuple[Seal, Seal]:
+    """Return the seals of what the keeper says in a session, and of what its member says."""
+    return Seal(key, "keeper"), Seal(key, "member")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +94,27 @@ class Means:
 
 
 def prover_from(environment: Mapping[str, str]) -> Prove:
-    """Return what proves a payload by one of the methods that the keeper takes.
+    """Return what proves a payload by the method that the keeper takes.
 
-    It is called with the payload and the methods, returns method and proof, and raises
-    CredentialError. The secret file is read anew each time, as a controller may come to make it.
+    It is called with the payload and the method, and raises CredentialError. The secret file is
+    read anew each time, as a controller may come to make it.
     """
 
-    def prove(payload: str, methods: tuple[str, ...]) -> tuple[str, str]:
-        path = environment.get(SECRET_FILE)
-        if SECRET in methods and path:
-            return SECRET, prove_by_secret(read_secret(Path(path)), payload)
-        job_secret = environment.get(JOB_SECRET)
-        if JOB in methods and job_secret:
-            return JOB, prove_by_secret(job_secret.encode(), payload)
-        if MUNGE in methods:
-            return MUNGE, Munge(environment.get(MUNGE_SOCKET)).encode(payload)
-        wanted = " or ".join(methods)
-        missing = f"neither {SECRET_FILE} nor {JOB_SECRET} is set"
-        raise CredentialError(f"the keeper wants {wanted}; {missing}")
+    def prove(payload: str, method: str) -> Proof:
+        if method == MUNGE:
+            munge = Munge(environment.get(MUNGE_SOCKET))
+            return _prove_by_munge(munge, payload, environment.get(KEEPER_UID, ""))
+        secret = _own_secret(method, environment)
+        return Proof(prove_by_secret(secret, payload), session_key(secret, payload))
 
     return prove
+
+
+def _own_secret(method: str, environment: Mapping[str, str]) -> bytes:
+    name = {SECRET: SECRET_FILE, JOB: JOB_SECRET}.get(method, "what it needs")
+    if not environment.get(name):
+        raise CredentialError(f"the keeper wants a proof by '{method[:20]}'; {name} is not set")
+    return read_secret(Path(environment[name])) if method == SECRET else environment[name].encode()
 
 
 def read_secret(path: Path) -> bytes:
@@ -100,6 +148,37 @@ def prove_by_secret(secret: bytes, payload: str) -> str:
     return hmac.new(secret, payload.encode(), hashlib.sha256).hexdigest()
 
 
+def session_key(secret: bytes, payload: str) -> bytes:
+    """Return the key of a session that was begun by proving this payload."""
+    return hmac.digest(secret, f"session {payload}".encode(), "sha256")
+
+
+def _prove_by_munge(munge: Munge, payload: str, keeper_uid: str) -> Proof:
+    """Return a credential that munged opens to processes of this user alone, with the key in it.
+
+    Raises:
+        CredentialError: munged makes none, or it is not known whose the keeper is.
+    """
+    if not keeper_uid.isdecimal():
+        raise CredentialError(
+            f"{KEEPER_UID} does not say whose the keeper is; is the plugin of this node older?"
+        )
+    key = os.urandom(_KEY_BYTES)
+    return Proof(munge.encode(f"{key.hex()} {payload}", int(keeper_uid)), key)
+
+
+def check_munge(said: str, payload: str) -> bytes:
+    """Return the session's key in what a credential says, as a member made it.
+
+    Raises:
+        CredentialError: it was not made for this payload.
+    """
+    key, _, proven = said.partition(" ")
+    if proven != payload or len(key) != 2 * _KEY_BYTES:
+        raise CredentialError("the credential is for something else")
+    return bytes.fromhex(key)
+
+
 def check_secret(secret: bytes, payload: str, proof: str) -> None:
     """Check a proof by secret.
 
@@ -120,8 +199,10 @@ class Munge:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_library", _load())
 
-    def encode(self, payload: str) -> str:
+    def encode(self, payload: str, reader: int | None = None) -> str:
         """Return a credential of this process's user for a payload.
+
+        Only processes of the user ``reader`` can see what is in it; None: everybody can.
 
         Raises:
             CredentialError: munged does not make one.
@@ -130,6 +211,9 @@ class Munge:
         credential = ctypes.c_void_p()
         text = payload.encode()
         try:
+            if reader is not None:
+                self._set(context, _OPTION_READER, ctypes.c_uint32(reader))
+                self._set(context, _OPTION_CIPHER, ctypes.c_int(_AES_128))
             self._check(
                 context,
                 self._library.munge_encode(ctypes.byref(credential), context, text, len(text)),
@@ -167,11 +251,11 @@ class Munge:
         if not context:
             raise CredentialError("libmunge is out of memory")
         if self.socket is not None:
-            status = self._library.munge_ctx_set(
-                context, ctypes.c_int(_OPTION_SOCKET), ctypes.c_char_p(os.fsencode(self.socket))
-            )
-            self._check(context, status)
+            self._set(context, _OPTION_SOCKET, ctypes.c_char_p(os.fsencode(self.socket)))
         return context
+
+    def _set(self, context: ctypes.c_void_p, option: int, value: Any) -> None:
+        self._check(context, self._library.munge_ctx_set(context, ctypes.c_int(option), value))
 
     def _check(self, context: ctypes.c_void_p, status: int) -> None:
         if status != 0:

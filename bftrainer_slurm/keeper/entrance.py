@@ -1,13 +1,15 @@
-"""The first line of each connection: ``member`` begins a session, anything else is a request."""
+"""The first line of each connection: a member's begins a session, anything else is a request."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from bftrainer_slurm.keeper.protocol import MAX_LINE
+from bftrainer_slurm.keeper.messages import Refused, encode
+from bftrainer_slurm.keeper.protocol import GREETING, MAX_LINE, VERSION
 from bftrainer_slurm.keeper.refusals import Refusals
-from bftrainer_slurm.keeper.sessions import Session
+from bftrainer_slurm.keeper.session import Session
+from bftrainer_slurm.keeper.turns import Turns
 from bftrainer_slurm.keeper.waiting import Waiting, address_of
 
 FIRST_LINE_S = 5.0
@@ -27,7 +29,9 @@ class Entrance(asyncio.Protocol):
         open_session: Callable[[str], Session | None],
         waiting: Waiting[Entrance],
         refusals: Refusals,
+        turns: Turns,
     ) -> None:
+        self._turns = turns
         self._refusals = refusals
         self._serve = serve
         self._open_session = open_session
@@ -58,18 +62,28 @@ class Entrance(asyncio.Protocol):
         self._leave()
 
     def data_received(self, data: bytes) -> None:
-        """Hand the connection on when its first line is there."""
+        """Hand the connection on, in turn, when its first line is there."""
         assert self._transport is not None
         self._buffer += data
-        line, end, rest = self._buffer.partition(b"\n")
-        if len(line) > MAX_LINE:
+        end = self._buffer.find(b"\n")
+        if end > MAX_LINE or (end < 0 and len(self._buffer) > MAX_LINE):
             self.refuse("oversized", f"a first line of more than {MAX_LINE} bytes")
-            return
-        if not end:
+        elif end >= 0:
+            self._transport.pause_reading()
+            self._turns.add(self._address, self._hand_on)
+
+    def _hand_on(self) -> None:
+        assert self._transport is not None
+        if self._transport.is_closing():
             return
         self._leave()
+        self._transport.resume_reading()
+        line, _, rest = self._buffer.partition(b"\n")
         protocol: asyncio.BaseProtocol | None
-        if line == b"member":
+        if line.startswith(b"member") and line != GREETING:
+            self._refuse_version()
+            return
+        if line == GREETING:
             protocol, left = self._open_session(self._address), rest
         else:
             reader = asyncio.StreamReader(limit=MAX_LINE)
@@ -82,6 +96,14 @@ class Entrance(asyncio.Protocol):
         if left:
             assert isinstance(protocol, asyncio.Protocol)
             protocol.data_received(left)
+
+    def _refuse_version(self) -> None:
+        """Tell a member of another version so: where it is newer than this, it reads it."""
+        assert self._transport is not None
+        why = f"the keeper speaks version {VERSION}: install one BFTrainer on nodes and its host"
+        self._refusals.add("version", self._address, why)
+        self._transport.write(encode(Refused(why, retry=True)))
+        self._transport.close()
 
     def _leave(self) -> None:
         self._waiting.discard(self)

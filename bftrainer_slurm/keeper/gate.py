@@ -5,13 +5,15 @@ How a proof is checked is the voucher's business; nothing here knows groups.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from bftrainer_slurm.keeper.credentials import MAX_PROOF
 from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD
-from bftrainer_slurm.keeper.messages import Challenge, Hello, keeper_payload, payload
+from bftrainer_slurm.keeper.messages import Challenge, Hello, payload
 from bftrainer_slurm.keeper.vouchers import ByMunge, Claim, NotAdmittedError, Owner, Voucher
 
 REMEMBERED_OWNERS = 20_000
@@ -23,10 +25,11 @@ class Gate:
 
     voucher: Voucher
     owners: OrderedDict[int, Owner] = field(default_factory=OrderedDict)
+    _doors: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def challenge(self) -> Challenge:
         """Return a new challenge, good for one connection."""
-        return Challenge(os.urandom(16).hex(), (self.voucher.method,))
+        return Challenge(os.urandom(16).hex(), self.voucher.method)
 
     def own(self, array: int, owner: Owner) -> None:
         """Remember whose trainer this is."""
@@ -45,21 +48,20 @@ class Gate:
         owner = self.owners.get(array)
         return -1 if owner is None or self.voucher.one_user else owner.uid
 
-    def answer(self, challenge: Challenge, hello: Hello) -> str:
-        """Return the keeper's own proof to a member that was admitted; empty where it has none."""
-        return self.voucher.answer(self._claim(hello, keeper_payload(challenge.nonce, hello.nonce)))
+    async def admit(self, challenge: Challenge, hello: Hello, address: str) -> bytes:
+        """Check that the member may join the trainer that it names; return the session's key.
 
-    async def admit(self, challenge: Challenge, hello: Hello) -> None:
-        """Check that the member may join the trainer that it names.
+        Of those at one ``address`` one is checked at a time: many of them keep no other out.
 
         Raises:
             NotAdmittedError: it may not.
         """
-        good_text = len(hello.proof) <= MAX_PROOF and hello.proof.isascii()
-        if hello.method not in challenge.methods or not good_text:
-            raise NotAdmittedError("bad_proof", f"prove it by {' or '.join(challenge.methods)}")
-        wanted = payload(challenge.nonce, hello.identity)
-        await self.voucher.check(hello.proof, self._claim(hello, wanted))
+        if len(hello.proof) > MAX_PROOF or not hello.proof.isascii():
+            raise NotAdmittedError("bad_proof", f"prove it by {challenge.method}")
+        array = hello.identity.array
+        claim = Claim(payload(challenge.nonce, hello), array, self.owners.get(array))
+        async with self._doors.setdefault(address, asyncio.Lock()):
+            return await self.voucher.check(hello.proof, claim)
 
     async def reader(self, method: str, proof: str) -> int:
         """Return the user id of somebody who proves who they are, to see more of the status.
@@ -70,7 +72,3 @@ class Gate:
         if not isinstance(self.voucher, ByMunge) or method != self.voucher.method:
             raise NotAdmittedError("bad_proof", "prove it by munge, or have the token")
         return await self.voucher.who(proof, STATUS_PAYLOAD)
-
-    def _claim(self, hello: Hello, text: str) -> Claim:
-        array = hello.identity.array
-        return Claim(text, array, self.owners.get(array))

@@ -114,6 +114,7 @@ class Group:
     _offering: Generation | None = None  # waits for rank 0's store
     _offer_until_s: float = math.inf
     _first_ready_s: float | None = None  # of newcomers
+    _awaited: Member | None = None  # known not to be ready when it was last looked
     _missing: set[int] = field(default_factory=set)  # ranks that have not come back
     _missing_until_s: float = math.inf
     _wait_until_s: float = math.inf  # a condition that time alone will meet
@@ -139,6 +140,8 @@ class Group:
         match message:
             case Ready() if message != member.ready:
                 self._ready(member, message, now_s)
+                if member.rank is not None and self._waits_for_another():
+                    return  # of a thousand that get ready one after the other, the last one counts
             case Broken(self.number) if member.rank is not None and not member.ready:
                 self._interrupt("loss", now_s)
             case Leave():
@@ -254,6 +257,12 @@ class Group:
         self._missing.clear()
         self._missing_until_s = math.inf
         self._release_leavers()
+        gather_s = GATHER_S if self.want else GATHER_UNKNOWN_S
+        if self._first_ready_s is not None and now_s < self._first_ready_s + gather_s:
+            ready = sum(member.ready is not None for member in self.members.values())
+            if 0 < ready < self.want:
+                self._wait_until_s = self._first_ready_s + gather_s
+                return
         entrants = self._newcomers()
         if not entrants:
             self._first_ready_s = None
@@ -261,10 +270,8 @@ class Group:
         if self._first_ready_s is None:
             self._first_ready_s = now_s
         nodes = len({member.place for member in entrants})
-        if self.alone or nodes >= self.want > 0:
-            due_s = now_s
-        else:
-            due_s = self._first_ready_s + (GATHER_S if self.want else GATHER_UNKNOWN_S)
+        is_whole = self.alone or nodes >= self.want > 0
+        due_s = now_s if is_whole else self._first_ready_s + gather_s
         due_s = max(due_s, self.hold_until_s, self.failures.not_before_s)
         if now_s >= due_s:
             self._form(entrants, now_s)
@@ -301,9 +308,13 @@ class Group:
 
     def _reform(self, now_s: float) -> None:
         """A change was announced: form the next generation when all who stay are ready."""
-        staying = [member for member in self._serving() if not member.leaving]
-        if self._missing or any(member.ready is None for member in staying):
+        if self._missing:
             return
+        late = (one for one in reversed(self.members.values()) if one.holds_up)
+        self._awaited = next(late, None)
+        if self._awaited is not None:
+            return
+        staying = [member for member in self._serving() if not member.leaving]
         if not staying:
             if all(member.ready is not None for member in self._serving()):
                 self._release_leavers()
@@ -313,6 +324,13 @@ class Group:
         else:
             self._release_leavers()
             self._form(staying + self._newcomers(), now_s)
+
+    def _waits_for_another(self) -> bool:
+        """Whether the change in progress still waits for a member, so that nothing else is due."""
+        pending, one = self._pending, self._awaited
+        planned = self.role is Role.WORKER and pending is not None and pending.change.planned
+        awaited = one is not None and one.holds_up and one.key in self.members
+        return pending is not None and not planned and awaited
 
     def _form(self, entrants: list[Member], now_s: float) -> None:
         self.highest += 1

@@ -27,6 +27,11 @@ class Member:
         return self.identity.task, self.identity.node
 
     @property
+    def holds_up(self) -> bool:
+        """Whether the next generation waits for it, where a change was announced."""
+        return self.rank is not None and self.ready is None and not self.leaving
+
+    @property
     def order(self) -> tuple[int, int]:
         """Longest-serving first."""
         return (1, self.serial) if self.rank is None else (0, self.rank)
@@ -62,7 +67,6 @@ def peers(in_rank_order: list[Member]) -> tuple[Peer, ...]:
             member.identity.task,
             member.identity.node,
             member.identity.local_rank,
-            member.identity.address,
             member.version[1] if member.version[0] == lineage else -1,
         )
         for member in in_rank_order

@@ -7,7 +7,6 @@ while the keeper is away. What a message means to a group is decided in the keep
 from __future__ import annotations
 
 import contextlib
-import hmac
 import logging
 import os
 import random
@@ -17,9 +16,10 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import cycle
 
-from bftrainer_slurm.keeper.credentials import SHARED, CredentialError, Prove
+from bftrainer_slurm.keeper.credentials import CredentialError, Prove, Seal, seals
 from bftrainer_slurm.keeper.messages import (
     MAX_FROM_KEEPER,
     Ack,
@@ -52,13 +52,12 @@ from bftrainer_slurm.keeper.messages import (
     Welcome,
     encode,
     good_measures,
-    keeper_payload,
     parse_from_keeper,
     parse_from_member,
     parse_hello,
     payload,
 )
-from bftrainer_slurm.keeper.protocol import parse_addresses
+from bftrainer_slurm.keeper.protocol import GREETING, VERSION, parse_addresses
 
 __all__ = [
     "Change",
@@ -127,7 +126,7 @@ class Membership:
         prover: Prove,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
-        parse_hello(encode(Hello("", "", identity)))
+        parse_hello(encode(Hello("", identity)))
         self._keeper = keeper
         self._addresses = parse_addresses(keeper)
         self._silence_s = SILENCE_S if len(self._addresses) == 1 else MOVED_S
@@ -342,22 +341,17 @@ class Membership:
             self._state.notify_all()
 
     def _join(self, link: _Link) -> None:
-        link.send(b"member\n")
+        link.send(GREETING + b"\n")
         match link.next(CONNECT_S):
-            case Challenge(nonce, methods):
-                method, proof = self._prover(payload(nonce, self._identity), methods)
+            case Challenge(nonce, method):
+                link.seal(self._say_hello(link, nonce, method))
+            case Refused(why):
+                raise _LostError(why)
             case _:
                 raise _LostError("it does not speak as a keeper")
-        own_nonce = os.urandom(16).hex()
-        with self._state:
-            hello = Hello(method, proof, self._identity, self._what_is_held(), own_nonce)
-        link.send(encode(hello))
         match link.next(2 * CONNECT_S):
-            case Welcome(_, answer):
-                if method in SHARED:  # somebody else may have taken the keeper's port
-                    _, expected = self._prover(keeper_payload(nonce, own_nonce), (method,))
-                    if not hmac.compare_digest(answer.encode(), expected.encode()):
-                        raise _LostError("it does not know the secret")
+            case Welcome():
+                pass
             case Refused(why, retry):
                 if not retry:
                     with self._state:
@@ -372,6 +366,15 @@ class Membership:
                 self._say(self._waiting)
             if self._leaving:
                 self._say(Leave())
+
+    def _say_hello(self, link: _Link, nonce: str, method: str) -> bytes:
+        """Prove whose this process is; return the session's key, which only the keeper can know."""
+        with self._state:
+            held = self._what_is_held()
+        hello = Hello("", self._identity, held, os.urandom(16).hex())
+        proof = self._prover(payload(nonce, hello), method)
+        link.send(encode(replace(hello, proof=proof.text)))
+        return proof.key
 
     def _what_is_held(self) -> Held | None:
         held = self._held
@@ -392,7 +395,7 @@ class Membership:
                 if now_s >= ping_s:
                     number, ping_s = number + 1, now_s + PING_S
                     link.send(encode(Ping(number)))
-                link.send(self._what_to_say(now_s))
+                link.send(*self._what_to_say(now_s))
                 if self._over():
                     return
                 if now_s - link.heard_s > self._silence_s:
@@ -404,13 +407,12 @@ class Membership:
                         for message in link.receive():
                             self._hear(message)
 
-    def _what_to_say(self, now_s: float) -> bytes:
+    def _what_to_say(self, now_s: float) -> list[bytes]:
         with self._state:
             if self._progress is not None and now_s - self._progress_s >= PROGRESS_S:
                 self._outgoing.append(encode(self._progress))
                 self._progress, self._progress_s = None, now_s
-            said = b"".join(self._outgoing)
-            self._outgoing.clear()
+            said, self._outgoing = self._outgoing, []
         return said
 
     def _hear(self, message: FromKeeper) -> None:
@@ -468,12 +470,20 @@ class _Link:
         _links.add(self)
         self.pending: list[FromKeeper] = []  # came together with what ``next`` waited for
         self._buffer = bytearray()
+        self._own_seal: Seal | None = None
+        self._keepers_seal: Seal | None = None
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def send(self, data: bytes) -> None:
-        if data:
+    def seal(self, key: bytes) -> None:
+        """From now on both sides say nothing without a seal."""
+        self._keepers_seal, self._own_seal = seals(key)
+
+    def send(self, *lines: bytes) -> None:
+        """Send lines, each with its end."""
+        if lines:
+            said = lines if self._own_seal is None else map(self._own_seal.close, lines)
             self.connection.settimeout(CONNECT_S)
-            self.connection.sendall(data)
+            self.connection.sendall(b"".join(said))
 
     def next(self, timeout_s: float) -> FromKeeper:
         """Wait for one message, where no more than one can come."""
@@ -501,7 +511,19 @@ class _Link:
         if len(rest) > MAX_FROM_KEEPER:
             raise MessageError("the keeper's line is too long")
         self._buffer = rest
-        return [parse_from_keeper(bytes(line)) for line in lines]
+        return [self._opened(bytes(line)) for line in lines]
+
+    def _opened(self, line: bytes) -> FromKeeper:
+        if self._keepers_seal is None and line.startswith(b"error "):
+            raise _LostError(f"it is older than version {VERSION}, which this process speaks")
+        if self._keepers_seal is None:
+            return parse_from_keeper(line)
+        if not line.startswith(b"{"):
+            return parse_from_keeper(self._keepers_seal.open(line))
+        match parse_from_keeper(line):
+            case Refused(why):  # anybody could say so: it is final only with the seal
+                return Refused(why, retry=True)
+        raise _LostError("it does not know the session's key")
 
 
 # A forked child (a worker of a DataLoader) would keep the connection open beyond its parent's end,

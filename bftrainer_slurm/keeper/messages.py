@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any
@@ -77,7 +77,6 @@ class Peer:
     task: int
     node: str
     local_rank: int
-    address: str
     step: int
 
 
@@ -110,9 +109,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The answer to a challenge; ``nonce`` (hex) is the member's own challenge to the keeper."""
+    """The answer to a challenge; ``nonce`` (hex) is the member's own, so that each key is new."""
 
-    method: str
     proof: str
     identity: Identity
     held: Held | None = None
@@ -196,18 +194,17 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """The keeper's first word: what to prove, and how it may be proven."""
+    """The keeper's first word: what to prove, and how."""
 
     nonce: str
-    methods: tuple[str, ...]
+    method: str
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The proof was good; ``proof`` is the keeper's own, where a secret is shared."""
+    """The proof was good; this message is the first that is sealed."""
 
     run: str
-    proof: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,14 +260,9 @@ _Small = (
 FromKeeper = _Small | Generation
 
 
-def payload(nonce: str, identity: Identity) -> str:
-    """Return what a member proves: this nonce, and as whom it joins."""
-    return f"{nonce}:{identity.array}:{identity.task}:{identity.role.value}:{identity.local_rank}"
-
-
-def keeper_payload(nonce: str, own_nonce: str) -> str:
-    """Return what the keeper proves; no member's payload can read like it."""
-    return f"{nonce}:{own_nonce}:keeper"
+def payload(nonce: str, hello: Hello) -> str:
+    """Return what a member proves: this challenge, and all of its answer."""
+    return f"{nonce} {encode(replace(hello, proof='')).decode().rstrip()}"
 
 
 def good_measures(found: Mapping[Any, Any]) -> tuple[tuple[str, float], ...]:
@@ -293,7 +285,7 @@ def parse_hello(line: bytes) -> Hello:
         MessageError: it is none.
     """
     match _object(line):
-        case {"method": str(method), "proof": str(proof), "role": str(role), **rest}:
+        case {"proof": str(proof), "role": str(role), **rest}:
             identity = Identity(
                 array=_whole(rest.get("array")),
                 task=_whole(rest.get("task")),
@@ -306,7 +298,7 @@ def parse_hello(line: bytes) -> Hello:
             if identity.local_rank >= identity.local_world:
                 raise MessageError("local_rank must be below local_world")
             nonce = _matching(_NONCE, rest.get("nonce", ""))
-            return Hello(method, proof, identity, _held(rest.get("held")), nonce)
+            return Hello(proof, identity, _held(rest.get("held")), nonce)
     raise MessageError("not the answer to a challenge")
 
 
@@ -354,7 +346,7 @@ def parse_from_keeper(line: bytes) -> FromKeeper:
         if key in found:
             try:
                 return read(found)
-            except (KeyError, TypeError, AttributeError) as error:
+            except (LookupError, TypeError, ValueError) as error:
                 raise MessageError(f"not a '{key}' of the keeper: {error}") from error
     raise MessageError("not a message of the keeper")
 
@@ -369,14 +361,8 @@ def _read_generation(found: dict[str, Any]) -> Generation:
         alone=fields["alone"] is True,
         store=None if store is None else _endpoint(store),
         members=tuple(
-            Peer(
-                _whole(peer["task"]),
-                _matching(_NAME, peer["node"]),
-                _whole(peer["local_rank"], _MAX_LOCAL),
-                _matching(_ADDRESS, peer["address"]),
-                _step(peer["step"]),
-            )
-            for peer in fields["members"]
+            Peer(_whole(task), _matching(_NAME, node), _whole(local, _MAX_LOCAL), _step(step))
+            for task, node, local, step in fields["members"]
         ),
     )
 
@@ -393,20 +379,18 @@ _FROM_KEEPER: dict[str, Callable[[dict[str, Any]], FromKeeper]] = {
     "alone": lambda found: Alone(),
     "released": lambda found: Released(),
     "dropped": lambda found: Dropped(str(found["dropped"])),
-    "challenge": lambda found: Challenge(
-        str(found["challenge"]), tuple(map(str, found["methods"]))
-    ),
-    "welcome": lambda found: Welcome(str(found["welcome"]["run"]), str(found["welcome"]["proof"])),
+    "challenge": lambda found: Challenge(str(found["challenge"]), str(found["method"])),
+    "welcome": lambda found: Welcome(str(found["welcome"]["run"])),
     "refused": lambda found: Refused(str(found["refused"]), found["retry"] is True),
 }
 
 
 def _plain(message: Hello | FromMember | _Small) -> dict[str, Any]:
     match message:
-        case Hello(method, proof, identity, held, nonce):
+        case Hello(proof, identity, held, nonce):
             who = asdict(identity) | {"role": identity.role.value}
             back = None if held is None else asdict(held)
-            return {"method": method, "proof": proof, **who, "held": back, "nonce": nonce}
+            return {"proof": proof, **who, "held": back, "nonce": nonce}
         case Ready(step, cause, error, lineage):
             said = {"step": step, "cause": cause, "error": error[-MAX_ERROR:]}
             return {"ready": said | ({"lineage": lineage} if lineage else {})}
@@ -422,10 +406,10 @@ def _plain(message: Hello | FromMember | _Small) -> dict[str, Any]:
             return {type(message).__name__.lower(): True}
         case Change(number, planned, why):
             return {"change": number, "planned": planned, "why": why}
-        case Challenge(nonce, methods):
-            return {"challenge": nonce, "methods": methods}
-        case Welcome(run, proof):
-            return {"welcome": {"run": run, "proof": proof}}
+        case Challenge(nonce, method):
+            return {"challenge": nonce, "method": method}
+        case Welcome(run):
+            return {"welcome": {"run": run}}
         case Refused(why, retry):
             return {"refused": why, "retry": retry}
         case Ping(value) | Pong(value) | Ack(value) | Armed(value) | Go(value) | Broken(value):
@@ -449,7 +433,8 @@ def _encode_generation(generation: Generation) -> bytes:
 
 @lru_cache(maxsize=4)  # each of a hundred members is sent the same hundred
 def _encode_members(members: tuple[Peer, ...]) -> str:
-    return json.dumps([asdict(peer) for peer in members], separators=(",", ":"))
+    rows = [(peer.task, peer.node, peer.local_rank, peer.step) for peer in members]
+    return json.dumps(rows, separators=(",", ":"))
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import quote, unquote
 
+VERSION = 2  # of what members and keeper say to each other: both have to be of the same
+GREETING = b"member %d" % VERSION  # the first line of a member
 MAX_LINE = 512
 MAX_NOTE = 8_192  # a line of the stream that ``watch`` returns
 MAX_TEXT = 2_000  # bytes of what a failure says

@@ -21,8 +21,6 @@ from bftrainer_slurm.keeper.messages import (
     Role,
 )
 
-MAX_MEMBERS = 4_096
-
 
 class Run:
     """One life of a trainer's rendezvous. ``hold_until_s``: see ``Group``."""

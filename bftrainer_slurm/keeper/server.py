@@ -40,6 +40,8 @@ REQUEST_TIMEOUT_S = 5.0
 SEND_TIMEOUT_S = 30.0
 MAX_READERS = 500  # of the status at the same time: who reads slowly holds one of these places
 MAX_WAITING = 4_000
+ACCEPTED_AT_ONCE = 16
+BACKLOG = 1_024  # of the kernel's
 MAX_ASKING = 100  # for something of the history, of which two are answered at a time
 NOBODY = -1  # a reader of the status who has not said who they are
 _PIECE = 64 * 1024
@@ -77,9 +79,21 @@ class Keeper:
         self._past, self._reads = past, asyncio.Semaphore(2)
         self._entering: Waiting[Entrance] = Waiting(min(MAX_WAITING, files // 4), _turn_away)
 
+    async def listen(self, host: str, port: int) -> asyncio.Server:
+        """Take connections; few at once, so that a flood of them leaves time for members."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(self.entrance, host, port, backlog=ACCEPTED_AT_ONCE)
+        for listener in server.sockets:
+            with listener.dup() as same:
+                same.listen(BACKLOG)
+        return server
+
     def entrance(self) -> Entrance:
         """Return what takes a new connection."""
-        return Entrance(self.serve, self.sessions.open, self._entering, self.sessions.refusals)
+        sessions = self.sessions
+        return Entrance(
+            self.serve, sessions.open, self._entering, sessions.refusals, sessions.turns
+        )
 
     def announced(self) -> None:
         """Pass on that something was submitted."""

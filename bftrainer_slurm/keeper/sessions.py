@@ -1,6 +1,7 @@
-"""The connections of members: lines in and out, who has fallen silent, and the runs' timers.
+"""The members of all trainers: who is let in, who has fallen silent, and the runs' timers.
 
-The sockets and the clock of what ``groups`` and ``runs`` decide; nothing is decided here.
+The clock of what ``groups`` and ``runs`` decide; nothing is decided here. A member's connection is
+in ``session``.
 """
 
 from __future__ import annotations
@@ -8,47 +9,40 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from bftrainer_slurm.keeper.failures import Failure
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.groups import Finished, HangUp, Output, Reformed, Send
 from bftrainer_slurm.keeper.messages import (
-    MAX_FROM_MEMBER,
     Done,
-    FromKeeper,
     Hello,
-    MessageError,
     Ping,
     Pong,
     Progress,
-    Refused,
     Role,
     Welcome,
-    encode,
     parse_from_member,
-    parse_hello,
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.refusals import Refusals
-from bftrainer_slurm.keeper.runs import MAX_MEMBERS, Run
-from bftrainer_slurm.keeper.vouchers import NotAdmittedError, Owner
+from bftrainer_slurm.keeper.runs import Run
+from bftrainer_slurm.keeper.session import Session, Share
+from bftrainer_slurm.keeper.turns import Turns
+from bftrainer_slurm.keeper.vouchers import Owner
 from bftrainer_slurm.keeper.waiting import Waiting
 
 PROOF_S = 10.0  # a connection has this long to prove who it is
 SILENCE_S = 5.0  # then a member is lost
 SWEEP_S = 1.0
 FORGET_S = 600.0  # a run without members is forgotten
-PART_S = 2.0  # a planned leave is waited for this long
 PROGRESS_EVERY_S = 0.5  # reports that come faster are dropped
-MAX_MESSAGES = 1_000  # of one member between two sweeps
-MAX_UNSENT = 2 * 1024 * 1024  # bytes; who reads slower is dropped
+PART_S = 2.0  # a planned leave is waited for this long
 MAX_UNPROVEN = 2_000
 MAX_SESSIONS = 20_000
 MANY_FILES = 65_536  # open at the same time: each connection is one
-MAX_OF_ONE_USER = MAX_SESSIONS // 2
 
 
 class Sessions:
@@ -73,7 +67,8 @@ class Sessions:
         self._hold_until_s = _now_s() + hold_s
         self._runs: dict[int, _Running] = {}
         self._sessions: dict[int, Session] = {}
-        self._of_user: Counter[int] = Counter()
+        self._shares: dict[int, Share] = {}  # by user
+        self.turns = Turns()
         self._unproven: Waiting[Session] = Waiting(min(MAX_UNPROVEN, files // 8), _give_way)
         self._keys = itertools.count(1)
         self._swept_s = _now_s()
@@ -150,20 +145,16 @@ class Sessions:
 
     def proven(self, session: Session, hello: Hello) -> None:
         """A member may join."""
-        array = hello.identity.array
+        array, user = hello.identity.array, self.gate.user(hello.identity.array)
+        share = self._shares.setdefault(user, Share(user))
+        share.check(array)
         running = self._runs.get(array)
         if running is None:
             run = Run(self._run_name(array), self.gate.want(array), self._hold_until_s)
-            running = self._runs[array] = _Running(run)
-        if running.run.size >= MAX_MEMBERS:
-            raise NotAdmittedError("too_many", "this trainer has too many members", True)
-        user = self.gate.user(array)
-        if self._of_user[user] >= MAX_OF_ONE_USER:
-            raise NotAdmittedError("too_many", "this user has too many members", True)
-        session.array, session.user = array, user
-        self._of_user[user] += 1
+            running = self._runs[array] = _Running(run, user)
         self._unproven.discard(session)
-        session.send(Welcome(running.run.name, self.gate.answer(session.challenge, hello)))
+        session.belong_to(share, array)
+        session.send(Welcome(running.run.name))
         running.run.join(session.key, hello.identity, hello.held, _now_s())
         self._settle(array)
 
@@ -196,9 +187,9 @@ class Sessions:
         if session.array < 0:
             self._unproven.discard(session)
             return
-        self._of_user[session.user] -= 1
-        if not self._of_user[session.user]:
-            del self._of_user[session.user]
+        session.share.lose(session.array)
+        if not session.share.members:
+            self._shares.pop(session.share.user, None)
         if (running := self._runs.get(session.array)) is not None:
             running.run.lose(session.key, _now_s())
             self._settle(session.array)
@@ -208,7 +199,7 @@ class Sessions:
     def _settle(self, array: int) -> None:
         running = self._runs[array]
         for output in running.run.take():
-            self._deliver(array, output)
+            self.turns.add(running.user, partial(self._deliver, array, output))
         for tasks, left in running.parting:
             if not left.done() and not running.run.holds(tasks):
                 left.set_result(None)
@@ -247,7 +238,7 @@ class Sessions:
         self._swept_s = now_s
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
         for session in list(self._sessions.values()):
-            session.messages = 0
+            session.swept()
             if not fair:
                 session.heard_s = max(session.heard_s, now_s - SWEEP_S)
             elif session.array < 0:
@@ -263,118 +254,16 @@ class Sessions:
                 del self._runs[array]
 
 
-class Session(asyncio.Protocol):
-    """One member's connection, from its challenge on."""
-
-    def __init__(self, sessions: Sessions, key: int, address: str) -> None:
-        self.key = key
-        self.array = -1  # not proven yet
-        self.user = -1
-        self._address = address
-        self.opened_s = self.heard_s = _now_s()
-        self.progress_s = -math.inf
-        self.messages = 0  # since the last sweep
-        self._sessions = sessions
-        self.challenge = sessions.gate.challenge()
-        self._transport: asyncio.Transport | None = None
-        self._buffer = bytearray()
-        self._checking: asyncio.Task[None] | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Challenge the member."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self.send(self.challenge)
-
-    def data_received(self, data: bytes) -> None:
-        """Take what has come, line by line."""
-        self._buffer += data
-        self.heard_s = _now_s()
-        self._take_lines()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Tell that the connection has ended."""
-        self._transport = None
-        if self._checking is not None:
-            self._checking.cancel()
-        self._sessions.closed(self)
-
-    def send(self, message: FromKeeper) -> None:
-        """Send a message; who does not read is given up."""
-        if self._transport is None or self._transport.is_closing():
-            return
-        self._transport.write(encode(message))
-        if self._transport.get_write_buffer_size() > MAX_UNSENT:
-            self.give_up("slow", "it does not read")
-
-    def hang_up(self) -> None:
-        """End the connection when all is sent."""
-        if self._transport is not None:
-            if self._transport.get_write_buffer_size():
-                self._transport.abort()
-            else:
-                self._transport.close()
-
-    def give_up(self, kind: str, why: str) -> None:
-        """End the connection at once, and count why."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._refuse(kind, why)
-            self._transport.abort()
-
-    def _refuse(self, kind: str, why: str) -> None:
-        origin = self._address if self.array < 0 else f"{self._address} of trainer {self.array}"
-        self._sessions.refusals.add(kind, origin, why)
-
-    def _take_lines(self) -> None:
-        while self._checking is None and self._transport is not None:
-            if self._transport.is_closing():
-                return
-            end = self._buffer.find(b"\n", 0, MAX_FROM_MEMBER)
-            if end < 0:
-                break
-            line = bytes(self._buffer[:end])
-            del self._buffer[: end + 1]
-            self._take(line)
-        if len(self._buffer) >= MAX_FROM_MEMBER:
-            self.give_up("oversized", f"a message of more than {MAX_FROM_MEMBER} bytes")
-
-    def _take(self, line: bytes) -> None:
-        self.messages += 1
-        if self.messages > MAX_MESSAGES:
-            self.give_up("flood", f"more than {MAX_MESSAGES} messages a second")
-            return
-        try:
-            if self.array < 0:
-                hello = parse_hello(line)
-                self._checking = asyncio.ensure_future(self._admit(hello))
-            else:
-                self._sessions.heard(self, line)
-        except MessageError as error:
-            self.give_up("malformed", str(error))
-
-    async def _admit(self, hello: Hello) -> None:
-        try:
-            await self._sessions.gate.admit(self.challenge, hello)
-            self._checking = None
-            if self._transport is not None:
-                self._sessions.proven(self, hello)
-        except NotAdmittedError as error:
-            self._checking = None
-            self._refuse(error.kind, f"to trainer {hello.identity.array}: {error}")
-            self.send(Refused(str(error), error.retry))
-            self.hang_up()
-        self._take_lines()
-
-
 def _give_way(session: Session) -> None:
     session.give_up("too_many", "too many connections have not proven anything yet")
 
 
 class _Running:
-    """A run, its timer, and who waits for a planned leave."""
+    """A run, whose it is, its timer, and who waits for a planned leave."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, user: int) -> None:
         self.run = run
+        self.user = user
         self.used_s = _now_s()
         self.parting: list[tuple[Collection[int], asyncio.Future[None]]] = []
         self.timer_s = math.inf

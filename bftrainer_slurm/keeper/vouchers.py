@@ -6,6 +6,7 @@ Checking a MUNGE credential asks munged, so it is done in a thread; nothing here
 from __future__ import annotations
 
 import asyncio
+import os
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,19 +18,26 @@ from bftrainer_slurm.keeper.credentials import (
     SECRET,
     CredentialError,
     Munge,
+    check_munge,
     check_secret,
-    prove_by_secret,
     secret_of_job,
+    session_key,
 )
+
+_OWNER_UNKNOWN = "whose trainer this is, is not known yet"
 
 
 class NotAdmittedError(Exception):
-    """A proof that is not good. ``kind`` is counted; ``retry``: it may be good later."""
+    """A proof that is not good. ``kind`` is counted; ``retry``: it may be good later.
 
-    def __init__(self, kind: str, why: str, retry: bool = False) -> None:
+    ``key`` seals the refusal, where the proof has one: what anybody can say is final for nobody.
+    """
+
+    def __init__(self, kind: str, why: str, retry: bool = False, key: bytes = b"") -> None:
         super().__init__(why)
         self.kind = kind
         self.retry = retry
+        self.key = key
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +56,6 @@ class Claim:
     array: int
     owner: Owner | None  # None: not known yet
 
-    def known_owner(self) -> Owner:
-        """Return the owner. Raises NotAdmittedError."""
-        if self.owner is None:
-            raise NotAdmittedError("owner_unknown", "whose trainer this is, is not known yet", True)
-        return self.owner
-
 
 class Voucher(Protocol):
     """One way. ``one_user``: whoever can prove anything is the only user."""
@@ -66,28 +68,23 @@ class Voucher(Protocol):
     def one_user(self) -> bool:
         """Whether all trainers are the same user's."""
 
-    async def check(self, proof: str, claim: Claim) -> None:
-        """Check a member's proof. Raises NotAdmittedError."""
-
-    def answer(self, claim: Claim) -> str:
-        """Return the keeper's own proof of a text to a member; empty where there is none."""
+    async def check(self, proof: str, claim: Claim) -> bytes:
+        """Check a member's proof; return the session's key. Raises NotAdmittedError."""
 
 
 class _BySecret(ABC):
-    """Both sides know a secret, and prove it to each other."""
+    """Both sides know a secret."""
 
     __slots__ = ()
 
-    async def check(self, proof: str, claim: Claim) -> None:
+    async def check(self, proof: str, claim: Claim) -> bytes:
         """Check that its maker knows the secret. Raises NotAdmittedError."""
+        secret = self._secret(claim)
         try:
-            check_secret(self._secret(claim), claim.text, proof)
+            check_secret(secret, claim.text, proof)
         except CredentialError as error:
             raise NotAdmittedError("bad_proof", str(error)) from error
-
-    def answer(self, claim: Claim) -> str:
-        """Return the keeper's own proof."""
-        return prove_by_secret(self._secret(claim), claim.text)
+        return session_key(secret, claim.text)
 
     @abstractmethod
     def _secret(self, claim: Claim) -> bytes:
@@ -115,7 +112,9 @@ class SiteKey(_BySecret):
     one_user: bool = field(default=False, init=False)
 
     def _secret(self, claim: Claim) -> bytes:
-        return secret_of_job(self.key, claim.array, claim.known_owner().uid)
+        if claim.owner is None:
+            raise NotAdmittedError("owner_unknown", _OWNER_UNKNOWN, True)
+        return secret_of_job(self.key, claim.array, claim.owner.uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,26 +128,33 @@ class ByMunge:
         default_factory=lambda: ThreadPoolExecutor(4, thread_name_prefix="munge")
     )
 
-    async def check(self, proof: str, claim: Claim) -> None:
+    async def check(self, proof: str, claim: Claim) -> bytes:
         """Check that a process of the owner made the credential. Raises NotAdmittedError."""
-        uid = await self.who(proof, claim.text)
-        if uid != claim.known_owner().uid:
-            raise NotAdmittedError("not_owner", "this trainer is somebody else's")
-
-    def answer(self, claim: Claim) -> str:
-        """Return nothing: MUNGE vouches for users, and nobody knows the keeper's."""
-        return ""
+        said, uid = await self._opened(proof)
+        try:
+            key = check_munge(said, claim.text)
+        except CredentialError as error:
+            raise NotAdmittedError("bad_proof", str(error)) from error
+        if claim.owner is None:
+            raise NotAdmittedError("owner_unknown", _OWNER_UNKNOWN, True, key)
+        if uid != claim.owner.uid:
+            raise NotAdmittedError("not_owner", "this trainer is somebody else's", False, key)
+        return key
 
     async def who(self, proof: str, text: str) -> int:
         """Return the user id of who made a credential for this text. Raises NotAdmittedError."""
-        loop = asyncio.get_running_loop()
-        try:
-            said, uid = await loop.run_in_executor(self._threads, self._decode, proof)
-        except CredentialError as error:
-            raise NotAdmittedError("bad_proof", str(error), retry=True) from error
+        said, uid = await self._opened(proof)
         if said != text:
             raise NotAdmittedError("bad_proof", "the credential is for something else")
         return uid
+
+    async def _opened(self, proof: str) -> tuple[str, int]:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, self._decode, proof)
+        except CredentialError as error:
+            why = f"{error}; this keeper runs as user {os.getuid()}"
+            raise NotAdmittedError("bad_proof", why, retry=True) from error
 
     def _decode(self, proof: str) -> tuple[str, int]:
         return Munge(self.socket).decode(proof)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
-from bftrainer_slurm.keeper.credentials import SECRET, prove_by_secret
+from bftrainer_slurm.keeper.credentials import Seal, prove_by_secret, seals, session_key
 from bftrainer_slurm.keeper.entrance import Entrance
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.messages import (
@@ -26,6 +27,7 @@ from bftrainer_slurm.keeper.messages import (
     parse_from_keeper,
     payload,
 )
+from bftrainer_slurm.keeper.protocol import GREETING
 from bftrainer_slurm.keeper.server import Keeper
 from bftrainer_slurm.keeper.vouchers import OneUser, Owner
 from scripts.fuzzing.promises import BrokenPromiseError, promise
@@ -94,17 +96,20 @@ class _Line:
         self._enter = enter
         self._number = number
         self._wire: _Wire | None = None
+        self._seal: Seal | None = None  # of what it says, once it has proven who it is
 
     def step(self, said: bytes) -> None:
         wire = self._connected()
         if said == b"!close":
             self.hang_up()
         elif said in _ROLES:
-            wire.hear(b"member\n")
+            wire.hear(GREETING + b"\n")
             if (challenge := wire.challenge()) is not None:
-                wire.hear(_hello(challenge, self._number, _ROLES[said]))
+                hello, key = _hello(challenge, self._number, _ROLES[said])
+                wire.hear(hello)
+                _, self._seal = seals(key)
         else:
-            wire.hear(said)
+            wire.hear(said if self._seal is None else _sealed(said, self._seal))
 
     def hang_up(self) -> None:
         if self._wire is not None:
@@ -113,7 +118,7 @@ class _Line:
 
     def _connected(self) -> _Wire:
         if self._wire is None or self._wire.is_closing():
-            self._wire = _Wire()
+            self._wire, self._seal = _Wire(), None
             self._wire.connect(self._enter())
         return self._wire
 
@@ -193,10 +198,18 @@ class _Loop(asyncio.SelectorEventLoop):
         return super().time() + self.ahead_s
 
 
-def _hello(challenge: Challenge, task: int, role: Role) -> bytes:
-    identity = Identity(_ARRAY, task, f"n{task}", role, address="127.0.0.1")
-    proof = prove_by_secret(_SECRET, payload(challenge.nonce, identity))
-    return encode(Hello(SECRET, proof, identity))
+def _hello(challenge: Challenge, task: int, role: Role) -> tuple[bytes, bytes]:
+    """Return a good answer to a challenge, and the key of the session that it begins."""
+    hello = Hello("", Identity(_ARRAY, task, f"n{task}", role, address="127.0.0.1"))
+    wanted = payload(challenge.nonce, hello)
+    proof = prove_by_secret(_SECRET, wanted)
+    return encode(replace(hello, proof=proof)), session_key(_SECRET, wanted)
+
+
+def _sealed(said: bytes, seal: Seal) -> bytes:
+    """Return what a member says, each whole line with its seal."""
+    *lines, rest = said.split(b"\n")
+    return b"".join(seal.close(line + b"\n") for line in lines) + rest
 
 
 def _told(context: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.credentials import Means
 from bftrainer_slurm.keeper.home import find_or_start, read_address, read_token
 from scripts.labcluster.processes import Daemon, daemon_of, end, send
 
@@ -71,9 +72,9 @@ class Keeper:
 
 
 @contextmanager
-def started_keeper(state: Path) -> Iterator[Keeper]:
-    """Start a keeper; end it whatever happens."""
-    find_or_start(state, "127.0.0.1:0")
+def started_keeper(state: Path, means: Means | None = None) -> Iterator[Keeper]:
+    """Start a keeper, one user's unless ``means`` say otherwise; end it whatever happens."""
+    find_or_start(state, "127.0.0.1:0", means=means or Means())
     keeper = Keeper(state)
     try:
         yield keeper

@@ -14,7 +14,7 @@ from bftrainer_slurm.keeper.membership import Generation, Peer
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
 
-TWO = Generation(1, 0, 2, False, None, (Peer(0, "n0", 0, "127.0.0.1", 1),) * 2)
+TWO = Generation(1, 0, 2, False, None, (Peer(0, "n0", 0, 1),) * 2)
 
 
 def form(group: Group, peer: Callable[[TCPStore], None]) -> None:
@@ -46,7 +46,7 @@ PEER = """
 import sys
 from bftrainer_slurm.elastic.collective import Group
 from bftrainer_slurm.keeper.membership import Generation, Peer
-peers = (Peer(0, "n0", 0, "127.0.0.1", 1),) * 2
+peers = (Peer(0, "n0", 0, 1),) * 2
 Group().form(Generation(1, 1, 2, False, sys.argv[1], peers), "gloo", "127.0.0.1", None)
 """
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from bftrainer_slurm.keeper.client import KeeperClient
-from bftrainer_slurm.keeper.credentials import SECRET, prove_by_secret
+from bftrainer_slurm.keeper.credentials import Proof, prove_by_secret, session_key
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.membership import Generation, Identity, Membership, Role
 from bftrainer_slurm.keeper.protocol import Note
@@ -56,8 +56,8 @@ class Inside:
         return [note.note for _, note in (next(stream) for _ in range(count)) if note]
 
 
-def prove_secret(payload: str, methods: tuple[str, ...]) -> tuple[str, str]:
-    return SECRET, prove_by_secret(SECRET_TEXT, payload)
+def prove_secret(payload: str, method: str) -> Proof:
+    return Proof(prove_by_secret(SECRET_TEXT, payload), session_key(SECRET_TEXT, payload))
 
 
 @contextmanager
@@ -69,9 +69,7 @@ def keeper_inside(gate: Gate | None = None, port: int = 0) -> Iterator[Inside]:
 
     async def begin() -> tuple[asyncio.Server, Counter[str]]:
         keeper = Keeper(gate or Gate(OneUser(SECRET_TEXT)), TOKEN, identity="inside")
-        server = await asyncio.get_running_loop().create_server(
-            keeper.entrance, "127.0.0.1", port, backlog=1024
-        )
+        server = await keeper.listen("127.0.0.1", port)
         return server, keeper.sessions.refusals.counts
 
     server, refusals = asyncio.run_coroutine_threadsafe(begin(), loop).result(10)

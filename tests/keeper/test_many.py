@@ -9,14 +9,15 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Awaitable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.keeper.credentials import SECRET, prove_by_secret, read_secret
+from bftrainer_slurm.keeper.credentials import SECRET, SECRET_FILE, Prove, prover_from, seals
 from bftrainer_slurm.keeper.home import own_secret
 from bftrainer_slurm.keeper.messages import Hello, Identity, Role, encode, payload
-from bftrainer_slurm.keeper.protocol import parse_address
+from bftrainer_slurm.keeper.protocol import GREETING, parse_address
 from scripts.labcluster.keeper import Keeper
 
 pytestmark = [pytest.mark.torch, pytest.mark.load]
@@ -36,27 +37,29 @@ class Agent:
         self.rank = -1
         self._news = asyncio.Event()
 
-    async def connect(self, keeper: str, secret: bytes) -> None:
-        while not await self._welcomed(keeper, secret):
+    async def connect(self, keeper: str, prove: Prove) -> None:
+        while not await self._welcomed(keeper, prove):
             self.writer.close()  # and try again, as agents do
         self._tasks = [asyncio.ensure_future(work()) for work in (self._listen, self._ping)]
 
-    async def _welcomed(self, keeper: str, secret: bytes) -> bool:
+    async def _welcomed(self, keeper: str, prove: Prove) -> bool:
         """Prove itself; False where the keeper hung up: on a busy machine this process is slow."""
         host, port = parse_address(keeper)
         self.reader, self.writer = await asyncio.open_connection(host, port, limit=2**20)
-        self.writer.write(b"member\n")
+        self.writer.write(GREETING + b"\n")
         if not (challenge := await self.reader.readline()):
             return False
-        proof = prove_by_secret(secret, payload(json.loads(challenge)["challenge"], self.identity))
-        self.writer.write(encode(Hello(SECRET, proof, self.identity)))
+        hello = Hello("", self.identity)
+        proof = prove(payload(json.loads(challenge)["challenge"], hello), SECRET)
+        self.writer.write(encode(replace(hello, proof=proof.text)))
+        self.keepers_seal, self.own_seal = seals(proof.key)
         if not (answer := await self.reader.readline()):
             return False
-        assert "welcome" in json.loads(answer)
+        assert "welcome" in json.loads(self.keepers_seal.open(answer))
         return True
 
     def say(self, **message: object) -> None:
-        self.writer.write(json.dumps(message).encode() + b"\n")
+        self.writer.write(self.own_seal.close(json.dumps(message).encode() + b"\n"))
 
     def ready(self, cause: str) -> None:
         self.say(ready={"step": -1, "cause": cause, "error": ""})
@@ -73,7 +76,7 @@ class Agent:
 
     async def _listen(self) -> None:
         while line := await self.reader.readline():
-            message = json.loads(line)
+            message = json.loads(self.keepers_seal.open(line))
             self.heard[next(iter(message))] += 1
             self._news.set()
             if "change" in message:
@@ -114,7 +117,7 @@ def test_a_change_of_a_hundred_among_a_thousand(keeper: Keeper) -> None:
 
 
 async def _change(keeper: Keeper) -> None:
-    secret = read_secret(own_secret(keeper.state))
+    prove = prover_from({SECRET_FILE: str(own_secret(keeper.state))})
     empty_mb = memory_mb(keeper.pid)
     agents = [Agent(array, task) for array in range(1, TRAINERS + 1) for task in range(AGENTS)]
     for array in range(1, TRAINERS + 1):
@@ -123,7 +126,7 @@ async def _change(keeper: Keeper) -> None:
     # Not all at once: who takes long to prove itself is hung up on, and this is but one process.
     for begin in range(0, len(agents), AGENTS):
         batch = agents[begin : begin + AGENTS]
-        await in_time(agent.connect(keeper.client.address, secret) for agent in batch)
+        await in_time(agent.connect(keeper.client.address, prove) for agent in batch)
     for agent in agents:
         agent.ready("new")
     await in_time(agent.until("generation") for agent in agents)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.keeper.credentials import SECRET, SECRET_FILE, prover_from
+from bftrainer_slurm.keeper.credentials import SECRET, SECRET_FILE, Proof, prover_from
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.home import find_or_start, own_secret
 from bftrainer_slurm.keeper.membership import (
@@ -21,7 +21,6 @@ from bftrainer_slurm.keeper.membership import (
     Identity,
     Membership,
     MembershipError,
-    RefusedError,
     ReleasedError,
     Role,
 )
@@ -208,14 +207,20 @@ def test_a_new_generation_and_a_failure_reach_the_controller(keeper: Inside) -> 
     assert failed.text == "Traceback:\nZeroDivisionError\n"
 
 
-def test_with_a_wrong_secret_no_generation_comes(keeper: Inside) -> None:
+def test_who_has_a_wrong_secret_hears_so_and_tries_again(
+    keeper: Inside, caplog: pytest.LogCaptureFixture
+) -> None:
     identity = Identity(12, 1, "n1", Role.WORKER)
-    member = Membership(
-        keeper.client.address, identity, lambda payload, methods: (SECRET, "0" * 64)
-    )
+    wrong = Proof("0" * 64, bytes(32))
+    member = Membership(keeper.client.address, identity, lambda payload, method: wrong)
+    keeper.members.append(member)
     member.start()
-    with pytest.raises(RefusedError, match="secret"):
-        member.wait_generation(10)
+    member.ready(-1, "new")
+    wait_until(lambda: keeper.counts().get("bad_proof", 0) > 1)
+    assert "no word with the keeper" in caplog.text
+    assert "the secret is another one" in caplog.text
+    with pytest.raises(TimeoutError):
+        member.wait_generation(0.1)
 
 
 def test_a_keeper_that_does_not_know_the_secret_is_not_believed(tmp_path: Path) -> None:
@@ -248,7 +253,7 @@ def test_a_forked_child_does_not_keep_the_connection_open(keeper: Inside) -> Non
 
 def test_an_identity_that_cannot_be_is_found_at_once() -> None:
     with pytest.raises(MessageError):
-        Membership("h:1", Identity(12, 1, "n 1", Role.AGENT), lambda payload, methods: ("", ""))
+        Membership("h:1", Identity(12, 1, "n 1", Role.AGENT), lambda *_: Proof("", b""))
 
 
 def test_closing_ends_a_wait(keeper: Inside) -> None:
@@ -262,7 +267,7 @@ def test_without_a_keeper_members_wait_and_are_quick_when_it_comes() -> None:
     with keeper_inside() as before:
         port = before.port
     member = Membership(
-        f"127.0.0.1:{port}", Identity(12, 1, "n1", Role.WORKER), lambda *_: ("secret", "")
+        f"127.0.0.1:{port}", Identity(12, 1, "n1", Role.WORKER), lambda *_: Proof("", b"")
     )
     member.start()
     with pytest.raises(TimeoutError):
@@ -317,7 +322,7 @@ def test_a_secret_that_others_can_read_is_not_used(tmp_path: Path) -> None:
     path = own_secret(tmp_path)
     path.chmod(0o640)
     with pytest.raises(Exception, match="chmod 600"):
-        prover_from({SECRET_FILE: str(path)})("payload", (SECRET,))
+        prover_from({SECRET_FILE: str(path)})("payload", SECRET)
 
 
 def keeper_members(keeper: Inside) -> int:

@@ -14,9 +14,11 @@ import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient
 from bftrainer_slurm.keeper.credentials import (
+    KEEPER_UID,
     MUNGE_SOCKET,
     CredentialError,
     Munge,
+    Prove,
     prover_from,
 )
 from bftrainer_slurm.keeper.gate import Gate
@@ -62,9 +64,13 @@ def keeper(munge_socket: str) -> Iterator[Inside]:
         yield running
 
 
+def prover(munge_socket: str, keeper_uid: int = os.getuid()) -> Prove:
+    return prover_from({MUNGE_SOCKET: munge_socket, KEEPER_UID: str(keeper_uid)})
+
+
 def member(keeper: Inside, munge_socket: str, task: int = 1, array: int = 12) -> Membership:
     identity = Identity(array, task, f"n{task}", Role.WORKER)
-    made = Membership(keeper.client.address, identity, prover_from({MUNGE_SOCKET: munge_socket}))
+    made = Membership(keeper.client.address, identity, prover(munge_socket))
     keeper.members.append(made)
     made.start()
     return made
@@ -114,6 +120,25 @@ def test_another_users_trainer_is_closed(keeper: Inside, munge_socket: str) -> N
     assert keeper.counts() == {"not_owner": 1}
 
 
+def test_a_keeper_of_another_user_learns_nothing_and_is_not_believed(
+    keeper: Inside, munge_socket: str
+) -> None:
+    identity = Identity(12, 1, "n1", Role.WORKER)
+    deceived = Membership(keeper.client.address, identity, prover(munge_socket, NOBODY))
+    keeper.members.append(deceived)
+    keeper.client.own(12, os.getuid(), 1)
+    deceived.start()
+    deceived.ready(-1, "new")
+    wait_until(lambda: keeper.counts().get("bad_proof", 0) > 1)
+    with pytest.raises(TimeoutError):
+        deceived.wait_generation(0.1)
+
+
+def test_without_the_keepers_user_the_member_says_what_is_missing(munge_socket: str) -> None:
+    with pytest.raises(CredentialError, match="plugin of this node older"):
+        prover_from({MUNGE_SOCKET: munge_socket})("payload", "munge")
+
+
 IMPOSTOR = """
 import os, sys
 sys.path.insert(0, {package!r})
@@ -145,7 +170,7 @@ def test_another_unix_user_cannot_join(keeper: Inside, munge_socket: str) -> Non
         program = IMPOSTOR.format(package=str(package), uid=NOBODY, keeper=keeper.client.address)
         said = subprocess.run(
             [Path(sys.executable).resolve(), "-c", program],
-            env={MUNGE_SOCKET: munge_socket},
+            env={MUNGE_SOCKET: munge_socket, KEEPER_UID: str(os.getuid())},
             cwd="/",
             capture_output=True,
             text=True,

@@ -11,11 +11,10 @@ from contextlib import ExitStack
 import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.credentials import prove_by_secret
-from bftrainer_slurm.keeper.messages import MAX_FROM_MEMBER, keeper_payload
+from bftrainer_slurm.keeper.messages import MAX_FROM_MEMBER
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from scripts.labcluster.waiting import wait_until
-from tests.keeper.inside import SECRET_TEXT, Inside, keeper_inside
+from tests.keeper.inside import Inside, keeper_inside
 from tests.keeper.wire import Wire
 
 
@@ -27,7 +26,7 @@ def keeper() -> Iterator[Inside]:
 
 def test_who_proves_the_secret_is_welcome(keeper: Inside) -> None:
     with Wire(keeper.port) as wire:
-        assert wire.challenge["methods"] == ["secret"]
+        assert wire.challenge["method"] == "secret"
         answer = wire.hello()
         assert answer is not None
         assert answer["welcome"]["run"] == "12.1"
@@ -62,27 +61,45 @@ def test_a_proof_is_of_no_use_on_another_connection(keeper: Inside) -> None:
         assert "refused" in answer
 
 
-def test_another_method_than_asked_for_is_refused(keeper: Inside) -> None:
-    with Wire(keeper.port) as wire:
-        assert "refused" in (wire.hello(method="munge") or {})
-
-
 SUBMITTED = Note(NoteKind.SUBMITTED)
 
 
-def test_the_keeper_proves_the_secret_too(keeper: Inside) -> None:
+def test_the_keeper_seals_what_it_says_to_a_member(keeper: Inside) -> None:
     with Wire(keeper.port) as wire:
-        answer = wire.hello(nonce="abc123")
-    assert answer is not None
-    expected = keeper_payload(wire.challenge["challenge"], "abc123")
-    assert answer["welcome"]["proof"] == prove_by_secret(SECRET_TEXT, expected)
+        wire.hello()
+        assert wire.seals is not None
+        wire.say(ping=1)
+        line = wire.lines.readline()
+        assert wire.seals[0].open(line) == b'{"pong":1}\n'
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["said before", "without a seal"])
+def test_what_a_member_has_not_sealed_for_now_ends_the_connection(
+    keeper: Inside, again: bool
+) -> None:
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        assert wire.seals is not None
+        ping = b'{"ping":1}\n'
+        wire.send(wire.seals[1].close(ping) + ping if not again else wire.seals[1].close(ping) * 2)
+        assert wire.read_all() == [{"pong": 1}]
+    assert keeper.counts() == {"forged": 1}
+
+
+@pytest.mark.parametrize("greeting", [b"member", b"member 1", b"member 99"])
+def test_a_member_of_another_version_is_told_what_to_do(keeper: Inside, greeting: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", keeper.port), 10) as connection:
+        connection.sendall(greeting + b"\n")
+        (answer,) = connection.makefile("rb").readlines()
+    assert b"install one BFTrainer on nodes and its host" in answer
+    assert keeper.counts() == {"version": 1}
 
 
 NO_HELLO = [
     b"{}",
     b"hello",
-    b"[" * 60_000,
-    b'{"method":"secret"}',
+    b"[" * 6_000,
+    b'{"proof":"secret"}',
     b"\xff\xfe",
     json.dumps({"ping": 1}).encode(),
 ]
@@ -140,7 +157,7 @@ def test_a_field_that_cannot_be_ends_the_connection(
         {"leave": 1},
         {"ack": "1"},
         {"something": "else"},
-        {"method": "secret"},
+        {"proof": "secret"},
     ],
     ids=str,
 )
@@ -155,7 +172,7 @@ def test_a_member_that_says_nonsense_is_hung_up_on(keeper: Inside, said: dict[st
 def test_not_a_number_is_no_progress(keeper: Inside) -> None:
     with Wire(keeper.port) as wire:
         wire.hello()
-        wire.send(b'{"progress":{"loss":NaN}}\n')
+        wire.say_line(b'{"progress":{"loss":NaN}}\n')
         assert wire.read() is None
 
 
@@ -185,7 +202,8 @@ def test_a_flood_of_messages_ends_the_connection(keeper: Inside) -> None:
         wire.hello()
         try:
             for _ in range(50):
-                wire.send(b'{"ack":1}\n' * 200)
+                for _ in range(200):
+                    wire.say_line(b'{"ack":1}\n')
         except ConnectionError:
             pass
         assert wire.read() is None
@@ -193,13 +211,14 @@ def test_a_flood_of_messages_ends_the_connection(keeper: Inside) -> None:
 
 
 def test_who_does_not_read_is_dropped(keeper: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bftrainer_slurm.keeper.sessions.MAX_UNSENT", 0)
-    monkeypatch.setattr("bftrainer_slurm.keeper.sessions.MAX_MESSAGES", 10**9)
+    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_UNSENT", 0)
+    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_MESSAGES", 10**9)
+    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_MESSAGES_OF_USER", 10**9)
     with Wire(keeper.port, buffer=4_096) as wire:
         wire.hello()
         try:
             while True:
-                wire.send(b'{"ping":100000000000000}\n' * 1_000)
+                wire.say(ping=100_000_000_000_000)
         except ConnectionError:
             pass
     assert keeper.counts() == {"slow": 1}
@@ -240,7 +259,7 @@ def test_who_proves_nothing_is_hung_up_on(keeper: Inside, monkeypatch: pytest.Mo
 @pytest.fixture
 def narrow_keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inside]:
     monkeypatch.setattr("bftrainer_slurm.keeper.sessions.MAX_UNPROVEN", 2)
-    monkeypatch.setattr("bftrainer_slurm.keeper.sessions.MAX_OF_ONE_USER", 2)
+    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_MEMBERS", 2)
     monkeypatch.setattr("bftrainer_slurm.keeper.server.MAX_WAITING", 2)
     monkeypatch.setattr("bftrainer_slurm.keeper.server.MAX_READERS", 0)
     with keeper_inside() as running:

@@ -8,13 +8,17 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
-from bftrainer_slurm.keeper.credentials import SECRET, prove_by_secret
-from bftrainer_slurm.keeper.messages import Identity, Role, payload
-from tests.keeper.inside import SECRET_TEXT
+from bftrainer_slurm.keeper.credentials import Seal, seals
+from bftrainer_slurm.keeper.messages import Identity, Role, parse_hello, payload
+from bftrainer_slurm.keeper.protocol import GREETING
+from tests.keeper.inside import prove_secret
 
 
 class Wire(AbstractContextManager["Wire"]):
-    """One connection, as a member's; ``challenge`` is the keeper's first word."""
+    """One connection, as a member's; ``challenge`` is the keeper's first word.
+
+    ``seals`` are the keeper's and the member's, once a proof was sent.
+    """
 
     def __init__(self, port: int, task: int = 1, array: int = 12, buffer: int = 0) -> None:
         self.identity = Identity(array, task, f"n{task}", Role.WORKER)
@@ -24,14 +28,19 @@ class Wire(AbstractContextManager["Wire"]):
         self.socket.settimeout(60)
         self.socket.connect(("127.0.0.1", port))
         self.lines = self.socket.makefile("rb")
-        self.send(b"member\n")
+        self.seals: tuple[Seal, Seal] | None = None
+        self.send(GREETING + b"\n")
         self.challenge: dict[str, Any] = self.read() or {}
 
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
     def say(self, **message: object) -> None:
-        self.send(json.dumps(message).encode() + b"\n")
+        self.say_line(json.dumps(message).encode() + b"\n")
+
+    def say_line(self, line: bytes) -> None:
+        """Say a line (its end included), with a seal where there is one."""
+        self.send(line if self.seals is None else self.seals[1].close(line))
 
     def read(self) -> dict[str, Any] | None:
         """The keeper's next message; None: it has hung up."""
@@ -39,6 +48,8 @@ class Wire(AbstractContextManager["Wire"]):
             line = self.lines.readline()
         except ConnectionError:
             return None
+        if self.seals is not None and line and not line.startswith(b"{"):
+            line = self.seals[0].open(line)
         return json.loads(line) if line else None
 
     def read_all(self) -> list[dict[str, Any]]:
@@ -50,10 +61,8 @@ class Wire(AbstractContextManager["Wire"]):
 
     def hello(self, **changed: object) -> dict[str, Any] | None:
         """Prove who this is, with some fields changed; return the answer."""
-        proof = prove_by_secret(SECRET_TEXT, payload(self.challenge["challenge"], self.identity))
         message = {
-            "method": SECRET,
-            "proof": proof,
+            "proof": "",
             "array": self.identity.array,
             "task": self.identity.task,
             "node": self.identity.node,
@@ -63,7 +72,10 @@ class Wire(AbstractContextManager["Wire"]):
             "address": "",
             "held": None,
         }
-        self.say(**(message | changed))
+        hello = parse_hello(json.dumps(message).encode())
+        proof = prove_secret(payload(self.challenge["challenge"], hello), "secret")
+        self.say(**(message | {"proof": proof.text} | changed))
+        self.seals = seals(proof.key)
         return self.read()
 
     def __exit__(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import time
 from collections.abc import Iterator
@@ -161,9 +162,10 @@ JOIN = """
 import sys
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import Identity, Membership, RefusedError, Role
-keeper, array, socket = sys.argv[1:]
+keeper, array, socket, uid = sys.argv[1:]
 identity = Identity(int(array), 99, "n1", Role.AGENT, address="127.0.0.1")
-member = Membership(keeper, identity, prover_from({"BFTRAINER_MUNGE_SOCKET": socket}))
+munge = {"BFTRAINER_MUNGE_SOCKET": socket, "BFTRAINER_KEEPER_UID": uid}
+member = Membership(keeper, identity, prover_from(munge))
 member.start()
 member.ready(10**6, "new")
 try:
@@ -187,7 +189,8 @@ def test_another_user_cannot_join_and_that_is_counted(site: Site) -> None:
         trainer.wait_for_world(2)
         since_s, before = time.monotonic(), refused()
         python = site.stage.repo / ".venv" / "bin" / "python"
-        command = (keeper.address, str(trainer.array), f"{site.lab.dir}/munge/socket")
+        uid = pwd.getpwnam(site.controller.user).pw_uid
+        command = (keeper.address, str(trainer.array), f"{site.lab.dir}/munge/socket", str(uid))
         for user in ("bob", "carol"):
             said = site.run(python, "-c", JOIN, *command, user=user, env=folder).stdout
             assert said == "refused: this trainer is somebody else's\n"

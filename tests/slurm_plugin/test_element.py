@@ -25,6 +25,7 @@ pytestmark = pytest.mark.slurm
 OURS = (
     *("PET_", "TORCH_", "SLURM_SPANK", "PYTHONPATH"),
     *("BFTRAINER_ELEMENT", "BFTRAINER_KEEPER", "BFTRAINER_MUNGE_SOCKET", "BFTRAINER_STEPS"),
+    "BFTRAINER_KEEPER_UID",
 )
 SHOW = '/usr/bin/env | /usr/bin/grep -E "^(PET_|BFTRAINER_|TORCH_DISABLE|PYTHONPATH)"'
 
@@ -53,6 +54,7 @@ def environment_in(
         "BFTRAINER_ELEMENT": element.name,
         "BFTRAINER_KEEPER": keeper.address,
         "BFTRAINER_MUNGE_SOCKET": "/run/munge.2",
+        "BFTRAINER_KEEPER_UID": str((element.lab.dir / "state").stat().st_uid),
         "PYTHONPATH": f"{plugins}/python",
     }
     found = element.lines()
@@ -80,6 +82,21 @@ def test_a_script_that_says_c10d_has_it_in_its_steps(
 ) -> None:
     script = f"#!/bin/sh\nexport PET_RDZV_BACKEND=c10d\nsrun /bin/sh -c '{SHOW}'\necho end\n"
     environment_in(start_element(lab, script), keeper, plugins, backend="c10d")
+
+
+@pytest.mark.parametrize(
+    ("named", "wanted"), [("root", "0"), ("4711", "4711"), ("nobody-of-that-name", None)]
+)
+def test_the_site_says_whose_the_keeper_is(lab: Lab, named: str, wanted: str | None) -> None:
+    plugstack = lab.dir / "plugstack.conf"
+    line = plugstack.read_text()
+    plugstack.write_text(f"{line.rstrip()} keeper_user={named}\n")
+    try:
+        element = start_element(lab, f"#!/bin/sh\n{SHOW}\necho end\n")
+        element.wait_for("end")
+    finally:
+        plugstack.write_text(line)
+    assert element.lines().get("BFTRAINER_KEEPER_UID") == wanted
 
 
 def test_without_our_folder_the_log_says_what_to_install(lab: Lab) -> None:

@@ -1,0 +1,158 @@
+"""Simulated agents on one event loop: real connections and messages, and nothing behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from bftrainer_slurm.keeper.credentials import (
+    JOB,
+    JOB_SECRET,
+    Prove,
+    prover_from,
+    seals,
+    secret_of_job,
+)
+from bftrainer_slurm.keeper.messages import Hello, Identity, Role, encode, payload
+from bftrainer_slurm.keeper.protocol import GREETING, parse_address
+
+
+class Agent:
+    """One agent of a trainer; it follows each change, and comes back where it was hung up on."""
+
+    def __init__(self, array: int, task: int, source: str = "127.0.0.1") -> None:
+        self.identity = Identity(array, task, f"n{task}", Role.AGENT, address="10.0.0.1")
+        self.heard: Counter[str] = Counter()
+        self.generation = 0
+        self.rank = -1
+        self.hung_up = 0  # so often
+        self.at_s = 0.0  # when the last generation came
+        self._source = source
+        self._news = asyncio.Event()
+
+    async def connect(self, keeper: str, prove: Prove, method: str) -> None:
+        """Connect, again and again until it is welcome."""
+        self._how = keeper, prove, method
+        while not await self._welcomed(*self._how):
+            self.writer.close()
+        self._tasks = [asyncio.ensure_future(work()) for work in (self._listen, self._ping)]
+
+    async def _welcomed(self, keeper: str, prove: Prove, method: str) -> bool:
+        """Prove itself; False where the keeper hung up: on a busy machine this process is slow."""
+        host, port = parse_address(keeper)
+        self.reader, self.writer = await asyncio.open_connection(
+            host, port, limit=2**20, local_addr=(self._source, 0)
+        )
+        self.writer.write(GREETING + b"\n")
+        if not (challenge := await self.reader.readline()):
+            return False
+        hello = Hello("", self.identity)
+        proof = prove(payload(json.loads(challenge)["challenge"], hello), method)
+        self.writer.write(encode(replace(hello, proof=proof.text)))
+        self._keepers_seal, self._own_seal = seals(proof.key)
+        if not (answer := await self.reader.readline()) or answer.startswith(b"{"):
+            return False
+        return "welcome" in json.loads(self._keepers_seal.open(answer))
+
+    def say(self, **message: object) -> None:
+        """Say something to the keeper."""
+        self.writer.write(self._own_seal.close(json.dumps(message).encode() + b"\n"))
+
+    def ready(self, cause: str, error: str = "") -> None:
+        """Stand at a boundary."""
+        self.say(ready={"step": -1, "cause": cause, "error": error})
+
+    async def until_in(self, generation: int) -> None:
+        """Wait for this generation, or a later one."""
+        while self.generation < generation:
+            self._news.clear()
+            await self._news.wait()
+
+    def stop_reading(self) -> None:
+        """Read nothing any more."""
+        self._tasks[0].cancel()
+        self.writer.transport.pause_reading()  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        """End the connection, as a killed node does."""
+        for task in self._tasks:
+            task.cancel()
+        self.writer.transport.abort()
+
+    async def _listen(self) -> None:
+        while line := await self.reader.readline():
+            line = self._keepers_seal.open(line)
+            if line.startswith(b'{"generation"'):
+                self._enter(json.loads(line)["generation"])
+            self.heard[line.partition(b'"')[2].partition(b'"')[0].decode()] += 1
+            self._news.set()
+            if line.startswith(b'{"change"'):
+                self.ready("change")
+        self._tasks[1].cancel()
+        self.writer.close()
+        self.hung_up += 1
+        await self.connect(*self._how)
+        self.ready("new")
+
+    def _enter(self, generation: dict[str, int]) -> None:
+        self.at_s = asyncio.get_running_loop().time()
+        self.generation, self.rank = generation["number"], generation["rank"]
+        if self.rank == 0:
+            self.say(store="10.0.0.1:4321", generation=self.generation)
+
+    async def _ping(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self.say(ping=1)
+
+
+def prover_of(key: bytes, array: int, uid: int) -> Prove:
+    """Return what proves as a process of this user's trainer, at a site without MUNGE."""
+    return prover_from({JOB_SECRET: secret_of_job(key, array, uid).decode()})
+
+
+async def in_time(waits: Iterable[Awaitable[None]], limit_s: float) -> None:
+    """Wait for all of them. Raises TimeoutError."""
+    await asyncio.wait_for(asyncio.gather(*waits), limit_s)
+
+
+async def all_connect(agents: list[Agent], keeper: str, key: bytes, uid: int) -> None:
+    """Connect agents of one user, a hundred at a time: this is but one process."""
+    for begin in range(0, len(agents), 100):
+        batch = agents[begin : begin + 100]
+        await asyncio.gather(
+            *(
+                agent.connect(keeper, prover_of(key, agent.identity.array, uid), JOB)
+                for agent in batch
+            )
+        )
+
+
+@contextmanager
+def many_files() -> Iterator[None]:
+    """Allow this process as many connections as it may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def cpu_s(pid: int) -> float:
+    """Return the processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(pid: int) -> float:
+    """Return the memory (resident) that a process has."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024

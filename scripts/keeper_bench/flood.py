@@ -1,0 +1,202 @@
+"""One user floods the keeper while another's trainer rescales.
+
+As a program, ``flood KIND HOST:PORT KEYFILE``, it is the flood, from an address of its own, until
+SIGTERM. ``rescales`` measures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bftrainer_slurm.keeper.credentials import JOB
+from bftrainer_slurm.keeper.protocol import GREETING, parse_address
+from scripts.keeper_bench.agents import Agent, all_connect, in_time, many_files, prover_of
+from scripts.labcluster.stage import REPO
+
+SOURCE = "127.0.0.2"  # where the flood comes from
+VICTIM, FLOODER = 1001, 1002  # users
+ARRAY, FLOODERS_ARRAY = 12, 13
+NODES = 4  # of the trainer that rescales
+CONNECTIONS = 200  # of a flood at the same time
+_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rescales:
+    """How long (seconds) until all had the next generation: after a loss, and after a join."""
+
+    losses_s: list[float]
+    joins_s: list[float]
+
+
+async def rescales(keeper: str, key: bytes, repeat: int) -> Rescales:
+    """Let a trainer lose a node and get one again, so often; it belongs to VICTIM."""
+    agents = [Agent(ARRAY, task) for task in range(NODES)]
+    await all_connect(agents, keeper, key, VICTIM)
+    for agent in agents:
+        agent.ready("new")
+    await _all_in(agents, 1)
+    found = Rescales([], [])
+    loop = asyncio.get_running_loop()
+    for task in range(NODES, NODES + repeat):
+        lost = next(agent for agent in agents if agent.rank == NODES - 1)
+        agents.remove(lost)
+        before, began_s = agents[0].generation, loop.time()
+        lost.close()
+        await _all_in(agents, before + 1)
+        found.losses_s.append(max(agent.at_s for agent in agents) - began_s)
+        newcomer = Agent(ARRAY, task)
+        await in_time([newcomer.connect(keeper, prover_of(key, ARRAY, VICTIM), JOB)], _LIMIT_S)
+        agents.append(newcomer)
+        began_s = loop.time()
+        newcomer.ready("new")
+        await _all_in(agents, before + 2)
+        found.joins_s.append(max(agent.at_s for agent in agents) - began_s)
+    for agent in agents:
+        agent.close()
+    return found
+
+
+async def _all_in(agents: list[Agent], generation: int) -> None:
+    await in_time((agent.until_in(generation) for agent in agents), _LIMIT_S)
+
+
+@contextmanager
+def flooded(kind: str, keeper: str, key_file: Path) -> Iterator[None]:
+    """Flood the keeper meanwhile, from a process of its own."""
+    command = [sys.executable, "-m", __name__, kind, keeper, str(key_file)]
+    flood = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=REPO,
+        start_new_session=True,  # its processor time is not this process's
+    )
+    assert flood.stdout is not None
+    try:
+        if flood.stdout.readline() != "floods\n":
+            raise ChildProcessError(f"the flood '{kind}' did not begin")
+        yield
+    finally:
+        flood.terminate()
+        flood.communicate(timeout=60)
+
+
+# The floods.
+
+_Flood = Callable[[str, bytes], Awaitable[None]]
+
+
+async def _connect(keeper: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, port = parse_address(keeper)
+    return await asyncio.open_connection(host, port, local_addr=(SOURCE, 0))
+
+
+async def _connections(keeper: str, key: bytes) -> None:
+    """Connect, say half a word or ask something, and hang up."""
+    _, writer = await _connect(keeper)
+    writer.write(random.choice((b"", b"mem", b"gone 13 0 n1\n", b"status\n")))
+    await asyncio.sleep(0)
+    writer.transport.abort()
+
+
+async def _handshakes(keeper: str, key: bytes) -> None:
+    """Begin to join with a proof that is none, or none at all."""
+    reader, writer = await _connect(keeper)
+    writer.write(GREETING + b"\n")
+    await reader.readline()
+    if random.random() < 0.5:
+        writer.write(b'{"proof":"%b","array":12,"task":1,"node":"n1","role":"agent",' % (b"0" * 64))
+        writer.write(b'"local_rank":0,"local_world":1,"address":""}\n')
+        await reader.readline()
+    else:
+        await asyncio.sleep(0.5)
+    writer.transport.abort()
+
+
+async def _messages(keeper: str, key: bytes) -> None:
+    """Say as much as is taken."""
+    agent = await _joined(keeper, key)
+    for number in range(1_000_000):
+        agent.say(ack=number)
+        if number % 50 == 0:
+            await agent.writer.drain()
+
+
+async def _large_messages(keeper: str, key: bytes) -> None:
+    """Say much at a time."""
+    agent = await _joined(keeper, key)
+    for number in range(1_000_000):
+        agent.ready("failed", f"{number} {'x' * 60_000}")
+        await agent.writer.drain()
+
+
+async def _slow_readers(keeper: str, key: bytes) -> None:
+    """Ask, and never read."""
+    agent = await _joined(keeper, key, listens=False)
+    for number in range(1_000_000):
+        agent.say(ping=number)
+        if number % 50 == 0:
+            await agent.writer.drain()
+            await asyncio.sleep(0.1)
+
+
+async def _changes(keeper: str, key: bytes) -> None:
+    """Be a large trainer that changes all the time: join, and be lost again."""
+    agent = await _joined(keeper, key)
+    agent.ready("new")
+    await asyncio.sleep(random.uniform(1.0, 5.0))
+    agent.close()
+
+
+_tasks = iter(range(10**9))
+
+
+async def _joined(keeper: str, key: bytes, listens: bool = True) -> Agent:
+    agent = Agent(FLOODERS_ARRAY, next(_tasks), SOURCE)
+    await agent.connect(keeper, prover_of(key, FLOODERS_ARRAY, FLOODER), JOB)
+    if not listens:
+        agent.stop_reading()
+    return agent
+
+
+FLOODS: dict[str, _Flood] = {
+    "connections": _connections,
+    "handshakes": _handshakes,
+    "messages": _messages,
+    "large messages": _large_messages,
+    "slow readers": _slow_readers,
+    "changes": _changes,
+}
+
+
+async def _again(flood: _Flood, keeper: str, key: bytes) -> None:
+    while True:
+        with contextlib.suppress(OSError, ValueError, EOFError):
+            await flood(keeper, key)
+
+
+async def _flood(kind: str, keeper: str, key: bytes) -> None:
+    kinds = [FLOODS[kind]] if kind in FLOODS else list(FLOODS.values())
+    floods = [
+        asyncio.ensure_future(_again(flood, keeper, key))
+        for flood in kinds
+        for _ in range(CONNECTIONS // len(kinds))
+    ]
+    await asyncio.sleep(1.0)
+    print("floods", flush=True)
+    await asyncio.gather(*floods)
+
+
+if __name__ == "__main__":
+    with many_files():
+        asyncio.run(_flood(sys.argv[1], sys.argv[2], Path(sys.argv[3]).read_bytes()))
