@@ -23,7 +23,7 @@ from torch.distributed.elastic.rendezvous.api import (
     RendezvousStoreInfo,
 )
 
-from bftrainer_slurm.elastic import warm
+from bftrainer_slurm.elastic import torch_private, warm
 from bftrainer_slurm.elastic.changes import ChangeLog, FirstWord, given_back, say
 from bftrainer_slurm.elastic.ending import Ending
 from bftrainer_slurm.elastic.failures import LastFailure, is_peers
@@ -32,6 +32,7 @@ from bftrainer_slurm.elastic.identity import read_identity
 from bftrainer_slurm.elastic.place import address_towards
 from bftrainer_slurm.elastic.processes import group_catches
 from bftrainer_slurm.elastic.reporting import Reporting
+from bftrainer_slurm.elastic.saving import Asking
 from bftrainer_slurm.elastic.signals import on_signals, wait_for_the_end
 from bftrainer_slurm.elastic.steps import VARIABLE, Memory
 from bftrainer_slurm.keeper.credentials import prover_from
@@ -53,6 +54,7 @@ _BETWEEN_ATTEMPTS_S = 0.05
 _PEERS_WORD_S = 2.0  # a lost or failed peer's own news comes within a moment, unless hosts are busy
 _SIGNALLED = 1  # what torchrun ends with when a signal, which it makes an exception, has come
 _NO_STATE = -1  # a script's state is in its own checkpoints
+_LEAST_S = 2.0  # a process has after SIGTERM; torchrun would give it 30, in which all wait
 
 
 class AgentRendezvous(RendezvousHandler):
@@ -87,6 +89,9 @@ class AgentRendezvous(RendezvousHandler):
         self._membership = Membership(keeper, identity, prover_from(environment), self._hear)
         self._membership.start()
         self._reporting = Reporting(self._memory, self._membership, self._changes)
+        self._asking = Asking(self._memory)
+        least_s = max(_LEAST_S, float(environment.get("BFTRAINER_GRACE", 0)))
+        torch_private.end_workers_within(least_s, self._about_to_end_workers)
         self._ending = Ending()
         on_signals(_ending_signals(environment), self._leave)
         self._store: GenerationStore | None = None
@@ -112,8 +117,9 @@ class AgentRendezvous(RendezvousHandler):
         """Do nothing, for the same reason."""
 
     def num_nodes_waiting(self) -> int:
-        """Return 1 when the generation is about to end; torchrun then stops its workers."""
-        return int(self._membership.change is not None)
+        """Return 1 when the generation ends here and now; torchrun then stops its workers."""
+        change = self._membership.change
+        return int(change is not None and self._asking.is_over(change.why))
 
     def next_rendezvous(self) -> RendezvousInfo:
         """Stand ready, and return this node's place in the next generation.
@@ -123,6 +129,7 @@ class AgentRendezvous(RendezvousHandler):
         """
         cause, error = self._why_again()
         self._end_generation()
+        self._asking.begin()
         while True:
             self._membership.ready(_NO_STATE, cause, error)
             try:
@@ -170,6 +177,10 @@ class AgentRendezvous(RendezvousHandler):
             # The keeper lets go of processes, not of the agent above them.
             in_process = self._memory.read().in_process
             say(given_back(node, None if in_process else planned))
+
+    def _about_to_end_workers(self) -> None:
+        if self._given_back is not None:  # else Slurm ends them too, and they may use the grace
+            self._memory.end()
 
     def _why_again(self) -> tuple[str, str]:
         if self._store is None:

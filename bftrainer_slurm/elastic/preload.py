@@ -32,10 +32,15 @@ _MODULES = (
     "torch.utils.serialization.config",
 )
 
+from bftrainer_slurm.elastic import imports  # noqa: E402
+
 for _name in _MODULES:
     with contextlib.suppress(ImportError):  # another torch has them elsewhere
         importlib.import_module(_name)
-# What the user knows to be safe to fork: BFTRAINER_PRELOAD=torchvision,transformers
+for _name in imports.of_script(sys.argv):
+    with contextlib.suppress(Exception):  # the script will say what is wrong
+        imports.load(_name)
+# What the user knows to be safe to fork: BFTRAINER_PRELOAD=torchvision,pandas
 for _name in filter(None, os.environ.get("BFTRAINER_PRELOAD", "").split(",")):
     importlib.import_module(_name)
 

@@ -14,7 +14,11 @@ from math import isnan, nan
 
 VARIABLE = "BFTRAINER_STEPS"
 _SIZE = mmap.PAGESIZE
-_STEPS, _SAMPLES, _FIRST_S, _LAST_S, _IN_PROCESS = range(5)
+_STEPS, _SAMPLES, _FIRST_S, _LAST_S, _IN_PROCESS, _ASKED, _ENDING, _SAVERS, _HIGHEST = range(9)
+_SAVED = 16  # the first of a number for each process of the node
+
+
+_ZEROS = memoryview(bytes(_SIZE)).cast("d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,46 @@ class Memory:
         """Say that the process that trained so far has ended: the next step is a first one."""
         self.numbers[_FIRST_S] = 0.0
 
+    # How an agent has its processes save before it ends them, see ``saving``.
+
+    def begin(self) -> None:
+        """Say that new processes begin, who are not asked for anything yet."""
+        for number in (_ASKED, _ENDING, _SAVERS):
+            self.numbers[number] = 0.0
+        self.numbers[_SAVED:] = _ZEROS[_SAVED:]
+
+    def ask(self) -> None:
+        """Ask the processes to save."""
+        self.numbers[_ASKED] = 1.0
+
+    @property
+    def asked(self) -> bool:
+        """Whether they are asked."""
+        return bool(self.numbers[_ASKED])
+
+    def end(self) -> None:
+        """Say that SIGTERM, when it comes, is to end the processes."""
+        self.numbers[_ENDING] = 1.0
+
+    @property
+    def ending(self) -> bool:
+        """Whether it is."""
+        return bool(self.numbers[_ENDING])
+
+    def will_save(self, processes: int) -> None:
+        """Say that so many processes of this node save when they are asked."""
+        self.numbers[_SAVERS] = processes
+
+    def has_saved(self, local_rank: int) -> None:
+        """Say that one of them has saved."""
+        self.numbers[_SAVED + local_rank] = 1.0
+
+    @property
+    def saving(self) -> bool:
+        """Whether processes that save when they are asked have not all done so."""
+        savers = int(self.numbers[_SAVERS])
+        return not all(self.numbers[_SAVED : _SAVED + savers])
+
 
 class Counter:
     """Counts a process's steps in a memory."""
@@ -80,9 +124,16 @@ class Counter:
         self._samples_before = self._numbers[_SAMPLES]
         self._begun = False
 
-    def count(self, samples: float | None) -> None:
-        """Count one step, with the samples of all ranks in it; None: not known."""
+    def count(self, samples: float | None, number: int | None = None) -> None:
+        """Count one step, with the samples of all ranks in it; None: not known.
+
+        One whose ``number`` is not above that of all before is repeated, and counts nothing.
+        """
         numbers = self._numbers
+        if number is not None:
+            if number <= numbers[_HIGHEST]:
+                return
+            numbers[_HIGHEST] = number
         now_s = time.monotonic()
         numbers[_STEPS] += 1
         numbers[_SAMPLES] += nan if samples is None else samples
@@ -110,14 +161,14 @@ class Steps:
         self._by_script = False
         self._stepped: set[int] = set()
 
-    def by_script(self, samples: float | None) -> None:
+    def by_script(self, samples: float | None, number: int | None = None) -> None:
         """Count a step that the script tells; from the first one on only these count."""
         if self._counter is None:
             return
         if not self._by_script:
             self._by_script = True
             self._counter.forget()
-        self._counter.count(samples)
+        self._counter.count(samples, number)
 
     def by_optimizer(self, optimizer: object) -> None:
         """Count a step when an optimizer steps that has already stepped since the last one.
@@ -142,13 +193,15 @@ class Steps:
 _steps: Steps | None = None
 
 
-def step(samples: float | None = None) -> None:
+def step(samples: float | None = None, number: int | None = None) -> None:
     """Tell that a training step is done; call it on all ranks.
 
     ``samples`` is how many samples all ranks together have trained in it (rank 0's word counts);
-    None if that is not known. Does nothing outside an element, and never raises.
+    None if that is not known. ``number`` is the step's in the training, from 1 on: one that is
+    trained again after a restart is not counted again. Does nothing outside an element, and never
+    raises.
     """
-    of_this_process().by_script(samples)
+    of_this_process().by_script(samples, number)
 
 
 def of_this_process() -> Steps:

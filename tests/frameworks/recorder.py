@@ -17,7 +17,8 @@ _files: dict[int, IO[str]] = {}
 
 def _record(optimizer: Optimizer, *_: object) -> None:
     step = int(next(iter(optimizer.state.values()), {}).get("step", 0))
-    if not step:  # the warm-up's SGD
+    # Neither the warm-up's SGD, nor a step by which torch only makes an optimizer's state.
+    if not step or not optimizer.param_groups[0]["lr"]:
         return
     process = os.getpid()
     if process not in _files:

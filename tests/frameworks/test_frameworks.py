@@ -33,17 +33,30 @@ def told(example: str, what: str, change: Change) -> None:
     )
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_it_trains_on_whatever_nodes_come_and_go(site: Site, example: str) -> None:
-    with training(site, example, NODES, options=f"--save-every {SAVE_EVERY}") as running:
+def lived_through(site: Site, example: str, what: str, **options: str) -> list[Change]:
+    """A node is reclaimed and comes back, then all; what each of these has cost."""
+    with training(site, example, NODES, **options) as running:
         with taken(site, 1) as since_s:
             reclaim = running.change(NODES - 1, since_s)
-            told(example, "a node is reclaimed", reclaim)
+            told(example, f"{what}, a node is reclaimed", reclaim)
         join = running.change(NODES, time.monotonic())
-        told(example, "it joins", join)
+        told(example, f"{what}, it joins", join)
         with taken(site, NODES):
             idle_s = time.monotonic()
         back = running.change(NODES, idle_s)
-        told(example, "all were reclaimed, and are back", back)
-        # What is saved last may have been torn by the reclaim, or not have reached the disk.
-        assert all(change.lost <= 2 * SAVE_EVERY for change in (reclaim, join, back))
+        told(example, f"{what}, all were reclaimed, and are back", back)
+    return [reclaim, join, back]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_unchanged_it_loses_at_most_what_it_has_not_saved(site: Site, example: str) -> None:
+    changes = lived_through(site, example, "unchanged", options=f"--save-every {SAVE_EVERY}")
+    # What was being saved as the node went does not count yet.
+    assert all(change.lost <= 2 * SAVE_EVERY for change in changes)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_where_it_saves_when_told_it_loses_nothing(site: Site, example: str) -> None:
+    options = "--save-when-told --save-every 1000000"
+    changes = lived_through(site, example, "saves when told", options=options, spec="grace=20")
+    assert [change.lost for change in changes] == [0, 0, 0]

@@ -52,6 +52,7 @@ def environment_in(
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "BFTRAINER_ELEMENT": element.name,
         "BFTRAINER_KEEPER": keeper.address,
+        "BFTRAINER_GRACE": "0.5",
         "BFTRAINER_MUNGE_SOCKET": "/run/munge.2",
         "PYTHONPATH": f"{plugins}/python",
     }

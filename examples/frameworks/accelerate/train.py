@@ -11,6 +11,8 @@ from accelerate import Accelerator
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from bftrainer_slurm import elastic
+
 
 def made_data() -> TensorDataset:
     """Return points, and to which side of a made-up line they belong."""
@@ -43,6 +45,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("output"), help="for saved states")
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--save-every", type=int, default=50, help="steps between saved states")
+    parser.add_argument("--save-when-told", action="store_true", help="save before nodes change")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
 
@@ -64,9 +67,12 @@ def main() -> None:
             accelerator.backward(loss)
             optimizer.step()
             step += 1
-            if step % arguments.save_every == 0:
+            told = arguments.save_when_told and elastic.must_save()
+            if told or step % arguments.save_every == 0:
                 save(accelerator, arguments.folder, step)
                 accelerator.print(f"step={step} world={accelerator.num_processes} loss={loss:.3f}")
+            if told:
+                elastic.saved()
             if step >= arguments.steps:
                 break
     accelerator.end_training()

@@ -12,6 +12,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+from bftrainer_slurm import elastic
+
 
 def made_data() -> TensorDataset:
     """Return points, and to which side of a made-up line they belong."""
@@ -32,6 +34,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("output"), help="for the snapshot")
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--save-every", type=int, default=50, help="steps between snapshots")
+    parser.add_argument("--save-when-told", action="store_true", help="save before nodes change")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     path = arguments.folder / "snapshot.pt"
@@ -59,10 +62,13 @@ def main() -> None:
             loss.backward()
             optimizer.step()
             step += 1
-            if step % arguments.save_every == 0 and dist.get_rank() == 0:
+            told = arguments.save_when_told and elastic.must_save()
+            if (told or step % arguments.save_every == 0) and dist.get_rank() == 0:
                 model_state, optimizer_state = model.state_dict(), optimizer.state_dict()
                 save(path, {"model": model_state, "optimizer": optimizer_state, "step": step})
                 print(f"step={step} world={dist.get_world_size()} loss={loss:.3f}", flush=True)
+            if told:
+                elastic.saved()
             if step >= arguments.steps:
                 break
     dist.destroy_process_group()

@@ -15,6 +15,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+from bftrainer_slurm import elastic
+
 
 def made_data() -> TensorDataset:
     """Return points, and to which side of a made-up line they belong."""
@@ -58,6 +60,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("output"), help="for checkpoints")
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--save-every", type=int, default=50, help="steps between checkpoints")
+    parser.add_argument("--save-when-told", action="store_true", help="save before nodes change")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
 
@@ -88,11 +91,14 @@ def main() -> None:
             loss.backward()
             optimizer.step()
             step += 1
-            if step % arguments.save_every == 0:
+            told = arguments.save_when_told and elastic.must_save()
+            if told or step % arguments.save_every == 0:
                 save(model, optimizer, arguments.folder, step)
                 if dist.get_rank() == 0:
                     world = dist.get_world_size()
                     print(f"step={step} world={world} loss={loss.item():.3f}", flush=True)
+            if told:
+                elastic.saved()
             if step >= arguments.steps:
                 break
     dist.destroy_process_group()

@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
+from bftrainer_slurm.elastic.callbacks.huggingface import Elastic
+
 
 class Counting(Dataset[dict[str, Tensor]]):
     """Sequences that count up, each from another number."""
@@ -41,10 +43,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("output"), help="for checkpoints")
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--save-every", type=int, default=50, help="steps between checkpoints")
+    parser.add_argument("--save-when-told", action="store_true", help="save before nodes change")
     arguments = parser.parse_args()
 
     torch.manual_seed(0)
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=16, n_embd=32, n_layer=2, n_head=2))
+    model = GPT2LMHeadModel(
+        GPT2Config(vocab_size=64, n_positions=16, n_embd=32, n_layer=2, n_head=2)
+    )
     trainer = Trainer(
         model,
         TrainingArguments(
@@ -58,6 +63,7 @@ def main() -> None:
             disable_tqdm=True,
         ),
         train_dataset=Counting(),
+        callbacks=[Elastic()] if arguments.save_when_told else [],
     )
     trainer.train(resume_from_checkpoint=newest(arguments.folder))
 

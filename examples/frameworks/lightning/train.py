@@ -12,6 +12,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from bftrainer_slurm.elastic.callbacks.lightning import Elastic
+
 
 class Network(lightning.LightningModule):
     """Two layers that learn on which side of a line points are."""
@@ -42,6 +44,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("output"), help="for checkpoints")
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--save-every", type=int, default=50, help="steps between checkpoints")
+    parser.add_argument("--save-when-told", action="store_true", help="save before nodes change")
     arguments = parser.parse_args()
 
     trainer = lightning.Trainer(
@@ -54,7 +57,8 @@ def main() -> None:
         callbacks=[
             ModelCheckpoint(
                 arguments.folder, every_n_train_steps=arguments.save_every, save_last="link"
-            )
+            ),
+            *([Elastic(arguments.folder, batch_size=32)] if arguments.save_when_told else []),
         ],
         logger=False,
         enable_progress_bar=False,
