@@ -3,7 +3,7 @@
 Standard library and torch only; of the rest of the project it uses just the spec and the keeper's
 client, so that a job's Python needs nothing installed. For scripts: ``Trainer`` re-forms in
 process (``ShardedTrainer`` with FSDP2). One that is restarted tells its progress (``step``), and
-saves when it is told to (``must_save``, ``saved``).
+saves when it is told to (``must_save``, ``saved``). All hear of changes (``on_change``).
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bftrainer_slurm.elastic.listeners import on_change
     from bftrainer_slurm.elastic.saving import must_save, saved
     from bftrainer_slurm.elastic.sharded import ShardedTrainer
     from bftrainer_slurm.elastic.steps import step
     from bftrainer_slurm.elastic.trainer import Trainer
 
-__all__ = ["ShardedTrainer", "Trainer", "must_save", "saved", "step"]
+__all__ = ["ShardedTrainer", "Trainer", "must_save", "on_change", "saved", "step"]
 
 _HOMES = {
     "ShardedTrainer": "sharded",
     "Trainer": "trainer",
     "must_save": "saving",
+    "on_change": "listeners",
     "saved": "saving",
     "step": "steps",
 }

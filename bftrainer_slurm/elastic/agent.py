@@ -29,6 +29,7 @@ from bftrainer_slurm.elastic.ending import Ending
 from bftrainer_slurm.elastic.failures import LastFailure, is_peers
 from bftrainer_slurm.elastic.generation_store import GenerationStore
 from bftrainer_slurm.elastic.identity import read_identity
+from bftrainer_slurm.elastic.listeners import Teller
 from bftrainer_slurm.elastic.place import address_towards
 from bftrainer_slurm.elastic.processes import group_catches
 from bftrainer_slurm.elastic.reporting import Reporting
@@ -81,7 +82,7 @@ class AgentRendezvous(RendezvousHandler):
             environment.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
             warm.start()
         self._failure = LastFailure()
-        self._changes = ChangeLog()
+        self._changes = ChangeLog(hear=Teller(self._memory))
         self._why = ""  # the last generation has ended
         self._given_back: str | None = environment.get("SLURMD_NODENAME", "this node")
         FirstWord(self._say_given_back)

@@ -12,13 +12,16 @@ import time
 from dataclasses import dataclass
 from math import isnan, nan
 
+from bftrainer_slurm.elastic import listeners
+
 VARIABLE = "BFTRAINER_STEPS"
-_SIZE = mmap.PAGESIZE
-_STEPS, _SAMPLES, _FIRST_S, _LAST_S, _IN_PROCESS, _ASKED, _ENDING, _SAVERS, _HIGHEST = range(9)
+_NUMBERS = mmap.PAGESIZE
+_SIZE = 256 * _NUMBERS  # behind the numbers a text; what nobody writes to takes no memory
+_STEPS, _SAMPLES, _FIRST_S, _LAST_S, _IN_PROCESS, _HIGHEST = range(6)
+_ASKED, _ENDING, _SAVERS = range(6, 9)
+_TEXT, _WRITTEN, _HEARD = range(9, 12)
 _SAVED = 16  # the first of a number for each process of the node
-
-
-_ZEROS = memoryview(bytes(_SIZE)).cast("d")
+_ZEROS = memoryview(bytes(_NUMBERS)).cast("d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Memory:
         self._descriptor = descriptor
         self._page = mmap.mmap(descriptor, _SIZE)
         # Whole numbers up to 2^53 are exact; a double is written at once, never half.
-        self.numbers = memoryview(self._page).cast("d")
+        self.numbers = memoryview(self._page)[:_NUMBERS].cast("d")
 
     @classmethod
     def made(cls) -> Memory:
@@ -113,9 +116,31 @@ class Memory:
         savers = int(self.numbers[_SAVERS])
         return not all(self.numbers[_SAVED : _SAVED + savers])
 
+    # What the agent has to tell the script, see ``listeners``.
+
+    def write(self, text: bytes) -> None:
+        """Write a text in the place of the last one; one that is too long is left out."""
+        if len(text) <= _SIZE - _NUMBERS:
+            self._page[_NUMBERS : _NUMBERS + len(text)] = text
+            self.numbers[_TEXT] = len(text)
+            self.numbers[_WRITTEN] += 1
+
+    @property
+    def unread(self) -> bool:
+        """Whether the text has not been read."""
+        return self.numbers[_WRITTEN] > self.numbers[_HEARD]
+
+    def text(self) -> bytes:
+        """Return the text, which may be half written."""
+        return self._page[_NUMBERS : _NUMBERS + int(self.numbers[_TEXT])]
+
+    def has_read(self) -> None:
+        """Say that it has been read."""
+        self.numbers[_HEARD] = self.numbers[_WRITTEN]
+
 
 class Counter:
-    """Counts a process's steps in a memory."""
+    """Counts a process's steps in a memory; between two of them the script hears of changes."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -130,6 +155,8 @@ class Counter:
         One whose ``number`` is not above that of all before is repeated, and counts nothing.
         """
         numbers = self._numbers
+        if numbers[_WRITTEN] > numbers[_HEARD]:
+            listeners.hear(self._memory)
         if number is not None:
             if number <= numbers[_HIGHEST]:
                 return

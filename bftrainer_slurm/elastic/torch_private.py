@@ -49,9 +49,9 @@ def _is_there(place: str) -> bool:
 def end_workers_within(seconds: float, begins: Callable[[], None]) -> bool:
     """Let this process's torchrun wait no longer for processes that it tells to end.
 
-    Its own 30 s are fixed where it calls ``close`` at a change (2.13's ``--shutdown-timeout`` is for
-    its own end). ``begins`` is called before. Returns False where ``close`` is not there: then all
-    stays as it is.
+    Its own 30 s are fixed where it calls ``close`` at a change (``--shutdown-timeout``, which 2.13
+    has, is for its own end). ``begins`` is called before. Returns False where ``close`` is not
+    there: then all stays as it is.
     """
     from torch.distributed.elastic.multiprocessing.api import PContext
 

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from bftrainer_slurm.elastic import listeners
 from bftrainer_slurm.elastic.changes import ChangeLog
 from bftrainer_slurm.elastic.collective import Group, PeerLostError
 from bftrainer_slurm.elastic.common import Common
@@ -54,7 +55,7 @@ class Training(ABC):
         self._present = Expected(1.0, None)  # in the step entered last
         self._regroup_now = False
         self._pace = Pace()
-        self._changes = ChangeLog()
+        self._changes = ChangeLog(hear=listeners.tell)
 
     def loader(
         self,

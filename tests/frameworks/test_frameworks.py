@@ -19,8 +19,9 @@ SAVE_EVERY = 50
 EXAMPLES = ("ddp", "huggingface", "accelerate", "lightning", "fsdp2")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def site() -> Iterator[Site]:
+    """One of its own: what the controller learns of one example, it would hold of the next."""
     with started_site(nodes=NODES) as running:
         yield running
 

@@ -12,6 +12,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 from bftrainer_slurm.elastic.callbacks.huggingface import Elastic
 
+PARTS = ("model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json")
+
 
 class Counting(Dataset[dict[str, Tensor]]):
     """Sequences that count up, each from another number."""
@@ -25,14 +27,15 @@ class Counting(Dataset[dict[str, Tensor]]):
 
 
 def newest(folder: Path) -> str | None:
-    """Return the last checkpoint that was written to its end.
+    """Return the last checkpoint that is whole: a node may be taken as one is written or removed.
 
-    The trainer's state is written last, but it need not be whole.
+    The trainer's state is written last.
     """
     whole = [
-        path.parent
-        for path in folder.glob("checkpoint-*/trainer_state.json")
-        if path.read_text().rstrip().endswith("}")
+        path
+        for path in folder.glob("checkpoint-*")
+        if all((path / name).exists() for name in PARTS)
+        and (path / PARTS[-1]).read_text().rstrip().endswith("}")
     ]
     return str(max(whole, key=lambda path: int(path.name[11:]))) if whole else None
 
