@@ -46,7 +46,7 @@ for _name in filter(None, os.environ.get("BFTRAINER_PRELOAD", "").split(",")):
 
 from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: E402
 
-from bftrainer_slurm.elastic import process_groups, script, steps  # noqa: E402
+from bftrainer_slurm.elastic import batches, process_groups, script, steps  # noqa: E402
 
 
 def _count(optimizer: object, args: object, kwargs: object) -> None:
@@ -54,6 +54,7 @@ def _count(optimizer: object, args: object, kwargs: object) -> None:
 
 
 register_optimizer_step_post_hook(_count)
+batches.tell_of_batches(lambda samples: steps.of_this_process().given(samples))
 script.take_over_run_path()
 process_groups.keep()
 gc.collect()

@@ -187,6 +187,7 @@ class Steps:
         self._counter = counter
         self._by_script = False
         self._stepped: set[int] = set()
+        self._given: int | None = None  # samples, to this rank since the last step
 
     def by_script(self, samples: float | None, number: int | None = None) -> None:
         """Count a step that the script tells; from the first one on only these count."""
@@ -201,20 +202,40 @@ class Steps:
         """Count a step when an optimizer steps that has already stepped since the last one.
 
         So two that take turns (a GAN's) count once a round, and one alone counts every time.
-        Samples stay unknown.
+        Samples are those that DataLoaders have given, taken for as many on each rank.
         """
-        if self._counter is None or self._by_script:
+        if self._counter is None or self._by_script or _makes_state(optimizer):
             return
         if not self._stepped or id(optimizer) in self._stepped:
             self._stepped.clear()
-            self._counter.count(None)
+            self._counter.count(None if self._given is None else self._given * _world())
+            self._given = self._given and 0
         self._stepped.add(id(optimizer))
+
+    def given(self, samples: int) -> None:
+        """Take note of a batch that was given to be trained."""
+        self._given = (self._given or 0) + samples
 
     def leave_to_trainer(self) -> None:
         """Count no more: ``elastic.Trainer`` reports by itself."""
         if self._counter is not None:
             self._counter.leave_to_trainer()
             self._counter = None
+
+
+def _makes_state(optimizer: object) -> bool:
+    """Whether torch.distributed.checkpoint has it step, without a rate, to make its state."""
+    groups = getattr(optimizer, "param_groups", ())
+    return bool(groups) and all(
+        isinstance(group["lr"], float) and group["lr"] == 0.0 for group in groups
+    )
+
+
+def _world() -> int:
+    """Return how many ranks train; only called where torch is there."""
+    import torch.distributed as dist
+
+    return dist.get_world_size() if dist.is_initialized() else 1
 
 
 _steps: Steps | None = None
