@@ -68,6 +68,11 @@ def end_workers_within(seconds: float, begins: Callable[[], None]) -> bool:
     return True
 
 
+def was_used(scaler: torch.amp.GradScaler) -> bool:
+    """Return whether a gradient scaler has ever scaled a loss; yes where that cannot be seen."""
+    return getattr(scaler, "_scale", True) is not None
+
+
 def groups_of_process() -> list[dist.ProcessGroup]:
     """Return the process groups of this process, the newest first: all, not only the trainer's."""
     names = dist.distributed_c10d._world.pg_names

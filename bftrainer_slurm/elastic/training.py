@@ -74,8 +74,13 @@ class Training(ABC):
         """
         if self._course is not None:
             raise RuntimeError("a trainer has one loader; other data needs no trainer")
+        if not hasattr(dataset, "__len__"):
+            raise TypeError(
+                f"{type(dataset).__name__} has no length: a trainer divides its samples by number. "
+                "With an iterable data set use torchrun alone, and elastic.must_save()"
+            )
         self._course = Course(
-            size=len(dataset),  # type: ignore[arg-type]
+            size=len(dataset),
             epochs=epochs,
             batch_size=batch_size,
             batch=Batch(batch),
