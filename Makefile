@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BIN := .venv/bin
 
-.PHONY: help setup plugin cli-filter demo lint test matrix matrix-full chaos failover slurm-suite fuzz bench-planner bench-curves \
+.PHONY: help setup plugin cli-filter demo lint test matrix matrix-full chaos failover slurm-suite frameworks fuzz bench-planner bench-curves \
 	bench-elastic bench-commands bench-impact bench-scale bench-slurmctld paper install clean
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo 'make matrix-full      all Slurm tests on newer Slurms'
 	@echo 'make chaos            faults of all kinds on a cluster that trains; CHAOS="--minutes 60 --seed 7"'
 	@echo 'make failover         the first of two control hosts dies while four trainers train, 20 times; an hour'
+	@echo 'make frameworks       Hugging Face, accelerate, Lightning, FSDP2 as nodes come and go; 15 minutes'
 	@echo "make slurm-suite      SchedMD's own tests, without and with trainers; SOURCE=<Slurm's source>; hours"
 	@echo 'make fuzz             what parses texts of users and strangers; FUZZ="--seconds 60"'
 	@echo 'make bench-impact     the same ordinary jobs without and with trainers; half an hour; IMPACT="--load 0.9"'
@@ -81,6 +82,11 @@ chaos: plugin
 
 failover: plugin
 	@$(BIN)/python scripts/failover $(FAILOVER)
+
+frameworks: plugin
+	@scripts/step 'installing the frameworks into .venv' \
+		$(BIN)/pip install torch==2.13.0 --editable '.[frameworks]'
+	@scripts/apart $(BIN)/python -m pytest -p no:cacheprovider -q -s tests/frameworks
 
 slurm-suite: plugin
 	@$(BIN)/python scripts/slurm-suite --source $(or $(SOURCE),$(error SOURCE: where Slurm's source lies))
