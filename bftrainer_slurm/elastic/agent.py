@@ -27,7 +27,7 @@ from bftrainer_slurm.elastic import torch_private, warm
 from bftrainer_slurm.elastic.changes import ChangeLog, FirstWord, given_back, say
 from bftrainer_slurm.elastic.ending import Ending
 from bftrainer_slurm.elastic.failures import LastFailure, is_peers
-from bftrainer_slurm.elastic.generation_store import GenerationStore
+from bftrainer_slurm.elastic.generation_store import GenerationStore, has_libuv
 from bftrainer_slurm.elastic.identity import read_identity
 from bftrainer_slurm.elastic.listeners import Teller
 from bftrainer_slurm.elastic.place import address_towards
@@ -76,6 +76,9 @@ class AgentRendezvous(RendezvousHandler):
             ) from error
         self._memory = Memory.made()
         environment[VARIABLE] = self._memory.path  # workers inherit it
+        if not has_libuv():  # Debian's torch; workers are told as well
+            environment.setdefault("USE_LIBUV", "0")
+        self._libuv = environment.get("USE_LIBUV", "1") == "1"
         self._forks = environment.get("PET_START_METHOD") == "forkserver"
         if self._forks:
             # torch.cuda.is_available() must not initialise CUDA where workers are forked from.
@@ -211,7 +214,9 @@ class AgentRendezvous(RendezvousHandler):
     def _enter(self, generation: Generation) -> RendezvousInfo | None:
         """Return the agent's place in a generation, or None if it has ended already."""
         if generation.alone or generation.rank == 0:
-            store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+            store = TCPStore(
+                "localhost", 0, is_master=True, wait_for_workers=False, use_libuv=self._libuv
+            )
             host, port = self._address, store.port
             if not generation.alone:
                 self._membership.offer_store(generation.number, f"{host}:{port}")
@@ -238,7 +243,11 @@ class AgentRendezvous(RendezvousHandler):
                 # TCPStore alone would complain at length of a host that has just been lost.
                 socket.create_connection((host, port), _ATTEMPT.total_seconds()).close()
                 return TCPStore(
-                    host, port, is_master=False, wait_for_workers=False, timeout=_ATTEMPT
+                    *(host, port),
+                    is_master=False,
+                    wait_for_workers=False,
+                    timeout=_ATTEMPT,
+                    use_libuv=self._libuv,
                 )
             except (OSError, DistError):
                 time.sleep(_BETWEEN_ATTEMPTS_S)
