@@ -95,7 +95,8 @@ class AgentRendezvous(RendezvousHandler):
         self._reporting = Reporting(self._memory, self._membership, self._changes)
         self._asking = Asking(self._memory)
         least_s = max(_LEAST_S, float(environment.get("BFTRAINER_GRACE", 0)))
-        torch_private.end_workers_within(least_s, self._about_to_end_workers)
+        if not torch_private.end_workers_within(least_s, self._about_to_end_workers):
+            say("this torch gives a script that hangs at SIGTERM 30 s, in which all nodes wait")
         self._ending = Ending()
         on_signals(_ending_signals(environment), self._leave)
         self._store: GenerationStore | None = None
