@@ -3,12 +3,14 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BIN := .venv/bin
 
-.PHONY: help setup plugin cli-filter demo lint test matrix matrix-full chaos failover slurm-suite frameworks fuzz bench-planner bench-curves \
+.PHONY: help setup plugin cli-filter demo examples docs lint test matrix matrix-full chaos failover slurm-suite frameworks fuzz bench-planner bench-curves \
 	bench-elastic bench-commands bench-impact bench-scale bench-slurmctld paper install clean
 
 help:
 	@echo 'make demo             a private Slurm cluster, two trainers in its holes; about 4 minutes'
 	@echo 'make test             all checks and tests, in lanes side by side; LANES="units torch", LANES=all'
+	@echo 'make examples         the examples on a private Slurm cluster; some minutes'
+	@echo 'make docs             the documentation as a site in build/site; fetches nothing'
 	@echo 'make matrix           what differs from Slurm to Slurm, on newer ones, in a rootfs each'
 	@echo 'make matrix-full      all Slurm tests on newer Slurms'
 	@echo 'make chaos            faults of all kinds on a cluster that trains; CHAOS="--minutes 60 --seed 7"'
@@ -38,7 +40,15 @@ plugin: setup
 demo: plugin
 	@$(BIN)/python scripts/demo
 
-lint: setup
+examples: plugin
+	@$(BIN)/python scripts/examples $(EXAMPLES)
+
+# mkdocs-material recommends its successor at each start. With --quiet a broken link is no error.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: setup
+	@scripts/step 'building the documentation' $(BIN)/mkdocs build
+
+lint: docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -174,10 +174,11 @@ class WaitingJob:
 
 @dataclass(frozen=True, slots=True)
 class OrdinaryRun:
-    """An ordinary job that runs or ends: its nodes, and its start as a Unix time in seconds."""
+    """An ordinary job that runs or ends: its nodes, its start and submission (Unix seconds)."""
 
     nodes: tuple[str, ...]
     start_s: float
+    submit_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

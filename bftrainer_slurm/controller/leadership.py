@@ -29,7 +29,10 @@ _WORD = "controller.json"
 _ANSWER_S = 4.0
 _AGAIN_S = 0.5
 _LONGEST_WAIT_S = 600.0  # then the loop says that slurmctld does not answer
-_CHANGES_NOTHING = ("name", "grow_rpcs", "nodes", "queue", "reservations")
+_CHANGES_NOTHING = (
+    *("name", "grow_rpcs"),
+    *("nodes", "queue", "reservations", "configuration", "last_pass"),
+)
 
 
 def take_the_lead(

@@ -21,6 +21,7 @@ from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.controller.publish.explanation import Explanation
 from bftrainer_slurm.controller.publish.status import cluster_status, trainer_status
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.arrivals import Arrivals
 from bftrainer_slurm.controller.state.element import Ended, Phase
 from bftrainer_slurm.controller.state.goodput import goodput
 from bftrainer_slurm.controller.state.history import History
@@ -83,6 +84,7 @@ class Controller:
         self._holes = Holes(world.history)
         self._passes = Passes()
         self._preemptions = Preemptions()
+        self._arrivals = Arrivals(world.clock())
         self._decider = Decider(
             world.planner, world.appraiser, world.history, settings, self._faults
         )
@@ -214,6 +216,8 @@ class Controller:
         world.history.add_preemptions(
             self._preemptions.look(events, snapshot.queue, backfill_s, looked_s)
         )
+        if self._settings.delay_worth:
+            self._arrivals.look(snapshot.queue.ordinary_runs, looked_s)
         self._holes.update(snapshot, self._settings.partition)
         self._follow_passes(snapshot)
         self._forget(frozenset(one.array for one in snapshot.queue.trainers), looked_s)
@@ -250,8 +254,15 @@ class Controller:
             holes.since_s,
             holes.life_s(self._snapshot),
             holes.forward_time_s(self._settings),
+            self._reserve(self._snapshot.time_s),
             self._judgement(self._snapshot.time_s),
         )
+
+    def _reserve(self, now_s: float) -> int:
+        """Return how many nodes to keep idle for ordinary jobs that nobody knows of yet."""
+        worth = self._settings.delay_worth
+        learnt = self._arrivals.worth_keeping(worth, now_s) if worth else 0
+        return max(self._settings.reserve_nodes, learnt)
 
     def _judgement(self, now_s: float) -> Judgement:
         return self._passes.judgement(self._snapshot.configuration.backfill_s, now_s)

@@ -13,7 +13,7 @@ from bftrainer_slurm.slurm.open import CHOICES as GATEWAYS
 
 _WORDS: dict[type, str] = {tuple: "list"}
 METRICS = "127.0.0.1:6741"
-_MAY_BE_ZERO = ("min_idle_s", "relaunch_after_s", "reserve_nodes")
+_MAY_BE_ZERO = ("min_idle_s", "relaunch_after_s", "reserve_nodes", "delay_worth")
 
 
 class SettingsError(ValueError):
@@ -52,6 +52,9 @@ class Settings:
     min_hole_s: float = 60.0  # a node that is needed sooner is left alone
     min_idle_s: float = 0.0  # and one that ordinary jobs left more lately
     reserve_nodes: int = 0  # kept idle: trainers grow onto others, and give up what is missing
+    # Node-seconds that a second of an ordinary job's delay is worth: above 0 as many nodes are kept
+    # idle as that pays for, by the jobs of the last day (state.arrivals); at least reserve_nodes.
+    delay_worth: float = 0.0
     limit_margin_s: float = 30.0  # an element this near its time limit is dealt with
     # Failures without progress before a trainer is given up that has only one node to try.
     max_failures: int = 5

@@ -179,10 +179,10 @@ def _read_ordinary(members: list[JobRow]) -> _Array:
     for row in rows:
         counts[row.job_id] += _count(row.tasks)
     waiting = {row.job_id: _waiting_job(row, counts[row.job_id]) for row in rows}
-    runs = ((_nodes_of(row), row.start_s or 0.0) for row in members)
+    runs = (OrdinaryRun(_nodes_of(row), row.start_s or 0.0, row.submit_s or 0.0) for row in members)
     return _Array(
         waiting=tuple(waiting.values()),
-        runs=tuple(OrdinaryRun(nodes, start_s) for nodes, start_s in runs if nodes),
+        runs=tuple(run for run in runs if run.nodes),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -20,11 +21,8 @@ class Asked:
     def __init__(self) -> None:
         self.requests: list[str] = []
 
-    def queue(self) -> None:
-        self.requests.append("queue")
-
-    def cancel(self, array: int) -> None:
-        self.requests.append(f"cancel {array}")
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *words: self.requests.append(" ".join(map(str, (name, *words))))
 
 
 @pytest.fixture
@@ -110,7 +108,11 @@ def test_without_the_lease_slurm_is_asked_but_nothing_is_changed(tmp_path: Path)
         lease.round()
     gateway.cancel(7)
     now_s += VALID_S
-    gateway.queue()
+    asks = gateway.nodes, gateway.queue, gateway.reservations, gateway.last_pass
+    for ask in asks:
+        ask()
+    gateway.configuration("bftrainer")
     with pytest.raises(SlurmUnavailableError):
         gateway.cancel(8)
-    assert slurm.requests == ["cancel 7", "queue"]
+    looks = ["nodes", "queue", "reservations", "last_pass", "configuration bftrainer"]
+    assert slurm.requests == ["cancel 7", *looks]

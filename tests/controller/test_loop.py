@@ -26,6 +26,7 @@ from bftrainer_slurm.model import (
     ElementState,
     Node,
     NodeState,
+    OrdinaryRun,
     Queue,
     Reservation,
     TimeLimit,
@@ -93,7 +94,8 @@ class Slurm:
             for array in arrays
             for own in [tuple(one for id_, one in self.elements.items() if id_.array == array)]
         )
-        return Queue(trainers, (), frozenset(self.reclaimed))
+        runs = tuple(OrdinaryRun((node,), 5.0, 5.0) for node in sorted(self.reclaimed))
+        return Queue(trainers, (), frozenset(self.reclaimed), ordinary_runs=runs)
 
     def reservations(self) -> tuple[Reservation, ...]:
         return ()
@@ -565,6 +567,17 @@ def test_what_ordinary_jobs_take_of_the_reserve_trainers_make_up_for() -> None:
     setting.slurm.reclaim(idle)
     setting.settle()
     assert len(setting.slurm.on()) == 2
+    setting.slurm.reclaimed.clear()
+    setting.settle()
+    assert len(setting.slurm.on()) == 3
+
+
+def test_where_delays_are_worth_it_nodes_are_kept_for_jobs_like_those_that_came() -> None:
+    setting = Setting(4, ARRAY, settings=Settings(nodes_interval_s=1, delay_worth=1e5))
+    setting.settle()
+    assert len(setting.slurm.on()) == 4
+    setting.slurm.reclaim("n1")
+    setting.settle()
     setting.slurm.reclaimed.clear()
     setting.settle()
     assert len(setting.slurm.on()) == 3

@@ -90,6 +90,17 @@ def test_two_trainers_share_by_weight(site: Site) -> None:
         wait_until(lambda: "other trainers have 1 of these" in site.run(*explain).stdout)
 
 
+@pytest.mark.once
+def test_a_search_of_ten_trainers_that_share_the_nodes_comes_to_its_end(site: Site) -> None:
+    folder = site.folder()
+    result = 'echo \'{"accuracy": 0.5}\' > "${1#--folder=}/result.json"'
+    (folder / "train.sh").write_text(f"#!/bin/bash\n#SBATCH --bftrainer -N1-2\n{result}\n")
+    search = site.stage.repo / "examples" / "search" / "search.py"
+    python = site.stage.repo / ".venv" / "bin" / "python"
+    said = site.run(python, search, "--every-s", "1", cwd=folder, timeout_s=500).stdout
+    assert "10 of 10 trials have a result" in said
+
+
 def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site) -> None:
     with trainer(site, "1-4") as array:
         wait_until(lambda: nodes_of(site, array) == 4)

@@ -235,8 +235,8 @@ class Decider:
         if picture.now_s >= picture.judgement.due_s - LEAD_S:
             kept, given = kept | want.leave, vacate(picture.views, want.leave)
             picture = _without(picture, given)
-        if settings.reserve_nodes:
-            more = refill(available_nodes(picture, settings), picture, settings)
+        if picture.reserve:
+            more = refill(available_nodes(picture, settings), picture)
             picture, given = _without(picture, more), [*given, *more]
         return kept, picture, given
 

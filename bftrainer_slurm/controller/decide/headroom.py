@@ -28,13 +28,13 @@ def growable(
     settled = [
         node for node in free - kept if now_s - since_s.get(node, now_s) >= settings.min_idle_s
     ]
-    short = max(0, settings.reserve_nodes - (len(free) - len(settled)))
+    short = max(0, picture.reserve - (len(free) - len(settled)))
     if short:
         settled = _soonest_wanted(settled, picture.life_s)
     return frozenset(settled[short:])
 
 
-def refill(free: frozenset[str], picture: Picture, settings: Settings) -> list[Shrink]:
+def refill(free: frozenset[str], picture: Picture) -> list[Shrink]:
     """Return what trainers give up where ordinary jobs have taken nodes of the reserve.
 
     First the nodes that are wanted soonest, and no trainer goes below its least size for it. Nodes
@@ -42,7 +42,7 @@ def refill(free: frozenset[str], picture: Picture, settings: Settings) -> list[S
     """
     views = picture.views
     leaving = sum(len(view.ids(Phase.LEAVING, Phase.ENDING)) for view in views)
-    missing = settings.reserve_nodes - len(free) - leaving
+    missing = picture.reserve - len(free) - leaving
     left = {view.array: len(view.placed) - view.trainer.record.min_nodes for view in views}
     given: dict[int, list[ElementId]] = {}
     held = {node: view.placed[node] for view in views for node in view.running()}

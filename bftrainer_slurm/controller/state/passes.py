@@ -7,7 +7,7 @@ What to do about it is in ``decide.vacate``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from bftrainer_slurm.constraint import ConstraintError, parse_constraint
@@ -31,7 +31,7 @@ class Judgement:
     The next pass is expected from ``due_s`` on, minus infinity: at any moment, and before
     ``until_s`` if something has changed. Before ``sure_s`` there is none. ``asks``: a job waits
     that the next pass may start. ``left`` are jobs for which trainers do not leave: a pass left
-    them waiting though enough nodes were in holes, and their request is the same since; or the
+    them waiting though enough nodes were in holes, and nothing has changed for them since; or the
     main scheduler may be about to start them.
     """
 
@@ -52,7 +52,9 @@ class Passes:
         self._waits: dict[int, tuple[_Demand, float]] | None = None
         self._looked_s = -math.inf
         self._pool: frozenset[str] = frozenset()
-        self._left: frozenset[int] = frozenset()
+        # How many nodes in holes that fit each job passes have left it waiting beside, at most.
+        self._left: dict[int, int] = {}
+        self._blocked: dict[int, int] = {}  # jobs that want more than is in holes: their priority
         self._asks = False
 
     def look(self, snapshot: Snapshot, pool: frozenset[str]) -> None:
@@ -65,14 +67,15 @@ class Passes:
             job.job_id: self._wait(job, job.submit_s if self._waits is None else snapshot.time_s)
             for job in waiting.values()
         }
-        self._left &= {one for one, (_, since_s) in self._waits.items() if since_s < self._began_s}
+        self._forget(waiting)
         last = snapshot.last_pass
         if last is not None and last.began_s != self._began_s and not last.active:
             self._began_s, self._gap_s = last.began_s, last.began_s - self._began_s
-            fit = Fit(snapshot.nodes, pool & (self._pool or pool))
-            tried = (one for one, (_, since_s) in self._waits.items() if since_s < last.began_s)
-            jobs = (waiting[one] for one in tried)
-            self._left |= {one.job_id for one in jobs if len(fit.nodes_for(one)) >= one.nodes}
+            self._judge(waiting, Fit(snapshot.nodes, pool & (self._pool or pool)))
+        if self._left and not pool <= self._pool:
+            fit = Fit(snapshot.nodes, pool)
+            self._keep(lambda one: len(fit.nodes_for(waiting[one])) <= self._left[one])
+        self._blocked = {one: job.priority for one, job in waiting.items() if job.nodes > len(pool)}
         self._looked_s, self._pool = snapshot.time_s, pool
         self._asks = any(
             job.nodes <= len(pool) and job_id not in self._left for job_id, job in waiting.items()
@@ -84,19 +87,42 @@ class Passes:
         demand = (job.nodes, job.minutes, job.partition, job.constraint, job.excluded)
         return known if known is not None and known[0] == demand else (demand, since_s)
 
+    def _forget(self, waiting: Mapping[int, WaitingJob]) -> None:
+        """Drop judgements of jobs that have changed, or that waited behind a large one now gone."""
+        gone = self._blocked.keys() - waiting.keys()
+        behind = max((self._blocked[one] for one in gone), default=-math.inf)
+        waits = self._waits or {}
+        self._keep(
+            lambda one: (
+                one in waiting and waits[one][1] < self._began_s and waiting[one].priority >= behind
+            )
+        )
+
+    def _judge(self, waiting: Mapping[int, WaitingJob], fit: Fit) -> None:
+        """Note which jobs a pass has left waiting beside enough nodes, and beside how many."""
+        for job_id, (_, since_s) in (self._waits or {}).items():
+            job = waiting[job_id]
+            nodes = len(fit.nodes_for(job)) if since_s < self._began_s else 0
+            if nodes >= job.nodes:
+                self._left[job_id] = max(nodes, self._left.get(job_id, 0))
+
+    def _keep(self, which: Callable[[int], bool]) -> None:
+        self._left = {one: nodes for one, nodes in self._left.items() if which(one)}
+
     def nobody_waits(self) -> None:
         """Take in that no job waits for nodes."""
-        self._waits, self._left, self._asks = {}, frozenset(), False
+        self._waits, self._left, self._blocked, self._asks = {}, {}, {}, False
 
     def judgement(self, interval_s: float | None, now_s: float) -> Judgement:
         """Return what is known now; ``interval_s`` is Slurm's ``bf_interval``, None: no passes."""
+        left = frozenset(self._left)
         if interval_s is None or interval_s < _SHORT_S:
             # The main scheduler tries a new job first, and may be at it: then trainers would leave
             # beside the elements that it preempts.
             waits = (self._waits or {}).items()
             new = {one for one, (_, since_s) in waits if since_s == self._looked_s}
             until_s = self._looked_s + _TAKES_S if new else -math.inf
-            return Judgement(until_s=until_s, asks=self._asks, left=self._left | new)
+            return Judgement(until_s=until_s, asks=self._asks, left=left | new)
         # Slurm counts from the end of a pass, and tells begins in whole seconds.
         follows = interval_s < self._gap_s < 2 * interval_s
         period_s = max(interval_s, self._gap_s - 1.0) if follows else interval_s
@@ -104,9 +130,9 @@ class Passes:
         if passed > _STALE:
             changed_s = max((since_s for _, since_s in (self._waits or {}).values()), default=0.0)
             until_s = changed_s + interval_s + _TAKES_S
-            return Judgement(until_s=until_s, asks=True, left=self._left)
+            return Judgement(until_s=until_s, asks=True, left=left)
         due_s = self._began_s + period_s * max(1, math.ceil(passed))
-        return Judgement(due_s, due_s, self._began_s + interval_s, self._asks, self._left)
+        return Judgement(due_s, due_s, self._began_s + interval_s, self._asks, left)
 
 
 def in_holes_without(

@@ -16,7 +16,8 @@ class Picture:
 
     ``avoid`` says until when nodes are left alone; ``out_of_reach`` are nodes of trainers that
     cannot be handled. Of holes it tells since when each is there, how long it will last, and how
-    far ahead to plan; ``judgement`` is what Slurm's backfill scheduler has made of holes and jobs.
+    far ahead to plan; ``reserve`` is how many nodes to keep idle for ordinary jobs that nobody
+    knows of yet; ``judgement`` is what Slurm's backfill scheduler has made of holes and jobs.
     """
 
     snapshot: Snapshot
@@ -26,6 +27,7 @@ class Picture:
     since_s: Mapping[str, float] = field(default_factory=dict)
     life_s: Mapping[str, float] = field(default_factory=dict)
     forward_time_s: float = 120.0
+    reserve: int = 0
     judgement: Judgement = field(default_factory=Judgement)
 
     @property

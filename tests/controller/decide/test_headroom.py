@@ -13,38 +13,38 @@ NODES = frozenset({"n1", "n2", "n3"})
 LIFE_S = {"n1": 500.0, "n2": 100.0, "n3": 900.0}
 
 
-def left(settings: Settings, **ago_s: float) -> set[str]:
+def left(min_idle_s: float = 0.0, reserve: int = 0, **ago_s: float) -> set[str]:
     """Onto which of the nodes trainers may grow; ``ago_s`` is since when some are idle."""
     since_s = dict.fromkeys(NODES, 0.0) | {name: NOW_S - ago for name, ago in ago_s.items()}
-    return set(growable(NODES, picture(life_s=LIFE_S, since_s=since_s), settings))
+    seen = picture(life_s=LIFE_S, since_s=since_s, reserve=reserve)
+    return set(growable(NODES, seen, Settings(min_idle_s=min_idle_s)))
 
 
 def given(reserve: int, *views: TrainerView, free: str = "") -> list[Shrink]:
-    settings = Settings(reserve_nodes=reserve)
-    return refill(frozenset(free.split()), picture(*views, life_s=LIFE_S), settings)
+    return refill(frozenset(free.split()), picture(*views, life_s=LIFE_S, reserve=reserve))
 
 
 THREE = view(*(element(number, ElementState.RUNNING, f"n{number}") for number in (1, 2, 3)))
 
 
 def test_by_itself_all_may_be_used() -> None:
-    assert left(Settings()) == NODES
+    assert left() == NODES
 
 
 def test_a_node_that_is_idle_only_for_a_moment_is_left_alone() -> None:
-    assert left(Settings(min_idle_s=60), n1=50, n2=60) == {"n2", "n3"}
+    assert left(60, n1=50, n2=60) == {"n2", "n3"}
 
 
 def test_the_reserve_has_the_nodes_that_are_wanted_soonest() -> None:
-    assert left(Settings(reserve_nodes=2)) == {"n3"}
+    assert left(reserve=2) == {"n3"}
 
 
 def test_nodes_that_are_left_alone_anyway_count_as_reserve() -> None:
-    assert left(Settings(reserve_nodes=1, min_idle_s=60), n3=10) == {"n1", "n2"}
+    assert left(60, reserve=1, n3=10) == {"n1", "n2"}
 
 
 def test_a_reserve_beyond_all_nodes_leaves_none() -> None:
-    assert left(Settings(reserve_nodes=9)) == set()
+    assert left(reserve=9) == set()
 
 
 def test_what_is_missing_of_the_reserve_trainers_give_up_the_soonest_wanted_first() -> None:

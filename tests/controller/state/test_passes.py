@@ -42,6 +42,23 @@ def test_a_job_that_a_pass_left_waiting_beside_enough_nodes_in_holes_does_not_fi
     assert left((seen(10.0), ALL), (seen(40.0), ALL), (seen(70.0), few)) == {7}
 
 
+def test_it_is_tried_again_where_more_nodes_are_in_holes_than_any_pass_had() -> None:
+    judged = (seen(10.0), ALL - {"n4"}), (seen(40.0), ALL - {"n4"})
+    assert left(*judged) == {7}
+    assert left(*judged, (seen(40.0), ALL)) == set()
+    assert left(*judged, (seen(40.0), ALL), (seen(70.0), ALL)) == {7}
+
+
+def test_it_is_tried_again_where_a_larger_one_before_it_waits_no_more() -> None:
+    large = WaitingJob(5, "main", 9, priority=JOB.priority + 1)
+    judged = (seen(10.0, JOB, large), ALL), (seen(40.0, JOB, large), ALL)
+    assert left(*judged) == {7}
+    assert left(*judged, (seen(40.0), ALL)) == set()
+    behind = replace(large, priority=JOB.priority - 1)
+    judged = (seen(10.0, JOB, behind), ALL), (seen(40.0, JOB, behind), ALL)
+    assert left(*judged, (seen(40.0), ALL)) == {7}
+
+
 def test_a_new_controller_finds_jobs_judged_that_were_there_before_the_last_pass() -> None:
     assert left((seen(40.0, replace(JOB, submit_s=39.0)), ALL)) == {7}
     assert left((seen(40.0, replace(JOB, submit_s=41.0)), ALL)) == set()

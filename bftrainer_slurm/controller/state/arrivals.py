@@ -1,0 +1,62 @@
+"""How many nodes are worth keeping idle for ordinary jobs that nobody knows of yet.
+
+Learnt from those that came lately; which nodes these are is in ``decide.headroom``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+
+from bftrainer_slurm.model import OrdinaryRun
+
+# What preemption costs a job that the main scheduler starts, seconds (docs/bench-impact.md).
+PREEMPTION_S = 0.3
+_AT_ONCE_S = 5.0  # from submission to start by the main scheduler; batch_sched_delay is 3 s
+_REMEMBERED_S = 24 * 3600.0
+_HOUR_S = 3600.0
+
+
+class Arrivals:
+    """The jobs of the last day that the main scheduler started as they came, by their nodes.
+
+    It preempts for such a job where too few nodes are idle: nobody can leave ahead of it.
+    """
+
+    def __init__(self, now_s: float) -> None:
+        self._began_s = now_s
+        self._running: frozenset[OrdinaryRun] | None = None
+        self._hours: deque[tuple[float, Counter[int]]] = deque()
+
+    def look(self, runs: Iterable[OrdinaryRun], now_s: float) -> None:
+        """Take in the ordinary jobs that run; those that have come since the last look count."""
+        before, self._running = self._running, frozenset(runs)
+        came = Counter(
+            len(run.nodes)
+            for run in self._running.difference(self._running if before is None else before)
+            if run.start_s - run.submit_s <= _AT_ONCE_S
+        )
+        if came:
+            hour_s = now_s // _HOUR_S * _HOUR_S
+            if not self._hours or self._hours[-1][0] != hour_s:
+                self._hours.append((hour_s, Counter()))
+            self._hours[-1][1].update(came)
+        while self._hours and self._hours[0][0] < now_s - _REMEMBERED_S:
+            self._hours.popleft()
+
+    def worth_keeping(self, delay_worth: float, now_s: float) -> int:
+        """Return how many idle nodes spare more than they cost.
+
+        ``delay_worth``: how many node-seconds a second of an ordinary job's delay is worth. Nodes
+        that are kept cost trainers a node-second a second each, and spare every job that needs no
+        more than they are its preemption. What came in less than an hour is taken for an hour's.
+        """
+        known_s = max(_HOUR_S, min(_REMEMBERED_S, now_s - self._began_s))
+        came = sum((counts for _, counts in self._hours), Counter[int]())
+        best, best_gain, spared = 0, 0.0, 0
+        for nodes, jobs in sorted(came.items()):
+            spared += jobs
+            gain = delay_worth * PREEMPTION_S * spared / known_s - nodes
+            if gain > best_gain:
+                best, best_gain = nodes, gain
+        return best

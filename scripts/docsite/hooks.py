@@ -1,0 +1,55 @@
+"""What mkdocs calls as it builds the site: pages from elsewhere in the repository, and formulas."""
+
+from __future__ import annotations
+
+import html
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from latex2mathml.converter import convert
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+_REPO = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(_REPO))  # mkdocs knows this file by its path alone
+
+from scripts.docsite import commands, settings  # noqa: E402
+
+# Files that belong beside the code, by the page that they are on the site.
+_ELSEWHERE = {
+    "index.md": "README.md",
+    "security.md": "SECURITY.md",
+    "changelog.md": "CHANGELOG.md",
+    "plugin.md": "slurm_plugin/README.md",
+}
+_MADE = {"reference/commands.md": commands.page, "reference/settings.md": settings.page}
+_FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+
+
+def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
+    """Add the pages that are not in docs/."""
+    for page, source in _ELSEWHERE.items():
+        text = (_REPO / source).read_text().replace("](docs/", "](")
+        files.append(File.generated(config, page, content=text))
+    for page, make in _MADE.items():
+        files.append(File.generated(config, page, content=make()))
+    return files
+
+
+def on_page_markdown(text: str, **_: Any) -> str:
+    """Return the page with links to its neighbours on the site, where it names files elsewhere."""
+    for page, source in _ELSEWHERE.items():
+        text = text.replace(f"](../{source}", f"]({page}").replace(f"]({source}", f"]({page}")
+    return text
+
+
+def on_page_content(text: str, **_: Any) -> str:
+    """Return the page with its formulas as MathML, which needs no script."""
+    return _FORMULA.sub(_formula, text)
+
+
+def _formula(found: re.Match[str]) -> str:
+    display = "block" if found[1] == "div" else "inline"
+    return str(convert(html.unescape(found[2]), display=display))

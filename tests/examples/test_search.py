@@ -1,0 +1,94 @@
+"""The search over trainers, with a Slurm that ends each trial as it is submitted."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.labcluster.stage import REPO
+
+_SEARCH = REPO / "examples" / "search" / "search.py"
+# What is submitted is kept in a file a trial; the trial's own script is not run.
+_SBATCH = """#!/bin/sh
+for word; do case $word in --folder=*) folder=${word#--folder=} ;; esac; done
+echo "$@" >> submitted
+case $folder in *-1) ;; *) echo '{"accuracy": 0.5}' > $folder/result.json ;; esac
+wc -l < submitted
+"""
+_NONE_LIVES = "#!/bin/sh\n"
+_ALL_LIVE = "#!/bin/sh\nprintf '1\\n2\\n'\n"
+# Its third answer comes when the trial has ended.
+_FAILS_SECOND = """#!/bin/sh
+echo >> asked
+case $(wc -l < asked) in
+2) exit 1 ;;
+3) echo '{"accuracy": 0.5}' > search/trial-0/result.json ;;
+esac
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    program(tmp_path, "sbatch", _SBATCH)
+    program(tmp_path, "squeue", _NONE_LIVES)
+    return tmp_path
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(text)
+    (folder / name).chmod(0o755)
+
+
+def searched(folder: Path, *arguments: str, check: bool = True) -> list[str]:
+    """Run the search to its end, and return the lines that it printed."""
+    command = [sys.executable, str(_SEARCH), "--every-s", "0.01", *arguments]
+    path = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | path, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0 or not check, done.stderr
+    return done.stdout.splitlines() if check else [done.stderr.strip()]
+
+
+def submitted(folder: Path) -> list[str]:
+    return (folder / "submitted").read_text().splitlines()
+
+
+def test_every_trial_is_a_trainer_and_the_best_one_is_named(folder: Path) -> None:
+    said = searched(folder, "--trials", "3", "--at-once", "1")
+    assert len(submitted(folder)) == 3
+    assert "--rate=" in submitted(folder)[0]
+    assert said[-2] == "2 of 3 trials have a result"  # trial 1 left none
+    assert "trial 1: ended without a result" in said
+    assert said[-1].startswith("best: trial 0, 0.500")
+
+
+def test_a_search_that_was_stopped_takes_its_trainers_up_again(folder: Path) -> None:
+    program(folder, "squeue", _ALL_LIVE)
+    command = [sys.executable, str(_SEARCH), "--every-s", "0.01", "--trials", "2"]
+    path = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    with subprocess.Popen(
+        command, cwd=folder, env=os.environ | path, stdout=subprocess.PIPE, text=True
+    ) as search:
+        assert search.stdout is not None
+        assert search.stdout.readline().startswith("trial 0: trainer 1,")
+        assert search.stdout.readline().startswith("trial 1: trainer 2,")
+        search.terminate()
+    program(folder, "squeue", _NONE_LIVES)
+    said = searched(folder, "--trials", "2")
+    assert len(submitted(folder)) == 2
+    assert said[-2] == "1 of 2 trials have a result"
+
+
+def test_a_search_whose_trials_sbatch_refuses_ends(folder: Path) -> None:
+    program(folder, "sbatch", "#!/bin/sh\nexit 1\n")
+    assert searched(folder, check=False) == ["sbatch refused; nothing else is submitted"]
+
+
+def test_a_trial_is_not_given_up_while_slurm_cannot_say_whether_it_runs(folder: Path) -> None:
+    program(folder, "sbatch", "#!/bin/sh\necho 1\n")
+    program(folder, "squeue", _FAILS_SECOND)
+    said = searched(folder, "--trials", "1")
+    assert said[-2] == "1 of 1 trials have a result"
