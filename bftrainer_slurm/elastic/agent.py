@@ -76,7 +76,7 @@ class AgentRendezvous(RendezvousHandler):
             ) from error
         self._memory = Memory.made()
         environment[VARIABLE] = self._memory.path  # workers inherit it
-        if not has_libuv():  # Debian's torch; workers are told as well
+        if not has_libuv():  # Debian's torch; for workers as well
             environment.setdefault("USE_LIBUV", "0")
         self._libuv = environment.get("USE_LIBUV", "1") == "1"
         self._forks = environment.get("PET_START_METHOD") == "forkserver"
