@@ -4,7 +4,8 @@ DESTDIR ?=
 BIN := .venv/bin
 
 .PHONY: help setup plugin cli-filter demo examples docs lint test matrix matrix-full chaos failover slurm-suite frameworks fuzz bench-planner bench-curves \
-	bench-elastic bench-commands bench-impact bench-scale bench-slurmctld paper install clean
+	bench-elastic bench-commands bench-impact bench-scale bench-slurmctld paper install man install-man deb rpm \
+	packages wheel clean
 
 help:
 	@echo 'make demo             a private Slurm cluster, two trainers in its holes; about 4 minutes'
@@ -28,6 +29,11 @@ help:
 	@echo 'make bench-elastic    how long trainers stand still as nodes come and go, beside stock torchrun'
 	@echo 'make plugin           the SPANK plugin, for the Slurm installed here'
 	@echo 'make install          the plugin: DESTDIR= PREFIX=; activates nothing'
+	@echo 'make man              man pages and shell completion from the help, into share/'
+	@echo 'make install-man      installs these: DESTDIR= PREFIX='
+	@echo 'make deb, make rpm    packages of plugin, elements and controller, in build/packages: docs/roll-out.md'
+	@echo 'make packages         makes Debian packages in a rootfs; installs, upgrades, removes them there'
+	@echo 'make wheel            sdist and wheel, in build/dist, and tries the wheel by itself'
 	@echo 'make cli-filter       builds and installs the cli_filter, which fits one micro release alone'
 	@echo 'make setup            what all of these need (they call it); make clean undoes it'
 
@@ -110,6 +116,21 @@ paper: setup
 install:
 	@$(MAKE) --no-print-directory -C slurm_plugin DESTDIR='$(DESTDIR)' \
 		PREFIX='$(PREFIX)' install
+
+man: setup
+	@$(BIN)/python -m bftrainer_slurm.cli.manual .
+
+install-man:
+	@cd share && find . -type f -exec install -D -m 644 '{}' '$(DESTDIR)$(PREFIX)/share/{}' \;
+
+deb rpm:
+	@$(MAKE) --no-print-directory -C packaging $@
+
+packages:
+	@packaging/try
+
+wheel:
+	@packaging/try-wheel
 
 cli-filter:
 	@scripts/step 'building and installing the cli_filter' $(MAKE) --no-print-directory \

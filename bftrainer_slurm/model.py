@@ -198,6 +198,9 @@ class Queue:
     ordinary_runs: tuple[OrdinaryRun, ...] = ()
 
 
+PRIVATE = frozenset({"jobs", "nodes", "usage"})  # words of PrivateData that concern what is shown
+
+
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """What slurm.conf says that concerns trainers; None: nothing that is known.
@@ -206,7 +209,7 @@ class Configuration:
     ``partition_minutes`` the longest time limit of the trainers' partition, and ``backfill_s`` the
     time from the end of a backfill pass to the next one (``bf_interval``). ``behind`` are
     partitions whose jobs do not come before trainers: their ``PriorityTier`` is too low.
-    ``jobs_private``: users see their own jobs only (``PrivateData=jobs``). ``grace_s`` is the
+    ``private`` are those of ``PRIVATE`` that users may not see of others. ``grace_s`` is the
     ``GraceTime`` of the trainers' partition: an element that ends within it has failed, for Slurm.
     """
 
@@ -214,7 +217,7 @@ class Configuration:
     partition_minutes: int | None = None
     backfill_s: float | None = None
     behind: tuple[str, ...] = ()
-    jobs_private: bool = False
+    private: frozenset[str] = frozenset()
     grace_s: int = 0
 
 

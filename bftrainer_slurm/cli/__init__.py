@@ -11,10 +11,12 @@ from click.shell_completion import CompletionItem
 from bftrainer_slurm import __version__
 
 # Loaded when asked for: `bftrainer status` must not wait for what only the controller imports.
-_COMMANDS = {
+COMMANDS = {
     "submit": "Submit an elastic training job.",
     "status": "Show the pool and every trainer.",
+    "top": "Watch the pool and every trainer, live.",
     "show": "Show one trainer.",
+    "history": "Say what trainers had, gained and lost.",
     "explain": "Say why a trainer has so many nodes, or waits.",
     "logs": "Show what all elements of a trainer have written, as one story.",
     "doctor": "Say what of this cluster's settings to change for trainers.",
@@ -26,7 +28,7 @@ _COMMANDS = {
 }
 
 # What else is to be installed for a command; the keeper and users' commands need nothing more.
-_EXTRAS = {"assess": "replay", "replay": "replay"}
+_EXTRAS = {"show": "plot", "assess": "replay", "replay": "replay"}
 _OTHERWISE = "controller"
 _CALLED = "bftrainer_slurm.command"
 
@@ -46,10 +48,10 @@ class _Group(click.Group):
             ctx.exit(2)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in COMMANDS:
             return None
         ctx.meta[_CALLED] = cmd_name
         module = importlib.import_module(f"bftrainer_slurm.cli.{cmd_name}")
@@ -60,14 +62,14 @@ class _Group(click.Group):
         """Complete commands by their names alone: click would load them all for it."""
         commands = [
             CompletionItem(name, help=text)
-            for name, text in _COMMANDS.items()
+            for name, text in COMMANDS.items()
             if name.startswith(incomplete)
         ]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
+from typing import BinaryIO
 from zoneinfo import ZoneInfo
 
 import click
@@ -22,12 +25,16 @@ from bftrainer_slurm.replay.assessment.typical import DESCRIPTION, typical_train
 from bftrainer_slurm.replay.logs.log import LogOptions
 from bftrainer_slurm.replay.trainers import TrainersError, read_trainers
 
+SCHEMA = 1
 _LOG, _MADE, _LIVE = "a LOG", "--synthetic", ""
 _GOES_WITH = {
     "days": (_MADE, _LIVE),
     "nodes": (_LOG,),
     "node_list": (_LOG,),
     "down": (_LOG,),
+    "reservations": (_LOG,),
+    "node_types": (_LOG, _LIVE),
+    "gpus_per_node": (_LOG, _LIVE),
     "cpus_per_node": (_LOG,),
     "begin": (_LOG,),
     "end": (_LOG,),
@@ -67,6 +74,21 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     "--down",
     type=click.Path(path_type=Path, dir_okay=False),
     help="When nodes were down, from sacctmgr show event. For logs with node lists.",
+)
+@click.option(
+    "--reservations",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="When nodes were reserved, from sacctmgr show reservation. For logs with node lists.",
+)
+@click.option(
+    "--node-types",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Of which type nodes are: lines with a node list and a type, from sinfo.",
+)
+@click.option(
+    "--gpus-per-node",
+    type=click.IntRange(1, 1000),
+    help="Of nodes that have some. [default: the most that jobs had at once]",
 )
 @click.option(
     "--cpus-per-node",
@@ -149,6 +171,13 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     help="Write idle and used nodes over time, of each sample.",
 )
 @click.option(
+    "--parquet",
+    "parquet_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The same as parquet.",
+)
+@click.option(
     "--report",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
@@ -162,6 +191,9 @@ def assess(
     nodes: int | None,
     node_list: str,
     down: Path | None,
+    reservations: Path | None,
+    node_types: Path | None,
+    gpus_per_node: int | None,
     cpus_per_node: int | None,
     min_hole: float,
     begin: str | None,
@@ -176,6 +208,7 @@ def assess(
     price: float | None,
     watts: float | None,
     csv_file: Path | None,
+    parquet_file: Path | None,
     report: Path | None,
     as_json: bool,
 ) -> None:
@@ -196,6 +229,9 @@ def assess(
         nodes=nodes,
         node_list=node_list,
         down=down,
+        reservations=reservations,
+        node_types=node_types,
+        gpus_per_node=gpus_per_node,
         cpus_per_node=cpus_per_node,
         min_hole_s=min_hole,
         from_s=_time("--from", begin, zone),
@@ -218,8 +254,8 @@ def assess(
         found = replace(
             assess_log(source, holes, zone, replays, advance), rates=Rates(price, watts)
         )
-    if csv_file is not None:
-        _write_csv(csv_file, found)
+    _write_over_time("--csv", csv_file, found, _write_csv)
+    _write_over_time("--parquet", parquet_file, found, _write_parquet)
     _hand_over(found, report, as_json)
 
 
@@ -233,16 +269,44 @@ def _refuse_idle_options(place: str) -> None:
             fail(f"{option.opts[0]} goes with {goes_with[0]} only; leave it out")
 
 
-def _write_csv(path: Path, found: Assessment) -> None:
+_OVER_TIME = ("trainers", "time", "idle_nodes", "used_nodes")
+
+
+def _write_over_time(
+    option: str,
+    path: Path | None,
+    found: Assessment,
+    write: Callable[[BinaryIO, Sequence[tuple[float, ...]]], None],
+) -> None:
+    """Write how many nodes were idle, and used, when (Unix seconds), in each replay."""
+    if path is None:
+        return
+    rows = [
+        (one.options.at_once, round(now.time_s, 3), now.pool, now.used)
+        for one in found.replayed
+        for now in one.result.moments
+    ]
     try:
-        with path.open("w", newline="") as file:
-            rows = csv.writer(file)
-            rows.writerow(("trainers", "time", "idle_nodes", "used_nodes"))
-            for one in found.replayed:
-                for now in one.result.moments:
-                    rows.writerow((one.options.at_once, f"{now.time_s:.3f}", now.pool, now.used))
+        with path.open("wb") as file:
+            write(file, rows)
     except OSError as error:
-        fail(f"--csv {path}: {error.strerror}; name a file that you may write")
+        fail(f"{option} {path}: {error.strerror}; name a file that you may write")
+
+
+def _write_csv(file: BinaryIO, rows: Sequence[tuple[float, ...]]) -> None:
+    text = io.TextIOWrapper(file, newline="")
+    csv.writer(text).writerows([_OVER_TIME, *rows])
+    text.detach()
+
+
+def _write_parquet(file: BinaryIO, rows: Sequence[tuple[float, ...]]) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    types = (pyarrow.int32(), pyarrow.float64(), pyarrow.int32(), pyarrow.int32())
+    columns = list(zip(*rows, strict=True)) or [()] * len(types)
+    arrays = [pyarrow.array(one, type_) for one, type_ in zip(columns, types, strict=True)]
+    parquet.write_table(pyarrow.table(arrays, _OVER_TIME), file)
 
 
 def _hand_over(found: Assessment, report: Path | None, as_json: bool) -> None:
@@ -253,7 +317,7 @@ def _hand_over(found: Assessment, report: Path | None, as_json: bool) -> None:
         except OSError as error:
             fail(f"--report {report}: {error.strerror}; name a folder that you may write")
     if as_json:
-        print_json(document(found))
+        print_json({"schema": SCHEMA, **document(found)})
         return
     click.echo(table(found))
     for caveat in found.log.caveats:

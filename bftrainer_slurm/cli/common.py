@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import click
 
-from bftrainer_slurm.controller.settings import SettingsError, read_settings
+from bftrainer_slurm.cli.site import site_keeper
+from bftrainer_slurm.cli.terminal import Heading, styled
+from bftrainer_slurm.controller.settings import SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import CredentialError, Munge
 from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD
 from bftrainer_slurm.keeper.home import read_address, read_token
+
+_T = TypeVar("_T")
 
 BAD_INPUT = 2
 _LONGEST_LINE = 4_000  # characters
@@ -51,12 +55,6 @@ def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
     raise SystemExit(code)
 
 
-def site_file() -> Path:
-    """Return the site's settings file: ``bftrainer.toml`` beside slurm.conf."""
-    conf = Path(os.environ.get("SLURM_CONF") or "/etc/slurm/slurm.conf")
-    return conf.parent / "bftrainer.toml"
-
-
 def personal_state() -> Path:
     """Return the state folder of one's own controller."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
@@ -68,9 +66,10 @@ def find_keeper(state: Path | None, address: str | None) -> str | None:
     if address:
         return address
     found = read_address(state or personal_state())
-    if found is None and state is None and site_file().is_file():
+    if found is None and state is None:
         try:
-            return read_settings(site_file()).listen
+            site = site_keeper()
+            return None if site is None else site.listen
         except SettingsError as error:
             fail(str(error))
     return found
@@ -85,13 +84,30 @@ def published_status(
     """
     if address is None:
         return 0.0, None
+    try:
+        return ask_keeper(address, state, KeeperClient.status)
+    except KeeperError:
+        return 0.0, None
+
+
+def ask_keeper(address: str, state: Path | None, ask: Callable[[KeeperClient, str], _T]) -> _T:
+    """Return what the keeper answers to a client, and a proof of who we are.
+
+    Raises:
+        KeeperError: it does not answer, or not as it should.
+    """
     token = own_token_of(state, address)
     credential = "" if token else _credential()
-    # Without a proof, or where the keeper does not take it: what is everybody's.
-    for client, proof in ((KeeperClient(address, token), credential), (KeeperClient(address), "")):
-        with suppress(KeeperError, ValueError):
-            return client.status(proof)
-    return 0.0, None
+    try:
+        return ask(KeeperClient(address, token), credential)
+    except (KeeperError, ValueError) as error:
+        if not (token or credential):
+            raise KeeperError(str(error)) from error
+    # It does not take the proof: what is everybody's.
+    try:
+        return ask(KeeperClient(address), "")
+    except ValueError as error:
+        raise KeeperError(str(error)) from error
 
 
 def own_token_of(state: Path | None, address: str) -> str:
@@ -102,8 +118,8 @@ def own_token_of(state: Path | None, address: str) -> str:
 
 def _credential() -> str:
     try:
-        socket = read_settings(site_file()).munge_socket if site_file().is_file() else ""
-        return Munge(socket or None).encode(STATUS_PAYLOAD)
+        site = site_keeper()
+        return Munge((site.munge_socket if site else "") or None).encode(STATUS_PAYLOAD)
     except (SettingsError, CredentialError):
         return ""
 
@@ -113,6 +129,8 @@ def fail_where_unreadable() -> Iterator[None]:
     """End the command in one line where a status is not what a controller of ours publishes."""
     try:
         yield
+    except BrokenPipeError:
+        raise  # whoever reads has enough: click ends the command
     except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         what = f"{type(error).__name__}: {shown(error)}"
         fail(f"the status cannot be read; is it of another version? ({what})", NOT_THERE)
@@ -121,6 +139,13 @@ def fail_where_unreadable() -> Iterator[None]:
 def safe_lines(text: str) -> str:
     """Make lines safe for a terminal, whoever wrote what is in them."""
     return "\n".join(shown(line, _LONGEST_LINE) for line in text.split("\n"))
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines, safe for a terminal whoever wrote what is in them."""
+    for line in lines:
+        text = shown(line, _LONGEST_LINE)
+        click.echo(styled(text, bold=True) if isinstance(line, Heading) else text)
 
 
 def print_json(document: object) -> None:

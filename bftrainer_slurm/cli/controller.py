@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import logging
 import os
 from pathlib import Path
@@ -13,13 +14,35 @@ from bftrainer_slurm.cli.common import (
     NOT_THERE,
     fail,
     personal_state,
-    site_file,
     state_option,
 )
-from bftrainer_slurm.controller.settings import SettingsError, read_settings
+from bftrainer_slurm.cli.site import site_file, site_settings
+from bftrainer_slurm.controller.settings import Settings, SettingsError, rules
+from bftrainer_slurm.controller.settings_example import example
+from bftrainer_slurm.controller.settings_file import read_settings
 from bftrainer_slurm.slurm.open import CHOICES
 
 _SITE_STATE = Path("/var/lib/bftrainer")
+
+
+def _example(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(example(), nl=False)
+        context.exit()
+
+
+def _check(config: Path | None) -> None:
+    """Say that the settings are right, and which differ from the defaults."""
+    try:
+        path = config or site_file()
+        settings = site_settings(path)
+    except SettingsError as error:
+        fail(str(error))
+    click.echo(f"{path or 'no settings file'}: all is right")
+    for name in rules():
+        value = getattr(settings, name)
+        if value != getattr(Settings(), name):
+            click.echo(f"{name} = {json.dumps(value)}")
 
 
 @click.command()
@@ -27,7 +50,8 @@ _SITE_STATE = Path("/var/lib/bftrainer")
 @click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A TOML file of settings. [default in site mode: bftrainer.toml beside slurm.conf]",
+    help="A TOML file of settings. [default in site mode: bftrainer.toml, beside slurm.conf or in "
+    "/etc/bftrainer]",
 )
 @click.option(
     "--mode",
@@ -42,6 +66,19 @@ _SITE_STATE = Path("/var/lib/bftrainer")
 )
 @click.option("--gateway", type=click.Choice(CHOICES))
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Say whether the site's settings, or --config, are right; start nothing.",
+)
+@click.option(
+    "--example",
+    is_flag=True,
+    callback=_example,
+    expose_value=False,
+    is_eager=True,
+    help="Print a commented settings file.",
+)
 def controller(
     state: Path | None,
     config: Path | None,
@@ -50,17 +87,25 @@ def controller(
     listen: str | None,
     gateway: str | None,
     verbose: bool,
+    check: bool,
 ) -> None:
     """Run the controller in the foreground, until SIGTERM or Ctrl-C. Trainers go on without it.
 
     As SlurmUser it runs everybody's trainers; as an ordinary user it runs the trainers that this
     user submitted with 'bftrainer submit', and needs nothing installed on the cluster.
 
+    SIGHUP has a site's controller read its settings again; what cannot change while it runs is
+    named in its log.
+
     \b
     Examples:
       bftrainer controller --listen ctl.example.org:6740     (as SlurmUser)
       bftrainer controller --partition preempt               (as yourself)
+      bftrainer controller --check --config bftrainer.toml
     """
+    if check:
+        _check(config)
+        return
     from bftrainer_slurm.controller.daemon import AlreadyRunningError, Role, run
     from bftrainer_slurm.controller.state.history import HistoryError
     from bftrainer_slurm.keeper.client import KeeperError
@@ -80,18 +125,17 @@ def controller(
         mode = mode or ("site" if me == owner else "personal")
         if os.getuid() == 0:
             fail(f"not as root: run it as SlurmUser ({owner}), or as an operator with --mode site")
-        if config is None and mode == "site" and site_file().is_file():
-            config = site_file()
-        settings = read_settings(
-            config,
-            partition=partition,
-            listen=listen,
-            gateway=gateway,
-            operator=None if mode == "site" else False,
-        )
+        told = {"partition": partition, "listen": listen, "gateway": gateway}
+
+        def settings_now() -> Settings:
+            if mode == "site":
+                return site_settings(config, **told)
+            return read_settings(config, operator=False, **told)
+
+        settings = settings_now()
         state = state or (_SITE_STATE if mode == "site" else personal_state())
         role = Role(user=None if mode == "site" else me)
-        run(state, role, settings, open_gateway(settings.gateway))
+        run(state, role, settings, open_gateway(settings.gateway), settings_now)
     except (SettingsError, AlreadyRunningError, HistoryError, StateError) as error:
         fail(str(error))
     except OSError as error:

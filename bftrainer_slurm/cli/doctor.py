@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +19,15 @@ from bftrainer_slurm.cli.common import (
     json_option,
     print_json,
     safe_lines,
-    site_file,
 )
+from bftrainer_slurm.cli.site import site_file, site_settings
 from bftrainer_slurm.cli.terminal import styled, wrapped
-from bftrainer_slurm.controller.settings import SettingsError, read_settings
+from bftrainer_slurm.controller.settings import SettingsError
 from bftrainer_slurm.doctor.finding import Finding, Level
 
 SCHEMA = 1
 _SOMETHING_TO_CHANGE = 1
+_TRIAL_PATIENCE_S = 120.0
 _STYLES: dict[Level, dict[str, Any]] = {
     Level.CHANGE: {"fg": "red", "bold": True},
     Level.CONSIDER: {"fg": "yellow"},
@@ -42,21 +47,44 @@ _SUMMARY = {
 @click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The controller's settings. [default: bftrainer.toml beside slurm.conf]",
+    help="The controller's settings. [default: bftrainer.toml, beside slurm.conf or in "
+    "/etc/bftrainer]",
 )
 @click.option("--partition", help="The trainers' partition. [default: as in the settings]")
 @click.option("--fix", is_flag=True, help="Print what must change as a patch; edits nothing.")
+@click.option(
+    "--try",
+    "attempt",
+    is_flag=True,
+    help="Run a tiny trainer and an ordinary job on its node, and say how late that job came.",
+)
+@click.option(
+    "--ordinary",
+    metavar="PARTITION",
+    help="With --try: the ordinary job's partition. [default: Slurm's]",
+)
 @json_option
-def doctor(config: Path | None, partition: str | None, fix: bool, as_json: bool) -> None:
+def doctor(
+    config: Path | None,
+    partition: str | None,
+    fix: bool,
+    attempt: bool,
+    ordinary: str | None,
+    as_json: bool,
+) -> None:
     """Look at this cluster's settings: what to change for trainers, which line, and why.
 
     For admins, before and after the installation. It asks Slurm, the keeper and this host, and
     changes nothing. The exit code is 1 if something must change.
 
+    With --try it looks at nothing, but submits both jobs as you, and cancels what is left of them
+    however it ends.
+
     \b
     Examples:
       bftrainer doctor
       bftrainer doctor --fix > bftrainer.patch
+      bftrainer doctor --try
     """
     from bftrainer_slurm.doctor.checkup import checkup
     from bftrainer_slurm.doctor.gather import gather
@@ -64,12 +92,16 @@ def doctor(config: Path | None, partition: str | None, fix: bool, as_json: bool)
     from bftrainer_slurm.slurm.gateway import GatewayError
     from bftrainer_slurm.slurm.run import SlurmRunner
 
-    if fix and as_json:
-        fail("--fix or --json, not both")
-    if config is None and site_file().is_file():
-        config = site_file()
+    if fix and (as_json or attempt):
+        fail(f"--fix or {'--json' if as_json else '--try'}, not both")
+    if ordinary and not attempt:
+        fail("--ordinary goes with --try")
+    if attempt:
+        _try(ordinary, as_json)
+        return
     try:
-        facts, files = gather(SlurmRunner(), read_settings(config, partition=partition))
+        config = config or site_file()
+        facts, files = gather(SlurmRunner(), site_settings(config, partition=partition), config)
     except SettingsError as error:
         fail(str(error))
     except GatewayError as error:
@@ -83,6 +115,32 @@ def doctor(config: Path | None, partition: str | None, fix: bool, as_json: bool)
         click.echo("\n".join(table(findings)))
     if any(one.level is Level.CHANGE for one in findings):
         raise SystemExit(_SOMETHING_TO_CHANGE)
+
+
+def _try(ordinary: str | None, as_json: bool) -> None:
+    from bftrainer_slurm.doctor.trial import Trial, TrialError, run
+    from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
+    from bftrainer_slurm.slurm.run import SlurmRunner
+
+    if "SLURM_JOB_ID" in os.environ:
+        fail("not inside a job: run the trial on a login node")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up, as Ctrl-C does
+    runner = SlurmRunner(_TRIAL_PATIENCE_S)
+    say = partial(click.echo, err=as_json)
+    try:
+        outcome = run(Trial(runner, say, ordinary, _TRIAL_PATIENCE_S))
+    except SlurmUnavailableError as error:
+        fail(str(error), NOT_THERE)
+    except (TrialError, GatewayError) as error:
+        fail(str(error), _SOMETHING_TO_CHANGE)
+    if as_json:
+        print_json(asdict(outcome) | {"late_s": outcome.late_s})
+    else:
+        click.echo(
+            f"an ordinary job on {outcome.node} was through after {outcome.with_trainer_s:.2f} s "
+            f"with the trainer there, {outcome.without_s:.2f} s without: "
+            f"{outcome.late_s:+.2f} s"
+        )
 
 
 def document(findings: Sequence[Finding]) -> dict[str, Any]:

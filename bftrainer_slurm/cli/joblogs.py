@@ -40,16 +40,17 @@ def running(options: LogOptions, days: float) -> Log:
     runner, hours = SlurmRunner(timeout_s=accounting.PATIENCE_S), max(1, round(24 * days))
     now_s = time.time()
     with TemporaryDirectory() as folder:
-        jobs, down = Path(folder) / "sacct", Path(folder) / "events"
+        jobs, down, reserved = (Path(folder) / name for name in ("sacct", "events", "reservations"))
         try:
             jobs.write_text(accounting.jobs(runner, hours, COLUMNS))
             down.write_text(accounting.node_events(runner, hours))
+            reserved.write_text(accounting.reservations(runner, hours))
             nodes = accounting.node_names(runner)
         except GatewayError as error:
             fail(f"{error}; give a LOG, see docs/assess.md", NOT_THERE)
         from_s = now_s - 3600.0 * hours
-        asked = replace(options, node_list=nodes, down=down, from_s=from_s, to_s=now_s)
-        return read(jobs, asked)
+        asked = replace(options, node_list=nodes, down=down, reservations=reserved)
+        return read(jobs, replace(asked, from_s=from_s, to_s=now_s))
 
 
 def made(text: str, days: float, min_hole_s: float) -> Log:

@@ -5,13 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
-from bftrainer_slurm.cli.common import personal_state, state_option
+from bftrainer_slurm.cli.common import fail, personal_state, state_option
+from bftrainer_slurm.cli.site import site_settings
+from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.keeper.credentials import METHODS, SECRET, Means
 
 
 @click.command()
 @state_option
+@click.option(
+    "--site",
+    is_flag=True,
+    help="Take all that follows from the site's settings (bftrainer.toml), as its controller does.",
+)
 @click.option(
     "--listen",
     default="127.0.0.1:0",
@@ -38,8 +46,11 @@ from bftrainer_slurm.keeper.credentials import METHODS, SECRET, Means
     type=click.Path(path_type=Path, dir_okay=False),
     help="For job: the key that root on the nodes has too, as in the plugin's key_file=.",
 )
+@click.pass_context
 def keeper(
+    context: click.Context,
     state: Path | None,
+    site: bool,
     listen: str,
     shared: Path | None,
     method: str,
@@ -54,6 +65,7 @@ def keeper(
 
     \b
     Examples:
+      bftrainer keeper --state /var/lib/bftrainer --site
       bftrainer keeper --state /var/lib/bftrainer --listen ctl.example.org:6740 --method munge
       bftrainer keeper --state /var/lib/bftrainer --listen ctl1:6740,ctl2:6740 --method munge \\
           --shared /shared/slurm/bftrainer
@@ -61,4 +73,24 @@ def keeper(
     from bftrainer_slurm.keeper.__main__ import serve
 
     means = Means(method, munge_socket, key_file)
+    if site:
+        _refuse_others(context)
+        listen, means, shared = _of_site()
     raise SystemExit(serve(state or personal_state(), listen, means, shared))
+
+
+def _refuse_others(context: click.Context) -> None:
+    """End the command where an option says what the site's settings say."""
+    for name in ("listen", "shared", "method", "munge_socket", "key_file"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            fail(f"--site or --{name.replace('_', '-')}, not both")
+
+
+def _of_site() -> tuple[str, Means, Path | None]:
+    try:
+        settings = site_settings()
+    except SettingsError as error:
+        fail(str(error))
+    if settings.listen == Settings().listen:
+        fail("the site's settings have no listen: where do the nodes reach the keeper?")
+    return settings.listen, settings.means, Path(settings.shared) if settings.shared else None

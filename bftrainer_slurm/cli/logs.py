@@ -28,6 +28,7 @@ from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from bftrainer_slurm.slurm.outputs import Output, outputs_of
 from bftrainer_slurm.slurm.run import SlurmRunner
 
+SCHEMA = 1
 _LOOK_EVERY_S = 0.5
 _ASK_EVERY_S = 15.0  # as often as the controller asks
 _LONGEST = 4_000  # characters of a line in a terminal
@@ -185,8 +186,8 @@ class _Story:
 
 
 def _as_json(line: Line) -> str:
-    document = {"node": line.node or None, "task": line.task, "time_s": line.time_s}
-    return json.dumps(document | {"text": line.text})
+    document = {"schema": SCHEMA, "node": line.node or None, "task": line.task}
+    return json.dumps(document | {"time_s": line.time_s, "text": line.text})
 
 
 def _as_text(line: Line) -> str:

@@ -19,6 +19,8 @@ from bftrainer_slurm.controller.state.history import HistoryError, past_problem
 from bftrainer_slurm.planner.instance import InstanceError, document_of, parse, read_instance
 from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem
 
+SCHEMA = 1
+
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
@@ -87,6 +89,7 @@ def given_problem(file: Path | None, back: int | None, state: Path) -> Problem:
 def _document(problem: Problem, found: Plan) -> dict[str, Any]:
     nodes = [found.assignment[trainer.key] for trainer in problem.trainers]
     return {
+        "schema": SCHEMA,
         "objective": found.objective,
         "nodes": [len(names) for names in nodes],
         "solve_s": found.solve_s,

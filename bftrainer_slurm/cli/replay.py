@@ -28,6 +28,7 @@ from bftrainer_slurm.replay.timeline import Timeline
 from bftrainer_slurm.replay.trace import Trace, TraceError, read_events
 from bftrainer_slurm.replay.trainers import TrainersError, TrainerSpec, read_trainers
 
+SCHEMA = 1
 _MOST = 10_000
 
 
@@ -179,7 +180,7 @@ def replay(
             "note: all trainers were done before the end, so U says little; see --repeat", err=True
         )
     if as_json:
-        print_json(document(found))
+        print_json({"schema": SCHEMA, **document(found)})
     else:
         click.echo(table(found))
     if report is not None:

@@ -9,22 +9,28 @@ from typing import Any
 
 import click
 
+from bftrainer_slurm.cli.chart import draws_blocks
 from bftrainer_slurm.cli.common import (
     fail,
     fail_where_unreadable,
     json_option,
     keeper_option,
     print_json,
+    print_lines,
     safe_lines,
     shown,
     state_option,
 )
 from bftrainer_slurm.cli.output import last_output
+from bftrainer_slurm.cli.past import Since, past_of
+from bftrainer_slurm.cli.picture import SUFFIXES, in_terminal, written
 from bftrainer_slurm.cli.plot import Point, plot
 from bftrainer_slurm.cli.status import current_status
+from bftrainer_slurm.cli.terminal import width
 from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
 from bftrainer_slurm.planner.limit import Limit
 
+SCHEMA = 1
 _ERROR_LINES = 12
 _COST, _NO_GAIN = Limit.COST.value, Limit.NO_GAIN.value
 _IN_SECONDS = 60.0  # a longer time is shown as H:MM:SS
@@ -37,25 +43,72 @@ _UNITS = {"samples": "samples/s", "steps": "relative", None: "speed-up"}
 @state_option
 @keeper_option
 @json_option
-def show(trainer: str, state: Path | None, address: str | None, as_json: bool) -> None:
+@click.option(
+    "--plot",
+    "picture",
+    is_flag=False,
+    flag_value="-",
+    metavar="[FILE]",
+    help="Draw nodes, samples, reclaims and pauses over time: FILE.png, FILE.html, or '-' for the "
+    "terminal.",
+)
+@click.option("--since", type=Since(), metavar="WHEN", help="With --plot, from then on: 2h, 7d.")
+def show(
+    trainer: str,
+    state: Path | None,
+    address: str | None,
+    as_json: bool,
+    picture: str | None,
+    since: float | None,
+) -> None:
     """Show one TRAINER: its job id, or its name where only one has it.
+
+    With --plot it may have ended long ago; 'bftrainer history' has the numbers.
 
     \b
     Examples:
       bftrainer show 4711
       bftrainer show resnet --json
+      bftrainer show 4711 --plot
+      bftrainer show 4711 --plot story.png --since 2h
     """
+    if picture is None and since is not None:
+        fail("--since goes with --plot; 'bftrainer history' has it too")
+    if picture is not None and as_json:
+        fail("--plot or --json, not both; 'bftrainer history --json' has what is drawn")
+    if picture is not None:
+        _draw(trainer, picture, since or 0.0, state, address)
+        return
     with fail_where_unreadable():
         document = current_status(state, address)
         one = the_one(document["trainers"], trainer)
         if one.get("error") and (output := last_output(one["array"])):
             one |= {"output": asdict(output)}
         if as_json:
-            print_json(one | {"down": document["down"]})
+            print_json({"schema": SCHEMA, **one, "down": document["down"]})
             return
         if document["down"]:
             click.echo(safe_lines(f"{document['down']}; this is what Slurm knows:"))
         click.echo(safe_lines(render(one)))
+
+
+def _draw(
+    trainer: str, picture: str, since_s: float, state: Path | None, address: str | None
+) -> None:
+    """Draw a trainer's past, on the terminal or into a file."""
+    path = None if picture == "-" else Path(picture)
+    if path is not None and path.suffix.lower() not in SUFFIXES:
+        fail(f"--plot '{shown(picture)}': its name must end in .png or .html, or be '-'")
+    with fail_where_unreadable():
+        one = past_of(trainer, since_s, state, address)["trainer"]
+        if path is None:
+            print_lines(in_terminal(one, width(), blocks=draws_blocks()))
+            return
+        try:
+            written(one, path)
+        except OSError as error:
+            fail(f"{shown(picture, 200)}: {error.strerror}")
+        click.echo(f"wrote {shown(picture, 200)}")
 
 
 def the_one(trainers: list[dict[str, Any]], said: str) -> dict[str, Any]:
@@ -115,7 +168,7 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
             ("used", f"{one['node_s'] / 3600:.2f} node-hours"),
         ]
     if one.get("goodput"):
-        facts.append(("time", _times(one["goodput"])))
+        facts.append(("time", times(one["goodput"])))
     if "runtime" in one:
         facts.append(("rendezvous", one["runtime"] or "not known yet"))
     if one.get("rescale"):
@@ -123,6 +176,8 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
         facts.append(("rescaling", ", ".join(costs)))
     if growing := _growing(one):
         facts.append(("growing", growing))
+    if one.get("page"):  # whoever has the link sees all of the user's trainers
+        facts.append(("page", shown(one["page"], 400)))
     if one.get("hidden"):
         facts.append(("progress", f"for {shown(one['user'])} to see"))
     return facts + _progress(one)
@@ -152,7 +207,7 @@ def _growing(one: dict[str, Any]) -> str:
     return "more nodes would make it no faster" if plan and plan["limit"] == _NO_GAIN else ""
 
 
-def _times(spent: dict[str, Any]) -> str:
+def times(spent: dict[str, Any]) -> str:
     """Where a trainer's time went; of one that reports nothing only when it had nodes is known."""
     waited = f"waiting {_duration(spent['waiting_s'])}"
     if spent["trained_s"] is None:

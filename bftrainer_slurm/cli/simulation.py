@@ -126,6 +126,7 @@ def run(
         forward_time_s=options.forward_time_s or Settings().forward_time_s,
         adapt_forward_time=options.forward_time_s is None,
         relaunch_after_s=0.0,  # simulated elements start and end at once
+        commands_per_s=1e9,  # and the paper's slurmctld takes all commands of a moment
     )
     with _controller(cluster, timed, settings, options) as controller:
         outcome = drive(controller, cluster, options.look_every_s, watch)
@@ -159,7 +160,6 @@ def _controller(
         history=history,
         groups=Groups(),
         clock=lambda: cluster.now_s,
-        # The simulated slurmctld takes commands as they come.
         pacer=Pacer(settings.commands_per_s, lambda: cluster.now_s, lambda seconds: None),
         mine=lambda trainer: True,
         appraiser=_Appraiser(cluster, options),

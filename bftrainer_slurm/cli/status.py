@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,21 @@ from bftrainer_slurm.cli.common import (
     json_option,
     keeper_option,
     print_json,
+    print_lines,
     published_status,
-    safe_lines,
     shown,
     state_option,
 )
+from bftrainer_slurm.cli.terminal import table
 from bftrainer_slurm.model import ElementState, Trainer
+from bftrainer_slurm.slurm.gateway import GatewayError
 
+SCHEMA = 1
 _HEADING = (
     *("TRAINER", "NAME", "USER", "STATE", "NODES", "MIN-MAX", "SAMPLES", "SAMPLES/S"),
     *("GREW", "SHRANK", "RECLAIMED"),
 )
+_SPARE = tuple(map(_HEADING.index, ("SHRANK", "GREW", "SAMPLES", "RECLAIMED", "USER")))
 _SOME = 5
 _OLD_S = 15.0  # a working controller publishes every two seconds
 
@@ -47,13 +52,23 @@ def status(state: Path | None, address: str | None, as_json: bool) -> None:
     with fail_where_unreadable():
         document = current_status(state, address)
         if as_json:
-            print_json(document)
+            print_json({"schema": SCHEMA, **document})
         else:
-            click.echo(safe_lines(render(document)))
+            print_lines(shown_lines(document))
 
 
 def current_status(state: Path | None, address: str | None) -> dict[str, Any]:
     """Return the controller's status; what Slurm knows where it is down (``down`` says why)."""
+    try:
+        return status_now(state, address, from_slurm)
+    except GatewayError as error:
+        fail(f"neither the controller nor Slurm answers: {error}", NOT_THERE)
+
+
+def status_now(
+    state: Path | None, address: str | None, otherwise: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the controller's status; where it is down ``otherwise``, and why in ``down``."""
     age_s, document = published_status(find_keeper(state, address), state)
     if document is not None and age_s < _OLD_S and document["controller"].get("error") != "stopped":
         return document | {"down": None}
@@ -61,25 +76,18 @@ def current_status(state: Path | None, address: str | None) -> dict[str, Any]:
         down = "the controller is not running, or not where this command looks for it"
     else:
         down = f"the controller is down; its last word is {age_s:.0f} s old"
-    return _from_slurm() | {"down": down}
+    return otherwise() | {"down": down}
 
 
 def render(document: dict[str, Any]) -> str:
-    """Return the table."""
-    lines = []
-    if document["down"]:
-        lines.append(f"{document['down']}; this is what Slurm knows:")
-    else:
-        troubles = (document["controller"].get(part) for part in ("error", "history"))
-        lines += [f"trouble: {shown(trouble, 200)}" for trouble in troubles if trouble]
-    pool = document["pool"]
-    if pool is not None:
-        lines.append(f"pool: {pool['nodes']} nodes in holes, {pool['used']} used by trainers")
-    if document.get("preempted"):
-        lines.append(_preempted(document["preempted"]))
-    rows = [_HEADING, *(_row(trainer) for trainer in document["trainers"])]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    """Return what is printed, as one text."""
+    return "\n".join(shown_lines(document))
+
+
+def shown_lines(document: dict[str, Any]) -> list[str]:
+    """Return the pool, the table of trainers, and what should be known beside."""
+    lines = summary(document)
+    lines += table([_HEADING, *(_row(trainer) for trainer in document["trainers"])], _SPARE)
     if not document["trainers"]:
         lines.append("no trainers; submit one with: sbatch --bftrainer -N 2-16 train.sh")
     said = [(one["array"], one.get("notice") or one.get("why")) for one in document["trainers"]]
@@ -97,7 +105,23 @@ def render(document: dict[str, Any]) -> str:
     if refused:
         kinds = ", ".join(f"{shown(kind)} {count}" for kind, count in sorted(refused.items()))
         lines.append(f"refused at the keeper's door: {kinds}")
-    return "\n".join(lines)
+    return lines
+
+
+def summary(document: dict[str, Any]) -> list[str]:
+    """Return what is said of the whole cluster: trouble, the pool, what ordinary jobs felt."""
+    lines = []
+    if document["down"]:
+        lines.append(f"{document['down']}; this is what Slurm knows:")
+    else:
+        troubles = (document["controller"].get(part) for part in ("error", "history", "settings"))
+        lines += [f"trouble: {shown(trouble, 200)}" for trouble in troubles if trouble]
+    pool = document["pool"]
+    if pool is not None:
+        lines.append(f"pool: {pool['nodes']} nodes in holes, {pool['used']} used by trainers")
+    if document.get("preempted"):
+        lines.append(_preempted(document["preempted"]))
+    return lines
 
 
 def _preempted(felt: dict[str, Any]) -> str:
@@ -132,14 +156,15 @@ def _number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def _from_slurm() -> dict[str, Any]:
-    from bftrainer_slurm.slurm.gateway import GatewayError
+def from_slurm() -> dict[str, Any]:
+    """Return what Slurm knows; costs slurmctld a request.
+
+    Raises:
+        GatewayError: it does not answer.
+    """
     from bftrainer_slurm.slurm.open import open_gateway
 
-    try:
-        queue = open_gateway("commands").queue()
-    except GatewayError as error:
-        fail(f"neither the controller nor Slurm answers: {error}", NOT_THERE)
+    queue = open_gateway("commands").queue()
     return {
         "time_s": time.time(),
         "controller": None,

@@ -17,10 +17,10 @@ from bftrainer_slurm.cli.common import (
     personal_state,
     print_json,
     published_status,
-    site_file,
     state_option,
 )
-from bftrainer_slurm.controller.settings import Settings, SettingsError, read_settings
+from bftrainer_slurm.cli.site import site_file, site_settings
+from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.slurm.directives import SubmissionError, read_directives
@@ -29,6 +29,8 @@ from bftrainer_slurm.slurm.run import SlurmRunner
 from bftrainer_slurm.slurm.submission import Submission, compose, wrap_script
 from bftrainer_slurm.slurm.submission import submit as submit_script
 from bftrainer_slurm.spec import format_comment
+
+SCHEMA = 1
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -66,7 +68,7 @@ def submit(
       bftrainer submit -N 2-16 -p preempt --gpus-per-node=4 train.sh
     """
     options, script, arguments = _split(words)
-    site = site_file().is_file() and state is None if site is None else site
+    site = _is_for_site(state) if site is None else site
     try:
         text = _read(script)
         submission = compose(
@@ -88,7 +90,8 @@ def submit(
     keeper = None if site else find_keeper(state, None)
     _announce(keeper)
     if as_json:
-        print_json({"array": array, "comment": format_comment(submission.record)})
+        comment = format_comment(submission.record)
+        print_json({"schema": SCHEMA, "array": array, "comment": comment})
         return
     click.echo(f"Submitted trainer {array}")
     if not site and published_status(keeper)[1] is None:
@@ -135,9 +138,16 @@ def _element_command(submission: Submission, site: bool, state: Path | None) -> 
     return shlex.join([sys.executable, *module, *where, "--record", record])
 
 
+def _is_for_site(state: Path | None) -> bool:
+    try:
+        return state is None and site_file() is not None
+    except SettingsError as error:
+        fail(str(error))
+
+
 def _site_settings() -> Settings:
     try:
-        return read_settings(site_file())
+        return site_settings()
     except SettingsError as error:
         fail(str(error))
 

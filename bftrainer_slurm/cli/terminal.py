@@ -6,11 +6,17 @@ import os
 import shutil
 import sys
 import textwrap
+import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 _IN_A_PIPE = 100  # columns
+
+
+class Heading(str):
+    """A line that a terminal shows in bold."""
 
 
 def width() -> int:
@@ -25,6 +31,47 @@ def styled(text: str, **style: Any) -> str:
     if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
         return text
     return click.style(text, **style)
+
+
+def cut(text: str, columns: int) -> str:
+    """Return as much of a text as fits; characters of East Asia take two columns, accents none."""
+    room = columns
+    for place, char in enumerate(text):
+        room -= _columns(char)
+        if room < 0:
+            return text[:place]
+    return text
+
+
+def padded(text: str, columns: int) -> str:
+    """Return a text with blanks behind it, so that it takes so many columns at least."""
+    return text + " " * (columns - wide(text))
+
+
+def wide(text: str) -> int:
+    """Return how many columns a text takes."""
+    return sum(map(_columns, text))
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def table(rows: Sequence[Sequence[str]], spare: Sequence[int] = ()) -> list[str]:
+    """Return rows in columns, the first of them a heading.
+
+    A terminal too narrow for them does without the ``spare`` columns, the first of these first.
+    """
+    widths = [max(map(wide, column)) for column in zip(*rows, strict=True)]
+    kept, going = list(range(len(widths))), list(spare)
+    while sys.stdout.isatty() and going and sum(widths[one] + 2 for one in kept) - 2 > width():
+        kept.remove(going.pop(0))
+    lines = ["  ".join(padded(row[one], widths[one]) for one in kept).rstrip() for row in rows]
+    if sys.stdout.isatty():
+        lines = [cut(line, width()) for line in lines]
+    return [Heading(lines[0]), *lines[1:]]
 
 
 def wrapped(text: str, indent: int) -> list[str]:

@@ -23,23 +23,20 @@ from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
 from bftrainer_slurm.controller.loop import Controller, World
 from bftrainer_slurm.controller.metered import MeteredGateway
 from bftrainer_slurm.controller.observe.feed import Feed
+from bftrainer_slurm.controller.publish.access import link_of, secret_of
 from bftrainer_slurm.controller.publish.metrics import families
+from bftrainer_slurm.controller.publish.page import Page
 from bftrainer_slurm.controller.publish.publisher import PUBLISH_EVERY_S, Publisher
-from bftrainer_slurm.controller.publish.scrapes import serving
+from bftrainer_slurm.controller.publish.scrapes import Scrapes
+from bftrainer_slurm.controller.publish.server import Answer, Request, serving
 from bftrainer_slurm.controller.publish.status import no_status
 from bftrainer_slurm.controller.publish.systemd import notify
+from bftrainer_slurm.controller.reloading import Configured
 from bftrainer_slurm.controller.settings import METRICS, Settings, SettingsError
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.keeper.client import KeeperError
-from bftrainer_slurm.keeper.credentials import (
-    JOB,
-    MUNGE,
-    CredentialError,
-    Means,
-    Munge,
-    read_secret,
-)
+from bftrainer_slurm.keeper.credentials import CredentialError, Means, Munge, read_secret
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.private import private_folder
 from bftrainer_slurm.keeper.protocol import parse_address
@@ -78,8 +75,11 @@ class Role:
         return "site" if self.user is None else "personal"
 
 
-def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
-    """Work until SIGTERM or SIGINT; the trainers go on without us.
+def run(
+    state: Path, role: Role, settings: Settings, gateway: Gateway, reread: Callable[[], Settings]
+) -> None:
+    """Work until SIGTERM or SIGINT; the trainers go on without us. SIGHUP: a site's settings
+    are ``reread``.
 
     Raises:
         AlreadyRunningError: the state folder is in use.
@@ -89,6 +89,9 @@ def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
         SettingsError: the site's key cannot be used.
     """
     shared = Path(settings.shared) if settings.shared else None
+    configured = Configured(settings, reread)
+    if role.user is None:  # a user's own ends with its terminal
+        signal.signal(signal.SIGHUP, lambda *_: configured.ask())
     with ExitStack() as stack:
         stack.enter_context(_sole_user_of(state))
         if shared is not None:
@@ -123,10 +126,18 @@ def run(state: Path, role: Role, settings: Settings, gateway: Gateway) -> None:
         }
 
         def begun() -> Controller:
-            return Controller(common(appraiser=Profiles(history.lessons)), settings)
+            return Controller(common(appraiser=Profiles(history.lessons)), configured.settings)
 
-        work = _Work(begun, feed, about)
-        with serving(_metrics_address(role, settings), work.metrics) as address:
+        served_at = _metrics_address(role, settings)
+        secret = _secret_of(state) if served_at else ""
+        work = _Work(begun, feed, about, configured, secret)
+        page = Page(
+            state / "history.sqlite",
+            lambda: work.published,
+            secret,
+            served_at[0] if served_at else "",
+        )
+        with serving(served_at, _site(Scrapes(work.metrics), page)) as address:
             work.about["metrics"] = address
             work.go_on(_stop_signal())
         feed.stop()
@@ -144,44 +155,72 @@ def _metrics_address(role: Role, settings: Settings) -> tuple[str, int] | None:
     return None if chosen == "off" else parse_address(chosen)
 
 
-def _means_of_site(settings: Settings) -> Means:
-    """Return how members prove to the keeper whose they are."""
-    if settings.key_file:
-        try:
-            read_secret(Path(settings.key_file))
-        except CredentialError as error:
-            raise SettingsError(f"key_file: {error}") from error
-        return Means(JOB, key_file=Path(settings.key_file))
-    socket = settings.munge_socket or None
+def _secret_of(state: Path) -> str:
+    """Return the key of the page, empty: there is none, and everybody sees what all may see."""
     try:
-        Munge(socket).encode("")
+        return secret_of(state)
+    except OSError as error:
+        logger.error("no key for the page: %s", error)
+        return ""
+
+
+def _site(scrapes: Scrapes, page: Page) -> Callable[[Request], Answer]:
+    return lambda request: scrapes(request) if request.path == "/metrics" else page(request)
+
+
+def _means_of_site(settings: Settings) -> Means:
+    """Return how members prove to the keeper whose they are; warn where they will not be able to.
+
+    Raises:
+        SettingsError: the site's key cannot be used.
+    """
+    means = settings.means
+    try:
+        if means.key_file is not None:
+            read_secret(means.key_file)
+        else:
+            Munge(means.munge_socket).encode("")
     except CredentialError as error:
+        if means.key_file is not None:
+            raise SettingsError(f"key_file: {error}") from error
         logger.warning("%s: trainers can only use torchrun's own rendezvous", error)
-    return Means(MUNGE, socket)
+    return means
 
 
 class _Work:
     """The controller's turns, one after the other, whatever happens in them.
 
-    It begins anew where its clock is set, or turn after turn fails: what it has to know, Slurm and
-    its history tell.
+    It begins anew where its clock is set, its settings change, or turn after turn fails: what it
+    has to know, Slurm and its history tell.
     """
 
     def __init__(
-        self, make: Callable[[], Controller], feed: Feed, about: Mapping[str, Any]
+        self,
+        make: Callable[[], Controller],
+        feed: Feed,
+        about: Mapping[str, Any],
+        configured: Configured,
+        page_secret: str = "",
     ) -> None:
         self._make = make
+        self._configured = configured
         self._controller = make()
         self._feed = feed
         self._publisher = Publisher(feed)
+        self._page_secret = page_secret
         self.about = dict(about) | {"failed_turns": 0, "error": None}
         self._failed = 0  # turns in a row
         self._ahead_s = time.time() - time.monotonic()
         self._keeper = ""
 
+    @property
+    def published(self) -> tuple[dict[str, Any] | None, float]:
+        """What was published last, and for how long it has been the same."""
+        return self._publisher.status, self._publisher.age_s
+
     def metrics(self) -> Iterable[Metric]:
         """Return the metrics of what was published last; called in threads of its own."""
-        status, age_s = self._publisher.status, self._publisher.age_s
+        status, age_s = self.published
         return () if status is None else families(status, age_s, self._keeper_says())
 
     def _keeper_says(self) -> dict[str, Any] | None:
@@ -213,12 +252,18 @@ class _Work:
 
     def _status(self, **changes: str) -> dict[str, Any]:
         """Return the status, or one that says why there is none."""
-        about = self.about | changes
+        about = self.about | {"settings": self._configured.trouble} | changes
         try:
-            return self._controller.status(about)
+            status = self._controller.status(about)
         except Exception as error:
             logger.exception("no status")
             return no_status(time.time(), about | {"error": f"no status: {error}"})
+        if self._page_secret and about.get("metrics"):
+            for one in status["trainers"]:
+                one["page"] = link_of(
+                    about["metrics"], one["array"], one["user"], self._page_secret
+                )
+        return status
 
     def _step(self) -> bool:
         """Hear what is said for a while; return whether it was time for a turn."""
@@ -251,7 +296,9 @@ class _Work:
         ahead_s = time.time() - time.monotonic()
         set_by_s = ahead_s - self._ahead_s
         clock_was_set = abs(set_by_s) > _CLOCK_SET_S
-        if clock_was_set or self._failed >= _FAILURES_ENOUGH:
+        if self._configured.reload_if_asked():
+            self._controller = self._make()
+        elif clock_was_set or self._failed >= _FAILURES_ENOUGH:
             why = f"the clock was set by {set_by_s:+.0f} s" if clock_was_set else "turns fail"
             logger.warning("%s: the controller begins anew", why)
             self._controller, self._failed = self._make(), 0

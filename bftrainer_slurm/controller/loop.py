@@ -152,7 +152,7 @@ class Controller:
             malformed={**self._snapshot.queue.malformed, **self._faults.why},
             preempted=summary(self._world.history.preemptions(now_s - _DAY_S)),
             counts=self._world.history.counts.shown(),
-            jobs_private=self._snapshot.configuration.jobs_private,
+            private=self._snapshot.configuration.private,
         )
         return status | {"left_alone": dict(decision.left_alone)}
 
@@ -219,6 +219,7 @@ class Controller:
         if self._settings.delay_worth:
             self._arrivals.look(snapshot.queue.ordinary_runs, looked_s)
         self._holes.update(snapshot, self._settings.partition)
+        world.history.inventory.update(snapshot, self._settings.partition)
         self._follow_passes(snapshot)
         self._forget(frozenset(one.array for one in snapshot.queue.trainers), looked_s)
 

@@ -10,13 +10,13 @@ import re
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.doctor.facts import Answer, ConfigFile, Facts, Here, Network, Plugin
 from bftrainer_slurm.doctor.finding import OURS, PLUGSTACK, SLURM_CONF
-from bftrainer_slurm.doctor.plugstack import PluginLine, included, our_lines
+from bftrainer_slurm.doctor.plugstack import PluginLine, our_lines, with_included
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import CredentialError, Munge
 from bftrainer_slurm.slurm.configuration import partitions_of, values_in
@@ -28,13 +28,14 @@ _STATE = Path("/var/lib/bftrainer")
 _NOW = re.compile(r"^Configuration data as of (\d+)$", re.MULTILINE)
 _METADATA = re.compile(r"bftrainer_slurm-(.+)\.dist-info")
 _OLD_S = 15.0  # a working controller publishes every two seconds
-_DEEPEST = 5  # of files that include others
 
 
 def gather(
-    runner: SlurmRunner, settings: Settings
+    runner: SlurmRunner, settings: Settings, config: Path | None = None
 ) -> tuple[Facts, Mapping[str, Sequence[ConfigFile]]]:
     """Return the facts, and the files that settings stand in, by what they are.
+
+    ``config`` is where ours stand, None: not yet anywhere.
 
     Raises:
         GatewayError: slurmctld does not answer.
@@ -50,7 +51,7 @@ def gather(
     files = {
         SLURM_CONF: [] if conf is None else [conf],
         PLUGSTACK: plugstack or [],
-        OURS: [] if conf is None else [_file(conf.path.parent / OURS)],
+        OURS: [] if conf is None else [_file(config or conf.path.parent / OURS)],
     }
     facts = Facts(
         values,
@@ -89,20 +90,9 @@ def _plugstack(values: Mapping[str, str], conf: ConfigFile | None) -> list[Confi
         # Slurm goes without where there is none; where slurm.conf is, it would be too.
         return [ConfigFile(places[-1])] if conf is not None else None
     try:
-        return list(_with_included(first, _DEEPEST))
+        return [ConfigFile(path, text) for path, text in with_included(first)]
     except OSError:
         return None
-
-
-def _with_included(path: Path, deepest: int) -> Iterator[ConfigFile]:
-    text = path.read_text(errors="replace")
-    yield ConfigFile(path, text)
-    for line in text.splitlines() if deepest else ():
-        pattern = included(line)
-        if pattern is not None:
-            folder, name = path.parent / Path(pattern).parent, Path(pattern).name
-            for one in sorted(folder.glob(name)):
-                yield from _with_included(one, deepest - 1)
 
 
 def _plugin(

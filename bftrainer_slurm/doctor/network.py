@@ -27,7 +27,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     line = facts.plugin.line
     if listen == _UNSET:
         why = "It is where the nodes reach the keeper, and where users' commands look for it."
-        yield must("listen", "not set", why, Change(OURS, "listen", f'"{said or "HOST:6740"}"'))
+        yield must("listen", "not set", why, Change(OURS, "listen", '"HOST:6740"'))
     if line is not None and not said:
         why = "The plugin refuses --bftrainer without it."
         change = Change(PLUGSTACK, "keeper", "HOST:6740", within=line.path)
@@ -44,6 +44,14 @@ def check(facts: Facts) -> Iterator[Finding]:
     yield _answers("controller", facts.network.controller, facts)
 
 
+def _another(facts: Facts) -> Change:
+    """Say where to write another address: where the plugin's line has it, it counts for all."""
+    line = facts.plugin.line
+    if line is None:
+        return Change(OURS, "listen", '"HOST:6740"')
+    return Change(PLUGSTACK, "keeper", "HOST:6740", within=line.path)
+
+
 def _reached_by_nodes(address: str, facts: Facts) -> Finding:
     host, title = address.rpartition(":")[0], "keeper's address"
     found = facts.network.resolved.get(host, ())
@@ -55,9 +63,7 @@ def _reached_by_nodes(address: str, facts: Facts) -> Finding:
         why = (
             "Nodes would look for it on themselves. A name has to mean the same address everywhere."
         )
-        return must(
-            title, f"{host} is {inside[0]} here", why, Change(OURS, "listen", '"HOST:6740"')
-        )
+        return must(title, f"{host} is {inside[0]} here", why, _another(facts))
     return ok(title, f"{address} ({', '.join(found)})")
 
 
@@ -75,12 +81,7 @@ def _port(address: str, facts: Facts) -> Finding:
             taken |= dict.fromkeys(range(int(first), int(last or first) + 1), daemon)
     if port in taken:
         why = "IANA has given nobody one from 6717 to 6766."
-        return must(
-            "keeper's port",
-            f"{port} is {taken[port]}'s",
-            why,
-            Change(OURS, "listen", '"HOST:6740"'),
-        )
+        return must("keeper's port", f"{port} is {taken[port]}'s", why, _another(facts))
     if port == 0:
         why = "A port that changes cannot be written into the plugin's line, nor into a firewall."
         return must("keeper's port", "any", why, Change(OURS, "listen", '"HOST:6740"'))

@@ -1,12 +1,13 @@
-"""The lines of plugstack.conf that name our plugin. Pure; ``gather`` reads the files."""
+"""plugstack.conf and what it includes, and the lines that name our plugin."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 _OURS = "bftrainer.so"
+_DEEPEST = 5  # of files that include others
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +35,19 @@ def included(line: str) -> str | None:
     """Return the pattern of files that a line includes, None: it includes none."""
     words = line.partition("#")[0].split()
     return words[1] if len(words) == 2 and words[0].lower() == "include" else None
+
+
+def with_included(path: Path, deepest: int = _DEEPEST) -> Iterator[tuple[Path, str]]:
+    """Yield a file and those that it includes: path and text.
+
+    Raises:
+        OSError: one cannot be read.
+    """
+    text = path.read_text(errors="replace")
+    yield path, text
+    for line in text.splitlines() if deepest else ():
+        pattern = included(line)
+        if pattern is not None:
+            folder, name = path.parent / Path(pattern).parent, Path(pattern).name
+            for one in sorted(folder.glob(name)):
+                yield from with_included(one, deepest - 1)

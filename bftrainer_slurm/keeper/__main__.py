@@ -11,8 +11,10 @@ import resource
 import signal
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 
+from bftrainer_slurm.controller.publish.history import answer
 from bftrainer_slurm.keeper.announcements import Announcements
 from bftrainer_slurm.keeper.credentials import (
     JOB,
@@ -38,7 +40,8 @@ async def _serve(
     state: Path, token: str, host: str, port: int, gate: Gate, hold_s: float, files: int
 ) -> None:
     identity = os.urandom(8).hex()
-    keeper = Keeper(gate, token, identity, hold_s, files=files)
+    past = partial(answer, state / "history.sqlite")
+    keeper = Keeper(gate, token, identity, hold_s, files=files, past=past)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(keeper.entrance, host, port, backlog=1024)
     port = server.sockets[0].getsockname()[1]

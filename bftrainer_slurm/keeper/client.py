@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 
 DEFAULT_TIMEOUT_S = 2.0
+_PAST_TIMEOUT_S = 30.0  # 90 days of a large cluster have a million stays
 _PART_TIMEOUT_S = 4.0  # the keeper itself answers after 2 s at the latest
 
 
@@ -107,11 +108,27 @@ class KeeperClient:
         All of it with the token; with a ``credential`` of MUNGE's all of the trainers of who made
         it; else what is everybody's. What the keeper says of itself is in it under ``keeper``.
         """
+        return self._document("status", credential, self.timeout_s)
+
+    def history(self, what: str, since_s: float, credential: str = "") -> dict[str, Any]:
+        """Return what the history holds of ``what`` since then; see ``publish.history``.
+
+        Rights are as with ``status``.
+        """
+        request = f"history {what} {max(0, int(since_s))}"
+        _, found = self._document(request, credential, max(self.timeout_s, _PAST_TIMEOUT_S))
+        if found is None:
+            raise KeeperError("the keeper's answer is no history")
+        return found
+
+    def _document(
+        self, request: str, credential: str, patience_s: float
+    ) -> tuple[float, dict[str, Any] | None]:
         proof = f"munge {credential}" if credential else self.token
 
         def ask(keeper: KeeperClient) -> tuple[float, dict[str, Any] | None]:
-            with keeper._connect(keeper.timeout_s) as stream:
-                stream.write(f"status {proof}".rstrip().encode("ascii") + b"\n")
+            with keeper._connect(patience_s) as stream:
+                stream.write(f"{request} {proof}".rstrip().encode("ascii") + b"\n")
                 stream.flush()
                 return _read_status(stream)
 

@@ -7,7 +7,7 @@ how far a trainer has come, how it scales and what its script said last is for i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 STATUS_PAYLOAD = "bftrainer status"  # what a credential of who asks for the status is made for
@@ -29,9 +29,10 @@ def disclosed(document: bytes, may_see: Callable[[int], bool]) -> bytes:
     trainers = found.get("trainers")
     if isinstance(trainers, list):
         good = [one for one in trainers if isinstance(one, dict) and type(one.get("array")) is int]
-        found["trainers"] = [one if may_see(one["array"]) else _outside(one) for one in good]
+        found["trainers"] = [one if may_see(one["array"]) else outside(one) for one in good]
     return json.dumps(found, separators=(",", ":")).encode()
 
 
-def _outside(trainer: dict[str, Any]) -> dict[str, Any]:
+def outside(trainer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what everybody may see of a trainer in a status."""
     return {key: trainer[key] for key in _EVERYBODYS if key in trainer} | {"hidden": True}

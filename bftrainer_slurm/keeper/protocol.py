@@ -54,6 +54,15 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What somebody wants to know of the past; ``user`` None: they may see everything."""
+
+    what: str
+    since_s: float
+    user: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class NumberedNote:
     """A note as the keeper remembers it: in which order, and when (Unix seconds) it came."""
 

@@ -22,6 +22,7 @@ from bftrainer_slurm.keeper.notes import Notes
 from bftrainer_slurm.keeper.protocol import (
     MAX_DOCUMENT,
     MAX_LINE,
+    Asked,
     Note,
     NoteKind,
     ProtocolError,
@@ -39,14 +40,17 @@ REQUEST_TIMEOUT_S = 5.0
 SEND_TIMEOUT_S = 30.0
 MAX_READERS = 500  # of the status at the same time: who reads slowly holds one of these places
 MAX_WAITING = 4_000
+MAX_ASKING = 100  # for something of the history, of which two are answered at a time
 NOBODY = -1  # a reader of the status who has not said who they are
 _PIECE = 64 * 1024
+_TOO_MANY = "too many read the status; ask again"
 
 
 class Keeper:
     """Everything the keeper holds. ``identity`` tells two lives of a keeper apart.
 
-    ``hold_s``: see ``Sessions``; ``files`` is how many this process may have open.
+    ``hold_s``: see ``Sessions``; ``files`` is how many this process may have open; ``past`` answers
+    from the history, for the status that it is given as well.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class Keeper:
         hold_s: float = 0.0,
         clock: Callable[[], float] = time.time,
         files: int = MANY_FILES,
+        past: Callable[[Asked, bytes], bytes] | None = None,
     ) -> None:
         self._attempts = Attempts()
         self.sessions = Sessions(gate, self._attempts.name, self._tell, hold_s, files)
@@ -68,7 +73,8 @@ class Keeper:
         self._status = b""
         self._disclosed: dict[int, bytes] = {}  # by user
         self._status_time_s = 0.0
-        self._readers = 0
+        self._readers = self._asking = 0
+        self._past, self._reads = past, asyncio.Semaphore(2)
         self._entering: Waiting[Entrance] = Waiting(min(MAX_WAITING, files // 4), _turn_away)
 
     def entrance(self) -> Entrance:
@@ -113,14 +119,11 @@ class Keeper:
         self, words: list[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         match words:
-            case ["status"]:
-                await self._show(writer, self._status_for(NOBODY))
-            case ["status", token]:
-                self._check(token)
-                await self._show(writer, self._status)
-            case ["status", method, proof]:
-                user = await self.sessions.gate.reader(method, proof)
-                await self._show(writer, self._status_for(user))
+            case ["status", *proof] if len(proof) <= 2:
+                await self._show(writer, self._status_for(await self._reader(proof)))
+            case ["history", what, since, *proof] if len(proof) <= 2:
+                past = await self._past_for(what, whole(since), await self._reader(proof))
+                await self._show(writer, past)
             case ["watch", token, identity, since]:
                 self._check(token)
                 after = whole(since) if identity == self._identity else 0
@@ -149,6 +152,31 @@ class Keeper:
             case _:
                 writer.write(self._hint(parse_hint(words)))
 
+    async def _reader(self, proof: list[str]) -> int:
+        """Return the id of the user who asks, as far as they prove it; with the token our own."""
+        match proof:
+            case [token]:
+                self._check(token)
+                return os.getuid()
+            case [method, credential]:
+                return await self.sessions.gate.reader(method, credential)
+        return NOBODY
+
+    async def _past_for(self, what: str, since_s: int, user: int) -> bytes:
+        """What of the history a user may see; others are served while it is read."""
+        if self._past is None:
+            raise ProtocolError("this keeper has no history")
+        if self._asking >= MAX_ASKING:
+            raise _TooManyReadersError(_TOO_MANY)
+        self._asking += 1
+        try:
+            async with self._reads:
+                everything = user in (0, os.getuid())
+                asked = Asked(what, since_s, None if everything else user)
+                return await asyncio.to_thread(self._past, asked, self._status)
+        finally:
+            self._asking -= 1
+
     def _status_for(self, user: int) -> bytes:
         """What of the status a user may see; made where it is asked for, once for each status."""
         if user in (0, os.getuid()):
@@ -160,16 +188,16 @@ class Keeper:
             )
         return self._disclosed[user]
 
-    async def _show(self, writer: asyncio.StreamWriter, status: bytes) -> None:
+    async def _show(self, writer: asyncio.StreamWriter, document: bytes) -> None:
         if self._readers >= MAX_READERS:
-            raise _TooManyReadersError("too many read the status; ask again")
+            raise _TooManyReadersError(_TOO_MANY)
         self._readers += 1
         try:
             age_s = self._clock() - self._status_time_s
             own = json.dumps(self.sessions.status()).encode()
-            head = f"document {age_s:.3f} {len(status)} {len(own)}\n"
+            head = f"document {age_s:.3f} {len(document)} {len(own)}\n"
             # Not put together: what those hold who read slowly is one and the same.
-            for part in (head.encode(), status, own):
+            for part in (head.encode(), document, own):
                 await _send(writer, part)
         finally:
             self._readers -= 1

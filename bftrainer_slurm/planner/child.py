@@ -7,43 +7,46 @@ It ends when stdin does, so it outlives the planner that started it by one probl
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from typing import Any, TextIO
+from typing import BinaryIO
+
+import msgspec
+
+from bftrainer_slurm.planner.instance import problem_of
+from bftrainer_slurm.planner.wire import Answer, Request
 
 
 def main() -> None:
     """Answer until stdin ends; an answer that is an error says what was wrong."""
     # CBC writes to the process's stdout whatever it is told: keep the answers' channel for us.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads cost more than they bring here
     try:
         from bftrainer_slurm.planner import optimum  # here, so that its absence can be told
     except Exception as error:
-        _write(answers, {"error": f"{error}; pip install 'bftrainer-slurm[controller]'"})
+        why = f"{error}; pip install 'bftrainer-slurm[controller]'"
+        _write(answers, Answer(error=why))
         return
-    from bftrainer_slurm.planner.wire import from_wire
-
-    _write(answers, {"ready": True})
-    for line in sys.stdin:
+    _write(answers, Answer(ready=True))
+    for line in sys.stdin.buffer:
         try:
-            request = json.loads(line)
+            request = msgspec.json.decode(line, type=Request)
             optimal = False
-            for found in optimum.incumbents(from_wire(request), request["time_limit_s"]):
+            for found in optimum.incumbents(problem_of(request.problem), request.time_limit_s):
                 optimal = found.optimal
-                _write(answers, {"shares": found.shares})
-            _write(answers, {"optimal": optimal})
+                _write(answers, Answer(shares=found.shares))
+            _write(answers, Answer(optimal=optimal))
         except BrokenPipeError:
             return  # the planner has gone
         except Exception as error:
-            _write(answers, {"error": f"{type(error).__name__}: {error}"})
+            _write(answers, Answer(error=f"{type(error).__name__}: {error}"))
 
 
-def _write(answers: TextIO, answer: dict[str, Any]) -> None:
-    answers.write(json.dumps(answer) + "\n")
+def _write(answers: BinaryIO, answer: Answer) -> None:
+    answers.write(msgspec.json.encode(answer) + b"\n")
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bftrainer_slurm.planner.classes import Share
 from bftrainer_slurm.planner.dual import Dual
 from bftrainer_slurm.planner.lagrangian import Relaxation
+from bftrainer_slurm.planner.problem import Share
 from bftrainer_slurm.planner.segments import Segment
 
 _SAME = 1e-10  # relative to the greatest loss: losses that differ by less are the same

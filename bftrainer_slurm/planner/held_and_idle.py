@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bftrainer_slurm.planner.classes import Share
-from bftrainer_slurm.planner.problem import Problem
+from bftrainer_slurm.planner.problem import Problem, Share
 
 _FEW = 0.05  # of all nodes
 

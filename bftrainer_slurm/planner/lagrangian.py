@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bftrainer_slurm.planner.classes import Share
+from bftrainer_slurm.planner.problem import Share
 from bftrainer_slurm.planner.segments import Group
 
 Reals = NDArray[np.float64]

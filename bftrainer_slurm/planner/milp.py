@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import mip
 from mip.cbc import cbc_set_parameter
 
-from bftrainer_slurm.planner.classes import Share
 from bftrainer_slurm.planner.core import ConcaveSegment, CoreGroup, Stretch
+from bftrainer_slurm.planner.problem import Share
 
 # CBC's tolerances are absolute: the model counts losses in units in which the most is this.
 _SCALE = 1000.0

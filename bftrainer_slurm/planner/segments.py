@@ -12,8 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bftrainer_slurm.planner.classes import Share
-from bftrainer_slurm.planner.problem import PlannedTrainer, Problem
+from bftrainer_slurm.planner.problem import PlannedTrainer, Problem, Share
 
 
 @dataclass(frozen=True, slots=True)

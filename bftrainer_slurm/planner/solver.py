@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
+
+import msgspec
 
 from bftrainer_slurm.planner.greedy import greedy_shares
+from bftrainer_slurm.planner.instance import anonymous
 from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import Plan, Problem, Share, feasible, value
-from bftrainer_slurm.planner.wire import to_wire
+from bftrainer_slurm.planner.wire import Answer, Request
 from bftrainer_slurm.planner.worker import SlowWorkerError, Worker, WorkerError
 
 logger = logging.getLogger(__name__)
@@ -31,7 +33,7 @@ class _NoAnswerError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Best:
     """The best plan that the child has sent, checked; why there is no better one, if it failed."""
 
     shares: list[Share]
@@ -115,31 +117,33 @@ class Planner:
         """Give the problem to the child; return the child."""
         try:
             worker = self._get_ready(self._left(deadline_s))
-            request = to_wire(problem) | {"time_limit_s": _ITS_SHARE * self._left(deadline_s)}
-            worker.send(json.dumps(request), self._left(deadline_s))
+            request = Request(anonymous(problem), _ITS_SHARE * self._left(deadline_s))
+            worker.send(msgspec.json.encode(request), self._left(deadline_s))
         except WorkerError as error:
             self._restart()
             raise _NoAnswerError(f"the solver {error}") from error
         return worker
 
-    def _hear(self, worker: Worker, problem: Problem, deadline_s: float) -> _Answer:
+    def _hear(self, worker: Worker, problem: Problem, deadline_s: float) -> _Best:
         """Take each better plan that the child sends until it says whether the last one is best.
 
         Where it does not come so far, that plan is the answer.
         """
-        best: _Answer | None = None
+        best: _Best | None = None
         try:
             while best is None or self._left(deadline_s) > 0:
                 line = _read(worker.receive(self._left(deadline_s)))
-                if "error" in line:
-                    raise WorkerError(f"failed: {line['error']}")
-                if best is not None and "optimal" in line:
-                    return replace(best, optimal=line["optimal"] is True)
-                shares = _shares(line.get("shares"))
+                if line.error is not None:
+                    raise WorkerError(f"failed: {line.error}")
+                if best is not None and line.optimal is not None:
+                    return replace(best, optimal=line.optimal)
+                shares = line.shares
+                if shares is None:
+                    raise WorkerError("sends what is no plan")
                 if not feasible(problem, shares):
                     raise WorkerError("sends a plan that breaks a bound")
                 if best is None or value(problem, shares) > value(problem, best.shares):
-                    best = _Answer(shares)
+                    best = _Best(shares)
             raise SlowWorkerError("did not come to an end in time")
         except WorkerError as error:
             self._restart()
@@ -162,8 +166,8 @@ class Planner:
                 if self._clock() - self._started_s > _START_LIMIT_S:
                     raise
                 raise _NoAnswerError("the solver has not started yet") from None
-            if "ready" not in greeting:
-                raise WorkerError(f"cannot start: {greeting.get('error', 'it gives no reason')}")
+            if not greeting.ready:
+                raise WorkerError(f"cannot start: {greeting.error or 'it gives no reason'}")
             self._ready = True
         return self._worker
 
@@ -181,28 +185,14 @@ class Planner:
             self._why_not_started = str(error)
 
 
-def _read(line: str) -> dict[str, Any]:
+def _read(line: bytes) -> Answer:
     try:
-        answer = json.loads(line)
+        return msgspec.json.decode(line, type=Answer)
     except (ValueError, RecursionError) as error:
         raise WorkerError("talks nonsense") from error
-    if not isinstance(answer, dict):
-        raise WorkerError("talks nonsense")
-    return answer
 
 
-def _shares(answer: object) -> list[Share]:
-    """Read lists of integers: how many nodes of each class."""
-    if not isinstance(answer, list) or not all(map(_is_share, answer)):
-        raise WorkerError("sends what is no plan")
-    return [tuple(share) for share in answer]
-
-
-def _is_share(answer: object) -> bool:
-    return isinstance(answer, list) and all(type(count) is int for count in answer)
-
-
-def _no_worse(problem: Problem, answer: _Answer, fallback: list[Share]) -> list[Share]:
+def _no_worse(problem: Problem, answer: _Best, fallback: list[Share]) -> list[Share]:
     """Return the answer or, where that is as good, the fallback."""
     reached, least = value(problem, answer.shares), value(problem, fallback)
     if answer.optimal and least - reached > _TOLERANCE * _stake(problem):

@@ -56,14 +56,14 @@ class Worker:
         """Whether it is there no more."""
         return self._process.poll() is not None
 
-    def send(self, line: str, limit_s: float) -> None:
+    def send(self, line: bytes, limit_s: float) -> None:
         """Write one line.
 
         Raises:
             WorkerError: it has ended, or does not read within the limit.
         """
         deadline_s = time.monotonic() + limit_s
-        rest = memoryview(line.encode() + b"\n")
+        rest = memoryview(line + b"\n")
         while rest:
             _wait(self._stdin, select.POLLOUT, deadline_s)
             try:
@@ -73,7 +73,7 @@ class Worker:
             except OSError as error:
                 raise WorkerError(self._how_it_ended()) from error
 
-    def receive(self, limit_s: float) -> str:
+    def receive(self, limit_s: float) -> bytes:
         """Read one line.
 
         Raises:
@@ -89,7 +89,7 @@ class Worker:
                 raise WorkerError(self._how_it_ended())
             self._heard += chunk
         line, _, self._heard = self._heard.partition(b"\n")
-        return line.decode(errors="replace")
+        return bytes(line)
 
     def end(self) -> None:
         """End it at once."""

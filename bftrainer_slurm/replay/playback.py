@@ -40,6 +40,7 @@ class PlayedJob:
     backfilled: bool = False
     priority: int = 0
     partition: str = ""
+    limit_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +260,12 @@ class OrdinaryJobs:
     def _queue(self, number: int) -> None:
         job = self._jobs[number]
         self._waiting[number] = WaitingJob(
-            number, job.partition, job.nodes, priority=job.priority, submit_s=job.eligible_s
+            number,
+            job.partition,
+            job.nodes,
+            priority=job.priority,
+            submit_s=job.eligible_s,
+            minutes=math.ceil(job.limit_s / 60) if math.isfinite(job.limit_s) else None,
         )
         self._seen = None
 

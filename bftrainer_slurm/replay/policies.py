@@ -9,36 +9,64 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 
-from bftrainer_slurm.planner.equal_share import equal_shares
 from bftrainer_slurm.planner.placement import place
-from bftrainer_slurm.planner.problem import Costs, Plan, PlanMaker, Problem, value
+from bftrainer_slurm.planner.problem import Costs, Plan, PlanMaker, Problem, Share, value
 from bftrainer_slurm.replay.trace import Trace
 
 
 class EqualShare:
-    """Every trainer gets the same number of nodes: the paper's baseline."""
+    """Every trainer gets the same number of nodes, any of them: the paper's baseline."""
 
     def plan(self, problem: Problem) -> Plan:
         """Return the equal-share plan."""
+        problem = _any_node(problem)
         shares = equal_shares(problem)
         return Plan(place(problem, shares), value(problem, shares), 0.0, "equal share")
 
 
-class PaperModel:
-    """The paper's model: its rescale costs, any node as good as any other.
+def equal_shares(problem: Problem) -> list[Share]:
+    """Hand nodes out in turn, in the order of the trainers; throughput plays no part.
 
-    Which one is left to chance, as the paper's solver does: order by name would be knowledge,
-    because schedulers take nodes in some order of their own.
+    A trainer whose minimum no longer fits gets none. All nodes are alike.
     """
+    free = len(problem.pool)
+    counts = []
+    for trainer in problem.trainers:
+        counts.append(trainer.min_nodes if trainer.min_nodes <= free else 0)
+        free -= counts[-1]
+    while free > 0:
+        hungry = [
+            index
+            for index, trainer in enumerate(problem.trainers)
+            if 0 < counts[index] < trainer.max_nodes
+        ]
+        if not hungry:
+            break
+        for index in hungry[:free]:
+            counts[index] += 1
+        free -= min(free, len(hungry))
+    return [(count,) for count in counts]
+
+
+class PaperModel:
+    """The paper's model: its rescale costs, any node as good as any other."""
 
     def __init__(self, planner: PlanMaker) -> None:
         self._planner = planner
 
     def plan(self, problem: Problem) -> Plan:
         """Return the planner's plan for the plainer problem."""
-        chance = {node: float(zlib.crc32(node.encode())) for node in problem.pool}
-        plainer = replace(problem, costs=Costs.PAPER, life_s=chance)
-        return self._planner.plan(plainer)
+        return self._planner.plan(replace(_any_node(problem), costs=Costs.PAPER))
+
+
+def _any_node(problem: Problem) -> Problem:
+    """Return the problem with any node as good as any other.
+
+    Which one is left to chance, as the paper's solver does: order by name would be knowledge,
+    because schedulers take nodes in some order of their own.
+    """
+    chance = {node: float(zlib.crc32(node.encode())) for node in problem.pool}
+    return replace(problem, life_s=chance)
 
 
 class Oracle:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
 
 from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner.instance import Amount, Count, Size, in_words
 
 _MAX_BYTES = 256 * 1024 * 1024
 _MAX_TRAINERS = 1_000_000
-_MAX_NODES = 1_000_000
-_MAY_BE_LEFT_OUT = ("start_s", "step_s", "checkpoint_s")
 
 
 class TrainersError(ValueError):
@@ -42,6 +42,26 @@ class TrainerSpec:
     checkpoint_s: float = 0.0
 
 
+class _TrainerData(Struct, kw_only=True):
+    """A trainer as a file has it."""
+
+    name: str
+    submit: Amount
+    min_nodes: Size
+    max_nodes: Size
+    rescale_up_s: Amount
+    rescale_down_s: Amount
+    total_samples: Annotated[float, Meta(gt=0, le=1e100)]
+    curve_nodes: tuple[Count, ...]
+    curve_throughput: tuple[Amount, ...]
+    start_s: Amount = 0.0
+    step_s: Amount = 0.0
+    checkpoint_s: Amount = 0.0
+
+
+_Trainers: TypeAlias = Annotated[list[_TrainerData], Meta(min_length=1, max_length=_MAX_TRAINERS)]
+
+
 def read_trainers(path: Path) -> tuple[TrainerSpec, ...]:
     """Read the file: a list of objects with the keys of ``TrainerSpec``.
 
@@ -57,80 +77,36 @@ def read_trainers(path: Path) -> tuple[TrainerSpec, ...]:
             text = file.read(_MAX_BYTES + 1)
         if len(text) > _MAX_BYTES:
             raise TrainersError(f"{path}: larger than {_MAX_BYTES // 2**20} MiB")
-        document = json.loads(text)
+        entries = msgspec.json.decode(text, type=_Trainers)
     except OSError as error:
         raise TrainersError(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, TrainersError):
-            raise
-        raise TrainersError(f"{path}: not JSON: {error}") from error
-    if not isinstance(document, list) or not 0 < len(document) <= _MAX_TRAINERS:
-        raise TrainersError(f"{path}: must be a list of 1 to {_MAX_TRAINERS} trainers")
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise TrainersError(f"{path}: {in_words(error)}") from error
     trainers = []
-    for index, entry in enumerate(document):
+    for index, entry in enumerate(entries):
         try:
-            trainers.append(_trainer(entry))
-        except (ValueError, TypeError) as error:
+            trainers.append(_spec(entry))
+        except ValueError as error:
             raise TrainersError(f"{path}: trainer {index}: {error}") from error
     return tuple(trainers)
 
 
-def _trainer(entry: Any) -> TrainerSpec:
-    if not isinstance(entry, dict):
-        raise ValueError("must be an object")
-    nodes = _get(entry, "curve_nodes")
-    least = _whole(entry, "min_nodes")
-    most = _whole(entry, "max_nodes")
-    if not 1 <= least <= most:
+def _spec(data: _TrainerData) -> TrainerSpec:
+    if not data.min_nodes <= data.max_nodes:
         raise ValueError("needs 1 <= min_nodes <= max_nodes")
-    curve = _curve(nodes, entry, "curve_throughput")
-    if curve.at(least) <= 0:
+    curve = ThroughputCurve(data.curve_nodes, data.curve_throughput)
+    if curve.at(data.min_nodes) <= 0:
         raise ValueError("curve_throughput must be above 0 on min_nodes")
-    total = _amount(entry, "total_samples")
-    if total <= 0:
-        raise ValueError("total_samples must be above 0")
     return TrainerSpec(
-        name=str(_get(entry, "name"))[:200],
-        submit_s=_amount(entry, "submit"),
-        min_nodes=least,
-        max_nodes=most,
-        rescale_up_s=_amount(entry, "rescale_up_s"),
-        rescale_down_s=_amount(entry, "rescale_down_s"),
-        total_samples=total,
+        name=data.name[:200],
+        submit_s=data.submit,
+        min_nodes=data.min_nodes,
+        max_nodes=data.max_nodes,
+        rescale_up_s=data.rescale_up_s,
+        rescale_down_s=data.rescale_down_s,
+        total_samples=data.total_samples,
         curve=curve,
-        **{name: _amount(entry, name) for name in _MAY_BE_LEFT_OUT if name in entry},
+        start_s=data.start_s,
+        step_s=data.step_s,
+        checkpoint_s=data.checkpoint_s,
     )
-
-
-def _curve(nodes: Any, entry: dict[str, Any], key: str) -> ThroughputCurve:
-    values = _get(entry, key)
-    for name, numbers in (("curve_nodes", nodes), (key, values)):
-        if not isinstance(numbers, list) or not all(map(_is_amount, numbers)):
-            raise ValueError(f"{name} must be a list of numbers from 0")
-    if not all(type(count) is int and count <= _MAX_NODES for count in nodes):
-        raise ValueError(f"curve_nodes must be whole numbers up to {_MAX_NODES}")
-    return ThroughputCurve(tuple(nodes), tuple(map(float, values)))
-
-
-def _get(entry: dict[str, Any], key: str) -> Any:
-    if key not in entry:
-        raise ValueError(f"{key} is missing")
-    return entry[key]
-
-
-def _whole(entry: dict[str, Any], key: str) -> int:
-    number = _get(entry, key)
-    if type(number) is not int or number > _MAX_NODES:
-        raise ValueError(f"{key} must be a whole number up to {_MAX_NODES}")
-    return int(number)
-
-
-def _amount(entry: dict[str, Any], key: str) -> float:
-    number = _get(entry, key)
-    if not _is_amount(number):
-        raise ValueError(f"{key} must be a number from 0")
-    return float(number)
-
-
-def _is_amount(number: Any) -> bool:
-    return type(number) in (int, float) and 0 <= number <= sys.float_info.max

@@ -1,4 +1,4 @@
-"""What Slurm's accounting says of the past: its jobs, and when nodes were down. Reads only."""
+"""What Slurm's accounting says of the past: jobs, nodes down, reservations. Reads only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _JOBS = [
     "--parsable2",
     "--endtime=now",
 ]
-_EVENTS = ["sacctmgr", "--parsable2", "show", "event", "format=NodeName,TimeStart,TimeEnd,State"]
+_SHOW = ["sacctmgr", "--parsable2", "show"]
 
 
 def jobs(runner: SlurmRunner, hours: int, columns: str) -> str:
@@ -28,7 +28,17 @@ def jobs(runner: SlurmRunner, hours: int, columns: str) -> str:
 
 def node_events(runner: SlurmRunner, hours: int) -> str:
     """Return when nodes were down or drained in the last hours. Raises GatewayError."""
-    return runner.read(*_EVENTS, f"start=now-{hours}hours")
+    return _times(runner, hours, "event")
+
+
+def reservations(runner: SlurmRunner, hours: int) -> str:
+    """Return which nodes were reserved in the last hours. Raises GatewayError."""
+    return _times(runner, hours, "reservation")
+
+
+def _times(runner: SlurmRunner, hours: int, what: str) -> str:
+    columns = "format=NodeName,TimeStart,TimeEnd"
+    return runner.read(*_SHOW, what, columns, f"start=now-{hours}hours")
 
 
 def node_names(runner: SlurmRunner) -> str:

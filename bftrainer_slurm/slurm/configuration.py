@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from bftrainer_slurm.model import BackfillPass, Configuration
+from bftrainer_slurm.model import PRIVATE, BackfillPass, Configuration
 from bftrainer_slurm.slurm.directives import minutes_of
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from bftrainer_slurm.slurm.nodelists import expand
@@ -35,8 +35,12 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
         backfill_s(values),
         behind(partitions, partition, by_tier="partition_prio" in values.get("PreemptType", "")),
         grace_s=int(partitions[partition].get("GraceTime", "0")),
-        jobs_private=not {"jobs", "all"}.isdisjoint(values.get("PrivateData", "").split(",")),
+        private=_private(values.get("PrivateData", "").split(",")),
     )
+
+
+def _private(words: list[str]) -> frozenset[str]:
+    return PRIVATE if "all" in words else PRIVATE.intersection(words)
 
 
 def max_job_count(runner: SlurmRunner) -> int:

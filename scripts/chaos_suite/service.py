@@ -13,7 +13,7 @@ from pathlib import Path
 
 from scripts.labcluster.controller import Controller
 
-_RESTART_S = 2.0  # systemd's RestartSec in scripts/systemd
+_RESTART_S = 2.0  # systemd's RestartSec in packaging/systemd
 _HERE = Path(__file__).resolve().parent
 
 

@@ -1,16 +1,10 @@
-"""The reference of ``bftrainer.toml``, from the settings and what stands beside them."""
+"""The reference of ``bftrainer.toml``, from the rules of the settings."""
 
 from __future__ import annotations
 
-import inspect
 import json
-import re
-from dataclasses import fields
 
-from bftrainer_slurm.controller.settings import Settings
-
-_FIELD = re.compile(r"^    (\w+): .* = .*?(?:  # (.*))?$")
-_COMMENT = re.compile(r"^    # (.*)$")
+from bftrainer_slurm.controller.settings import rules
 
 
 def page() -> str:
@@ -18,8 +12,10 @@ def page() -> str:
     lines = [
         "# Settings",
         "",
-        "`bftrainer.toml` lies beside `slurm.conf`, on the controller's host and wherever users",
-        "run `bftrainer`. Times are in seconds. A key that is not known is refused.",
+        "`bftrainer.toml` lies in `/etc/bftrainer` or beside `slurm.conf`, on the controller's",
+        "host and wherever users run `bftrainer`. Times are in seconds.",
+        "A key that is not known is refused. `bftrainer controller --example` prints the file,",
+        "`--check` says whether one is right, and SIGHUP has a site's controller read it again.",
         "This page is made from `bftrainer_slurm/controller/settings.py`;",
         "[the admin guide](../admin-guide.md#settings-to-know) says which ones to think about.",
         "",
@@ -27,36 +23,19 @@ def page() -> str:
         "|---|---|---|",
     ]
     meanings = said()
-    for one in fields(Settings):
-        meaning = meanings[one.name].replace("``", "`").replace("|", "\\|")
-        lines.append(f"| `{one.name}` | `{_toml(one.default)}` | {meaning} |")
+    for name, (default, _) in rules().items():
+        meaning = meanings[name].replace("|", "\\|")
+        lines.append(f"| `{name}` | `{_toml(default)}` | {meaning} |")
     return "\n".join([*lines, ""])
 
 
 def said() -> dict[str, str]:
-    """Return what is said of each setting: its rule, or else the comments at it."""
-    comments = _comments()
+    """Return what is said of each setting: what it means, and what it may be."""
     found = {}
-    for one in fields(Settings):
-        rule = one.metadata.get("rule")
-        if rule is None:
-            found[one.name] = comments[one.name]
-        else:
-            bounds = f" {rule.least:g} to {rule.most:,g} {rule.unit}." if rule.unit else ""
-            found[one.name] = rule.about + bounds
-    return found
-
-
-def _comments() -> dict[str, str]:
-    """Return the comments above each field, and behind it."""
-    found: dict[str, str] = {}
-    above: list[str] = []
-    for line in inspect.getsource(Settings).splitlines():
-        if comment := _COMMENT.match(line):
-            above.append(comment[1])
-        elif setting := _FIELD.match(line):
-            found[setting[1]] = " ".join([*above, setting[2] or ""]).strip()
-            above = []
+    for name, (_, rule) in rules().items():
+        bounds = f" {rule.least:g} to {rule.most:,.10g} {rule.unit}." if rule.unit else ""
+        restart = " A change waits for a restart." if rule.kept else ""
+        found[name] = rule.about + bounds + restart
     return found
 
 

@@ -24,7 +24,7 @@ from scripts.labcluster.site import QUICK, Site, site_on, toml
 from scripts.labcluster.waiting import wait_until
 
 _USER = "slurm"
-_RESTART_S = 2.0  # systemd's RestartSec in scripts/systemd
+_RESTART_S = 2.0  # systemd's RestartSec in packaging/systemd
 _END_S = 10.0
 
 

@@ -89,7 +89,7 @@ def measure(size: Size, settings: Settings) -> Found:
         with _logged_to(state / "log"), patch.object(daemon, "Controller", controller):
             try:
                 beside.start()
-                daemon.run(state, daemon.Role(user=None), settings, gateway)
+                daemon.run(state, daemon.Role(user=None), settings, gateway, lambda: settings)
             finally:
                 _end_keeper(state)
                 beside.end()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from pyarrow.parquet import read_table
 
 from bftrainer_slurm.cli import assess as module
 from tests.replay.assessment.standin import equal_shares
@@ -86,12 +87,15 @@ def test_idle_and_used_nodes_over_time_are_a_table(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()  # the product's own replay
-    result = assess(log, *WINDOW, "--csv", tmp_path / "use.csv")
+    files = ("--csv", tmp_path / "use.csv", "--parquet", tmp_path / "use.parquet")
+    result = assess(log, *WINDOW, *files)
     assert result.exit_code == 0
     header, *rows = (tmp_path / "use.csv").read_text().splitlines()
     assert header == "trainers,time,idle_nodes,used_nodes"
     assert any(int(row.split(",")[3]) > 0 for row in rows)
-    assert rows[0].startswith("10,1000.000,")
+    assert rows[0].startswith("10,1000.0,")
+    same = read_table(tmp_path / "use.parquet").to_pylist()
+    assert [",".join(map(str, one.values())) for one in same] == rows
 
 
 def test_malformed_lines_are_shown_escaped(log: Path) -> None:
@@ -133,15 +137,19 @@ def test_without_a_log_slurms_accounting_is_asked(
     now = int(time.time())
     job = f"1|1|{now - 9000}|{now - 9000}|{now - 3600}|COMPLETED|n1\n"
     command(tmp_path, "sacct", "JobID|NNodes|Submit|Start|End|State|NodeList\n" + job)
-    down = f"n3|{now - 90000}|Unknown|DOWN\n"
-    command(tmp_path, "sacctmgr", "NodeName|TimeStart|TimeEnd|State\n" + down)
+    times = "NodeName|TimeStart|TimeEnd\n"
+    down, reserved = f"n3|{now - 90000}|Unknown\n", f"n2|{now - 3600}|{now - 1800}\n"
+    either = f"E\n[ $3 = event ] && cat <<'E' || cat <<'F'\n{times}{down}E\n{times}{reserved}F\n"
+    command(tmp_path, "sacctmgr", either + "cat <<'E'\n")
     command(tmp_path, "sinfo", "n[1-2]\nn3\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     result = assess("--days", "0.125", "--no-replay", "--json")
     assert result.exit_code == 0
     found = json.loads(result.stdout)
-    assert (found["machine_nodes"], found["holes"]) == (3, 3)
-    assert found["idle_node_hours"] == pytest.approx(3 + 1 + 0.5, abs=0.01)
+    assert (found["machine_nodes"], found["holes"]) == (3, 4)
+    assert found["idle_node_hours"] == pytest.approx(3 + 1 + 0.5 - 0.5, abs=0.01)
+    kept = found["reasons"]["total"]["node_hours"]
+    assert (kept["down"], kept["reserved"]) == pytest.approx((3, 0.5), abs=0.01)
     assert "--starttime=now-3hours" in (tmp_path / "asked").read_text()
 
 

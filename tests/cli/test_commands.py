@@ -147,6 +147,11 @@ def test_show_has_the_curve_as_a_plot_and_as_numbers() -> None:
     assert sorted(marks) == ["#", "o", "o"]
 
 
+def test_an_owner_is_shown_the_link_to_the_page() -> None:
+    link = "http://127.0.0.1:6741/#trainer=12&key=alice.5f0c"
+    assert f"\npage        {link}" in render_trainer(SHOWN | {"page": link})
+
+
 def test_show_says_what_changes_of_size_cost_and_how_that_is_known() -> None:
     shown = render_trainer(SHOWN)
     assert "rendezvous  bftrainer" in shown

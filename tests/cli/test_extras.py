@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.cli.pasts import write_past
 
 EXTRAS = (
     "mip",
@@ -31,7 +34,10 @@ def call(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     "command",
-    ["submit", "status", "show", "explain", "logs", "doctor", "plan", "controller", "keeper"],
+    [
+        *("submit", "status", "top", "show", "history", "explain", "logs", "doctor"),
+        *("plan", "controller", "keeper"),
+    ],
 )
 def test_a_command_says_without_extras_how_it_is_called(command: str) -> None:
     done = call(command, "--help")
@@ -54,3 +60,13 @@ def test_a_command_that_needs_an_extra_names_it_in_one_line(
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.endswith(f"is missing; pip install 'bftrainer-slurm[{extra}]'")
+
+
+def test_of_a_trainers_pictures_only_those_in_files_need_an_extra(tmp_path: Path) -> None:
+    write_past(tmp_path)
+    words = ("show", "12", "--state", str(tmp_path), "--plot")
+    assert call(*words, "-").returncode == 0
+    done = call(*words, str(tmp_path / "story.png"))
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line == "bftrainer: matplotlib is missing; pip install 'bftrainer-slurm[plot]'"

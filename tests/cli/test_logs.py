@@ -14,6 +14,7 @@ from bftrainer_slurm.cli import main
 from bftrainer_slurm.cli.story import Line
 from bftrainer_slurm.cli.tail import Tail
 from bftrainer_slurm.slurm.outputs import Output, outputs_in
+from tests.cli.documented import differences
 
 # As `scontrol --oneliner show job` of 22.05.8 prints, shortened.
 RECORD = (
@@ -67,6 +68,7 @@ def test_json_has_an_object_a_line(folder: Path) -> None:
     found = [json.loads(line) for line in call("70", "--json").stdout.splitlines()]
     assert [(one["node"], one["task"]) for one in found] == [(None, 1), ("n3", 0), ("n3", 0)]
     assert found[1]["text"] == "2026-11-23T20:30:02 late"
+    assert differences("logs", *found) == []
 
 
 def test_follow_ends_when_all_elements_are_over(folder: Path) -> None:

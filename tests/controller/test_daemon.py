@@ -12,7 +12,8 @@ import pytest
 
 from bftrainer_slurm.controller import daemon
 from bftrainer_slurm.controller.publish.status import no_status
-from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.reloading import Configured
+from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.keeper.client import SilentError
 from bftrainer_slurm.keeper.protocol import NumberedNote
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
@@ -87,11 +88,12 @@ class FakeController:
 class Working:
     """A daemon's work in a thread of its own, on controllers that are made as it asks for them."""
 
-    def __init__(self, make: Callable[[], FakeController]) -> None:
+    def __init__(self, make: Callable[[], FakeController], configured: Configured) -> None:
         self.feed, self.stop = FakeFeed(), threading.Event()
+        self.configured = configured
         self.made: list[FakeController] = []
         self._make = make
-        work = daemon._Work(self.another, self.feed, {})  # type: ignore[arg-type]
+        work = daemon._Work(self.another, self.feed, {}, configured)  # type: ignore[arg-type]
         self.thread = threading.Thread(target=lambda: work.go_on(self.stop), daemon=True)
 
     def another(self) -> Any:
@@ -108,8 +110,10 @@ class Working:
 def working() -> Iterator[Callable[[Callable[[], FakeController]], Working]]:
     started: list[Working] = []
 
-    def start(make: Callable[[], FakeController]) -> Working:
-        started.append(Working(make))
+    def start(
+        make: Callable[[], FakeController], reread: Callable[[], Settings] = Settings
+    ) -> Working:
+        started.append(Working(make, Configured(Settings(), reread)))
         started[-1].thread.start()
         return started[-1]
 
@@ -200,6 +204,28 @@ def test_a_controller_that_cannot_be_made_anew_ends_nothing(
     wait_until(lambda: len(work.made) == 2, timeout_s=10)
 
 
+def test_a_setting_that_has_changed_is_taken_up_at_once(working: Callable[..., Working]) -> None:
+    work = working(FakeController, lambda: Settings(reserve_nodes=3))
+    wait_until(lambda: bool(work.made) and work.made[0].turns > 0)
+    work.configured.ask()
+    wait_until(lambda: len(work.made) == 2 and work.made[1].turns > 0)
+    assert work.configured.settings.reserve_nodes == 3
+
+
+def test_a_file_that_is_not_right_changes_nothing_and_is_shown(
+    working: Callable[..., Working],
+) -> None:
+    def reread() -> Settings:
+        raise SettingsError("bftrainer.toml: unknown key 'colour'")
+
+    work = working(FakeController, reread)
+    wait_until(lambda: bool(work.made) and work.made[0].turns > 0)
+    work.configured.ask()
+    said = "bftrainer.toml: unknown key 'colour'; the settings of before hold"
+    wait_until(lambda: work.feed.last.get("settings") == said)
+    assert len(work.made) == 1
+
+
 def test_its_last_word_is_that_it_has_stopped(working: Callable[..., Working]) -> None:
     work = working(FakeController)
     wait_until(lambda: bool(work.feed.published))
@@ -229,8 +255,25 @@ def test_metrics_are_of_what_was_published_last_whether_the_keeper_answers_or_no
     answers: bool, up: float
 ) -> None:
     feed = FakeFeed(KEEPER if answers else None)
-    work = daemon._Work(FakeController, feed, ABOUT)  # type: ignore[arg-type]
+    configured = Configured(Settings(), Settings)
+    work = daemon._Work(FakeController, feed, ABOUT, configured)  # type: ignore[arg-type]
     assert list(work.metrics()) == []
     work._publisher.show(no_status(0.0, work.about))
     found = {sample.name: sample.value for one in work.metrics() for sample in one.samples}
     assert (found["bftrainer_keeper_up"], found["bftrainer_trouble"]) == (up, 0)
+
+
+@pytest.mark.parametrize(
+    ("secret", "address", "linked"), [("s", "h:1", True), ("", "h:1", False), ("s", None, False)]
+)
+def test_owners_are_told_where_the_page_shows_all_of_their_trainers(
+    secret: str, address: str | None, linked: bool
+) -> None:
+    class WithTrainer(FakeController):
+        def status(self, controller: dict[str, Any]) -> dict[str, Any]:
+            return super().status(controller) | {"trainers": [{"array": 7, "user": "alice"}]}
+
+    work = daemon._Work(WithTrainer, FakeFeed(), ABOUT, secret)  # type: ignore[arg-type]
+    work.about["metrics"] = address
+    (one,) = work._status()["trainers"]
+    assert one.get("page", "").startswith("http://h:1/#trainer=7&key=alice.") is linked

@@ -32,10 +32,10 @@ from bftrainer_slurm.model import (
     TimeLimit,
     Trainer,
 )
-from bftrainer_slurm.planner.equal_share import equal_shares
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import Plan, Problem, value
+from bftrainer_slurm.replay.policies import equal_shares
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
 from bftrainer_slurm.spec import TrainerRecord
 from tests.controller.worlds import ARRAY, NOW_S

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.settings import Settings, SettingsError, read_settings
+from bftrainer_slurm.controller.settings import Settings, SettingsError, rules
+from bftrainer_slurm.controller.settings_file import checked, read_settings
 
 
 def test_without_a_file_the_defaults_hold() -> None:
@@ -19,17 +20,31 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("forward_time = 60", "unknown key 'forward_time'"),
-        ('forward_time_s = "long"', "forward_time_s must be a float"),
-        ("forward_time_s = -1", "forward_time_s must be above 0"),
-        ("max_failures = true", "max_failures must be a int"),
+        (
+            "forward_time = 60",
+            "unknown key 'forward_time'; the nearest known one is forward_time_s",
+        ),
+        ("[controller]", "unknown key 'controller'; the nearest known one is "),
+        ("forward_time_s = nan", "forward_time_s: must be from 0.1 to 86,400 seconds"),
+        ("forward_time_s = 1e9", "forward_time_s: must be from 0.1 to 86,400 seconds"),
+        ("reserve_nodes = -1", "reserve_nodes: must be from 0 to 100,000 nodes"),
+        ("reserve_nodes = 1.5", "reserve_nodes: must be a whole number"),
+        ("job_table_share = 2", "job_table_share: must be from 0.001 to 1 of MaxJobCount"),
+        ('listen = "6740"', "listen: '6740' is not HOST:PORT"),
+        ('listen = "a:1,b"', "listen: 'b' is not HOST:PORT"),
+        ('shared = "state"', "shared: 'state' is no absolute path"),
+        ('partition = "a b"', "partition: 'a b' is no name"),
+        ('operator = "no"', "operator: must be true or false"),
+        ('forward_time_s = "long"', "forward_time_s: must be a number"),
+        ("forward_time_s = -1", "forward_time_s: must be from 0.1"),
+        ("max_failures = true", "max_failures: must be a whole number"),
         ("partition = [", "bftrainer.toml"),
-        ('gateway = "smoke signals"', "gateway must be one of"),
+        ('gateway = "smoke signals"', "gateway: must be one of"),
         ('objective = "fame"', "objective: .*fame"),
         ('metrics = "6741"', "metrics: '6741' is not HOST:PORT, and not 'off'"),
-        ("metrics = 6741", "metrics must be a str"),
-        ("hardware = 7", "hardware must be a list"),
-        ("hardware = [7]", "hardware must be a list of texts"),
+        ("metrics = 6741", "metrics: must be a text"),
+        ("hardware = 7", "hardware: must be a list"),
+        ("hardware = [7]", "hardware: must be a list of texts"),
     ],
 )
 def test_a_bad_setting_is_named(tmp_path: Path, text: str, named: str) -> None:
@@ -52,6 +67,25 @@ def test_a_forward_time_in_the_file_is_kept_to(tmp_path: Path) -> None:
     assert read_settings(None).adapt_forward_time
 
 
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"[" * 100_000, b"a" * 2_000_000])
+def test_a_file_that_is_no_toml_is_refused_in_a_line(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "bftrainer.toml"
+    path.write_bytes(content)
+    with pytest.raises(SettingsError, match=r"bftrainer\.toml: ") as raised:
+        read_settings(path)
+    assert "\n" not in str(raised.value)
+
+
+def test_what_the_command_line_says_is_checked_too() -> None:
+    with pytest.raises(SettingsError, match="the command line: listen: '6740' is not HOST:PORT"):
+        read_settings(None, listen="6740")
+
+
+def test_every_default_keeps_to_its_rule() -> None:
+    defaults = {name: default for name, (default, _) in rules().items()}
+    assert checked("the defaults", defaults) == defaults
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"absent\.toml"):
         read_settings(tmp_path / "absent.toml")
@@ -72,5 +106,5 @@ def test_what_may_be_left_out_may_be_zero_and_what_may_not_may_not(tmp_path: Pat
     path.write_text("min_idle_s = 0\nreserve_nodes = 0")
     assert read_settings(path).reserve_nodes == 0
     path.write_text("queue_interval_s = 0")
-    with pytest.raises(SettingsError, match="above 0"):
+    with pytest.raises(SettingsError, match=r"must be from 0\.1 to 3,600 seconds"):
         read_settings(path)

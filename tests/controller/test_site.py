@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
+import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -15,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.waiting import wait_until
+from tests.cli.documented import differences, surprises
 
 pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
 IDLE = "#!/bin/bash\nsrun sleep 1000\n"
@@ -68,6 +73,13 @@ def scraped(site: Site) -> dict[str, float]:
     }
 
 
+def told_by_page(site: Site, question: str) -> Any:
+    """What the page is answered, without a key."""
+    address = site.controller.status()["controller"]["metrics"]
+    with urlopen(f"http://{address}/api/1/{question}", timeout=30) as answer:
+        return json.loads(gzip.decompress(answer.read()))
+
+
 def test_a_trainer_takes_the_idle_nodes_up_to_its_most(site: Site) -> None:
     with trainer(site, "1-3") as array:
         wait_until(lambda: nodes_of(site, array) == 3)
@@ -80,6 +92,40 @@ def test_a_trainer_below_its_least_gets_none(site: Site) -> None:
         wait_until(lambda: site.controller.trainer(array)["state"] == "waiting")
         assert nodes_of(site, array) == 0
         site.lab.run("scancel", str(job))
+        wait_until(lambda: nodes_of(site, array) == 4)
+
+
+def test_the_doctors_trial_says_how_late_a_job_came_and_leaves_nothing(site: Site) -> None:
+    said = site.run("bftrainer", "doctor", "--try", "--json").stdout
+    outcome = json.loads(said)
+    assert outcome["late_s"] == outcome["with_trainer_s"] - outcome["without_s"]
+    wait_until(lambda: set(site.lab.states().values()) == {"idle"})
+
+
+def test_settings_are_read_again_where_the_admin_says_so(site: Site) -> None:
+    path = site.lab.dir / "bftrainer.toml"
+    before, controller = path.read_text(), site.controller
+
+    def read_again(text: str) -> None:
+        path.write_text(text)
+        assert controller.pid is not None
+        os.kill(controller.pid, signal.SIGHUP)
+
+    def trouble() -> str | None:
+        said: str | None = controller.status()["controller"]["settings"]
+        return said
+
+    with trainer(site, "1-4") as array:
+        wait_until(lambda: nodes_of(site, array) == 4)
+        read_again(before + "colour = 1\n")
+        wait_until(lambda: "unknown key 'colour'" in (trouble() or ""))
+        assert "unknown key 'colour'" in site.run("bftrainer", "status").stdout
+        try:
+            read_again(before + "reserve_nodes = 2\n")
+            wait_until(lambda: nodes_of(site, array) == 2)
+            assert trouble() is None
+        finally:
+            read_again(before)
         wait_until(lambda: nodes_of(site, array) == 4)
 
 
@@ -114,6 +160,11 @@ def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site) -
         assert metrics["bftrainer_preemption_delay_seconds_count"] == 1
         assert metrics["bftrainer_preempted_elements_total"] == 3
         assert metrics["bftrainer_pool_used_nodes"] == 4
+        found = told_by_page(site, f"nodes?from={int(time.time()) - 3600}")
+        assert array in [one["array"] for one in found["trainers"]]
+        assert [row[0] for row in found["rows"]] == sorted(site.lab.states())
+        changes = told_by_page(site, f"trainer?array={array}")["changes"]
+        assert (changes[-1]["nodes"], sum(one.get("reclaimed", 0) for one in changes)) == (4, 3)
 
 
 def test_no_element_waits_unheld_for_slurm_to_start_it(site: Site) -> None:
@@ -184,7 +235,22 @@ def test_anybody_sees_the_status(site: Site) -> None:
         assert "pool: 4 nodes in holes, 2 used by trainers" in shown
         document = json.loads(site.run("bftrainer", "status", "--json", user="carol").stdout)
         assert array in [one["array"] for one in document["trainers"]]
+        assert surprises("status", document) == []
         assert "1 to 2 nodes" in site.run("bftrainer", "show", str(array), user="bob").stdout
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to be somebody else")
+def test_the_past_of_a_trainer_is_told_after_its_end_to_others_its_nodes_alone(site: Site) -> None:
+    with trainer(site, "1-2") as array:
+        wait_until(lambda: nodes_of(site, array) == 2)
+
+    def told(user: str) -> Any:
+        printed = site.run("bftrainer", "history", str(array), "--json", user=user).stdout
+        return json.loads(printed)["trainer"]
+
+    assert told("alice")["total"]["grew"] == 2
+    assert [gained for change in told("carol")["changes"] for gained in change["gained"]]
+    assert ("goodput" in told("alice"), "goodput" in told("carol")) == (True, False)
 
 
 def test_without_the_controller_status_shows_what_slurm_knows(site: Site) -> None:
@@ -299,6 +365,7 @@ def test_a_user_runs_trainers_alone_without_any_plugin(site: Site) -> None:
             submit = ("bftrainer", "submit", "--personal", "--state", own.state, "-p", "bftrainer")
             printed = site.run(*submit, "--json", script, user="bob").stdout
             array = json.loads(printed)["array"]
+            assert differences("submit", json.loads(printed)) == []
             wait_until(lambda: len(own.trainer(array)["nodes"]) == 2)
             assert own.status()["controller"]["metrics"] is None
             assert nodes_of(site, array) == 0  # the site's controller leaves it alone

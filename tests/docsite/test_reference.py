@@ -30,4 +30,4 @@ def test_a_setting_is_explained_by_what_stands_beside_it() -> None:
     said = settings.said()
     assert said["shared"].lower().startswith("a folder that all hosts for the controller see")
     assert said["metrics"].startswith("Where Prometheus asks")
-    assert said["partition"] != said["listen"]  # its neighbour's comment is not its own
+    assert said["partition"] != said["listen"]

@@ -66,6 +66,8 @@ def test_fix_prints_a_patch_and_edits_nothing(slurm: Path) -> None:
     ("arguments", "said"),
     [
         (("--fix", "--json"), "not both"),
+        (("--fix", "--try"), "not both"),
+        (("--ordinary", "main"), "goes with --try"),
         (("--config", "absent.toml"), "absent.toml"),
     ],
 )

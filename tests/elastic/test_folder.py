@@ -31,8 +31,16 @@ def test_it_tells_torchrun_what_the_project_says(folder: Path) -> None:
     project = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
     group = "torchrun.handlers"
     assert dict(told[group]) == project["entry-points"][group]
-    assert metadata.name == f"bftrainer_slurm-{project['version']}.dist-info"
-    assert bftrainer_slurm.__version__ == project["version"]
+    assert metadata.name == f"bftrainer_slurm-{bftrainer_slurm.__version__}.dist-info"
+
+
+def test_the_version_stands_in_one_place() -> None:
+    pyproject = tomllib.loads((REPO / "pyproject.toml").read_text())
+    assert pyproject["project"]["dynamic"] == ["version"]
+    said = {"attr": "bftrainer_slurm.__version__"}
+    assert pyproject["tool"]["setuptools"]["dynamic"]["version"] == said
+    printed = subprocess.run([REPO / "packaging" / "version"], capture_output=True, text=True)
+    assert printed.stdout == f"{bftrainer_slurm.__version__}\n"
 
 
 def test_it_has_our_package_and_nothing_that_shadows_what_a_user_imports(folder: Path) -> None:

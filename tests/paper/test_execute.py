@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from scripts.evidence.paper.catalogue import EVENT_1000_S
 from scripts.evidence.paper.replays import SUMMIT, execute_one, trainers_of_run
 from scripts.evidence.paper.runs import Run, dedicated
 
@@ -16,11 +15,6 @@ SHORT = Run("hpo-1000", nodes=256, hours=2.0)
 
 def test_trainers_wait_from_the_start() -> None:
     assert {trainer.submit_s for trainer in trainers_of_run(SHORT)} == {0.0}
-
-
-def test_a_run_from_a_time_on_keeps_the_recorded_submissions() -> None:
-    late = trainers_of_run(replace(SHORT, from_s=EVENT_1000_S))
-    assert len({trainer.submit_s for trainer in late}) == len(late)
 
 
 def test_trainers_are_repeated() -> None:

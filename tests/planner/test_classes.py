@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from bftrainer_slurm.planner.instance import anonymous, problem_of
 from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import NodeClass, PlannedTrainer, Problem, feasible
 from bftrainer_slurm.planner.solver import Planner
-from bftrainer_slurm.planner.wire import from_wire, to_wire
 from tests.planner.problems import planned, problem
 
 
@@ -61,10 +61,10 @@ def test_nodes_are_placed_within_their_class() -> None:
     assert place(on_two(planned(current="n1")), [(1, 2)]) == {"a": {"n1", "n2", "n3"}}
 
 
-def test_the_wire_keeps_all_that_counts() -> None:
+def test_the_child_is_told_all_that_counts() -> None:
     trainer = replace(planned(current="n0 n2"), paused_s=3.0, barred=frozenset({"second"}))
     case = on_two(trainer, hardware="fast")
-    sent = from_wire(to_wire(case))
+    sent = problem_of(anonymous(case))
     (arrived,) = sent.trainers
     assert [sent.worth(arrived, n) for n in range(4)] == [case.worth(trainer, n) for n in range(4)]
     assert (sent.sizes(), sent.now(arrived)) == (case.sizes(), case.now(trainer))

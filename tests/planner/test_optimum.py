@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.equal_share import equal_shares
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.instance import read_instance
 from bftrainer_slurm.planner.problem import Costs, Plan, Problem, Share, feasible, value
 from bftrainer_slurm.planner.solver import Planner
+from bftrainer_slurm.replay.policies import equal_shares
 from scripts.planner_bench.instances import made
 from tests.planner.exact import exact_counts
 from tests.planner.problems import INSTANCES, RIVALS, planned, problem, problems

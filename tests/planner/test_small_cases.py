@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.equal_share import equal_shares
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.problem import Problem, Share
 from bftrainer_slurm.planner.solver import Planner
+from bftrainer_slurm.replay.policies import equal_shares
 from tests.planner.problems import planned, problem
 
 STEEP = ThroughputCurve((0, 1, 8), (0.0, 3.0, 24.0))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -221,3 +223,13 @@ def test_nothing_is_late_without_trainers() -> None:
     ordinary = played(rows, *jobs)
     until(ordinary, 300)
     assert [one.late_s for one in ordinary.close(T0 + LENGTH_S)] == pytest.approx([0, 0])
+
+
+@pytest.mark.parametrize(("limit_s", "minutes"), [(5400.0, 90), (math.inf, None)])
+def test_the_controller_sees_how_long_a_waiting_job_may_run(
+    limit_s: float, minutes: int | None
+) -> None:
+    waits = replace(job(90, (0,), eligible=30), limit_s=limit_s)
+    ordinary = played([("a", 0, 90)], waits)
+    until(ordinary, 60)
+    assert [one.minutes for one in ordinary.waiting()] == [minutes]

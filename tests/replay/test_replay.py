@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,10 @@ from bftrainer_slurm.replay.drive import Outcome
 from bftrainer_slurm.replay.logs.holes import select
 from bftrainer_slurm.replay.trace import Trace, read_events
 from bftrainer_slurm.replay.trainers import TrainerSpec, read_trainers
+from tests.replay.independent import Kind, samples
 from tests.replay.traces import NO_SUMMIT, SUMMIT, T0, holes, trace_of_rows, trainer
+
+T_BUSY = 1612963500.0  # 12 hours from here on have 200 events of the first 1,024 nodes
 
 
 def outcome(trace: Trace, *trainers: TrainerSpec, planner: Planner, **options: object) -> Outcome:
@@ -33,6 +37,13 @@ def test_a_trainer_grows_when_that_pays(planner: Planner) -> None:
     found = outcome(holes(("a", 0, 500), ("b", 100, 500)), trainer(), planner=planner)
     assert found.samples == 100 * 10 + (400 - 20) * 20
     assert found.lost_to_rescaling == 20 * 20
+
+
+def test_however_many_trainers_start_at_one_moment_all_have_their_nodes(planner: Planner) -> None:
+    trace = holes(*((f"n{number:02}", 0, 100) for number in range(40)))
+    trainers = [trainer(str(number), bounds=(1, 1)) for number in range(40)]
+    found = outcome(trace, *trainers, planner=planner, at_once=40)
+    assert (found.samples, found.used_node_hours) == (40 * 1000, 40 * 100 / 3600)
 
 
 def test_a_trainer_survives_a_reclaim(planner: Planner) -> None:
@@ -131,3 +142,21 @@ def test_a_day_of_summit_goes_best_with_the_products_plans(planner: Planner) -> 
         for policy in ("equal-share", "paper", "milp")
     }
     assert samples["equal-share"] < samples["paper"] < samples["milp"]
+
+
+@pytest.mark.skipif(not SUMMIT.is_dir(), reason=NO_SUMMIT)
+@pytest.mark.parametrize(("policy", "forward_s"), [("paper", 120.0), ("equal-share", None)])
+def test_an_independent_replay_of_summit_gives_the_same(
+    planner: Planner, policy: str, forward_s: float | None
+) -> None:
+    trace = select(read_events(SUMMIT / "node-events-week1.parquet"), 1024, T_BUSY, 12)
+    (spec, *_) = read_trainers(SUMMIT / "trainers-hpo-1000.json")
+    endless = [replace(spec, submit_s=0.0)] * 300
+    found = outcome(trace, *endless, planner=planner, policy=policy, at_once=10,
+                    forward_time_s=120.0)  # fmt: skip
+    rate = np.array([spec.curve.at(count) for count in range(spec.max_nodes + 1)])
+    kind = Kind(rate, spec.rescale_up_s, spec.rescale_down_s, spec.total_samples)
+    columns = trace.time_s.tolist(), trace.node.tolist(), trace.idle.tolist()
+    rows = [(at, trace.nodes[node], idle) for at, node, idle in zip(*columns, strict=True)]
+    other = samples(rows, trace.end_s, kind, 10, forward_s)
+    assert found.samples == pytest.approx(other, rel=0.003)

@@ -25,11 +25,17 @@ class Says:
 
 @pytest.mark.parametrize(
     ("private", "hidden"),
-    [("none", False), ("accounts,users", False), ("accounts,jobs", True), ("all", True)],
+    [
+        ("none", set()),
+        ("accounts,users", set()),
+        ("accounts,jobs", {"jobs"}),
+        ("nodes,usage", {"nodes", "usage"}),
+        ("all", {"jobs", "nodes", "usage"}),
+    ],
 )
-def test_private_data_says_whether_users_see_the_jobs_of_others(private: str, hidden: bool) -> None:
+def test_private_data_says_what_users_see_of_others(private: str, hidden: set[str]) -> None:
     runner = cast(SlurmRunner, Says(private))
-    assert configuration(runner, "bftrainer").jobs_private is hidden
+    assert configuration(runner, "bftrainer").private == hidden
 
 
 @pytest.mark.parametrize(("said", "grace_s"), [("", 0), ("GraceTime=0", 0), ("GraceTime=20", 20)])

@@ -10,9 +10,8 @@ from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profile import Appraisal, Appraiser
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.classes import NodeClass
 from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
-from bftrainer_slurm.planner.problem import Costs, Plan, PlannedTrainer, Problem
+from bftrainer_slurm.planner.problem import Costs, NodeClass, Plan, PlannedTrainer, Problem
 
 # A start takes its time too: else a trainer loses its last node to one that would begin there, as
 # soon as it stands still for a moment. At most half of the forward time, so that a node that

@@ -82,12 +82,13 @@ def cluster_status(
     malformed: Mapping[int, str],
     preempted: Mapping[str, float | int | None],
     counts: Mapping[str, Any],
-    jobs_private: bool,
+    private: frozenset[str],
 ) -> dict[str, Any]:
     """Return the whole status; ``free`` are the nodes of the pool that no trainer has.
 
     ``preempted`` is what ordinary jobs felt of trainers in the last 24 hours, ``counts`` what has
-    happened since the controller began. ``jobs_private``: who else has jobs is nobody's business.
+    happened since the controller began. ``private`` is what users
+    may not see of others, in the words of PrivateData.
     """
     used = {node for view in views for node in view.placed}
     return {
@@ -100,7 +101,8 @@ def cluster_status(
         | ({"reason": plan.reason} if plan.reason else {}),
         "preempted": dict(preempted),
         "counts": dict(counts),
-        "jobs_private": jobs_private,
+        "jobs_private": "jobs" in private,
+        "private": sorted(private),
         "malformed": {str(array): why for array, why in malformed.items()},
         "trainers": trainers,
     }

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 logger = logging.getLogger(__name__)
 
@@ -109,6 +110,16 @@ class Database:
 
 class _DamageError(sqlite3.DatabaseError):
     """The file is a database, but parts of it are not what they should be."""
+
+
+def address_to_read(path: Path) -> str:
+    """Return SQLite's address of a file that only its writer may change.
+
+    Where nobody writes it, a reader would otherwise leave a write-ahead log of its own behind, that
+    the writer may not be allowed to touch.
+    """
+    in_use = path.with_name(f"{path.name}-wal").exists()
+    return f"file:{quote(str(path))}?mode=ro{'' if in_use else '&immutable=1'}"
 
 
 def _is_damage(error: sqlite3.Error) -> bool:

@@ -13,19 +13,23 @@ from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from bftrainer_slurm.controller.state.counts import Counts
-from bftrainer_slurm.controller.state.database import Database
+from bftrainer_slurm.controller.state.database import Database, address_to_read
 from bftrainer_slurm.controller.state.goodput import Served, Work, served
+from bftrainer_slurm.controller.state.inventory import Inventory
 from bftrainer_slurm.controller.state.lessons import Lessons
 from bftrainer_slurm.controller.state.preemptions import LATE_S, Preemption
 from bftrainer_slurm.controller.state.schema import UPGRADES
-from bftrainer_slurm.model import ElementId
+from bftrainer_slurm.model import ElementId, Trainer
 
 _KEEP_S = 90 * 86400.0
 _PROBLEMS_KEPT = 100
 _ONLY_THE_LAST = "DELETE FROM problems WHERE rowid <= (SELECT max(rowid) FROM problems) - ?"
+_ONLY_LAST_PAUSES = (
+    "DELETE FROM pauses WHERE array = ? AND rowid <= "
+    "(SELECT rowid FROM pauses WHERE array = ? ORDER BY rowid DESC LIMIT 1 OFFSET ?)"
+)
 _LARGEST_PROBLEM = 64 * 2**20
 _DATED = (
     "plans",
@@ -37,8 +41,12 @@ _DATED = (
     "reforms",
     "preemptions",
     "work",
+    "met",
+    "pauses",
 )
-_BY_ARRAY = ("stays", "progress", "trainers", "looks", "reforms", "work")
+_LASTING = ("stays", "holes", "outages", "watches")
+_BY_ARRAY = ("stays", "progress", "trainers", "looks", "reforms", "work", "met", "pauses")
+_PAUSES_KEPT = 500  # of a trainer
 
 
 class HistoryError(Exception):
@@ -53,7 +61,7 @@ def past_problem(path: Path, back: int) -> bytes:
     """
     query = "SELECT document FROM problems ORDER BY rowid DESC LIMIT 1 OFFSET ?"
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
+        with closing(sqlite3.connect(address_to_read(path), uri=True)) as database:
             rows = database.execute(query, (back - 1,)).fetchall()
         if not rows:
             raise HistoryError(f"{path}: it has fewer than {back} problems")
@@ -87,6 +95,7 @@ class History:
             raise HistoryError(f"history {path}: {error}; move it away to begin anew") from error
         self.counts = Counts()
         self.lessons = Lessons(self._database, self.counts.pauses)
+        self.inventory = Inventory(self._database)
         self._in_file = path != ":memory:"
         self._tallies: dict[int, Tally] = {}
         self._served: dict[int, Served] = {}
@@ -214,6 +223,13 @@ class History:
         query = "INSERT INTO progress VALUES (?, ?, ?, ?)"
         self._database.write(query, array, time_s, samples, measures)
 
+    def add_pause(self, array: int, time_s: float, nodes: int, seconds: float) -> None:
+        """Note for how long a trainer stood still before it went on with so many nodes."""
+        self._database.write_together(
+            ("INSERT INTO pauses VALUES (?, ?, ?, ?)", (array, time_s, nodes, seconds)),
+            (_ONLY_LAST_PAUSES, (array, array, _PAUSES_KEPT)),
+        )
+
     def samples(self, array: int) -> float | None:
         """Return how many samples a trainer had by its last progress, None: it told of none."""
         rows = self._database.read(
@@ -246,6 +262,13 @@ class History:
         )
         return self._ended.get(array, rows[0][0] if rows else None)
 
+    def describe(self, trainer: Trainer, time_s: float) -> None:
+        """Note who a trainer is, for when Slurm has forgotten it."""
+        who = (trainer.user, trainer.name, trainer.submit_s)
+        wants = (trainer.record.min_nodes, trainer.record.max_nodes)
+        row = (trainer.array, time_s, *who, *wants)
+        self._database.write("INSERT OR REPLACE INTO met VALUES (?, ?, ?, ?, ?, ?, ?)", *row)
+
     def end(self, array: int, why: str) -> None:
         """Note that a trainer is over: it has finished, or is given up."""
         self._ended[array] = why
@@ -266,6 +289,7 @@ class History:
         self._database.write_together(
             ("UPDATE stays SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
             ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
+            ("UPDATE outages SET end_s = start_s WHERE end_s IS NULL", ()),
             *(("INSERT OR REPLACE INTO trainers VALUES (?, ?, ?, ?)", row) for row in over),
         )
 
@@ -284,8 +308,7 @@ class History:
         """Drop what is older than 90 days."""
         old_s = now_s - _KEEP_S
         self._database.write_together(
-            ("DELETE FROM stays WHERE end_s < ?", (old_s,)),
-            ("DELETE FROM holes WHERE end_s < ?", (old_s,)),
+            *((f"DELETE FROM {table} WHERE end_s < ?", (old_s,)) for table in _LASTING),
             *((f"DELETE FROM {table} WHERE time_s < ?", (old_s,)) for table in _DATED),
         )
         self._tallies.clear()

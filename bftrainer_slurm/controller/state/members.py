@@ -103,7 +103,10 @@ class Members:
             told.progress.refused += 1
             return view.state
         self._appraiser.progressed(view, said)
-        told.work = worked(told.work, said, view.trainer.submit_s)
+        before, told.work = told.work, worked(told.work, said, view.trainer.submit_s)
+        if before and (pause_s := told.work.rescaling_s - before.rescaling_s) > 0:
+            nodes = said.nodes or len(view.placed)
+            self._history.add_pause(view.array, now_s, nodes, pause_s)
         self._save(view, told, told.progress.add(said))
         told.began_s = now_s if told.began_s is None else told.began_s
         if now_s - told.began_s < _TRAINS_S:

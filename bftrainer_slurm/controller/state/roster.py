@@ -100,6 +100,7 @@ class Roster:
                 self._states.pop(array, None)
             state = self._states.get(array, TrainerState())
             over = self._history.meet(array, id_, now_s)
+            self._history.describe(trainer, now_s)
             over_since_s = now_s if over else None
             self._states[array] = replace(state, over=over, over_since_s=over_since_s)
             self._ids[array] = id_

@@ -67,4 +67,27 @@ CREATE TABLE work (
     trained_s REAL NOT NULL, rescaling_s REAL NOT NULL, generation INTEGER
 );
 """,
+    # Who trainers are, for when Slurm has forgotten them, and what each change of size has cost.
+    """
+CREATE TABLE met (
+    array INTEGER PRIMARY KEY, time_s REAL NOT NULL, user TEXT NOT NULL, name TEXT NOT NULL,
+    submit_s REAL NOT NULL, min_nodes INTEGER NOT NULL, max_nodes INTEGER NOT NULL
+);
+CREATE TABLE pauses (
+    array INTEGER NOT NULL, time_s REAL NOT NULL, nodes INTEGER NOT NULL, seconds REAL NOT NULL
+);
+CREATE INDEX pauses_by_array ON pauses (array, time_s);
+CREATE INDEX IF NOT EXISTS stays_by_end ON stays (end_s);
+""",
+    # Which nodes there are, when they were out of service, and from when to when a controller has
+    # looked.
+    """
+CREATE TABLE nodes (node TEXT PRIMARY KEY);
+CREATE TABLE outages (node TEXT NOT NULL, start_s REAL NOT NULL, end_s REAL);
+CREATE UNIQUE INDEX one_outage_at_a_time ON outages (node) WHERE end_s IS NULL;
+CREATE TABLE watches (start_s REAL PRIMARY KEY, end_s REAL NOT NULL);
+CREATE INDEX holes_by_end ON holes (end_s);
+CREATE INDEX outages_by_end ON outages (end_s);
+CREATE INDEX preemptions_by_time ON preemptions (time_s);
+""",
 )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 from bftrainer_slurm.replay.assessment.assess import Assessment, Summary, Worth
 from bftrainer_slurm.replay.assessment.felt import Felt, felt
 from bftrainer_slurm.replay.assessment.harvest import Replayed
-from bftrainer_slurm.replay.assessment.reasons import Reason, Reasons
+from bftrainer_slurm.replay.assessment.reasons import Reasons
 from bftrainer_slurm.replay.assessment.words import (
     amount,
     between,
@@ -18,6 +19,7 @@ from bftrainer_slurm.replay.assessment.words import (
     percent,
     printable,
 )
+from bftrainer_slurm.replay.logs.hardware import GpuUse
 
 
 def document(assessment: Assessment) -> dict[str, Any]:
@@ -47,6 +49,7 @@ def document(assessment: Assessment) -> dict[str, Any]:
         ],
         "mean_idle_nodes_by_hour": [list(map(_number, day)) for day in figures.by_hour.tolist()],
         "reasons": None if assessment.reasons is None else asdict(assessment.reasons),
+        "gpus": None if log.gpu_use is None else asdict(log.gpu_use),
         "summaries": [
             asdict(one) | {"worth": asdict(assessment.worth(one))} for one in assessment.summaries
         ],
@@ -115,19 +118,33 @@ def table(assessment: Assessment) -> str:
             f"{between(one.from_s, one.to_s):<20}{one.holes:>10,}"
             f"{amount(one.node_hours):>13}{percent(share):>9}"
         )
-    return "\n".join([*lines, *_reasons(assessment.reasons), *_harvested(assessment)])
+    known = (*_reasons(assessment.reasons), *_gpus(log.gpu_use))
+    return "\n".join([*lines, *known, *_harvested(assessment)])
 
 
 def _reasons(found: Reasons | None) -> list[str]:
     """Why nodes were idle: in all, and for each kind of node where there are several."""
     if found is None:
         return []
-    rows = [found.total, *(found.by_partition if len(found.by_partition) > 1 else ())]
-    lines = ["", f"{'WHY, NODE-HOURS':<24}{'EMPTY':>10}{'LARGER':>10}{'OTHER':>10}"]
-    for one in rows:
-        hours = "".join(f"{amount(hours):>10}" for hours in one.node_hours.values())
+    several = (one for one in (found.by_partition, found.by_type) if len(one) > 1)
+    lines = ["", f"{'WHY, NODE-HOURS':<24}" + "".join(f"{one.name:>10}" for one in found.seen)]
+    for one in (found.total, *chain.from_iterable(several)):
+        hours = "".join(f"{amount(one.node_hours[why.name.lower()]):>10}" for why in found.seen)
         lines.append(f"{printable(one.what)[:23]:<24}{hours}")
-    return [*lines, *(f"{one.name.lower() + ':':<9}{one.value}" for one in Reason)]
+    return [*lines, *(f"{one.name.lower() + ':':<10}{one.value}" for one in found.seen)]
+
+
+def _gpus(use: GpuUse | None) -> list[str]:
+    """What is idle in nodes in use: apart from all other figures."""
+    if use is None:
+        return []
+    return [
+        "",
+        f"GPUs             {amount(use.idle_hours)} GPU-hours idle in nodes that had a job, beside "
+        f"{amount(use.allocated_hours)} allocated",
+        f"                 ({use.gpus:,} in {use.nodes:,} nodes; no other figure has them: "
+        "trainers take whole nodes)",
+    ]
 
 
 def _harvested(assessment: Assessment) -> list[str]:

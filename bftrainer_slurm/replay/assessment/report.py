@@ -14,7 +14,6 @@ from bftrainer_slurm.replay.assessment.assess import Assessment
 from bftrainer_slurm.replay.assessment.document import document
 from bftrainer_slurm.replay.assessment.felt import felt
 from bftrainer_slurm.replay.assessment.pictures import pictures
-from bftrainer_slurm.replay.assessment.reasons import Reason
 
 
 def write_report(assessment: Assessment, folder: Path) -> Path:
@@ -50,7 +49,6 @@ def render(assessment: Assessment) -> str:
         log=assessment.log,
         figures=assessment.statistics,
         felt=felt,
-        why=Reason,
         pictures={name: _as_source(svg) for name, svg in drawn.items()},
         between=words.between,
         moment=lambda time_s: words.moment(time_s, assessment.zone),

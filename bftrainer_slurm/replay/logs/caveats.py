@@ -6,7 +6,11 @@ DOWN = (
 )
 RESERVED = (
     "Nodes that the accounting knows as down or drained do not count as idle; those that were kept "
-    "free by a reservation do."
+    "free by a reservation do (--reservations)."
+)
+ONLY_RESERVED = (
+    "Nodes that were reserved do not count as idle; those that were down or drained do, as the log "
+    "does not know them (--down)."
 )
 UNSEEN = (
     "A node that no job in the log ever used does not appear; the machine is taken to be the "

@@ -57,6 +57,18 @@ def between(holes: HoleTable, from_s: float, to_s: float) -> HoleTable:
     return HoleTable(holes.nodes, holes.node[kept], start_s[kept], end_s[kept])
 
 
+def minus(holes: HoleTable, others: HoleTable) -> HoleTable:
+    """Return what lies in these holes and in none of the others, which all lie in these."""
+    node = np.concatenate([holes.node, holes.node, others.node, others.node])
+    time_s = np.concatenate([holes.start_s, holes.end_s, others.start_s, others.end_s])
+    one, other = np.ones(len(holes.node), np.int8), np.ones(len(others.node), np.int8)
+    order = np.lexsort((time_s, node))
+    level = np.cumsum(np.concatenate([one, -one, -other, other])[order], dtype=np.int32)
+    node, time_s = node[order], time_s[order]
+    begins = np.flatnonzero((level[:-1] > 0) & (time_s[1:] > time_s[:-1]))
+    return HoleTable(holes.nodes, node[begins], time_s[begins], time_s[begins + 1])
+
+
 def longer(holes: HoleTable, least_s: float) -> HoleTable:
     """Return those of the holes that last so many seconds or more."""
     kept = holes.length_s >= least_s

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 SHOWN_LINES = 5
 _EXCERPT = 120
@@ -30,7 +28,8 @@ class Job(NamedTuple):
     at ``end_s``. ``node_list`` is in Slurm's syntax, empty where the log has none. The same ``key``
     marks a stretch that the log shows twice; ``line`` is where it stands in the file.
     ``eligible_s`` is NaN where the log has no time of submission; ``backfilled``: backfill has
-    started it, None: the log does not say.
+    started it, None: the log does not say. ``gpus`` and ``memory_mb`` are of all its nodes, 0 where
+    it has none or the log does not say; ``limit_s`` is its time limit, infinite where it has none.
     """
 
     line: int
@@ -44,6 +43,9 @@ class Job(NamedTuple):
     backfilled: bool | None = None
     priority: int = 0
     partition: str = ""
+    gpus: int = 0
+    memory_mb: float = 0.0
+    limit_s: float = math.inf
 
 
 _SCHEDULERS = (None, False, True)
@@ -57,6 +59,7 @@ class JobTable:
         self._eligible_s, self._start_s, self._end_s = array("d"), array("d"), array("d")
         self._nodes, self._partition = array("i"), array("i")
         self._scheduler = array("b")
+        self._gpus, self._memory_mb, self._limit_s = array("i"), array("f"), array("f")
         self._partitions: dict[str, int] = {}
         self._node_lists: list[str] = []
 
@@ -70,6 +73,9 @@ class JobTable:
         self._nodes.append(job.nodes)
         self._partition.append(self._partitions.setdefault(job.partition, len(self._partitions)))
         self._scheduler.append(_SCHEDULERS.index(job.backfilled))
+        self._gpus.append(job.gpus)
+        self._memory_mb.append(job.memory_mb)
+        self._limit_s.append(job.limit_s)
         self._node_lists.append(job.node_list)
 
     def counts(self) -> tuple[int, int]:
@@ -84,27 +90,14 @@ class JobTable:
         """Whether any job has a time of submission."""
         return bool(np.isfinite(np.array(self._eligible_s)).any())
 
-    def least_waiting(
-        self, partitions: Sequence[str], from_s: float, width_s: float, count: int
-    ) -> NDArray[np.float64]:
-        """Return the nodes of the smallest job that waits, [partitions, cells of time].
-
-        As it is in the middle of each cell; infinite where nobody waits.
-        """
-        least = np.full((len(partitions), count), np.inf)
-        rows = {
-            number: [at for at, one in enumerate(partitions) if one in name.split(",")]
-            for name, number in self._partitions.items()
-        }
+    def waiting(self, from_s: float, width_s: float, count: int) -> list[tuple[slice, Job]]:
+        """Return who waits in the middle of which cells of time, of so many cells."""
         eligible_s, start_s, end_s = map(np.array, (self._eligible_s, self._start_s, self._end_s))
         gone_s = np.minimum(start_s, end_s)
         cells = (np.stack([eligible_s, gone_s]) - from_s) / width_s + 0.5
         first, last = np.clip(np.nan_to_num(cells), 0, count).astype(np.int64)
-        for job in np.flatnonzero((first < last) & np.isfinite(eligible_s)).tolist():
-            for row in rows[self._partition[job]]:
-                part = least[row, first[job] : last[job]]
-                np.minimum(part, self._nodes[job], out=part)
-        return least
+        rows = np.flatnonzero((first < last) & np.isfinite(eligible_s)).tolist()
+        return [(slice(int(first[row]), int(last[row])), self._job(row)) for row in rows]
 
     def between(self, from_s: float, to_s: float) -> list[Job]:
         """Return the jobs that wait, start or run then, in the order of the log."""
@@ -128,6 +121,9 @@ class JobTable:
             backfilled=_SCHEDULERS[self._scheduler[row]],
             priority=self._priority[row],
             partition=names[self._partition[row]],
+            gpus=self._gpus[row],
+            memory_mb=self._memory_mb[row],
+            limit_s=self._limit_s[row],
         )
 
 
@@ -170,4 +166,6 @@ def checked(job: Job) -> Job:
         raise ValueError("its end is no time of this century or the last")
     if not (0 < job.nodes < 1 << 24 and 0 <= job.cpus < 1 << 31):
         raise ValueError("its number of nodes or CPUs cannot be")
+    if not (0 <= job.gpus < 1 << 24 and 0 <= job.memory_mb < 1e12 and job.limit_s >= 0):
+        raise ValueError("its GPUs, memory or time limit cannot be")
     return job

@@ -8,8 +8,8 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from itertools import chain
 from pathlib import Path
@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from bftrainer_slurm.replay.logs import caveats as caveats_of
-from bftrainer_slurm.replay.logs import down, history, sacct, swf
+from bftrainer_slurm.replay.logs import events, history, sacct, swf
 from bftrainer_slurm.replay.logs.counts import Counts
 from bftrainer_slurm.replay.logs.edges import Edges
-from bftrainer_slurm.replay.logs.holes import HoleTable, between, holes_in, longer
+from bftrainer_slurm.replay.logs.hardware import Allocations, GpuUse, Hardware
+from bftrainer_slurm.replay.logs.holes import HoleTable, between, holes_in, longer, minus
 from bftrainer_slurm.replay.logs.jobs import Job, JobTable, LogError, Notes
 from bftrainer_slurm.replay.logs.lines import Lines, read_lines
 from bftrainer_slurm.replay.logs.nodes import NodeNumbers, Partitions, expand
@@ -35,6 +36,9 @@ class LogOptions:
     nodes: int | None = None  # of the machine, where the log has no node lists
     node_list: str = ""  # these nodes only, in Slurm's syntax
     down: Path | None = None  # when nodes were down, as sacctmgr prints it
+    reservations: Path | None = None  # and when they were reserved
+    node_types: Path | None = None  # of which type they are, as sinfo prints it
+    gpus_per_node: int | None = None  # of nodes that have some
     cpus_per_node: int | None = None  # jobs share nodes: count CPUs
     min_hole_s: float = 10.0
     from_s: float | None = None
@@ -55,6 +59,11 @@ class Log:
     caveats: tuple[str, ...] = ()  # what the log cannot say, a sentence each
     jobs: JobTable | None = None  # where the log says when they were submitted
     kinds: tuple[frozenset[str], ...] = ()  # the partitions of each node, as far as jobs tell
+    types: tuple[str, ...] = ()  # of each node, where the log or a file tells
+    hardware: Hardware | None = None
+    gpu_use: GpuUse | None = None
+    # What the holes leave out though no job was there: when nodes were "down" or "reserved".
+    unusable: Mapping[str, HoleTable] = field(default_factory=dict)
 
 
 def read_log(
@@ -108,7 +117,7 @@ def _by_nodes(kind: str, jobs: Iterator[Job], notes: Notes, options: LogOptions)
         raise LogError("the log has node lists: --nodes and --cpus-per-node do not go with it")
     numbers = NodeNumbers(_named(options.node_list))
     edges, table, partitions = Edges(), JobTable(), Partitions()
-    occupancy = Occupancy(options.min_hole_s)
+    occupancy, allocations = Occupancy(options.min_hole_s), Allocations()
     for job in jobs:
         if math.isinf(job.start_s):
             table.add(job)
@@ -123,18 +132,64 @@ def _by_nodes(kind: str, jobs: Iterator[Job], notes: Notes, options: LogOptions)
             occupancy.add(held, job.start_s, job.end_s, job.key)
             edges.add(job.start_s, job.end_s, len(held))
             partitions.add(held, job.partition)
+            if job.gpus or job.memory_mb:
+                all_its = len(expand(job.node_list)) if options.node_list else len(held)
+                allocations.add(held, job, all_its)
     notes.jobs, notes.running = table.counts()
     _need_jobs(notes, numbers.names)
-    for event in down.read_events(options.down, options.zone) if options.down else ():
-        if (node := numbers.known(event.node)) is not None:
-            occupancy.add(np.array([node], np.int32), event.start_s, event.end_s)
-    occupancy.finish()
     from_s, to_s = _window(edges, notes, options)
-    holes = occupancy.holes(numbers.names, from_s, to_s)
-    known = caveats_of.RESERVED if options.down else caveats_of.DOWN
-    caveats = (known, caveats_of.UNSEEN, *_edges(options), *_runaway(notes))
-    log = _log(kind, holes, len(numbers.names), from_s, to_s, notes, caveats)
-    return replace(log, jobs=table, kinds=partitions.of(len(numbers.names)))
+    count = len(numbers.names)
+    occupancy.finish()
+    without_job = occupancy.holes(numbers.names, from_s, to_s)
+    hardware = allocations.hardware(count, options.gpus_per_node)
+    holes, unusable = _usable(without_job, occupancy, numbers, (from_s, to_s), options)
+    caveats = (*_unknown(options), caveats_of.UNSEEN, *_edges(options), *_runaway(notes))
+    return replace(
+        _log(kind, holes, count, from_s, to_s, notes, caveats),
+        jobs=table,
+        kinds=partitions.of(count),
+        types=_types(numbers.names, hardware, options),
+        hardware=hardware,
+        gpu_use=allocations.gpu_use(hardware, without_job, from_s, to_s),
+        unusable=unusable,
+    )
+
+
+def _usable(
+    without_job: HoleTable,
+    occupancy: Occupancy,
+    numbers: NodeNumbers,
+    span_s: tuple[float, float],
+    options: LogOptions,
+) -> tuple[HoleTable, dict[str, HoleTable]]:
+    """Return the holes without the times in which nodes were down or reserved; and those times."""
+    holes, unusable = without_job, dict[str, HoleTable]()
+    told = (
+        ("down", options.down, events.DOWN),
+        ("reserved", options.reservations, events.RESERVED),
+    )
+    for why, path, kind in told:
+        if path is None:
+            continue
+        for event in events.read_events(path, options.zone, kind):
+            known = [node for node in map(numbers.known, event.nodes) if node is not None]
+            if known:
+                occupancy.add(np.array(known, np.int32), event.start_s, event.end_s)
+        occupancy.finish()
+        left = occupancy.holes(numbers.names, *span_s)
+        holes, unusable[why] = left, minus(holes, left)
+    return holes, unusable
+
+
+def _types(names: tuple[str, ...], hardware: Hardware, options: LogOptions) -> tuple[str, ...]:
+    """Return the type of each node: as told, else how many GPUs it has, where any has some."""
+    if options.node_types is not None:
+        told = events.read_types(options.node_types)
+        return tuple(told.get(name, "not known") for name in names)
+    if not hardware.gpus.any():
+        return ()
+    words = {0: "no GPU seen", 1: "1 GPU"}
+    return tuple(words.get(count, f"{count} GPUs") for count in hardware.gpus.tolist())
 
 
 def _by_counts(
@@ -144,8 +199,12 @@ def _by_counts(
     notes: Notes,
     options: LogOptions,
 ) -> Log:
-    if options.node_list or options.down:
-        raise LogError("the log has no node lists: --node-list and --down do not go with it")
+    needs_names = (options.node_list, options.down, options.reservations, options.node_types)
+    if any(needs_names) or options.gpus_per_node is not None:
+        raise LogError(
+            "the log has no node lists: --node-list, --down, --reservations, --node-types and "
+            "--gpus-per-node do not go with it"
+        )
     edges, table = Edges(), JobTable()
     counts = Counts(options.cpus_per_node)
     for job in jobs:
@@ -244,6 +303,15 @@ def _window(edges: Edges, notes: Notes, options: LogOptions) -> tuple[float, flo
     if not from_s < to_s:
         raise LogError("nothing is left between --from and --to")
     return from_s, to_s
+
+
+def _unknown(options: LogOptions) -> tuple[str, ...]:
+    """What was not told of nodes, and so is missing."""
+    if options.down is None and options.reservations is None:
+        return (caveats_of.DOWN,)
+    if options.reservations is None:
+        return (caveats_of.RESERVED,)
+    return () if options.down is not None else (caveats_of.ONLY_RESERVED,)
 
 
 def _edges(options: LogOptions) -> tuple[str, ...]:

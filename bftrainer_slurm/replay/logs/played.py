@@ -57,7 +57,15 @@ def _played(job: Job, rank: int, taken: Callable[[Job], tuple[int, ...]]) -> Pla
         backfilled = not at_once and len(takes) == job.nodes
     gone_s = min(job.start_s, job.end_s)
     return PlayedJob(
-        job.eligible_s, job.start_s, gone_s, job.nodes, takes, backfilled, rank, job.partition
+        job.eligible_s,
+        job.start_s,
+        gone_s,
+        job.nodes,
+        takes,
+        backfilled,
+        rank,
+        job.partition,
+        job.limit_s,
     )
 
 

@@ -9,11 +9,15 @@ import csv
 import math
 from collections.abc import Callable, Iterator
 from datetime import datetime, tzinfo
+from functools import lru_cache
 
 from bftrainer_slurm.replay.logs.jobs import Job, LogError, Notes, checked
 from bftrainer_slurm.replay.logs.lines import Lines
 
-COLUMNS = "JobID,Partition,Priority,NNodes,NCPUS,Submit,Eligible,Start,End,State,Flags,NodeList"
+COLUMNS = (
+    "JobID,Partition,Priority,NNodes,NCPUS,Submit,Eligible,Start,End,State,Flags,TimelimitRaw,"
+    "ReqTRES,AllocTRES,NodeList"
+)
 COMMAND = (
     "SLURM_TIME_FORMAT=%s sacct --allusers --allocations --duplicates --noconvert --parsable2 "
     "--starttime=2024-01-01 --endtime=2025-01-01 "
@@ -23,6 +27,7 @@ _DIGITS = 12  # of Unix seconds
 _NEVER = {"", "Unknown", "None", "N/A"}
 _NO_NODES = {"", "None", "None assigned", "N/A", "(null)"}
 _OTHER_NAMES = {"allocnodes": "nnodes", "alloccpus": "ncpus"}
+_UNITS_MB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _SCHEDULERS = {"SchedBackfill": True, "SchedMain": False, "SchedSubmit": False}
 
 
@@ -79,6 +84,8 @@ class _Row:
         self._list = columns.get("nodelist")
         self._count = columns.get("nnodes")
         self._cpus = columns.get("ncpus") if self._list is None else None
+        self._limit = columns.get("timelimitraw")
+        self._asked, self._had = columns.get("reqtres"), columns.get("alloctres")
         self._zone = zone
 
     def job(self, line: int, fields: list[str], notes: Notes) -> Job | None:
@@ -101,6 +108,7 @@ class _Row:
             start_s, listed = math.inf, ""
         elif eligible_s is None and self._eligible is not None:
             eligible_s = start_s
+        gpus, memory_mb = _tres(self._text(self._had, fields) or self._text(self._asked, fields))
         return checked(
             Job(
                 line=line,
@@ -114,7 +122,10 @@ class _Row:
                 eligible_s=math.nan if eligible_s is None else min(eligible_s, start_s),
                 backfilled=self._backfilled(fields),
                 priority=self._of(self._priority, fields),
-                partition="" if self._partition is None else fields[self._partition],
+                partition=self._text(self._partition, fields),
+                gpus=gpus,
+                memory_mb=memory_mb,
+                limit_s=60.0 * (self._of(self._limit, fields) or math.inf),
             )
         )
 
@@ -123,12 +134,27 @@ class _Row:
         return next((_SCHEDULERS[flag] for flag in flags if flag in _SCHEDULERS), None)
 
     @staticmethod
-    def _of(column: int | None, fields: list[str]) -> int:
-        text = "" if column is None else fields[column]
+    def _text(column: int | None, fields: list[str]) -> str:
+        return "" if column is None else fields[column]
+
+    @classmethod
+    def _of(cls, column: int | None, fields: list[str]) -> int:
+        text = cls._text(column, fields)
         return int(text) if text.isdecimal() and len(text) <= _DIGITS else 0
 
     def _time(self, column: int | None, fields: list[str]) -> float | None:
         return None if column is None else time_of(fields[column], self._zone)
+
+
+@lru_cache(1 << 16)  # most jobs ask for what others do
+def _tres(text: str) -> tuple[int, float]:
+    """Return GPUs and MB in what Slurm writes as ``cpu=4,gres/gpu:a100=2,gres/gpu=2,mem=8G``."""
+    counts = dict(one.partition("=")[::2] for one in text.split(",") if "=" in one)
+    of_types = sum(_whole(n) for name, n in counts.items() if name.startswith("gres/gpu:"))
+    memory = counts.get("mem", "0")
+    unit = _UNITS_MB.get(memory[-1:], 0.0)
+    memory_mb = float(memory[:-1]) * unit if unit else float(memory)
+    return _whole(counts.get("gres/gpu", str(of_types))), memory_mb
 
 
 def _whole(text: str) -> int:

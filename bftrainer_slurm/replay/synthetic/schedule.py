@@ -66,13 +66,15 @@ class Schedule:
             self.start_s.tolist(),
             self.end_s.tolist(),
             self.jobs.nodes.tolist(),
+            self.jobs.limit_s.tolist(),
             self.backfilled.tolist(),
             strict=True,
         )
-        for number, (submit_s, start_s, end_s, nodes, backfilled) in enumerate(rows):
+        for number, (submit_s, start_s, end_s, nodes, limit_s, backfilled) in enumerate(rows):
             if math.isnan(start_s):
                 start_s, end_s = math.inf, self.to_s
-            table.add(Job(0, number, start_s, end_s, nodes, 0, "", submit_s, backfilled, -number))
+            job = Job(0, number, start_s, end_s, nodes, 0, "", submit_s, backfilled, -number)
+            table.add(job._replace(limit_s=limit_s))
         return table
 
     def trace(self, min_hole_s: float = 10.0) -> Trace:

@@ -131,20 +131,18 @@ def execute_one(run: Run, commit: str) -> Result:
 
 def trace_of_run(run: Run) -> Trace:
     """Return the part of the trace that a run replays."""
-    return _trace(run.nodes, run.from_s, run.hours)
+    return _trace(run.nodes, run.hours)
 
 
 def trainers_of_run(run: Run) -> tuple[TrainerSpec, ...]:
-    """Return the trainers, all of them waiting from the start unless the run has its own."""
+    """Return the trainers, all of them waiting from the start."""
     trainers = run.repeat * _trainers(run.trainers)
-    if run.from_s is not None:
-        return trainers
     return tuple(replace(trainer, submit_s=0.0) for trainer in trainers)
 
 
 @lru_cache(maxsize=4)
-def _trace(nodes: int | None, from_s: float | None, hours: float | None) -> Trace:
-    return select(read_events(SUMMIT / "node-events-week1.parquet"), nodes, from_s, hours)
+def _trace(nodes: int | None, hours: float | None) -> Trace:
+    return select(read_events(SUMMIT / "node-events-week1.parquet"), nodes, None, hours)
 
 
 @lru_cache(maxsize=4)

@@ -16,8 +16,7 @@ class Run:
     """One replay of the Summit trace.
 
     ``trainers`` names the file, ``nodes`` and ``hours`` are the part of the trace (None: all).
-    Where ``from_s`` is None all trainers wait from the start; otherwise the replay begins then, and
-    trainers are submitted when the file says. ``method`` is one of ``replays.METHODS``, or
+    All trainers wait from the start. ``method`` is one of ``replays.METHODS``, or
     ``dedicated``: the same trainers on as many dedicated nodes as the pool has on average.
     ``forward_time_s`` None: adapted to the holes seen lately. ``scale`` multiplies rescale costs.
     ``repeat`` is how often the file's trainers come, one after the other: they must not run out.
@@ -26,7 +25,6 @@ class Run:
     trainers: str
     nodes: int | None = 1024
     hours: float | None = None
-    from_s: float | None = None
     at_once: int = 10
     method: str = "milp"
     forward_time_s: float | None = None

@@ -10,8 +10,10 @@ from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state import schema
 from bftrainer_slurm.controller.state.history import History, HistoryError, Tally, past_problem
 from bftrainer_slurm.controller.state.lessons import Job, Look
+from bftrainer_slurm.controller.state.past import opened
 from bftrainer_slurm.controller.state.preemptions import Preemption
 from bftrainer_slurm.model import ElementId
+from tests.controller.worlds import ARRAY, NOW_S, trainer
 
 FIRST, SECOND = ElementId(12, 0), ElementId(12, 1)
 
@@ -232,3 +234,25 @@ def test_ordinary_jobs_that_preempted_are_counted_and_so_are_those_that_missed_a
     history.add_preemptions([Preemption(1000.0, 2, 0.5), Preemption(1000.0, 1, 30.0)])
     counts = history.counts
     assert (counts.delays.count, counts.preempted_elements, counts.late_jobs) == (2, 3, 1)
+
+
+def test_of_a_trainers_pauses_the_newest_500_are_kept(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.sqlite")
+    history.describe(trainer(), NOW_S)
+    for number in range(510):
+        history.add_pause(ARRAY, NOW_S + number, 2, 1.0)
+        history.add_pause(13, NOW_S + number, 2, 1.0)
+    with opened(tmp_path / "history.sqlite") as past:
+        found = past.of(ARRAY, 0.0)
+    assert found is not None
+    assert [one.time_s - NOW_S for one in found.pauses] == list(range(10, 510))
+
+
+def test_a_trainer_under_the_id_of_another_one_has_none_of_its_past(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.sqlite")
+    history.meet(ARRAY, "a", NOW_S)
+    history.describe(trainer(), NOW_S)
+    history.add_pause(ARRAY, NOW_S, 2, 1.0)
+    history.meet(ARRAY, "b", NOW_S)
+    with opened(tmp_path / "history.sqlite") as past:
+        assert past.of(ARRAY, 0.0) is None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.members import Members
+from bftrainer_slurm.controller.state.past import Pause, opened
 from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.controller.state.trainer import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -109,3 +112,18 @@ def test_trainers_that_are_gone_are_forgotten() -> None:
     saying.members.forget(frozenset())
     assert saying.members.progress(ARRAY).last is None
     assert not saying.members.has_trained(ARRAY)
+
+
+def test_each_pause_of_a_change_is_kept_once_with_the_nodes_after_it(tmp_path: Path) -> None:
+    saying = Saying()
+    saying.history = History(tmp_path / "history.sqlite")
+    saying.members = Members(saying.history, Profiles(saying.history.lessons))
+    saying.history.describe(saying.mine.trainer, NOW_S)
+    saying.say(NoteKind.PROGRESS, 0.0, steps=1.0, generation=1.0, nodes=1.0)
+    for _ in range(2):  # a keeper tells its notes again to a controller that was away
+        saying.say(NoteKind.PROGRESS, 9.0, steps=2.0, generation=2.0, nodes=2.0, pause_s=1.5)
+        saying.say(NoteKind.PROGRESS, 10.0, steps=3.0, generation=2.0, nodes=2.0, pause_s=1.5)
+    with opened(tmp_path / "history.sqlite") as past:
+        found = past.of(ARRAY, 0.0)
+    assert found is not None
+    assert found.pauses == (Pause(NOW_S + 9.0, 2, 1.5),)

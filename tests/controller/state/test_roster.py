@@ -154,7 +154,7 @@ def test_a_trainer_whose_record_has_another_id_is_another_one(restarted: bool) -
 def test_the_nodes_of_a_trainer_that_cannot_be_handled_are_out_of_reach() -> None:
     looking = Looking()
 
-    def broken(array: int, id_: str, time_s: float) -> None:
+    def broken(*known: object) -> None:
         raise ZeroDivisionError("of this one")
 
     looking.history.meet = broken  # type: ignore[method-assign,assignment]

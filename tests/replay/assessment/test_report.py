@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 
@@ -12,8 +13,10 @@ import pytest
 from bftrainer_slurm.replay.assessment.assess import Assessment, Replays, assess
 from bftrainer_slurm.replay.assessment.document import document, table
 from bftrainer_slurm.replay.assessment.harvest import HarvestOptions
+from bftrainer_slurm.replay.assessment.reasons import Reason, Reasons, Share
 from bftrainer_slurm.replay.assessment.report import render, write_report
 from bftrainer_slurm.replay.assessment.typical import typical_trainers
+from bftrainer_slurm.replay.logs.hardware import GpuUse
 from tests.replay.assessment.logs import hostile_notes, log
 from tests.replay.assessment.standin import equal_shares
 
@@ -68,6 +71,44 @@ def test_the_page_has_the_figures(page: str) -> None:
         "not known",
     ):
         assert words in page
+
+
+def test_a_director_reads_what_it_comes_to_first(page: str) -> None:
+    first = page[: page.index("<h2>")]
+    assert "40.0 % of the machine's node-hours were idle." in first
+    assert "dedicated nodes would train as much" in first
+
+
+def test_an_analyst_can_check_it_at_last(assessment: Assessment, page: str) -> None:
+    last = page[page.index("To check it") :]
+    for one in assessment.replayed:
+        assert f"<td>{one.sample.from_s:.0f}</td>" in last
+        assert f"<td>{one.result.used_node_hours:,.2f}</td>" in last
+
+
+def test_gpus_idle_in_nodes_in_use_are_said_apart(assessment: Assessment, page: str) -> None:
+    use = GpuUse(nodes=2, gpus=8, allocated_hours=30.0, idle_hours=50.0)
+    found = replace(assessment, log=replace(assessment.log, gpu_use=use))
+    assert "50 GPU-hours were idle" in render(found)
+    assert "GPU" not in page
+    assert "50 GPU-hours idle in nodes that had a job, beside 30 allocated" in table(found)
+    assert document(found)["gpus"]["idle_hours"] == 50
+    same = {key: value for key, value in document(found).items() if key != "gpus"}
+    assert same.items() <= document(assessment).items()
+
+
+def test_a_page_says_why_nodes_were_idle(assessment: Assessment) -> None:
+    hours = {one.name.lower(): 0.0 for one in Reason} | {"time": 7.0, "down": 3.0}
+    types = (Share("4 <GPUs>", hours), Share("rome", hours))
+    why = Reasons(Share("all", hours), (Share("p", hours),), types, ())
+    found = replace(assessment, reasons=why)
+    page, text = render(found), table(found)
+    assert Reason.TIME.value in page
+    assert Reason.OTHER.value not in page
+    assert "4 &lt;GPUs&gt;" in page
+    assert (
+        "WHY, NODE-HOURS               TIME      DOWN\nall                              7" in text
+    )
 
 
 def test_the_same_log_gives_the_same_page(assessment: Assessment, page: str) -> None:

@@ -184,3 +184,33 @@ def test_headers_are_recognised() -> None:
 def test_an_empty_log_is_refused() -> None:
     with pytest.raises(LogError, match="empty"):
         list(read_sacct(iter(()), Notes(), UTC))
+
+
+@pytest.mark.parametrize(
+    ("asked", "had", "gpus", "memory_mb"),
+    [
+        ("cpu=4,mem=2G", "billing=4,cpu=4,gres/gpu=2,mem=8G,node=1", 2, 8192),
+        ("", "cpu=4,gres/gpu:a100=2,gres/gpu:v100=1,mem=500M", 3, 500),
+        ("cpu=4,gres/gpu:a100=4,gres/gpu=4,mem=1.50T", "", 4, 1.5 * 1024**2),
+        ("", "", 0, 0),
+    ],
+)
+def test_gpus_and_memory_are_what_a_job_had_or_else_asked_for(
+    asked: str, had: str, gpus: int, memory_mb: float
+) -> None:
+    (job,), _ = read("JobID|Start|End|ReqTRES|AllocTRES|NodeList", f"7|2|3|{asked}|{had}|n1")
+    assert (job.gpus, job.memory_mb) == (gpus, memory_mb)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit_s"), [("90", 5400), ("UNLIMITED", math.inf), ("Partition_Limit", math.inf)]
+)
+def test_a_time_limit_is_in_minutes(text: str, limit_s: float) -> None:
+    (job,), _ = read("JobID|Start|End|TimelimitRaw|NodeList", f"7|2|3|{text}|n1")
+    assert job.limit_s == limit_s
+
+
+@pytest.mark.parametrize("tres", ["gres/gpu=many", "mem=lots", "mem=nan", "gres/gpu=-1"])
+def test_resources_that_cannot_be_make_a_line_malformed(tres: str) -> None:
+    jobs, notes = read("JobID|Start|End|AllocTRES|NodeList", f"7|2|3|{tres}|n1")
+    assert (jobs, notes.malformed) == ([], 1)

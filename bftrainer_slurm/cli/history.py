@@ -1,0 +1,185 @@
+"""``bftrainer history``: what trainers had, gained and lost, also those that have ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+
+from bftrainer_slurm.cli.chart import draws_blocks, strip
+from bftrainer_slurm.cli.common import (
+    fail_where_unreadable,
+    json_option,
+    keeper_option,
+    print_json,
+    print_lines,
+    shown,
+    state_option,
+)
+from bftrainer_slurm.cli.past import A_WEEK_S, Since, past_of, the_past
+from bftrainer_slurm.cli.show import times
+from bftrainer_slurm.cli.terminal import table, width
+from bftrainer_slurm.slurm.nodelists import fold
+
+_HEADING = (
+    *("TRAINER", "NAME", "USER", "SUBMITTED", "LAST NODE", "NODE-HOURS"),
+    *("GREW", "SHRANK", "RECLAIMED"),
+)
+_SPARE = tuple(map(_HEADING.index, ("SUBMITTED", "SHRANK", "GREW", "USER", "RECLAIMED")))
+_LABEL = 12  # columns
+
+
+@click.command()
+@click.argument("trainer", required=False)
+@click.option(
+    "--since",
+    type=Since(),
+    metavar="WHEN",
+    help="From then on: 90m, 2h, 7d, 2026-11-23T14:00. [default: a trainer's whole life; of all "
+    "trainers a week]",
+)
+@click.option(
+    "-n",
+    "--last",
+    type=click.IntRange(min=0),
+    default=20,
+    metavar="N",
+    help="The last N changes of a trainer; with --json all that are kept. [default: 20]",
+)
+@state_option
+@keeper_option
+@json_option
+def history(
+    trainer: str | None,
+    since: float | None,
+    last: int,
+    state: Path | None,
+    address: str | None,
+    as_json: bool,
+) -> None:
+    """Say what TRAINER had, gained and lost; without TRAINER list all that had nodes.
+
+    The controller keeps the history for 90 days, so that trainers that have ended are known as
+    well. TRAINER is a job id, or a name that only one trainer had in the last week, or ever. Of
+    others' trainers the nodes alone are shown. 'bftrainer show TRAINER --plot' draws the same.
+
+    \b
+    Examples:
+      bftrainer history
+      bftrainer history 4711 --since 2h
+      bftrainer history resnet --json
+    """
+    with fail_where_unreadable():
+        if trainer is None:
+            since_s = time.time() - A_WEEK_S if since is None else since
+            document = the_past("all", since_s, state, address)
+            lines: Iterator[str] = listed(document)
+        else:
+            document = past_of(trainer, since or 0.0, state, address)
+            lines = story(document, last)
+        if as_json:
+            print_json(document)
+        else:
+            print_lines(lines)
+
+
+def listed(document: Mapping[str, Any]) -> Iterator[str]:
+    """Give a line a trainer."""
+    trainers = document["trainers"]
+    if not trainers:
+        yield f"no trainer had nodes since {_date(document['since_s'])}"
+        return
+    yield from table([_HEADING, *map(_row, trainers)], _SPARE)
+
+
+def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
+    ended = "has nodes" if one["last_s"] is None else _date(one["last_s"])
+    return (
+        str(one["array"]),
+        shown(one["name"], 20),
+        shown(one["user"], 20),
+        _date(one["submit_s"]),
+        ended,
+        f"{one['node_s'] / 3600:.2f}",
+        *(str(one[key]) for key in ("grew", "shrank", "reclaimed")),
+    )
+
+
+def story(document: Mapping[str, Any], last: int) -> Iterator[str]:
+    """Give the story of one trainer: sums first, then the last changes."""
+    one = document["trainer"]
+    for label, text in _facts(one):
+        yield f"{label:<{_LABEL}}{text}"
+    rows = _events(one)
+    if not rows or not last:
+        return
+    left_out = one["earlier_changes"] + len(rows) - len(rows[-last:])
+    yield ""
+    yield from table([("TIME", "NODES", "WHAT"), *rows[-last:]])
+    if left_out > 0:
+        yield f"{left_out} earlier changes are not shown; see -n and --since"
+
+
+def _facts(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    total, nodes = one["total"], one["course"]["nodes"]
+    yield "trainer", f"{one['array']} {shown(one['name'])} of {shown(one['user'])}"
+    if one.get("over"):
+        yield "ended", shown(one["over"], 200)
+    yield "submitted", _date(one["submit_s"])
+    yield "shown", f"{_date(one['from_s'])} to {_date(one['until_s'])}"
+    changes = (
+        f"grew {total['grew']}, shrank {total['shrank']}, reclaimed {total['reclaimed']} times"
+    )
+    yield "changes", changes
+    most = max([round(max(nodes)), *(change["nodes"] for change in one["changes"])])
+    yield "used", f"{total['node_s'] / 3600:.2f} node-hours, {most} nodes at most"
+    drawn = strip(nodes, min(60, width() - _LABEL), blocks=draws_blocks())
+    yield "nodes", drawn.rstrip() or "none"
+    if one.get("hidden"):
+        yield "progress", f"for {shown(one['user'])} to see"
+        return
+    if one["samples"]:
+        gained = one["samples"][-1]["samples"] - one["samples"][0]["samples"]
+        yield "samples", f"{one['samples'][-1]['samples']:,.0f}, {gained:,.0f} of them shown here"
+    yield "rescaling", _rescaling(one["rescales"])
+    if one["goodput"]:
+        yield "time", times(one["goodput"])
+
+
+def _rescaling(rescales: Sequence[Mapping[str, Any]]) -> str:
+    if not rescales:
+        return "no pause was measured"
+    seconds = [one["seconds"] for one in rescales]
+    return (
+        f"{len(seconds)} pauses, {median(seconds):.2f} s in the median, {max(seconds):.2f} s at "
+        f"most, {sum(seconds):.1f} s in all"
+    )
+
+
+def _events(one: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return changes of nodes, and pauses, by time."""
+    events = [
+        (change["time_s"], str(change["nodes"]), _change(change)) for change in one["changes"]
+    ]
+    events += [
+        (pause["time_s"], str(pause["nodes"]), f"trains again after {pause['seconds']:.2f} s")
+        for pause in one.get("rescales", ())
+    ]
+    return [(_date(time_s), nodes, text) for time_s, nodes, text in sorted(events)]
+
+
+def _change(change: Mapping[str, Any]) -> str:
+    ways = (("gained", "+", ""), ("lost", "-", ""), ("reclaimed", "-", " reclaimed"))
+    return ", ".join(
+        f"{sign}{len(change[way])} {shown(fold(change[way]), 200)}{remark}"
+        for way, sign, remark in ways
+        if change[way]
+    )
+
+
+def _date(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

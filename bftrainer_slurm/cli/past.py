@@ -1,0 +1,112 @@
+"""Asks for what the controller's history holds: the keeper, or else the file itself."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bftrainer_slurm.cli.common import (
+    NOT_THERE,
+    ask_keeper,
+    fail,
+    find_keeper,
+    personal_state,
+    shown,
+)
+from bftrainer_slurm.keeper.client import KeeperError
+
+A_WEEK_S = 7 * 86400.0
+_AGO = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smhdw])\Z")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+class Since(click.ParamType[float]):
+    """A time, as Unix seconds: so long ago, or a date."""
+
+    name = "when"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read 90s, 30m, 2h, 7d, 4w, or what ISO 8601 allows, in local time."""
+        if isinstance(value, float):
+            return value
+        if (match := _AGO.match(value)) is not None:
+            return time.time() - float(match[1]) * _SECONDS[match[2]]
+        try:
+            return max(0.0, datetime.fromisoformat(value).timestamp())
+        except (ValueError, OverflowError):
+            self.fail(f"'{shown(value)}' is no time; write 2h, 7d, or 2026-11-23T14:00", param, ctx)
+
+
+def the_past(what: str, since_s: float, state: Path | None, address: str | None) -> dict[str, Any]:
+    """Return a document of ``publish.history``; end the command where there is none."""
+    try:
+        return past_or_none(what, since_s, state, address)
+    except KeeperError as error:
+        fail(str(error), NOT_THERE)
+
+
+def past_or_none(
+    what: str, since_s: float, state: Path | None, address: str | None
+) -> dict[str, Any]:
+    """Return a document of ``publish.history``.
+
+    The keeper has it while the controller is down, too; who may read the state folder needs no
+    keeper.
+
+    Raises:
+        KeeperError: nobody has it.
+    """
+    found = find_keeper(state, address)
+    try:
+        if found is None:
+            raise KeeperError("no controller's side to ask; see --state and --keeper")
+        document = ask_keeper(found, state, lambda who, proof: who.history(what, since_s, proof))
+    except KeeperError as error:
+        document = _from_file(state or personal_state(), what, since_s) or {"error": str(error)}
+    if "error" in document:
+        raise KeeperError(str(document["error"]))
+    return document
+
+
+def _from_file(state: Path, what: str, since_s: float) -> dict[str, Any] | None:
+    from bftrainer_slurm.controller.publish.history import told
+    from bftrainer_slurm.controller.state.history import HistoryError
+
+    try:
+        return told(
+            state / "history.sqlite", what, since_s, time.time(), reader=None, private=False
+        )
+    except (HistoryError, OSError):
+        return None
+
+
+def past_of(
+    trainer: str, since_s: float, state: Path | None, address: str | None
+) -> dict[str, Any]:
+    """Return the story of one trainer, by its job id, or a name that only one has."""
+    array = trainer if re.fullmatch(r"[0-9]{1,15}", trainer) else _named(trainer, state, address)
+    document = the_past(array, since_s, state, address)
+    if document["trainer"] is None:
+        fail(f"no trainer '{shown(trainer)}' in the history that you may see")
+    return document
+
+
+def _named(name: str, state: Path | None, address: str | None) -> str:
+    """Return the id of the trainer of this name: of the last week, or else of any time."""
+    for since_s in (time.time() - A_WEEK_S, 0.0):
+        known = the_past("all", since_s, state, address)["trainers"]
+        found = [str(one["array"]) for one in known if one["name"] == name]
+        if found:
+            break
+    if len(found) > 1:
+        fail(f"{len(found)} trainers were named '{shown(name)}'; say which: {', '.join(found)}")
+    if not found:
+        fail(f"no trainer '{shown(name)}' in the history; 'bftrainer history' lists them all")
+    return found[0]

@@ -1,0 +1,189 @@
+"""One trainer's story as a picture: in the terminal, as PNG, or as an HTML page with SVG in it.
+
+Shows the document of ``publish.history``: nodes over time, samples, reclaims, what rescaling cost.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bftrainer_slurm.cli.chart import MARGIN, bars
+from bftrainer_slurm.cli.common import shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SUFFIXES = (".png", ".html")
+_INK, _NODES, _SAMPLES, _LOSS = "#22303c", "#2a78b5", "#3a7d44", "#c0392b"
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>
+body {{ font: 15px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222 }}
+svg {{ width: 100%; height: auto; background: white }}
+</style>
+<h1>{title}</h1>
+<p>{sums}</p>
+{svg}
+</html>
+"""
+
+
+def in_terminal(one: Mapping[str, Any], columns: int, *, blocks: bool = True) -> Iterator[str]:
+    """Give lines of at most so many columns."""
+    yield title(one)
+    yield sums(one)
+    room = max(20, columns - MARGIN)
+    over_time = partial(_in_parts, one["from_s"], one["until_s"], room)
+    yield from bars(one["course"]["nodes"], room, "nodes", blocks=blocks)
+    taken = over_time((each["time_s"], len(each["reclaimed"])) for each in one["changes"])
+    if any(taken):
+        marks = "".join("v" if count else " " for count in taken)
+        yield f"{'reclaimed':>{MARGIN - 2}} |{marks}".rstrip()
+    if one.get("samples"):
+        begins = [one["from_s"] + part * _long(one) / room for part in range(1, room + 1)]
+        yield from bars(_samples_at(one["samples"], begins), room, "samples", blocks=blocks)
+    if one.get("rescales"):
+        paused = over_time((each["time_s"], each["seconds"]) for each in one["rescales"])
+        yield from bars(paused, room, "s paused", blocks=blocks)
+    begin, end = _date(one["from_s"]), _date(one["until_s"])
+    yield f"{'':{MARGIN}}{begin}{end:>{max(len(end) + 1, room - len(begin))}}"
+
+
+def written(one: Mapping[str, Any], path: Path) -> None:
+    """Write a PNG or an HTML file, by the ending of its name.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    figure = _figure(one)
+    if path.suffix.lower() == ".png":
+        figure.savefig(path, format="png", dpi=150)
+        return
+    text = io.StringIO()
+    figure.savefig(text, format="svg")
+    svg = text.getvalue()
+    page = _PAGE.format(
+        title=html.escape(title(one)), sums=html.escape(sums(one)), svg=svg[svg.index("<svg") :]
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+def title(one: Mapping[str, Any]) -> str:
+    """Return who the trainer is."""
+    over = f": {shown(one['over'], 100)}" if one.get("over") else ""
+    return f"trainer {one['array']} {shown(one['name'])} of {shown(one['user'])}{over}"
+
+
+def sums(one: Mapping[str, Any]) -> str:
+    """Return what it had in all."""
+    total = one["total"]
+    text = (
+        f"{total['node_s'] / 3600:.2f} node-hours; grew {total['grew']}, shrank {total['shrank']}, "
+        f"reclaimed {total['reclaimed']} times"
+    )
+    seconds = [pause["seconds"] for pause in one.get("rescales", ())]
+    return text + (f"; {len(seconds)} pauses of {sum(seconds):.1f} s in all" if seconds else "")
+
+
+def _figure(one: Mapping[str, Any]) -> Figure:
+    import matplotlib as mpl
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.figure import Figure
+
+    kinds = [name for name in ("samples", "rescales") if one.get(name)]
+    style: Any = {
+        "font.size": 9,
+        "svg.hashsalt": "bftrainer",  # the same story gives the same file
+        "svg.fonttype": "none",
+        "text.parse_math": False,  # a name with $ in it is a name
+        "axes.edgecolor": _INK,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
+    with mpl.rc_context(style):
+        figure = Figure(figsize=(9, 2.2 + 1.8 * len(kinds)), layout="constrained")
+        axes = figure.subplots(1 + len(kinds), 1, sharex=True, squeeze=False)[:, 0]
+        figure.suptitle(title(one))
+        _draw_nodes(axes[0], one)
+        for axis, name in zip(axes[1:], kinds, strict=True):
+            {"samples": _draw_samples, "rescales": _draw_pauses}[name](axis, one[name])
+        locator = AutoDateLocator()  # type: ignore[no-untyped-call]
+        axes[-1].xaxis.set_major_locator(locator)
+        formatter = ConciseDateFormatter(locator)  # type: ignore[no-untyped-call]
+        axes[-1].xaxis.set_major_formatter(formatter)
+        figure.draw_without_rendering()
+    return figure
+
+
+def _draw_nodes(axes: Axes, one: Mapping[str, Any]) -> None:
+    parts, nodes = _parts(one), one["course"]["nodes"]
+    edges = [*parts, parts[-1] + one["course"]["part_s"]]
+    axes.fill_between(_times(edges), [*nodes, nodes[-1]], step="post", color=_NODES, linewidth=0)  # type: ignore[arg-type]
+    taken = [change for change in one["changes"] if change["reclaimed"]]
+    if taken:
+        times = _times([change["time_s"] for change in taken])
+        after = [change["nodes"] for change in taken]
+        axes.plot(times, after, "v", color=_LOSS, markersize=5, label="reclaimed")  # type: ignore[arg-type]
+        axes.legend(loc="upper left", frameon=False)
+    axes.set(ylabel="nodes", ylim=(0, None))
+
+
+def _draw_samples(axes: Axes, samples: Sequence[Mapping[str, float]]) -> None:
+    times = _times([point["time_s"] for point in samples])
+    axes.plot(times, [point["samples"] for point in samples], color=_SAMPLES)  # type: ignore[arg-type]
+    axes.set(ylabel="samples", ylim=(0, None))
+
+
+def _draw_pauses(axes: Axes, pauses: Sequence[Mapping[str, float]]) -> None:
+    times = _times([pause["time_s"] for pause in pauses])
+    axes.vlines(times, 0, [pause["seconds"] for pause in pauses], color=_LOSS)  # type: ignore[arg-type]
+    axes.set(ylabel="rescaling (s)", ylim=(0, None))
+
+
+def _times(seconds: Sequence[float]) -> list[datetime]:
+    return [datetime.fromtimestamp(one) for one in seconds]
+
+
+def _parts(one: Mapping[str, Any]) -> list[float]:
+    """Return when each part of the course begins."""
+    part_s = one["course"]["part_s"]
+    return [one["from_s"] + part_s * part for part in range(len(one["course"]["nodes"]))]
+
+
+def _long(one: Mapping[str, Any]) -> float:
+    """Return how many seconds are shown."""
+    return max(1.0, float(one["until_s"] - one["from_s"]))
+
+
+def _in_parts(
+    from_s: float, until_s: float, parts: int, events: Iterable[tuple[float, float]]
+) -> list[float]:
+    """Return the sum of what happened (pairs of when and how much) in each part of the time."""
+    sums = [0.0] * parts
+    for time_s, amount in events:
+        place = int(parts * (time_s - from_s) / max(1.0, until_s - from_s))
+        sums[min(parts - 1, max(0, place))] += amount
+    return sums
+
+
+def _samples_at(samples: Sequence[Mapping[str, float]], ends: Sequence[float]) -> list[float]:
+    """Return how many samples it had by the end of each part."""
+    times = [point["time_s"] for point in samples]
+    so_far = [0.0, *(point["samples"] for point in samples)]
+    return [so_far[bisect_right(times, end_s)] for end_s in ends]
+
+
+def _date(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

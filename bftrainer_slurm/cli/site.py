@@ -1,0 +1,91 @@
+"""Where a site's settings stand: ``bftrainer.toml``, and the plugin's line in plugstack.conf.
+
+The line has some of them in any case; what it says need not be said again in the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bftrainer_slurm.controller.settings import Settings, SettingsError
+from bftrainer_slurm.controller.settings_file import checked, read_values, settings_of
+from bftrainer_slurm.doctor.finding import OURS, PLUGSTACK
+from bftrainer_slurm.doctor.plugstack import our_lines, with_included
+
+_ETC = Path("/etc/bftrainer")
+# Slurm's own place for its files, and where a host has them that got them from slurmctld.
+_SLURM_CONFS = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf")
+_USERS = ("listen", "munge_socket")
+_IN_THE_LINE = {
+    "keeper": "listen",
+    "partition": "partition",
+    "munge_socket": "munge_socket",
+    "key_file": "key_file",
+}
+
+
+def site_file() -> Path | None:
+    """Return the site's settings file, None where it has none here.
+
+    Raises:
+        SettingsError: there are two of them.
+    """
+    places = dict.fromkeys([_slurm_folder() / OURS, _ETC / OURS])
+    found = [place for place in places if place.is_file()]
+    if len(found) > 1:
+        raise SettingsError(f"{found[0]}: {found[1]} is there too; keep one of them")
+    return found[0] if found else None
+
+
+def site_settings(path: Path | None = None, **overrides: object) -> Settings:
+    """Read the site's settings: from this file or the one of the site, then the plugin's line.
+
+    Raises:
+        SettingsError: in one line, naming the file and the key.
+    """
+    path = path or site_file()
+    return settings_of(_line() | ({} if path is None else read_values(path)), **overrides)
+
+
+def site_keeper() -> Settings | None:
+    """Return where the site's keeper is, and munged, as users' commands need it; None: it has none.
+
+    They go on where the controller's settings in the same file are not right.
+
+    Raises:
+        SettingsError: in one line, naming the file and the key.
+    """
+    path, line = site_file(), _line()
+    if path is None and "listen" not in line:
+        return None
+    return settings_of(line | ({} if path is None else read_values(path, _USERS)))
+
+
+def _line() -> dict[str, Any]:
+    """Return the settings that the plugin's line has, as ``bftrainer.toml`` calls them."""
+    plugstack = _slurm_folder() / PLUGSTACK
+    texts: list[str] = []
+    with contextlib.suppress(OSError):
+        texts = [text for _, text in with_included(plugstack)]
+    lines = our_lines(line for text in texts for line in text.splitlines())
+    if not lines:
+        return {}
+    options = lines[0].options
+    found = {name: options[key] for key, name in _IN_THE_LINE.items() if options.get(key)}
+    return checked(str(plugstack), found)
+
+
+def _slurm_folder() -> Path:
+    return next(_existing(), Path(_SLURM_CONFS[0])).parent
+
+
+def _existing() -> Iterator[Path]:
+    """Yield the places of slurm.conf that count: the one that is said, or those that are there."""
+    said = os.environ.get("SLURM_CONF")
+    if said:
+        yield Path(said)
+    yield from (Path(one) for one in _SLURM_CONFS if Path(one).is_file())

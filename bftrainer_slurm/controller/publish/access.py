@@ -1,0 +1,100 @@
+"""Who may see what on the page: keys, and what of the status is whose. Pure but for the key's file.
+
+Whoever reaches the page sees what squeue shows to everybody. A user's key shows all of that user's
+trainers; the keeper tells it to their owner only, with the rest of the status. The key in the state
+folder shows everything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from bftrainer_slurm.keeper.disclosure import outside
+
+KEY_FILE = "page.key"
+_BYTES = 24
+
+
+def secret_of(state: Path) -> str:
+    """Return the key that shows everything; made where there is none.
+
+    Raises:
+        OSError: it cannot be read or written.
+    """
+    path = state / KEY_FILE
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(_BYTES))
+    except FileExistsError:
+        pass
+    return path.read_text().strip()
+
+
+def key_of(user: str, secret: str) -> str:
+    """Return a user's key."""
+    return f"{user}.{hmac.new(secret.encode(), user.encode(), hashlib.sha256).hexdigest()}"
+
+
+def link_of(address: str, array: int, user: str, secret: str) -> str:
+    """Return where the owner of a trainer reads all of it.
+
+    What follows the # is not sent by browsers: the key gets into no log.
+    """
+    return f"http://{address}/#trainer={array}&key={quote(key_of(user, secret))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Somebody who looks: with the key of ``user``, with the one for ``everything``, or with none.
+
+    ``private`` is what users may not see of others, in the words of slurm.conf's PrivateData.
+    """
+
+    user: str | None = None
+    everything: bool = False
+    private: frozenset[str] = frozenset()
+
+    def owns(self, user: str) -> bool:
+        """Whether all of a user's trainers is theirs to see."""
+        return self.everything or (self.user is not None and self.user == user)
+
+    def named(self, user: str) -> bool:
+        """Whether they may know of a user's trainers at all."""
+        return self.owns(user) or "jobs" not in self.private
+
+    def counted(self, user: str) -> bool:
+        """Whether they may know what a user has used."""
+        return self.named(user) and (self.owns(user) or "usage" not in self.private)
+
+    @property
+    def tells_nodes_apart(self) -> bool:
+        """Whether they may know of each node."""
+        return self.everything or "nodes" not in self.private
+
+    def trainers(self, status: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the trainers of a status as they may be shown."""
+        return [
+            dict(one) if self.owns(one["user"]) else outside(one)
+            for one in status["trainers"]
+            if self.named(one["user"])
+        ]
+
+
+def viewer(authorization: str, secret: str, private: frozenset[str]) -> Viewer:
+    """Return who looks, by the key that was sent; a wrong one is none."""
+    _, _, key = authorization.partition(" ")
+    said = key.strip().encode()
+    if secret and hmac.compare_digest(said, secret.encode()):
+        return Viewer(everything=True, private=private)
+    user = key.strip().rpartition(".")[0]
+    if user and secret and hmac.compare_digest(said, key_of(user, secret).encode()):
+        return Viewer(user, private=private)
+    return Viewer(private=private)

@@ -1,0 +1,326 @@
+// The page: asks the controller every few seconds, and fills its sections with what it answers.
+
+import * as charts from "./charts.js";
+import {NodeMap} from "./map.js";
+import {$, ask, chip, duration, el, nodes, number, percent, seconds, style, table, time, trainerColor, useKey} from "./tools.js";
+
+const HOUR = 3600, SPANS = {"1 h": HOUR, "6 h": 6 * HOUR, "1 day": 24 * HOUR, "7 days": 168 * HOUR};
+const SHORTEST = 300, LONGEST = 168 * HOUR;
+const NOW_MS = 15_000, NODES_MS = 60_000, DAYS_MS = 300_000, AGAIN_MS = 5_000;
+const LEGEND = 10;  // trainers beside the map; the table has all
+
+// Without `to` the map ends now; `first` and `last` are nodes, counted from 0.
+let view = {span: 6 * HOUR};
+const before = [];
+let chosen = null;  // trainer
+let shownMap = 0;  // so that a late answer does not replace a newer one
+
+const map = new NodeMap($("map"), {read: readOut, zoom: zoomTo, back: goBack});
+
+const nowS = () => Math.floor(Date.now() / 1000);
+
+function complain(error) {
+  $("trouble").textContent = error ? `${error.message}. This page tries again.` : "";
+  $("trouble").hidden = !error;
+}
+
+// Do something again and again while somebody looks; failures are told, and pass.
+function regularly(what, every_ms) {
+  const turn = async () => {
+    let next_ms = every_ms;
+    if (!document.hidden) {
+      await what().catch((error) => { complain(error); next_ms = Math.min(every_ms, AGAIN_MS); });
+    }
+    setTimeout(turn, next_ms);
+  };
+  turn();
+}
+
+// ---- now
+
+async function showNow() {
+  const now = await ask("now");
+  complain(now.down ? new Error(`Nobody plans now: ${now.down}`) : now.trouble.length ? new Error(now.trouble.join("; ")) : null);
+  const {mode, partition} = now.controller;
+  $("about").textContent = `${mode === "site" || mode === "personal" ? `${mode} mode` : mode}, partition ${partition}`;
+  $("version").textContent = `Version ${now.version}.`;
+  showTiles(now);
+  showTrainers(now);
+}
+
+function showTiles({pool, preempted, count, left_alone: left, plan, jobs_left_alone: others}) {
+  const tile = (name, value, more) => el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, more)));
+  const share = pool && pool.nodes ? `${percent(pool.used / pool.nodes)} of these` : "";
+  const felt = preempted && preempted.jobs
+    ? `${seconds(preempted.delay_median_s)} median, ${seconds(preempted.delay_max_s)} at most; ${preempted.late_jobs} missed a pass`
+    : "none had to preempt a trainer";
+  $("tiles").replaceChildren(
+    tile("Nodes in holes", number(pool?.nodes), "no ordinary job is on them"),
+    tile("Used by trainers", number(pool?.used), share),
+    tile("Free", number(pool?.free), "trainers may grow onto them"),
+    tile("Trainers", number(count), others ? `and ${others} jobs that are none` : "known to Slurm"),
+    tile("Ordinary jobs delayed, 24 h", number(preempted?.jobs), felt));
+  const alone = Object.entries(left).filter(([, many]) => many).map(([why, many]) => `${many} (${why})`).join(", ");
+  $("plan").textContent = (plan
+    ? `The plan in force is ${plan.status}: worth ${number(plan.objective, 1)}, made in ${number(plan.solve_s, 2)} s.`
+    : "There is no plan.") + (alone ? ` Idle nodes that trainers leave alone: ${alone}.` : "");
+}
+
+const badges = ({trouble, advice}) => el("span", {},
+  trouble ? el("span", {class: "badge trouble"}, `▲ ${trouble} trouble${trouble > 1 ? "s" : ""} `) : null,
+  advice ? el("span", {class: "badge advice"}, `● ${advice} note${advice > 1 ? "s" : ""}`) : null);
+
+function showTrainers({viewer, trainers, count, left_out: left}) {
+  const who = viewer.everything ? "You see everything."
+    : viewer.user ? `You see all of ${viewer.user}'s trainers, and of others what squeue shows.`
+      : viewer.private.includes("jobs") ? "Slurm keeps jobs private (PrivateData), so only totals are shown. 'bftrainer show' links to your own trainers."
+        : "You see what squeue shows to everybody. 'bftrainer show' links to all of your own trainers.";
+  $("who").textContent = who + (left ? ` ${left} more trainers have fewer nodes.` : "");
+  const row = (one) => [
+    el("span", {}, chip(trainerColor(one.array)),
+      el("button", {type: "button", class: "link", onclick: () => choose(one.array)}, `${one.array} ${one.name}`)),
+    one.user, one.state, `${one.nodes}${one.starting ? `+${one.starting}` : ""} of ${one.min_nodes}–${one.max_nodes}`,
+    one.node_s == null ? "–" : number(one.node_s / HOUR, 1), number(one.reclaimed), number(one.samples_per_s), badges(one.notes),
+  ];
+  const heads = ["Trainer", "User", "State", ["Nodes"], ["Node-hours"], ["Reclaimed"], ["Samples/s"], "Notes"];
+  // A list that somebody is in with the keyboard is left as it is.
+  if ($("trainer-list").contains(document.activeElement)) return;
+  $("trainer-list").replaceChildren(trainers.length ? table(`${number(count)} trainers`, heads, trainers.map(row), "stacked")
+    : el("p", {}, count ? `${number(count)} trainers.` : "No trainers. Submit one with: sbatch --bftrainer -N 2-16 train.sh"));
+}
+
+// ---- nodes over time
+
+const bounds = () => ({to: view.to || nowS(), from: (view.to || nowS()) - view.span});
+
+async function showNodes() {
+  const mine = ++shownMap, {from, to} = bounds();
+  const wide = Math.max(60, $("map").clientWidth - 80);
+  const values = {from, to, columns: Math.min(400, Math.round(wide / 2)), rows: 250};
+  if (view.last) Object.assign(values, {first: view.first, last: view.last});
+  const found = await ask("nodes", values);
+  if (mine !== shownMap) return;
+  map.show(found);
+  const width = (found.to_s - found.from_s) / found.columns;
+  const times = found.sums.idle.map((_, n) => found.from_s + (n + 0.5) * width);
+  charts.chart($("pool-chart"), () => charts.pool(times, [found.from_s, found.to_s], found.sums.trainers, found.sums.idle));
+  const rows = found.rows, some = rows.reduce((sum, row) => sum + row[2], 0);
+  const each = rows.length && rows[0][2] > 1 ? `, ${rows[0][2]} in a row` : "";
+  $("shown").textContent = `${time(from)} to ${time(to)}; ${number(some)} of ${nodes(found.nodes)}${each}`;
+  showControls();
+  showLegend(found);
+  showMapTables(found, times, width);
+}
+
+function showControls() {
+  $("spans").replaceChildren(...Object.entries(SPANS).map(([name, span]) => el("button", {
+    type: "button", "aria-pressed": String(!view.to && view.span === span),
+    onclick: () => go({...view, span, to: undefined})}, name)));
+  $("back").disabled = !before.length;
+  $("all").disabled = !view.last;
+  $("later").disabled = !view.to;
+}
+
+const entry = (color, ...text) => el("li", {}, chip(color), ...text);
+
+const called = (one) => `${one.array} ${one.name} of ${one.user}`;
+
+function showLegend({trainers}) {
+  const more = trainers.length - LEGEND;
+  $("legend").replaceChildren(
+    entry(style("--ordinary"), "ordinary jobs"), entry(style("--idle"), "idle"),
+    entry(style("--out"), "out of service"), entry(style("--unseen"), "nobody looked"),
+    ...trainers.slice(0, LEGEND).map((one) => entry(trainerColor(one.array), called(one))),
+    more > 0 ? el("li", {}, `and ${more} more trainers`) : "");
+}
+
+function showMapTables({sums, trainers}, times, width) {
+  const bins = Math.min(24, times.length), size = times.length / bins;
+  const mean = (values, bin) => {
+    const part = values.slice(Math.floor(bin * size), Math.max(Math.floor(bin * size) + 1, Math.floor((bin + 1) * size)));
+    return number(part.reduce((sum, value) => sum + value, 0) / part.length, 1);
+  };
+  const rows = [...Array(bins).keys()].map((bin) => [time(times[Math.floor(bin * size)] - width / 2),
+    ...["trainers", "idle", "ordinary", "out"].map((name) => mean(sums[name], bin))]);
+  $("map-tables").replaceChildren(
+    table("Nodes in the mean, from then on", ["Time", ["Trainers"], ["Idle"], ["Ordinary jobs"], ["Out of service"]], rows),
+    table("Trainers in this time", ["Trainer", "User", ["Node-hours"]],
+      trainers.map((one) => [el("span", {}, chip(trainerColor(one.array)), `${one.array} ${one.name}`), one.user, number(one.node_h, 1)])));
+}
+
+function readOut({time_s: at, row: [first, last, size], seen, trainers, idle, out, who}) {
+  const part = (share, what) => (share < 0.005 ? null : size === 1 && share > 0.995 ? what : `${percent(share)} ${what}`);
+  const name = who ? `trainer ${called(who)}` : "trainers";
+  const parts = [part(trainers, name), part(idle, "idle"), part(out, "out of service"), part(1 - trainers - idle - out, "ordinary jobs")];
+  const where = size > 1 ? `${first} to ${last}` : first;
+  $("readout").textContent = `${where}, ${time(at)}: ${seen ? parts.filter(Boolean).join(", ") : "nobody looked"}`;
+}
+
+// Show what was asked for, and try again while nothing else is.
+async function insist() {
+  const wanted = view;
+  await showNodes().catch((error) => {
+    complain(error);
+    setTimeout(() => { if (view === wanted) insist(); }, AGAIN_MS);
+  });
+}
+
+function go(next) {
+  before.push(view);
+  view = next;
+  showControls();
+  insist();
+}
+
+function goBack() {
+  if (!before.length) return;
+  view = before.pop();
+  insist();
+}
+
+// Zoom to shares of the time and of the nodes that are shown.
+function zoomTo([left, right], [top, bottom]) {
+  const {from} = bounds(), next = {...view};
+  next.span = Math.round(Math.max(SHORTEST, (right - left) * view.span));
+  next.to = Math.min(nowS(), Math.round(from + (left + right) / 2 * view.span + next.span / 2));
+  if (top > 0 || bottom < 1) {
+    const first = view.first || 0, count = (view.last || map.data.nodes) - first;
+    next.first = first + Math.floor(top * count);
+    next.last = Math.max(next.first + 1, first + Math.ceil(bottom * count));
+  }
+  go(next);
+}
+
+function move(share) {
+  const to = Math.round(bounds().to + share * view.span);
+  go({...view, to: to >= nowS() ? undefined : to});
+}
+
+function widen(factor) {
+  const {from, to} = bounds(), span = Math.round(Math.min(LONGEST, Math.max(SHORTEST, factor * view.span)));
+  const end = Math.round(view.to ? (from + to + span) / 2 : to);
+  go({...view, span, to: view.to && end < nowS() ? end : undefined});
+}
+
+// ---- a trainer's story
+
+async function choose(array) {
+  chosen = array;
+  await showStory().catch(complain);
+  $("story").focus();
+  $("story").scrollIntoView();
+}
+
+async function showStory() {
+  if (chosen == null) return;
+  const told = await ask("trainer", {array: chosen}), one = told.status, changes = told.changes;
+  const plot = el("div", {class: "chart", role: "img", "aria-label": "Its nodes over time; the table below has them"});
+  const close = el("button", {type: "button", onclick: () => { chosen = null; $("story").hidden = true; }}, "Close");
+  $("story").hidden = false;
+  $("story").replaceChildren(
+    el("h2", {id: "story-title"}, chip(trainerColor(told.array)), `Trainer ${called(told)}`), close,
+    el("p", {}, one ? facts(one) : "It is over: Slurm does not know it any more."),
+    ...noteList(told), ...reasonsOf(told),
+    el("h3", {}, "Nodes over time"), plot,
+    el("details", {}, el("summary", {}, "Its changes, as a table"), changeTable(changes)),
+    ...(one?.error ? [el("h3", {}, "Its last words"), el("pre", {}, one.error)] : []));
+  charts.chart(plot, () => charts.story(changes, nowS()));
+}
+
+function facts(one) {
+  const said = [`${one.state}, ${nodes(one.nodes.length)} of ${one.min_nodes} to ${one.max_nodes}`, `submitted ${time(one.submit_s)}`,
+    `${number(one.node_s / HOUR, 1)} node-hours`];
+  const spent = one.goodput;
+  if (spent?.trained_s != null && spent.with_nodes_s) {
+    const share = (value) => percent(value / spent.with_nodes_s);
+    said.push(`of its ${duration(spent.with_nodes_s)} with nodes it trained ${share(spent.trained_s)}, rescaled ` +
+      `${share(spent.rescaling_s)}, and lost ${share(spent.lost_s)}`);
+  }
+  return `${said.join("; ")}.`;
+}
+
+function noteList({status, notes}) {
+  if (!notes?.length) return [];
+  const line = (note) => el("li", {class: note.level}, el("b", {}, `${{trouble: "▲ Trouble", advice: "● Advice", fact: "Fact"}[note.level]}: `),
+    note.text, note.do ? el("span", {}, ` ${note.do}`) : null);
+  const hidden = status.hidden ? [el("p", {class: "quiet"}, `There may be more for ${status.user} to see.`)] : [];
+  return [el("h3", {}, "Notes"), el("ul", {class: "notes"}, ...notes.map(line)), ...hidden];
+}
+
+function reasonsOf({reasons, status}) {
+  if (!reasons) return [];
+  const plan = status.plan, parts = [el("h3", {}, "Why it has as many nodes as it has"), ...reasons.map((text) => el("p", {}, text))];
+  if (plan) {
+    const rows = plan.sizes.map((size) => [`${size.nodes}${size.nodes === plan.nodes ? " (the plan)" : ""}`,
+      number(plan.forward_s * size.rate, 1), number(-size.rescale || 0, 1), number(size.worth, 1)]);
+    parts.push(table(`What sizes are worth, in units of the objective times seconds, over ${plan.forward_s} s; ` +
+      `a node is worth ${number(plan.price, 1)} to others`, ["Nodes", ["Brings"], ["Rescaling"], ["Worth"]], rows));
+  }
+  return parts;
+}
+
+function changeTable(changes) {
+  const ways = {reclaimed: "taken back", shrank: "given up by the plan", ended: "ended", unseen: "lost sight of"};
+  const row = (one) => {
+    const said = Object.entries(ways).filter(([way]) => one[way]).map(([way, text]) => `${one[way]} ${text}`);
+    return [time(one.time_s), number(one.nodes), one.gained || "", said.join(", ")];
+  };
+  return table("The last 100", ["Time", ["Nodes"], ["Gained"], "Lost"], changes.slice(-100).reverse().map(row));
+}
+
+// ---- ordinary jobs, harvest
+
+async function showDelays() {
+  const found = await ask("delays");
+  charts.chart($("delay-chart"), () => charts.delays(found.jobs, found.late_s, found.from_s, found.to_s));
+  $("delay-table").replaceChildren(table("Ordinary jobs that had to preempt trainers",
+    ["Day", ["Jobs"], ["Elements"], ["Median"], ["Longest"], ["Missed a pass"]],
+    found.days.map((one) => [one.date, number(one.jobs), number(one.elements), seconds(one.delay_median_s),
+      seconds(one.delay_max_s), number(one.late_jobs)])));
+}
+
+async function showHarvest() {
+  const {days, users} = await ask("harvest");
+  charts.chart($("harvest-chart"), () => charts.harvest(days, users));
+  $("harvest-legend").replaceChildren(...users.map((user, place) => entry(charts.userColor(place), user)));
+  $("harvest-table").replaceChildren(table("Node-hours", ["Day", ["In holes"], ["Used by trainers"], ["Share"], ...users.map((user) => [user])],
+    days.map((one) => [one.date, number(one.holes_h, 1), number(one.used_h, 1),
+      one.holes_h ? percent(one.used_h / one.holes_h) : "–", ...one.users_h.map((hours) => number(hours, 1))])));
+}
+
+// ---- start
+
+// A key is in the address once, behind #; it is kept for this tab, and not left to be seen.
+function takeKey() {
+  const said = new URLSearchParams(location.hash.slice(1));
+  if (said.has("key")) {
+    sessionStorage.setItem("key", said.get("key"));
+    history.replaceState(null, "", location.pathname);
+  }
+  useKey(sessionStorage.getItem("key") || "");
+  return said.has("trainer") ? Number(said.get("trainer")) : null;
+}
+
+function redraw() {
+  map.draw();
+  charts.redrawAll();
+}
+
+function start() {
+  const asked = takeKey();
+  const press = {back: goBack, all: () => go({...view, first: undefined, last: undefined}), earlier: () => move(-0.5),
+    later: () => move(0.5), closer: () => widen(0.5), wider: () => widen(2)};
+  for (const [id, what] of Object.entries(press)) $(id).addEventListener("click", what);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => location.reload());
+  let wide = innerWidth;
+  addEventListener("resize", () => { if (innerWidth !== wide) { wide = innerWidth; redraw(); } });
+  addEventListener("hashchange", () => { const array = takeKey(); if (array) choose(array); });
+  showControls();
+  regularly(async () => { await showNow(); await showStory(); }, NOW_MS);
+  regularly(async () => { if (!view.to) await showNodes(); }, NODES_MS);
+  regularly(showDelays, DAYS_MS);
+  regularly(showHarvest, DAYS_MS);
+  if (asked) choose(asked);
+}
+
+start();

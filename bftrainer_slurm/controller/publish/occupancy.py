@@ -1,0 +1,200 @@
+"""What nodes were used for over time: the history as a map of nodes and times. Bounded by a window.
+
+All of it is array arithmetic: a week of 5,000 nodes is some 100,000 stretches of time.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bftrainer_slurm.controller.publish.past import Named, owner_of
+
+_MOST_INTERVALS = 200_000  # of a kind; where there are more the earliest are left out
+_MOST_TRAINERS = 254  # with a code of their own in an answer, which is a byte
+_OTHERS = 255
+_DIGITS = re.compile(r"(\d+)")
+
+_Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of time, in columns, and a stretch of the nodes, in at most so many rows."""
+
+    from_s: float
+    to_s: float
+    columns: int
+    rows: int
+    first: int = 0
+    last: int | None = None  # node, counted from 0; None: the last one
+
+    def column(self, time_s: _Floats) -> _Floats:
+        """Return where times lie, in columns from the left edge."""
+        share = (time_s - self.from_s) / (self.to_s - self.from_s)
+        return np.clip(share, 0.0, 1.0) * self.columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Intervals:
+    """Stretches of time on rows; ``begin`` and ``end`` are in columns."""
+
+    row: NDArray[np.int64]
+    begin: _Floats
+    end: _Floats
+    array: NDArray[np.int64]
+    cut_s: float  # what ended before was left out
+
+
+def nodes_over_time(
+    history: sqlite3.Connection, window: Window, now_s: float, named: Named
+) -> dict[str, Any]:
+    """Return what nodes were used for: shares for each row and column, and the sums over all rows.
+
+    What is neither trainers', idle nor out of service is ordinary jobs'.
+    """
+    names = _nodes(history)
+    shown = names[window.first : window.last]
+    each = max(1, -(-len(shown) // window.rows))
+    sizes = [len(shown[start : start + each]) for start in range(0, len(shown), each)]
+    row_of = {name: place // each for place, name in enumerate(shown)}
+
+    def cover(table: str, array: str = "0") -> tuple[_Intervals, _Floats]:
+        found = _intervals(history, table, array, window, now_s, row_of)
+        return found, _coverage(found, len(sizes), window.columns)
+
+    stays, trained = cover("stays", "array")
+    holes, open_ = cover("holes")
+    outages, out = cover("outages")
+    most = np.array(sizes, dtype=float).reshape(-1, 1)
+    trained = np.minimum(trained, most)
+    idle = np.clip(open_ - trained, 0.0, most - trained)
+    out = np.clip(out, 0.0, most - trained - idle)
+    cut_s = max(one.cut_s for one in (stays, holes, outages))
+    codes, legend = _legend(history, stays, named, (window.to_s - window.from_s) / window.columns)
+    return {
+        "from_s": window.from_s,
+        "to_s": window.to_s,
+        "columns": window.columns,
+        "nodes": len(names),
+        "first": window.first,
+        "rows": [
+            [shown[n * each], shown[n * each + size - 1], size] for n, size in enumerate(sizes)
+        ],
+        "seen": _base64(_seen(history, window, cut_s)),
+        "cells": {
+            "trainers": _base64(trained / most),
+            "idle": _base64(idle / most),
+            "out": _base64(out / most),
+            "who": _who(stays, codes, (len(sizes), window.columns)),
+        },
+        "trainers": legend,
+        "sums": {
+            "trainers": _sums(trained),
+            "idle": _sums(idle),
+            "out": _sums(out),
+            "ordinary": _sums(most - trained - idle - out),
+        },
+    }
+
+
+def _nodes(history: sqlite3.Connection) -> list[str]:
+    """Return all nodes as people count: n2 comes before n10."""
+    names = [name for (name,) in history.execute("SELECT node FROM nodes")]
+    parts = {name: _DIGITS.split(name) for name in names}
+    return sorted(
+        names, key=lambda name: [int(one) if n % 2 else one for n, one in enumerate(parts[name])]
+    )
+
+
+def _intervals(
+    history: sqlite3.Connection,
+    table: str,
+    array: str,
+    window: Window,
+    now_s: float,
+    row_of: dict[str, int],
+) -> _Intervals:
+    """Return the last stretches of a table in a window, as numbers."""
+    rows = history.execute(
+        f"SELECT node, start_s, coalesce(end_s, ?), {array} FROM {table} "
+        "WHERE (end_s > ? OR end_s IS NULL) AND start_s < ? "
+        "ORDER BY coalesce(end_s, 9e99) DESC LIMIT ?",
+        (now_s, window.from_s, window.to_s, _MOST_INTERVALS),
+    )
+    kind = np.dtype([("row", "i8"), ("begin", "f8"), ("end", "f8"), ("array", "i8")])
+    found = np.fromiter(((row_of.get(node, -1), *more) for node, *more in rows), dtype=kind)
+    cut_s = float(found["end"].min()) if len(found) == _MOST_INTERVALS else 0.0
+    found = found[(found["row"] >= 0) & (found["end"] > found["begin"])]
+    begin, end = window.column(found["begin"]), window.column(found["end"])
+    return _Intervals(found["row"], begin, end, found["array"], cut_s)
+
+
+def _coverage(found: _Intervals, rows: int, columns: int) -> _Floats:
+    """Return how many nodes of each row are covered in each column, in the mean over the column."""
+    wide = columns + 2
+    steps = np.zeros(rows * wide)
+    for edge, sign in ((found.begin, 1.0), (found.end, -1.0)):
+        column = np.floor(edge).astype(np.int64)
+        place, rest = found.row * wide + column, edge - column
+        steps += np.bincount(place, sign * (1.0 - rest), minlength=len(steps))
+        steps += np.bincount(place + 1, sign * rest, minlength=len(steps))
+    covered: _Floats = steps.reshape(rows, wide).cumsum(axis=1)[:, :columns]
+    return np.maximum(covered, 0.0)
+
+
+def _legend(
+    history: sqlite3.Connection, stays: _Intervals, named: Named, column_s: float
+) -> tuple[dict[int, int], list[dict[str, Any]]]:
+    """Return codes for trainers, those with most nodes first, and who they are."""
+    arrays, places = np.unique(stays.array, return_inverse=True)
+    weights = np.bincount(places, stays.end - stays.begin, minlength=len(arrays))
+    codes: dict[int, int] = {}
+    legend = []
+    for place in np.argsort(-weights, kind="stable").tolist():
+        array, hours = int(arrays[place]), weights[place] * column_s / 3600
+        if len(codes) == _MOST_TRAINERS:
+            break
+        user, name = owner_of(history, array) or ("", "")
+        if named(user):
+            codes[array] = len(codes) + 1
+            known = {"array": array, "user": user, "name": name}
+            legend.append(known | {"node_h": round(hours, 3)})
+    return codes, legend
+
+
+def _who(stays: _Intervals, codes: dict[int, int], shape: tuple[int, int]) -> str:
+    """Return the code of one trainer in each cell, 0: there is none. The longest stays win."""
+    cells = np.zeros(shape, dtype=np.uint8)
+    order = np.argsort(stays.end - stays.begin, kind="stable")
+    begin = np.floor(stays.begin).astype(int)[order].tolist()
+    end = np.ceil(stays.end).astype(int)[order].tolist()
+    known = (codes.get(array, _OTHERS) for array in stays.array[order].tolist())
+    for row, start, stop, code in zip(stays.row[order].tolist(), begin, end, known, strict=True):
+        cells[row, start:stop] = code
+    return b64encode(cells.tobytes()).decode()
+
+
+def _seen(history: sqlite3.Connection, window: Window, cut_s: float) -> _Floats:
+    """Return which share of each column a controller has looked at, and can be told of."""
+    query = "SELECT start_s, end_s FROM watches WHERE end_s > ? AND start_s < ?"
+    rows = history.execute(query, (window.from_s, window.to_s)).fetchall()
+    times = np.array(rows, dtype=float).reshape(-1, 2)
+    begin, end = (window.column(np.maximum(times[:, n], cut_s)) for n in (0, 1))
+    none = np.zeros(len(rows), dtype=np.int64)
+    return np.minimum(_coverage(_Intervals(none, begin, end, none, cut_s), 1, window.columns), 1.0)
+
+
+def _base64(shares: _Floats) -> str:
+    return b64encode(np.rint(255 * shares).astype(np.uint8).tobytes()).decode()
+
+
+def _sums(counts: _Floats) -> list[float]:
+    sums: list[float] = counts.sum(axis=0).round(2).tolist()
+    return sums

@@ -1,0 +1,111 @@
+"""A first trial: a tiny trainer, an ordinary job on its node, and how late that job came.
+
+All that is submitted has one name, by which all of it is cancelled, however the trial ends.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bftrainer_slurm.slurm.run import SlurmRunner
+
+_POLL_S = 1.0
+_SCRIPT = "#!/bin/sh\nexec sleep 600\n"
+
+
+class TrialError(Exception):
+    """The trial could not be made; the message says how far it came, and what to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was seen on one node; all in seconds. ``started_s``: until the trainer ran there."""
+
+    node: str
+    started_s: float
+    with_trainer_s: float
+    without_s: float
+
+    @property
+    def late_s(self) -> float:
+        """How much later the ordinary job was through, because of the trainer."""
+        return self.with_trainer_s - self.without_s
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """How it is made; ``say`` is told each step, ``ordinary`` is an ordinary job's partition."""
+
+    runner: SlurmRunner
+    say: Callable[[str], None]
+    ordinary: str | None = None
+    patience_s: float = 120.0
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def run(trial: Trial) -> Outcome:
+    """Make the trial, and clean up after it in any case.
+
+    Raises:
+        TrialError: the trainer did not run, or did not go.
+        GatewayError: Slurm does not answer, or says no.
+    """
+    name = f"bftrainer-try-{secrets.token_hex(4)}"
+    try:
+        began_s = trial.monotonic()
+        said = trial.runner.submit(
+            *("sbatch", "--bftrainer", "-N1-1", "--time=10", f"--job-name={name}"),
+            *("--output=/dev/null", "--chdir=/"),
+            script=_SCRIPT,
+        )
+        trial.say(" ".join(said.split()))
+        node = _wait(trial, "R", name)
+        started_s = trial.monotonic() - began_s
+        trial.say(f"it runs on {node} after {started_s:.1f} s; now an ordinary job on that node")
+        with_trainer_s = _ordinary_job(trial, name, node)
+        _cancel(trial, name)
+        _wait(trial, "", name)
+        trial.say("the trainer is gone; now the same job once more")
+        return Outcome(node, started_s, with_trainer_s, _ordinary_job(trial, name, node))
+    finally:
+        _cancel(trial, name)
+
+
+def _ordinary_job(trial: Trial, name: str, node: str) -> float:
+    """Return how long an ordinary job of all of a node takes that does nothing."""
+    where = [f"--partition={trial.ordinary}"] if trial.ordinary else []
+    began_s = trial.monotonic()
+    trial.runner.submit(
+        *("srun", *where, "-N1", f"--nodelist={node}", "--exclusive", "--time=1", "--quiet"),
+        *(f"--job-name={name}", "--chdir=/", "true"),
+        script="",
+    )
+    return trial.monotonic() - began_s
+
+
+def _wait(trial: Trial, state: str, name: str) -> str:
+    """Wait for an element in this state, empty: for none at all; return its node."""
+    until_s = trial.monotonic() + trial.patience_s
+    while trial.monotonic() < until_s:
+        said = trial.runner.read("squeue", "-h", "--me", "-r", f"--name={name}", "-o", "%t %N")
+        found = [line.split() for line in said.splitlines()]
+        if not state and not found:
+            return ""
+        for words in found:
+            if words[0] == state and len(words) > 1:
+                return words[1]
+        trial.sleep(_POLL_S)
+    if not state:
+        raise TrialError(f"the trainer was cancelled and is still there: squeue --name={name}")
+    raise TrialError(
+        f"no trainer ran within {trial.patience_s:g} s: is there an idle node, and does the "
+        "controller answer (bftrainer status)?"
+    )
+
+
+def _cancel(trial: Trial, name: str) -> None:
+    trial.runner.change("scancel", "--me", f"--name={name}")

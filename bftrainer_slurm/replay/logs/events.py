@@ -1,0 +1,99 @@
+"""What jobs do not tell of nodes: when they were down or reserved, and of which type they are.
+
+The first two as ``sacctmgr`` prints them, the third as ``sinfo`` does. Unlike a log, these files
+are refused as a whole where a line is malformed: they are there to prevent that a node is taken for
+idle by mistake.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import tzinfo
+from pathlib import Path
+from typing import NamedTuple
+
+from bftrainer_slurm.replay.logs.jobs import LogError
+from bftrainer_slurm.replay.logs.lines import read_lines
+from bftrainer_slurm.replay.logs.nodes import expand
+from bftrainer_slurm.replay.logs.sacct import columns_of, splitter, time_of
+
+_COMMAND = "SLURM_TIME_FORMAT=%s sacctmgr --parsable2 show {} start=2024-01-01 end=2025-01-01 "
+TYPES_COMMAND = "sinfo --noheader --all --format='%N %f'"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What such a file lists: the option that names it, and the command that writes it."""
+
+    option: str
+    command: str
+
+
+DOWN = Kind("--down", _COMMAND.format("event") + "format=NodeName,TimeStart,TimeEnd,State")
+RESERVED = Kind(
+    "--reservations", _COMMAND.format("reservation") + "format=NodeName,TimeStart,TimeEnd,Name"
+)
+
+
+class NodeEvent(NamedTuple):
+    """A time (Unix seconds; the end may be infinite) in which nodes could not be used."""
+
+    nodes: tuple[str, ...]
+    start_s: float
+    end_s: float
+
+
+def read_events(path: Path, zone: tzinfo, kind: Kind) -> Iterator[NodeEvent]:
+    """Yield the events of nodes; those of the whole cluster name no node and are passed over.
+
+    Raises LogError, OSError.
+    """
+    lines = read_lines(path)
+    _, header = next(lines, (1, ""))
+    columns = columns_of(header)
+    missing = {"nodename", "timestart", "timeend"} - columns.keys()
+    if missing:
+        names = ", ".join(sorted(missing))
+        raise LogError(f"{kind.option} {path}: no column {names}; use: {kind.command}")
+    split = splitter(header)
+    for number, line in lines:
+        try:
+            event = _event(split(line), columns, zone)
+        except (ValueError, IndexError, csv.Error) as error:
+            raise LogError(
+                f"{kind.option} {path}: line {number}: {error}; use: {kind.command}"
+            ) from error
+        if event.nodes:
+            yield event
+
+
+def _event(fields: list[str], columns: dict[str, int], zone: tzinfo) -> NodeEvent:
+    names = fields[columns["nodename"]]
+    start_s = time_of(fields[columns["timestart"]], zone)
+    end_s = time_of(fields[columns["timeend"]], zone)
+    if start_s is None:
+        raise ValueError("it has no beginning")
+    nodes = tuple(expand(names)) if names else ()
+    return NodeEvent(nodes, start_s, end_s or math.inf)
+
+
+def read_types(path: Path) -> dict[str, str]:
+    """Return the type of each node; a line has a node list and, after a blank, its type.
+
+    Raises LogError, OSError.
+    """
+    found: dict[str, str] = {}
+    for number, line in read_lines(path):
+        names, _, type_ = line.partition(" ")
+        try:
+            if not type_.strip():
+                raise ValueError("it has no type")
+            found |= dict.fromkeys(expand(names), type_.strip()[:80])
+        except ValueError as error:
+            raise LogError(
+                f"--node-types {path}: line {number}: {error}; use: {TYPES_COMMAND}"
+            ) from error
+    return found

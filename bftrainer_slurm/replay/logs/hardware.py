@@ -1,0 +1,105 @@
+"""What nodes have, as far as their jobs show; and GPUs that are idle in nodes that are in use.
+
+These GPUs are said apart: trainers take whole nodes, so no other figure has them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bftrainer_slurm.replay.logs.holes import HoleTable
+from bftrainer_slurm.replay.logs.jobs import Job
+from bftrainer_slurm.replay.logs.nodes import MOST_NODES
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """GPU-hours of the nodes that have GPUs, while these nodes have a job."""
+
+    nodes: int
+    gpus: int
+    allocated_hours: float
+    idle_hours: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hardware:
+    """What each node has, by its number: GPUs, and the most memory that a job ever had on it."""
+
+    gpus: NDArray[np.int64]
+    memory_mb: NDArray[np.float32]
+
+
+class Allocations:
+    """Collects what jobs had; of a job that the log shows twice, the part with its end counts."""
+
+    def __init__(self) -> None:
+        self._key, self._nodes, self._node = array("q"), array("i"), array("i")
+        self._start_s, self._end_s, self._gpus = array("d"), array("d"), array("d")
+        self._memory_mb = np.zeros(MOST_NODES, np.float32)
+
+    def add(self, nodes: NDArray[np.int32], job: Job, of_nodes: int) -> None:
+        """Note what a job had on these nodes, which are some of so many."""
+        self._memory_mb[nodes] = np.maximum(self._memory_mb[nodes], job.memory_mb / of_nodes)
+        if not job.gpus:
+            return
+        self._key.append(job.key)
+        self._nodes.append(len(nodes))
+        self._node.frombytes(nodes.tobytes())
+        self._start_s.append(job.start_s)
+        self._end_s.append(job.end_s)
+        self._gpus.append(job.gpus / of_nodes)
+
+    def hardware(self, nodes: int, gpus_per_node: int | None) -> Hardware:
+        """Return what the first nodes have; GPUs: as told, else the most in use at once."""
+        node, start_s, end_s, gpus = self._stretches()
+        most = np.zeros(nodes)
+        at_s, change = np.concatenate([start_s, end_s]), np.concatenate([gpus, -gpus])
+        where = np.concatenate([node, node])
+        order = np.lexsort((change, at_s, where))  # at one moment, jobs end before others start
+        # What a node has in use is back to zero before the next node's first job.
+        np.maximum.at(most, where[order], np.cumsum(change[order]))
+        found = np.ceil(most - 1e-6).astype(np.int64)
+        if gpus_per_node is not None:
+            found[found > 0] = gpus_per_node
+        return Hardware(found, self._memory_mb[:nodes].copy())
+
+    def gpu_use(
+        self, hardware: Hardware, without_job: HoleTable, from_s: float, to_s: float
+    ) -> GpuUse | None:
+        """Return how nodes in use use their GPUs between two times; None where none has any."""
+        gpus, count = hardware.gpus, len(hardware.gpus)
+        if not gpus.any():
+            return None
+        node, start_s, end_s, had = self._stretches()
+        length_s = np.clip(np.minimum(end_s, to_s) - np.maximum(start_s, from_s), 0.0, None)
+        allocated_s = np.bincount(node, had * length_s, count)
+        empty_s = np.bincount(without_job.node, without_job.length_s, count)
+        idle_s = np.clip(gpus * (to_s - from_s - empty_s) - allocated_s, 0.0, None)
+        return GpuUse(
+            nodes=int((gpus > 0).sum()),
+            gpus=int(gpus.sum()),
+            allocated_hours=float(allocated_s.sum()) / _HOUR_S,
+            idle_hours=float(idle_s.sum()) / _HOUR_S,
+        )
+
+    def _stretches(
+        self,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return node, start, end and GPUs on the node, a row for each job and node."""
+        order = np.lexsort((np.array(self._end_s), np.array(self._key)))
+        _, first = np.unique(np.array(self._key)[order], return_index=True)
+        counted = np.zeros(len(order), bool)
+        counted[order[first]] = True
+        per_job = np.array(self._nodes)
+        columns = (np.repeat(np.array(one), per_job) for one in
+                   (self._start_s, self._end_s, self._gpus))  # fmt: skip
+        rows = np.repeat(counted, per_job)
+        start_s, end_s, gpus = (column[rows] for column in columns)
+        return np.array(self._node, np.int32)[rows], start_s, end_s, gpus

@@ -1,0 +1,85 @@
+"""Serves the page of a made-up week, and takes pictures of it in Debian's chromium."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import time
+from pathlib import Path
+
+import click
+from PIL import Image
+from selenium.webdriver import Chrome
+
+from bftrainer_slurm.controller.publish.notes import notes
+from bftrainer_slurm.controller.publish.page import Page
+from bftrainer_slurm.controller.publish.server import serving
+from scripts.page_demo.chromium import browser, look, wait_until_drawn
+from scripts.page_demo.made_up import Week, status_of, write_history
+
+SECRET = "made-up"
+
+
+def page_of(week: Week, folder: Path) -> Page:
+    """Write a week's history into a folder, and return its page."""
+    path = folder / "history.sqlite"
+    write_history(week, path)
+    status = status_of(week)
+    return Page(path, lambda: (status, 0.0), SECRET)
+
+
+@click.command()
+@click.option("--nodes", type=click.IntRange(10, 20_000), default=5000, show_default=True)
+@click.option("--port", type=click.IntRange(0, 65535), default=6742, show_default=True)
+@click.option(
+    "--screenshots",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Take pictures into this folder, and end.",
+)
+def main(nodes: int, port: int, screenshots: Path | None) -> None:
+    """Show the controller's page without a cluster: a week of NODES, all of it made up."""
+    with tempfile.TemporaryDirectory() as folder:
+        week = Week(nodes, time.time())
+        with serving(("127.0.0.1", port), page_of(week, Path(folder))) as address:
+            if address is None:
+                raise click.ClickException(f"port {port} cannot be had")
+            if screenshots is not None:
+                _take_pictures(f"http://{address}/", screenshots, week)
+                return
+            click.echo(
+                f"made-up data at http://{address}/, all of it at http://{address}/#key={SECRET}"
+            )
+            click.pause("any key ends it")
+
+
+def _take_pictures(url: str, folder: Path, week: Week) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with browser() as driver:
+        for name, width, height, dark, start in (
+            ("page-nodes", 1200, 1250, False, "#key=made-up"),
+            ("page-dark", 1200, 1250, True, "#key=made-up"),
+            ("page-phone", 400, 1500, False, "#key=made-up"),
+            ("page-story", 1200, 1150, False, f"#key=made-up&trainer={_remarkable(week)}"),
+        ):
+            look(driver, width, height, dark, phone=width < 600)
+            driver.get("about:blank")
+            driver.get(url + start)
+            wait_until_drawn(driver)
+            if "trainer" in start:
+                driver.execute_script("document.getElementById('story').scrollIntoView()")
+            else:
+                _show_days(driver)
+            time.sleep(1.5)
+            picture = Image.open(io.BytesIO(driver.get_screenshot_as_png()))
+            picture.convert("RGB").quantize(96).save(folder / f"{name}.png", optimize=True)
+            click.echo(f"{folder / name}.png")
+
+
+def _show_days(driver: Chrome) -> None:
+    driver.execute_script("document.querySelector('#spans button:nth-child(3)').click()")
+
+
+def _remarkable(week: Week) -> int:
+    """Return the trainer of which there is most to say, of those that run."""
+    running = [one for one in status_of(week)["trainers"] if one["nodes"]]
+    return int(max(running, key=lambda one: len(notes(one, free=0)))["array"])

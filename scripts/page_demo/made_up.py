@@ -1,0 +1,283 @@
+"""A made-up week of a cluster: jobs in their order, holes before them, trainers in these.
+
+Nothing of it was ever seen anywhere: it is there to be looked at, and to be measured with.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bftrainer_slurm.controller.state.counts import Counts
+from bftrainer_slurm.controller.state.history import History
+
+HOUR_S, DAY_S = 3600.0, 86_400.0
+_FIRST_ARRAY = 40_900_001
+_TAKEN_AFTER_S = (45.0, 120.0)  # from the begin of a hole until a trainer has the node
+_NAMES = ("resnet50", "bert-base", "gpt-small", "vit", "unet", "whisper", "schnet", "climate")
+_USERS = ("alice", "bob", "chen", "dora", "emil", "farah", "goran", "hana")
+
+
+@dataclass(frozen=True)
+class Hole:
+    """A node without ordinary job; ``end_s`` None: still."""
+
+    node: int
+    start_s: float
+    end_s: float | None
+
+
+@dataclass
+class Trainer:
+    """Lives for a while, and has nodes: ends of its stays, by which a count falls."""
+
+    array: int
+    name: str
+    user: str
+    born_s: float
+    dies_s: float
+    most: int
+    nodes: list[float] = field(default_factory=list)
+    now: list[int] = field(default_factory=list)
+    node_s: float = 0.0
+    grew: int = 0
+    reclaimed: int = 0
+
+
+class Week:
+    """The whole of it, up to ``now_s``; the same seed makes the same one."""
+
+    def __init__(self, nodes: int, now_s: float, days: float = 7.0, seed: int = 1) -> None:
+        self.names = [f"n{number:04}" for number in range(1, nodes + 1)]
+        self.now_s, self.begin_s = now_s, now_s - days * DAY_S
+        self._draw = random.Random(seed)
+        self.holes: list[Hole] = []
+        self.preemptions: list[tuple[float, int, float]] = []
+        self._run_jobs(nodes)
+        self.outages = list(self._fail(nodes))
+        self.trainers = self._born(days)
+        self.stays = list(self._train())
+
+    def _run_jobs(self, nodes: int) -> None:
+        """Start one job after the other on the nodes that are free first."""
+        free_s = np.full(nodes, self.begin_s) + np.array(
+            [self._draw.uniform(0, 6 * HOUR_S) for _ in range(nodes)]
+        )
+        while True:
+            width = min(nodes, max(1, int(self._draw.lognormvariate(np.log(nodes / 90), 1.3))))
+            lasts_s = min(24 * HOUR_S, self._draw.lognormvariate(np.log(2.5 * HOUR_S), 0.9))
+            start = self._draw.randrange(nodes)
+            order = np.argsort(
+                np.round(free_s / 1800) + ((np.arange(nodes) - start) % nodes) / nodes
+            )
+            chosen = order[:width]
+            start_s = float(free_s[chosen].max()) + 5.0
+            if start_s >= self.now_s:
+                break
+            for node in chosen.tolist():
+                if start_s - free_s[node] > 30:
+                    self.holes.append(Hole(node, float(free_s[node]), start_s))
+            if width > 3 and self._draw.random() < 0.5:
+                late = self._draw.random() < 0.01
+                delay_s = self._draw.uniform(10, 34) if late else self._draw.expovariate(1 / 1.1)
+                self.preemptions.append((start_s, width // 2, delay_s))
+            free_s[chosen] = start_s + lasts_s
+        for node, since_s in enumerate(free_s.tolist()):
+            if since_s < self.now_s:
+                self.holes.append(Hole(node, since_s, None))
+        self.holes.sort(key=lambda hole: hole.start_s)
+        self.preemptions.sort()
+
+    def _fail(self, nodes: int) -> Iterator[Hole]:
+        """Some nodes break, and a rack is taken out of service."""
+        for _ in range(nodes // 60):
+            begin_s = self._draw.uniform(self.begin_s, self.now_s)
+            end_s = begin_s + self._draw.expovariate(1 / (14 * HOUR_S))
+            yield Hole(self._draw.randrange(nodes), begin_s, end_s if end_s < self.now_s else None)
+        rack = self._draw.randrange(max(1, nodes - 64))
+        for node in range(rack, min(nodes, rack + 64)):
+            yield Hole(node, self.now_s - 20 * HOUR_S, self.now_s - 11 * HOUR_S)
+
+    def _born(self, days: float) -> list[Trainer]:
+        found = []
+        count = max(8, round(12 * days))
+        for number in range(count):
+            lives_s = self._draw.uniform(8, 48) * HOUR_S
+            born_s = self.begin_s + (days * DAY_S) * number / count - 12 * HOUR_S
+            found.append(
+                Trainer(
+                    _FIRST_ARRAY + 17 * number,
+                    self._draw.choice(_NAMES),
+                    self._draw.choice(_USERS),
+                    born_s,
+                    born_s + lives_s,
+                    max(4, round(self._draw.lognormvariate(np.log(len(self.names) / 60), 0.6))),
+                )
+            )
+        return found
+
+    def _train(self) -> Iterator[tuple[Trainer, Hole, str | None]]:
+        """Give each hole to a trainer that has room for it."""
+        for hole in self.holes:
+            begin_s = hole.start_s + self._draw.uniform(*_TAKEN_AFTER_S)
+            ends_s = self.now_s + 1 if hole.end_s is None else hole.end_s
+            living = [one for one in self.trainers if one.born_s <= begin_s < one.dies_s]
+            for one in living:
+                one.nodes = [end_s for end_s in one.nodes if end_s > begin_s]
+            room = [one for one in living if len(one.nodes) < one.most]
+            if begin_s >= min(ends_s, self.now_s) or not room:
+                continue
+            one = max(room, key=lambda trainer: (trainer.most - len(trainer.nodes)) // 16)
+            end_s = min(ends_s, one.dies_s)
+            one.nodes.append(end_s)
+            one.grew += 1
+            one.node_s += min(end_s, self.now_s) - begin_s
+            if end_s >= self.now_s:
+                one.now.append(hole.node)
+                yield one, Hole(hole.node, begin_s, None), None
+            else:
+                reclaimed = end_s == ends_s
+                one.reclaimed += reclaimed
+                yield one, Hole(hole.node, begin_s, end_s), "reclaimed" if reclaimed else "ended"
+
+
+def write_history(week: Week, path: Path) -> None:
+    """Write it as a controller would have."""
+    History(path).close()  # which makes the tables
+    with closing(sqlite3.connect(path)) as history, history:
+        history.executemany("INSERT INTO nodes VALUES (?)", ((name,) for name in week.names))
+        for table, holes in (("holes", week.holes), ("outages", week.outages)):
+            rows = ((week.names[one.node], one.start_s, one.end_s) for one in holes)
+            history.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?, ?, ?)", rows)
+        tasks: dict[int, int] = {}
+        for trainer, stay, how in week.stays:
+            task = tasks[trainer.array] = tasks.get(trainer.array, -1) + 1
+            row = (trainer.array, task, week.names[stay.node], stay.start_s, stay.end_s, how)
+            history.execute("INSERT INTO stays VALUES (?, ?, ?, ?, ?, ?)", row)
+        for one in week.trainers:
+            history.execute(
+                "INSERT INTO met VALUES (?, ?, ?, ?, ?, 2, ?)",
+                (one.array, one.born_s, one.user, one.name, one.born_s, one.most),
+            )
+        history.executemany("INSERT INTO preemptions VALUES (?, ?, ?)", week.preemptions)
+        away_s = week.now_s - 31 * HOUR_S
+        watches = ((week.begin_s, away_s), (away_s + 0.7 * HOUR_S, week.now_s))
+        history.executemany("INSERT INTO watches VALUES (?, ?)", watches)
+
+
+def status_of(week: Week) -> dict[str, Any]:
+    """Return what its controller would publish, and that it is made up."""
+    alive = [one for one in week.trainers if one.born_s <= week.now_s < one.dies_s]
+    used = sum(len(one.now) for one in alive)
+    open_ = {hole.node for hole in week.holes if hole.end_s is None}
+    taken = {node for one in alive for node in one.now}
+    free = sorted(week.names[node] for node in open_ - taken)
+    lately = [one for one in week.preemptions if one[0] > week.now_s - DAY_S]
+    delays = sorted(delay_s for _, _, delay_s in lately)
+    return {
+        "time_s": week.now_s,
+        "controller": {
+            "mode": "made-up data",
+            "partition": "bftrainer",
+            "since_s": week.begin_s,
+            "error": None,
+            "history": None,
+        },
+        "pool": {"nodes": used + len(free), "used": used, "free": free},
+        "left_alone": {"needed soon": 3, "kept for ordinary jobs": 2},
+        "plan": {"objective": 0.9 * used, "status": "optimal", "solve_s": 0.08},
+        "preempted": {
+            "jobs": len(lately),
+            "elements": sum(elements for _, elements, _ in lately),
+            "late_jobs": sum(one > 10 for one in delays),
+            "delay_median_s": delays[len(delays) // 2] if delays else None,
+            "delay_max_s": max(delays, default=None),
+        },
+        "counts": Counts().shown(),
+        "private": [],
+        "malformed": {},
+        "trainers": [_entry(week, one, alive, used + len(free), len(free)) for one in alive],
+    }
+
+
+def _entry(
+    week: Week, one: Trainer, alive: Sequence[Trainer], pool: int, free: int
+) -> dict[str, Any]:
+    """Return a trainer in the status; some have troubles."""
+    place, nodes = alive.index(one), sorted(week.names[node] for node in one.now)
+    had_s = 0.8 * (week.now_s - one.born_s)
+    lost = 0.31 if place % 3 == 2 else 0.04
+    failing = place % 5 == 4
+    size = len(nodes)
+    return {
+        "array": one.array,
+        "name": one.name,
+        "user": one.user,
+        "state": "running" if nodes else "waiting",
+        "why": None,
+        "failures": 3 if failing else 0,
+        "failed_on": nodes[:2] if failing else [],
+        "notice": None,
+        "error": "RuntimeError: CUDA out of memory (made up)" if failing else None,
+        "min_nodes": 2,
+        "max_nodes": one.most,
+        "weight": 1.0,
+        "grace_s": 1.0,
+        "submit_s": one.born_s,
+        "nodes": nodes,
+        "starting": [],
+        "grew": one.grew,
+        "shrank": 0,
+        "reclaimed": one.reclaimed,
+        "node_s": one.node_s,
+        "samples": None if place % 4 == 1 else 3.1e7,
+        "steps": 120_000,
+        "measures": {"loss": 1.83},
+        "samples_per_s": None if place % 4 == 1 else 41.0 * size,
+        "refused_reports": 0,
+        "runtime": "bftrainer",
+        "rescale": {
+            "up": {"seconds": 19.0 if place % 3 == 0 else 1.2, "count": 14},
+            "down": {"seconds": 0.4, "count": 9},
+        },
+        "goodput": {
+            "trained_s": (0.94 - lost) * had_s,
+            "waiting_s": had_s / 4,
+            "rescaling_s": 0.06 * had_s,
+            "lost_s": lost * had_s,
+            "with_nodes_s": had_s,
+        },
+        "plan": _terms(week, one, size, pool, free),
+    }
+
+
+def _terms(week: Week, one: Trainer, size: int, pool: int, free: int) -> dict[str, Any]:
+    sizes = sorted({0, 2, max(0, size - 1), size, min(one.most, size + 1), one.most})
+    worth = [120.0 * nodes**0.9 - (8.0 if nodes != size else 0.0) for nodes in sizes]
+    return {
+        "time_s": week.now_s - 8,
+        "had": size,
+        "nodes": size,
+        "least": 2,
+        "most": one.most,
+        "limit": "most" if size >= one.most else "cost" if free else "others",
+        "forward_s": 120.0,
+        "pool": pool,
+        "usable": pool,
+        "free": 0,
+        "sizes": [
+            {"nodes": nodes, "rate": nodes**0.9, "rescale": 8.0 * (nodes != size), "worth": value}
+            for nodes, value in zip(sizes, worth, strict=True)
+        ],
+        "better": None if size >= one.most else size + 1,
+        "gain": 74.2,
+        "loss": 88.0,
+        "price": 61.5,
+    }

@@ -1,0 +1,42 @@
+"""A history as the controller writes it, for tests of what commands make of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from bftrainer_slurm.controller.state.goodput import Work
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.model import ElementId
+from tests.controller.worlds import trainer
+
+HOSTILE = "re$net <b>\x1b[2J\n13 forged"
+
+
+def write_past(folder: Path, name: str = "digits") -> float:
+    """Write a trainer's last hour into ``history.sqlite``; return when it was submitted.
+
+    12 of alice had nodes n1 and n2 from ten minutes later on, lost n2 to an ordinary job after half
+    an hour, and has n1 still. 13 and 14 of bob, of one name, have ended.
+    """
+    now_s = time.time()
+    history, began_s = History(folder / "history.sqlite"), now_s - 3600
+    history.meet(12, "a", now_s)
+    history.describe(replace(trainer(), name=name, submit_s=began_s), now_s)
+    for task, node in enumerate(("n1", "n2")):
+        history.begin_stay(ElementId(12, task), node, began_s + 600)
+    history.end_stay(ElementId(12, 1), began_s + 1800, "reclaimed")
+    for minute in range(11, 60):
+        history.add_progress(12, began_s + 60 * minute, 1000.0 * minute, "{}")
+    history.add_pause(12, began_s + 1802, 1, 1.75)
+    history.set_work(12, Work(began_s, now_s, 2900.0, 1.75, 2))
+    for array in (13, 14):
+        history.meet(array, "b", now_s)
+        bobs = replace(trainer(), array=array, user="bob", name="resnet", submit_s=began_s - 7200)
+        history.describe(bobs, now_s)
+        history.begin_stay(ElementId(array, 0), "n3", began_s - 7100)
+        history.end_stay(ElementId(array, 0), began_s - 3500, "ended")
+        history.end(array, "finished")
+    history.close()
+    return began_s

@@ -1,0 +1,117 @@
+"""Where a site's settings stand: a file in one of two places, and the plugin's line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bftrainer_slurm.cli import main, site
+from bftrainer_slurm.cli.site import site_file, site_keeper, site_settings
+from bftrainer_slurm.controller.settings import Settings, SettingsError
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of slurm.conf; /etc/bftrainer is ``etc`` beside it."""
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    (tmp_path / "etc").mkdir()
+    monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
+    monkeypatch.setattr(site, "_ETC", tmp_path / "etc")
+    return folder
+
+
+def line(slurm: Path, options: str) -> None:
+    (slurm / "plugstack.conf").write_text("include plugstack.conf.d/*.conf\n")
+    (slurm / "plugstack.conf.d").mkdir()
+    (slurm / "plugstack.conf.d" / "b.conf").write_text(f"optional /x/bftrainer.so {options}\n")
+
+
+@pytest.mark.parametrize("place", ["slurm", "etc"])
+def test_the_file_is_beside_slurm_conf_or_in_etc(slurm: Path, place: str) -> None:
+    path = slurm.parent / place / "bftrainer.toml"
+    path.write_text('partition = "idle"\n')
+    assert site_file() == path
+    assert site_settings().partition == "idle"
+
+
+def test_two_files_are_refused(slurm: Path) -> None:
+    for place in ("slurm", "etc"):
+        (slurm.parent / place / "bftrainer.toml").write_text("")
+    with pytest.raises(SettingsError, match="is there too; keep one of them"):
+        site_settings()
+
+
+def test_what_the_plugins_line_says_need_not_be_said_again(slurm: Path) -> None:
+    line(slurm, "keeper=ctl:6740 partition=idle munge_socket=/run/munge max_grace=30")
+    wanted = Settings(listen="ctl:6740", partition="idle", munge_socket="/run/munge")
+    assert site_settings() == wanted
+
+
+def test_where_both_say_it_the_file_counts(slurm: Path) -> None:
+    line(slurm, "keeper=ctl:6740 partition=idle")
+    (slurm / "bftrainer.toml").write_text('partition = "bftrainer"\n')
+    settings = site_settings()
+    assert (settings.listen, settings.partition) == ("ctl:6740", "bftrainer")
+
+
+def test_a_site_without_either_has_no_controller(slurm: Path) -> None:
+    assert site_keeper() is None
+    line(slurm, "python=/x")
+    assert site_keeper() is None
+
+
+def test_a_line_that_names_the_keeper_is_enough(slurm: Path) -> None:
+    line(slurm, "keeper=ctl:6740")
+    assert site_keeper() == Settings(listen="ctl:6740")
+
+
+def test_users_find_the_keeper_though_other_settings_are_not_right(slurm: Path) -> None:
+    (slurm / "bftrainer.toml").write_text('listen = "ctl:6740"\ncolour = "red"\n')
+    assert site_keeper() == Settings(listen="ctl:6740")
+
+
+def test_a_line_with_a_bad_address_is_named(slurm: Path) -> None:
+    line(slurm, "keeper=HOST")
+    with pytest.raises(SettingsError, match=r"plugstack\.conf: listen: 'HOST' is not HOST:PORT"):
+        site_settings()
+
+
+def test_a_check_says_that_all_is_right_and_what_differs_from_the_defaults(slurm: Path) -> None:
+    line(slurm, "keeper=ctl:6740")
+    (slurm / "bftrainer.toml").write_text("reserve_nodes = 2\n")
+    result = CliRunner().invoke(main, ["controller", "--check"])
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        f"{slurm}/bftrainer.toml: all is right",
+        'listen = "ctl:6740"',
+        "reserve_nodes = 2",
+    ]
+
+
+@pytest.mark.parametrize("order", [("--check", "--config"), ("--config", "--check")])
+def test_a_check_of_a_file_that_is_not_right_ends_with_2(
+    slurm: Path, tmp_path: Path, order: tuple[str, ...]
+) -> None:
+    path = tmp_path / "new.toml"
+    path.write_text("reserve_node = 2\n")
+    words = [word for one in order for word in ([one, str(path)] if one == "--config" else [one])]
+    result = CliRunner().invoke(main, ["controller", *words])
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"bftrainer: {path}: unknown key 'reserve_node'; the nearest known one is reserve_nodes\n"
+    )
+
+
+def test_the_keeper_of_a_site_needs_an_address(slurm: Path) -> None:
+    result = CliRunner().invoke(main, ["keeper", "--site"])
+    assert result.exit_code == 2
+    assert "the site's settings have no listen" in result.stderr
+
+
+def test_the_keeper_takes_its_address_from_one_place(slurm: Path) -> None:
+    result = CliRunner().invoke(main, ["keeper", "--site", "--listen", "ctl:6740"])
+    assert result.exit_code == 2
+    assert result.stderr == "bftrainer: --site or --listen, not both\n"

@@ -1,0 +1,23 @@
+"""A made-up week, for the tests of what looks back on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.page_demo.made_up import Week, write_history
+
+NOW_S = 1_795_518_400.0  # about noon
+
+
+@pytest.fixture(scope="session")
+def week() -> Week:
+    return Week(nodes=120, now_s=NOW_S, days=3.0)
+
+
+@pytest.fixture(scope="session")
+def history(week: Week, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("week") / "history.sqlite"
+    write_history(week, path)
+    return path

@@ -1,0 +1,97 @@
+"""Who may see what on the page."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bftrainer_slurm.controller.publish.access import (
+    Viewer,
+    key_of,
+    link_of,
+    secret_of,
+    viewer,
+)
+
+SECRET = "s3cret"
+
+
+def bearer(key: str, *private: str) -> Viewer:
+    return viewer(f"Bearer {key}", SECRET, frozenset(private))
+
+
+def of(user: str, array: int) -> dict[str, Any]:
+    more = {"samples": 7.0, "error": "Traceback", "page": "http://x/#key=y"}
+    return {"array": array, "user": user, "name": "net", "state": "running", "nodes": [], **more}
+
+
+STATUS = {"trainers": [of("alice", 1), of("bob", 2)]}
+
+
+def test_a_users_key_is_for_that_users_trainers() -> None:
+    alice = bearer(key_of("alice", SECRET))
+    assert (alice.owns("alice"), alice.owns("bob")) == (True, False)
+
+
+def test_the_key_of_the_state_folder_is_for_all() -> None:
+    assert bearer(SECRET).owns("bob")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        ".",
+        "alice",
+        "alice.",
+        "alice." + "0" * 64,
+        key_of("alice", "another"),
+        key_of("bob", SECRET).replace("bob", "alice"),
+        SECRET[:-1],
+        "\u00e9.\u00e9",
+        "x" * 10_000,
+    ],
+)
+def test_another_key_is_none(key: str) -> None:
+    assert bearer(key) == Viewer()
+
+
+@pytest.mark.parametrize("key", ["", key_of("alice", ""), ".", "alice."])
+def test_where_there_is_no_secret_no_key_is_good(key: str) -> None:
+    assert viewer(f"Bearer {key}", "", frozenset()) == Viewer()
+
+
+@pytest.mark.parametrize("user", ["alice", "a.b", "jörg", "o'hara", ""])
+def test_a_users_name_may_be_any(user: str) -> None:
+    found = bearer(key_of(user, SECRET))
+    assert found.owns(user) is bool(user)
+
+
+def test_of_others_trainers_is_shown_what_squeue_shows() -> None:
+    shown = bearer(key_of("alice", SECRET)).trainers(STATUS)
+    assert [one.get("samples") for one in shown] == [7.0, None]
+    assert shown[1] == {"array": 2, "user": "bob", "name": "net", "state": "running",
+                        "nodes": [], "hidden": True}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "arrays"), [("", []), (key_of("alice", SECRET), [1]), (SECRET, [1, 2])]
+)
+def test_where_jobs_are_private_others_trainers_are_not_known(key: str, arrays: list[int]) -> None:
+    shown = bearer(key, "jobs").trainers(STATUS)
+    assert [one["array"] for one in shown] == arrays
+
+
+def test_the_secret_is_made_once_and_nobody_else_reads_it(tmp_path: Path) -> None:
+    secret = secret_of(tmp_path)
+    assert secret_of(tmp_path) == secret
+    assert len(secret) >= 32
+    assert stat.S_IMODE((tmp_path / "page.key").stat().st_mode) == 0o600
+
+
+def test_a_link_carries_the_key_where_browsers_do_not_send_it() -> None:
+    link = link_of("127.0.0.1:6741", 12, "a&b c", SECRET)
+    assert link.startswith("http://127.0.0.1:6741/#trainer=12&key=a%26b%20c.")

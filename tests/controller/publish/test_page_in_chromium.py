@@ -1,0 +1,231 @@
+"""The page as people see it: in Debian's chromium, on a made-up half day of 5,000 nodes."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.webdriver import ActionChains, Chrome, Keys
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+
+from bftrainer_slurm.controller.publish import page as page_module
+from bftrainer_slurm.controller.publish.server import Answer, Request, serving
+from scripts.page_demo.chromium import PATIENCE_S, browser, look, wait_until_drawn
+from scripts.page_demo.command import SECRET, page_of
+from scripts.page_demo.made_up import Week
+
+HOSTILE = "<img src=x onerror=alert(1)>\u202e&amp;\"'"
+CSS = Path(page_module.__file__).parent / "assets" / "page.css"
+
+
+@pytest.fixture(scope="module")
+def large() -> Week:
+    week = Week(nodes=5000, now_s=time.time(), days=0.5)
+    for one in week.trainers:
+        one.name = HOSTILE
+    return week
+
+
+@pytest.fixture(scope="module")
+def refused() -> list[str]:
+    """Paths that are answered 503 once."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def url(large: Week, refused: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    page = page_of(large, tmp_path_factory.mktemp("large"))
+
+    def site(request: Request) -> Answer:
+        if request.path not in refused:
+            return page(request)
+        refused.remove(request.path)
+        return Answer(503, "application/json", b'{"error": "not now"}')
+
+    with serving(("127.0.0.1", 0), site) as address:
+        yield f"http://{address}/"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Chrome]:
+    with browser() as driver:
+        yield driver
+
+
+@pytest.fixture
+def opened(chromium: Chrome, url: str) -> Callable[..., Chrome]:
+    """The page on a screen of some size, after all of it is drawn."""
+
+    def opens(width: int = 1200, dark: bool = False, behind: str = "") -> Chrome:
+        look(chromium, width, 900, dark, phone=width < 600)
+        chromium.get("about:blank")
+        chromium.get(url + behind)
+        wait_until_drawn(chromium)
+        return chromium
+
+    return opens
+
+
+def found(page: Chrome, what: str) -> WebElement:
+    return page.find_element(By.CSS_SELECTOR, what)
+
+
+def press(page: Chrome, what: str) -> None:
+    """Press a button, which the page may be making anew just now."""
+    page.execute_script(f"document.querySelector('{what}').click()")
+
+
+def wait(page: Chrome, until: Callable[[], Any]) -> None:
+    """Wait for something; the page may be making anew what is looked at."""
+    passing = (NoSuchElementException, StaleElementReferenceException)
+    WebDriverWait(page, PATIENCE_S, ignored_exceptions=passing).until(lambda _: until())
+
+
+def test_all_of_the_page_is_drawn_without_a_complaint(opened: Callable[..., Chrome]) -> None:
+    page = opened(behind=f"#key={SECRET}")
+    wait(page, lambda: "5,000 of 5,000 nodes, 20 in a row" in found(page, "#shown").text)
+    assert found(page, "#about").text == "made-up data, partition bftrainer"
+    assert not found(page, "#trouble").is_displayed()
+    complaints = [one for one in page.get_log("browser") if one["source"] != "network"]
+    assert complaints == []
+
+
+def test_what_is_not_answered_is_said_and_asked_again(
+    opened: Callable[..., Chrome], refused: list[str]
+) -> None:
+    refused += ["/api/1/harvest", "/api/1/nodes"]
+    page = opened()  # which waits until all of it is drawn
+    assert refused == []
+    before = found(page, "#shown").text
+    refused.append("/api/1/nodes")
+    press(page, "#spans button")
+    wait(page, lambda: found(page, "#shown").text != before)
+    assert refused == []
+
+
+def test_the_map_has_colors_for_all_that_nodes_did(opened: Callable[..., Chrome]) -> None:
+    page = opened()
+    colors = page.execute_script(
+        "const map = document.querySelector('#map canvas');"
+        "const all = map.getContext('2d').getImageData(90, 0, map.width - 90, 300).data;"
+        "const seen = new Set();"
+        "for (let n = 0; n < all.length; n += 4) seen.add(`${all[n]} ${all[n + 1]} ${all[n + 2]}`);"
+        "return [...seen]"
+    )
+    assert "185 193 207" in colors, "ordinary jobs"
+    assert len(colors) > 10
+
+
+def test_names_are_shown_as_they_are_and_never_run(opened: Callable[..., Chrome]) -> None:
+    page = opened(behind=f"#key={SECRET}")
+    press(page, "#trainer-list button")
+    wait(page, lambda: found(page, "#story").is_displayed())
+    wait(page, lambda: "<img src=x onerror=alert(1)>" in found(page, "#story-title").text)
+    assert page.find_elements(By.TAG_NAME, "img") == []
+
+
+def test_a_key_is_taken_from_the_address_and_shows_ones_own(
+    opened: Callable[..., Chrome], large: Week
+) -> None:
+    one = next(one for one in large.trainers if one.now)
+    page = opened(behind=f"#trainer={one.array}&key={SECRET}")
+    wait(page, lambda: found(page, "#story .notes li").is_displayed())
+    assert SECRET not in page.current_url
+    wait(page, lambda: "You see everything." in found(page, "#who").text)
+    wait(page, lambda: "worth" in found(page, "#story table caption").text)
+
+
+def test_dragging_over_the_map_zooms_in_on_times_and_nodes(opened: Callable[..., Chrome]) -> None:
+    page = opened()
+    canvas = found(page, "#map canvas")
+    page.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", canvas
+    )
+    ActionChains(page).move_to_element_with_offset(
+        canvas, 100, -100
+    ).click_and_hold().move_by_offset(200, 60).release().perform()
+    wait(page, lambda: "5,000 of 5,000" not in found(page, "#shown").text)
+    shown = re.search(r"([\d,]+) of 5,000 nodes", found(page, "#shown").text)
+    assert shown
+    assert 500 < int(shown[1].replace(",", "")) < 1500
+    press(page, "#back")
+    wait(page, lambda: "5,000 of 5,000" in found(page, "#shown").text)
+
+
+def test_the_map_is_read_and_zoomed_with_the_keyboard(opened: Callable[..., Chrome]) -> None:
+    page = opened()
+    canvas = found(page, "#map canvas")
+    page.execute_script("arguments[0].focus()", canvas)
+    canvas.send_keys(Keys.ARROW_DOWN)
+    before = found(page, "#readout").text
+    assert re.match(r"n\d+ to n\d+, ", before)
+    canvas.send_keys(Keys.ARROW_DOWN)
+    assert found(page, "#readout").text != before
+    canvas.send_keys(Keys.ENTER)
+    wait(page, lambda: "5,000 of 5,000" not in found(page, "#shown").text)
+    canvas.send_keys(Keys.ESCAPE)
+    wait(page, lambda: "5,000 of 5,000" in found(page, "#shown").text)
+
+
+def test_buttons_choose_the_time(opened: Callable[..., Chrome]) -> None:
+    page = opened()
+    press(page, "#spans button")
+    pressed = "#spans button:first-child[aria-pressed=true]"
+    wait(page, lambda: page.find_elements(By.CSS_SELECTOR, pressed))
+    press(page, "#earlier")
+    wait(page, lambda: found(page, "#later").is_enabled())
+    wait(page, lambda: page.find_elements(By.CSS_SELECTOR, pressed) == [])
+
+
+def test_nothing_is_wider_than_the_screen(opened: Callable[..., Chrome]) -> None:
+    page = opened(320)
+    for width in (320, 390, 800, 1200):
+        look(page, width, 900, dark=False, phone=width < 600)
+        wide = page.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= width
+
+
+def test_it_is_dark_where_the_reader_wants_it_so(opened: Callable[..., Chrome]) -> None:
+    page = opened(dark=True)
+    color = found(page, "body").value_of_css_property("background-color")
+    assert sum(int(part) for part in re.findall(r"\d+", color)[:3]) < 150
+
+
+def test_everything_has_a_name_and_charts_have_tables(opened: Callable[..., Chrome]) -> None:
+    page = opened()
+    parts = "button, nav a, canvas[tabindex], section, .chart, .wide"
+
+    def nameless() -> list[str | None]:
+        shown = (one for one in page.find_elements(By.CSS_SELECTOR, parts) if one.is_displayed())
+        return [one.get_attribute("outerHTML") for one in shown if not one.accessible_name]
+
+    wait(page, lambda: nameless() == [])
+    for section in ("nodes", "delays", "harvest"):
+        assert page.find_elements(By.CSS_SELECTOR, f"#{section} details table caption")
+    assert page.find_elements(By.CSS_SELECTOR, "table:not(.u-legend, :has(caption))") == []
+    assert found(page, "html").get_attribute("lang") == "en"
+    assert [one.tag_name for one in page.find_elements(By.CSS_SELECTOR, "h1")] == ["h1"]
+
+
+def luminance(color: str) -> float:
+    full = "".join(2 * char for char in color) if len(color) == 3 else color
+    parts = [int(full[n : n + 2], 16) / 255 for n in (0, 2, 4)]
+    linear = [one / 12.92 if one <= 0.03928 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("text", ["ink", "quiet", "accent", "trouble", "advice"])
+@pytest.mark.parametrize("behind", ["card", "paper"])
+def test_text_stands_out_from_what_is_behind_it(theme: int, text: str, behind: str) -> None:
+    block = re.findall(r":root \{(.*?)\}", CSS.read_text(), re.S)[theme]
+    colors = dict(re.findall(r"--([a-z]+): #([0-9a-f]+)", block))
+    lighter, darker = sorted((luminance(colors[text]), luminance(colors[behind])), reverse=True)
+    assert (lighter + 0.05) / (darker + 0.05) >= 4.5

@@ -1,0 +1,113 @@
+"""Which nodes there are, when they were out of service, and when a controller has looked."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from sqlite3 import connect
+from typing import Any
+
+import pytest
+
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.model import Node, NodeState
+from tests.controller.worlds import NOW_S, node, snapshot
+
+DOWN = NodeState.UNAVAILABLE
+BOTH = (node("n1"), node("n2"))
+N2_DOWN = (node("n1"), node("n2", DOWN))
+
+
+def seen(after_s: float, nodes: tuple[Node, ...]) -> Snapshot:
+    return replace(snapshot(nodes), time_s=NOW_S + after_s)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.sqlite"
+
+
+def watched(path: Path, *snapshots: Snapshot) -> None:
+    """One controller's life."""
+    history = History(path)
+    for one in snapshots:
+        history.inventory.update(one, "bftrainer")
+    history.close()
+
+
+def rows(path: Path, table: str) -> list[tuple[Any, ...]]:
+    """A table's rows, with times from NOW_S on."""
+    with closing(connect(path)) as history:
+        found = history.execute(f"SELECT * FROM {table} ORDER BY 1, 2" if table != "nodes" else
+                                "SELECT * FROM nodes ORDER BY 1").fetchall()  # fmt: skip
+    return [tuple(v - NOW_S if isinstance(v, float) else v for v in row) for row in found]
+
+
+def test_the_partitions_nodes_are_known_as_they_come_and_go(path: Path) -> None:
+    other = node("x1", partition="other")
+    watched(path, seen(0, (*BOTH, other)))
+    assert rows(path, "nodes") == [("n1",), ("n2",)]
+    watched(path, seen(60, (BOTH[1], node("n3"))))
+    assert rows(path, "nodes") == [("n2",), ("n3",)]
+
+
+def test_a_node_out_of_service_is_so_until_it_is_back(path: Path) -> None:
+    watched(path, seen(0, BOTH), seen(60, N2_DOWN), seen(120, N2_DOWN), seen(180, BOTH))
+    assert rows(path, "outages") == [("n2", 60, 180)]
+
+
+def test_a_draining_node_is_out_of_service_a_busy_one_is_not(path: Path) -> None:
+    watched(path, seen(0, (node("n1", NodeState.DRAINING), node("n2", NodeState.BUSY))))
+    assert rows(path, "outages") == [("n1", 0, None)]
+
+
+def test_an_outage_goes_on_over_a_restart(path: Path) -> None:
+    watched(path, seen(0, N2_DOWN))
+    watched(path, seen(60, N2_DOWN), seen(120, BOTH))
+    assert rows(path, "outages") == [("n2", 0, 120)]
+
+
+def test_a_node_that_is_gone_is_not_out_of_service_any_more(path: Path) -> None:
+    watched(path, seen(0, N2_DOWN), seen(60, (node("n1"),)))
+    assert rows(path, "outages") == [("n2", 0, 60)]
+
+
+def test_a_look_that_reads_no_nodes_writes_nothing_for_a_minute(path: Path) -> None:
+    watched(path, seen(0, BOTH), seen(15, BOTH), seen(45, BOTH))
+    assert rows(path, "watches") == [(0, 0)]
+    watched(path, seen(100, BOTH), seen(130, BOTH), seen(160, BOTH))
+    assert rows(path, "watches")[-1] == (100, 160)
+
+
+def test_a_controller_that_looks_again_and_again_makes_one_watch(path: Path) -> None:
+    watched(path, *(seen(60.0 * n, (node("n1"), node("n2"))) for n in range(30)))
+    assert rows(path, "watches") == [(0, 60 * 29)]
+
+
+@pytest.mark.parametrize("away_s", [3600.0, -3600.0])
+def test_after_a_long_time_without_a_look_another_watch_begins(path: Path, away_s: float) -> None:
+    watched(path, seen(0, BOTH), seen(60, BOTH), seen(60 + away_s, BOTH))
+    assert sorted(rows(path, "watches")) == sorted([(0, 60), (60 + away_s, 60 + away_s)])
+
+
+def test_what_is_older_than_90_days_is_dropped(path: Path) -> None:
+    history = History(path)
+    history.inventory.update(seen(0, N2_DOWN), "bftrainer")
+    history.inventory.update(seen(60, BOTH), "bftrainer")
+    history.forget_old(NOW_S + 91 * 86_400)
+    history.close()
+    assert (rows(path, "outages"), rows(path, "watches")) == ([], [])
+    assert rows(path, "nodes") == [("n1",), ("n2",)]
+
+
+def test_an_outage_that_ended_while_another_host_worked_ends_at_no_time_that_is_known(
+    path: Path,
+) -> None:
+    watched(path, seen(0, N2_DOWN))
+    history = History(path)
+    history.resume_after_others([])
+    history.inventory.update(seen(600, BOTH), "bftrainer")
+    history.close()
+    assert rows(path, "outages") == [("n2", 0, 0)]

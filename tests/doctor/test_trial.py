@@ -1,0 +1,116 @@
+"""The trial as its user sees it, with made-up commands of Slurm's that note their words."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bftrainer_slurm.cli import main
+from scripts.labcluster.waiting import wait_until
+
+_COMMANDS = {
+    "sbatch": 'touch "$here/there"; echo Submitted batch job 7',
+    "squeue": '[ ! -e "$here/there" ] || echo "R n3"',
+    "srun": "true",
+    "scancel": 'rm -f "$here/there"',
+}
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with commands; ``told`` in it has the lines that they were called with."""
+    for name, does in _COMMANDS.items():
+        replace(tmp_path, name, does)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    return tmp_path
+
+
+def replace(folder: Path, name: str, does: str) -> None:
+    path = folder / name
+    path.write_text(f'#!/bin/sh\nhere=${{0%/*}}\necho "{name} $*" >> "$here/told"\n{does}\n')
+    path.chmod(0o755)
+
+
+def told(slurm: Path) -> list[str]:
+    """The names of the commands that were called."""
+    return [line.partition(" ")[0] for line in (slurm / "told").read_text().splitlines()]
+
+
+def call(*options: str) -> Result:
+    return CliRunner().invoke(main, ["doctor", "--try", *options])
+
+
+def test_it_says_how_late_the_ordinary_job_came(slurm: Path) -> None:
+    result = call()
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "Submitted batch job 7"
+    assert lines[-1].startswith("an ordinary job on n3 was through after ")
+    assert told(slurm).count("srun") == 2
+    assert told(slurm)[-1] == "scancel"
+
+
+def test_the_ordinary_job_is_on_the_trainers_node(slurm: Path) -> None:
+    call("--ordinary", "short")
+    runs = [line for line in (slurm / "told").read_text().splitlines() if line.startswith("srun")]
+    assert all("--nodelist=n3" in line and "--partition=short" in line for line in runs)
+
+
+def test_all_that_it_submits_has_one_name_and_is_cancelled_by_it(slurm: Path) -> None:
+    call()
+    words = (slurm / "told").read_text().split()
+    names = {
+        word.partition("=")[2] for word in words if word.startswith(("--job-name=", "--name="))
+    }
+    assert len(names) == 1
+
+
+def test_json_is_all_that_it_prints(slurm: Path) -> None:
+    found = json.loads(call("--json").stdout)
+    assert set(found) == {"node", "started_s", "with_trainer_s", "without_s", "late_s"}
+
+
+@pytest.mark.parametrize("command", ["sbatch", "srun"])
+def test_what_slurm_refuses_is_said_in_a_line_and_nothing_is_left(
+    slurm: Path, command: str
+) -> None:
+    replace(slurm, command, "echo no such thing >&2; exit 1")
+    result = call()
+    assert result.exit_code == 1
+    assert result.stderr.endswith("no such thing\n")
+    assert len(result.stderr.splitlines()) == 1
+    assert told(slurm)[-1] == "scancel"
+
+
+def test_it_refuses_to_run_inside_a_job(slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert call().exit_code == 2
+    assert not (slurm / "told").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_trial_that_is_broken_off_leaves_nothing(slurm: Path, number: signal.Signals) -> None:
+    replace(slurm, "srun", "exec sleep 60")
+    running = subprocess.Popen(
+        [sys.executable, "-m", "bftrainer_slurm", "doctor", "--try"],
+        env=dict(os.environ),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: (slurm / "told").exists() and "srun" in told(slurm), timeout_s=60)
+        running.send_signal(number)
+        assert running.wait(60) != 0
+    finally:
+        running.kill()
+        running.wait()
+    assert told(slurm)[-1] == "scancel"
+    assert not (slurm / "there").exists()

@@ -1,0 +1,60 @@
+"""GPUs that are idle in nodes that are in use, from what jobs had."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.replay.logs.hardware import GpuUse
+from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
+
+HEADER = "JobID|NNodes|Start|End|ReqTRES|AllocTRES|NodeList"
+HOUR = 3600
+
+
+def log(tmp_path: Path, *rows: str, gpus_per_node: int | None = None, names: str = "") -> Log:
+    path = tmp_path / "log"
+    path.write_text("\n".join((HEADER, *rows)) + "\n")
+    return read_log(path, LogOptions(gpus_per_node=gpus_per_node, node_list=names,
+                                     from_s=HOUR, to_s=11 * HOUR))  # fmt: skip
+
+
+def row(id_: int, begin: float, end: float | str, nodes: str, gpus: int) -> str:
+    stop = end if isinstance(end, str) else int(end * HOUR)
+    tres = f"cpu=4,gres/gpu:a100={gpus},gres/gpu={gpus},mem=8G" if gpus else "cpu=4,mem=8G"
+    return f"{id_}|1|{int(begin * HOUR)}|{stop}|{tres}|{tres}|{nodes}"
+
+
+def test_a_node_has_as_many_as_were_ever_in_use_on_it_at_once(tmp_path: Path) -> None:
+    found = log(tmp_path, row(1, 1, 3, "n1", 2), row(2, 2, 4, "n1", 2), row(3, 4, 6, "n1", 1))
+    assert found.gpu_use == GpuUse(1, 4, allocated_hours=10.0, idle_hours=4 * 5 - 10.0)
+
+
+def test_the_user_knows_better(tmp_path: Path) -> None:
+    found = log(tmp_path, row(1, 1, 3, "n1", 1), row(2, 1, 3, "n2", 0), gpus_per_node=8)
+    assert found.gpu_use == GpuUse(1, 8, allocated_hours=2.0, idle_hours=14.0)
+
+
+def test_gpus_of_whole_idle_nodes_are_none_of_them(tmp_path: Path) -> None:
+    found = log(tmp_path, row(1, 1, 3, "n1", 4), row(2, 5, 6, "n1", 0))
+    assert found.gpu_use is not None
+    assert found.gpu_use.idle_hours == pytest.approx(4.0)  # beside the job without GPUs
+
+
+def test_a_job_of_several_nodes_has_its_share_on_each(tmp_path: Path) -> None:
+    found = log(tmp_path, row(1, 1, 3, "n[1-2]", 8), row(2, 3, 4, "n1", 1))
+    assert found.gpu_use == GpuUse(2, 8, allocated_hours=17.0, idle_hours=3.0)
+    named = log(tmp_path, row(1, 1, 3, "n[1-2]", 8), names="n1")
+    assert named.gpu_use == GpuUse(1, 4, allocated_hours=8.0, idle_hours=0.0)
+
+
+def test_what_two_logs_show_is_counted_once(tmp_path: Path) -> None:
+    found = log(tmp_path, row(1, 1, "Unknown", "n1", 2), row(1, 1, 3, "n1", 2))
+    assert found.gpu_use == GpuUse(1, 2, allocated_hours=4.0, idle_hours=0.0)
+
+
+def test_holes_are_the_same_with_and_without_gpus(tmp_path: Path) -> None:
+    some, none = log(tmp_path, row(1, 1, 3, "n1", 1)), log(tmp_path, row(1, 1, 3, "n1", 0))
+    assert some.holes.length_s.sum() == none.holes.length_s.sum()
+    assert (none.gpu_use, none.types, some.types) == (None, (), ("1 GPU",))
