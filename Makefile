@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BIN := .venv/bin
 
-.PHONY: help setup plugin cli-filter demo examples page docs lint test matrix matrix-full chaos failover slurm-suite fuzz bench-planner bench-curves \
+.PHONY: help setup plugin cli-filter demo examples page docs lint test matrix matrix-full chaos failover slurm-suite frameworks gpu-check fuzz bench-planner bench-curves \
 	bench-elastic bench-keeper bench-commands bench-impact bench-scale bench-slurmctld paper install man install-man deb rpm \
 	packages wheel clean
 
@@ -17,7 +17,9 @@ help:
 	@echo 'make matrix-full      all Slurm tests on newer Slurms'
 	@echo 'make chaos            faults of all kinds on a cluster that trains; CHAOS="--minutes 60 --seed 7"'
 	@echo 'make failover         the first of two control hosts dies while four trainers train, 20 times; an hour'
+	@echo 'make frameworks       Hugging Face, accelerate, Lightning, FSDP2 as nodes come and go; 15 minutes'
 	@echo "make slurm-suite      SchedMD's own tests, without and with trainers; SOURCE=<Slurm's source>; hours"
+	@echo "make gpu-check        in-process training on this machine's GPUs: kill, join, leave"
 	@echo 'make fuzz             what parses texts of users and strangers; FUZZ="--seconds 60"'
 	@echo 'make bench-impact     the same ordinary jobs without and with trainers; half an hour; IMPACT="--load 0.9"'
 	@echo 'make bench-commands   what the plugin costs ordinary sbatch and srun; 2 minutes'
@@ -105,6 +107,14 @@ failover: plugin
 
 page: setup
 	@$(BIN)/python scripts/run page
+
+frameworks: plugin
+	@scripts/step 'installing the frameworks into .venv' \
+		$(BIN)/pip install torch==2.13.0 --editable '.[frameworks]'
+	@scripts/apart $(BIN)/python -m pytest -p no:cacheprovider -q -s tests/frameworks
+
+gpu-check: setup
+	@$(BIN)/python scripts/run gpu-check
 
 slurm-suite: plugin
 	@$(BIN)/python scripts/run slurm-suite --source $(or $(SOURCE),$(error SOURCE: where Slurm's source lies))

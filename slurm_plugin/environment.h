@@ -7,6 +7,7 @@
 /* In an element: ARRAY_TASK. Also how an sbatch or srun knows that it runs inside one. */
 #define ENV_ELEMENT "BFTRAINER_ELEMENT"
 #define ENV_KEEPER "BFTRAINER_KEEPER"
+#define ENV_GRACE "BFTRAINER_GRACE" /* in seconds */
 #define ENV_MUNGE_SOCKET "BFTRAINER_MUNGE_SOCKET"
 #define ENV_KEEPER_UID "BFTRAINER_KEEPER_UID"
 #define ENV_JOB_SECRET "BFTRAINER_JOB_SECRET"

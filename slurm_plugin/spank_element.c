@@ -180,6 +180,7 @@ void element_start_task(spank_t spank, const struct site *site)
     char inherited[32];
     char keeper[SITE_TEXT];
     char run[RUN_SIZE];
+    char grace[32];
 
     if (!element.is_element)
         return;
@@ -205,6 +206,8 @@ void element_start_task(spank_t spank, const struct site *site)
     torchrun_set(spank, site, run, element.record.max_nodes);
     keeper_begin_with(site->keeper, element.life->keeper.answered, keeper);
     spank_setenv(spank, ENV_KEEPER, keeper, 1);
+    micros_format(element.record.spec.grace, grace, sizeof(grace));
+    spank_setenv(spank, ENV_GRACE, grace, 1);
     if (element.secret[0] != '\0')
         spank_setenv(spank, ENV_JOB_SECRET, element.secret, 1);
     spank_setenv(spank, ENV_ELEMENT, id, 1);

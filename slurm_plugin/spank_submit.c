@@ -60,6 +60,7 @@ void submit_init(const struct site *site)
     torchrun_unset(site);
     unsetenv(ENV_ELEMENT);
     unsetenv(ENV_KEEPER);
+    unsetenv(ENV_GRACE);
 }
 
 int submit_take_option(const struct site *site, const char *text)

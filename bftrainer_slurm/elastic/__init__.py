@@ -2,33 +2,36 @@
 
 Standard library and torch only; of the rest of the project it uses just the spec and the keeper's
 client, so that a job's Python needs nothing installed. For scripts: ``Trainer`` re-forms in
-process (``ShardedTrainer`` with FSDP2), ``step`` tells the progress of one that does not.
+process (``ShardedTrainer`` with FSDP2). One that is restarted tells its progress (``step``), and
+saves when it is told to (``must_save``, ``saved``). All hear of changes (``on_change``).
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bftrainer_slurm.elastic.listeners import on_change
+    from bftrainer_slurm.elastic.saving import must_save, saved
     from bftrainer_slurm.elastic.sharded import ShardedTrainer
     from bftrainer_slurm.elastic.steps import step
     from bftrainer_slurm.elastic.trainer import Trainer
 
-__all__ = ["ShardedTrainer", "Trainer", "step"]
+__all__ = ["ShardedTrainer", "Trainer", "must_save", "on_change", "saved", "step"]
+
+_HOMES = {
+    "ShardedTrainer": "sharded",
+    "Trainer": "trainer",
+    "must_save": "saving",
+    "on_change": "listeners",
+    "saved": "saving",
+    "step": "steps",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use: an element's first process needs no torch."""
-    if name == "Trainer":
-        from bftrainer_slurm.elastic.trainer import Trainer
-
-        return Trainer
-    if name == "ShardedTrainer":
-        from bftrainer_slurm.elastic.sharded import ShardedTrainer
-
-        return ShardedTrainer
-    if name == "step":
-        from bftrainer_slurm.elastic.steps import step
-
-        return step
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

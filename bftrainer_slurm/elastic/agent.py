@@ -23,15 +23,17 @@ from torch.distributed.elastic.rendezvous.api import (
     RendezvousStoreInfo,
 )
 
-from bftrainer_slurm.elastic import warm
+from bftrainer_slurm.elastic import torch_private, warm
 from bftrainer_slurm.elastic.changes import ChangeLog, FirstWord, given_back, say
 from bftrainer_slurm.elastic.ending import Ending
 from bftrainer_slurm.elastic.failures import LastFailure, is_peers
-from bftrainer_slurm.elastic.generation_store import GenerationStore
+from bftrainer_slurm.elastic.generation_store import GenerationStore, has_libuv
 from bftrainer_slurm.elastic.identity import read_identity
+from bftrainer_slurm.elastic.listeners import Teller
 from bftrainer_slurm.elastic.place import address_towards
 from bftrainer_slurm.elastic.processes import group_catches
 from bftrainer_slurm.elastic.reporting import Reporting
+from bftrainer_slurm.elastic.saving import Asking
 from bftrainer_slurm.elastic.signals import on_signals, wait_for_the_end
 from bftrainer_slurm.elastic.steps import VARIABLE, Memory
 from bftrainer_slurm.keeper.credentials import prover_from
@@ -53,6 +55,7 @@ _BETWEEN_ATTEMPTS_S = 0.05
 _PEERS_WORD_S = 2.0  # a lost or failed peer's own news comes within a moment, unless hosts are busy
 _SIGNALLED = 1  # what torchrun ends with when a signal, which it makes an exception, has come
 _NO_STATE = -1  # a script's state is in its own checkpoints
+_LEAST_S = 2.0  # a process has after SIGTERM; torchrun would give it 30, in which all wait
 
 
 class AgentRendezvous(RendezvousHandler):
@@ -73,13 +76,16 @@ class AgentRendezvous(RendezvousHandler):
             ) from error
         self._memory = Memory.made()
         environment[VARIABLE] = self._memory.path  # workers inherit it
+        if not has_libuv():  # Debian's torch; for workers as well
+            environment.setdefault("USE_LIBUV", "0")
+        self._libuv = environment.get("USE_LIBUV", "1") == "1"
         self._forks = environment.get("PET_START_METHOD") == "forkserver"
         if self._forks:
             # torch.cuda.is_available() must not initialise CUDA where workers are forked from.
             environment.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
             warm.start()
         self._failure = LastFailure()
-        self._changes = ChangeLog()
+        self._changes = ChangeLog(hear=Teller(self._memory))
         self._why = ""  # the last generation has ended
         self._given_back: str | None = environment.get("SLURMD_NODENAME", "this node")
         FirstWord(self._say_given_back)
@@ -87,6 +93,10 @@ class AgentRendezvous(RendezvousHandler):
         self._membership = Membership(keeper, identity, prover_from(environment), self._hear)
         self._membership.start()
         self._reporting = Reporting(self._memory, self._membership, self._changes)
+        self._asking = Asking(self._memory)
+        least_s = max(_LEAST_S, float(environment.get("BFTRAINER_GRACE", 0)))
+        if not torch_private.end_workers_within(least_s, self._about_to_end_workers):
+            say("this torch gives a script that hangs at SIGTERM 30 s, in which all nodes wait")
         self._ending = Ending()
         on_signals(_ending_signals(environment), self._leave)
         self._store: GenerationStore | None = None
@@ -112,8 +122,9 @@ class AgentRendezvous(RendezvousHandler):
         """Do nothing, for the same reason."""
 
     def num_nodes_waiting(self) -> int:
-        """Return 1 when the generation is about to end; torchrun then stops its workers."""
-        return int(self._membership.change is not None)
+        """Return 1 when the generation ends here and now; torchrun then stops its workers."""
+        change = self._membership.change
+        return int(change is not None and self._asking.is_over(change.why))
 
     def next_rendezvous(self) -> RendezvousInfo:
         """Stand ready, and return this node's place in the next generation.
@@ -123,6 +134,7 @@ class AgentRendezvous(RendezvousHandler):
         """
         cause, error = self._why_again()
         self._end_generation()
+        self._asking.begin()
         while True:
             self._membership.ready(_NO_STATE, cause, error)
             try:
@@ -171,6 +183,10 @@ class AgentRendezvous(RendezvousHandler):
             in_process = self._memory.read().in_process
             say(given_back(node, None if in_process else planned))
 
+    def _about_to_end_workers(self) -> None:
+        if self._given_back is not None:  # else Slurm ends them too, and they may use the grace
+            self._memory.end()
+
     def _why_again(self) -> tuple[str, str]:
         if self._store is None:
             if self._forks:
@@ -199,7 +215,9 @@ class AgentRendezvous(RendezvousHandler):
     def _enter(self, generation: Generation) -> RendezvousInfo | None:
         """Return the agent's place in a generation, or None if it has ended already."""
         if generation.alone or generation.rank == 0:
-            store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+            store = TCPStore(
+                "localhost", 0, is_master=True, wait_for_workers=False, use_libuv=self._libuv
+            )
             host, port = self._address, store.port
             if not generation.alone:
                 self._membership.offer_store(generation.number, f"{host}:{port}")
@@ -226,7 +244,11 @@ class AgentRendezvous(RendezvousHandler):
                 # TCPStore alone would complain at length of a host that has just been lost.
                 socket.create_connection((host, port), _ATTEMPT.total_seconds()).close()
                 return TCPStore(
-                    host, port, is_master=False, wait_for_workers=False, timeout=_ATTEMPT
+                    *(host, port),
+                    is_master=False,
+                    wait_for_workers=False,
+                    timeout=_ATTEMPT,
+                    use_libuv=self._libuv,
                 )
             except (OSError, DistError):
                 time.sleep(_BETWEEN_ATTEMPTS_S)

@@ -11,7 +11,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 
+from bftrainer_slurm.elastic.listeners import NodesChanged
 from bftrainer_slurm.elastic.steps import Progress
 
 SETTLED_S = 10.0  # as long as training goes on before its speed is told
@@ -21,6 +23,19 @@ _TORCHRUN = "torch.distributed.elastic.agent.server.api"
 Place = tuple[int, str]  # an element's task, and its node
 
 _NOTHING = Progress(0, None, 0.0, 0.0, in_process=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How fast a training goes; without a word where that is not known."""
+
+    steps_per_s: float | None = None
+    samples_per_s: float | None = None
+
+    def __str__(self) -> str:
+        if self.samples_per_s is not None:
+            return f"{self.samples_per_s:,.0f} samples/s"
+        return "" if self.steps_per_s is None else f"{self.steps_per_s:,.3g} steps/s"
 
 
 def say(text: str) -> None:
@@ -61,16 +76,23 @@ class FirstWord(logging.Filter):
 class ChangeLog:
     """The changes that one process lives through; of each generation its first node tells.
 
-    Methods may be called from several threads.
+    It says them in the job's log (``tell``), and to ``hear``. Methods may be called from several
+    threads.
     """
 
-    def __init__(self, tell: Callable[[str], None] = say) -> None:
+    def __init__(
+        self,
+        tell: Callable[[str], None] = say,
+        hear: Callable[[NodesChanged], None] = lambda change: None,
+    ) -> None:
         self._tell = tell
+        self._hear = hear
         self._lock = threading.Lock()
         self._places: frozenset[Place] = frozenset()
         self._base = _NOTHING  # when the generation began
-        self._speed_before: str | None = None
+        self._speed_before = Speed()
         self._line: str | None = None  # of the last change, not told yet
+        self._change: NodesChanged | None = None  # the same, as far as it is known
 
     def began(self, places: Iterable[Place], why: str, now: Progress, tells: bool) -> None:
         """A generation of elements on these ``places`` begins, as ``why`` has ended the last one.
@@ -81,6 +103,8 @@ class ChangeLog:
             before, self._places = self._places, frozenset(places)
             self._base = now
             self._line = _who(before, self._places, why) if tells else None
+            names = [tuple(sorted(node for _, node in places)) for places in (before, self._places)]
+            self._change = NodesChanged(names[0], names[1], why if before else "begin")
 
     def trained(self, now: Progress) -> None:
         """Training goes on; tells of the last change when its speed since is known."""
@@ -92,20 +116,29 @@ class ChangeLog:
         if now.first_s > 0:
             self._tell_of(now)
         with self._lock:
-            self._speed_before = _speed(self._base, now) or self._speed_before
+            speed = _speed(self._base, now)
+            self._speed_before = speed if str(speed) else self._speed_before
 
     def _tell_of(self, now: Progress) -> None:
         with self._lock:
             line, self._line = self._line, None
-            if line is None:
+            if line is None or self._change is None:
                 return
-            speeds = [f"{self._speed_before} before"] if self._speed_before else []
-            if speed := _speed(self._base, now):
-                speeds.append(f"{speed} now")
-            stood = []
-            if self._base.last_s > 0:
-                stood = [f"training stood still for {now.first_s - self._base.last_s:.1f} s"]
+            before, speed = self._speed_before, _speed(self._base, now)
+            stood_s = now.first_s - self._base.last_s if self._base.last_s > 0 else None
+        speeds = [f"{one} {when}" for one, when in ((before, "before"), (speed, "now")) if str(one)]
+        stood = [] if stood_s is None else [f"training stood still for {stood_s:.1f} s"]
         self._tell("; ".join([line, *stood, *([", ".join(speeds)] if speeds else [])]))
+        self._hear(
+            replace(
+                self._change,
+                stood_still_s=stood_s,
+                steps_per_s_before=before.steps_per_s,
+                steps_per_s=speed.steps_per_s,
+                samples_per_s_before=before.samples_per_s,
+                samples_per_s=speed.samples_per_s,
+            )
+        )
 
 
 def _who(before: Collection[Place], after: Collection[Place], why: str) -> str:
@@ -125,12 +158,13 @@ def _who(before: Collection[Place], after: Collection[Place], why: str) -> str:
     return f"{', '.join(parts)}: {size}"
 
 
-def _speed(base: Progress, now: Progress) -> str | None:
-    """Say what was trained in a second from the generation's first step on; None: not known."""
+def _speed(base: Progress, now: Progress) -> Speed:
+    """Return what was trained in a second from the generation's first step on."""
     steps, seconds = now.steps - base.steps, now.last_s - now.first_s
     if steps < 2 or seconds <= 0 or now.first_s <= base.last_s:
-        return None
+        return Speed()
     share = (steps - 1) / steps  # the first step only starts the clock
-    if now.samples is None or base.samples is None:
-        return f"{steps * share / seconds:,.3g} steps/s"
-    return f"{(now.samples - base.samples) * share / seconds:,.0f} samples/s"
+    samples = None
+    if now.samples is not None and base.samples is not None:
+        samples = (now.samples - base.samples) * share / seconds
+    return Speed(steps * share / seconds, samples)

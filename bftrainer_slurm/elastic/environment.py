@@ -50,6 +50,7 @@ def element_environment(
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "BFTRAINER_ELEMENT": str(element),
         "BFTRAINER_KEEPER": keeper,
+        "BFTRAINER_GRACE": f"{record.spec.grace_s:g}",
     }
     if local_address is not None:
         variables["PET_LOCAL_ADDR"] = local_address

@@ -3,24 +3,19 @@ when the world has changed."""
 
 from __future__ import annotations
 
-import ctypes
-import os
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from multiprocessing.sharedctypes import RawValue
-from multiprocessing.util import Finalize
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from bftrainer_slurm.elastic.data_workers import DataWorkerStart
 from bftrainer_slurm.elastic.sampler import Course
 
 if TYPE_CHECKING:
     from bftrainer_slurm.elastic.training import Training
 
-_PR_SET_PDEATHSIG = 1
 _REHEARSALS = 2  # DDP orders its buckets after the first backward pass
 
 
@@ -40,7 +35,7 @@ class Loader:
         self._seed = seed
         self._plan = _Plan()
         if trainer.changing and options.get("num_workers"):
-            options["worker_init_fn"] = _WorkerStart(options.get("worker_init_fn"))
+            options["worker_init_fn"] = DataWorkerStart(options.get("worker_init_fn"))
         self._data: DataLoader[Any] = DataLoader(dataset, batch_sampler=self._plan, **options)
         self._batches: Iterator[Any] | None = None
         self._ends_epoch = False
@@ -119,28 +114,3 @@ class _Plan:
 
     def __iter__(self) -> Iterator[list[int]]:
         return self.lists
-
-
-class _WorkerStart:
-    """What a DataLoader's worker process does first: it lives exactly as long as its trainer.
-
-    SIGTERM reaches it too, while its trainer still trains to the boundary; but multiprocessing
-    sends it as well, and waits for the end, when the trainer's process exits. Left behind by a
-    killed trainer, it would hold the connections open by which the peers see the loss.
-    """
-
-    def __init__(self, own: Callable[[int], None] | None) -> None:
-        self._own = own
-        self._exiting = RawValue(ctypes.c_bool, False)
-        # multiprocessing calls this one before it ends its children.
-        Finalize(self, setattr, (self._exiting, "value", True), exitpriority=100)
-
-    def __call__(self, worker: int) -> None:
-        signal.signal(signal.SIGTERM, self._end_if_exiting)
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if self._own is not None:
-            self._own(worker)
-
-    def _end_if_exiting(self, *_: object) -> None:
-        if self._exiting.value:
-            os._exit(0)

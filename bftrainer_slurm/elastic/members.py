@@ -202,6 +202,10 @@ class FixedMembers:
         if place.world == 1:
             make_default(backend, HashStore(), 0, 1)
         else:
+            if dist.is_initialized():
+                raise RuntimeError(
+                    "elastic.Trainer makes the process groups: remove dist.init_process_group()"
+                )
             os.environ.setdefault("MASTER_ADDR", place.master[0])
             os.environ.setdefault("MASTER_PORT", str(place.master[1]))
             dist.init_process_group(backend, rank=place.rank, world_size=place.world)

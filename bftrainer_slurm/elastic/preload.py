@@ -32,16 +32,21 @@ _MODULES = (
     "torch.utils.serialization.config",
 )
 
+from bftrainer_slurm.elastic import imports  # noqa: E402
+
 for _name in _MODULES:
     with contextlib.suppress(ImportError):  # another torch has them elsewhere
         importlib.import_module(_name)
-# What the user knows to be safe to fork: BFTRAINER_PRELOAD=torchvision,transformers
+for _name in imports.of_script(sys.argv):
+    with contextlib.suppress(Exception):  # the script will say what is wrong
+        imports.load(_name)
+# What the user knows to be safe to fork: BFTRAINER_PRELOAD=torchvision,pandas
 for _name in filter(None, os.environ.get("BFTRAINER_PRELOAD", "").split(",")):
     importlib.import_module(_name)
 
 from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: E402
 
-from bftrainer_slurm.elastic import process_groups, script, steps  # noqa: E402
+from bftrainer_slurm.elastic import batches, process_groups, script, steps  # noqa: E402
 
 
 def _count(optimizer: object, args: object, kwargs: object) -> None:
@@ -49,6 +54,7 @@ def _count(optimizer: object, args: object, kwargs: object) -> None:
 
 
 register_optimizer_step_post_hook(_count)
+batches.tell_of_batches(lambda samples: steps.of_this_process().given(samples))
 script.take_over_run_path()
 process_groups.keep()
 gc.collect()

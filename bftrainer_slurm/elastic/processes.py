@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 _ROUND_S = 0.02
@@ -53,6 +55,29 @@ def _catches(process: Path, number: int) -> bool:
         if name == "SigCgt":
             return bool(int(mask, 16) >> (number - 1) & 1)
     return False
+
+
+@contextlib.contextmanager
+def killed_after(seconds: float, processes: Iterable[int]) -> Iterator[None]:
+    """Send SIGKILL to those of the processes that are still there after so long in this context."""
+    with contextlib.ExitStack() as stack:
+        handles = []  # a number may be another process's by then
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                handles.append(os.pidfd_open(process))
+                stack.callback(os.close, handles[-1])
+
+        def kill() -> None:
+            for handle in handles:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+
+        timer = threading.Timer(seconds, kill)
+        timer.daemon = True
+        timer.start()
+        stack.callback(timer.join)  # before the handles are closed
+        stack.callback(timer.cancel)
+        yield
 
 
 def kill_job(

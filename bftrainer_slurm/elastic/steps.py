@@ -12,9 +12,16 @@ import time
 from dataclasses import dataclass
 from math import isnan, nan
 
+from bftrainer_slurm.elastic import listeners
+
 VARIABLE = "BFTRAINER_STEPS"
-_SIZE = mmap.PAGESIZE
-_STEPS, _SAMPLES, _FIRST_S, _LAST_S, _IN_PROCESS = range(5)
+_NUMBERS = mmap.PAGESIZE
+_SIZE = 256 * _NUMBERS  # behind the numbers a text; what nobody writes to takes no memory
+_STEPS, _SAMPLES, _FIRST_S, _LAST_S, _IN_PROCESS, _HIGHEST = range(6)
+_ASKED, _ENDING, _SAVERS = range(6, 9)
+_TEXT, _WRITTEN, _HEARD = range(9, 12)
+_SAVED = 16  # the first of a number for each process of the node
+_ZEROS = memoryview(bytes(_NUMBERS)).cast("d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +42,7 @@ class Memory:
         self._descriptor = descriptor
         self._page = mmap.mmap(descriptor, _SIZE)
         # Whole numbers up to 2^53 are exact; a double is written at once, never half.
-        self.numbers = memoryview(self._page).cast("d")
+        self.numbers = memoryview(self._page)[:_NUMBERS].cast("d")
 
     @classmethod
     def made(cls) -> Memory:
@@ -69,9 +76,71 @@ class Memory:
         """Say that the process that trained so far has ended: the next step is a first one."""
         self.numbers[_FIRST_S] = 0.0
 
+    # How an agent has its processes save before it ends them, see ``saving``.
+
+    def begin(self) -> None:
+        """Say that new processes begin, who are not asked for anything yet."""
+        for number in (_ASKED, _ENDING, _SAVERS):
+            self.numbers[number] = 0.0
+        self.numbers[_SAVED:] = _ZEROS[_SAVED:]
+
+    def ask(self) -> None:
+        """Ask the processes to save."""
+        self.numbers[_ASKED] = 1.0
+
+    @property
+    def asked(self) -> bool:
+        """Whether they are asked."""
+        return bool(self.numbers[_ASKED])
+
+    def end(self) -> None:
+        """Say that SIGTERM, when it comes, is to end the processes."""
+        self.numbers[_ENDING] = 1.0
+
+    @property
+    def ending(self) -> bool:
+        """Whether it is."""
+        return bool(self.numbers[_ENDING])
+
+    def will_save(self, processes: int) -> None:
+        """Say that so many processes of this node save when they are asked."""
+        self.numbers[_SAVERS] = processes
+
+    def has_saved(self, local_rank: int) -> None:
+        """Say that one of them has saved."""
+        self.numbers[_SAVED + local_rank] = 1.0
+
+    @property
+    def saving(self) -> bool:
+        """Whether processes that save when they are asked have not all done so."""
+        savers = int(self.numbers[_SAVERS])
+        return not all(self.numbers[_SAVED : _SAVED + savers])
+
+    # What the agent has to tell the script, see ``listeners``.
+
+    def write(self, text: bytes) -> None:
+        """Write a text in the place of the last one; one that is too long is left out."""
+        if len(text) <= _SIZE - _NUMBERS:
+            self._page[_NUMBERS : _NUMBERS + len(text)] = text
+            self.numbers[_TEXT] = len(text)
+            self.numbers[_WRITTEN] += 1
+
+    @property
+    def unread(self) -> bool:
+        """Whether the text has not been read."""
+        return self.numbers[_WRITTEN] > self.numbers[_HEARD]
+
+    def text(self) -> bytes:
+        """Return the text, which may be half written."""
+        return self._page[_NUMBERS : _NUMBERS + int(self.numbers[_TEXT])]
+
+    def has_read(self) -> None:
+        """Say that it has been read."""
+        self.numbers[_HEARD] = self.numbers[_WRITTEN]
+
 
 class Counter:
-    """Counts a process's steps in a memory."""
+    """Counts a process's steps in a memory; between two of them the script hears of changes."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -80,9 +149,18 @@ class Counter:
         self._samples_before = self._numbers[_SAMPLES]
         self._begun = False
 
-    def count(self, samples: float | None) -> None:
-        """Count one step, with the samples of all ranks in it; None: not known."""
+    def count(self, samples: float | None, number: int | None = None) -> None:
+        """Count one step, with the samples of all ranks in it; None: not known.
+
+        One whose ``number`` is not above that of all before is repeated, and counts nothing.
+        """
         numbers = self._numbers
+        if numbers[_WRITTEN] > numbers[_HEARD]:
+            listeners.hear(self._memory)
+        if number is not None:
+            if number <= numbers[_HIGHEST]:
+                return
+            numbers[_HIGHEST] = number
         now_s = time.monotonic()
         numbers[_STEPS] += 1
         numbers[_SAMPLES] += nan if samples is None else samples
@@ -109,28 +187,34 @@ class Steps:
         self._counter = counter
         self._by_script = False
         self._stepped: set[int] = set()
+        self._given: int | None = None  # samples, to this rank since the last step
 
-    def by_script(self, samples: float | None) -> None:
+    def by_script(self, samples: float | None, number: int | None = None) -> None:
         """Count a step that the script tells; from the first one on only these count."""
         if self._counter is None:
             return
         if not self._by_script:
             self._by_script = True
             self._counter.forget()
-        self._counter.count(samples)
+        self._counter.count(samples, number)
 
     def by_optimizer(self, optimizer: object) -> None:
         """Count a step when an optimizer steps that has already stepped since the last one.
 
         So two that take turns (a GAN's) count once a round, and one alone counts every time.
-        Samples stay unknown.
+        Samples are those that DataLoaders have given, taken for as many on each rank.
         """
-        if self._counter is None or self._by_script:
+        if self._counter is None or self._by_script or _makes_state(optimizer):
             return
         if not self._stepped or id(optimizer) in self._stepped:
             self._stepped.clear()
-            self._counter.count(None)
+            self._counter.count(None if self._given is None else self._given * _world())
+            self._given = self._given and 0
         self._stepped.add(id(optimizer))
+
+    def given(self, samples: int) -> None:
+        """Take note of a batch that was given to be trained."""
+        self._given = (self._given or 0) + samples
 
     def leave_to_trainer(self) -> None:
         """Count no more: ``elastic.Trainer`` reports by itself."""
@@ -139,16 +223,33 @@ class Steps:
             self._counter = None
 
 
+def _makes_state(optimizer: object) -> bool:
+    """Whether torch.distributed.checkpoint has it step, without a rate, to make its state."""
+    groups = getattr(optimizer, "param_groups", ())
+    return bool(groups) and all(
+        isinstance(group["lr"], float) and group["lr"] == 0.0 for group in groups
+    )
+
+
+def _world() -> int:
+    """Return how many ranks train; only called where torch is there."""
+    import torch.distributed as dist
+
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
 _steps: Steps | None = None
 
 
-def step(samples: float | None = None) -> None:
+def step(samples: float | None = None, number: int | None = None) -> None:
     """Tell that a training step is done; call it on all ranks.
 
     ``samples`` is how many samples all ranks together have trained in it (rank 0's word counts);
-    None if that is not known. Does nothing outside an element, and never raises.
+    None if that is not known. ``number`` is the step's in the training, from 1 on: one that is
+    trained again after a restart is not counted again. Does nothing outside an element, and never
+    raises.
     """
-    of_this_process().by_script(samples)
+    of_this_process().by_script(samples, number)
 
 
 def of_this_process() -> Steps:

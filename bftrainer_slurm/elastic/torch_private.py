@@ -1,4 +1,4 @@
-"""The private places of torch that training in process uses: all of them, and nowhere else.
+"""The private places of torch that are used: all of them, and nowhere else.
 
 ``SEEN`` are the versions on which the tests have run. Where a place is missing a script is
 restarted at changes instead, see ``members``. (FSDP2's are in ``sharded``: it has no such way.)
@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import HashStore, Work  # type: ignore[attr-defined]
+
+from bftrainer_slurm.elastic.processes import killed_after
 
 SEEN = ("2.13",)
 _PLACES = (
@@ -42,6 +44,33 @@ def _is_there(place: str) -> bool:
             return False
         found = getattr(found, name)
     return True
+
+
+def end_workers_within(seconds: float, begins: Callable[[], None]) -> bool:
+    """Let this process's torchrun wait no longer for processes that it tells to end.
+
+    Its own 30 s are fixed where it calls ``close`` at a change (``--shutdown-timeout``, which 2.13
+    has, is for its own end). ``begins`` is called before. Returns False where ``close`` is not
+    there: then all stays as it is.
+    """
+    from torch.distributed.elastic.multiprocessing.api import PContext
+
+    close: Any = getattr(PContext, "close", None)
+    if close is None:
+        return False
+
+    def close_within(context: Any, *arguments: Any, **options: Any) -> None:
+        begins()
+        with killed_after(seconds, context.pids().values()):
+            close(context, *arguments, **options)
+
+    PContext.close = close_within  # type: ignore[assignment, method-assign]
+    return True
+
+
+def was_used(scaler: torch.amp.GradScaler) -> bool:
+    """Return whether a gradient scaler has ever scaled a loss; yes where that cannot be seen."""
+    return getattr(scaler, "_scale", True) is not None
 
 
 def groups_of_process() -> list[dist.ProcessGroup]:

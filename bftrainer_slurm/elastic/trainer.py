@@ -28,8 +28,18 @@ from bftrainer_slurm.elastic.members import find_members
 from bftrainer_slurm.elastic.sampler import Cursor
 from bftrainer_slurm.elastic.scaling import Rate, Rule, ScaledRate
 from bftrainer_slurm.elastic.state import share_tensors
+from bftrainer_slurm.elastic.torch_private import was_used
 from bftrainer_slurm.elastic.training import RehearsedError, Step, Training
 from bftrainer_slurm.keeper.membership import Generation
+
+_UNUSED = (
+    "all ranks must use the same parameters: those that a model never uses get "
+    "requires_grad_(False) before the trainer is made, others a part in the loss, 0 * p.sum()"
+)
+_SCALER = (
+    "a gradient scaler was handed over and is not used: write scaler.scale(loss).backward(), "
+    "scaler.step(optimizer), scaler.update(), or leave it out"
+)
 
 
 class LayoutError(Exception):
@@ -76,7 +86,7 @@ class Trainer(Training):
         **others: Stateful,
     ) -> None:
         options = dict(ddp or {})
-        _check(options, others)
+        _check(optimizer, options, others)
         self._model = model
         self._optimizer = optimizer
         self._stateful: dict[str, Any] = {"model": model, "optimizer": optimizer, **others}
@@ -106,6 +116,8 @@ class Trainer(Training):
 
     def leave(self, step: Step, error: BaseException | None) -> bool:
         """Commit or give up a step; return whether ``error`` is dealt with."""
+        if isinstance(error, RuntimeError) and "unused parameter" in str(error):  # DDP's advice
+            error.add_note(f"bftrainer: {_UNUSED}")
         self._step = None
         self._scaled.restore()
         if self._present.after is None:
@@ -146,7 +158,12 @@ class Trainer(Training):
 
     def _check_gradients(self) -> None:
         if not self._group.averaged:
-            raise RuntimeError("no gradient was averaged: compute with trainer.ddp, not the model")
+            raise RuntimeError(
+                "no gradient was averaged: compute with trainer.ddp, not the model. Where that is "
+                f"so, some parameters were not used: {_UNUSED}"
+            )
+        if any(not was_used(one) for one in self._scalers() if one.is_enabled()):
+            raise RuntimeError(_SCALER)
 
     def _check_updated(self, step: Step) -> None:
         if not any(one.is_enabled() for one in self._scalers()):  # one may pass over an update
@@ -192,9 +209,22 @@ class Trainer(Training):
             raise LayoutError("this rank's gradients come in another order than rank 0's")
 
 
-def _check(options: dict[str, Any], others: dict[str, Stateful]) -> None:
+def _check(
+    optimizer: torch.optim.Optimizer, options: dict[str, Any], others: dict[str, Stateful]
+) -> None:
+    """Check what a script has handed over.
+
+    Raises:
+        TypeError, ValueError: that cannot be; the message says what to write.
+    """
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(
+            f"a trainer has one optimizer, whose step() is its commit, not a "
+            f"{type(optimizer).__name__}: make one with several groups of parameters, "
+            "torch.optim.AdamW([{'params': ..., 'lr': ...}, ...])"
+        )
     if options.get("find_unused_parameters"):
-        raise ValueError("find_unused_parameters: all ranks must use the same parameters")
+        raise ValueError(f"find_unused_parameters: {_UNUSED}")
     for name, one in others.items():
         if isinstance(one, torch.optim.Optimizer):
             raise ValueError(f"{name}: a trainer has one optimizer, whose step() is its commit")

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from bftrainer_slurm.elastic import listeners
 from bftrainer_slurm.elastic.changes import ChangeLog
 from bftrainer_slurm.elastic.collective import Group, PeerLostError
 from bftrainer_slurm.elastic.common import Common
@@ -54,7 +55,7 @@ class Training(ABC):
         self._present = Expected(1.0, None)  # in the step entered last
         self._regroup_now = False
         self._pace = Pace()
-        self._changes = ChangeLog()
+        self._changes = ChangeLog(hear=listeners.tell)
 
     def loader(
         self,
@@ -73,8 +74,13 @@ class Training(ABC):
         """
         if self._course is not None:
             raise RuntimeError("a trainer has one loader; other data needs no trainer")
+        if not hasattr(dataset, "__len__"):
+            raise TypeError(
+                f"{type(dataset).__name__} has no length: a trainer divides its samples by number. "
+                "With an iterable data set use torchrun alone, and elastic.must_save()"
+            )
         self._course = Course(
-            size=len(dataset),  # type: ignore[arg-type]
+            size=len(dataset),
             epochs=epochs,
             batch_size=batch_size,
             batch=Batch(batch),

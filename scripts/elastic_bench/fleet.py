@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -75,8 +75,15 @@ class Node:
 class Fleet:
     """All nodes of one trainer; leaving it ends them, the keeper, and what they wrote."""
 
-    def __init__(self, setup: Setup, training: Training) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        training: Training,
+        environment: Callable[[int], Mapping[str, str]] = lambda task: {},
+    ) -> None:
+        """Make ready; ``environment`` are further variables for each task."""
         self.setup = setup
+        self._environment = environment
         self.nodes: list[Node] = []
         self._ending: list[tuple[Node, float]] = []
         self._training = training
@@ -177,6 +184,7 @@ class Fleet:
             "SLURMD_NODENAME": name,
             "BENCH_NODE": job,
             "OMP_NUM_THREADS": "1",
+            **self._environment(task),
         }
         if self._store is not None:
             variables |= self._store.environment

@@ -15,7 +15,7 @@ def main() -> None:
     """Train until somebody ends it."""
     options = arguments()
     work = Workload(options.model, options.compute)
-    trainer = elastic.Trainer(work.model, work.optimizer, rate="none")
+    trainer = elastic.Trainer(work.model, work.optimizer, rate="none", nccl_in_process=True)
     log = StepLog(options.folder, work.model)
     _time_copies(log)
     for images, labels in trainer.loader(work.data, work.batch, 1_000_000_000):

@@ -1,4 +1,4 @@
-"""The command line of ``scripts/run bench-keeper``: what a keeper bears, what floods cost others."""
+"""The command line of ``scripts/run bench-keeper``: what a keeper bears, what floods cost."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ LANES = (
     _here("chaos", "chaos and not load"),
     _here("torch", "torch and not slurm and not chaos and not load"),
     _here("slurm", "slurm and not torch and not chaos and not load"),
-    _here("units", "not slurm and not torch and not chaos and not load"),
+    _here("units", "not slurm and not torch and not chaos and not load and not frameworks"),
     Lane("lint", ("make", "--no-print-directory", "lint"), tests=False),
     _here("load", "load", alone=True),
 )

@@ -31,6 +31,10 @@ def test_there_is_one_process_a_gpu_or_one(gpus: str, processes: str) -> None:
     assert environment({"SLURM_GPUS_ON_NODE": gpus})["PET_NPROC_PER_NODE"] == processes
 
 
+def test_a_script_has_the_trainers_grace_to_save_in() -> None:
+    assert environment({})["BFTRAINER_GRACE"] == "0.5"
+
+
 def test_who_chooses_c10d_says_where_its_store_is_and_who_hosts_it() -> None:
     variables = environment({})
     assert "PET_RDZV_ENDPOINT" not in variables

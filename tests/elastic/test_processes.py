@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from bftrainer_slurm.elastic.processes import killed_after
 
 SCRIPT = """
 import signal, subprocess, sys
@@ -47,3 +50,23 @@ def test_only_a_handler_of_a_process_in_the_group_counts(
         check=True,
     )
     assert done.stdout.strip() == caught
+
+
+def sleeping(seconds: float) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({seconds})"])
+
+
+def test_a_process_that_does_not_end_in_time_is_killed() -> None:
+    process = sleeping(1000)
+    with killed_after(0.1, [process.pid]):
+        assert process.wait(60) == -signal.SIGKILL
+
+
+def test_one_that_does_is_left_alone_and_so_are_those_that_are_gone() -> None:
+    gone, process = sleeping(0), sleeping(1000)
+    gone.wait()
+    with killed_after(1000, [gone.pid, process.pid]):
+        pass
+    assert process.poll() is None
+    process.kill()
+    process.wait()

@@ -254,3 +254,20 @@ def test_a_user_may_opt_out(agents: Agents) -> None:
     for process in agents.processes.values():  # else it would outlive its agent
         process.terminate()
         process.wait(60)
+
+
+def test_a_script_that_hangs_at_sigterm_holds_nobody_for_half_a_minute(
+    keeper: Keeper, tmp_path: Path
+) -> None:
+    agents = Agents(keeper, tmp_path / "trainer", Path(__file__).with_name("stubborn.py"))
+    try:
+        agents.own(1)
+        agents.start(1)
+        agents.wait_for_world(1, 1)
+        agents.own(2)
+        agents.start(2)
+        agents.wait_for_world(2, 1, 2)
+        agents.print_pauses("hangs at SIGTERM", 1)
+        assert agents.pauses(1)[0] < 20
+    finally:
+        agents.end()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed.elastic.multiprocessing import api
 
 from bftrainer_slurm.elastic import torch_private
 from bftrainer_slurm.elastic.members import RestartError, be_restarted, find_members
@@ -26,6 +27,13 @@ def test_this_torch_has_them_all_and_is_named_among_those_seen() -> None:
 def test_one_that_is_missing_is_named() -> None:
     places = ("torch.distributed.Work", "torch.distributed.Work._gone", "torch._also_gone")
     assert torch_private.missing(places) == "torch.distributed.Work._gone"
+
+
+def test_where_torchruns_end_of_its_processes_is_another_it_stays_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(api, "PContext", object())
+    assert not torch_private.end_workers_within(2.0, lambda: None)
 
 
 def test_without_one_of_them_torchrun_restarts_the_script(monkeypatch: pytest.MonkeyPatch) -> None:

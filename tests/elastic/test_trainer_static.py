@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.utils.data import Dataset, TensorDataset
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from bftrainer_slurm.elastic import Trainer
 from scripts.labcluster.keeper import started_keeper
@@ -186,6 +186,70 @@ def test_the_scripts_own_errors_are_the_scripts() -> None:
 def test_two_optimizers_are_refused() -> None:
     with pytest.raises(ValueError, match="one optimizer"):
         trainer(second=torch.optim.SGD(nn.Linear(1, 1).parameters()))
+
+
+def test_a_list_of_optimizers_is_refused_by_saying_what_to_write() -> None:
+    model = nn.Linear(1, 1)
+    optimizers: Any = [torch.optim.SGD(model.parameters())]
+    with pytest.raises(TypeError, match=r"not a list: make one with several groups"):
+        Trainer(model, optimizers)
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_scaler_that_is_handed_over_and_not_used_is_an_error() -> None:
+    training, optimizer = trainer(scaler=torch.amp.GradScaler("cpu"))
+    with pytest.raises(RuntimeError, match=r"write scaler\.scale\(loss\)"):
+        for batch in training.loader(DATA, 5, 1):
+            with training.step():
+                loss(training, batch).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+    assert training.cursor.samples == 0
+
+
+@pytest.mark.usefixtures("alone")
+def test_an_iterable_data_set_is_refused_by_saying_what_to_use() -> None:
+    class Stream(IterableDataset[Tensor]):
+        def __iter__(self) -> Iterator[Tensor]:
+            yield torch.zeros(1)
+
+    training, _ = trainer()
+    with pytest.raises(TypeError, match=r"Stream has no length.*must_save"):
+        training.loader(Stream(), 5, 1)
+
+
+@pytest.mark.usefixtures("alone")
+def test_parameters_that_the_loss_does_not_reach_are_an_error_that_says_what_to_do() -> None:
+    model = nn.ModuleDict({"used": nn.Linear(1, 1), "unused": nn.Linear(1, 1)})
+
+    class Half(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = model
+
+        def forward(self, x: Tensor) -> Tensor:
+            found: Tensor = self.parts["used"](x)
+            return found
+
+    half = Half()
+    optimizer = torch.optim.SGD(half.parameters(), lr=0.001)
+    training = Trainer(half, optimizer)
+    with pytest.raises(RuntimeError, match="requires_grad_"):
+        for x, _ in training.loader(DATA, 5, 1):
+            with training.step():
+                training.ddp(x).sum().backward()
+                optimizer.step()
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_left_over_init_process_group_is_an_error_that_says_to_remove_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = dist.HashStore()  # type: ignore[attr-defined]
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RuntimeError, match=r"remove dist\.init_process_group"):
+        trainer()
 
 
 def test_parameters_used_by_some_ranks_only_are_refused() -> None:

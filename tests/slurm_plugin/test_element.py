@@ -24,8 +24,8 @@ pytestmark = pytest.mark.slurm
 
 OURS = (
     *("PET_", "TORCH_", "SLURM_SPANK", "PYTHONPATH"),
-    *("BFTRAINER_ELEMENT", "BFTRAINER_KEEPER", "BFTRAINER_MUNGE_SOCKET", "BFTRAINER_STEPS"),
-    "BFTRAINER_KEEPER_UID",
+    *("BFTRAINER_ELEMENT", "BFTRAINER_GRACE", "BFTRAINER_KEEPER", "BFTRAINER_KEEPER_UID"),
+    *("BFTRAINER_MUNGE_SOCKET", "BFTRAINER_STEPS"),
 )
 SHOW = '/usr/bin/env | /usr/bin/grep -E "^(PET_|BFTRAINER_|TORCH_DISABLE|PYTHONPATH)"'
 
@@ -53,6 +53,7 @@ def environment_in(
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "BFTRAINER_ELEMENT": element.name,
         "BFTRAINER_KEEPER": keeper.address,
+        "BFTRAINER_GRACE": "0.5",
         "BFTRAINER_MUNGE_SOCKET": "/run/munge.2",
         "BFTRAINER_KEEPER_UID": str((element.lab.dir / "state").stat().st_uid),
         "PYTHONPATH": f"{plugins}/python",

@@ -1,0 +1,1 @@
+"""Callbacks for frameworks, a module each, which alone imports its framework."""

@@ -1,0 +1,57 @@
+"""For a Hugging Face Trainer: its progress is known, and it saves before its nodes change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from bftrainer_slurm.elastic.saving import must_save, saved
+from bftrainer_slurm.elastic.steps import step
+
+
+class Elastic(TrainerCallback):
+    """Add it to the trainer's ``callbacks``; outside an element it does nothing.
+
+    When the nodes are about to change it has the trainer save a checkpoint as ever, on all ranks
+    after the same step, and ends the process.
+    """
+
+    def __init__(self) -> None:
+        self._saving = False
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **others: Any,
+    ) -> None:
+        """Be ready before the first step."""
+        must_save()
+
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **others: Any,
+    ) -> TrainerControl:
+        """Tell of a step, and have the state saved if it was the last one on these nodes."""
+        batch = args.train_batch_size * args.gradient_accumulation_steps
+        step(samples=batch * args.world_size, number=state.global_step)
+        if must_save():
+            self._saving = control.should_save = True
+            control.should_evaluate = False  # which may take longer than there is time
+        return control
+
+    def on_save(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **others: Any,
+    ) -> None:
+        """End the process if that was what the checkpoint was for."""
+        if self._saving:
+            saved()

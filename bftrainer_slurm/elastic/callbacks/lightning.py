@@ -1,0 +1,61 @@
+"""For a Lightning trainer: its progress is known, and it saves before its nodes change."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from bftrainer_slurm.elastic.saving import must_save, saved
+from bftrainer_slurm.elastic.steps import step
+
+
+class Elastic(Callback):
+    """Add it to the trainer's ``callbacks``; outside an element it does nothing.
+
+    When the nodes are about to change, all ranks save after the same step, to ``last.ckpt`` in
+    ``folder``, and end. Go on from it by ``trainer.fit(..., ckpt_path="last")`` where ``folder``
+    is a ModelCheckpoint's ``dirpath``. It takes Lightning's handler of SIGTERM away, which
+    broadcasts in the middle of whatever the ranks do, and hangs.
+
+    Args:
+        folder: one that all nodes see.
+        batch_size: samples in a batch of one rank.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], batch_size: int | None = None) -> None:
+        self._folder = Path(folder)
+        self._batch_size = batch_size
+        self._batches = self._told = 0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Be ready before the first step, and after Lightning has set its handlers."""
+        self._told = trainer.global_step
+        must_save()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, *others: Any, **more: Any
+    ) -> None:
+        """Tell of a step, and save if it was the last one on these nodes."""
+        self._batches += 1
+        if trainer.global_step == self._told:
+            return  # gradients are still being accumulated
+        self._told = trainer.global_step
+        samples = (self._batch_size or 0) * self._batches * trainer.world_size
+        step(samples or None, self._told)
+        self._batches = 0
+        if must_save():
+            self._save(trainer)
+            saved()
+
+    def _save(self, trainer: Trainer) -> None:
+        """Write beside, and rename: the node may be taken in the middle."""
+        beside, last = self._folder / f".step-{self._told}.ckpt", self._folder / "last.ckpt"
+        trainer.save_checkpoint(beside)
+        if trainer.is_global_zero:
+            if last.is_dir() and not last.is_symlink():  # a sharded one
+                shutil.rmtree(last)
+            beside.replace(last)

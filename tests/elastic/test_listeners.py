@@ -1,0 +1,107 @@
+"""A script's own function hears of each change of its nodes, in the thread that trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from bftrainer_slurm.elastic import listeners, steps
+from bftrainer_slurm.elastic.changes import ChangeLog
+from bftrainer_slurm.elastic.listeners import NodesChanged, Teller
+from bftrainer_slurm.elastic.steps import Counter, Memory, Progress
+
+N1, N2 = (1, "n1"), (2, "n2")
+CHANGE = NodesChanged(("n1",), ("n1", "n2"), "join", 0.4, 10.0, 19.0, None, 600.0)
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[NodesChanged]]:
+    monkeypatch.setattr(listeners, "_listeners", [])
+    changes: list[NodesChanged] = []
+    listeners.on_change(changes.append)
+    yield changes
+
+
+def test_a_change_says_what_was_before_and_after_and_why(heard: list[NodesChanged]) -> None:
+    log = ChangeLog(tell=lambda text: None, hear=listeners.tell)
+    log.began({N1}, "", Progress(0, 0, 0, 0, False), tells=True)
+    log.ended(Progress(101, 404, 100, 110, False))
+    log.began({N1, N2}, "join", Progress(101, 404, 100, 110, False), tells=True)
+    log.trained(Progress(502, 2008, 110.5, 130.5, False))
+    assert [change.why for change in heard] == ["begin", "join"]
+    join = heard[-1]
+    assert (join.nodes_before, join.nodes) == (("n1",), ("n1", "n2"))
+    assert join.stood_still_s == 0.5
+    assert join.samples_per_s_before == pytest.approx(40)
+    assert join.samples_per_s == pytest.approx(80)
+    assert join.steps_per_s == pytest.approx(20)
+
+
+def test_one_that_the_agent_has_seen_is_told_at_the_next_step_and_once(
+    heard: list[NodesChanged],
+) -> None:
+    memory = Memory.made()
+    counter = Counter(Memory.opened(memory.path))
+    counter.count(None)
+    assert heard == []
+    Teller(memory)(CHANGE)
+    counter.count(None)
+    counter.count(None)
+    assert heard == [CHANGE]
+
+
+def test_what_is_told_while_no_process_trains_is_heard_by_the_next_one(
+    heard: list[NodesChanged],
+) -> None:
+    memory = Memory.made()
+    tell = Teller(memory)
+    others = [NodesChanged((), (str(number),), "begin") for number in range(3)]
+    for one in others:
+        tell(one)
+    memory.begin()
+    Counter(memory).count(None)
+    assert heard == others
+
+
+def test_a_function_that_raises_is_named_and_disturbs_nobody(
+    heard: list[NodesChanged], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def faulty(change: NodesChanged) -> None:
+        raise ValueError("no network")
+
+    listeners.on_change(faulty)
+    listeners.on_change(heard.append)
+    listeners.tell(CHANGE)
+    assert heard == [CHANGE, CHANGE]
+    assert "on_change" in (said := capsys.readouterr().err)
+    assert "no network" in said
+
+
+def test_a_text_that_is_half_written_is_read_at_a_later_step(heard: list[NodesChanged]) -> None:
+    memory = Memory.made()
+    memory.write(b'[{"nodes_before"')
+    counter = Counter(memory)
+    counter.count(None)
+    assert heard == []
+    memory.write(listeners.written([CHANGE]))
+    counter.count(None)
+    assert heard == [CHANGE]
+
+
+def test_one_with_more_nodes_than_there_is_room_for_is_left_out(heard: list[NodesChanged]) -> None:
+    memory = Memory.made()
+    nodes = tuple(f"node{number:060d}" for number in range(10_000))
+    Teller(memory)(NodesChanged(nodes, nodes, "loss"))
+    steps.Counter(memory).count(None)
+    assert heard == []
+
+
+def test_a_repeated_step_is_no_progress() -> None:
+    memory = Memory.made()
+    first, restarted = Counter(memory), Counter(memory)
+    for number in (1, 2, 3):
+        first.count(8, number)
+    for number in (2, 3, 4):
+        restarted.count(8, number)
+    assert (memory.read().steps, memory.read().samples) == (4, 32)

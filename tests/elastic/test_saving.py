@@ -1,0 +1,135 @@
+"""A script that saves when it is told to: no step is lost where nodes come and go as announced."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.elastic import saving
+from bftrainer_slurm.elastic.saving import LONGEST_S, Asking
+from bftrainer_slurm.elastic.steps import Memory
+from scripts.labcluster.keeper import started_keeper
+from tests.elastic.agents import ARRAY, Agents, Step, steps_in
+
+SCRIPT = Path(__file__).with_name("when_told.py")
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory.made()
+
+
+@pytest.mark.parametrize("why", ["join", "leave", "loss", "failure"])
+def test_a_script_that_does_not_save_when_told_is_ended_at_once(memory: Memory, why: str) -> None:
+    assert Asking(memory).is_over(why)
+    assert not memory.asked
+
+
+@pytest.mark.parametrize("why", ["join", "leave"])
+def test_one_that_does_is_asked_and_ended_when_all_its_processes_have(
+    memory: Memory, why: str
+) -> None:
+    asking = Asking(memory)
+    memory.will_save(2)
+    assert not asking.is_over(why)
+    assert memory.asked
+    memory.has_saved(0)
+    assert not asking.is_over(why)
+    memory.has_saved(1)
+    assert asking.is_over(why)
+
+
+@pytest.mark.parametrize("why", ["loss", "failure"])
+def test_it_is_not_asked_where_a_peer_is_gone_already(memory: Memory, why: str) -> None:
+    memory.will_save(1)
+    assert Asking(memory).is_over(why)
+    assert not memory.asked
+
+
+def test_one_that_takes_too_long_is_ended(memory: Memory) -> None:
+    clock = Clock()
+    asking = Asking(memory, clock)
+    memory.will_save(1)
+    assert not asking.is_over("join")
+    clock.now_s += LONGEST_S
+    assert asking.is_over("join")
+
+
+def test_what_processes_before_were_asked_is_nothing_to_the_next_ones(memory: Memory) -> None:
+    asking = Asking(memory)
+    memory.will_save(1)
+    assert not asking.is_over("join")
+    memory.has_saved(0)
+    memory.end()
+    asking.begin()
+    assert not memory.asked
+    assert not memory.ending
+    memory.will_save(1)
+    assert not asking.is_over("join")
+
+
+def test_outside_an_element_there_is_never_anything_to_save() -> None:
+    assert not saving.must_save()
+    with pytest.raises(RuntimeError, match="must_save"):
+        saving.saved()
+
+
+@pytest.fixture
+def agents(tmp_path: Path) -> Iterator[Agents]:
+    state = tmp_path / "state"
+    state.mkdir()
+    with started_keeper(state) as keeper:
+        running = Agents(keeper, tmp_path / "trainer", SCRIPT)
+        try:
+            running.own(3)
+            yield running
+        finally:
+            running.end()
+
+
+def trained(folder: Path) -> list[int]:
+    """The steps of the training, each as often as a generation has trained it."""
+    by_generation = {(step.number, step.world) for step in steps_in(folder)}
+    return sorted(number for number, _ in by_generation)
+
+
+def consecutive(steps: list[Step]) -> bool:
+    numbers = [step.number for step in steps]
+    return all(after == before + 1 for before, after in itertools.pairwise(numbers))
+
+
+@pytest.mark.torch
+def test_no_step_is_lost_as_a_node_joins_leaves_and_is_reclaimed(agents: Agents) -> None:
+    agents.start(1, 2)
+    agents.wait_for_world(2, 1, 2)
+    agents.start(3)
+    agents.wait_for_world(3, 1, 2, 3)
+    assert agents.keeper.client.part(ARRAY, [2])
+    agents.wait_for_world(2, 1, 3)
+    agents.signal(1, signal.SIGTERM)
+    agents.wait_for_world(1, 3)
+    agents.print_pauses("saved when told", 3)
+    assert agents.processes[1].wait(30) != 0
+    agents.wait_for_steps(3)
+    assert consecutive(agents.steps(3))
+    numbers = trained(agents.folder)
+    assert numbers == list(range(1, numbers[-1] + 1))
+
+
+@pytest.mark.torch
+def test_a_node_is_lost_and_the_others_begin_again(agents: Agents) -> None:
+    agents.start(1, 2)
+    agents.wait_for_world(2, 1, 2)
+    agents.kill(2)
+    agents.wait_for_world(1, 1)
