@@ -19,7 +19,10 @@ _EVERYBODYS = (
 
 
 def disclosed(document: bytes, may_see: Callable[[int], bool]) -> bytes:
-    """Return a published status for somebody who ``may_see`` all of these trainers (by array)."""
+    """Return a published status for somebody who ``may_see`` all of these trainers (by array).
+
+    Under ``PrivateData=jobs`` they hear of no others.
+    """
     try:
         found = json.loads(document)
     except (ValueError, RecursionError):
@@ -29,7 +32,10 @@ def disclosed(document: bytes, may_see: Callable[[int], bool]) -> bytes:
     trainers = found.get("trainers")
     if isinstance(trainers, list):
         good = [one for one in trainers if isinstance(one, dict) and type(one.get("array")) is int]
-        found["trainers"] = [one if may_see(one["array"]) else outside(one) for one in good]
+        theirs = {one["array"] for one in good if may_see(one["array"])}
+        if found.get("jobs_private"):
+            good = [one for one in good if one["array"] in theirs]
+        found["trainers"] = [one if one["array"] in theirs else outside(one) for one in good]
     return json.dumps(found, separators=(",", ":")).encode()
 
 

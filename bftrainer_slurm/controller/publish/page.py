@@ -24,11 +24,11 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from bftrainer_slurm import __version__
-from bftrainer_slurm.cli.explain import reasons
 from bftrainer_slurm.controller.publish import past
 from bftrainer_slurm.controller.publish.access import Viewer, viewer
 from bftrainer_slurm.controller.publish.notes import notes
 from bftrainer_slurm.controller.publish.occupancy import Window, nodes_over_time
+from bftrainer_slurm.controller.publish.sentences import reasons
 from bftrainer_slurm.controller.publish.server import Answer, Request
 from bftrainer_slurm.model import PRIVATE
 

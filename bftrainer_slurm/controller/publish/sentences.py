@@ -1,0 +1,146 @@
+"""Why a trainer has so many nodes, or waits, in sentences, for ``bftrainer explain`` and the page.
+
+They are made from a published status alone; its terms are in ``explanation``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bftrainer_slurm.planner.limit import Limit
+
+_OVER = {
+    "given up": "It was given up",
+    "finished": "It has finished",
+    "finishing": "It has finished, and its last elements are ending",
+    "cancelled": "It was cancelled",
+    "withheld": "An operator holds it",
+}
+
+
+def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
+    """Return why it has so many nodes, in sentences."""
+    if document["down"]:
+        return [f"Nobody plans now: {document['down']}. It keeps the nodes that it has."]
+    if one["state"] in _OVER:
+        why = f": {one['why']}" if one.get("why") else ""
+        return [f"{_OVER[one['state']]}{why}."]
+    found = [f"It cannot have more now: {one['why']}."] if one.get("why") else []
+    if one["starting"]:
+        found.append(f"{nodes(len(one['starting']))} more {_is(one['starting'])} starting.")
+    plan = one.get("plan")
+    if plan:
+        found += [_LIMITS[Limit(plan["limit"])](plan), *_room(plan), _pool(document)]
+        if len(one["nodes"]) + len(one["starting"]) != plan["nodes"]:
+            found.append(f"The plan gives it {nodes(plan['nodes'])}; it is on its way there.")
+    elif one.get("hidden"):
+        found += [f"What the plan says of it is for {one['user']} to see.", _pool(document)]
+    elif not found:
+        found.append(
+            "It is in no plan now: it has just come, rests after a failure, or has fewer elements "
+            "left than it needs nodes."
+        )
+    return found
+
+
+def _room(plan: Mapping[str, Any]) -> list[str]:
+    """Say where it may have fewer nodes than are in the pool."""
+    if plan["usable"] == plan["pool"]:
+        return []
+    return [
+        f"Of the pool's {nodes(plan['pool'])} it may use {plan['usable']}: the others are of "
+        "another kind of hardware, or not what it asks for."
+    ]
+
+
+def _pool(document: Mapping[str, Any]) -> str:
+    """Say what there is, and what of it is not for trainers now."""
+    pool = document["pool"]
+    free = pool["nodes"] - pool["used"]
+    left = [f"{count} ({why})" for why, count in document.get("left_alone", {}).items() if count]
+    more = f"; idle nodes that trainers leave alone: {', '.join(left)}" if left else ""
+    return f"Trainers use {pool['used']} of {nodes(pool['nodes'])} in holes{_rest(free)}{more}."
+
+
+def _rest(free: int) -> str:
+    return f", {free} {_is(range(free))} free" if free else ""
+
+
+def _most(plan: Mapping[str, Any]) -> str:
+    return f"It has as many nodes as it may have now, {plan['most']}."
+
+
+def _too_few(plan: Mapping[str, Any]) -> str:
+    if plan["nodes"]:
+        return f"It has all {nodes(plan['usable'])} that there are for it."
+    return f"It needs {nodes(plan['least'])} at least, and there are {plan['usable']} for it."
+
+
+def _no_gain(plan: Mapping[str, Any]) -> str:
+    return (
+        f"On {nodes(plan['better'])} it trains no faster than on {plan['nodes']}, as far as its "
+        "throughput curve says."
+    )
+
+
+def _cost(plan: Mapping[str, Any]) -> str:
+    size = next(one for one in plan["sizes"] if one["nodes"] == plan["better"])
+    return (
+        f"A change to {nodes(plan['better'])} costs {number(size['rescale'])} in rescaling, more "
+        f"than they bring in the {plan['forward_s']:g} s that the plan looks ahead "
+        f"({number(plan['gain'])} in all)."
+    )
+
+
+def _others(plan: Mapping[str, Any]) -> str:
+    missing = plan["better"] - plan["nodes"] - plan["free"]
+    gain = f"With {nodes(plan['better'])} it would gain {number(plan['gain'])}{_share(plan)}"
+    others = f"other trainers have {missing} of these"
+    if plan["loss"] is None:
+        price = number(plan["price"])
+        return f"{gain}, but {others}, none of them so many. A node is worth about {price} to them."
+    return (
+        f"{gain}, but {others}. Whom it would cost least to give up so many would lose "
+        f"{number(plan['loss'])}."
+    )
+
+
+def _unproven(plan: Mapping[str, Any]) -> str:
+    return (
+        f"{nodes(plan['better'])} would be better ({number(plan['gain'])} more): the planner ran "
+        "out of time, or had no solver. 'bftrainer status' shows its trouble."
+    )
+
+
+_LIMITS: Mapping[Limit, Callable[[Mapping[str, Any]], str]] = {
+    Limit.MOST: _most,
+    Limit.POOL: _too_few,
+    Limit.NO_GAIN: _no_gain,
+    Limit.COST: _cost,
+    Limit.OTHERS: _others,
+    Limit.UNPROVEN: _unproven,
+}
+
+
+def _share(plan: Mapping[str, Any]) -> str:
+    """Say by how much faster it would train."""
+    rates = {size["nodes"]: size["rate"] for size in plan["sizes"]}
+    now = rates.get(plan["nodes"], 0.0)
+    if not now:
+        return ""
+    return f" ({rates[plan['better']] / now - 1:+.0%} a second)"
+
+
+def nodes(count: int) -> str:
+    """Return so many nodes in words."""
+    return f"{count} node{'' if count == 1 else 's'}"
+
+
+def _is(many: Any) -> str:
+    return "is" if len(many) == 1 else "are"
+
+
+def number(value: float) -> str:
+    """Return a value of the plan in three digits, or whole from a thousand on."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
