@@ -26,7 +26,7 @@ _RESULTS = re.compile(r"^([.FEsxX]+)(?= |$)", re.MULTILINE)
 @click.option(
     "--at-once",
     type=click.IntRange(min=1),
-    default=4,
+    default=5,
     show_default=True,
     help="How many run side by side.",
 )
