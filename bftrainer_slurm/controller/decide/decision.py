@@ -53,6 +53,7 @@ from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 logger = logging.getLogger(__name__)
 
 _AVOID_S = 60.0  # a node on which an element did not start, though nobody has it
+_GREEDY_S = 60.0  # so long a plan stands that was made without the solver: a try may take seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +267,12 @@ class Decider:
         """Return the last plan if it stands, else a new one; no trainer stops for exploration."""
         problem, last = ready.problem, self._plan
         asked, self._asked = self._asked, problem
-        if last is not None and last.status != "greedy" and same_question(problem, asked):
+        fresh = ready.picture.now_s < self._planned_s + _GREEDY_S
+        if (
+            last is not None
+            and (fresh or last.status != "greedy")
+            and same_question(problem, asked)
+        ):
             return last
         plan = self._planner.plan(problem)
         if stops_a_trainer(problem, plan):

@@ -162,10 +162,13 @@ def test_the_problem_of_a_plan_is_in_the_history(tmp_path: Path) -> None:
     assert parse(past_problem(path, 1)) == deciding.planner.asked[-1]
 
 
-def test_a_plan_without_the_solver_is_for_one_turn() -> None:
+def test_a_plan_without_the_solver_stands_for_a_minute_then_the_solver_is_asked_again() -> None:
     deciding = Deciding(planner=Planner("greedy"))
-    deciding(view(HELD))
-    deciding(view(HELD))
+    for _ in range(3):
+        deciding(view(HELD))
+    assert len(deciding.planner.asked) == 1
+    now = picture(view(HELD), of=NODES)
+    deciding(of=replace(now, snapshot=replace(now.snapshot, time_s=NOW_S + 61)))
     assert len(deciding.planner.asked) == 2
 
 
