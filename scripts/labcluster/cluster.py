@@ -140,8 +140,7 @@ class Cluster:
         command = [_program("slurmd"), "-D", "-N", called or node, *self._conf_of_slurmd()]
         host = self.daemons.get(_host(node))
         if host is not None:
-            own = self.cgroups
-            cgroup = None if own is None else own.of_daemons(self.folder, node)
+            cgroup = None if self.cgroups is None else self.cgroups.of_daemons
             command = namespaces.within(host.pid, cgroup, command)
         self.start_daemon(node, *command, forks=host is not None)
 
@@ -189,8 +188,6 @@ class Cluster:
         command = namespaces.holder(self.cgroups, cgroup, network, self.folder, node, ready)
         self.start_daemon(_host(node), *command, forks=True)
         wait_until(ready.exists, _START_TIMEOUT_S, f"the namespaces of {node} cannot be made")
-        if self.cgroups is not None:
-            self.cgroups.leave_to_children(self.folder, node)
 
     def make_switch(self) -> None:
         """Make the network that nodes are plugged into."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAMS = ("unshare", "nsenter", "mount")
+_MOUNTPOINT = Path("/sys/fs/cgroup")
 _ALL = "bftrainer-lab"  # under it lie the cgroups of all clusters on this host
 
 
@@ -26,21 +27,18 @@ class Hierarchy:
         """Return the cgroup of a node, which the node takes for the root of all cgroups."""
         return self._of_cluster(folder) / node
 
-    def of_daemons(self, folder: Path, node: str) -> Path:
-        """Return where a node's daemons start: with v2 a cgroup has processes or children."""
-        own = self.of_node(folder, node)
-        return own / "daemons" if self.version == 2 else own
+    @property
+    def of_daemons(self) -> Path:
+        """Return where a node's daemons start, as the node sees it.
+
+        With v2 a cgroup has processes or children.
+        """
+        return _MOUNTPOINT / ("daemons" if self.version == 2 else "freezer")
 
     def make(self, folder: Path, node: str) -> None:
         """Make the cgroups of a node."""
-        self.of_daemons(folder, node).mkdir(parents=True, exist_ok=True)
-
-    def leave_to_children(self, folder: Path, node: str) -> None:
-        """Move the processes of a node's cgroup to where its daemons are."""
-        own, daemons = self.of_node(folder, node), self.of_daemons(folder, node)
-        if own != daemons:
-            for process in (own / "cgroup.procs").read_text().split():
-                (daemons / "cgroup.procs").write_text(process)
+        own = self.of_node(folder, node)
+        (own / "daemons" if self.version == 2 else own).mkdir(parents=True, exist_ok=True)
 
     def remove(self, folder: Path) -> bool:
         """Remove the cgroups of a cluster; return False while processes are in them."""
@@ -86,12 +84,14 @@ def holder(
     options = ["--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
     if network:
         options.append("--net")
+    steps = ["set -e", _OWN.format(folder=folder, node=node)]
     if cgroups is not None:
-        options.append("--cgroup")
-    own = _OWN.format(folder=folder, node=node)
-    steps = [own, _MOUNT[cgroups.version] if cgroups else "", f"touch {ready}"]
-    first = "set -e\n" + "\n".join(steps) + "\ntrap exit TERM\nsleep infinity & wait"
-    return [*_starting_in(cgroup), "unshare", *options, "bash", "-c", first]
+        steps += [_MOUNT[cgroups.version], f"echo $$ > {cgroups.of_daemons}/cgroup.procs"]
+    steps += [f"touch {ready}", "trap exit TERM", "sleep infinity & wait"]
+    first = ["bash", "-c", "\n".join(steps)]
+    if cgroup is not None:
+        first = _starting_in(cgroup, ["unshare", "--cgroup", *first])
+    return ["unshare", *options, *first]
 
 
 # c10d tells agents apart by their host's name and their process id, and ids are the same on nodes
@@ -109,7 +109,8 @@ _MOUNT = {
     1: """mount -t tmpfs none /sys/fs/cgroup
 mkdir /sys/fs/cgroup/freezer
 mount -t cgroup -o freezer none /sys/fs/cgroup/freezer""",
-    2: "mount -t cgroup2 none /sys/fs/cgroup",
+    2: """umount --lazy /sys/fs/cgroup
+mount -t cgroup2 none /sys/fs/cgroup""",
 }
 
 
@@ -124,11 +125,14 @@ def within(first: int, cgroup: Path | None, command: Sequence[str]) -> list[str]
 
     It is a child of the process that this starts.
     """
-    spaces = ("--mount", "--uts", "--root", "--wd=/", "--pid", "--net", "--cgroup")
-    return [*_starting_in(cgroup), "nsenter", f"--target={first}", *spaces, "--", *command]
+    own = ["nsenter", "--cgroup=/proc/1/ns/cgroup", "--", *command]
+    spaces = ("--mount", "--uts", "--root", "--wd=/", "--pid", "--net")
+    return ["nsenter", f"--target={first}", *spaces, "--", *_starting_in(cgroup, own)]
 
 
-def _starting_in(cgroup: Path | None) -> list[str]:
+# On the node's side of its namespaces: a slurmd refuses a cgroup with processes that it cannot see.
+# A cgroup is joined before its namespace is entered: nobody may step across the bounds of one.
+def _starting_in(cgroup: Path | None, command: Sequence[str]) -> list[str]:
     if cgroup is None:
-        return []
-    return ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(cgroup)]
+        return [*command]
+    return ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(cgroup), *command]
