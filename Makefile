@@ -5,7 +5,7 @@ BIN := .venv/bin
 
 .PHONY: help setup plugin cli-filter demo examples page docs lint test matrix matrix-full chaos failover slurm-suite frameworks gpu-check fuzz bench-planner bench-curves \
 	bench-elastic bench-keeper bench-commands bench-impact bench-scale bench-slurmctld paper install man install-man deb rpm \
-	packages wheel clean
+	packages machine wheel clean
 
 help:
 	@echo 'make demo             a private Slurm cluster, two trainers in its holes; about 4 minutes'
@@ -36,6 +36,7 @@ help:
 	@echo 'make install-man      installs these: DESTDIR= PREFIX='
 	@echo 'make deb, make rpm    packages of plugin, elements and controller, in build/packages: docs/roll-out.md'
 	@echo 'make packages         makes Debian packages in a rootfs; installs, upgrades, removes them there'
+	@echo 'make machine          the packages and elements under systemd and cgroup v2 alone, in User-mode Linux'
 	@echo 'make wheel            sdist and wheel, in build/dist, and tries the wheel by itself'
 	@echo 'make cli-filter       builds and installs the cli_filter, which fits one micro release alone'
 	@echo 'make setup            what all of these need (they call it); make clean undoes it'
@@ -140,6 +141,9 @@ deb rpm:
 
 packages:
 	@packaging/try
+
+machine:
+	@scripts/machine/run $(MACHINE)
 
 wheel:
 	@packaging/try-wheel
