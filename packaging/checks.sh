@@ -29,8 +29,8 @@ ordinary_job() { # says nothing on stderr, and runs
     said=$(as alice sbatch --wait -p main "$@" -o /tmp/ordinary.out --wrap 'echo ran' 2>&1 > /dev/null)
     is "$said" '' && is "$(cat /tmp/ordinary.out)" ran
 }
-activate() {
-    sed -i 's|keeper=HOST:PORT|keeper=127.0.0.1:6740|' $line
+activate() { # the keeper's ADDRESS
+    sed -i "s|keeper=HOST:PORT|keeper=$1:6740|" $line
     echo "include $line" >> /etc/slurm/plugstack.conf
 }
 
