@@ -1,4 +1,4 @@
-"""What was measured on, and how busy it was: figures mean little without it."""
+"""What was measured on and how busy it was, and what a process takes of it, as Linux tells."""
 
 from __future__ import annotations
 
@@ -35,6 +35,18 @@ def this_machine(*packages: str) -> Machine:
         load=os.getloadavg()[0],
         versions={"Python": platform.python_version()} | {name: version(name) for name in packages},
     )
+
+
+def cpu_s(pid: int) -> float:
+    """Return the processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(pid: int) -> float:
+    """Return the memory (resident) that a process has, in megabytes (10^6 bytes)."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def _processor() -> str:

@@ -28,7 +28,7 @@ def test_quick_prints_the_tables() -> None:
 def test_json_has_every_single_time() -> None:
     done = run("--quick", "--problems", "2", "--plans", "1", "--json")
     document = json.loads(done.stdout)
-    assert [len(one["node_level_s"]) for one in document["side_by_side"]] == [2]
+    assert [len(one["node_level"]) for one in document["side_by_side"]] == [2]
     assert [len(one["seconds"]) for one in document["alone"]] == [1, 1]
     assert document["machine"]["cores"] >= 1
 
