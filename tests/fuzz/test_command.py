@@ -12,7 +12,7 @@ from scripts.labcluster.stage import REPO
 
 
 def fuzz(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, REPO / "scripts" / "run", "fuzz", *options]
+    command = [sys.executable, str(REPO / "scripts" / "run"), "fuzz", *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
