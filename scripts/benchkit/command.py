@@ -31,6 +31,12 @@ class Findings:
     wrong: str = ""
 
 
+class RefusedError(click.ClickException):
+    """What was asked for cannot be had here; exit code 2, as for a bad call."""
+
+    exit_code = 2
+
+
 def findings(
     machine: Machine,
     *parts: str,
