@@ -6,7 +6,7 @@ stream. So the replay can be held against what was measured on Slurm with the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from bftrainer_slurm.replay.playback import OrdinaryJobs
 from bftrainer_slurm.replay.synthetic.backfill import INTERVAL_S, schedule
 from bftrainer_slurm.replay.synthetic.workload import Jobs
 from bftrainer_slurm.replay.trainers import TrainerSpec
+from scripts.benchkit.text import columns
 from scripts.demonstration.stream import OrdinaryJob
 
 _BEGIN_S = 1_700_000_010.0  # a multiple of the interval; any would do
@@ -56,19 +57,22 @@ def rendered(log: Log) -> tuple[str, dict[str, Any]]:
     both = {"leave ahead": _replay(log, OrdinaryJobs), "do not": _replay(log, _Unseen)}
     assert log.jobs is not None
     waits_s = [one.start_s - one.eligible_s for one in log.jobs.between(log.from_s, log.to_s)]
-    lines = [
+    head = (
         f"{len(waits_s)} jobs replayed; wait without trainers, s: median {np.median(waits_s):.1f}, "
-        f"mean {np.mean(waits_s):.1f}",
-        f"{'trainers':<14}{'MEDIAN':>8}{'MEAN':>8}{'P95':>8}{'MAX':>8}"
-        f"{'MISSED':>8}{'PREEMPTED':>11}{'USED':>7}",
+        f"mean {np.mean(waits_s):.1f}"
+    )
+    cells: list[tuple[str, Callable[[tuple[str, Replayed]], str]]] = [
+        ("trainers", lambda row: row[0]),
+        ("MEDIAN", lambda row: f"{row[1].felt.median_s:.2f}"),
+        ("MEAN", lambda row: f"{row[1].felt.mean_s:.2f}"),
+        ("P95", lambda row: f"{row[1].felt.p95_s:.2f}"),
+        ("MAX", lambda row: f"{row[1].felt.most_s:.2f}"),
+        ("MISSED", lambda row: str(row[1].felt.missed)),
+        ("PREEMPTED", lambda row: str(row[1].felt.preempted)),
+        ("USED", lambda row: f"{row[1].used:.0%}"),
     ]
-    for name, one in both.items():
-        late = one.felt
-        lines.append(
-            f"{name:<14}{late.median_s:>8.2f}{late.mean_s:>8.2f}{late.p95_s:>8.2f}"
-            f"{late.most_s:>8.2f}{late.missed:>8}{late.preempted:>11}{one.used:>7.0%}"
-        )
-    return "\n".join(lines), {name: asdict(one) for name, one in both.items()}
+    document = {name: asdict(one) for name, one in both.items()}
+    return f"{head}\n{columns(both.items(), cells)}", document
 
 
 def _replay(log: Log, kind: type[OrdinaryJobs]) -> Replayed:
