@@ -28,7 +28,12 @@ from scripts.labcluster.stage import REPO
 @bench_command(OSError)
 @click.option("--quick", is_flag=True, help="A quarter of a day of 256 nodes, few runs: seconds.")
 @several("--only", "only", [str(one.number) for one in experiments(FULL)], "This experiment.")
-@several("--trainers", "trainers", TRAINERS, "These only.")
+@click.option(
+    "--trainers",
+    type=click.Choice(list(TRAINERS)),
+    multiple=True,
+    help="These only; may be given again.  [default: both; --quick: HPO]",
+)
 @number("--jobs", 2, 1, 64)
 @folder("--out", "out", "The report's folder.", REPO / "build" / "paper")
 @folder("--docs", "docs", "Renew the tables and pictures of this folder's paper.md too.")
@@ -50,7 +55,8 @@ def main(
     """
     if not SUMMIT.is_dir():
         raise RefusedError(f"{SUMMIT}: not there; the experiments replay the data in it")
-    size = replace(QUICK if quick else FULL, trainers=tuple(trainers))
+    size = QUICK if quick else FULL
+    size = replace(size, trainers=tuple(trainers) or size.trainers)
     chosen = [one for one in experiments(size) if str(one.number) in only]
     if not chosen:
         raise RefusedError("--only: --quick has no such experiment")
