@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import version
@@ -41,6 +42,16 @@ def cpu_s(pid: int) -> float:
     """Return the processor time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def children_cpu_s(pid: int) -> float:
+    """Return what the processes below one have used that are there now."""
+    used_s = 0.0
+    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, listed.read_text().split()):
+            with suppress(OSError):  # it has ended
+                used_s += cpu_s(child) + children_cpu_s(child)
+    return used_s
 
 
 def memory_mb(pid: int) -> float:

@@ -28,8 +28,8 @@ from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import read_address, read_token
 from bftrainer_slurm.slurm.look_gateway import LookGateway
 from bftrainer_slurm.slurm.run import SlurmRunner
+from scripts.benchkit.machine import children_cpu_s, memory_mb
 from scripts.scale_bench.course import Course, Look, Phase, Size
-from scripts.scale_bench.processes import Processor, children_cpu_s, rss_mb, thread_cpu_s
 from scripts.scale_bench.requests import GROW, LOOK, Requests, SimulatedRunner
 from scripts.scale_bench.slurmctld import PARTITION, Slurmctld
 
@@ -81,7 +81,7 @@ def measure(size: Size, settings: Settings) -> Found:
         course.populate(history.lessons)
         history.close()
         slurmctld.jobs_text(0)
-        base_mb = rss_mb()
+        base_mb = memory_mb(os.getpid())
         runner = SimulatedRunner(slurmctld=slurmctld, requests=requests)
         gateway = LookGateway(LOOK, runner, GROW)
         beside = _Beside(course, slurmctld, requests, state)
@@ -193,11 +193,10 @@ class _Beside:
         address = read_address(self._state)
         return KeeperClient(address, read_token(self._state)) if address else None
 
-    def _processor(self) -> Processor:
-        threads = (thread.ident for thread in self._threads if thread.is_alive())
-        beside_s = thread_cpu_s(one for one in threads if one is not None)
-        own_s = time.process_time() - beside_s - self._requests.cpu_s
-        return Processor(own_s, children_cpu_s())
+    def _processor(self) -> tuple[float, float]:
+        clocks = [time.pthread_getcpuclockid(one.ident) for one in self._threads if one.ident]
+        beside_s = sum(map(time.clock_gettime, clocks)) + self._requests.cpu_s
+        return time.process_time() - beside_s, children_cpu_s(os.getpid())
 
 
 def _cost_of(*command: str) -> Program:
