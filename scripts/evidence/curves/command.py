@@ -6,12 +6,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import click
 
 from bftrainer_slurm.planner.solver import Planner
-from scripts.benchkit.command import Findings, bench_command
+from scripts.benchkit.command import Findings, bench_command, number
 from scripts.benchkit.text import markdown
 from scripts.evidence.curves.regret import (
     METHODS,
@@ -23,8 +22,8 @@ from scripts.evidence.curves.regret import (
     steady,
     wandering,
 )
+from scripts.labcluster.stage import REPO
 
-REPO = Path(__file__).resolve().parents[3]
 RECORDED = REPO.parent / "shared/data/summit-2021-02/trainers-imagenet-1001.json"
 AFTER = (0, 1, 2, 5, 10, 20, 50)
 TRAINERS = 10
@@ -48,7 +47,7 @@ class Row:
 
 
 @bench_command()
-@click.option("--runs", type=click.IntRange(min=1), default=5, help="Seeds a case.")
+@number("--runs", 5, 1, 1000, "Seeds a case.")
 def main(runs: int) -> Findings:
     """Measure what plans lose because throughput curves are not known, after 0 to 50 plans.
 
