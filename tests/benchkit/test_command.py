@@ -14,8 +14,18 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from scripts.benchkit.command import Findings, bench_command, replace_file
+from scripts.benchkit.command import (
+    Findings,
+    RefusedError,
+    bench_command,
+    findings,
+    folder,
+    number,
+    replace_file,
+    several,
+)
 from scripts.benchkit.figures import at_most
+from scripts.benchkit.machine import Machine
 
 REPO = Path(__file__).parents[2]
 
@@ -37,6 +47,23 @@ def bench(what: str) -> Findings:
     return Findings("a table", [at_most("pause", 1.0, 2.0), Path("x")], what)
 
 
+@bench_command()
+@number("--whole", 5, 1, 9, "A number.")
+@number("--part", 0.5, 0, 1)
+@several("--colour", "colours", {"red": 1, "blue": 2}, "Of this colour.")
+@several("--size", "sizes", ("small", "large"), "Of this size.", ["small"])
+@folder("--out", "out", "For the results.", Path("output"))
+def options(whole: int, part: float, **others: object) -> Findings:
+    if whole == 9:
+        raise RefusedError("there is no nine here")
+    return Findings("", {"whole": whole, "part": part, **others})
+
+
+def asked(*given: str) -> dict[str, object]:
+    done = CliRunner().invoke(options, ["--json", *given])
+    return dict(json.loads(done.output))
+
+
 @pytest.fixture(autouse=True)
 def own_signals() -> object:
     before = signal.getsignal(signal.SIGTERM)
@@ -53,6 +80,42 @@ def test_it_prints_text_or_json() -> None:
 def test_what_is_wrong_is_said_after_the_findings() -> None:
     done = CliRunner().invoke(bench, "DIFFER")
     assert (done.exit_code, done.output) == (1, "a table\nError: DIFFER\n")
+
+
+def test_options_have_their_defaults() -> None:
+    assert asked() == {
+        "whole": 5,
+        "part": 0.5,
+        "colours": ["red", "blue"],
+        "sizes": ["small"],
+        "out": "output",
+    }
+
+
+def test_what_is_given_again_counts_once() -> None:
+    assert asked("--colour=blue", "--colour=red", "--colour=blue")["colours"] == ["blue", "red"]
+
+
+@pytest.mark.parametrize("bad", ["--whole=0", "--whole=1.5", "--part=1.1", "--colour=green"])
+def test_what_is_out_of_bounds_or_unknown_is_refused(bad: str) -> None:
+    done = CliRunner().invoke(options, [bad])
+    assert done.exit_code == 2
+    assert bad.partition("=")[0] in done.output
+
+
+def test_what_cannot_be_had_here_is_refused_in_one_line() -> None:
+    done = CliRunner().invoke(options, ["--whole=9"])
+    assert (done.exit_code, done.output) == (2, "Error: there is no nine here\n")
+
+
+def test_findings_name_the_machine_first_and_the_targets_last() -> None:
+    machine = Machine("2026-01-01", 2, "a processor", 0.5, {"Python": "3.11"})
+    found = findings(machine, "a table", "", targets=[at_most("pause", 1.0, 2.0)], runs=3)
+    first, *middle, last = found.text.split("\n\n")
+    assert (first, middle) == (str(machine), ["a table"])
+    assert last == "targets\nmet     pause: 1.000 <= 2"
+    assert isinstance(found.document, dict)
+    assert list(found.document) == ["machine", "runs", "targets"]
 
 
 @pytest.mark.parametrize(
