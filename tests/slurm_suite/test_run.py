@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from scripts.benchkit.command import RefusedError
 from scripts.labcluster.cluster import installed_version
 from scripts.labcluster.lab import Lab
-from scripts.slurm_suite.command import findings, main
-from scripts.slurm_suite.run import SuiteError, Verdicts, check_source, compare, run_suites
 from tests.installed_slurm import slurm_is_missing
+from tests.slurm_suite.command import findings, main
+from tests.slurm_suite.run import SuiteError, Verdicts, check_source, compare, run_suites
 
 # A testsuite of one test, that passes where SIDE says so.
 REGRESSION = """

@@ -24,7 +24,7 @@ from scripts.labcluster.cluster import LabError
 from scripts.labcluster.lab import started_lab
 from scripts.labcluster.site import started_site
 from scripts.labcluster.waiting import wait_until
-from scripts.slurm_suite.run import SuiteError, Verdicts, check_source, compare, keep, run_suites
+from tests.slurm_suite.run import SuiteError, Verdicts, check_source, compare, keep, run_suites
 
 _SELECTION = re.compile(r"(\d+|\*)\.(\d+|\*)(,(\d+|\*)\.(\d+|\*))*")
 
