@@ -64,9 +64,9 @@ def measure(rounds: int) -> dict[str, list[Round]]:
         plugstack = site.lab.dir / "plugstack.conf"
         line = plugstack.read_text()
         for name, command in _COMMANDS.items():
-            for number in range(rounds):
+            for turn in range(rounds):
                 took = {}
-                for text in ("", line) if number % 2 else (line, ""):
+                for text in ("", line) if turn % 2 else (line, ""):
                     plugstack.write_text(text)
                     took[text] = _timed(site.lab, command)
                 found[name].append((took[""][0], took[line][0]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from scripts.benchkit.command import (
     replace_file,
 )
 from scripts.benchkit.machine import this_machine
-from scripts.impact_bench import replayed, report
+from scripts.impact_bench import report
 from scripts.impact_bench.bench import KILL_WAIT_S, QUICK, QUICKER, SITE, measure
 from scripts.impact_bench.figures import delays, figures_of
 from scripts.impact_bench.stream import busy_stream, quicker
@@ -69,17 +68,6 @@ def parsed_settings(
     is_flag=True,
     help="Schedulers and jobs thirty times as fast as at a site: a try, of no great precision.",
 )
-@click.option(
-    "--replayed",
-    "only_replayed",
-    is_flag=True,
-    help="Replay the stream in seconds, without Slurm, as bftrainer assess does.",
-)
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Replay what a run measured without trainers: its results.json.",
-)
 @folder(
     "--out",
     "out",
@@ -95,8 +83,6 @@ def main(
     null: bool,
     settings: dict[str, Any],
     quick: bool,
-    only_replayed: bool,
-    results: Path | None,
     out: Path,
 ) -> Findings:
     """Measure what trainers cost ordinary jobs, on two private Slurm clusters on this machine.
@@ -108,18 +94,12 @@ def main(
     \b
     Examples:
       scripts/run bench-impact --jobs 25
-      scripts/run bench-impact --replayed --load 0.9
-      scripts/run bench-impact --results bench-impact-output/results.json
       scripts/run bench-impact --trainers hostile --set reserve_nodes=2 --out /var/tmp/hostile
     """
-    if results is not None:
-        return _results_replayed(results)
     try:
         stream = busy_stream(jobs, nodes, seed, load)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--load") from error
-    if only_replayed:
-        return Findings(*replayed.rendered(replayed.scheduled(stream, nodes)))
     pace = QUICK if quick else SITE
     pace = replace(pace, controller={**pace.controller, **settings})
     asked: dict[str, Any] = {
@@ -144,15 +124,6 @@ def main(
     if off_s:
         replace_file(out / "impact.svg", report.picture(off_s, on_s))
     return Findings(text, document)
-
-
-def _results_replayed(path: Path) -> Findings:
-    try:
-        log = replayed.measured(json.loads(path.read_bytes()))
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        message = f"{path}: no results.json of this bench ({error})"
-        raise click.BadParameter(message, param_hint="--results") from error
-    return Findings(*replayed.rendered(log))
 
 
 def _title(asked: dict[str, Any]) -> str:
