@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -26,8 +25,8 @@ from scripts.benchkit.command import (
 )
 from scripts.benchkit.figures import at_most
 from scripts.benchkit.machine import Machine
-
-REPO = Path(__file__).parents[2]
+from scripts.labcluster.stage import REPO
+from tests.tools import run_tool
 
 
 class BrokenError(Exception):
@@ -147,13 +146,13 @@ TOOLS = ("bench-commands", "bench-scale", "chaos", "demo", "paper", "slurm-suite
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_tool_is_run_by_its_name(name: str) -> None:
-    done = run("--help", name=name)
+    done = run_tool(name, "--help")
     assert done.stdout.startswith(f"Usage: run {name} ")
 
 
 @pytest.mark.parametrize("name", ["", "no-such"])
 def test_a_tool_that_there_is_not_is_refused_with_the_names_of_all(name: str) -> None:
-    done = run(name=name)
+    done = run_tool(name)
     assert done.returncode == 2
     assert all(one in done.stderr for one in TOOLS)
     assert done.stderr.count("\n") == 1
@@ -161,10 +160,5 @@ def test_a_tool_that_there_is_not_is_refused_with_the_names_of_all(name: str) ->
 
 def test_makes_targets_run_tools_that_there_are() -> None:
     made = re.findall(r"scripts/run ([a-z-]+)", (REPO / "Makefile").read_text())
-    known = run(name="").stderr.partition("the names: ")[2].strip().split(", ")
+    known = run_tool("").stderr.partition("the names: ")[2].strip().split(", ")
     assert set(made) == set(known)
-
-
-def run(*options: str, name: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, REPO / "scripts" / "run", *filter(None, [name]), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)

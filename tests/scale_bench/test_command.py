@@ -7,7 +7,6 @@ import math
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,12 @@ import pytest
 from bftrainer_slurm.controller.settings import Settings
 from scripts.benchkit.command import json_text
 from scripts.labcluster.processes import processes_with
-from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 from scripts.scale_bench.course import Size
 from scripts.scale_bench.measure import Found, measure
 from scripts.scale_bench.report import phase, tables, targets
+from tests.tools import run_tool, tool
 
-COMMAND = [sys.executable, str(REPO / "scripts" / "run"), "bench-scale"]
 SIZE = Size(nodes=200, trainers=10, elements=100, minutes=0.2, seed=1)
 SOON = Settings(queue_interval_s=1.0, nodes_interval_s=2.0, reservations_interval_s=5.0)
 
@@ -90,19 +88,14 @@ def test_each_target_is_judged(found: Found) -> None:
 
 
 def test_more_elements_than_fit_are_refused() -> None:
-    done = subprocess.run(
-        [*COMMAND, "--nodes=100", "--elements=100"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_tool("bench-scale", "--nodes=100", "--elements=100")
     assert done.returncode == 2
     assert "--elements 100" in done.stderr
 
 
 def test_nothing_is_left_behind_when_it_is_stopped(tmp_path: Path) -> None:
     bench = subprocess.Popen(
-        [*COMMAND, "--nodes=100", "--elements=50"],
+        tool("bench-scale", "--nodes=100", "--elements=50"),
         env=os.environ | {"TMPDIR": str(tmp_path)},
         stderr=subprocess.PIPE,
         text=True,

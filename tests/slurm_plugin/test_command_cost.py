@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from scripts.command_cost import compare, rendered
-from scripts.labcluster.stage import REPO
+from tests.tools import run_tool
 
 
 def test_the_two_runs_of_a_round_are_compared_with_each_other() -> None:
@@ -33,12 +31,7 @@ def test_each_figure_has_a_line() -> None:
 @pytest.mark.slurm
 @pytest.mark.once
 def test_ordinary_commands_are_measured_on_a_real_slurm() -> None:
-    done = subprocess.run(
-        [sys.executable, REPO / "scripts" / "run", "bench-commands", "--rounds=10", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = run_tool("bench-commands", "--rounds=10", "--json", timeout=240)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert list(found) == ["sbatch", "sbatch, processor", "srun true", "srun true, processor"]
