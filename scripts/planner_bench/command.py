@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from functools import partial
 
@@ -55,6 +56,7 @@ def main(limit: float, problems: int, plans: int, quick: bool) -> Findings:
     if quick:
         problems, plans = min(problems, 3), min(plans, 5)
     machine = this_machine("mip")
+    logging.getLogger("bftrainer_slurm.planner").setLevel(logging.ERROR)  # the table says it all
     with (
         Planner(time_limit_s=_PLAN_LIMIT_S) as planner,
         node_level_planner(limit) as node_level,
