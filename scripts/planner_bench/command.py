@@ -71,14 +71,14 @@ def main(limit: float, problems: int, plans: int, quick: bool) -> Findings:
         for measure in (way for kind in kinds for way in (kind.fresh, kind.stream)):
             series.append(measure(plans, planner))
             bar.update(1)
+    agree = all(one.agree for one in comparisons)
+    wrong = "" if agree else "the two models contradict each other: one of them is wrong"
     return findings(
         machine,
         report.side_by_side(comparisons),
         report.alone(series),
         targets=report.targets(comparisons, series),
-        wrong=""
-        if all(one.agree for one in comparisons)
-        else "the two models contradict each other",
+        wrong=wrong,
         side_by_side=comparisons,
         ratios={str(one.size): report.ratio(one) for one in comparisons},
         alone=series,
