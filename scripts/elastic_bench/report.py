@@ -39,6 +39,7 @@ def targets(model: str, all_measured: Sequence[Measured]) -> list[Target]:
         name = measured.setup.name
         if model != "tiny" and name != "inprocess":
             continue
+        whose = name if model == "tiny" else f"{name}, {model} model"
         for row, text in ROWS.items():
             times_s, most_s = getattr(measured, row), _TARGETS.get((name, row))
             if most_s is None or not times_s:
@@ -47,7 +48,7 @@ def targets(model: str, all_measured: Sequence[Measured]) -> list[Target]:
                 copy_s = median(measured.copy_s)
                 text += f" ({most_s:.2f} s, and {copy_s:.3f} s for the copy)"
                 most_s = round(most_s + copy_s, 3)
-            held.append(at_most(f"{model}, {name}: {text}", median(times_s), most_s))
+            held.append(at_most(f"{whose}: {text}", median(times_s), most_s))
     return held
 
 
