@@ -222,23 +222,24 @@ def _by_counts(
 
 def _from_history(path: Path, options: LogOptions) -> Log:
     holes, first_s, last_s = history.read_history(path, options.min_hole_s)
-    from_s = max(first_s, options.from_s or first_s)
-    to_s = min(last_s, options.to_s or last_s)
-    nodes = options.nodes or len(holes.nodes)
-    caveats = (
-        (caveats_of.CONTROLLER,) if options.nodes else (caveats_of.CONTROLLER, caveats_of.MACHINE)
-    )
-    return _log("history of our own controller", holes, nodes, from_s, to_s, None, caveats)
+    kind = "history of our own controller"
+    return _from_holes(kind, holes, (first_s, last_s), caveats_of.CONTROLLER, options)
 
 
 def _from_events(path: Path, options: LogOptions) -> Log:
     trace = read_events(path)
-    from_s = max(trace.start_s, options.from_s or trace.start_s)
-    to_s = min(trace.end_s, options.to_s or trace.end_s)
     holes = longer(holes_in(trace), options.min_hole_s)
-    nodes = options.nodes or len(trace.nodes)
-    caveats = (caveats_of.LISTED,) if options.nodes else (caveats_of.LISTED, caveats_of.MACHINE)
-    return _log("list of holes", holes, nodes, from_s, to_s, None, caveats)
+    span_s = (trace.start_s, trace.end_s)
+    return _from_holes("list of holes", holes, span_s, caveats_of.LISTED, options)
+
+
+def _from_holes(
+    kind: str, holes: HoleTable, span_s: tuple[float, float], caveat: str, options: LogOptions
+) -> Log:
+    from_s = max(span_s[0], options.from_s or span_s[0])
+    to_s = min(span_s[1], options.to_s or span_s[1])
+    caveats = (caveat,) if options.nodes else (caveat, caveats_of.MACHINE)
+    return _log(kind, holes, options.nodes or len(holes.nodes), from_s, to_s, None, caveats)
 
 
 def _log(
