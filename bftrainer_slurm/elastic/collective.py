@@ -33,6 +33,7 @@ from bftrainer_slurm.elastic.torch_private import (
     give_torchs_own_time,
     group_of_one,
     groups_of_process,
+    open_store,
 )
 from bftrainer_slurm.keeper.membership import Generation
 from bftrainer_slurm.keeper.protocol import parse_address
@@ -122,11 +123,7 @@ class Group:
         """
         for _ in range(_CONNECTS):
             try:
-                store = TCPStore(
-                    *(host, port, None, hosts),
-                    timeout=timedelta(seconds=_CONNECT_S / _CONNECTS),
-                    wait_for_workers=False,
-                )
+                store = open_store(host, port, hosts, timedelta(seconds=_CONNECT_S / _CONNECTS))
             except RuntimeError as error:
                 failure = error
             else:

@@ -120,7 +120,8 @@ class ElementMembers:
         outlive_lost_peers(backend)
         if "gloo" in backend:  # beside NCCL it carries flags and what of the state is on the CPU
             waits.look_up(lambda work: self.group.check_end(work))
-            self._waiting = functional.wait_in_python()
+            if torch_private.missing(torch_private.FUNCTIONAL) is None:
+                self._waiting = functional.wait_in_python()
         self._membership = Membership(
             keeper, self._identity, prover_from(environment), on_event=self._hear
         )

@@ -21,9 +21,16 @@ from torch.distributed.checkpoint.state_dict import (
     set_state_dict,
 )
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule
-from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
-from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllocMixin
+
+try:
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
+    from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllocMixin
+except ImportError as error:
+    raise ImportError(
+        f"elastic.ShardedTrainer needs a later torch than {torch.__version__}: use FSDP2 under "
+        "torchrun, which restarts the script at changes, see docs/frameworks/fsdp2.md"
+    ) from error
 
 from bftrainer_slurm.elastic.checkpoint import Checkpoints
 from bftrainer_slurm.elastic.collective import PeerLostError, of_collective

@@ -28,7 +28,7 @@ from bftrainer_slurm.elastic.members import find_members
 from bftrainer_slurm.elastic.sampler import Cursor
 from bftrainer_slurm.elastic.scaling import Rate, Rule, ScaledRate
 from bftrainer_slurm.elastic.state import share_tensors
-from bftrainer_slurm.elastic.torch_private import was_used
+from bftrainer_slurm.elastic.torch_private import was_used, without_buffers
 from bftrainer_slurm.elastic.training import RehearsedError, Step, Training
 from bftrainer_slurm.keeper.membership import Generation
 
@@ -100,7 +100,7 @@ class Trainer(Training):
         self.ddp = DistributedDataParallel(
             model,
             process_group=self._members.ddp_group(model),
-            forward_sync_buffers=False,  # a step begins with it, in the present generation
+            **without_buffers(),  # a step begins with them, in the present generation
             **options,
         )
         self.ddp.register_comm_hook(None, lambda _, bucket: self._group.average(bucket))
@@ -117,7 +117,7 @@ class Trainer(Training):
     def leave(self, step: Step, error: BaseException | None) -> bool:
         """Commit or give up a step; return whether ``error`` is dealt with."""
         if isinstance(error, RuntimeError) and "unused parameter" in str(error):  # DDP's advice
-            error.add_note(f"bftrainer: {_UNUSED}")
+            error.args = (f"{error}\nbftrainer: {_UNUSED}",)  # Python 3.10 has no notes
         self._step = None
         self._scaled.restore()
         if self._present.after is None:

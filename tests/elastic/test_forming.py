@@ -10,6 +10,7 @@ import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from bftrainer_slurm.elastic.collective import Group, PeerLostError
+from bftrainer_slurm.elastic.torch_private import open_store
 from bftrainer_slurm.keeper.membership import Generation, Peer
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
@@ -22,7 +23,7 @@ def form(group: Group, peer: Callable[[TCPStore], None]) -> None:
 
     def offer(endpoint: str) -> None:
         port = int(endpoint.partition(":")[2])
-        store = TCPStore("127.0.0.1", port, None, False, timeout=timedelta(seconds=30))
+        store = open_store("127.0.0.1", port, hosts=False, timeout=timedelta(seconds=30))
         threading.Thread(target=peer, args=(store,), daemon=True).start()
 
     group.form(TWO, "gloo", "127.0.0.1", offer)
