@@ -28,9 +28,13 @@ class Common:
 
     def __init__(self, objects: Mapping[str, Any], checkpoints: Checkpoints | None) -> None:
         self.cursor = Cursor()
-        self._objects = objects
+        self._objects = dict(objects)
         self._checkpoints = checkpoints
         self._lineage: int | None = None  # None until this copy is the others' too
+
+    def add(self, name: str, one: Stateful) -> None:
+        """Have one more object's state in common; before the first ``agree``."""
+        self._objects[name] = one
 
     @property
     def version(self) -> Version | None:

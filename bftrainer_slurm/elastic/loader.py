@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from bftrainer_slurm.elastic.data_workers import DataWorkerStart
-from bftrainer_slurm.elastic.sampler import Course
+from bftrainer_slurm.elastic.sampler import Course, Cursor
 
 if TYPE_CHECKING:
     from bftrainer_slurm.elastic.training import Training
@@ -19,25 +20,36 @@ if TYPE_CHECKING:
 _REHEARSALS = 2  # DDP orders its buckets after the first backward pass
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A rank's batch, what part of the step's samples it is, and where the step leads."""
+
+    batch: Any
+    weight: float
+    after: Cursor
+
+
+class Source(Protocol):
+    """Where the samples come from."""
+
+    def rehearsal(self) -> Any:
+        """Return a batch for a step that is not committed."""
+
+    def batch(self, cursor: Cursor, rank: int, world: int) -> Given:
+        """Return a rank's batch of the step at ``cursor``."""
+
+    def discard(self) -> None:
+        """Forget what was prefetched: the world changes, or the last step is repeated."""
+
+
 class Loader:
     """Iterate over it once: it gives this rank's batches of all epochs that are left."""
 
-    def __init__(
-        self,
-        trainer: Training,
-        dataset: Dataset[Any],
-        course: Course,
-        seed: int | None,
-        options: dict[str, Any],
-    ) -> None:
+    def __init__(self, trainer: Training, source: Source, course: Course, seed: int | None) -> None:
         self._trainer = trainer
+        self._source = source
         self._course = course
         self._seed = seed
-        self._plan = _Plan()
-        if trainer.changing and options.get("num_workers"):
-            options["worker_init_fn"] = DataWorkerStart(options.get("worker_init_fn"))
-        self._data: DataLoader[Any] = DataLoader(dataset, batch_sampler=self._plan, **options)
-        self._batches: Iterator[Any] | None = None
         self._ends_epoch = False
         self._epoch = 0
 
@@ -52,53 +64,84 @@ class Loader:
         return self._ends_epoch
 
     def __iter__(self) -> Iterator[Any]:
-        trainer, course = self._trainer, self._course
+        trainer = self._trainer
         if trainer.changing:
             yield from self._rehearse()
         trainer.regroup()
         while True:
             cursor = trainer.cursor
-            over = course.is_over(cursor)
+            over = self._course.is_over(cursor)
             if over and trainer.finish():
                 return
             if over or trainer.must_regroup():
-                self._discard()
+                self._source.discard()
                 trainer.regroup()
                 continue
-            rank, world = trainer.rank, trainer.world
-            if self._batches is None:
-                self._plan.lists = course.batches(cursor, rank, world)
-                self._seed_step(cursor.step, rank)  # the workers' seeds come of it
-                self._batches = iter(self._data)
+            seed_step(self._seed, cursor.step, trainer.rank)  # the workers' seeds come of it
+            given = self._source.batch(cursor, trainer.rank, trainer.world)
             self._epoch = cursor.epoch
-            self._ends_epoch = course.ends_epoch(cursor, world)
-            self._seed_step(cursor.step, rank)
-            batch = next(self._batches)
-            trainer.expect(course.weight(cursor, rank, world), course.after(cursor, world))
-            yield batch
+            self._ends_epoch = given.after.epoch > cursor.epoch
+            trainer.expect(given.weight, given.after)
+            yield given.batch
             trainer.check_stepped()
             if trainer.cursor == cursor:
-                self._discard()
+                self._source.discard()
 
     def _rehearse(self) -> Iterator[Any]:
         """Give batches for steps that are not committed: whoever joins has done its first ones."""
         for _ in range(_REHEARSALS):
-            self._plan.lists = iter([self._course.rehearsal()])
-            self._seed_step(0, 0)
-            for batch in self._data:
-                self._trainer.expect_rehearsal()
-                yield batch
-                self._trainer.check_stepped()
+            seed_step(self._seed, 0, 0)
+            batch = self._source.rehearsal()
+            self._trainer.expect_rehearsal()
+            yield batch
+            self._trainer.check_stepped()
 
-    def _discard(self) -> None:
+
+class Indexed:
+    """A data set whose samples have numbers, read by DataLoader."""
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        course: Course,
+        seed: int | None,
+        changing: bool,
+        options: dict[str, Any],
+    ) -> None:
+        self._course = course
+        self._seed = seed
+        self._plan = _Plan()
+        if changing and options.get("num_workers"):
+            options["worker_init_fn"] = DataWorkerStart(options.get("worker_init_fn"))
+        self._data: DataLoader[Any] = DataLoader(dataset, batch_sampler=self._plan, **options)
+        self._batches: Iterator[Any] | None = None
+
+    def rehearsal(self) -> Any:
+        """Return a batch for a step that is not committed."""
+        self._plan.lists = iter([self._course.rehearsal()])
+        (batch,) = self._data
+        return batch
+
+    def batch(self, cursor: Cursor, rank: int, world: int) -> Given:
+        """Return a rank's batch of the step at ``cursor``, and begin to load those after it."""
+        if self._batches is None:
+            self._plan.lists = self._course.batches(cursor, rank, world)
+            self._batches = iter(self._data)
+            seed_step(self._seed, cursor.step, rank)
+        weight, after = self._course.weight(cursor, rank, world), self._course.after(cursor, world)
+        return Given(next(self._batches), weight, after)
+
+    def discard(self) -> None:
         """Drop what was prefetched, in a thread: worker processes take their time to end."""
         if self._batches is not None:
             held, self._batches = [self._batches], None
             threading.Thread(target=held.clear, daemon=True).start()
 
-    def _seed_step(self, step: int, rank: int) -> None:
-        if self._seed is not None:
-            torch.manual_seed(step_seed(self._seed, step, rank))
+
+def seed_step(seed: int | None, step: int, rank: int) -> None:
+    """Seed torch's generators for one rank's part of a step; None: the script does."""
+    if seed is not None:
+        torch.manual_seed(step_seed(seed, step, rank))
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:
