@@ -77,8 +77,7 @@ class AgentRendezvous(RendezvousHandler):
             ) from error
         self._memory = Memory.made()
         environment[VARIABLE] = self._memory.path  # workers inherit it
-        if not torch_private.has_libuv():  # for workers
-            environment.setdefault("USE_LIBUV", "0")
+        torch_private.set_libuv(environment)  # for workers
         self._forks = environment.get("PET_START_METHOD") == "forkserver"
         if self._forks:
             # torch.cuda.is_available() must not initialise CUDA where workers are forked from.

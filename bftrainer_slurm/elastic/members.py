@@ -209,6 +209,7 @@ class FixedMembers:
                 )
             os.environ.setdefault("MASTER_ADDR", place.master[0])
             os.environ.setdefault("MASTER_PORT", str(place.master[1]))
+            torch_private.set_libuv(os.environ)
             dist.init_process_group(backend, rank=place.rank, world_size=place.world)
         self.group.rank, self.group.world = place.rank, place.world
 

@@ -6,7 +6,7 @@ restarted at changes instead, see ``members``. (FSDP2's are in ``sharded``: it h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, MutableMapping
 from datetime import timedelta
 from functools import cache
 from inspect import signature
@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bftrainer_slurm.elastic.processes import killed_after
 
-SEEN = ("2.13",)
+SEEN = ("2.6", "2.9", "2.13", "2.14", "2.15")
 _PLACES = (
     "torch._C._distributed_c10d.OpType",
     "torch.distributed.ProcessGroup._register_backend",
@@ -97,6 +97,12 @@ def has_libuv() -> bool:
     except RuntimeError as error:
         return "libuv" not in str(error)
     return True
+
+
+def set_libuv(environment: MutableMapping[str, str]) -> None:
+    """Say that torch is to do without libuv where it lacks it; it would fail instead."""
+    if not has_libuv():
+        environment.setdefault("USE_LIBUV", "0")
 
 
 def without_buffers() -> dict[str, Any]:

@@ -9,9 +9,7 @@ class C10dStore:
     def __init__(self) -> None:
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-        self._store = TCPStore(  # as Debian's torch has it
-            "127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False
-        )
+        self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
     @property
     def environment(self) -> dict[str, str]:

@@ -63,7 +63,7 @@ def test_torchrun_itself_says_it_before_it_starts_anything(tmp_path: Path) -> No
     script.write_text("print('trained')\n")
     said = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", str(script)],
-        env=os.environ | {"BFTRAINER_ELEMENT": "12_0", "SLURMD_NODENAME": "n3", "USE_LIBUV": "0"},
+        env=os.environ | {"BFTRAINER_ELEMENT": "12_0", "SLURMD_NODENAME": "n3"},
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -246,7 +246,6 @@ def test_a_user_may_opt_out(agents: Agents) -> None:
         TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1",
         PET_RUN_PATH="1",  # as the plugin may have set it
         PET_START_METHOD="forkserver",
-        USE_LIBUV="0",  # as Debian's torch has it
         **store.environment,
     )
     agents.wait_for_world(2, 1, 2)
