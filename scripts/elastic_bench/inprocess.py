@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from bftrainer_slurm import elastic
-from bftrainer_slurm.elastic.collective import Group
-from bftrainer_slurm.elastic.common import Common
+from bftrainer_slurm.elastic.inprocess.collective import Group
+from bftrainer_slurm.elastic.inprocess.common import Common
 from scripts.elastic_bench.workload import StepLog, Workload, arguments
 
 

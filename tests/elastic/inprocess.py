@@ -20,8 +20,8 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import Dataset, IterableDataset
 
 from bftrainer_slurm import elastic
-from bftrainer_slurm.elastic.sockets import Connections
-from bftrainer_slurm.elastic.state import flatten
+from bftrainer_slurm.elastic.inprocess.sockets import Connections
+from bftrainer_slurm.elastic.inprocess.state import flatten
 
 
 class Numbers(Dataset[tuple[Tensor, int]]):

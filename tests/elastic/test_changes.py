@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from bftrainer_slurm.elastic.changes import ChangeLog, FirstWord, given_back
-from bftrainer_slurm.elastic.pace import Pace
+from bftrainer_slurm.elastic.inprocess.pace import Pace
 from bftrainer_slurm.elastic.steps import Progress
 
 N1, N2, N3 = (1, "n1"), (2, "n2"), (3, "n3")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.elastic import fork_server
+from bftrainer_slurm.elastic.rendezvous import fork_server
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 
@@ -18,7 +18,7 @@ SCRIPT = """
 import multiprocessing, os, sys, threading, types
 from multiprocessing import forkserver
 sys.path.insert(0, {repo!r})
-from bftrainer_slurm.elastic import fork_server
+from bftrainer_slurm.elastic.rendezvous import fork_server
 
 forks = multiprocessing.get_context("forkserver")
 

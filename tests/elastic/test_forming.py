@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from bftrainer_slurm.elastic.collective import Group, PeerLostError
+from bftrainer_slurm.elastic.inprocess.collective import Group, PeerLostError
 from bftrainer_slurm.elastic.torch_private import open_store
 from bftrainer_slurm.keeper.membership import Generation, Peer
 
@@ -45,7 +45,7 @@ def test_a_peer_that_is_lost_as_it_connects_is_not_waited_for_for_half_an_hour()
 
 PEER = """
 import sys
-from bftrainer_slurm.elastic.collective import Group
+from bftrainer_slurm.elastic.inprocess.collective import Group
 from bftrainer_slurm.keeper.membership import Generation, Peer
 peers = (Peer(0, "n0", 0, 1),) * 2
 Group().form(Generation(1, 1, 2, False, sys.argv[1], peers), "gloo", "127.0.0.1", None)

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from bftrainer_slurm.elastic import functional
+from bftrainer_slurm.elastic.inprocess import functional
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 

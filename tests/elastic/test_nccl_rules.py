@@ -14,8 +14,13 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from bftrainer_slurm.elastic.collective import Channel, Group, PeerLostError, abort_together
-from bftrainer_slurm.elastic.members import RestartError, find_members
+from bftrainer_slurm.elastic.inprocess.collective import (
+    Channel,
+    Group,
+    PeerLostError,
+    abort_together,
+)
+from bftrainer_slurm.elastic.inprocess.members import RestartError, find_members
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(60)]
 
@@ -123,7 +128,7 @@ def test_after_an_abort_nothing_more_is_begun() -> None:
 def test_what_is_on_the_cpu_beside_nccl_is_given_up_as_gloos_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bftrainer_slurm.elastic.collective._HOPELESS_S", 0.1)
+    monkeypatch.setattr("bftrainer_slurm.elastic.inprocess.collective._HOPELESS_S", 0.1)
     never = FakeWork()
     group = on_gpu()
     group.watch(cast(dist.Work, never), on_gpu=False)

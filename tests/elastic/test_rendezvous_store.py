@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from torch.distributed.elastic.utils.store import barrier  # noqa: E402
 
-from bftrainer_slurm.elastic.generation_store import GenerationStore  # noqa: E402
+from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore  # noqa: E402
 from bftrainer_slurm.elastic.torch_private import open_store  # noqa: E402
 
 

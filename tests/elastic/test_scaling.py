@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bftrainer_slurm.elastic.scaling import Rate, Rule, ScaledRate
+from bftrainer_slurm.elastic.inprocess.scaling import Rate, Rule, ScaledRate
 
 WEIGHT = torch.nn.Parameter(torch.zeros(1))
 SGD, ADAM = torch.optim.SGD([WEIGHT]), torch.optim.Adam([WEIGHT])

@@ -16,9 +16,9 @@ import pytest
 import torch
 from torch.distributed import HashStore, ProcessGroupGloo, Work  # type: ignore[attr-defined]
 
-from bftrainer_slurm.elastic import waits
-from bftrainer_slurm.elastic.collective import Group, _keep_for_ever
-from bftrainer_slurm.elastic.sockets import Connections
+from bftrainer_slurm.elastic.inprocess import waits
+from bftrainer_slurm.elastic.inprocess.collective import Group, _keep_for_ever
+from bftrainer_slurm.elastic.inprocess.sockets import Connections
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import IterableDataset
 
-from bftrainer_slurm.elastic.sampler import Batch, Course, Cursor
-from bftrainer_slurm.elastic.stream import UNKNOWN_SIZE, Stream
+from bftrainer_slurm.elastic.inprocess.sampler import Batch, Course, Cursor
+from bftrainer_slurm.elastic.inprocess.stream import UNKNOWN_SIZE, Stream
 
 pytestmark = pytest.mark.torch
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.distributed import GradBucket, Work  # type: ignore[attr-defined]
 from torch.futures import Future
 
-from bftrainer_slurm.elastic import collective
-from bftrainer_slurm.elastic.collective import Group, PeerLostError
+from bftrainer_slurm.elastic.inprocess import collective
+from bftrainer_slurm.elastic.inprocess.collective import Group, PeerLostError
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(60)]
 

@@ -17,19 +17,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bftrainer_slurm.elastic.checkpoint import Checkpoints
-from bftrainer_slurm.elastic.collective import (
+from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints
+from bftrainer_slurm.elastic.inprocess.collective import (
     PeerLostError,
     backend_for,
     of_collective,
 )
-from bftrainer_slurm.elastic.common import Common, Stateful
-from bftrainer_slurm.elastic.members import find_members
-from bftrainer_slurm.elastic.sampler import Cursor
-from bftrainer_slurm.elastic.scaling import Rate, Rule
-from bftrainer_slurm.elastic.state import share_tensors
+from bftrainer_slurm.elastic.inprocess.common import Common, Stateful
+from bftrainer_slurm.elastic.inprocess.members import find_members
+from bftrainer_slurm.elastic.inprocess.sampler import Cursor
+from bftrainer_slurm.elastic.inprocess.scaling import Rate, Rule
+from bftrainer_slurm.elastic.inprocess.state import share_tensors
+from bftrainer_slurm.elastic.inprocess.training import RehearsedError, Step, Training
 from bftrainer_slurm.elastic.torch_private import was_used, without_buffers
-from bftrainer_slurm.elastic.training import RehearsedError, Step, Training
 from bftrainer_slurm.keeper.membership import Generation
 
 _UNUSED = (

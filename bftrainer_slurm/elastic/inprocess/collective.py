@@ -27,7 +27,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 from torch.futures import Future
 
-from bftrainer_slurm.elastic.sockets import Connections
+from bftrainer_slurm.elastic.inprocess.sockets import Connections
 from bftrainer_slurm.elastic.torch_private import (
     count_groups_anew,
     give_torchs_own_time,

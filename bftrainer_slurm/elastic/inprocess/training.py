@@ -18,15 +18,15 @@ from torch.utils.data import Dataset
 
 from bftrainer_slurm.elastic import listeners
 from bftrainer_slurm.elastic.changes import ChangeLog
-from bftrainer_slurm.elastic.collective import Group, PeerLostError
-from bftrainer_slurm.elastic.common import Common
-from bftrainer_slurm.elastic.loader import Indexed, Loader, Source
-from bftrainer_slurm.elastic.members import Members
-from bftrainer_slurm.elastic.pace import Pace, known
-from bftrainer_slurm.elastic.sampler import Batch, Course, Cursor
-from bftrainer_slurm.elastic.scaling import Rate, ScaledRate
+from bftrainer_slurm.elastic.inprocess.collective import Group, PeerLostError
+from bftrainer_slurm.elastic.inprocess.common import Common
+from bftrainer_slurm.elastic.inprocess.loader import Indexed, Loader, Source
+from bftrainer_slurm.elastic.inprocess.members import Members
+from bftrainer_slurm.elastic.inprocess.pace import Pace, known
+from bftrainer_slurm.elastic.inprocess.sampler import Batch, Course, Cursor
+from bftrainer_slurm.elastic.inprocess.scaling import Rate, ScaledRate
+from bftrainer_slurm.elastic.inprocess.stream import UNKNOWN_SIZE, Stream, is_iterable
 from bftrainer_slurm.elastic.steps import Progress
-from bftrainer_slurm.elastic.stream import UNKNOWN_SIZE, Stream, is_iterable
 from bftrainer_slurm.keeper.membership import Generation
 
 _ONE_STEP = (

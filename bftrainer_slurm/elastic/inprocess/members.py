@@ -13,17 +13,18 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
-from bftrainer_slurm.elastic import functional, steps, torch_private, waits
+from bftrainer_slurm.elastic import steps, torch_private
 from bftrainer_slurm.elastic.changes import given_back
-from bftrainer_slurm.elastic.checkpoint import Version
-from bftrainer_slurm.elastic.collective import (
+from bftrainer_slurm.elastic.inprocess import functional, waits
+from bftrainer_slurm.elastic.inprocess.checkpoint import Version
+from bftrainer_slurm.elastic.inprocess.collective import (
     Group,
     PeerLostError,
     alone_group,
     make_default,
     outlive_lost_peers,
 )
-from bftrainer_slurm.elastic.leaving import Leaving
+from bftrainer_slurm.elastic.inprocess.leaving import Leaving
 from bftrainer_slurm.elastic.place import StaticWorld, static_world, worker_identity
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import (

@@ -25,7 +25,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load, load_state_dict
 from torch.distributed.checkpoint.state_dict_saver import async_save, save_state_dict
 
-from bftrainer_slurm.elastic.state import flatten, unflatten
+from bftrainer_slurm.elastic.inprocess.state import flatten, unflatten
 
 _KEPT = 2
 _NAME = re.compile(r"step-(\d+)-of-(\d+)\Z")

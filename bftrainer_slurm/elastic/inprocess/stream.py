@@ -15,9 +15,9 @@ from typing import Any
 
 from torch.utils.data import Dataset, IterableDataset, default_collate
 
-from bftrainer_slurm.elastic.loader import Given
-from bftrainer_slurm.elastic.sampler import Course, Cursor
-from bftrainer_slurm.elastic.state import flatten, unflatten
+from bftrainer_slurm.elastic.inprocess.loader import Given
+from bftrainer_slurm.elastic.inprocess.sampler import Course, Cursor
+from bftrainer_slurm.elastic.inprocess.state import flatten, unflatten
 
 UNKNOWN_SIZE = sys.maxsize  # of an epoch: more than anybody will have read
 

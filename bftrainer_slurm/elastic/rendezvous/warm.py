@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import sys
 
-from bftrainer_slurm.elastic import fork_server, semaphores
+from bftrainer_slurm.elastic.rendezvous import fork_server, semaphores
 
 _REHEARSAL_S = 60.0  # a cold disk takes a while; without a rehearsal the first step takes longer
 
@@ -22,7 +22,7 @@ def start() -> None:
     started it, and before there are others.
     """
     semaphores.claim()
-    multiprocessing.set_forkserver_preload(["bftrainer_slurm.elastic.preload"])
+    multiprocessing.set_forkserver_preload(["bftrainer_slurm.elastic.rendezvous.preload"])
     fork_server.ensure_running()
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from bftrainer_slurm.elastic.checkpoint import Checkpoints, Version
-from bftrainer_slurm.elastic.collective import Group
-from bftrainer_slurm.elastic.sampler import Cursor
-from bftrainer_slurm.elastic.state import receive, send
+from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints, Version
+from bftrainer_slurm.elastic.inprocess.collective import Group
+from bftrainer_slurm.elastic.inprocess.sampler import Cursor
+from bftrainer_slurm.elastic.inprocess.state import receive, send
 from bftrainer_slurm.keeper.membership import Generation
 
 

@@ -12,10 +12,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from bftrainer_slurm.elastic.data_workers import DataWorkerStart
-from bftrainer_slurm.elastic.sampler import Course, Cursor
+from bftrainer_slurm.elastic.inprocess.sampler import Course, Cursor
 
 if TYPE_CHECKING:
-    from bftrainer_slurm.elastic.training import Training
+    from bftrainer_slurm.elastic.inprocess.training import Training
 
 _REHEARSALS = 2  # DDP orders its buckets after the first backward pass
 

@@ -32,14 +32,14 @@ except ImportError as error:
         "torchrun, which restarts the script at changes, see docs/frameworks/fsdp2.md"
     ) from error
 
-from bftrainer_slurm.elastic.checkpoint import Checkpoints
-from bftrainer_slurm.elastic.collective import PeerLostError, of_collective
-from bftrainer_slurm.elastic.common import Common
-from bftrainer_slurm.elastic.members import find_members
-from bftrainer_slurm.elastic.sampler import Cursor
-from bftrainer_slurm.elastic.scaling import Rate, Rule
-from bftrainer_slurm.elastic.state import copied
-from bftrainer_slurm.elastic.training import RehearsedError, Step, Training
+from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints
+from bftrainer_slurm.elastic.inprocess.collective import PeerLostError, of_collective
+from bftrainer_slurm.elastic.inprocess.common import Common
+from bftrainer_slurm.elastic.inprocess.members import find_members
+from bftrainer_slurm.elastic.inprocess.sampler import Cursor
+from bftrainer_slurm.elastic.inprocess.scaling import Rate, Rule
+from bftrainer_slurm.elastic.inprocess.state import copied
+from bftrainer_slurm.elastic.inprocess.training import RehearsedError, Step, Training
 from bftrainer_slurm.keeper.membership import Generation
 
 Build = Callable[[DeviceMesh], tuple[nn.Module, torch.optim.Optimizer]]

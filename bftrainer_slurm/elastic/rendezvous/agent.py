@@ -23,15 +23,16 @@ from torch.distributed.elastic.rendezvous.api import (
     RendezvousStoreInfo,
 )
 
-from bftrainer_slurm.elastic import torch_private, warm
+from bftrainer_slurm.elastic import torch_private
 from bftrainer_slurm.elastic.changes import ChangeLog, FirstWord, given_back, say
-from bftrainer_slurm.elastic.ending import Ending
-from bftrainer_slurm.elastic.failures import LastFailure, is_peers
-from bftrainer_slurm.elastic.generation_store import GenerationStore
 from bftrainer_slurm.elastic.identity import read_identity
 from bftrainer_slurm.elastic.listeners import Teller
 from bftrainer_slurm.elastic.place import address_towards
 from bftrainer_slurm.elastic.processes import group_catches
+from bftrainer_slurm.elastic.rendezvous import warm
+from bftrainer_slurm.elastic.rendezvous.ending import Ending
+from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore
+from bftrainer_slurm.elastic.rendezvous.last_failure import LastFailure, is_peers
 from bftrainer_slurm.elastic.reporting import Reporting
 from bftrainer_slurm.elastic.saving import Asking
 from bftrainer_slurm.elastic.signals import on_signals, wait_for_the_end
