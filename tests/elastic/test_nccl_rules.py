@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from bftrainer_slurm.elastic.inprocess.collective import (
     Channel,
-    Group,
+    Communicator,
     PeerLostError,
     abort_together,
 )
@@ -48,9 +48,9 @@ class FakeTensor:
     is_cuda = True
 
 
-def on_gpu(*works: FakeWork) -> Group:
+def on_gpu(*works: FakeWork) -> Communicator:
     """A group of two ranks in a step that depends on these works."""
-    group = Group()
+    group = Communicator()
     group.world = 2
     group.begin(1.0)
     for work in works:
@@ -58,7 +58,7 @@ def on_gpu(*works: FakeWork) -> Group:
     return group
 
 
-def aborted(group: Group, *works: FakeWork) -> None:
+def aborted(group: Communicator, *works: FakeWork) -> None:
     """Abort as the keeper's word does; the works' kernels leave by it."""
     group.abort("a peer is lost")
     for work in works:

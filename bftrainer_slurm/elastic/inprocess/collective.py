@@ -59,7 +59,7 @@ class PeerLostError(Exception):
     """A collective failed: the step in flight cannot be committed."""
 
 
-class Group:
+class Communicator:
     """The default process group while a generation lasts.
 
     ``keeper_ports`` are of connections that are none of the group's.
@@ -377,7 +377,7 @@ class _Watched:
 class Channel:
     """The way from rank 0 of a group to the others in ``within``, or to all."""
 
-    def __init__(self, group: Group, within: dist.ProcessGroup | None) -> None:
+    def __init__(self, group: Communicator, within: dist.ProcessGroup | None) -> None:
         self._group = group
         self._within = within
         self._begun: list[_Watched] = []

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, Protocol
 
 from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints, Version
-from bftrainer_slurm.elastic.inprocess.collective import Group
+from bftrainer_slurm.elastic.inprocess.collective import Communicator
 from bftrainer_slurm.elastic.inprocess.sampler import Cursor
 from bftrainer_slurm.elastic.inprocess.state import receive, send
 from bftrainer_slurm.keeper.membership import Generation
@@ -41,7 +41,7 @@ class Common:
         """Which state this copy is; None until it is the others' too."""
         return None if self._lineage is None else Version(self._lineage, self.cursor.step)
 
-    def agree(self, group: Group, generation: Generation) -> None:
+    def agree(self, group: Communicator, generation: Generation) -> None:
         """Make this copy the one of rank 0, who has come furthest.
 
         Raises:

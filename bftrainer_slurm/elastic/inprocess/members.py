@@ -18,7 +18,7 @@ from bftrainer_slurm.elastic.changes import given_back
 from bftrainer_slurm.elastic.inprocess import functional, waits
 from bftrainer_slurm.elastic.inprocess.checkpoint import Version
 from bftrainer_slurm.elastic.inprocess.collective import (
-    Group,
+    Communicator,
     PeerLostError,
     alone_group,
     make_default,
@@ -42,7 +42,7 @@ from bftrainer_slurm.keeper.protocol import parse_addresses
 class Members(Protocol):
     """Who trains together with this process."""
 
-    group: Group
+    group: Communicator
     changing: bool  # whether this process may find itself in another generation
     why: str  # the last generation has ended, in the keeper's word
 
@@ -115,7 +115,7 @@ class ElementMembers:
         self._keeper_ports = [port for _, port in parse_addresses(keeper)]
         self._identity = worker_identity(environment)
         self._backend = backend
-        self.group = Group(self._keeper_ports)
+        self.group = Communicator(self._keeper_ports)
         self.why = ""
         self._forming = False
         outlive_lost_peers(backend)
@@ -152,7 +152,7 @@ class ElementMembers:
                 generation = self._membership.wait_generation()
             except ReleasedError:
                 self._leaving.end()
-            self.group = Group(self._keeper_ports)
+            self.group = Communicator(self._keeper_ports)
             self._forming = False
             change = self._membership.change
             if change is not None:  # announced before there was a group to abort
@@ -199,7 +199,7 @@ class FixedMembers:
     why = ""
 
     def __init__(self, place: StaticWorld, backend: str) -> None:
-        self.group = Group()
+        self.group = Communicator()
         self._place = place
         if place.world == 1:
             make_default(backend, HashStore(), 0, 1)

@@ -32,6 +32,8 @@ except ImportError as error:
         "torchrun, which restarts the script at changes, see docs/frameworks/fsdp2.md"
     ) from error
 
+from bftrainer_slurm.elastic import torch_private
+from bftrainer_slurm.elastic.changes import say
 from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints
 from bftrainer_slurm.elastic.inprocess.collective import PeerLostError, of_collective
 from bftrainer_slurm.elastic.inprocess.common import Common
@@ -86,6 +88,9 @@ class ShardedTrainer(Training):
             {"training": self._whole, "rate": self._rate}, Checkpoints(Path(checkpoint), 0.0)
         )
         super().__init__(find_members(os.environ, "gloo", nccl_in_process=False), common, seed)
+        place = torch_private.missing(torch_private.FUNCTIONAL)
+        if self.changing and place is not None:
+            say(f"torch {torch.__version__} has no {place}: at a loss ranks may wait for 5 minutes")
         self._make(0)
         self._whole.state = self._gathered(everywhere=True)  # the first state of all
         self._scaled = self._watch(self.optimizer, self._rate)

@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 
 from bftrainer_slurm.elastic import listeners
 from bftrainer_slurm.elastic.changes import ChangeLog
-from bftrainer_slurm.elastic.inprocess.collective import Group, PeerLostError
+from bftrainer_slurm.elastic.inprocess.collective import Communicator, PeerLostError
 from bftrainer_slurm.elastic.inprocess.common import Common
 from bftrainer_slurm.elastic.inprocess.loader import Indexed, Loader, Source
 from bftrainer_slurm.elastic.inprocess.members import Members
@@ -26,7 +26,7 @@ from bftrainer_slurm.elastic.inprocess.pace import Pace, known
 from bftrainer_slurm.elastic.inprocess.sampler import Batch, Course, Cursor
 from bftrainer_slurm.elastic.inprocess.scaling import Rate, ScaledRate
 from bftrainer_slurm.elastic.inprocess.stream import UNKNOWN_SIZE, Stream, is_iterable
-from bftrainer_slurm.elastic.steps import Progress
+from bftrainer_slurm.elastic.steps import Counts
 from bftrainer_slurm.keeper.membership import Generation
 
 _ONE_STEP = (
@@ -275,7 +275,7 @@ class Training(ABC):
             self._report()
             self._changes.trained(self._trained())
 
-    def _trained(self) -> Progress:
+    def _trained(self) -> Counts:
         return self._pace.progress(self._common.cursor.step, self._common.cursor.samples)
 
     def _lose(self) -> None:
@@ -302,7 +302,7 @@ class Training(ABC):
         )
 
     @property
-    def _group(self) -> Group:
+    def _group(self) -> Communicator:
         return self._members.group
 
 

@@ -25,9 +25,8 @@ from torch.distributed.elastic.rendezvous.api import (
 
 from bftrainer_slurm.elastic import torch_private
 from bftrainer_slurm.elastic.changes import ChangeLog, FirstWord, given_back, say
-from bftrainer_slurm.elastic.identity import read_identity
 from bftrainer_slurm.elastic.listeners import Teller
-from bftrainer_slurm.elastic.place import address_towards
+from bftrainer_slurm.elastic.place import address_towards, read_identity
 from bftrainer_slurm.elastic.processes import group_catches
 from bftrainer_slurm.elastic.rendezvous import warm
 from bftrainer_slurm.elastic.rendezvous.ending import Ending
