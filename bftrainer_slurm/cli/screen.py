@@ -14,7 +14,7 @@ from bftrainer_slurm.cli.common import shown
 from bftrainer_slurm.cli.explain import lines as explained
 from bftrainer_slurm.cli.plot import number
 from bftrainer_slurm.cli.show import render
-from bftrainer_slurm.cli.status import summary
+from bftrainer_slurm.cli.status import notice, summary
 from bftrainer_slurm.cli.terminal import cut, padded, wide
 
 _STRIP = "LAST HOUR"
@@ -163,10 +163,10 @@ def _list(
     return [*lines, *((text, Look.PLAIN) for text in note)]
 
 
-def _note(one: Mapping[str, Any], columns: int) -> list[str]:
-    """Return what the chosen trainer should know."""
-    said = one.get("notice") or one.get("why")
-    return ["", *_wrapped(f"{one['array']}: {shown(said, 200)}", columns)] if said else []
+def _note(one: dict[str, Any], columns: int) -> list[str]:
+    """Return what the user of the chosen trainer should know."""
+    said = notice(one)
+    return ["", *(text for line in said for text in _wrapped(line, columns, 2))] if said else []
 
 
 def _trainer(

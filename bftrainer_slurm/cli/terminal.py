@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import textwrap
+import time
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
@@ -72,6 +73,11 @@ def table(rows: Sequence[Sequence[str]], spare: Sequence[int] = ()) -> list[str]
     if sys.stdout.isatty():
         lines = [cut(line, width()) for line in lines]
     return [Heading(lines[0]), *lines[1:]]
+
+
+def date(seconds: float) -> str:
+    """Return a Unix time as people read it, in local time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def wrapped(text: str, indent: int) -> list[str]:
