@@ -24,6 +24,10 @@ _ADVICE: tuple[tuple[str, str], ...] = (
     ),
     (r"(?i:out of memory|oom.?kill)|OutOfMemoryError|MemoryError|can't allocate memory", _SMALLER),
     (
+        r"environment variable RANK expected",
+        "start the script with 'srun torchrun train.py': a plain python is given no ranks",
+    ),
+    (
         r"SIGKILL|exitcode: -9\b|Killed$",
         f"something killed the process, most often as memory ran out: {_SMALLER}",
     ),

@@ -38,8 +38,8 @@ _MARGIN, _CHECK = 10, 24
 _SUMMARY = {
     Level.CHANGE: "to change",
     Level.CONSIDER: "to consider",
-    Level.UNKNOWN: "not to be told from here",
-    Level.OK: "well",
+    Level.UNKNOWN: "unknown",
+    Level.OK: "ok",
 }
 
 

@@ -18,10 +18,10 @@ from bftrainer_slurm.cli.common import (
     shown,
     who,
 )
-from bftrainer_slurm.cli.show import the_one
 from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.terminal import wrapped
+from bftrainer_slurm.cli.trainers import complete, the_one
 from bftrainer_slurm.controller.publish.sentences import nodes, number, reasons
 
 SCHEMA = 1
@@ -29,7 +29,7 @@ _PLAN_LIMIT_S = 60.0
 
 
 @click.command()
-@click.argument("trainer")
+@click.argument("trainer", shell_complete=complete)
 @click.option(
     "--from-history",
     "back",

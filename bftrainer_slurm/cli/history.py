@@ -22,6 +22,7 @@ from bftrainer_slurm.cli.past import A_WEEK_S, Since, past_of, the_past
 from bftrainer_slurm.cli.show import times
 from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.terminal import date, table, width
+from bftrainer_slurm.cli.trainers import complete
 from bftrainer_slurm.slurm.nodelists import fold
 
 _HEADING = (
@@ -33,7 +34,7 @@ _LABEL = 12  # columns
 
 
 @click.command()
-@click.argument("trainer", required=False)
+@click.argument("trainer", required=False, shell_complete=complete)
 @click.option(
     "--since",
     type=Since(),

@@ -17,12 +17,12 @@ from bftrainer_slurm.cli.common import (
     fail_where_unreadable,
     shown,
 )
-from bftrainer_slurm.cli.show import the_one
 from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.story import Line, Log, merged
 from bftrainer_slurm.cli.tail import Tail
 from bftrainer_slurm.cli.terminal import styled
+from bftrainer_slurm.cli.trainers import complete, the_one
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from bftrainer_slurm.slurm.outputs import Output, outputs_of
 from bftrainer_slurm.slurm.run import SlurmRunner
@@ -34,7 +34,7 @@ _LONGEST = 4_000  # characters of a line in a terminal
 
 
 @click.command()
-@click.argument("trainer")
+@click.argument("trainer", shell_complete=complete)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on.")
 @click.option(
     "-n", "--lines", type=click.IntRange(min=0), metavar="N", help="The last N lines only."

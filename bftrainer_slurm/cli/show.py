@@ -28,6 +28,7 @@ from bftrainer_slurm.cli.plot import Point, plot
 from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.terminal import date, width
+from bftrainer_slurm.cli.trainers import complete, the_one
 from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
 from bftrainer_slurm.planner.limit import Limit
 
@@ -40,7 +41,7 @@ _UNITS = {"samples": "samples/s", "steps": "relative", None: "speed-up"}
 
 
 @click.command()
-@click.argument("trainer")
+@click.argument("trainer", shell_complete=complete)
 @side_options
 @json_option
 @click.option(
@@ -100,20 +101,6 @@ def _draw(trainer: str, picture: str, since_s: float, side: Side) -> None:
         except OSError as error:
             fail(f"{shown(picture, 200)}: {error.strerror}")
         click.echo(f"wrote {shown(picture, 200)}")
-
-
-def the_one(trainers: list[dict[str, Any]], said: str) -> dict[str, Any]:
-    """Return the trainer that is meant; end the command where it is none, or may be several."""
-    found = [one for one in trainers if said in (str(one["array"]), one["name"])]
-    if not found:
-        fail(
-            f"no trainer '{shown(said)}'; 'bftrainer status' lists them all, 'bftrainer history' "
-            "those that have ended, too"
-        )
-    if len(found) > 1:
-        ids = ", ".join(str(one["array"]) for one in found)
-        fail(f"{len(found)} trainers are named '{shown(said)}'; say which: {ids}")
-    return found[0]
 
 
 def render(one: dict[str, Any]) -> str:

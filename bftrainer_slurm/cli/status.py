@@ -20,6 +20,7 @@ from bftrainer_slurm.cli.common import (
 )
 from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.terminal import table
+from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
 from bftrainer_slurm.model import ElementState, Trainer
 from bftrainer_slurm.slurm.gateway import GatewayError
 
@@ -64,7 +65,7 @@ def current_status(side: Side) -> dict[str, Any]:
 def status_now(side: Side, otherwise: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return the controller's status; where it is down ``otherwise``, and why in ``down``."""
     age_s, document = side.published()
-    if document is not None and age_s < _OLD_S and document["controller"].get("error") != "stopped":
+    if document is not None and works(age_s, document):
         return document | {"down": None}
     if document is None:
         down = "the controller is not running, or not where this command looks for it"
@@ -73,9 +74,11 @@ def status_now(side: Side, otherwise: Callable[[], dict[str, Any]]) -> dict[str,
     return otherwise() | {"down": down}
 
 
-def render(document: dict[str, Any]) -> str:
-    """Return what is printed, as one text."""
-    return "\n".join(shown_lines(document))
+def works(age_s: float, document: dict[str, Any] | None) -> bool:
+    """Whether who published this so long ago is a controller that works now."""
+    if document is None or age_s >= _OLD_S:
+        return False
+    return bool(document["controller"].get("error") != "stopped")
 
 
 def shown_lines(document: dict[str, Any]) -> list[str]:
@@ -104,6 +107,8 @@ def notice(one: dict[str, Any]) -> list[str]:
     """Return what the user of a trainer should know: the trouble, its last words, what to do."""
     text = one.get("notice") or one.get("why")
     lines = [f"trainer {one['array']}: {shown(text, 200)}"] if text else []
+    if lines and one.get("error") == BATCH_SCRIPT:
+        return [*lines, f"  'bftrainer show {one['array']}' has the end of its output"]
     said = [line for line in (one.get("error") or "").splitlines() if line.strip()]
     if lines and said:
         lines.append(f"  it said last: {shown(said[-1].strip(), 150)}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 _ENDED = re.compile(r"\*\*\* JOB \d+ ON (?P<node>\S+) CANCELLED AT (?P<time>\S+) ")
-_STEP_ENDED = re.compile(r"srun: error: (?P<node>[^\s:]+): task ")
+_NAMES_ITS_NODE = re.compile(r"(?:srun: error: |slurmstepd-)(?P<node>[^\s:]+): ")
 _LAST_WORDS = ("srun:", "slurmstepd")
 _LAST_LINES = 200  # after such a line
 _DAY_S = 86_400.0  # what is further ahead of a file's last change is no time of its lines
@@ -69,7 +69,7 @@ def _nodes(log: Log) -> list[str]:
     nodes: list[str] = []
     for place, text in enumerate(log.lines):
         taken = _ENDED.search(text)
-        match = taken or _STEP_ENDED.match(text)
+        match = taken or _NAMES_ITS_NODE.match(text)
         if match is None or place < len(nodes):
             continue
         end = _end(log.lines, place) if taken else place

@@ -19,6 +19,7 @@ from bftrainer_slurm.cli.common import (
 )
 from bftrainer_slurm.cli.side import Side, state_option
 from bftrainer_slurm.cli.site import site_file, site_settings
+from bftrainer_slurm.cli.status import works
 from bftrainer_slurm.controller.settings import SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
@@ -95,7 +96,7 @@ def submit(
         print_json({"schema": SCHEMA, "array": array, "comment": comment})
         return
     click.echo(f"Submitted trainer {array}")
-    if not site and side.published()[1] is None:
+    if not site and not works(*side.published()):
         click.echo(
             "it is held until your controller runs; start it with: "
             f"bftrainer controller --partition {submission.partition}",

@@ -63,7 +63,8 @@ def _reached_by_nodes(address: str, facts: Facts) -> Finding:
         why = (
             "Nodes would look for it on themselves. A name has to mean the same address everywhere."
         )
-        return must(title, f"{host} is {inside[0]} here", why, _another(facts))
+        found_here = host if host == inside[0] else f"{host} is {inside[0]} here"
+        return must(title, f"{found_here}, a loopback address", why, _another(facts))
     return ok(title, f"{address} ({', '.join(found)})")
 
 

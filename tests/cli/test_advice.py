@@ -22,6 +22,7 @@ OUT_OF_MEMORY = "use a smaller batch"
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB", OUT_OF_MEMORY),
         ("slurmstepd: error: Detected 1 oom_kill event in StepId=12.0", OUT_OF_MEMORY),
         ("RuntimeError: DefaultCPUAllocator: can't allocate memory: 800 bytes", OUT_OF_MEMORY),
+        ("ValueError: environment variable RANK expected, but not set", "srun torchrun train.py"),
         ("process 0 terminated with signal SIGKILL", "most often as memory ran out"),
     ],
 )

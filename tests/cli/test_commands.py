@@ -12,7 +12,7 @@ from bftrainer_slurm.cli import main
 from bftrainer_slurm.cli.common import fail_where_unreadable, safe_lines
 from bftrainer_slurm.cli.plot import Point, plot
 from bftrainer_slurm.cli.show import render as render_trainer
-from bftrainer_slurm.cli.status import render
+from bftrainer_slurm.cli.status import shown_lines
 from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
 
 TRAINER = {
@@ -73,6 +73,10 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_CONF", str(conf))
     for name in ("BFTRAINER_STATE", "BFTRAINER_KEEPER", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
+
+
+def render(document: dict[str, Any]) -> str:
+    return "\n".join(shown_lines(document))
 
 
 def call(*arguments: str) -> Result:
