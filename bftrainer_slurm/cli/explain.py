@@ -117,7 +117,7 @@ def _body(one: Mapping[str, Any], document: Mapping[str, Any], planned: str) -> 
         cells = (brings, -size["rescale"] or 0.0, size["worth"])
         yield f"{size['nodes']:>7}" + "".join(f"{number(cell):>12}" for cell in cells) + mark
     remark = (
-        f"in units of the objective times seconds, over the {plan['forward_s']:g} s that a plan "
+        f"in units of the objective times seconds, over the {plan['forward_s']:.0f} s that a plan "
         f"looks ahead; {planned}, from the {nodes(plan['had'])} that it had"
     )
     yield from wrapped(remark, 2)

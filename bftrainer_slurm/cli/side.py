@@ -25,6 +25,8 @@ from bftrainer_slurm.keeper.protocol import ProtocolError, parse_address
 
 _T = TypeVar("_T")
 
+_OLD_S = 15.0  # a working controller publishes every two seconds
+
 
 def personal_state() -> Path:
     """Return the state folder of one's own controller."""
@@ -45,15 +47,18 @@ class Side:
         return self.state or personal_state()
 
     def keeper(self) -> str | None:
-        """Return HOST:PORT of the keeper to ask: as said, else one's own, else the site's."""
+        """Return HOST:PORT of the keeper to ask: as said, else one's own, else the site's.
+
+        One's own does not count where its controller has ended, and the site has one.
+        """
         if self.address:
             return self.address
-        found = read_address(self.folder)
-        if found is None and self.state is None:
-            with fail_on(SettingsError):
-                site = site_keeper()
-            return None if site is None else site.listen
-        return found
+        own = read_address(self.folder)
+        if self.state or (own and works(*Side(address=own).published())):
+            return own
+        with fail_on(SettingsError):
+            site = site_keeper()
+        return own if site is None else site.listen
 
     def published(self) -> tuple[float, dict[str, Any] | None]:
         """Return age (seconds) and content of the last published status, None: there is none.
@@ -86,6 +91,13 @@ class Side:
             return ask(KeeperClient(address), "")
         except ValueError as error:
             raise KeeperError(str(error)) from error
+
+
+def works(age_s: float, document: dict[str, Any] | None) -> bool:
+    """Whether who published this so long ago is a controller that works now."""
+    if document is None or age_s >= _OLD_S:
+        return False
+    return bool(document["controller"].get("error") != "stopped")
 
 
 def _credential() -> str:

@@ -18,7 +18,7 @@ from bftrainer_slurm.cli.common import (
     print_lines,
     shown,
 )
-from bftrainer_slurm.cli.side import Side, side_options
+from bftrainer_slurm.cli.side import Side, side_options, works
 from bftrainer_slurm.cli.terminal import table
 from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
 from bftrainer_slurm.model import ElementState, Trainer
@@ -31,7 +31,6 @@ _HEADING = (
 )
 _SPARE = tuple(map(_HEADING.index, ("SHRANK", "GREW", "SAMPLES", "RECLAIMED", "USER")))
 _SOME = 5
-_OLD_S = 15.0  # a working controller publishes every two seconds
 
 
 @click.command()
@@ -72,13 +71,6 @@ def status_now(side: Side, otherwise: Callable[[], dict[str, Any]]) -> dict[str,
     else:
         down = f"the controller is down; its last word is {age_s:.0f} s old"
     return otherwise() | {"down": down}
-
-
-def works(age_s: float, document: dict[str, Any] | None) -> bool:
-    """Whether who published this so long ago is a controller that works now."""
-    if document is None or age_s >= _OLD_S:
-        return False
-    return bool(document["controller"].get("error") != "stopped")
 
 
 def shown_lines(document: dict[str, Any]) -> list[str]:

@@ -17,11 +17,11 @@ from bftrainer_slurm.cli.common import (
     json_option,
     print_json,
 )
-from bftrainer_slurm.cli.side import Side, state_option
+from bftrainer_slurm.cli.side import Side, state_option, works
 from bftrainer_slurm.cli.site import site_file, site_settings
-from bftrainer_slurm.cli.status import works
 from bftrainer_slurm.controller.settings import SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.home import read_address
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.slurm.directives import SubmissionError, read_directives
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
@@ -89,14 +89,14 @@ def submit(
         fail(str(error))
     except GatewayError as error:
         fail(str(error), NOT_THERE)
-    if not site:
-        _announce(side.keeper())
+    own = None if site else read_address(side.folder)
+    _announce(own)
     if as_json:
         comment = format_comment(submission.record)
         print_json({"schema": SCHEMA, "array": array, "comment": comment})
         return
     click.echo(f"Submitted trainer {array}")
-    if not site and not works(*side.published()):
+    if not site and (own is None or not works(*Side(state, own).published())):
         click.echo(
             "it is held until your controller runs; start it with: "
             f"bftrainer controller --partition {submission.partition}",
