@@ -70,7 +70,7 @@ def explain(trainer: str, back: int | None, side: Side, as_json: bool) -> None:
 
 
 def as_document(one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of the reasons as JSON has it; the schema is in docs/explain.md."""
+    """Return what is known of the reasons as JSON has it; the schema is in docs/json.md."""
     kept = ("array", "name", "user", "state", "why", "min_nodes", "max_nodes", "nodes", "starting")
     pool = document["pool"]
     return {

@@ -14,6 +14,7 @@ from bftrainer_slurm.cli.doctor import document as findings_document
 from bftrainer_slurm.cli.explain import as_document
 from bftrainer_slurm.cli.status import known_to_slurm
 from bftrainer_slurm.doctor.finding import Change, must
+from bftrainer_slurm.doctor.trial import Outcome
 from tests.cli.documented import PAGE, differences, documented
 from tests.cli.pasts import write_past
 from tests.cli.test_commands import SHOWN
@@ -92,6 +93,15 @@ def test_of_findings() -> None:
     assert differences("doctor", findings_document([finding])) == []
 
 
+def test_of_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr(
+        "bftrainer_slurm.doctor.trial.run", lambda _: Outcome("n1", 1.3, 0.31, 0.19)
+    )
+    assert differences("doctor --try", printed("doctor", "--try", "--json")) == []
+
+
 def test_of_a_plan(tmp_path: Path) -> None:
     from tests.planner.test_plan_command import MOVES, written
 
@@ -119,7 +129,7 @@ def test_of_an_assessment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_every_table_of_the_page_says_which_schema_it_is_of() -> None:
     sections = [part.partition("\n") for part in PAGE.read_text().split("\n## ")[1:]]
     with_keys = [(name, text) for name, _, text in sections if "| key |" in text]
-    assert len(with_keys) == 11
+    assert len(with_keys) == 12
     for name, text in with_keys:
         assert "`schema` is 1" in text, name
         assert documented(name)[0].path == ("schema",)
