@@ -33,12 +33,12 @@ def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
 
 
 @contextmanager
-def fail_on(*errors: type[Exception], code: int = BAD_INPUT) -> Iterator[None]:
-    """End the command with the message of such an error."""
+def fail_on(*errors: type[Exception], code: int = BAD_INPUT, begin: str = "") -> Iterator[None]:
+    """End the command with the message of such an error, behind how it is to ``begin``."""
     try:
         yield
     except errors as error:
-        fail(str(error), code)
+        fail(f"{begin}{error}", code)
 
 
 @contextmanager
@@ -73,6 +73,12 @@ def print_json(document: object) -> None:
 def who(one: Mapping[str, Any]) -> str:
     """Return which trainer it is, and whose."""
     return f"{one['array']} {shown(one['name'])} of {shown(one['user'])}"
+
+
+def changes(total: Mapping[str, Any]) -> str:
+    """Return how often its nodes changed."""
+    grew, shrank, reclaimed = (total[key] for key in ("grew", "shrank", "reclaimed"))
+    return f"grew {grew}, shrank {shrank}, reclaimed {reclaimed} times"
 
 
 def shown(text: object, most: int = 60) -> str:

@@ -11,6 +11,7 @@ import click
 
 from bftrainer_slurm.cli.chart import draws_blocks, strip
 from bftrainer_slurm.cli.common import (
+    changes,
     fail_where_unreadable,
     json_option,
     print_json,
@@ -123,10 +124,7 @@ def _facts(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "ended", shown(one["over"], 200)
     yield "submitted", date(one["submit_s"])
     yield "shown", f"{date(one['from_s'])} to {date(one['until_s'])}"
-    changes = (
-        f"grew {total['grew']}, shrank {total['shrank']}, reclaimed {total['reclaimed']} times"
-    )
-    yield "changes", changes
+    yield "changes", changes(total)
     most = max([round(max(nodes)), *(change["nodes"] for change in one["changes"])])
     yield "used", f"{total['node_s'] / 3600:.2f} node-hours, {most} nodes at most"
     drawn = strip(nodes, min(60, width() - _LABEL), blocks=draws_blocks())

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bftrainer_slurm.cli.chart import MARGIN, bars
-from bftrainer_slurm.cli.common import shown, who
+from bftrainer_slurm.cli.common import changes, shown, who
 from bftrainer_slurm.cli.terminal import date
 
 if TYPE_CHECKING:
@@ -89,10 +89,7 @@ def title(one: Mapping[str, Any]) -> str:
 def sums(one: Mapping[str, Any]) -> str:
     """Return what it had in all."""
     total = one["total"]
-    text = (
-        f"{total['node_s'] / 3600:.2f} node-hours; grew {total['grew']}, shrank {total['shrank']}, "
-        f"reclaimed {total['reclaimed']} times"
-    )
+    text = f"{total['node_s'] / 3600:.2f} node-hours; {changes(total)}"
     seconds = [pause["seconds"] for pause in one.get("rescales", ())]
     return text + (f"; {len(seconds)} pauses of {sum(seconds):.1f} s in all" if seconds else "")
 

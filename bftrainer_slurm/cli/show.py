@@ -12,6 +12,7 @@ import click
 from bftrainer_slurm.cli.advice import advice
 from bftrainer_slurm.cli.chart import draws_blocks
 from bftrainer_slurm.cli.common import (
+    changes,
     fail,
     fail_where_unreadable,
     json_option,
@@ -135,10 +136,7 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
         facts.append(("starting", ", ".join(map(shown, one["starting"]))))
     if "grew" in one:
         facts += [
-            (
-                "changes",
-                f"grew {one['grew']}, shrank {one['shrank']}, reclaimed {one['reclaimed']} times",
-            ),
+            ("changes", changes(one)),
             ("used", f"{one['node_s'] / 3600:.2f} node-hours"),
         ]
     if one.get("goodput"):

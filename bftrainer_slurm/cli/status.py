@@ -11,7 +11,7 @@ import click
 from bftrainer_slurm.cli.advice import advice
 from bftrainer_slurm.cli.common import (
     NOT_THERE,
-    fail,
+    fail_on,
     fail_where_unreadable,
     json_option,
     print_json,
@@ -31,6 +31,7 @@ _HEADING = (
 )
 _SPARE = tuple(map(_HEADING.index, ("SHRANK", "GREW", "SAMPLES", "RECLAIMED", "USER")))
 _SOME = 5
+SILENT = "neither the controller nor Slurm answers: "
 
 
 @click.command()
@@ -55,10 +56,8 @@ def status(side: Side, as_json: bool) -> None:
 
 def current_status(side: Side) -> dict[str, Any]:
     """Return the controller's status; what Slurm knows where it is down (``down`` says why)."""
-    try:
+    with fail_on(GatewayError, code=NOT_THERE, begin=SILENT):
         return status_now(side, from_slurm)
-    except GatewayError as error:
-        fail(f"neither the controller nor Slurm answers: {error}", NOT_THERE)
 
 
 def status_now(side: Side, otherwise: Callable[[], dict[str, Any]]) -> dict[str, Any]:

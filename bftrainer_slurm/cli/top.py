@@ -19,13 +19,14 @@ from bftrainer_slurm.cli.chart import draws_blocks
 from bftrainer_slurm.cli.common import (
     NOT_THERE,
     fail,
+    fail_on,
     fail_where_unreadable,
     shown,
 )
 from bftrainer_slurm.cli.past import past_or_none
 from bftrainer_slurm.cli.screen import Key, Look, Seen, View, frame, pressed
 from bftrainer_slurm.cli.side import Side, side_options
-from bftrainer_slurm.cli.status import from_slurm, status_now
+from bftrainer_slurm.cli.status import SILENT, from_slurm, status_now
 from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.slurm.gateway import GatewayError
 
@@ -63,11 +64,8 @@ def top(every_s: float, side: Side) -> None:
         sys.stdin.isatty() and sys.stdout.isatty()
     ):
         fail("top needs a terminal; 'bftrainer status' prints the same once")
-    with fail_where_unreadable():
-        try:
-            watch = _Watch(side, every_s)
-        except GatewayError as error:
-            fail(f"neither the controller nor Slurm answers: {error}", NOT_THERE)
+    with fail_where_unreadable(), fail_on(GatewayError, code=NOT_THERE, begin=SILENT):
+        watch = _Watch(side, every_s)
     with contextlib.suppress(KeyboardInterrupt):
         _on_screen(watch)
 
@@ -174,7 +172,7 @@ class _Watch:
             document = status_now(self._side, self._ask_slurm)
             return Seen(document, self._strips())
         except GatewayError as error:
-            trouble = f"neither the controller nor Slurm answers: {shown(error, 200)}"
+            trouble = f"{SILENT}{shown(error, 200)}"
         except (SystemExit, ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
             trouble = f"the status cannot be read ({type(error).__name__})"
         return Seen(self.seen.document, self.seen.strips, trouble)
