@@ -50,7 +50,7 @@ def parsed_settings(
     "--trainers",
     type=click.Choice(list(SCRIPTS)),
     default="polite",
-    help="Elements that sleep; that do all not to be ended.",
+    help="Elements that sleep; that do all not to be ended; that train, and rest after each step.",
 )
 @click.option(
     "--null", is_flag=True, help="No trainers on either side: what this cannot tell apart."

@@ -1,4 +1,4 @@
-"""The trainers whose elements ordinary jobs meet: they sleep, or resist."""
+"""The trainers whose elements ordinary jobs meet: they sleep, or resist, or train."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from scripts.benchkit.logs import last_lines
 from scripts.labcluster.site import Site
 from scripts.labcluster.waiting import wait_until
 
-_HOSTILE = Path(__file__).with_name("hostile.sh")
+_PROGRAMS = [Path(__file__).with_name(name) for name in ("hostile.sh", "paced.py")]
 _PATIENCE_S = 120.0
 _TRAINERS = 2  # so that they share the nodes
 
-# Elements that sleep cost no processor; all nodes share this host's.
+# Elements that sleep cost no processor; all nodes share this host's. {0} is the folder of the
+# trainer, {1} what trains.
 SCRIPTS = {
     "polite": "#!/bin/bash\nsrun sleep infinity\n",
     "hostile": "#!/bin/bash\n. {0}/hostile.sh\nsrun bash -c '. {0}/hostile.sh; sleep infinity'\n",
+    # On real nodes Slurm's daemons have processors to themselves.
+    "training": "#!/bin/bash\nexport OMP_NUM_THREADS=1\n"
+    "srun nice -n 10 torchrun {0}/paced.py {1} --folder {0} --samples 100000000\n",
 }
 
 
@@ -47,9 +51,11 @@ def training(site: Site, nodes: int, kind: str, settings: Mapping[str, object]) 
         try:
             for number in range(_TRAINERS):
                 folder = site.folder(name=f"trainer-{number}")
-                # The clone itself may lie where Slurm's users cannot read.
-                shutil.copy(_HOSTILE, folder)
-                script, most = SCRIPTS[kind].format(folder), nodes // _TRAINERS
+                for program in _PROGRAMS:
+                    # The clone itself may lie where Slurm's users cannot read.
+                    shutil.copy(program, folder)
+                train = site.stage.repo / "examples" / "digits" / "train.py"
+                script, most = SCRIPTS[kind].format(folder, train), nodes // _TRAINERS
                 output = f"--output={folder}/%a.out"
                 work.arrays.append(site.submit(script, f"1-{most}", output, cwd=folder))
             work.nodes = _wait_until_full(site, nodes)

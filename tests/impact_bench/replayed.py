@@ -140,17 +140,18 @@ def _log(
     from_s: float,
 ) -> Log:
     """Return a log of jobs: when each was submitted, started and ended, its nodes, by whom."""
-    occupancy, table = Occupancy(0.0), JobTable()
+    occupancy, jobs = Occupancy(0.0), list[Job]()
     names = tuple(f"n{place}" for place in range(1, nodes + 1))
     for place, (submit_s, start, end, held, backfilled) in enumerate(rows):
         start_s, end_s = round(start, 3), round(end, 3)
         occupancy.add(held.astype(np.int32), start_s, end_s)
         listed = ",".join(names[node] for node in held)
-        table.add(Job(0, place, start_s, end_s, len(held), 0, listed, submit_s, backfilled, -place))
-    occupancy.finish()
+        jobs.append(
+            Job(0, place, start_s, end_s, len(held), 0, listed, submit_s, backfilled, -place)
+        )
     to_s = round(max(row[2] for row in rows), 3)
     holes = occupancy.holes(names, from_s, to_s)
-    return Log("stream", holes, nodes, from_s, to_s, jobs=table, kinds=(_ANY,) * nodes)
+    return Log("stream", holes, nodes, from_s, to_s, jobs=JobTable.of(jobs), kinds=(_ANY,) * nodes)
 
 
 def _trainer(name: str, nodes: int) -> TrainerSpec:
