@@ -107,7 +107,8 @@ class Cluster:
         command = [_program("slurmctld"), "-D", *options, *conf]
         if on is not None:
             command += ["-L", f"{self.folder}/log/slurmctld-{on}.log"]
-            command = namespaces.within(self.daemons[_host(on)].pid, None, command)
+            host = self.daemons[_host(on)].pid
+            command = namespaces.within(host, None, namespaces.kept_up(command))
             self.start_daemon(f"slurmctld-{on}", *command, forks=True)
             return
         if os.getuid() == 0:  # it answers the nodes' sruns by name
@@ -126,7 +127,8 @@ class Cluster:
     def kill_control_host(self, name: str) -> None:
         """Let a control host lose its power: nothing that runs on it says goodbye."""
         first = self.daemons.pop(_host(name))
-        del self.daemons[f"slurmctld-{name}"]
+        for gone in [other for other in self.daemons if other.endswith(f"-{name}")]:
+            del self.daemons[gone]
         self.save()
         send(first, signal.SIGKILL)
         end([first])
@@ -406,10 +408,10 @@ def _start(lab: Cluster) -> None:
     if accounting.is_laid_out(lab.folder):
         _start_accounting(lab)
     if _host(CONTROL_HOSTS[0]) in lab.daemons:
-        for options, name in zip((("-c",), ()), CONTROL_HOSTS, strict=True):
-            lab.start_slurmctld(*options, on=name)
+        for name in CONTROL_HOSTS:
+            lab.start_slurmctld(on=name)
     else:
-        lab.start_slurmctld("-c")
+        lab.start_slurmctld()
     for number in range(1, lab.nodes + 1):
         lab.start_slurmd(f"n{number}")
 

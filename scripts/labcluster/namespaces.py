@@ -128,6 +128,12 @@ def within(first: int, cgroup: Path | None, command: Sequence[str]) -> list[str]
     return [*_starting_in(cgroup), "nsenter", f"--target={first}", *spaces, "--", *command]
 
 
+def kept_up(command: Sequence[str]) -> list[str]:
+    """Return what starts a command, and again two seconds after its end, as systemd does."""
+    loop = 'trap "kill $!; wait; exit" TERM; while :; do "$@" & wait $!; sleep 2 & wait $!; done'
+    return ["bash", "-c", loop, "kept-up", *command]
+
+
 def _starting_in(cgroup: Path | None) -> list[str]:
     if cgroup is None:
         return []

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,20 +108,23 @@ def end(daemons: Sequence[Daemon], within_s: float = 10.0) -> None:
         _reap(daemons)
 
 
-def processes_with(variable: str) -> list[Daemon]:
-    """Return the processes that have this ``NAME=value`` in their environment."""
-    found = []
+def environments() -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield all processes but this one, with the variables that each was started with."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal() or int(folder.name) == os.getpid():
             continue
         try:
-            variables = (folder / "environ").read_bytes().split(b"\0")
+            words = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
-        one = daemon_of(int(folder.name))
-        if variable.encode() in variables and one is not None:
-            found.append(one)
-    return found
+        yield int(folder.name), dict(word.partition("=")[::2] for word in words)
+
+
+def processes_with(variable: str) -> list[Daemon]:
+    """Return the processes that have this ``NAME=value`` in their environment."""
+    name, _, value = variable.partition("=")
+    found = [daemon_of(pid) for pid, variables in environments() if variables.get(name) == value]
+    return [one for one in found if one is not None]
 
 
 def _reap(daemons: Sequence[Daemon]) -> None:
