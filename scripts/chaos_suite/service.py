@@ -33,7 +33,7 @@ class Service(Controller):
 
     def tend(self) -> None:
         """Start it again a moment after it has ended, unless it is held."""
-        if self._process is None or self.held or self.pid is not None:
+        if self._daemon is None or self.held or self.pid is not None:
             return
         now_s = time.monotonic()
         if self._ended_s is None:
@@ -48,7 +48,7 @@ class Service(Controller):
 
     def stop(self) -> None:
         """End it as systemd does, in the end by force; it is not started again until ``start``."""
-        with suppress(subprocess.TimeoutExpired):
+        with suppress(TimeoutError):
             super().stop()
         self.held = True
 

@@ -11,11 +11,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from scripts.benchkit.logs import last_lines
+from scripts.labcluster import LabError as LabError
 from scripts.labcluster import accounting, namespaces, networks, plugin, users
 from scripts.labcluster.configuration import (
     LOOPBACK,
@@ -37,7 +38,7 @@ from scripts.labcluster.processes import (
 from scripts.labcluster.waiting import wait_until
 
 _NOTE = "lab.json"
-_START_TIMEOUT_S = 60.0
+_WITHIN_S = 60.0
 _PRIORITY = -10
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo")
 _LOOPBACK = IPv4Network("127.0.0.0/8")
@@ -46,10 +47,6 @@ _HERE = str(networks.host_of(_LOOPBACK))
 _SLURM_KEY = "slurm.key"  # where there is no MUNGE
 _OUR_KEY = "bftrainer.key"
 _SWITCH = "network"  # what keeps the switch's namespace
-
-
-class LabError(Exception):
-    """The cluster cannot do that; the message says what to do."""
 
 
 @dataclass
@@ -93,7 +90,7 @@ class Cluster:
         priority = ("nice", "-n", str(_PRIORITY)) if root else ()
         environment = {"SLURM_CONF": f"{self.folder}/slurm.conf"}
         daemon = launch((*priority, *command), log, environment)
-        self.daemons[name] = child_of(daemon, _START_TIMEOUT_S) if forks else daemon
+        self.daemons[name] = child_of(daemon, _WITHIN_S) if forks else daemon
         if root:
             prefer_session(self.daemons[name], _PRIORITY)
         self.save()
@@ -190,7 +187,7 @@ class Cluster:
         ready.unlink(missing_ok=True)
         command = namespaces.holder(self.cgroups, cgroup, network, self.folder, node, ready)
         self.start_daemon(_host(node), *command, forks=True)
-        wait_until(ready.exists, _START_TIMEOUT_S, f"the namespaces of {node} cannot be made")
+        wait_until(ready.exists, _WITHIN_S, f"the namespaces of {node} cannot be made")
         if self.cgroups is not None:
             self.cgroups.leave_to_children(self.folder, node)
 
@@ -200,7 +197,7 @@ class Cluster:
         holder = self.daemons[_SWITCH]
         wait_until(
             lambda: networks.is_apart(holder.pid),
-            _START_TIMEOUT_S,
+            _WITHIN_S,
             "the nodes' network cannot be made",
         )
         self.subnet = networks.make_switch(holder.pid)
@@ -245,7 +242,7 @@ def up(folder: Path, options: Options) -> Cluster:
         lab.save()
         _start(lab)
         _wait_for_nodes(lab)
-    except (OSError, LabError, networks.NetworkError, subprocess.SubprocessError) as error:
+    except (OSError, LabError, subprocess.SubprocessError) as error:
         log = _last_words(folder)
         down(lab)
         raise LabError(f"the cluster did not start: {error}\n{log}") from error
@@ -268,7 +265,7 @@ def down(lab: Cluster) -> None:
     if cgroups is not None:  # a process that was killed may take a moment
         wait_until(
             lambda: cgroups.remove(lab.folder),
-            _START_TIMEOUT_S,
+            _WITHIN_S,
             "the cgroups of the nodes are still used",
         )
     shutil.rmtree(lab.folder, ignore_errors=True)
@@ -289,7 +286,7 @@ def _cancel_jobs(lab: Cluster) -> None:
 
 
 def node(lab: Cluster, name: str, what: str) -> None:
-    """Do something to one node: stop, start, hang or slow its slurmd, cut it off; mend it.
+    """Do something to one node: stop, start or hang its slurmd, cut the node off; mend it.
 
     Cut off, a node reaches nobody; it must have a network of its own.
     """
@@ -298,34 +295,16 @@ def node(lab: Cluster, name: str, what: str) -> None:
     daemon = lab.daemons[name]
     if what == "stop":
         end([daemon])
-    elif what == "start":
-        if not daemon.alive:
-            lab.start_slurmd(name)
+    elif what == "start" and not daemon.alive:
+        lab.start_slurmd(name)
     elif what == "hang":
         send(daemon, signal.SIGSTOP)
-    elif what == "slow":
-        lab.start_daemon(f"slow-{name}", sys.executable, "-c", _SLOW, str(daemon.pid))
-    elif what == "cut":
-        _set_link(lab, name, up=False)
-    elif what == "mend":
-        if f"slow-{name}" in lab.daemons:
-            end([lab.daemons.pop(f"slow-{name}")])
-            lab.save()
-        if lab.subnet is not None:
-            _set_link(lab, name, up=True)
+    elif what in ("cut", "mend"):
         send(daemon, signal.SIGCONT)
-
-
-# Lets a process run 20 ms in each 200 ms, until it ends.
-_SLOW = """
-import os, signal, sys, time
-pid = int(sys.argv[1])
-while True:
-    os.kill(pid, signal.SIGSTOP)
-    time.sleep(0.18)
-    os.kill(pid, signal.SIGCONT)
-    time.sleep(0.02)
-"""
+        if lab.subnet is not None:
+            networks.set_link(lab.daemons[_SWITCH].pid, name, up=what == "mend")
+        elif what == "cut":
+            raise LabError("its nodes have no networks of their own to cut: lab up --networks")
 
 
 def _lay_out(lab: Cluster, options: Options) -> None:
@@ -416,12 +395,6 @@ def _start(lab: Cluster) -> None:
         lab.start_slurmd(f"n{number}")
 
 
-def _raise_if_ended(lab: Cluster) -> None:
-    for name, daemon in lab.daemons.items():
-        if not daemon.alive:
-            raise LabError(f"{name} ended at once")
-
-
 def _start_munge(lab: Cluster) -> None:
     munge = lab.folder / "munge"
     lab.start_daemon(
@@ -430,17 +403,17 @@ def _start_munge(lab: Cluster) -> None:
         *("--foreground", f"--socket={munge}/socket", f"--key-file={munge}/key"),
         *(f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed"),
     )
-    wait_until((munge / "socket").exists, _START_TIMEOUT_S, "munged makes no socket")
+    wait_until((munge / "socket").exists, _WITHIN_S, "munged makes no socket")
 
 
 def _start_accounting(lab: Cluster) -> None:
     database = accounting.database_command(_program("mariadbd"), lab.folder)
     lab.start_daemon("mariadbd", *database)
     socket_there = accounting.database_socket(lab.folder).exists
-    wait_until(socket_there, _START_TIMEOUT_S, "mariadbd makes no socket")
+    wait_until(socket_there, _WITHIN_S, "mariadbd makes no socket")
     lab.start_daemon("slurmdbd", _program("slurmdbd"), "-D")
     answers = lambda: _answers(lab, "sacctmgr", "show", "qos")  # noqa: E731
-    wait_until(answers, _START_TIMEOUT_S, "slurmdbd does not answer")
+    wait_until(answers, _WITHIN_S, "slurmdbd does not answer")
     root = os.getuid() == 0
     accounting.add_everybody(lab.ask, users.NAMES if root else [pwd.getpwuid(os.getuid()).pw_name])
 
@@ -454,36 +427,33 @@ def _answers(lab: Cluster, *command: str) -> bool:
 
 
 def _check(options: Options) -> None:
-    for name in _PROGRAMS:
-        _program(name)
-    if os.getuid() == 0:
-        for name in namespaces.PROGRAMS:
-            _program(name, "util-linux mount")
-    if options.qos:
-        for name in accounting.PROGRAMS:
-            _program(name)
+    root = os.getuid() == 0
+    needed = dict.fromkeys(_PROGRAMS, "slurmctld slurmd munge")
+    needed |= dict.fromkeys(namespaces.PROGRAMS if root else (), "util-linux mount")
+    needed |= dict.fromkeys(accounting.PROGRAMS if options.qos else (), "mariadb-server slurmdbd")
+    needed |= dict.fromkeys(networks.PROGRAMS if options.networks else (), "iproute2")
+    for name, packages in needed.items():
+        _program(name, packages)
     if options.backup and not options.networks:
         raise LabError("a second host for slurmctld needs networks: say --networks too")
-    if not options.networks:
-        return
-    for name in networks.PROGRAMS:
-        _program(name, "iproute2")
-    if os.getuid() != 0:
+    if options.networks and not root:
         raise LabError("nodes with networks of their own need root")
-    if options.nodes > networks.MOST_NODES:
+    if options.networks and options.nodes > networks.MOST_NODES:
         raise LabError(f"at most {networks.MOST_NODES} nodes have networks of their own")
 
 
 def _wait_for_nodes(lab: Cluster) -> None:
     def idle() -> bool:
-        _raise_if_ended(lab)
+        for name, daemon in lab.daemons.items():
+            if not daemon.alive:
+                raise LabError(f"{name} ended at once")
         try:
             states = lab.ask("sinfo", "-h", "-N", "-p", "main", "-o", "%t").split()
         except LabError:
             return False  # slurmctld does not answer yet
         return states.count("idle") == lab.nodes
 
-    wait_until(idle, _START_TIMEOUT_S, "the nodes do not become idle")
+    wait_until(idle, _WITHIN_S, "the nodes do not become idle")
 
 
 def installed_version() -> tuple[int, int]:
@@ -527,18 +497,11 @@ def free_ports(count: int) -> list[int]:
     raise LabError("not enough free ports")
 
 
-def _set_link(lab: Cluster, name: str, up: bool) -> None:
-    if lab.subnet is None:
-        raise LabError("its nodes have no networks of their own to cut: lab up --networks")
-    try:
-        networks.set_link(lab.daemons[_SWITCH].pid, name, up)
-    except networks.NetworkError as error:
-        raise LabError(str(error)) from error
-
-
 def _last_words(folder: Path) -> str:
-    words = []
-    for log in sorted((folder / "log").glob("*")):
-        lines = log.read_text(errors="replace").splitlines()[-5:]
-        words += [f"{log.name}: {line}" for line in lines if "error" in line or "fatal" in line]
-    return "\n".join(words[-20:])
+    said = [
+        f"{log.name}: {line}"
+        for log in sorted((folder / "log").glob("*"))
+        for line in last_lines(log, 5).splitlines()
+        if "error" in line or "fatal" in line
+    ]
+    return "\n".join(said[-20:])

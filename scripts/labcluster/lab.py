@@ -115,7 +115,7 @@ class Lab:
             raise TimeoutError(f"the nodes are not idle within {timeout_s:g} s: {nodes}") from error
 
     def node(self, name: str, what: str) -> None:
-        """Disturb a node: stop, start, hang, slow, cut, mend.
+        """Disturb a node: stop, start, hang, cut, mend.
 
         Raises:
             cluster.LabError: that cannot be done.

@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,10 @@ def daemon_of(pid: int) -> Daemon | None:
     return None if start is None else Daemon(pid, start)
 
 
-def launch(command: Sequence[str], log: Path, environment: dict[str, str] | None = None) -> Daemon:
-    """Start a daemon in the foreground of a session of its own."""
+def launch(
+    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, **who: Any
+) -> Daemon:
+    """Start a daemon in the foreground of a session of its own; ``who`` is as ``identity`` says."""
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,
@@ -49,11 +52,11 @@ def launch(command: Sequence[str], log: Path, environment: dict[str, str] | None
             stdout=output,
             stderr=output,
             cwd="/",
-            env=os.environ | (environment or {}),
+            env={**os.environ, **(environment or {})},
             start_new_session=True,
+            **who,
         )
-    start = start_of(process.pid)
-    return Daemon(process.pid, -1 if start is None else start)
+    return Daemon(process.pid, start_of(process.pid) or -1)
 
 
 def child_of(daemon: Daemon, timeout_s: float) -> Daemon:
@@ -94,18 +97,26 @@ def send_all(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def end(daemons: Sequence[Daemon], within_s: float = 10.0) -> None:
-    """End daemons: SIGTERM, and SIGKILL for those that are still there after ``within_s``."""
+def end(daemons: Sequence[Daemon], within_s: float = 10.0) -> bool:
+    """End daemons: SIGTERM, and SIGKILL for those that are still there after ``within_s``.
+
+    Return whether none had to be killed.
+    """
+    in_time = True
     for daemon in daemons:
         send(daemon, signal.SIGCONT)
         send(daemon, signal.SIGTERM)
     deadline_s = time.monotonic() + within_s
     while any(daemon.alive for daemon in daemons):
         if time.monotonic() > deadline_s:
+            in_time = False
             for daemon in daemons:
                 send(daemon, signal.SIGKILL)
         time.sleep(0.05)
-        _reap(daemons)
+        for daemon in daemons:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(daemon.pid, os.WNOHANG)
+    return in_time
 
 
 def environments() -> Iterator[tuple[int, dict[str, str]]]:
@@ -125,9 +136,3 @@ def processes_with(variable: str) -> list[Daemon]:
     name, _, value = variable.partition("=")
     found = [daemon_of(pid) for pid, variables in environments() if variables.get(name) == value]
     return [one for one in found if one is not None]
-
-
-def _reap(daemons: Sequence[Daemon]) -> None:
-    for daemon in daemons:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(daemon.pid, os.WNOHANG)

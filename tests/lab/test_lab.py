@@ -151,13 +151,6 @@ def test_a_node_without_a_network_of_its_own_is_not_cut_off(small: Lab) -> None:
 
 
 @pytest.mark.once
-def test_a_slow_node_still_works(small: Lab) -> None:
-    small.node("n2", "slow")
-    assert small.run("srun", "-w", "n2", "echo", "slowly").stdout == "slowly\n"
-    small.node("n2", "mend")
-
-
-@pytest.mark.once
 def test_down_leaves_nothing_and_can_be_said_twice(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
