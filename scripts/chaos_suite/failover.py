@@ -35,7 +35,7 @@ def host_dies(hosts: TwoHosts) -> Fault:
         _settle(world)
         before, starts, killed_s = _places(world.look()), _starts(hosts, SECOND), time.monotonic()
         world.tell(f"killing {FIRST}: {', '.join(before)}")
-        hosts.cluster.kill_control_host(FIRST)
+        hosts.cluster.kill_host(FIRST)
 
         def noted(name: str, condition: Callable[[], bool], since_s: float) -> float:
             """Wait, and note how long each thing took, and the longest pause in training."""

@@ -49,7 +49,7 @@ class TwoHosts:
         as_user = ("setpriv", f"--reuid={_USER}", f"--regid={_USER}", "--clear-groups", "env")
         path = f"{lab.dir}/plugin:{lab.env['PATH']}"  # bftrainer-grow
         program = (f"HOME={lab.home(_USER)}", f"PATH={path}", str(self.site.stage.program))
-        first = self.cluster.control_host(host).pid
+        first = self.cluster.host(host).pid
         for verb, words in {"keeper": (*listen, *munge), "controller": ("--mode", "site")}.items():
             command = (*as_user, *program, verb, "--state", str(state), *words)
             within = namespaces.within(first, None, namespaces.kept_up(command))
@@ -57,7 +57,7 @@ class TwoHosts:
 
     def revive(self, host: str) -> None:
         """Switch a host on; slurmctld and our services are started there, as at each boot."""
-        self.cluster.start_control_host(host)
+        self.cluster.add_host(host)
         self.cluster.start_slurmctld(on=host)
         self.start(host)
 
@@ -84,7 +84,7 @@ def started_hosts(nodes: int, seed: int, tell: Tell) -> Iterator[tuple[World, Tw
     port = f":{free_ports(1)[0]}"
     with started_lab(nodes, keeper=port, networks=True, backup=True, tell=tell) as lab:
         site = site_on(lab, keeper="")
-        addresses = {name: f"{lab.cluster.host_address(name)}{port}" for name in CONTROL_HOSTS}
+        addresses = {name: f"{lab.cluster.address_of(name)}{port}" for name in CONTROL_HOSTS}
         hosts = TwoHosts(site, addresses, lab.dir / "state" / "bftrainer")
         both = {"listen": ",".join(addresses.values()), "shared": str(hosts.shared)}
         munge = {"munge_socket": str(lab.dir / "munge" / "socket")}

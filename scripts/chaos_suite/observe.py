@@ -121,9 +121,9 @@ def read_queue(text: str) -> tuple[tuple[Element, ...], dict[int, str]]:
 
 
 def element_processes(conf: str) -> tuple[Process, ...]:
-    """Return all processes of elements of the cluster with this slurm.conf; needs root."""
+    """Return all processes of elements of the cluster with this slurm.conf, by id; needs root."""
     found = []
-    for pid, variables in environments():
+    for pid, variables in sorted(environments(), key=lambda one: one[0]):
         array, node = variables.get("SLURM_ARRAY_JOB_ID", ""), variables.get("SLURMD_NODENAME", "")
         if variables.get("SLURM_CONF") != conf or not array.isdecimal():
             continue

@@ -11,8 +11,9 @@ import shutil
 import signal
 import socket
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from scripts.benchkit.logs import last_lines
@@ -64,23 +65,12 @@ class Cluster:
         """Where the nodes reach this host."""
         return _HERE if self.subnet is None else str(networks.host_of(self.subnet))
 
-    @property
-    def _hosts(self) -> Path:
-        """Which names its nodes and slurmctld know: this host's, and the nodes'."""
-        return self.folder / "hosts"
-
-    @property
-    def note(self) -> Path:
-        """The file that says which processes are ours."""
-        return self.folder / _NOTE
-
     def save(self) -> None:
-        """Write down what runs."""
+        """Write down which processes are ours, and what else must be known to end them."""
         daemons = {name: [one.pid, one.start] for name, one in self.daemons.items()}
-        subnet = None if self.subnet is None else str(self.subnet)
-        cgroups = self.cgroups and [self.cgroups.version, str(self.cgroups.root)]
-        note = {"nodes": self.nodes, "daemons": daemons, "subnet": subnet, "cgroups": cgroups}
-        self.note.write_text(json.dumps(note))
+        subnet = self.subnet and str(self.subnet)
+        note = {"nodes": self.nodes, "subnet": subnet, "cgroups": self.cgroups is not None}
+        (self.folder / _NOTE).write_text(json.dumps(note | {"daemons": daemons}))
 
     def start_daemon(self, name: str, *command: str, forks: bool = False) -> None:
         """Start a daemon and write it down at once; one that ``forks`` is the command's child."""
@@ -104,35 +94,55 @@ class Cluster:
         command = [_program("slurmctld"), "-D", *options, *conf]
         if on is not None:
             command += ["-L", f"{self.folder}/log/slurmctld-{on}.log"]
-            host = self.daemons[_host(on)].pid
-            command = namespaces.within(host, None, namespaces.kept_up(command))
+            command = namespaces.within(self.host(on).pid, None, namespaces.kept_up(command))
             self.start_daemon(f"slurmctld-{on}", *command, forks=True)
             return
         if os.getuid() == 0:  # it answers the nodes' sruns by name
-            command = namespaces.knowing(self._hosts, command)
+            command = namespaces.knowing(self.folder / "hosts", command)
         self.start_daemon("slurmctld", *command)
 
-    def control_host(self, name: str) -> Daemon:
-        """Return the first process of a control host; with it ends all that runs there."""
+    def host(self, name: str) -> Daemon:
+        """Return the first process of a node or control host; with it ends all that runs there."""
         return self.daemons[_host(name)]
 
-    def host_address(self, name: str) -> str:
-        """Return the address of a control host."""
-        number = self.nodes + 1 + CONTROL_HOSTS.index(name)
-        return str(networks.node_of(self.subnet or _LOOPBACK, number))
+    def address_of(self, name: str) -> IPv4Address:
+        """Return the address of a node or control host."""
+        number = int(name[1:]) + (self.nodes if name in CONTROL_HOSTS else 0)
+        return networks.node_of(self.subnet or _LOOPBACK, number)
 
-    def kill_control_host(self, name: str) -> None:
-        """Let a control host lose its power: nothing that runs on it says goodbye."""
-        first = self.daemons.pop(_host(name))
-        for gone in [other for other in self.daemons if other.endswith(f"-{name}")]:
-            del self.daemons[gone]
+    def add_host(self, name: str) -> str:
+        """Make a host's namespaces, name it, and plug it into the network; return its address."""
+        if os.getuid() != 0:
+            return _HERE
+        address, hosts = self.address_of(name), self.folder / "hosts"
+        line = f"{address} {name}\n"
+        if line not in hosts.read_text():
+            with hosts.open("a") as file:
+                file.write(line)
+        ready, cgroup = self.folder / "run" / f"{name}.ready", None
+        ready.unlink(missing_ok=True)
+        if self.cgroups is not None:
+            self.cgroups.make(self.folder, name)
+            cgroup = self.cgroups.of_node(self.folder, name)
+        network = self.subnet is not None
+        command = namespaces.holder(self.cgroups, cgroup, network, self.folder, name, ready)
+        self.start_daemon(_host(name), *command, forks=True)
+        wait_until(ready.exists, _WITHIN_S, f"the namespaces of {name} cannot be made")
+        if self.cgroups is not None:
+            self.cgroups.leave_to_children(self.folder, name)
+        if network:
+            networks.plug_in(self.daemons[_SWITCH].pid, self.host(name).pid, name, address)
+        return str(address)
+
+    def kill_host(self, name: str) -> None:
+        """Let a node or control host lose its power: nothing that runs on it says goodbye."""
+        first = self.host(name)
+        gone = [other for other in self.daemons if other == name or other.endswith(f"-{name}")]
+        for other in gone:
+            del self.daemons[other]
         self.save()
         send(first, signal.SIGKILL)
         end([first])
-
-    def start_control_host(self, name: str) -> str:
-        """Switch a control host on; return its address. Its slurmctld is not started."""
-        return self._add_host(name, self.nodes + 1 + CONTROL_HOSTS.index(name))
 
     def start_slurmd(self, node: str, called: str | None = None) -> None:
         """Start the slurmd of one node, which slurm.conf may have given another name."""
@@ -153,54 +163,13 @@ class Cluster:
         assert port is not None
         return ("--conf-server", f"{self.address}:{port[1]}")
 
-    def add_node(self, number: int) -> str:
-        """Make a node's namespaces, name it, and plug it into the network; return its address."""
-        if os.getuid() != 0:
-            return _HERE
-        return self._add_host(f"n{number}", number)
-
-    def _add_host(self, node: str, number: int) -> str:
-        address = networks.node_of(self.subnet or _LOOPBACK, number)
-        line = f"{address} {node}\n"
-        if line not in self._hosts.read_text():
-            with self._hosts.open("a") as hosts:
-                hosts.write(line)
-        self._make_host(node)
-        if self.subnet is not None:
-            switch, host = self.daemons[_SWITCH], self.daemons[_host(node)]
-            networks.plug_in(switch.pid, host.pid, node, address)
-        return str(address)
-
-    def remove_node(self, number: int) -> None:
-        """Take a node away again, and forget it; whatever runs on it ends."""
-        for name in (f"n{number}", _host(f"n{number}")):
-            if name in self.daemons:
-                end([self.daemons.pop(name)])
-        self.save()
-
-    def _make_host(self, node: str) -> None:
-        ready, cgroup = self.folder / "run" / f"{node}.ready", None
-        if self.cgroups is not None:
-            self.cgroups.make(self.folder, node)
-            cgroup = self.cgroups.of_node(self.folder, node)
-        network = self.subnet is not None
-        ready.unlink(missing_ok=True)
-        command = namespaces.holder(self.cgroups, cgroup, network, self.folder, node, ready)
-        self.start_daemon(_host(node), *command, forks=True)
-        wait_until(ready.exists, _WITHIN_S, f"the namespaces of {node} cannot be made")
-        if self.cgroups is not None:
-            self.cgroups.leave_to_children(self.folder, node)
-
     def make_switch(self) -> None:
         """Make the network that nodes are plugged into."""
         self.start_daemon(_SWITCH, *networks.HOLDER)
-        holder = self.daemons[_SWITCH]
-        wait_until(
-            lambda: networks.is_apart(holder.pid),
-            _WITHIN_S,
-            "the nodes' network cannot be made",
-        )
-        self.subnet = networks.make_switch(holder.pid)
+        holder = self.daemons[_SWITCH].pid
+        apart = lambda: networks.is_apart(holder)  # noqa: E731
+        wait_until(apart, _WITHIN_S, "the nodes' network cannot be made")
+        self.subnet = networks.make_switch(holder)
         self.save()
 
     def ask(self, *command: str) -> str:
@@ -219,14 +188,9 @@ def find(folder: Path) -> Cluster | None:
     except OSError:
         return None
     daemons = {name: Daemon(*values) for name, values in note["daemons"].items()}
-    subnet, cgroups = note["subnet"], note["cgroups"]
-    return Cluster(
-        folder,
-        note["nodes"],
-        daemons,
-        None if subnet is None else IPv4Network(subnet),
-        None if cgroups is None else namespaces.Hierarchy(cgroups[0], Path(cgroups[1])),
-    )
+    subnet = IPv4Network(note["subnet"]) if note["subnet"] else None
+    cgroups = namespaces.hierarchy() if note["cgroups"] else None
+    return Cluster(folder, note["nodes"], daemons, subnet, cgroups)
 
 
 def up(folder: Path, options: Options) -> Cluster:
@@ -254,35 +218,18 @@ def up(folder: Path, options: Options) -> Cluster:
 
 def down(lab: Cluster) -> None:
     """End everything that runs in and for the cluster, and remove its folder."""
-    _cancel_jobs(lab)
     # What keeps the nodes' namespaces is still needed, as munged is, for all others to end.
     kept = ("munged", _SWITCH, _host(""))
     end([one for name, one in lab.daemons.items() if not name.startswith(kept)])
     # Jobs, and the slurmstepds that keep them, outlive their slurmd.
     end(processes_with(f"SLURM_CONF={lab.folder}/slurm.conf"), within_s=3.0)
     end(list(lab.daemons.values()))
-    cgroups = lab.cgroups
-    if cgroups is not None:  # a process that was killed may take a moment
-        wait_until(
-            lambda: cgroups.remove(lab.folder),
-            _WITHIN_S,
-            "the cgroups of the nodes are still used",
-        )
+    if (cgroups := lab.cgroups) is not None:  # a process that was killed may take a moment
+        removed = lambda: cgroups.remove(lab.folder)  # noqa: E731
+        wait_until(removed, _WITHIN_S, "the cgroups of the nodes are still used")
     shutil.rmtree(lab.folder, ignore_errors=True)
     if os.getuid() == 0:
         users.release(lab.folder)
-
-
-def _cancel_jobs(lab: Cluster) -> None:
-    """Let Slurm end the jobs, as long as it can; what is left is ended with the daemons."""
-    if not all(daemon.alive for daemon in lab.daemons.values()) or "n1" not in lab.daemons:
-        return
-    try:
-        for state in ("PENDING", "RUNNING"):
-            lab.ask("scancel", f"--state={state}")
-        wait_until(lambda: not lab.ask("squeue", "-h", "-t", "R,CG").strip(), 5.0)
-    except (LabError, TimeoutError, subprocess.TimeoutExpired):
-        return
 
 
 def node(lab: Cluster, name: str, what: str) -> None:
@@ -321,8 +268,8 @@ def _lay_out(lab: Cluster, options: Options) -> None:
     host = socket.gethostname().partition(".")[0]
     controllers = {host: lab.address}
     if options.backup:
-        controllers = {name: lab.start_control_host(name) for name in CONTROL_HOSTS}
-    addresses = [lab.add_node(number) for number in range(1, options.nodes + 1)]
+        controllers = {name: lab.add_host(name) for name in CONTROL_HOSTS}
+    addresses = [lab.add_host(f"n{number}") for number in range(1, options.nodes + 1)]
     if options.qos:
         dbd, database = free_ports(2)
         accounting.lay_out(folder, slurm, dbd, database)
@@ -407,23 +354,19 @@ def _start_munge(lab: Cluster) -> None:
 
 
 def _start_accounting(lab: Cluster) -> None:
-    database = accounting.database_command(_program("mariadbd"), lab.folder)
-    lab.start_daemon("mariadbd", *database)
-    socket_there = accounting.database_socket(lab.folder).exists
-    wait_until(socket_there, _WITHIN_S, "mariadbd makes no socket")
-    lab.start_daemon("slurmdbd", _program("slurmdbd"), "-D")
-    answers = lambda: _answers(lab, "sacctmgr", "show", "qos")  # noqa: E731
-    wait_until(answers, _WITHIN_S, "slurmdbd does not answer")
-    root = os.getuid() == 0
-    accounting.add_everybody(lab.ask, users.NAMES if root else [pwd.getpwuid(os.getuid()).pw_name])
+    for (name, *words), ask in accounting.daemons(lab.folder):
+        lab.start_daemon(name, _program(name), *words)
 
+        def is_ready(ask: Callable[[Callable[..., str]], object] = ask) -> bool:
+            try:
+                ask(lab.ask)
+            except (OSError, LabError):
+                return False
+            return True
 
-def _answers(lab: Cluster, *command: str) -> bool:
-    try:
-        lab.ask(*command)
-    except LabError:
-        return False
-    return True
+        wait_until(is_ready, _WITHIN_S, f"{name} is not ready")
+    me = pwd.getpwuid(os.getuid()).pw_name
+    accounting.add_everybody(lab.ask, [me] if os.getuid() else users.NAMES)
 
 
 def _check(options: Options) -> None:

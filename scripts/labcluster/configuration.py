@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 LOOPBACK = "lo"
 
 
+def _said(default: Any, words: str) -> Any:
+    return field(default=default, metadata={"help": words})
+
+
 @dataclass(frozen=True)
 class Options:
-    """What ``lab up`` was asked for. ``kill_wait_s`` and ``bf_interval_s`` are Slurm's own.
+    """What ``lab up`` was asked for, as its help says it."""
 
-    ``plugstack`` has further lines of plugstack.conf.
-    """
-
-    nodes: int
-    kill_wait_s: int = 30
-    bf_interval_s: int = 5
-    conf: tuple[str, ...] = ()
-    plugstack: tuple[str, ...] = ()
-    keeper: str | None = None  # [HOST]:PORT: our plugin is part of the cluster
-    qos: bool = False  # accounting, and preempt/qos in place of preempt/partition_prio
-    networks: bool = False  # the nodes have networks of their own
-    auth_slurm: bool = False  # Slurm proves by itself who is who, without MUNGE
-    linuxproc: bool = False  # Slurm finds processes in /proc, without cgroups
-    configless: bool = False  # each slurmd asks slurmctld for its configuration
-    backup: bool = False  # slurmctld has a backup, on a host of its own as well
+    nodes: int = field(metadata={"help": "how many, n1 to nN"})
+    kill_wait: int = _said(30, "Slurm's KillWait, in seconds")
+    bf_interval: int = _said(5, "seconds between passes of backfill")
+    conf: tuple[str, ...] = _said((), "a line of slurm.conf: KEY=VALUE; may be given again")
+    plugstack: tuple[str, ...] = _said((), "a line of plugstack.conf; may be given again")
+    keeper: str | None = _said(None, "[HOST]:PORT: with our plugin, told of this keeper")
+    qos: bool = _said(False, "accounting, and preemption by QOS")
+    networks: bool = _said(False, "each node in a network of its own")
+    auth_slurm: bool = _said(False, "no MUNGE (23.11; one such cluster a host)")
+    linuxproc: bool = _said(False, "without cgroups, where they may be")
+    configless: bool = _said(False, "slurmds ask for their slurm.conf")
+    backup: bool = _said(False, "slurmctld on c1, its backup on c2")
 
 
 def slurm_conf(
@@ -71,10 +73,10 @@ def slurm_conf(
         "SelectTypeParameters": "CR_CPU",
         "SchedulerType": "sched/backfill",
         # Slurm may let a batch job wait 3 s before it looks at it: too coarse to measure with.
-        "SchedulerParameters": f"bf_interval={options.bf_interval_s},batch_sched_delay=0",
+        "SchedulerParameters": f"bf_interval={options.bf_interval},batch_sched_delay=0",
         "PreemptType": "preempt/partition_prio",
         "PreemptMode": "REQUEUE",
-        "KillWait": str(options.kill_wait_s),
+        "KillWait": str(options.kill_wait),
         "MinJobAge": "300",
         "SlurmdTimeout": "30",
         "ReturnToService": "2",

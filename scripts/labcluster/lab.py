@@ -135,9 +135,6 @@ def started_lab(
     nodes: int = 4,
     *,
     conf: Sequence[str] = (),
-    plugstack: Sequence[str] = (),
-    kill_wait: int = 5,
-    bf_interval: int = 2,
     tell: Tell = lambda text: None,
     **options: Any,
 ) -> Iterator[Lab]:
@@ -153,8 +150,8 @@ def started_lab(
     folder = Path(tempfile.mkdtemp(prefix="bftrainer-", dir="/var/tmp"))
     tell(f"starting a private Slurm cluster of {nodes} nodes in {folder}")
     try:
-        lines = (first, *conf)
-        asked = Options(nodes, kill_wait, bf_interval, lines, tuple(plugstack), **options)
+        quick = {"kill_wait": 5, "bf_interval": 2}
+        asked = Options(nodes, conf=(first, *conf), **{**quick, **options})
         started = cluster.up(folder, asked)
         printed = (folder / "env").read_text()
         yield Lab(started, {**os.environ, **exported(printed)})

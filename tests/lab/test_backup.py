@@ -32,10 +32,10 @@ def is_up(lab: Lab, host: str) -> bool:
 @as_root
 def test_each_host_has_its_own_name_and_address(lab: Lab) -> None:
     for host in CONTROL_HOSTS:
-        first = lab.cluster.control_host(host).pid
+        first = lab.cluster.host(host).pid
         asked = namespaces.within(first, None, ("sh", "-c", "hostname; hostname -I"))
         told = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.split()
-        assert told == [host, lab.cluster.host_address(host)]
+        assert told == [host, str(lab.cluster.address_of(host))]
 
 
 @as_root
@@ -48,10 +48,10 @@ def test_the_backup_takes_over_from_a_host_without_power_and_gives_back(lab: Lab
     since_s, saved = time.time(), lab.dir / "state" / "job_state"
     lab.run("scontrol", "update", f"JobId={job}", "Comment=saved", user="root")
     wait_until(lambda: saved.exists() and saved.stat().st_mtime > since_s)
-    lab.cluster.kill_control_host(FIRST)
+    lab.cluster.kill_host(FIRST)
     wait_until(lambda: lab.squeue(job, "%T") == ["RUNNING"])
     assert not is_up(lab, FIRST)
-    lab.cluster.start_control_host(FIRST)
+    lab.cluster.add_host(FIRST)
     lab.cluster.start_slurmctld(on=FIRST)
     wait_until(lambda: is_up(lab, FIRST) and is_up(lab, SECOND))
     assert lab.squeue(job, "%T") == ["RUNNING"]

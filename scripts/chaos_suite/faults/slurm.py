@@ -28,7 +28,8 @@ def _reconfigure(world: World) -> Course:
 def _add_node(world: World) -> Course:
     """A node is new, and goes again: with a restart of all daemons, as 22.05 wants it."""
     number = world.lab.nodes + 1
-    name, address = f"n{number}", world.lab.add_node(number)
+    name = f"n{number}"
+    address = world.lab.add_host(name)
     conf = world.folder / "slurm.conf"
     before = conf.read_text()
     last = re.findall(r"^NodeName=.*$", before, re.MULTILINE)[-1]
@@ -39,9 +40,7 @@ def _add_node(world: World) -> Course:
     _restart_all(world)
     world.lab.start_slurmd(name)
     yield f"{name} is added, used, and removed", 30.0
-    world.end_daemon(name)
-    kill_all_on(world, name)
-    world.lab.remove_node(number)
+    world.lab.kill_host(name)
     conf.write_text(before)
     _restart_all(world)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import sqlite3
+import subprocess
 from pathlib import Path
 
 from scripts.chaos_suite.faults.fault import Course, Fault
 from scripts.chaos_suite.service import set_clock
 from scripts.chaos_suite.world import World
 
-_BLOCK = b"\0" * 65536
 _FIRST_TABLES = ("stays", "plans", "progress", "given_up")
 _GIVEN_UP = (
     "CREATE TABLE given_up (array INTEGER PRIMARY KEY, time_s REAL NOT NULL, why TEXT NOT NULL)"
@@ -23,7 +22,7 @@ def full_disk(restart: bool) -> Fault:
 
     def fault(world: World) -> Course:
         filler = world.service.state / "filler"
-        _write_until_full(filler)
+        subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=512"], stderr=subprocess.DEVNULL)
         if restart:
             world.service.kill()
             world.service.keeper.kill()
@@ -33,17 +32,6 @@ def full_disk(restart: bool) -> Fault:
         filler.unlink()
 
     return fault
-
-
-def _write_until_full(filler: Path) -> None:
-    with filler.open("wb", buffering=0) as file:
-        for size in (len(_BLOCK), 512):
-            try:
-                while True:
-                    file.write(_BLOCK[:size])
-            except OSError as error:
-                if error.errno != errno.ENOSPC:
-                    raise
 
 
 def _damage(world: World) -> Course:
