@@ -67,7 +67,9 @@ def host_dies(hosts: TwoHosts) -> Fault:
         starts = _starts(hosts, FIRST)
         hosts.revive(FIRST)
         wait_until(lambda: _starts(hosts, FIRST) > starts, _PATIENCE_S, pause=world.wait)
-        wait_until(lambda: hosts.leader() is not None, _PATIENCE_S, pause=world.wait)
+        hosts.stop(SECOND)
+        wait_until(lambda: hosts.leader() == FIRST, _PATIENCE_S, pause=world.wait)
+        hosts.start(SECOND)
 
     return fault
 

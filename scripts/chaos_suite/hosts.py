@@ -19,6 +19,7 @@ from scripts.chaos_suite.world import World, service_on
 from scripts.labcluster import namespaces
 from scripts.labcluster.cluster import CONTROL_HOSTS, Cluster, free_ports
 from scripts.labcluster.lab import Tell, started_lab
+from scripts.labcluster.processes import end
 from scripts.labcluster.site import QUICK, Site, site_on, toml
 from scripts.labcluster.waiting import wait_until
 
@@ -54,6 +55,11 @@ class TwoHosts:
             command = (*as_user, *program, verb, "--state", str(state), *words)
             within = namespaces.within(first, None, namespaces.kept_up(command))
             self.cluster.start_daemon(f"{verb}-{host}", *within, forks=True)
+
+    def stop(self, host: str) -> None:
+        """Stop our services on a host, as an admin does."""
+        for verb in ("controller", "keeper"):  # a controller would start a keeper
+            end([self.cluster.daemons.pop(f"{verb}-{host}")])
 
     def revive(self, host: str) -> None:
         """Switch a host on; slurmctld and our services are started there, as at each boot."""

@@ -19,14 +19,7 @@ from pathlib import Path
 from scripts.benchkit.logs import last_lines
 from scripts.labcluster import LabError as LabError
 from scripts.labcluster import accounting, namespaces, networks, plugin, users
-from scripts.labcluster.configuration import (
-    LOOPBACK,
-    Options,
-    cgroup_conf,
-    exports,
-    plugstack_conf,
-    slurm_conf,
-)
+from scripts.labcluster.configuration import Options, cgroup_conf, slurm_conf
 from scripts.labcluster.processes import (
     Daemon,
     child_of,
@@ -65,6 +58,20 @@ class Cluster:
         """Where the nodes reach this host."""
         return _HERE if self.subnet is None else str(networks.host_of(self.subnet))
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """What its users have in theirs."""
+        variables = {
+            "SLURM_CONF": f"{self.folder}/slurm.conf",
+            "BFTRAINER_LAB": str(self.folder),
+            # By what elements meet. gloo must be told, as the host's name may be unknown.
+            "GLOO_SOCKET_IFNAME": "lo" if self.subnet is None else networks.INTERFACE,
+            "TMPDIR": f"{self.folder}/tmp",  # what jobs leave there goes with the cluster
+        }
+        if os.getuid() != 0:  # the nodes have no names of their own; plugstack.conf says it, too
+            variables["BFTRAINER_LOCAL_ADDRESS"] = _HERE
+        return variables
+
     def save(self) -> None:
         """Write down which processes are ours, and what else must be known to end them."""
         daemons = {name: [one.pid, one.start] for name, one in self.daemons.items()}
@@ -78,8 +85,8 @@ class Cluster:
         # On a real cluster no job takes the daemons' processors away; here all share one host.
         root = os.getuid() == 0
         priority = ("nice", "-n", str(_PRIORITY)) if root else ()
-        environment = {"SLURM_CONF": f"{self.folder}/slurm.conf"}
-        daemon = launch((*priority, *command), log, environment)
+        conf = {"SLURM_CONF": f"{self.folder}/slurm.conf"}
+        daemon = launch((*priority, *command), log, conf)
         self.daemons[name] = child_of(daemon, _WITHIN_S) if forks else daemon
         if root:
             prefer_session(self.daemons[name], _PRIORITY)
@@ -119,13 +126,11 @@ class Cluster:
         if line not in hosts.read_text():
             with hosts.open("a") as file:
                 file.write(line)
-        ready, cgroup = self.folder / "run" / f"{name}.ready", None
+        ready, network = self.folder / "run" / f"{name}.ready", self.subnet is not None
         ready.unlink(missing_ok=True)
         if self.cgroups is not None:
             self.cgroups.make(self.folder, name)
-            cgroup = self.cgroups.of_node(self.folder, name)
-        network = self.subnet is not None
-        command = namespaces.holder(self.cgroups, cgroup, network, self.folder, name, ready)
+        command = namespaces.holder(self.cgroups, network, self.folder, name)
         self.start_daemon(_host(name), *command, forks=True)
         wait_until(ready.exists, _WITHIN_S, f"the namespaces of {name} cannot be made")
         if self.cgroups is not None:
@@ -174,8 +179,8 @@ class Cluster:
 
     def ask(self, *command: str) -> str:
         """Run one of Slurm's commands."""
-        environment = os.environ | {"SLURM_CONF": f"{self.folder}/slurm.conf"}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+        variables = os.environ | self.environment
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=30)
         if done.returncode != 0:
             raise LabError(f"{command[0]}: {done.stderr.strip()}")
         return done.stdout
@@ -291,9 +296,7 @@ def _lay_out(lab: Cluster, options: Options) -> None:
         if options.auth_slurm:
             identity = f"key_file={folder}/{_OUR_KEY}"
         plugstack.append(plugin.install(folder, keeper, identity, qos, all_here))
-    (folder / "plugstack.conf").write_text(plugstack_conf(plugstack))
-    interface = networks.INTERFACE if options.networks else LOOPBACK
-    (folder / "env").write_text(exports(folder, interface, all_here))
+    (folder / "plugstack.conf").write_text("".join(f"{line}\n" for line in plugstack))
 
 
 def _make_folders(lab: Cluster, slurm: str) -> None:

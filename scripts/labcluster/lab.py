@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.labcluster import cluster
-from scripts.labcluster.configuration import Options, exported
+from scripts.labcluster.configuration import Options
 from scripts.labcluster.users import identity
 from scripts.labcluster.waiting import wait_until
 
@@ -153,8 +153,7 @@ def started_lab(
         quick = {"kill_wait": 5, "bf_interval": 2}
         asked = Options(nodes, conf=(first, *conf), **{**quick, **options})
         started = cluster.up(folder, asked)
-        printed = (folder / "env").read_text()
-        yield Lab(started, {**os.environ, **exported(printed)})
+        yield Lab(started, os.environ | started.environment)
     finally:
         with _undisturbed():
             running = cluster.find(folder)

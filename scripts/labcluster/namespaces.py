@@ -69,28 +69,19 @@ def hierarchy() -> Hierarchy | None:
     return None
 
 
-def holder(
-    cgroups: Hierarchy | None,
-    cgroup: Path | None,
-    network: bool,
-    folder: Path,
-    node: str,
-    ready: Path,
-) -> list[str]:
+def holder(cgroups: Hierarchy | None, network: bool, folder: Path, node: str) -> list[str]:
     """Return what starts a node's first process, which keeps its namespaces and buries orphans.
 
-    It starts in ``cgroup``, the root of the node's own ones, and makes the file ``ready`` at last.
-    In the cluster's ``folder`` are the names that it knows, and the socket that it finds where
-    MUNGE's is by default.
+    It starts in the root of the node's own cgroups, and makes the file run/NODE.ready at last. In
+    the cluster's ``folder`` are the names that it knows, and the socket that it finds where MUNGE's
+    is by default.
     """
     options = ["--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    if network:
-        options.append("--net")
-    if cgroups is not None:
-        options.append("--cgroup")
+    options += ["--net"] * network + ["--cgroup"] * (cgroups is not None)
     own = _OWN.format(folder=folder, node=node)
-    steps = [own, _MOUNT[cgroups.version] if cgroups else "", f"touch {ready}"]
+    steps = [own, _MOUNT[cgroups.version] if cgroups else "", f"touch {folder}/run/{node}.ready"]
     first = "set -e\n" + "\n".join(steps) + "\ntrap exit TERM\nsleep infinity & wait"
+    cgroup = None if cgroups is None else cgroups.of_node(folder, node)
     return [*_starting_in(cgroup), "unshare", *options, "bash", "-c", first]
 
 
