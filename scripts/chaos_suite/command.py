@@ -130,7 +130,7 @@ def main(
         faults = {name: CATALOGUE[name] for name in names or CATALOGUE}
         with started_world(_NODES, seed, tell) as world:
             begin(world)
-            run(world, faults, result, 0 if minutes else len(faults), minutes, double, kept)
+            run(world, faults, result, None if minutes else len(faults), minutes, double, kept)
     return Findings(
         table(result), document(result), _verdict(result.violations, result.trainers_lost)
     )

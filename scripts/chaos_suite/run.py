@@ -109,19 +109,19 @@ def run(
     world: World,
     faults: Mapping[str, Fault],
     result: Result,
-    times: int,
+    times: int | None,
     minutes: float,
     double: float,
     kept: Path,
 ) -> None:
-    """Inject so many faults (0: until the time is over); fill in ``result``.
+    """Inject so many faults (None: until the time is over); fill in ``result``.
 
     ``double`` is the share of faults during which another one comes.
     """
     begin_s = time.monotonic()
     for injected, name in enumerate(order(list(faults), world.chance)):
         spent = time.monotonic() - begin_s > 60 * minutes
-        if spent if not times else injected == times:
+        if injected == times or (times is None and spent):
             break
         chosen = [(name, faults[name])]
         if world.chance.random() < double:
@@ -137,13 +137,17 @@ def run(
             result.trainers_lost += _replace_lost(world)
         world.tell(str(outcome))
     result.seconds = time.monotonic() - begin_s
+    _count(world, result)
+
+
+def _count(world: World, result: Result) -> None:
     if world.stream is not None:
         result.ordinary_submitted = world.stream.submitted
         result.ordinary_failed = len(world.stream.failed)
     result.drained_by_slurm = world.drained_by_slurm
-    submissions = sum(job.submissions - 1 for job in world.trainers.values())
-    result.resubmitted = submissions - result.trainers_lost
+    result.resubmitted = -result.trainers_lost
     for job in world.trainers.values():
+        result.resubmitted += job.submissions - 1
         made = job.training.generations.values()
         result.steps[job.name] = max((one.last for one in made), default=0.0)
 
@@ -179,11 +183,11 @@ def inject(world: World, faults: Sequence[tuple[str, Fault]]) -> Outcome | None:
     world.wait(world.chance.uniform(*_BEFORE_S))
     try:
         _injected(world, faults, details)
-    finally:
-        world.well_since_s = time.monotonic()
-    if not details:
+    except TimeoutError as error:
+        world.violations[str(error)] = None
+    mended_s = world.well_since_s = time.monotonic()
+    if not details and not world.violations:
         return None
-    mended_s = world.well_since_s
     left, waited_for = _settle(world, _PATIENCE_S)
     world.forgive()
     settled_s = None if left else time.monotonic() - mended_s - _STILL_S

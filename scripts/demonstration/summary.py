@@ -13,6 +13,7 @@ from statistics import median
 from scripts.benchkit.text import table
 from scripts.demonstration.stream import Submitted
 
+_HEADS = ("start delay of the ordinary jobs, s", "without trainers", "with", "difference")
 _SAID = re.compile(r"seen=(\d+) world=\d+ test accuracy=([0-9.]+)")
 
 
@@ -113,7 +114,7 @@ def render(summary: Summary, stream: Sequence[Submitted]) -> str:
             f"  of these used by trainers  {summary.trainer_node_s:8.1f}"
             f"  ({summary.trainer_node_s / summary.idle_node_s:.0%})",
             "",
-            table([("start delay of the ordinary jobs, s", "without", "with", ""), *jobs]),
+            table([_HEADS, *jobs]),
             f"difference: median {median(differences):+.2f}, max {max(differences):+.2f}",
             "",
             pauses,

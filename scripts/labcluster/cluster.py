@@ -168,6 +168,27 @@ class Cluster:
         assert port is not None
         return ("--conf-server", f"{self.address}:{port[1]}")
 
+    def disturb(self, node: str, what: str) -> None:
+        """Stop, start or hang the slurmd of a node, cut the node off; mend what was done.
+
+        Cut off, a node reaches nobody; it must have a network of its own.
+        """
+        if node not in self.daemons or not re.fullmatch(r"n[0-9]+", node):
+            raise LabError(f"no node '{node}'; there are n1 to n{self.nodes}")
+        daemon = self.daemons[node]
+        if what == "stop":
+            end([daemon])
+        elif what == "start" and not daemon.alive:
+            self.start_slurmd(node)
+        elif what == "hang":
+            send(daemon, signal.SIGSTOP)
+        elif what in ("cut", "mend"):
+            send(daemon, signal.SIGCONT)
+            if self.subnet is not None:
+                networks.set_link(self.daemons[_SWITCH].pid, node, up=what == "mend")
+            elif what == "cut":
+                raise LabError("its nodes have no networks of their own to cut: lab up --networks")
+
     def make_switch(self) -> None:
         """Make the network that nodes are plugged into."""
         self.start_daemon(_SWITCH, *networks.HOLDER)
@@ -235,28 +256,6 @@ def down(lab: Cluster) -> None:
     shutil.rmtree(lab.folder, ignore_errors=True)
     if os.getuid() == 0:
         users.release(lab.folder)
-
-
-def node(lab: Cluster, name: str, what: str) -> None:
-    """Do something to one node: stop, start or hang its slurmd, cut the node off; mend it.
-
-    Cut off, a node reaches nobody; it must have a network of its own.
-    """
-    if name not in lab.daemons or not re.fullmatch(r"n[0-9]+", name):
-        raise LabError(f"no node '{name}'; there are n1 to n{lab.nodes}")
-    daemon = lab.daemons[name]
-    if what == "stop":
-        end([daemon])
-    elif what == "start" and not daemon.alive:
-        lab.start_slurmd(name)
-    elif what == "hang":
-        send(daemon, signal.SIGSTOP)
-    elif what in ("cut", "mend"):
-        send(daemon, signal.SIGCONT)
-        if lab.subnet is not None:
-            networks.set_link(lab.daemons[_SWITCH].pid, name, up=what == "mend")
-        elif what == "cut":
-            raise LabError("its nodes have no networks of their own to cut: lab up --networks")
 
 
 def _lay_out(lab: Cluster, options: Options) -> None:

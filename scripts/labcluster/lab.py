@@ -114,14 +114,6 @@ class Lab:
             nodes = ", ".join(f"{node} is {state}" for node, state in self.states().items())
             raise TimeoutError(f"the nodes are not idle within {timeout_s:g} s: {nodes}") from error
 
-    def node(self, name: str, what: str) -> None:
-        """Disturb a node: stop, start, hang, cut, mend.
-
-        Raises:
-            cluster.LabError: that cannot be done.
-        """
-        cluster.node(self.cluster, name, what)
-
     def home(self, user: str) -> Path:
         """Return a folder that the user may write to."""
         home = self.dir / "home" / user

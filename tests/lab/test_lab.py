@@ -137,9 +137,9 @@ def test_clusters_do_not_disturb_each_other(small: Lab) -> None:
 @pytest.mark.parametrize(("lose", "mend"), [("stop", "start"), ("hang", "mend")])
 @pytest.mark.once
 def test_a_node_can_be_lost_and_mended(small: Lab, lose: str, mend: str) -> None:
-    small.node("n2", lose)
+    small.cluster.disturb("n2", lose)
     wait_until(lambda: small.states()["n2"] != "idle")
-    small.node("n2", mend)
+    small.cluster.disturb("n2", mend)
     small.wait_until_idle()
 
 

@@ -25,9 +25,9 @@ def cut_off(least_s: float, most_s: float) -> Fault:
     def fault(world: World) -> Course:
         node, seconds = running(world).node, world.chance.uniform(least_s, most_s)
         world.apart.add(node)
-        world.site.lab.node(node, "cut")
+        world.lab.disturb(node, "cut")
         yield f"{node} cut off for {seconds:.0f} s", seconds
-        world.site.lab.node(node, "mend")
+        world.lab.disturb(node, "mend")
 
     return fault
 
