@@ -33,45 +33,54 @@ def host_dies(hosts: TwoHosts) -> Fault:
     def fault(world: World) -> Course:
         blocker = _block(world)
         _settle(world)
-        before, starts, killed_s = _places(world.look()), _starts(hosts, SECOND), time.monotonic()
+        before = _places(world.look())
         world.tell(f"killing {FIRST}: {', '.join(before)}")
-        hosts.cluster.kill_host(FIRST)
-
-        def noted(name: str, condition: Callable[[], bool], since_s: float) -> float:
-            """Wait, and note how long each thing took, and the longest pause in training."""
-
-            def look() -> bool:
-                pause_s = max(world.figures.get("pause_s", 0.0), _pause_s(world))
-                if "leads_s" not in world.figures:
-                    world.figures["pause_s"] = pause_s
-                return condition()
-
-            wait_until(look, _PATIENCE_S, f"{name} has not come", world.wait)
-            world.figures[name] = time.monotonic() - since_s
-            return time.monotonic()
-
-        second_s = noted("second_s", lambda: _starts(hosts, SECOND) > starts, killed_s)
-        # A slurmctld that has just started may not answer yet.
-        cancelled = lambda: world.run("scancel", blocker).returncode == 0  # noqa: E731
-        wait_until(cancelled, pause=world.wait)
-        noted("leads_s", lambda: hosts.leader() == SECOND, second_s)
-        noted("grown_s", lambda: len(world.look().mine()) == NODES, second_s)
-        noted("trains_s", lambda: _trains_on(world, NODES), second_s)
-        if (grown_s := world.figures["trains_s"]) > LIMIT_S:
-            world.violations[f"grown only after {grown_s:.0f} s"] = None
+        _take_over(world, hosts, blocker)
         after = _places(world.look())
         for place, start in before.items():
             if after.get(place) != start:
                 world.violations[f"{place} ran since {start}, and now {after.get(place)}"] = None
         yield ", ".join(f"{name} {value:.1f}" for name, value in world.figures.items()), 0.0
-        starts = _starts(hosts, FIRST)
-        hosts.revive(FIRST)
-        wait_until(lambda: _starts(hosts, FIRST) > starts, _PATIENCE_S, pause=world.wait)
-        hosts.stop(SECOND)
-        wait_until(lambda: hosts.leader() == FIRST, _PATIENCE_S, pause=world.wait)
-        hosts.start(SECOND)
+        _give_back(world, hosts)
 
     return fault
+
+
+def _take_over(world: World, hosts: TwoHosts, blocker: str) -> None:
+    """Kill the first host, free the nodes, and note how long each thing took."""
+    starts, since_s = _starts(hosts, SECOND), time.monotonic()
+    hosts.cluster.kill_host(FIRST)
+
+    def noted(name: str, condition: Callable[[], bool]) -> None:
+        def look() -> bool:
+            if "leads_s" not in world.figures:  # until then it must not matter that all are gone
+                pause_s = max(world.figures.get("pause_s", 0.0), _pause_s(world))
+                world.figures["pause_s"] = pause_s
+            return condition()
+
+        wait_until(look, _PATIENCE_S, f"{name} has not come", world.wait)
+        world.figures[name] = time.monotonic() - since_s
+
+    noted("second_s", lambda: _starts(hosts, SECOND) > starts)
+    since_s = time.monotonic()
+    # A slurmctld that has just started may not answer yet.
+    cancelled = lambda: world.run("scancel", blocker).returncode == 0  # noqa: E731
+    wait_until(cancelled, pause=world.wait)
+    noted("leads_s", lambda: hosts.leader() == SECOND)
+    noted("grown_s", lambda: len(world.look().mine()) == NODES)
+    noted("trains_s", lambda: _trains_on(world, NODES))
+    if (grown_s := world.figures["trains_s"]) > LIMIT_S:
+        world.violations[f"grown only after {grown_s:.0f} s"] = None
+
+
+def _give_back(world: World, hosts: TwoHosts) -> None:
+    """Switch the first host on again, and bring slurmctld and our services back to it."""
+    starts = _starts(hosts, FIRST)
+    hosts.revive(FIRST)
+    wait_until(lambda: _starts(hosts, FIRST) > starts, _PATIENCE_S, pause=world.wait)
+    hosts.stop(SECOND)
+    wait_until(lambda: hosts.leader() == FIRST, _PATIENCE_S, pause=world.wait)
+    hosts.start(SECOND)
 
 
 def _block(world: World) -> str:

@@ -8,22 +8,24 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.client import KeeperClient
 from bftrainer_slurm.keeper.home import read_token
 from scripts.chaos_suite.world import World, service_on
 from scripts.labcluster import namespaces
 from scripts.labcluster.cluster import CONTROL_HOSTS, Cluster, free_ports
+from scripts.labcluster.keeper import published
 from scripts.labcluster.lab import Tell, started_lab
 from scripts.labcluster.processes import end
 from scripts.labcluster.site import QUICK, Site, site_on, toml
 from scripts.labcluster.waiting import wait_until
 
 _USER = "slurm"
+_FRESH_S = 6.0
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,9 @@ class TwoHosts:
     def published(self) -> tuple[str | None, dict[str, Any]]:
         """Return the host whose controller has published within the last seconds, and that."""
         for host, address in self.addresses.items():
-            with suppress(KeeperError):
-                age_s, status = KeeperClient(address, read_token(self.shared)).status()
-                if status is not None and age_s < 6.0:
-                    return host, status | {"age_s": age_s}
+            status = published(KeeperClient(address, read_token(self.shared)))
+            if status.get("age_s", _FRESH_S) < _FRESH_S:
+                return host, status
         return None, {}
 
     def leader(self) -> str | None:

@@ -52,11 +52,7 @@ class Keeper:
 
         Nothing where no keeper answers.
         """
-        try:
-            age_s, status = self.client.status()
-        except (KeeperError, OSError, ValueError):
-            return {}
-        return {} if status is None else status | {"age_s": age_s}
+        return published(self.client)
 
     def _processes(self) -> list[Daemon]:
         """Return it, or nothing."""
@@ -67,6 +63,15 @@ class Keeper:
             return []
         process = daemon_of(pid) if ours else None
         return [] if process is None else [process]
+
+
+def published(client: KeeperClient) -> dict[str, Any]:
+    """Return what a controller has left with a keeper, with its age; nothing without an answer."""
+    try:
+        age_s, status = client.status()
+    except (KeeperError, OSError, ValueError):
+        return {}
+    return {} if status is None else status | {"age_s": age_s}
 
 
 @contextmanager

@@ -1,53 +1,41 @@
-"""The command line of ``scripts/lanes``, and what it prints."""
+"""The command line of ``scripts/run lanes``, and what it prints."""
 
 from __future__ import annotations
 
 import os
-import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import click
 
+from scripts.benchkit.command import Findings, bench_command
 from scripts.benchkit.text import columns
+from scripts.labcluster.stage import REPO
 from scripts.testlanes.catalogue import LANES, Lane
 from scripts.testlanes.run import Run, clock, run
 
-_REPO = Path(__file__).resolve().parent.parent.parent
-_LOGS = _REPO / "build" / "lanes"
+_LOGS = REPO / "build" / "lanes"
 
 
-@click.command()
+@bench_command()
 @click.argument("names", nargs=-1, metavar="[LANE]...")
-@click.option(
-    "--at-once",
-    type=click.IntRange(min=1),
-    default=5,
-    show_default=True,
-    help="How many run side by side.",
-)
-def lanes(names: Sequence[str], at_once: int) -> None:
+@click.option("--at-once", type=click.IntRange(min=1), default=5, help="How many run side by side.")
+def main(names: Sequence[str], at_once: int) -> Findings:
     """Run the checks and tests in lanes, side by side and apart from each other.
 
     All that need no more than this host's Slurm, unless lanes are named; 'all' are those and the
-    newer Slurms. The output of a lane is shown when it ends. The exit code is that of the first
-    one that failed.
+    newer Slurms. The output of a lane is shown when it ends.
     """
     if os.getuid() != 0:
         at_once = 1  # nothing keeps them apart
-    os.chdir(_REPO)
+    os.chdir(REPO)
     _LOGS.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     begin_s = time.monotonic()
-    try:
-        done = run(chosen(names), at_once, _LOGS, click.echo)
-    except KeyboardInterrupt:
-        click.echo("lanes: interrupted", err=True)
-        sys.exit(128 + signal.SIGINT)
-    click.echo(table(done, time.monotonic() - begin_s))
-    sys.exit(next((one.code for one in done if one.code != 0), 0))
+    done = run(chosen(names), at_once, _LOGS, click.echo)
+    failed = [one.lane.name for one in done if one.code]
+    codes = {one.lane.name: one.code for one in done}
+    wrong = f"failed: {', '.join(failed)}" if failed else ""
+    return Findings(table(done, time.monotonic() - begin_s), codes, wrong)
 
 
 def chosen(names: Sequence[str]) -> list[Lane]:

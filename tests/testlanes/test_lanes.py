@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 from scripts.testlanes.catalogue import LANES, Lane
-from scripts.testlanes.command import lanes, table
+from scripts.testlanes.command import main, table
 from scripts.testlanes.run import NO_TEST, Run, run
 
 MARKS = ("slurm", "torch", "chaos", "load")
@@ -117,6 +117,6 @@ def test_an_interruption_ends_all_lanes(tmp_path: Path) -> None:
 
 
 def test_a_lane_that_there_is_not_is_refused() -> None:
-    refused = CliRunner().invoke(lanes, ["fast"])
+    refused = CliRunner().invoke(main, ["fast"])
     assert refused.exit_code == 2
     assert "no lane 'fast'; there are: chaos, " in refused.output
