@@ -39,9 +39,10 @@ class Keeper:
 
     def kill(self) -> None:
         """SIGKILL it, and wait for its end."""
-        for process in self._processes():
+        processes = self._processes()
+        for process in processes:
             send(process, signal.SIGKILL)
-        self.end()
+        end(processes)
 
     def end(self) -> None:
         """End it, and wait for that: the next one may have the same address."""

@@ -68,9 +68,9 @@ def child_of(daemon: Daemon, timeout_s: float) -> Daemon:
     while daemon.alive and time.monotonic() < deadline_s:
         with contextlib.suppress(OSError):
             listed = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split()
-            start = start_of(int(listed[0])) if listed else None
-            if start is not None:
-                return Daemon(int(listed[0]), start)
+            child = daemon_of(int(listed[0])) if listed else None
+            if child is not None:
+                return child
         time.sleep(0.005)
     return daemon
 
