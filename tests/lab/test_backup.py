@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from scripts.labcluster import namespaces
 from scripts.labcluster.cluster import CONTROL_HOSTS, LabError
 from scripts.labcluster.lab import Lab, started_lab
+from scripts.labcluster.processes import child_of
 from scripts.labcluster.waiting import wait_until
 
 FIRST, SECOND = CONTROL_HOSTS
@@ -55,6 +58,19 @@ def test_the_backup_takes_over_from_a_host_without_power_and_gives_back(lab: Lab
     lab.cluster.start_slurmctld(on=FIRST)
     wait_until(lambda: is_up(lab, FIRST) and is_up(lab, SECOND))
     assert lab.squeue(job, "%T") == ["RUNNING"]
+
+
+@as_root
+def test_what_ends_on_a_control_host_is_started_again(lab: Lab) -> None:
+    service = lab.cluster.daemons[f"slurmctld-{SECOND}"]
+    first = child_of(service, 60)
+    os.kill(first.pid, signal.SIGKILL)
+
+    def again() -> bool:
+        name = Path(f"/proc/{child_of(service, 60).pid}/comm")
+        return not first.alive and name.read_text() == "slurmctld\n"
+
+    wait_until(again)
 
 
 def test_two_hosts_without_networks_are_refused() -> None:
