@@ -120,8 +120,12 @@ def within(first: int, cgroup: Path | None, command: Sequence[str]) -> list[str]
 
 
 def kept_up(command: Sequence[str]) -> list[str]:
-    """Return what starts a command, and again two seconds after its end, as systemd does."""
-    loop = 'trap "kill $!; wait; exit" TERM; while :; do "$@" & wait $!; sleep 2 & wait $!; done'
+    """Return what starts a command, and again two seconds after its end, as systemd does.
+
+    At SIGTERM it ends the command, and itself when that has ended.
+    """
+    loop = """trap 'kill $!; wait; exit' TERM
+while :; do "$@" & wait $!; sleep 2 & wait $!; done"""
     return ["bash", "-c", loop, "kept-up", *command]
 
 

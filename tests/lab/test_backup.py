@@ -14,7 +14,7 @@ import pytest
 from scripts.labcluster import namespaces
 from scripts.labcluster.cluster import CONTROL_HOSTS, LabError
 from scripts.labcluster.lab import Lab, started_lab
-from scripts.labcluster.processes import child_of
+from scripts.labcluster.processes import child_of, end, launch
 from scripts.labcluster.waiting import wait_until
 
 FIRST, SECOND = CONTROL_HOSTS
@@ -71,6 +71,14 @@ def test_what_ends_on_a_control_host_is_started_again(lab: Lab) -> None:
         return not first.alive and name.read_text() == "slurmctld\n"
 
     wait_until(again)
+
+
+def test_what_is_kept_up_ends_with_what_keeps_it(tmp_path: Path) -> None:
+    service = launch(namespaces.kept_up(("sleep", "1000")), tmp_path / "log")
+    wait_until(lambda: child_of(service, 60) != service)
+    kept = child_of(service, 60)
+    assert end([service])  # without SIGKILL
+    assert not kept.alive
 
 
 def test_two_hosts_without_networks_are_refused() -> None:
