@@ -142,12 +142,20 @@ class Cluster:
     def kill_host(self, name: str) -> None:
         """Let a node or control host lose its power: nothing that runs on it says goodbye."""
         first = self.host(name)
-        gone = [other for other in self.daemons if other == name or other.endswith(f"-{name}")]
-        for other in gone:
+        for other in [other for other in self.daemons if f"-{other}".endswith(f"-{name}")]:
             del self.daemons[other]
         self.save()
         send(first, signal.SIGKILL)
-        end([first])
+
+        def gone() -> bool:
+            if self.cgroups is not None:
+                self.cgroups.thaw(self.folder, name)
+            return not first.alive
+
+        wait_until(gone, _WITHIN_S, f"{name} does not end")
+        end([first])  # it is buried
+        if self.subnet is not None:
+            networks.unplug(self.daemons[_SWITCH].pid, name)
 
     def start_slurmd(self, node: str, called: str | None = None) -> None:
         """Start the slurmd of one node, which slurm.conf may have given another name."""
@@ -247,7 +255,9 @@ def down(lab: Cluster) -> None:
     # What keeps the nodes' namespaces is still needed, as munged is, for all others to end.
     kept = ("munged", _SWITCH, _host(""))
     end([one for name, one in lab.daemons.items() if not name.startswith(kept)])
-    # Jobs, and the slurmstepds that keep them, outlive their slurmd.
+    # Jobs, and the slurmstepds that keep them, outlive their slurmd: with a node all of it ends.
+    for name in [one for one in lab.daemons if one.startswith(_host(""))]:
+        lab.kill_host(name.removeprefix(_host("")))
     end(processes_with(f"SLURM_CONF={lab.folder}/slurm.conf"), within_s=3.0)
     end(list(lab.daemons.values()))
     if (cgroups := lab.cgroups) is not None:  # a process that was killed may take a moment

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +42,13 @@ class Hierarchy:
         if own != daemons:
             for process in (own / "cgroup.procs").read_text().split():
                 (daemons / "cgroup.procs").write_text(process)
+
+    def thaw(self, folder: Path, node: str) -> None:
+        """Let what is frozen on a node go on, or end, where who froze it was killed meanwhile."""
+        file, words = {1: ("freezer.state", "THAWED"), 2: ("cgroup.freeze", "0")}[self.version]
+        for path in self.of_node(folder, node).glob(f"*/**/{file}"):
+            with suppress(OSError):  # it may just go
+                path.write_text(words)
 
     def remove(self, folder: Path) -> bool:
         """Remove the cgroups of a cluster; return False while processes are in them."""

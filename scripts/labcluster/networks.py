@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 import subprocess
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Network, ip_network
 from pathlib import Path
 
@@ -76,6 +77,12 @@ def plug_in(switch: int, holder: int, name: str, address: IPv4Address) -> None:
         f"link set {INTERFACE} up",
         holder=holder,
     )
+
+
+def unplug(switch: int, name: str) -> None:
+    """Take a node's link away, if it is there; the kernel does so in its own time."""
+    with suppress(NetworkError):
+        _ip(f"link delete {name}", holder=switch)
 
 
 def set_link(switch: int, name: str, up: bool) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
-from pathlib import Path
 
 from scripts.chaos_suite.faults.fault import Course, Fault, running
-from scripts.chaos_suite.observe import element_processes
 from scripts.chaos_suite.patience import Patience
 from scripts.chaos_suite.world import World
-from scripts.labcluster.processes import send_all
 
 _EMPTY_S = 30.0  # the nodes are looked at every 4 s
 _LONGER_S = 25.0  # than SlurmdTimeout and a ping: Slurm gives the node up
@@ -35,10 +31,10 @@ def cut_off(least_s: float, most_s: float) -> Fault:
 def _die(world: World) -> Course:
     """The power goes: slurmd and all of the element are gone at once; it boots again later."""
     node, seconds = running(world).node, world.chance.choice((4.0, _LONGER_S))
-    boot = world.end_daemon(node)
-    kill_all_on(world, node)
+    world.lab.kill_host(node)
     yield f"{node} without power for {seconds:.0f} s", seconds
-    boot()
+    world.lab.add_host(node)
+    world.lab.start_slurmd(node)
 
 
 def _drain(world: World) -> Course:
@@ -60,25 +56,6 @@ def emptied(world: World, stays: Callable[[], object]) -> bool:
             return False
         world.wait(1.0)
     return True
-
-
-def kill_all_on(world: World, node: str) -> None:
-    """Kill all elements on a node: their processes, and the slurmstepds that keep them."""
-    mine = [one for one in element_processes(f"{world.folder}/slurm.conf") if one.node == node]
-    titles = tuple(f"slurmstepd: [{job}." for job in {one.job for one in mine})
-    keepers = [
-        int(path.parent.name)
-        for path in Path("/proc").glob("[0-9]*/cmdline")
-        if _text(path).startswith(titles)
-    ]
-    send_all([*keepers, *(one.pid for one in mine)], signal.SIGKILL)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 FAULTS: dict[str, Fault] = {

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from scripts.chaos_suite.faults.fault import Course, Fault, running
-from scripts.chaos_suite.faults.nodes import emptied, kill_all_on
+from scripts.chaos_suite.faults.nodes import emptied
 from scripts.chaos_suite.world import World
 from scripts.labcluster.cluster import free_ports
 
@@ -59,9 +59,9 @@ def _rename_node(world: World) -> Course:
             update = ("scontrol", "update", f"NodeName={before}", "State=DRAIN")
             world.run(*update, "Reason=is renamed", user="root")
             emptied(world, lambda: _leave(world, before))
-        world.end_daemon(node)
-        kill_all_on(world, before)
+        world.lab.kill_host(node)
         _edit(world, rf"(?m)^NodeName={before} ", f"NodeName={after} ")
+        world.lab.add_host(node)
         _restart_all(world, {node: after})
         world.wait_for_slurmctld()
 
@@ -107,7 +107,8 @@ def _lose_state(world: World) -> Course:
 
 def _restart_all(world: World, names: Mapping[str, str] = MappingProxyType({})) -> None:
     for name in ("slurmctld", *world.nodes):
-        world.end_daemon(name, signal.SIGTERM)
+        if name in world.lab.daemons:
+            world.end_daemon(name, signal.SIGTERM)
     world.lab.start_slurmctld()
     for node in world.nodes:
         world.lab.start_slurmd(node, names.get(node))
