@@ -24,6 +24,7 @@ from scripts.labcluster.processes import (
     Daemon,
     child_of,
     end,
+    go_on,
     launch,
     prefer_session,
     processes_with,
@@ -143,7 +144,7 @@ class Cluster:
         """Let a node or control host lose its power: nothing that runs on it says goodbye."""
         first = self.host(name)
         for other in [other for other in self.daemons if f"-{other}".endswith(f"-{name}")]:
-            del self.daemons[other]
+            go_on(self.daemons.pop(other))  # who started it has to bury it
         self.save()
         send(first, signal.SIGKILL)
 
@@ -153,7 +154,6 @@ class Cluster:
             return not first.alive
 
         wait_until(gone, _WITHIN_S, f"{name} does not end")
-        end([first])  # it is buried
         if self.subnet is not None:
             networks.unplug(self.daemons[_SWITCH].pid, name)
 
@@ -191,7 +191,7 @@ class Cluster:
         elif what == "hang":
             send(daemon, signal.SIGSTOP)
         elif what in ("cut", "mend"):
-            send(daemon, signal.SIGCONT)
+            go_on(daemon)
             if self.subnet is not None:
                 networks.set_link(self.daemons[_SWITCH].pid, node, up=what == "mend")
             elif what == "cut":
@@ -255,9 +255,10 @@ def down(lab: Cluster) -> None:
     # What keeps the nodes' namespaces is still needed, as munged is, for all others to end.
     kept = ("munged", _SWITCH, _host(""))
     end([one for name, one in lab.daemons.items() if not name.startswith(kept)])
-    # Jobs, and the slurmstepds that keep them, outlive their slurmd: with a node all of it ends.
-    for name in [one for one in lab.daemons if one.startswith(_host(""))]:
-        lab.kill_host(name.removeprefix(_host("")))
+    if lab.cgroups is not None:
+        for number in range(1, lab.nodes + 1):
+            lab.cgroups.thaw(lab.folder, f"n{number}")
+    # Jobs, and the slurmstepds that keep them, outlive their slurmd.
     end(processes_with(f"SLURM_CONF={lab.folder}/slurm.conf"), within_s=3.0)
     end(list(lab.daemons.values()))
     if (cgroups := lab.cgroups) is not None:  # a process that was killed may take a moment

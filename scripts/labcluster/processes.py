@@ -35,6 +35,13 @@ def start_of(pid: int) -> int | None:
     return None if fields[0] == "Z" else int(fields[19])
 
 
+def go_on(daemon: Daemon) -> None:
+    """Let a daemon go on, and what started it: nsenter stops itself when its child is stopped."""
+    with contextlib.suppress(OSError):
+        parent = Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(")")[2].split()[1]
+        send_all([int(parent), daemon.pid], signal.SIGCONT)
+
+
 def daemon_of(pid: int) -> Daemon | None:
     """Return the process that has this id now, None where there is none."""
     start = start_of(pid)
