@@ -80,7 +80,8 @@ def _leave(world: World, node: str) -> bool:
     """Take elements off a node, and let no held one be meant for it; return whether any was."""
     listed = world.run(*_MEANT_FOR, user="root").stdout.splitlines()
     meant = [line.split()[0] for line in listed if line.split()[1:] == [node]]
-    on_it = [str(one) for one in world.look().elements or () if one.node == node]
+    there = [one for one in world.look().elements or () if one.node == node]
+    on_it = [str(one) for one in there if one.state == "RUNNING"]  # a requeue revives the dead
     if on_it:
         world.run("scontrol", "requeuehold", ",".join(on_it), user="root")
     new = f"ReqNodeList={'n2' if node.endswith('n1') else 'n1'}"
