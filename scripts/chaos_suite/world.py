@@ -42,6 +42,7 @@ _SETTINGS = {
     "nodes_interval_s": 4,
     "reservations_interval_s": 20,
     "start_timeout_s": 30,
+    "slow_end_s": 30,  # all nodes are this host: where it is busy no node is to blame
     "min_hole_s": 5,
     "forward_time_s": 30,
 }
