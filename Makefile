@@ -69,7 +69,7 @@ build/promtool:
 
 test: export WERROR = 1
 test: plugin build/promtool
-	@$(BIN)/python scripts/lanes $(LANES)
+	@$(BIN)/python scripts/run lanes $(LANES)
 
 matrix: setup
 	@scripts/matrix

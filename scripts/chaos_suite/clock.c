@@ -1,10 +1,10 @@
 /* Preloaded into the controller: its wall clock is off by the seconds in the file that
- * BFTRAINER_CHAOS_CLOCK names, read anew each time. Other clocks are left alone. */
+ * BFTRAINER_CHAOS_CLOCK names, read anew each time. Other clocks are left alone. Python asks by
+ * this function alone. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,30 +22,10 @@ static long offset_s(void)
 
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
-    static int (*real)(clockid_t, struct timespec *);
-    if (real == NULL)
-        real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    int (*real)(clockid_t, struct timespec *) =
+        (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
     int result = real(clock, now);
     if (result == 0 && clock == CLOCK_REALTIME)
         now->tv_sec += offset_s();
     return result;
-}
-
-time_t time(time_t *when)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    if (when != NULL)
-        *when = now.tv_sec;
-    return now.tv_sec;
-}
-
-int gettimeofday(struct timeval *restrict now, void *restrict zone)
-{
-    struct timespec exact;
-    (void)zone;
-    clock_gettime(CLOCK_REALTIME, &exact);
-    now->tv_sec = exact.tv_sec;
-    now->tv_usec = exact.tv_nsec / 1000;
-    return 0;
 }

@@ -10,15 +10,18 @@ from pathlib import Path
 import click
 
 from scripts.benchkit.command import Findings, bench_command, progress
-from scripts.chaos_suite.failover import LIMIT_S, run_failovers
+from scripts.chaos_suite.failover import EACH, NODES, host_dies
 from scripts.chaos_suite.faults.catalogue import CATALOGUE
 from scripts.chaos_suite.fleet import run_fleet
+from scripts.chaos_suite.hosts import started_hosts
 from scripts.chaos_suite.report import document, fleet_table, table
-from scripts.chaos_suite.run import NotStartedError, Result, run
+from scripts.chaos_suite.run import NotStartedError, Result, begin, run
 from scripts.chaos_suite.world import started_world
 from scripts.elastic_bench.measure import NotSettledError
 from scripts.elastic_bench.setups import SETUPS, Setup
 from scripts.labcluster.cluster import LabError
+
+_NODES = 5
 
 
 @bench_command(LabError, NotStartedError, NotSettledError, TimeoutError)
@@ -43,7 +46,6 @@ from scripts.labcluster.cluster import LabError
     metavar="SHARE",
     help="The share of faults during which another one comes.",
 )
-@click.option("--nodes", type=click.IntRange(4, 16), default=5)
 @click.option(
     "--keep",
     "kept",
@@ -88,7 +90,6 @@ def main(
     minutes: float,
     names: Sequence[str],
     double: float,
-    nodes: int,
     kept: Path,
     events: int,
     pace_s: float,
@@ -119,14 +120,20 @@ def main(
     if os.getuid() != 0:
         click.echo("chaos: needs root: it is several users, and cuts nodes off", err=True)
         sys.exit(2)
-    if failovers:
-        return _failovers(failovers, kept.resolve())
     result, tell = Result(seed), progress()
-    with started_world(nodes, seed, tell) as world:
-        faults = [CATALOGUE[name] for name in names or CATALOGUE]
-        run(world, faults, result, minutes, double, kept.resolve() / f"seed-{seed}", tell)
-    verdict = _verdict(result.violations, result.trainers_lost)
-    return Findings(table(result), document(result), verdict)
+    kept = kept.resolve() / f"seed-{seed}"
+    if failovers:
+        with started_hosts(NODES, seed, tell) as (world, hosts):
+            begin(world, EACH)
+            run(world, {"host-dies": host_dies(hosts)}, result, failovers, 0, 0, kept)
+    else:
+        faults = {name: CATALOGUE[name] for name in names or CATALOGUE}
+        with started_world(_NODES, seed, tell) as world:
+            begin(world)
+            run(world, faults, result, None if minutes else len(faults), minutes, double, kept)
+    return Findings(
+        table(result), document(result), _verdict(result.violations, result.trainers_lost)
+    )
 
 
 def _fleet(events: int, pace_s: float, seed: int, setups: Sequence[Setup]) -> Findings:
@@ -135,14 +142,6 @@ def _fleet(events: int, pace_s: float, seed: int, setups: Sequence[Setup]) -> Fi
     ]
     violations = sum(len(one.violations) for one in results)
     return Findings(fleet_table(results), results, _verdict(violations))
-
-
-def _failovers(times: int, kept: Path) -> Findings:
-    found = run_failovers(times, kept, progress())
-    lines = [f"{number:3} {one}" for number, one in enumerate(found, start=1)]
-    wrong = sum(bool(one.violations) for one in found)
-    lines.append(f"{times - wrong} of {times} as they must be (within {LIMIT_S:g} s)")
-    return Findings("\n".join(lines), found, f"{wrong} failovers went wrong" if wrong else "")
 
 
 def _verdict(violations: int, lost: int = 0) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from pathlib import Path
 
+from scripts.benchkit.command import json_text
 from scripts.chaos_suite.observe import element_processes
 from scripts.chaos_suite.world import World
 
@@ -28,18 +28,11 @@ def keep(world: World, kept: Path, number: int, name: str) -> Path:
             (folder / what).write_text(done.stdout + done.stderr)
         except subprocess.TimeoutExpired:
             (folder / what).write_text("no answer")
-    (folder / "status.json").write_text(json.dumps(world.service.status(), indent=2))
-    lines = []
-    for process in element_processes(f"{world.folder}/slurm.conf"):
-        try:
-            command_line = Path(f"/proc/{process.pid}/cmdline").read_bytes().replace(b"\0", b" ")
-        except OSError:
-            continue
-        lines.append(f"{process} {command_line.decode(errors='replace')}\n")
-    (folder / "processes").write_text("".join(lines))
-    shutil.copytree(world.folder / "log", folder / "log", dirs_exist_ok=True)
-    shutil.copy(world.service.log, folder)
-    for path in world.service.state.glob("*.log"):
+    (folder / "status.json").write_text(json_text(world.status()))
+    processes = element_processes(f"{world.folder}/slurm.conf")
+    (folder / "processes").write_text("".join(f"{one}\n" for one in processes))
+    shutil.copytree(world.folder / "log", folder / "log")
+    for path in (*world.folder.glob("controller-*.log"), *world.service.state.glob("*.log")):
         shutil.copy(path, folder)
     for job in world.trainers.values():
         shutil.copytree(job.folder, folder / job.name, ignore=shutil.ignore_patterns("*.pt"))

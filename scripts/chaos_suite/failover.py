@@ -1,4 +1,4 @@
-"""One failover after the other: the first host is killed, the second takes over, all is looked at.
+"""A fault of its own: the first of two control hosts is killed, and the second takes over.
 
 Slurm's own answers and the trainers' logs say what became of the trainers; of our controller only
 the host where it works is asked.
@@ -6,270 +6,131 @@ the host where it works is asked.
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from subprocess import TimeoutExpired
+from collections.abc import Callable
 
-from scripts.benchkit.logs import last_lines
-from scripts.chaos_suite.hosts import TwoHosts, started_hosts
-from scripts.chaos_suite.trainers import SCRIPTS, Job, lay_out_scripts, submitted
-from scripts.chaos_suite.training import doubled, in_order, losses, twins
+from scripts.chaos_suite.faults.fault import Course, Fault
+from scripts.chaos_suite.hosts import TwoHosts
+from scripts.chaos_suite.observe import Snapshot
+from scripts.chaos_suite.patience import Patience
+from scripts.chaos_suite.training import newest
+from scripts.chaos_suite.world import World
 from scripts.labcluster.cluster import CONTROL_HOSTS
-from scripts.labcluster.lab import Tell
-from scripts.labcluster.site import Site
 from scripts.labcluster.waiting import wait_until
 
 FIRST, SECOND = CONTROL_HOSTS
-LIMIT_S = 60.0  # from the start of the second slurmctld until the trainers have grown
-_NODES = 6
-_TRAINERS = 4
-_NAMES = [f"n{number}" for number in range(1, _NODES + 1)]
-_SETTLE_S = 300.0
+NODES = 6
+EACH = 2  # trainers of a kind
+LIMIT_S = 60.0  # of an idle machine, from the start of the second slurmctld until all train
+_PATIENCE_S = 300.0
 _SAVED_S = 12.0  # slurmctld writes down every few seconds what it has done
 _TRAINS_S = 2.0  # who has made a step so lately trains
 _PRIMARY = "Running as primary controller"
 
 
-@dataclass(slots=True)
-class Failover:
-    """What became of one. Times in seconds."""
+def host_dies(hosts: TwoHosts) -> Fault:
+    """Kill the first host while trainers wait for nodes, and give them nodes when it is dead."""
 
-    second_s: float = 0.0  # from the kill to the start of the second slurmctld
-    leads_s: float | None = None  # from there until our controller works on the second host
-    grown_s: float | None = None  # until Slurm ran the elements that were to join
-    trains_s: float | None = None  # until they trained with the others
-    pause_s: float = 0.0  # the longest in which a trainer made no step, until our controller worked
-    violations: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        words = [f"second slurmctld after {self.second_s:.1f} s"]
-        times = (("leads", self.leads_s), ("grown", self.grown_s), ("trains", self.trains_s))
-        for name, seconds in times:
-            words.append(f"{name} -" if seconds is None else f"{name} {seconds:.1f} s later")
-        words.append(f"longest pause {self.pause_s:.1f} s")
-        return "; ".join([*words, *(self.violations or ["good"])])
-
-
-@dataclass
-class Trial:
-    """The cluster with its trainers, between two failovers."""
-
-    hosts: TwoHosts
-    trainers: list[Job]
-    blocker: int  # the ordinary job on the nodes that trainers do not have yet
-    tell: Tell
-
-    def fail_over(self) -> Failover:
-        """Kill the first host, see what becomes of the trainers, and put all back in order."""
-        found = Failover()
-        self._settle()
-        before = self._running()
-        self.tell(f"killing {FIRST}: {_words(before)}")
-        killed_s = time.monotonic()
-        starts = self._starts_of(SECOND)
-        self.hosts.kill(FIRST)
-
-        def started() -> bool:
-            found.pause_s = max(found.pause_s, self._pause_s())
-            return self._starts_of(SECOND) > starts
-
-        self._until(started, "the second slurmctld does not start")
-        second_s = time.monotonic()
-        found.second_s = second_s - killed_s
-        self._cancel(self.blocker)
-        self._follow(found, second_s)
-        after = self._running()
-        self.tell(f"{SECOND} has taken over: {_words(after)}")
-        found.violations += self._check(before, after, killed_s, found)
-        self._restore()
-        self.blocker = block(self.hosts.site, self._second_nodes())
-        return found
-
-    def keep(self, folder: Path) -> None:
-        """Keep the logs of all daemons, and of ours."""
-        shutil.copytree(self.hosts.site.lab.dir / "log", folder, dirs_exist_ok=True)
-
-    def _second_nodes(self) -> list[str]:
-        """Return all nodes but one of each trainer.
-
-        Any others might leave a trainer with none: a plan stops nobody who trains to let somebody
-        train who gains no more by it.
-        """
-        first: dict[int, str] = {}
-        for array, _, node in sorted(self._running()):
-            first.setdefault(array, node)
-        return [name for name in _NAMES if name not in first.values()]
-
-    def _settle(self) -> None:
-        """Wait until each trainer trains on one node."""
-
-        def settled() -> bool:
-            arrays = [place[0] for place in self._running()]
-            alone = sorted(arrays) == sorted(one.array for one in self.trainers)
-            return alone and self._worlds() == _TRAINERS and self._train()
-
-        try:
-            self._until(settled, "the trainers do not settle")
-            self.hosts.wait(_SAVED_S)
-            self._until(settled, "the trainers do not settle")
-        except TimeoutError as error:
-            raise TimeoutError(f"{error}: {self._situation()}") from error
-
-    def _situation(self) -> str:
-        """Say what runs and who trains, for whoever reads that it is not as it has to be."""
-        queue = self.hosts.site.run("squeue", "-r", "-o", "%i %T %r %N %M", check=False).stdout
-        steps = [f"{one.array}: {one.training.newest}" for one in self.trainers]
-        return "\n".join([queue, *steps, last_lines(self.hosts.log(FIRST), 30)])
-
-    def _follow(self, found: Failover, second_s: float) -> None:
-        """Note when what was to happen has happened, or that it was not in time."""
-
-        def passed() -> float:
-            return time.monotonic() - second_s
-
-        def leads() -> bool:
-            found.pause_s = max(found.pause_s, self._pause_s())
-            return self.hosts.leader() == SECOND
-
-        steps: dict[str, Callable[[], bool]] = {
-            "leads_s": leads,
-            "grown_s": lambda: len(self._running()) == _NODES,
-            "trains_s": lambda: self._worlds() == _NODES and self._train(),
-        }
-        for name, condition in steps.items():
-            try:
-                self._until(condition, name, 2 * LIMIT_S)
-            except TimeoutError:
-                found.violations.append(f"{name} has not come")
-                return
-            setattr(found, name, passed())
-        if found.trains_s is not None and found.trains_s > LIMIT_S:
-            found.violations.append(f"grown only after {found.trains_s:.0f} s")
-
-    def _check(self, before: Places, after: Places, killed_s: float, found: Failover) -> list[str]:
-        wrong = []
+    def fault(world: World) -> Course:
+        blocker = _block(world)
+        _settle(world)
+        before = _places(world.look())
+        world.tell(f"killing {FIRST}: {', '.join(before)}")
+        _take_over(world, hosts, blocker)
+        after = _places(world.look())
         for place, start in before.items():
             if after.get(place) != start:
-                wrong.append(f"{place} ran since {start}, and now {after.get(place)}")
-        nodes = [node for _, _, node in after]
-        wrong += [f"two elements on {node}" for node in set(nodes) if nodes.count(node) > 1]
-        for one in self.trainers:
-            states = set(self.hosts.site.lab.squeue(one.array, "%T"))
-            if not states <= {"RUNNING", "PENDING"}:
-                wrong.append(f"trainer {one.array} has elements that are {states}")
-            generations = in_order(one.training.generations)
-            wrong += twins(generations) + doubled(generations)
-            wrong += [
-                f"trainer {one.array} lost {loss.lost:g} steps"
-                for loss in losses(generations, one.training.saves)
-                if loss.time_s > killed_s and loss.lost > loss.allowed
-            ]
-        return wrong
+                world.violations[f"{place} ran since {start}, and now {after.get(place)}"] = None
+        yield ", ".join(f"{name} {value:.1f}" for name, value in world.figures.items()), 0.0
+        _give_back(world, hosts)
 
-    def _restore(self) -> None:
-        """Switch the first host on again, and bring slurmctld and our services back to it."""
-        starts = self._starts_of(FIRST)
-        self.hosts.revive(FIRST)
-        self._until(lambda: self._starts_of(FIRST) > starts, "the first slurmctld does not start")
-        self.hosts.stop(SECOND)
-        self._until(lambda: self.hosts.leader() == FIRST, "the first host does not lead again")
-        self.hosts.start(SECOND)
+    return fault
 
-    def _running(self) -> Places:
-        try:
-            done = self.hosts.site.run(
-                *("squeue", "-h", "-r", "-t", "R", "-p", "bftrainer", "-o", "%F %K %N %S"),
-                check=False,
-                timeout_s=30,
-            )
-        except TimeoutExpired:
-            return {}
-        lines = (line.split() for line in done.stdout.splitlines())
-        return {(int(array), task, node): start for array, task, node, start in lines}
 
-    def _train(self) -> bool:
-        """Whether all trainers have made steps lately."""
-        return self._pause_s() < _TRAINS_S
+def _take_over(world: World, hosts: TwoHosts, blocker: str) -> None:
+    """Kill the first host, free the nodes, and note how long each thing took."""
+    starts, since_s = _starts(hosts, SECOND), time.monotonic()
+    hosts.cluster.kill_host(FIRST)
 
-    def _pause_s(self) -> float:
-        """For how long one of them has made none."""
-        newest = [one.training.newest for one in self.trainers]
-        return time.monotonic() - min(0.0 if one is None else one.last_s for one in newest)
-
-    def _worlds(self) -> int:
-        """How many nodes train, all trainers together."""
-        newest = [one.training.newest for one in self.trainers]
-        return sum(one.world for one in newest if one is not None)
-
-    def _starts_of(self, host: str) -> int:
-        log = self.hosts.site.lab.dir / "log" / f"slurmctld-{host}.log"
-        return log.read_text(errors="replace").count(_PRIMARY) if log.exists() else 0
-
-    def _cancel(self, job: int) -> None:
-        # A slurmctld that has just started may not answer yet.
-        self._until(
-            lambda: self.hosts.site.run("scancel", str(job), check=False).returncode == 0,
-            "scancel fails",
-        )
-
-    def _until(
-        self, condition: Callable[[], bool], otherwise: str, timeout_s: float = _SETTLE_S
-    ) -> None:
+    def noted(name: str, condition: Callable[[], bool]) -> None:
         def look() -> bool:
-            for one in self.trainers:
-                one.training.read()
+            if "leads_s" not in world.figures:  # until then it must not matter that all are gone
+                pause_s = max(world.figures.get("pause_s", 0.0), _pause_s(world))
+                world.figures["pause_s"] = pause_s
             return condition()
 
-        wait_until(look, timeout_s, otherwise, lambda _: self.hosts.wait(0.3))
+        wait_until(look, _PATIENCE_S, f"{name} has not come", world.wait)
+        world.figures[name] = time.monotonic() - since_s
+
+    noted("second_s", lambda: _starts(hosts, SECOND) > starts)
+    since_s, patience = time.monotonic(), Patience(LIMIT_S)
+    # A slurmctld that has just started may not answer yet.
+    cancelled = lambda: world.run("scancel", blocker).returncode == 0  # noqa: E731
+    wait_until(cancelled, pause=world.wait)
+    noted("leads_s", lambda: hosts.leader() == SECOND or patience.over)
+    noted("grown_s", lambda: len(world.look().mine()) == NODES or patience.over)
+    noted("trains_s", lambda: _trains_on(world, NODES) or patience.over)
+    if patience.over:
+        world.violations[f"not all train again after {world.figures['trains_s']:.0f} s"] = None
 
 
-Places = dict[tuple[int, str, str], str]  # array, task and node of what runs, and since when
+def _give_back(world: World, hosts: TwoHosts) -> None:
+    """Switch the first host on again, and bring slurmctld and our services back to it."""
+    starts = _starts(hosts, FIRST)
+    hosts.revive(FIRST)
+    wait_until(lambda: _starts(hosts, FIRST) > starts, _PATIENCE_S, pause=world.wait)
+    hosts.stop(SECOND)
+    wait_until(lambda: hosts.leader() == FIRST, _PATIENCE_S, pause=world.wait)
+    hosts.start(SECOND)
 
 
-def _words(places: Places) -> str:
-    return ", ".join(f"{array}_{task} on {node}" for array, task, node in sorted(places))
+def _block(world: World) -> str:
+    """Let an ordinary job have all nodes but one of each trainer; return its id.
 
-
-def run_failovers(runs: int, kept: Path, tell: Tell) -> list[Failover]:
-    """Let the first host fail so often; needs root. The logs of what went wrong are kept.
-
-    Raises:
-        TimeoutError: all was not in order again in time.
+    Any others might leave a trainer with none: a plan stops nobody who trains to let somebody
+    train who gains no more by it.
     """
-    found: list[Failover] = []
-    with started_trial(tell) as trial:
-        for number in range(1, runs + 1):
-            try:
-                found.append(trial.fail_over())
-            except TimeoutError:
-                trial.keep(kept / f"failover-{number}")
-                raise
-            tell(f"{number}: {found[-1]}")
-            if found[-1].violations:
-                trial.keep(kept / f"failover-{number}")
-        tell(f"slurmctld ended by itself {trial.hosts.ended} times")
-    return found
-
-
-@contextmanager
-def started_trial(tell: Tell) -> Iterator[Trial]:
-    """Start a cluster with two control hosts, and trainers on it; needs root."""
-    with started_hosts(_NODES, tell) as hosts:
-        site = hosts.site
-        lay_out_scripts(site)
-        blocker, others = block(site, _NAMES[_TRAINERS:]), block(site, _NAMES[:_TRAINERS])
-        kinds = list(SCRIPTS) * (_TRAINERS // len(SCRIPTS))
-        trainers = [submitted(site, kind, f"{kind}-{at}") for at, kind in enumerate(kinds)]
-        wait_until(lambda: len(hosts.status()["trainers"]) == _TRAINERS, pause=hosts.wait)
-        site.lab.run("scancel", str(others))
-        yield Trial(hosts, trainers, blocker, tell)
-
-
-def block(site: Site, nodes: Sequence[str]) -> int:
-    """Let an ordinary job have these nodes; return its id."""
+    kept = {one.array: one.node for one in world.look().mine()}.values()
+    nodes = [node for node in world.nodes if node not in kept]
     words = ("-w", ",".join(nodes), f"-N{len(nodes)}", "--exclusive", "-t", "60", "-J", "ordinary")
-    return site.lab.sbatch(*words, "-o", "/dev/null", script="#!/bin/sh\nsleep 3600\n")
+    script = "#!/bin/sh\nsleep 3600\n"
+    return str(world.site.lab.sbatch(*words, "-o", "/dev/null", script=script))
+
+
+def _settle(world: World) -> None:
+    """Wait until each trainer trains on one node, and Slurm has written that down."""
+    arrays = sorted(job.array for job in world.trainers.values())
+
+    def settled() -> bool:
+        there = sorted(one.array for one in world.look().mine())
+        return there == arrays and _trains_on(world, len(arrays))
+
+    for _ in range(2):
+        wait_until(settled, _PATIENCE_S, "the trainers do not settle", world.wait)
+        world.wait(_SAVED_S)
+
+
+def _places(seen: Snapshot) -> dict[str, str]:
+    """Return since when each element runs."""
+    return {f"{one} on {one.node}": one.start for one in seen.mine()}
+
+
+def _trains_on(world: World, nodes: int) -> bool:
+    """Return whether so many nodes train, all trainers together, and none stands still."""
+    last = [one.newest for one in world.look().trainers]
+    worlds = sum(one.world for one in last if one is not None)
+    return worlds == nodes and _pause_s(world) < _TRAINS_S
+
+
+def _pause_s(world: World) -> float:
+    """Return for how long one of the trainers has made no step."""
+    for job in world.trainers.values():
+        job.training.read()
+    last = [newest(job.training.generations.values()) for job in world.trainers.values()]
+    return time.monotonic() - min(0.0 if one is None else one.last_s for one in last)
+
+
+def _starts(hosts: TwoHosts, host: str) -> int:
+    """Return how often the slurmctld of a host has begun to work."""
+    log = hosts.cluster.folder / "log" / f"slurmctld-{host}.log"
+    return log.read_text(errors="replace").count(_PRIMARY) if log.exists() else 0

@@ -67,61 +67,45 @@ def run_fleet(setup: Setup, events: int, pace_s: float, seed: int, tell: Tell) -
         settle(fleet)
         begun_s = time.monotonic()
         for number in range(events):
-            fleet.wait(lambda: len(fleet.nodes) < _MOST or _together(fleet) > 1, PATIENCE_S)
-            kind, victim = _next(chance, fleet)
+            fleet.wait(lambda: len(fleet.nodes) < _MOST or _may_shrink(fleet), PATIENCE_S)
+            kinds = ["join"] * (len(fleet.nodes) < _MOST)
+            kinds += ["kill", "leave"] * (_may_shrink(fleet) or not kinds)
+            kind = chance.choice(kinds)
             if kind == "join":
                 fleet.start()
-            elif victim is not None:
+            else:
+                victim = chance.choice(spare_one(fleet.nodes, _steps(fleet), chance))
                 (fleet.kill if kind == "kill" else fleet.part)(victim)
             done[kind] += 1
             tell(f"event {number + 1} of {events}, {len(fleet.nodes)} nodes")
             fleet.wait(lambda: False, chance.expovariate(1 / pace_s))
         seconds = time.monotonic() - begun_s
         tell("the last event was; does it train on?")
-        if len(fleet.nodes) < NODES:
-            fleet.start(NODES - len(fleet.nodes))
+        fleet.start(max(0, NODES - len(fleet.nodes)))
         trains_on = fleet.wait(lambda: fleet.settled(_END_STEPS), 2 * PATIENCE_S)
         alive = {node.job: fleet.logs.of(node.job) for node in fleet.nodes}
-        return FleetResult(
-            setup,
-            done,
-            seconds,
-            trains_on,
-            agreed(alive) if trains_on else None,
-            account(fleet.logs.all),
-            "" if trains_on else fleet.messages(fleet.nodes[0]),
-        )
-
-
-def _next(chance: random.Random, fleet: Fleet) -> tuple[str, Node | None]:
-    """Return what comes next, and to which node; nodes go while at least two train together."""
-    kinds = ["join"] * (len(fleet.nodes) < _MOST)
-    if _together(fleet) > 1:
-        kinds += ["kill", "leave"]
-    kind = chance.choice(kinds or ["kill", "leave"])
-    if kind == "join":
-        return kind, None
-    steps = {node.job: _step(fleet, node) for node in fleet.nodes}
-    return kind, chance.choice(spare_one(fleet.nodes, steps, chance))
+        same, words = (agreed(alive), "") if trains_on else (None, fleet.messages(fleet.nodes[0]))
+        made = account(fleet.logs.all)
+        return FleetResult(setup, done, seconds, trains_on, same, made, words)
 
 
 def spare_one(nodes: list[Node], steps: dict[str, int], chance: random.Random) -> list[Node]:
     """Return the nodes that may be taken: all but one of those that have the trainer's state."""
-    spared = chance.choice(holders(nodes, steps) or [None])
+    spared = chance.choice(_holders(nodes, steps) or [None])
     return [node for node in nodes if node is not spared]
 
 
-def holders(nodes: list[Node], steps: dict[str, int]) -> list[Node]:
+def _holders(nodes: list[Node], steps: dict[str, int]) -> list[Node]:
     """Return the nodes that have made one of the last steps, given the last one of each."""
     furthest = max(steps.values(), default=0)
     return [node for node in nodes if steps[node.job] > max(0, furthest - _BEHIND)]
 
 
-def _together(fleet: Fleet) -> int:
+def _may_shrink(fleet: Fleet) -> bool:
     fleet.logs.read()
-    return len(holders(fleet.nodes, {node.job: _step(fleet, node) for node in fleet.nodes}))
+    return len(_holders(fleet.nodes, _steps(fleet))) > 1
 
 
-def _step(fleet: Fleet, node: Node) -> int:
-    steps = fleet.logs.of(node.job)
-    return steps[-1].step if steps else 0
+def _steps(fleet: Fleet) -> dict[str, int]:
+    made = {node.job: fleet.logs.of(node.job) for node in fleet.nodes}
+    return {job: steps[-1].step if steps else 0 for job, steps in made.items()}

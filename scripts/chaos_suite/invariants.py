@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
-from scripts.chaos_suite.observe import Snapshot, Trainer
+from scripts.chaos_suite.observe import Snapshot
 from scripts.chaos_suite.training import doubled, twins
 
 _FRESH_S = 8.0  # without a step for so long, a trainer does not train
@@ -32,35 +32,26 @@ def slurm_answers(seen: Snapshot) -> list[str]:
 
 
 def controller_publishes(seen: Snapshot) -> list[str]:
-    """The controller works."""
+    """The controller works, and its history has no trouble left."""
     age_s = seen.status.get("age_s")
     if age_s is None:
         return ["no status is published"]
     if age_s > _STATUS_S:
         return [f"the status is {age_s:.0f} s old"]
-    error = seen.status.get("controller", {}).get("error")
-    return [f"the controller says: {error}"] if error else []
-
-
-def history_is_written(seen: Snapshot) -> list[str]:
-    """The history has no trouble left."""
-    trouble = seen.status.get("controller", {}).get("history")
-    return [f"the controller says: {trouble}"] if trouble else []
+    said = [seen.status.get("controller", {}).get(trouble) for trouble in ("error", "history")]
+    return [f"the controller says: {words}" for words in said if words]
 
 
 def everybody_trains(seen: Snapshot) -> list[str]:
     """Every trainer trains, on all the nodes that it has."""
     found = []
     for one in seen.trainers:
-        newest = max(one.generations, key=lambda made: made.last_s, default=None)
-        if newest is None:
+        elements = ", ".join(f"{e.task} {e.state} {e.node}" for e in seen.of(one.array))
+        if one.newest is None:
             found.append(f"{one.name} ({one.array}) has not made a step")
-        elif seen.time_s - newest.last_s > _FRESH_S:
-            words = _words(seen, one)
-            found.append(
-                f"{one.name} ({one.array}) has not made a step for "
-                f"{seen.time_s - newest.last_s:.0f} s; {words}"
-            )
+        elif (idle_s := seen.time_s - one.newest.last_s) > _FRESH_S:
+            words = f"has not made a step for {idle_s:.0f} s; elements: {elements}"
+            found.append(f"{one.name} ({one.array}) {words}")
     return found
 
 
@@ -68,9 +59,8 @@ def all_its_nodes_train_together(seen: Snapshot) -> list[str]:
     """The newest generation of a trainer has exactly the nodes that run elements of it."""
     found = []
     for one in seen.trainers:
-        newest = max(one.generations, key=lambda made: made.last_s, default=None)
         there = sorted(element.node for element in seen.running(one.array))
-        trains = [] if newest is None else sorted(newest.places.values())
+        trains = [] if one.newest is None else sorted(one.newest.places.values())
         if there != trains:
             found.append(f"{one.name} has elements on {there}, and trains on {trains}")
     return found
@@ -103,7 +93,7 @@ def as_planned(seen: Snapshot) -> list[str]:
 def nothing_waits_unheld(seen: Snapshot) -> list[str]:
     """No element waits for Slurm to start it by itself."""
     return [
-        f"element {one.array}_{one.task} waits unheld ({one.reason})"
+        f"element {one} waits unheld ({one.reason})"
         for one in seen.elements or ()
         if one.state == "PENDING" and one.reason.strip("()") in _UNHELD
     ]
@@ -114,7 +104,7 @@ def no_element_is_leaked(seen: Snapshot) -> list[str]:
     known = {one.array for one in seen.trainers}
     left = ("PENDING", *_THERE)
     return [
-        f"element {one.array}_{one.task} of a trainer that is over is {one.state} ({one.reason})"
+        f"element {one} of a trainer that is over is {one.state} ({one.reason})"
         for one in seen.elements or ()
         if one.state in left and (one.array in seen.over or one.array not in known)
     ]
@@ -123,23 +113,16 @@ def no_element_is_leaked(seen: Snapshot) -> list[str]:
 def no_process_is_leaked(seen: Snapshot) -> list[str]:
     """Every process of an element belongs to one that runs there, and to its present life."""
     there = {(one.array, one.task, one.node) for one in seen.elements or () if one.state in _THERE}
-    stray: dict[tuple[int, str, str], list[int]] = defaultdict(list)
-    lives: dict[tuple[int, str], set[str]] = defaultdict(set)
-    for process in seen.processes:
-        place = (process.array, process.task, process.node)
-        lives[process.array, process.task].add(process.life)
-        if seen.elements is not None and place not in there:
-            stray[place].append(process.pid)
-    found = [
-        f"processes {pids} of element {array}_{task} are left on {node}"
-        for (array, task, node), pids in stray.items()
-    ]
-    found += [
-        f"element {array}_{task} lives {len(several)} times at once"
-        for (array, task), several in lives.items()
-        if len(several) > 1
-    ]
-    return found
+    stray: dict[str, list[int]] = defaultdict(list)
+    lives: dict[str, set[str]] = defaultdict(set)
+    for one in seen.processes:
+        element = f"element {one.array}_{one.task}"
+        lives[element].add(one.life)
+        if seen.elements is not None and (one.array, one.task, one.node) not in there:
+            stray[f"of {element} are left on {one.node}"].append(one.pid)
+    found = [f"processes {pids} {words}" for words, pids in stray.items()]
+    several = {element: len(those) for element, those in lives.items() if len(those) > 1}
+    return found + [f"{element} lives {times} times at once" for element, times in several.items()]
 
 
 def ordinary_jobs_are_well(seen: Snapshot) -> list[str]:
@@ -150,7 +133,6 @@ def ordinary_jobs_are_well(seen: Snapshot) -> list[str]:
 SETTLED: Sequence[Callable[[Snapshot], list[str]]] = (
     slurm_answers,
     controller_publishes,
-    history_is_written,
     everybody_trains,
     all_its_nodes_train_together,
     one_element_a_node,
@@ -174,8 +156,3 @@ def never_so(seen: Snapshot) -> list[str]:
         found += [f"{one.name}: {words}" for words in twins(one.generations, seen.apart)]
         found += [f"{one.name}: {words}" for words in doubled(one.generations)]
     return found
-
-
-def _words(seen: Snapshot, one: Trainer) -> str:
-    elements = [f"{e.task} {e.state} {e.node}" for e in seen.elements or () if e.array == one.array]
-    return f"elements: {', '.join(elements)}"

@@ -1,14 +1,22 @@
-"""One look at everything: the queue, the status, the processes and the trainers' own logs."""
+"""What one look at everything shows: the queue, the nodes, the processes, the trainers' own logs.
+
+Who looks is the world; this is what was seen, and how it is read.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.chaos_suite.training import Generation
+from scripts.chaos_suite.training import Generation, newest
+from scripts.labcluster.processes import environments
+
+QUEUE = ("squeue", "-a", "-h", "-r", "-t", "all", "-o", "%F|%K|%T|%r|%N|%S|%P|%A")
+_UNHEARD = re.compile(r"\[(\d+\.\w+)\] error: Rank \d+ failed sending step completion message")
+_GIVEN_UP = re.compile(r"\[(\d+\.\w+)\] error: \*\*\* .*DUE TO JOB NOT ENDING WITH SIGNALS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +28,10 @@ class Element:
     state: str
     reason: str
     node: str
+    start: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.array}_{self.task}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +45,7 @@ class Process:
     task: str
     node: str
     life: str  # how often Slurm has restarted its element
+    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +56,11 @@ class Trainer:
     name: str
     max_nodes: int
     generations: Sequence[Generation] = ()
+
+    @property
+    def newest(self) -> Generation | None:
+        """The generation that stepped last."""
+        return newest(self.generations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,58 +74,92 @@ class Snapshot:
     processes: tuple[Process, ...]
     trainers: tuple[Trainer, ...]
     over: frozenset[int] = frozenset()  # arrays that are cancelled, or finished
-    problems: tuple[str, ...] = field(default=())  # what has become of ordinary jobs
+    problems: tuple[str, ...] = ()  # what has become of ordinary jobs
     apart: frozenset[str] = frozenset()  # nodes that are cut off, or were a moment ago
 
     def published(self, array: int) -> Mapping[str, Any]:
         """Return what the controller says of a trainer."""
-        for one in self.status.get("trainers", ()):
-            if one["array"] == array:
-                found: Mapping[str, Any] = one
-                return found
-        return {}
+        every: Sequence[Mapping[str, Any]] = self.status.get("trainers", ())
+        return next((one for one in every if one["array"] == array), {})
+
+    def of(self, array: int) -> list[Element]:
+        """Return the elements of a trainer."""
+        return [one for one in self.elements or () if one.array == array]
 
     def running(self, array: int) -> list[Element]:
-        """Return the elements of a trainer that run."""
-        return [one for one in self.elements or () if one.array == array and one.state == "RUNNING"]
+        """Return those that run."""
+        return [one for one in self.of(array) if one.state == "RUNNING"]
+
+    def mine(self, state: str = "RUNNING") -> list[Element]:
+        """Return the elements in this state of all trainers that are to train, by their nodes."""
+        found = [one for trainer in self.trainers for one in self.of(trainer.array)]
+        found = [one for one in found if one.state == state]
+        return sorted(found, key=lambda one: (one.node, one.array, one.task))
+
+    def processes_of(self, element: Element) -> list[Process]:
+        """Return the processes of an element."""
+        place = (element.array, element.task, element.node)
+        return [one for one in self.processes if (one.array, one.task, one.node) == place]
+
+    def workers(self, element: Element) -> list[Process]:
+        """Return the processes of an element that make steps, as their logs say."""
+        made = [one.newest for one in self.trainers if one.array == element.array]
+        places = {place for newest in made if newest is not None for place in newest.places}
+        return [one for one in self.processes_of(element) if one.name in places]
 
 
-def read_elements(text: str) -> tuple[Element, ...]:
-    """Read squeue's lines of ``%F|%K|%T|%r|%N|%P``, those in the trainers' partition."""
-    found = []
+def read_queue(text: str) -> tuple[tuple[Element, ...], dict[int, str]]:
+    """Return the elements in what ``QUEUE`` says, and by job id the states of ordinary jobs."""
+    elements, ordinary = [], {}
     for line in text.splitlines():
-        array, task, state, reason, node, partition = line.split("|")
+        array, *fields, partition, job = line.split("|")
         if partition == "bftrainer":
-            found.append(Element(int(array), task, state, reason, node))
-    return tuple(found)
+            elements.append(Element(int(array), *fields))
+        else:
+            ordinary[int(job)] = fields[1]
+    return tuple(elements), ordinary
 
 
 def element_processes(conf: str) -> tuple[Process, ...]:
-    """Return all processes of elements of the cluster with this slurm.conf; needs root."""
+    """Return all processes of elements of the cluster with this slurm.conf, by id; needs root."""
     found = []
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdecimal():
+    for pid, variables in sorted(environments(), key=lambda one: one[0]):
+        array, node = variables.get("SLURM_ARRAY_JOB_ID", ""), variables.get("SLURMD_NODENAME", "")
+        if variables.get("SLURM_CONF") != conf or not array.isdecimal():
             continue
+        folder = Path(f"/proc/{pid}")
         try:
-            words = (folder / "environ").read_bytes().split(b"\0")
             name = (folder / "comm").read_text().strip()
             (inner,) = re.findall(r"^NSpid:.*\t(\d+)$", (folder / "status").read_text(), re.M)
+            command = (folder / "cmdline").read_text(errors="replace").split("\0")[:-1]
         except OSError:
             continue
-        variables = dict(word.decode(errors="replace").partition("=")[::2] for word in words)
-        array = variables.get("SLURM_ARRAY_JOB_ID", "")
-        if variables.get("SLURM_CONF") != conf or not array.isdecimal() or name == "slurmstepd":
+        if name == "slurmstepd":
             continue
-        node = variables.get("SLURMD_NODENAME", "")
-        found.append(
-            Process(
-                int(folder.name),
-                f"{node}.{inner}",
-                variables.get("SLURM_JOB_ID", ""),
-                int(array),
-                variables.get("SLURM_ARRAY_TASK_ID", ""),
-                node,
-                variables.get("SLURM_RESTART_COUNT", "0"),
-            )
-        )
+        job, task = variables.get("SLURM_JOB_ID", ""), variables.get("SLURM_ARRAY_TASK_ID", "")
+        life = variables.get("SLURM_RESTART_COUNT", "0")
+        place = (job, int(array), task, node, life)
+        found.append(Process(pid, f"{node}.{inner}", *place, tuple(command)))
     return tuple(found)
+
+
+def drained_by_slurm(reason: str, log: str) -> bool:
+    """Return whether a node was drained for this reason by a fault of Slurm's own.
+
+    ``log`` is its slurmd's. "Duplicate jobid": slurmctld was killed before it had saved that it
+    started a job, and starts it once more. "Kill task failed": all of a step has ended, but its
+    slurmstepd could not tell slurmctld, and sleeps for a minute before it tries again. If it is
+    told to end the step meanwhile it counts UnkillableStepTimeout anew, with nobody to stop that
+    (22.05 and 24.11; step_terminate_monitor.c). Where a step that was given up had not tried to
+    tell of its end before, something of it was really left, and nothing is forgiven.
+    """
+    if reason == "Duplicate jobid":
+        return True
+    unheard: set[str] = set()
+    given_up: dict[str, bool] = {}  # by step: whether it had ended
+    for line in log.splitlines():
+        if match := _UNHEARD.search(line):
+            unheard.add(match[1])
+        elif match := _GIVEN_UP.search(line):
+            given_up[match[1]] = match[1] in unheard
+    return reason.startswith("Kill task failed") and bool(given_up) and all(given_up.values())

@@ -6,27 +6,26 @@ import subprocess
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from random import Random
 
-from scripts.demonstration.stream import OrdinaryJob, Run, Submitted, submit_job
+from scripts.demonstration.stream import OrdinaryJob, Submitted, submit_job
 from scripts.labcluster.cluster import LabError
+from scripts.labcluster.site import Site
 
+_GAP_S = 12.0  # between two, on average
+_MOST_NODES = 2
 _PATIENCE_S = 90.0  # from when Slurm is well until all have started and ended
 _BAD = {"FAILED", "TIMEOUT", "CANCELLED", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
 
 
 @dataclass
 class Stream:
-    """Submits a job every ``gap_s`` seconds or so; ``run`` runs sbatch, and may fail."""
+    """Submits a job every few seconds, as bob."""
 
-    folder: Path
-    run: Run
+    site: Site
     chance: Random
-    gap_s: float
-    most_nodes: int
     submitted: int = 0
-    ended: int = 0
     failed: list[str] = field(default_factory=list)
     _open: dict[int, tuple[Submitted, float]] = field(default_factory=dict)
     _next_s: float = 0.0
@@ -36,29 +35,30 @@ class Stream:
         now_s = time.monotonic()
         if now_s < self._next_s:
             return
-        self._next_s = now_s + self.chance.expovariate(1 / self.gap_s)
-        runs_s = self.chance.uniform(2, 8)
-        job = OrdinaryJob(0.0, self.chance.randint(1, self.most_nodes), round(runs_s, 1))
+        self._next_s = now_s + self.chance.expovariate(1 / _GAP_S)
+        runs_s = round(self.chance.uniform(2, 8), 1)
+        job = OrdinaryJob(0.0, self.chance.randint(1, _MOST_NODES), runs_s)
+        as_bob = partial(self.site.run, user="bob", timeout_s=10.0)
+        name = self.site.lab.home("bob") / f"job-{self.submitted}"
         # Where Slurm is disturbed just now, sbatch says so.
         with suppress(LabError, subprocess.TimeoutExpired):
-            one = submit_job(job, self.folder / f"job-{self.submitted}", self.run)
+            one = submit_job(job, name, as_bob)
             self.submitted += 1
             self._open[one.number] = one, now_s
 
-    def check(self, states: dict[int, str] | None) -> None:
-        """Take note of what has ended; ``states`` are Slurm's, by job id, None: not known."""
+    def check(self, states: dict[int, str], since_s: float) -> list[str]:
+        """Return all that went wrong until now; ``states`` are Slurm's, by job id.
+
+        A job has time enough, counted from ``since_s`` on.
+        """
         for job, (one, _) in list(self._open.items()):
             if one.end_s is not None:
-                self.ended += 1
                 del self._open[job]
-            elif states is not None and states.get(job) in _BAD:
+            elif states.get(job) in _BAD:
                 self.failed.append(f"ordinary job {job} is {states[job]}")
                 del self._open[job]
-
-    def overdue(self, since_s: float) -> list[str]:
-        """Return the jobs that have had time enough, counted from ``since_s``, and not ended."""
         now_s = time.monotonic()
-        return [
+        return self.failed + [
             f"ordinary job {job} has not ended after {now_s - submit_s:.0f} s"
             for job, (_, submit_s) in self._open.items()
             if now_s - max(submit_s, since_s) > _PATIENCE_S

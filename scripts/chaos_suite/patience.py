@@ -32,16 +32,11 @@ class Patience:
     @property
     def over(self) -> bool:
         """Whether it has been long enough; to be asked every few seconds."""
-        slower = self._slower()
-        now_s = self._clock()
-        self._left_s -= (now_s - self._last_s) / slower
-        self._last_s = now_s
-        return self._left_s < 0
-
-    def _slower(self) -> float:
-        """Return how many times longer work takes now than on an idle machine, from 1 up."""
         begin_s, before_s = self._clock(), self._used()
         while self._used() - before_s < _WORK_S:
             pass
-        took_s = self._clock() - begin_s
-        return min(_MOST, max(1.0, took_s / (self._used() - before_s)))
+        now_s = self._clock()
+        slower = (now_s - begin_s) / (self._used() - before_s)
+        self._left_s -= (now_s - self._last_s) / min(_MOST, max(1.0, slower))
+        self._last_s = now_s
+        return self._left_s < 0

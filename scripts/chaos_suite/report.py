@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from statistics import median
@@ -27,56 +28,42 @@ _FLEET: Sequence[tuple[str, Callable[[FleetResult], str]]] = (
 
 def document(result: Result) -> dict[str, Any]:
     """Return the result with every single fault."""
-    return asdict(result) | {
-        "faults": len(result.outcomes) + _doubles(result),
-        "violations": result.violations,
-        "steps_lost": steps_lost(result),
-        "good": result.good,
-    }
-
-
-def steps_lost(result: Result) -> dict[str, float]:
-    """Return what was trained in vain, by trainer."""
-    return {
-        name: round(sum(one.lost.get(name, 0.0) for one in result.outcomes), 2)
-        for name in result.steps
-    }
+    counted = ("faults", "violations", "steps_lost", "good")
+    return asdict(result) | {name: getattr(result, name) for name in counted}
 
 
 def table(result: Result) -> str:
     """Return the table for a terminal."""
-    names = list(result.steps)
-    heads = "".join(f"{'lost: ' + name:>18}" for name in names)
-    lines = [f"{'fault':<22}{'times':>6}{'well again after, s':>24}{heads}{'violations':>12}"]
-    for fault in sorted({one.fault for one in result.outcomes}):
-        found = [one for one in result.outcomes if one.fault == fault]
-        cells = "".join(f"{sum(one.lost.get(n, 0.0) for one in found):>18.0f}" for n in names)
-        violations = sum(len(one.violations) for one in found)
-        times = len(found) + sum(one.second == fault for one in result.outcomes)
-        lines.append(f"{fault:<22}{times:>6}{_settled(found):>24}{cells}{violations:>12}")
-    lost = steps_lost(result)
-    lines += [
-        "",
-        f"seed {result.seed}, {result.seconds / 60:.1f} minutes",
-        f"faults injected        {len(result.outcomes) + _doubles(result)}",
-        f"trainers lost          {result.trainers_lost}",
-        f"invariant violations   {result.violations}",
-        *(
-            f"{name}: trained {result.steps[name]:,.0f} steps, lost {lost[name]:g}"
-            for name in names
-        ),
-        f"  of these, though a process that had made them trains on: {_by_survivors(result):g}",
-        f"ordinary jobs          {result.ordinary_submitted}, failed {result.ordinary_failed}",
+    of: dict[str, list[Outcome]] = defaultdict(list)
+    for one in result.outcomes:
+        of[one.fault].append(one)
+    on_top = [one.second for one in result.outcomes]
+    cells: list[tuple[str, Callable[[str], str]]] = [
+        ("fault", str),
+        ("times", lambda fault: str(len(of[fault]) + on_top.count(fault))),
+        ("well again after, s", lambda fault: _settled(of[fault])),
+        *((f"lost: {name}", _lost(of, name)) for name in result.steps),
+        ("violations", lambda fault: str(sum(len(one.violations) for one in of[fault]))),
     ]
+    survivors = sum(one.lost_by_survivors for one in result.outcomes)
+    facts = {
+        "faults injected": f"{result.faults}",
+        "trainers lost": f"{result.trainers_lost}",
+        "invariant violations": f"{result.violations}",
+        "ordinary jobs": f"{result.ordinary_submitted}, failed {result.ordinary_failed}",
+        "lost by survivors": f"{survivors:g}, though a process that had made them trains on",
+    }
+    for name, steps in result.steps.items():
+        facts[f"trained: {name}"] = f"{steps:,.0f} steps, lost {result.steps_lost[name]:g}"
     if result.resubmitted:
-        lines.append(
-            f"submitted again        {result.resubmitted}, as Slurm had lost their jobs, or some"
-        )
+        facts["submitted again"] = f"{result.resubmitted}, as Slurm had lost their jobs, or some"
     if result.drained_by_slurm:
-        words = "as slurmctld, killed, had not saved what it had started"
-        lines.append(f"drained by Slurm       {result.drained_by_slurm}, {words}")
+        facts["drained by Slurm"] = f"{result.drained_by_slurm}, for no fault of ours"
     if result.skipped:
-        lines.append(f"skipped                {', '.join(result.skipped)}")
+        facts["skipped"] = ", ".join(result.skipped)
+    told = [f"{name:<22} {fact}" for name, fact in facts.items()]
+    head = f"seed {result.seed}, {result.seconds / 60:.1f} minutes"
+    lines = [columns(sorted(of), cells), "", head, *told]
     for one in result.outcomes:
         lines += _violations(f"{one.fault} ({one.detail})", one.violations)
         if one.evidence:
@@ -97,16 +84,10 @@ def _violations(where: str, found: Sequence[str]) -> list[str]:
     return [f"VIOLATION {where}: {words}" for words in found]
 
 
-def _doubles(result: Result) -> int:
-    return sum(one.second is not None for one in result.outcomes)
-
-
-def _by_survivors(result: Result) -> float:
-    return sum(one.lost_by_survivors for one in result.outcomes)
+def _lost(of: dict[str, list[Outcome]], name: str) -> Callable[[str], str]:
+    return lambda fault: f"{sum(one.lost.get(name, 0.0) for one in of[fault]):.0f}"
 
 
 def _settled(outcomes: Sequence[Outcome]) -> str:
     times_s = [one.settled_s for one in outcomes if one.settled_s is not None]
-    if not times_s:
-        return "never"
-    return f"{median(times_s):.0f} (at most {max(times_s):.0f})"
+    return f"{median(times_s):.0f} (at most {max(times_s):.0f})" if times_s else "never"

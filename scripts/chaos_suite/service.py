@@ -11,10 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.benchkit.command import replace_file
 from scripts.labcluster.controller import Controller
 
 _RESTART_S = 2.0  # systemd's RestartSec in packaging/systemd
-_HERE = Path(__file__).resolve().parent
+_OFFSET = "clock-offset"
+_CLOCK = Path(__file__).resolve().parent / "clock.c"
 
 
 @dataclass
@@ -22,21 +24,21 @@ class Service(Controller):
     """A controller that is started again when it ends."""
 
     held: bool = False  # not to be started again for now
-    _ended_s: float = 0.0
+    _ended_s: float | None = None
 
     def start(self) -> None:
         """Start it, if it does not run, and do not wait: it may well have nothing to publish by."""
-        self.held = False
+        self.held, self._ended_s = False, None
         self.launch()
 
     def tend(self) -> None:
         """Start it again a moment after it has ended, unless it is held."""
-        if self._process is None or self._process.poll() is None:
+        if self._daemon is None or self.held or self.pid is not None:
             return
-        if not self._ended_s:
-            self._ended_s = time.monotonic()
-        if not self.held and time.monotonic() - self._ended_s >= _RESTART_S:
-            self._ended_s = 0.0
+        now_s = time.monotonic()
+        if self._ended_s is None:
+            self._ended_s = now_s
+        elif now_s - self._ended_s >= _RESTART_S:
             self.start()
 
     def kill(self, hold: bool = False) -> None:
@@ -46,7 +48,7 @@ class Service(Controller):
 
     def stop(self) -> None:
         """End it as systemd does, in the end by force; it is not started again until ``start``."""
-        with suppress(subprocess.TimeoutExpired):
+        with suppress(TimeoutError):
             super().stop()
         self.held = True
 
@@ -58,19 +60,14 @@ class Service(Controller):
         return [int(word) for word in path.read_text().split()]
 
 
-class Clock:
-    """Sets the wall clock of the processes that have ``environment``."""
+def clock_environment(folder: Path) -> dict[str, str]:
+    """Return the variables of processes whose wall clock ``set_clock`` sets."""
+    library = folder / "clock.so"
+    command = ("gcc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O2")
+    subprocess.run([*command, "-o", library, _CLOCK, "-ldl"], check=True)
+    return {"LD_PRELOAD": str(library), "BFTRAINER_CHAOS_CLOCK": str(folder / _OFFSET)}
 
-    def __init__(self, folder: Path) -> None:
-        self._offset = folder / "clock-offset"
-        self._offset.write_text("0")
-        library = folder / "clock.so"
-        command = ("gcc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O2")
-        subprocess.run([*command, "-o", library, _HERE / "clock.c", "-ldl"], check=True)
-        self.environment = {"LD_PRELOAD": str(library), "BFTRAINER_CHAOS_CLOCK": str(self._offset)}
 
-    def step(self, seconds: int) -> None:
-        """Put the clock ahead by so many seconds of the host's (less than 0: back)."""
-        beside = self._offset.with_suffix(".new")
-        beside.write_text(str(seconds))
-        beside.replace(self._offset)
+def set_clock(folder: Path, ahead_s: int) -> None:
+    """Put the clock ahead by so many seconds of the host's (less than 0: back)."""
+    replace_file(folder / _OFFSET, str(ahead_s))

@@ -1,4 +1,4 @@
-"""The trainers that train while things break, as users submit them; ``jobs`` has their scripts."""
+"""The trainers that train while things break, as users submit them; ``job`` is what they run."""
 
 from __future__ import annotations
 
@@ -9,17 +9,12 @@ from pathlib import Path
 from scripts.chaos_suite.training import Training
 from scripts.labcluster.site import Site
 
-_JOBS = Path(__file__).resolve().parent / "jobs"
-_DIGITS = """#!/bin/bash
+_JOB = Path(__file__).resolve().parent / "job.py"
+_SCRIPT = """#!/bin/bash
 export OMP_NUM_THREADS=1
-srun torchrun {jobs}/digits.py {repo}/examples/digits/train.py {folder}
+srun torchrun {job} {kind} {folder} {repo}/examples/digits/train.py
 """
-_IN_PROCESS = """#!/bin/bash
-export OMP_NUM_THREADS=1
-srun torchrun {jobs}/inprocess.py {folder}
-"""
-SCRIPTS = {"digits": _DIGITS, "inprocess": _IN_PROCESS}
-_NODES = "1-2"
+KINDS = ("digits", "inprocess")
 MAX_NODES = 2
 
 
@@ -37,21 +32,16 @@ class Job:
     def submit(self, site: Site) -> None:
         """Submit it, for the first time or again."""
         options = (f"-J{self.name}", f"--output={self.folder}/%a.out")
-        self.array = site.submit(self.script, _NODES, *options)
+        self.array = site.submit(self.script, f"1-{MAX_NODES}", *options)
         self.submissions += 1
-
-
-def lay_out_scripts(site: Site) -> None:
-    """Put the scripts where Slurm's users can read them."""
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(_JOBS, site.lab.dir / "jobs", ignore=ignored)
 
 
 def submitted(site: Site, kind: str, name: str) -> Job:
     """Make a trainer's folder, and submit it."""
     folder, steps = site.folder(name=name), site.folder(name=f"{name}/steps")
-    jobs = site.lab.dir / "jobs"
-    script = SCRIPTS[kind].format(folder=folder, jobs=jobs, repo=site.stage.repo)
-    job = Job(name, script, folder, Training(steps))
-    job.submit(site)
-    return job
+    shutil.copy(_JOB, site.lab.dir)  # where Slurm's users can read it
+    job = f"{site.lab.dir}/{_JOB.name}"
+    script = _SCRIPT.format(job=job, kind=kind, folder=folder, repo=site.stage.repo)
+    made = Job(name, script, folder, Training(steps))
+    made.submit(site)
+    return made

@@ -54,17 +54,6 @@ class Loss:
     survived: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a log."""
-
-    time_s: float
-    kind: str
-    key: str
-    world: int
-    number: float
-
-
 class Training:
     """All that one trainer's processes have written so far; ``read`` takes in what is new."""
 
@@ -75,46 +64,49 @@ class Training:
 
     def read(self) -> None:
         """Take in the lines written since the last call."""
-        found = [(line, path.name) for path, lines in self._tail.read() for line in parse(lines)]
-        for line, process in sorted(found, key=lambda one: one[0].time_s):
-            if line.kind == "saved":
-                self.saves.append(Save(line.time_s, line.number))
+        lines = [(line.split(), path.name) for path, new in self._tail.read() for line in new]
+        for (time_s, kind, key, world, number), process in sorted(lines, key=_time):
+            if kind == "saved":
+                self.saves.append(Save(float(time_s), float(number)))
             else:
-                add_step(self.generations, line, process)
-
-    @property
-    def newest(self) -> Generation | None:
-        """The generation that stepped last."""
-        return max(self.generations.values(), key=lambda one: one.last_s, default=None)
+                step = (process, float(time_s), key, int(world), float(number))
+                add_step(self.generations, *step)
 
 
-def parse(lines: Iterable[str]) -> list[Line]:
-    """Read lines as the jobs write them."""
-    found = []
-    for line in lines:
-        time_s, kind, key, world, number = line.split()
-        found.append(Line(float(time_s), kind, key, int(world), float(number)))
-    return found
+def _time(line: tuple[list[str], str]) -> float:
+    return float(line[0][0])
 
 
-def add_step(generations: dict[str, Generation], line: Line, process: str) -> None:
+def add_step(
+    generations: dict[str, Generation],
+    process: str,
+    time_s: float,
+    key: str,
+    world: int,
+    number: float,
+) -> None:
     """Note one rank's step with its generation; ``process`` is NODE.PID, the id as on the node."""
-    one = generations.get(line.key)
-    if one is not None and process not in one.places and line.time_s > one.first_s + _TOGETHER_S:
+    one = generations.get(key)
+    if one is not None and process not in one.places and time_s > one.first_s + _TOGETHER_S:
         # All ranks of a generation step at once: this is another one, on a port used before.
-        generations[f"{line.key}@{one.first_s:.0f}"] = generations.pop(line.key)
+        generations[f"{key}@{one.first_s:.0f}"] = generations.pop(key)
         one = None
     if one is None:
-        one = generations[line.key] = Generation(line.key, line.time_s, line.number)
-    one.first_s = min(one.first_s, line.time_s)
-    one.first = min(one.first, line.number)
-    if line.number > one.last:
-        one.step = max(one.step, line.number - one.last) if one.last else one.step
-        one.last = line.number
-    one.last_s = max(one.last_s, line.time_s)
-    one.world = line.world
+        one = generations[key] = Generation(key, time_s, number)
+    one.first_s = min(one.first_s, time_s)
+    one.first = min(one.first, number)
+    if number > one.last:
+        one.step = max(one.step, number - one.last) if one.last else one.step
+        one.last = number
+    one.last_s = max(one.last_s, time_s)
+    one.world = world
     one.places[process] = process.partition(".")[0]
-    one.tail.append(line.time_s)
+    one.tail.append(time_s)
+
+
+def newest(generations: Iterable[Generation]) -> Generation | None:
+    """Return the generation that stepped last."""
+    return max(generations, key=lambda one: one.last_s, default=None)
 
 
 def in_order(generations: Mapping[str, Generation]) -> list[Generation]:

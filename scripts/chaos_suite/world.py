@@ -13,28 +13,27 @@ from pathlib import Path
 from typing import Any
 
 from scripts.chaos_suite.observe import (
+    QUEUE,
     Element,
-    Process,
     Snapshot,
     Trainer,
+    drained_by_slurm,
     element_processes,
-    read_elements,
+    read_queue,
 )
 from scripts.chaos_suite.ordinary import Stream
-from scripts.chaos_suite.service import Clock, Service
-from scripts.chaos_suite.trainers import MAX_NODES, Job, lay_out_scripts
+from scripts.chaos_suite.service import Service, clock_environment
+from scripts.chaos_suite.trainers import MAX_NODES, Job
 from scripts.chaos_suite.training import forget_apart, in_order
-from scripts.labcluster import cluster as labs
+from scripts.labcluster.cluster import Cluster
 from scripts.labcluster.lab import ADMIN, Tell
 from scripts.labcluster.processes import end, send
 from scripts.labcluster.site import Site, prepared_site
 from scripts.labcluster.waiting import wait_until
 
-# A job that was started just before slurmctld was killed, and not saved, is started once more.
-_SLURMS_OWN = "Duplicate jobid"
 _ANSWER_S = 30.0
 _STATE_MB = 8  # of the controller's disk
-_QUEUE = ("squeue", "-h", "-r", "-t", "all", "-o", "%F|%K|%T|%r|%N|%P")
+_NODES = ("sinfo", "-h", "-N", "-p", "main", "-o", "%N %t %E")
 _CONF = ("SlurmdTimeout=10", "SlurmctldTimeout=10", "MessageTimeout=5", "InactiveLimit=0")
 
 # Quicker than on a real cluster, so that a fault's aftermath is short.
@@ -43,6 +42,7 @@ _SETTINGS = {
     "nodes_interval_s": 4,
     "reservations_interval_s": 20,
     "start_timeout_s": 30,
+    "slow_end_s": 30,  # all nodes are this host: where it is busy no node is to blame
     "min_hole_s": 5,
     "forward_time_s": 30,
 }
@@ -50,22 +50,28 @@ _SETTINGS = {
 
 @dataclass
 class World:
-    """Everything that a fault may touch. ``service`` is the site's controller."""
+    """Everything that a fault may touch. ``service`` is the site's controller.
+
+    A fault adds what it sees that must not be to ``violations``, and what it measures to
+    ``figures``.
+    """
 
     site: Site
     service: Service
-    clock: Clock
     chance: random.Random
-    trainers: dict[str, Job] = field(default_factory=dict)
-    guests: set[int] = field(default_factory=set)  # trainers that only a fault knows
-    over: set[int] = field(default_factory=set)
+    tell: Tell
+    status: Callable[[], dict[str, Any]]
     stream: Stream | None = None
+    trainers: dict[str, Job] = field(default_factory=dict)
+    over: set[int] = field(default_factory=set)
+    violations: dict[str, None] = field(default_factory=dict)  # in order, each once
+    figures: dict[str, float] = field(default_factory=dict)
     drained_by_slurm: int = 0  # nodes that an admin had to resume, for no fault of ours
     well_since_s: float = 0.0  # since when no fault is under way
     apart: set[str] = field(default_factory=set)  # nodes cut off since all was well
 
     @property
-    def lab(self) -> labs.Cluster:
+    def lab(self) -> Cluster:
         """The cluster's daemons and nodes."""
         return self.site.lab.cluster
 
@@ -80,10 +86,10 @@ class World:
         return [f"n{number}" for number in range(1, self.lab.nodes + 1)]
 
     def run(
-        self, *command: str, timeout_s: float = 30.0, **options: Any
+        self, *command: str, user: str = "alice", timeout_s: float = 30.0
     ) -> subprocess.CompletedProcess[str]:
         """Run a command as one of the cluster's users; it may fail, but takes no longer."""
-        return self.site.run(*command, check=False, timeout_s=timeout_s, **options)
+        return self.site.run(*command, user=user, check=False, timeout_s=timeout_s)
 
     def tick(self, quiet: bool = False) -> None:
         """Do what goes on all the time: the service is tended, jobs are submitted unless quiet."""
@@ -98,36 +104,10 @@ class World:
             self.tick()
             time.sleep(0.2)
 
-    # What there is to hit.
-
-    def elements(self) -> tuple[Element, ...]:
-        """Return the elements that Slurm knows; none while it does not answer."""
-        try:
-            done = self.run(*_QUEUE, user=ADMIN, timeout_s=15.0)
-        except subprocess.TimeoutExpired:
-            return ()
-        return read_elements(done.stdout) if done.returncode == 0 else ()
-
-    def running(self) -> list[Element]:
-        """Return the running elements of trainers that train, in a fixed order."""
-        return self._mine("RUNNING")
-
-    def waiting(self) -> list[Element]:
-        """Return their elements that wait."""
-        return self._mine("PENDING")
-
-    def _mine(self, state: str) -> list[Element]:
-        arrays = {job.array for job in self.trainers.values()}
-        found = [one for one in self.elements() if one.state == state and one.array in arrays]
-        return sorted(found, key=lambda one: (one.node, one.array, one.task))
-
-    def processes_of(self, element: Element) -> list[Process]:
-        """Return the processes of an element."""
-        return [
-            one
-            for one in element_processes(f"{self.folder}/slurm.conf")
-            if (one.array, one.task, one.node) == (element.array, element.task, element.node)
-        ]
+    def submit_again(self, job: Job) -> None:
+        """Submit a trainer of which Slurm has lost something, as its user does."""
+        self.over.add(job.array)
+        job.submit(self.site)
 
     def forgive(self) -> None:
         """All is one again: that a node trained on while nobody reached it did no harm."""
@@ -143,16 +123,17 @@ class World:
             job.training.read()
         processes = element_processes(f"{self.folder}/slurm.conf")
         elements, nodes, problems = self._ask_slurm()
+        trainers = [
+            Trainer(job.array, job.name, MAX_NODES, in_order(job.training.generations))
+            for job in self.trainers.values()
+        ]
         return Snapshot(
             time.monotonic(),
             elements,
             nodes,
-            self.service.status(),
+            self.status(),
             processes,
-            tuple(
-                Trainer(job.array, job.name, MAX_NODES, in_order(job.training.generations))
-                for job in self.trainers.values()
-            ),
+            tuple(trainers),
             frozenset(self.over),
             problems,
             frozenset(self.apart),
@@ -160,45 +141,29 @@ class World:
 
     def _ask_slurm(self) -> tuple[tuple[Element, ...] | None, dict[str, str], tuple[str, ...]]:
         try:
-            queue = self.run(*_QUEUE, user=ADMIN, timeout_s=15.0)
-            jobs = self.run("squeue", "-h", "-t", "all", "-p", "main", "-o", "%A %T", timeout_s=15)
-            sinfo = self.run("sinfo", "-h", "-N", "-p", "main", "-o", "%N %t %E", timeout_s=15)
+            queue, sinfo = [self.run(*one, user=ADMIN, timeout_s=15) for one in (QUEUE, _NODES)]
         except subprocess.TimeoutExpired:
             return None, {}, ()
-        if queue.returncode or jobs.returncode or sinfo.returncode:
+        if queue.returncode or sinfo.returncode:
             return None, {}, ()
-        problems: list[str] = []
-        if self.stream is not None:
-            states = dict(line.split() for line in jobs.stdout.splitlines())
-            self.stream.check({int(job): state for job, state in states.items()})
-            problems = self.stream.failed + self.stream.overdue(self.well_since_s)
-        reasons = [line.split(maxsplit=2) for line in sinfo.stdout.splitlines()]
-        nodes = {node: state for node, state, _ in reasons}
-        for node, state, reason in reasons:
-            if state.startswith("dr") and reason == _SLURMS_OWN:
+        elements, ordinary = read_queue(queue.stdout)
+        problems = [] if self.stream is None else self.stream.check(ordinary, self.well_since_s)
+        nodes = {}
+        for line in sinfo.stdout.splitlines():
+            node, nodes[node], reason = line.split(maxsplit=2)
+            log = self.folder / "log" / f"{node}.log"
+            if nodes[node].startswith("dr") and drained_by_slurm(reason, log.read_text()):
                 self.drained_by_slurm += 1
+                self.tell(f"Slurm itself has drained {node}: {reason}")
                 self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", user=ADMIN)
-        return read_elements(queue.stdout), nodes, tuple(problems)
+        return elements, nodes, tuple(problems)
 
-    # Slurm's daemons, and its nodes.
-
-    def cut(self, node: str) -> None:
-        """Cut a node off from all others."""
-        self.apart.add(node)
-        labs.node(self.lab, node, "cut")
-
-    def mend(self, node: str) -> None:
-        """Undo that. What ran there alone goes on until Slurm has told the node."""
-        labs.node(self.lab, node, "mend")
-
-    def start_slurmctld(self, clean: bool = False) -> None:
-        """Start slurmctld, with its saved state or without it."""
-        self.lab.start_slurmctld(*(["-c"] if clean else []))
+    # Slurm's daemons.
 
     def end_daemon(self, name: str, number: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
         """End one of Slurm's daemons by a signal; return what starts it again."""
         daemon = self.lab.daemons[name]
-        starts: dict[str, Callable[[], None]] = {"slurmctld": self.start_slurmctld}
+        starts: dict[str, Callable[[], None]] = {"slurmctld": self.lab.start_slurmctld}
         if name == "munged":
             command = Path(f"/proc/{daemon.pid}/cmdline").read_text().split("\0")[:-1]
             starts[name] = lambda: self.lab.start_daemon(name, *command)
@@ -215,17 +180,21 @@ class World:
             wait_until(answers, _ANSWER_S, pause=self.wait)
 
 
+def service_on(site: Site, **environment: str) -> Service:
+    """Return the controller of a site as a service, which is not started."""
+    plain = site.controller
+    return Service(plain.lab, plain.program, plain.user, plain.arguments, environment)
+
+
 @contextmanager
 def started_world(nodes: int, seed: int, tell: Tell) -> Iterator[World]:
     """Start all of it, and end all of it whatever happens; needs root."""
     with prepared_site(nodes, conf=_CONF, networks=True, tell=tell) as prepared:
-        lay_out_scripts(prepared)
-        clock = Clock(prepared.lab.dir)
-        plain = prepared.controller
-        service = Service(plain.lab, plain.program, plain.user, plain.arguments, clock.environment)
-        site = replace(prepared, controller=service)
+        service = service_on(prepared, **clock_environment(prepared.lab.dir))
+        site, chance = replace(prepared, controller=service), random.Random(seed)
+        stream = Stream(site, random.Random(seed))
         with _small_disk(service.state), site.controlled(_SETTINGS):
-            yield World(site, service, clock, random.Random(seed))
+            yield World(site, service, chance, tell, service.status, stream)
 
 
 @contextmanager

@@ -11,15 +11,8 @@ import click
 
 from scripts.benchkit.command import Findings, bench_command, json_text
 from scripts.demonstration.live import LiveView
-from scripts.demonstration.stream import STREAM, Outcome, run_stream
-from scripts.demonstration.summary import (
-    Summary,
-    idle_node_s,
-    render,
-    rescale_s,
-    trainer_result,
-    used_node_s,
-)
+from scripts.demonstration.stream import STREAM, Submitted, run_stream
+from scripts.demonstration.summary import Summary, render, summary_of
 from scripts.labcluster.cluster import LabError
 from scripts.labcluster.site import Site, prepared_site
 from scripts.labcluster.waiting import wait_until
@@ -47,20 +40,16 @@ def main(output: Path) -> Findings:
     if output.exists():
         shutil.rmtree(output)
     output.mkdir(parents=True)
-    with prepared_site(_NODES, kill_wait=30, tell=_tell) as site:
+    tell = lambda text: click.echo(f"{text} ...", err=True)  # noqa: E731
+    with prepared_site(_NODES, kill_wait=30, tell=tell) as site:
         summary, stream = _demonstrate(site, output)
     (output / "summary.json").write_text(json_text(summary) + "\n")
     return Findings(f"{render(summary, stream)}\n\nwritten to {output}/summary.json", summary)
 
 
-def _tell(text: str) -> None:
-    click.echo(f"{text} ...", err=True)
-
-
-def _demonstrate(site: Site, output: Path) -> tuple[Summary, list[Outcome]]:
-    nodes = [f"n{number}" for number in range(1, _NODES + 1)]
+def _demonstrate(site: Site, output: Path) -> tuple[Summary, list[Submitted]]:
     click.echo("\nthe ordinary jobs alone (# ordinary job, . idle):", err=True)
-    without = _stream(site, "without", LiveView(nodes, {}))
+    without = _stream(site, "without", {})
     try:
         with site.controlled(_SETTINGS):
             folders = {letter: site.folder(name=f"trainer-{letter}") for letter in _TRAINERS}
@@ -69,42 +58,28 @@ def _demonstrate(site: Site, output: Path) -> tuple[Summary, list[Outcome]]:
             with suppress(TimeoutError):
                 wait_until(lambda: _all_train(site), _HEAD_START_S)
             begin_s = time.time()
-            letters = {array: letter for letter, array in arrays.items()}
-            stream = _stream(site, "with", LiveView(nodes, letters))
-            end_s = max(outcome.end_s for outcome in stream)
-            click.echo(site.run("bftrainer", "status", "--keeper", site.keeper).stdout, err=True)
-            site.end(*letters)
+            stream = _stream(site, "with", {array: letter for letter, array in arrays.items()})
+            said = site.run("bftrainer", "status", "--keeper", site.keeper).stdout
+            click.echo(f"\n{said}", err=True)
+            site.end(*arrays.values())
             time.sleep(2)  # the last elements say that they are gone
     finally:
         shutil.copy(site.controller.log, output / "controller.log")
     history = site.controller.state / "history.sqlite"
-    summary = Summary(
-        nodes=_NODES,
-        seconds=end_s - begin_s,
-        idle_node_s=idle_node_s(_NODES, stream, begin_s, end_s),
-        trainer_node_s=used_node_s(history, begin_s, end_s),
-        ordinary_start_delay_s={
-            name: [round(outcome.delay_s, 3) for outcome in outcomes]
-            for name, outcomes in (("without", without), ("with", stream))
-        },
-        rescale_s=rescale_s(history),
-        trainers=tuple(
-            trainer_result(history, array, f"{letter} ({array})", folders[letter])
-            for array, letter in letters.items()
-        ),
-    )
-    return summary, stream
+    trainers = {letter: (array, folders[letter]) for letter, array in arrays.items()}
+    streams = {"without": without, "with": stream}
+    return summary_of(_NODES, begin_s, streams, history, trainers), stream
 
 
-def _stream(site: Site, name: str, live: LiveView) -> list[Outcome]:
+def _stream(site: Site, name: str, letters: dict[int, str]) -> list[Submitted]:
+    live = LiveView([f"n{number}" for number in range(1, _NODES + 1)], letters)
+
     def tick(now_s: float) -> None:
         if live.due(now_s):
             waiting = site.run("squeue", "-h", "-p", "main", "-t", "PD").stdout.splitlines()
             live.show(now_s, set(site.lab.busy()), len(waiting), site.controller.status())
 
-    outcomes = run_stream(STREAM, site.folder(name=name), site.run, tick)
-    live.end()
-    return outcomes
+    return run_stream(STREAM, site.folder(name=name), site.run, tick)
 
 
 def _submit_trainer(site: Site, folder: Path, tag: str, nodes: str) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, TextIO
+from dataclasses import dataclass
+from typing import Any
 
 _EVERY_S = 3.0
 
@@ -16,8 +16,7 @@ class LiveView:
 
     nodes: Sequence[str]
     letters: dict[int, str]
-    out: TextIO = sys.stderr
-    _last_s: float = field(default=float("-inf"))
+    _last_s: float = float("-inf")
 
     def due(self, now_s: float) -> bool:
         """Whether it is time for the next line: what it takes is asked of Slurm."""
@@ -27,28 +26,16 @@ class LiveView:
         """Draw the state at second ``now_s`` of the stream."""
         self._last_s = now_s
         places: dict[str, str] = {}
+        words = []
         for trainer in status.get("trainers", ()):
-            letter = self.letters.get(trainer["array"], "?")
+            letter, rate = self.letters.get(trainer["array"], "?"), trainer["samples_per_s"]
             places |= dict.fromkeys(trainer["starting"], letter.lower())
             places |= dict.fromkeys(trainer["nodes"], letter)
+            far = f"{trainer['samples']:,.0f} samples" if trainer["samples"] else "starting"
+            words.append(f"{letter}: {len(trainer['nodes'])} nodes, {far}")
+            words[-1] += f", {rate:,.0f}/s" if rate else ""
         cells = "".join(places.get(node, "#" if node in busy else ".") for node in self.nodes)
-        line = f"{now_s:5.0f} s  [{cells}]  {waiting} waiting  {self._trainers(status)}"
-        self.out.write(f"\r\x1b[K{line}" if self.out.isatty() else f"{line}\n")
-        self.out.flush()
-
-    def end(self) -> None:
-        """Leave the redrawn line."""
-        if self.out.isatty():
-            self.out.write("\n")
-
-    def _trainers(self, status: dict[str, Any]) -> str:
-        parts = []
-        for trainer in status.get("trainers", ()):
-            letter = self.letters.get(trainer["array"], "?")
-            rate = trainer["samples_per_s"]
-            parts.append(
-                f"{letter}: {len(trainer['nodes'])} nodes, "
-                + (f"{trainer['samples']:,.0f} samples" if trainer["samples"] else "starting")
-                + (f", {rate:,.0f}/s" if rate else "")
-            )
-        return "  ".join(parts)
+        line = f"{now_s:5.0f} s  [{cells}]  {waiting} waiting  {'  '.join(words)}"
+        redraws = sys.stderr.isatty()
+        text, end = (f"\r\x1b[K{line}", "") if redraws else (line, "\n")
+        print(text, end=end, file=sys.stderr, flush=True)

@@ -41,19 +41,10 @@ class Submitted:
         """When its last line ran; None: not yet."""
         return _time_in(self.name, "end")
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of an ordinary job; Unix seconds, start and end told by the job itself."""
-
-    job: OrdinaryJob
-    submit_s: float
-    start_s: float
-    end_s: float
-
     @property
     def delay_s(self) -> float:
-        """Seconds from its submission to its first line running."""
+        """Seconds from its submission to its first line running, which it must have."""
+        assert self.start_s is not None
         return self.start_s - self.submit_s
 
 
@@ -82,11 +73,8 @@ _SBATCH = ("sbatch", "--parsable", "--exclusive")
 
 
 def run_stream(
-    stream: Sequence[OrdinaryJob],
-    folder: Path,
-    run: Run,
-    tick: Callable[[float], None],
-) -> list[Outcome]:
+    stream: Sequence[OrdinaryJob], folder: Path, run: Run, tick: Callable[[float], None]
+) -> list[Submitted]:
     """Submit the stream and wait until all of it has ended; ``tick`` is called twice a second.
 
     ``run`` runs a command as the user whose jobs these are; ``folder`` is that user's.
@@ -96,10 +84,9 @@ def run_stream(
         tick(now_s)
         return all(one.end_s is not None for one in submitted)
 
-    return [
-        Outcome(one.job, one.submit_s, one.start_s or 0.0, one.end_s or 0.0)
-        for one in submit_stream(stream, folder, run, over, _next_second())
-    ]
+    # slurmctld looks at new batch jobs once a second: two runs should meet it at the same moment.
+    time.sleep(1 - time.time() % 1)
+    return submit_stream(stream, folder, run, over, time.time())
 
 
 def submit_stream(
@@ -118,16 +105,16 @@ def submit_stream(
     while True:
         now_s = time.time() - begin_s
         while len(submitted) < len(stream) and stream[len(submitted)].at_s <= now_s:
-            submitted.append(
-                submit_job(stream[len(submitted)], folder / f"job-{len(submitted)}", run)
-            )
+            name = folder / f"job-{len(submitted)}"
+            submitted.append(submit_job(stream[len(submitted)], name, run))
         if over(now_s, submitted) and len(submitted) == len(stream):
             return submitted
         now_s = time.time() - begin_s
-        next_s = now_s + _TICK_S - now_s % _TICK_S
-        if len(submitted) < len(stream):
-            next_s = min(next_s, stream[len(submitted)].at_s)
-        time.sleep(max(0.0, next_s - now_s))
+        next_s = [
+            now_s + _TICK_S - now_s % _TICK_S,
+            *(one.at_s for one in stream[len(submitted) :]),
+        ]
+        time.sleep(max(0.0, min(next_s) - now_s))
 
 
 def submit_job(job: OrdinaryJob, name: Path, run: Run) -> Submitted:
@@ -136,14 +123,6 @@ def submit_job(job: OrdinaryJob, name: Path, run: Run) -> Submitted:
     submit_s = time.time()
     done = run(*_SBATCH, f"--nodes={job.nodes}", input=script)
     return Submitted(job, int(done.stdout), submit_s, name)
-
-
-def _next_second() -> float:
-    """Wait for a whole second: slurmctld looks at new batch jobs once a second, and the two runs
-    of a stream should meet it at the same moment.
-    """
-    time.sleep(1 - time.time() % 1)
-    return time.time()
 
 
 def _time_in(name: Path, suffix: str) -> float | None:

@@ -1,1 +1,5 @@
-"""A private Slurm cluster on this machine; ``scripts/lab`` is its command line."""
+"""Private Slurm clusters on this machine: for ``scripts/lab``, the demo, benches and tests."""
+
+
+class LabError(Exception):
+    """The cluster cannot do that; the message says what to do."""

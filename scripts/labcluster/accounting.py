@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 QOS = "bftrainer"
@@ -34,34 +34,29 @@ def lay_out(folder: Path, user: str, dbd_port: int, database_port: int) -> None:
     Raises:
         subprocess.CalledProcessError: the database cannot be made.
     """
-    lines = {
-        "AuthType": "auth/munge",
-        "AuthInfo": f"socket={folder}/munge/socket",
-        "DbdHost": "localhost",
-        "DbdAddr": "127.0.0.1",
-        "DbdPort": str(dbd_port),
-        "SlurmUser": user,
-        "StorageType": "accounting_storage/mysql",
-        "StorageHost": "127.0.0.1",
-        "StoragePort": str(database_port),
-        "StorageUser": "root",  # of this database alone
-        "LogFile": f"{folder}/log/slurmdbd.log",
-        "PidFile": f"{folder}/run/slurmdbd.pid",
-    }
-    conf = _conf(folder)
+    conf, data = _conf(folder), folder / "database"
     conf.touch(mode=0o600)
-    conf.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-    data = folder / "database"
+    conf.write_text(f"""\
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket
+DbdHost=localhost
+DbdAddr=127.0.0.1
+DbdPort={dbd_port}
+SlurmUser={user}
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={database_port}
+StorageUser=root
+LogFile={folder}/log/slurmdbd.log
+PidFile={folder}/run/slurmdbd.pid
+""")
     data.mkdir()
     if os.getuid() == 0:
         shutil.chown(conf, user)
         shutil.chown(data, user)
-    subprocess.run(
-        ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--skip-test-db"]
-        + ["--auth-root-authentication-method=normal", *_as_user(user)],
-        check=True,
-        capture_output=True,
-    )
+    made = ("mariadb-install-db", "--no-defaults", f"--datadir={data}", "--skip-test-db")
+    command = (*made, "--auth-root-authentication-method=normal", *_as_user(user))
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def is_laid_out(folder: Path) -> bool:
@@ -69,32 +64,29 @@ def is_laid_out(folder: Path) -> bool:
     return _conf(folder).exists()
 
 
-def database_socket(folder: Path) -> Path:
-    """Return the socket that is there once the database runs."""
-    return folder / "run" / "database.sock"
+def daemons(folder: Path) -> Iterator[tuple[list[str], Callable[[Callable[..., str]], object]]]:
+    """Yield how each daemon is started, in order, and what raises until it is ready.
 
-
-def database_command(program: str, folder: Path) -> list[str]:
-    """Return how the database is started."""
+    That asks by running a command.
+    """
     said = dict(line.split("=", 1) for line in _conf(folder).read_text().splitlines())
-    return [
-        *(program, "--no-defaults", f"--datadir={folder}/database", "--bind-address=127.0.0.1"),
-        *(f"--port={said['StoragePort']}", f"--socket={database_socket(folder)}"),
-        *("--innodb-buffer-pool-size=32M", *_as_user(said["SlurmUser"])),
-    ]
+    socket = folder / "run" / "database.sock"
+    database = ("--no-defaults", f"--datadir={folder}/database", "--bind-address=127.0.0.1")
+    small = (f"--port={said['StoragePort']}", f"--socket={socket}", "--innodb-buffer-pool-size=32M")
+    yield ["mariadbd", *database, *small, *_as_user(said["SlurmUser"])], lambda ask: socket.stat()
+    yield ["slurmdbd", "-D"], lambda ask: ask("sacctmgr", "show", "qos")
 
 
 def add_everybody(ask: Callable[..., str], names: Sequence[str]) -> None:
     """Let these users run ordinary jobs and trainers; ``ask`` runs a command."""
-
-    def add(*words: str) -> None:
-        ask("sacctmgr", "-i", *words)
-
-    add("add", "cluster", "lab")
-    add("add", "qos", QOS, "PreemptMode=requeue", "Priority=0")
-    add("modify", "qos", "normal", "set", f"Preempt={QOS}", "Priority=1000")
-    add("add", "account", "everybody", "Cluster=lab", f"QOS=normal,{QOS}", "DefaultQOS=normal")
-    add("add", "user", ",".join(names), "Account=everybody")
+    for words in (
+        "add cluster lab",
+        f"add qos {QOS} PreemptMode=requeue Priority=0",
+        f"modify qos normal set Preempt={QOS} Priority=1000",
+        f"add account everybody Cluster=lab QOS=normal,{QOS} DefaultQOS=normal",
+        f"add user {','.join(names)} Account=everybody",
+    ):
+        ask("sacctmgr", "-i", *words.split())
 
 
 def _conf(folder: Path) -> Path:

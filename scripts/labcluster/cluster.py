@@ -11,24 +11,20 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
+from scripts.benchkit.logs import last_lines
+from scripts.labcluster import LabError as LabError
 from scripts.labcluster import accounting, namespaces, networks, plugin, users
-from scripts.labcluster.configuration import (
-    LOOPBACK,
-    Options,
-    cgroup_conf,
-    exports,
-    plugstack_conf,
-    slurm_conf,
-)
+from scripts.labcluster.configuration import Options, cgroup_conf, slurm_conf
 from scripts.labcluster.processes import (
     Daemon,
     child_of,
     end,
+    go_on,
     launch,
     prefer_session,
     processes_with,
@@ -37,7 +33,7 @@ from scripts.labcluster.processes import (
 from scripts.labcluster.waiting import wait_until
 
 _NOTE = "lab.json"
-_START_TIMEOUT_S = 60.0
+_WITHIN_S = 60.0
 _PRIORITY = -10
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo")
 _LOOPBACK = IPv4Network("127.0.0.0/8")
@@ -46,10 +42,6 @@ _HERE = str(networks.host_of(_LOOPBACK))
 _SLURM_KEY = "slurm.key"  # where there is no MUNGE
 _OUR_KEY = "bftrainer.key"
 _SWITCH = "network"  # what keeps the switch's namespace
-
-
-class LabError(Exception):
-    """The cluster cannot do that; the message says what to do."""
 
 
 @dataclass
@@ -68,22 +60,25 @@ class Cluster:
         return _HERE if self.subnet is None else str(networks.host_of(self.subnet))
 
     @property
-    def _hosts(self) -> Path:
-        """Which names its nodes and slurmctld know: this host's, and the nodes'."""
-        return self.folder / "hosts"
-
-    @property
-    def note(self) -> Path:
-        """The file that says which processes are ours."""
-        return self.folder / _NOTE
+    def environment(self) -> dict[str, str]:
+        """What its users have in theirs."""
+        variables = {
+            "SLURM_CONF": f"{self.folder}/slurm.conf",
+            "BFTRAINER_LAB": str(self.folder),
+            # By what elements meet. gloo must be told, as the host's name may be unknown.
+            "GLOO_SOCKET_IFNAME": "lo" if self.subnet is None else networks.INTERFACE,
+            "TMPDIR": f"{self.folder}/tmp",  # what jobs leave there goes with the cluster
+        }
+        if os.getuid() != 0:  # the nodes have no names of their own; plugstack.conf says it, too
+            variables["BFTRAINER_LOCAL_ADDRESS"] = _HERE
+        return variables
 
     def save(self) -> None:
-        """Write down what runs."""
+        """Write down which processes are ours, and what else must be known to end them."""
         daemons = {name: [one.pid, one.start] for name, one in self.daemons.items()}
-        subnet = None if self.subnet is None else str(self.subnet)
-        cgroups = self.cgroups and [self.cgroups.version, str(self.cgroups.root)]
-        note = {"nodes": self.nodes, "daemons": daemons, "subnet": subnet, "cgroups": cgroups}
-        self.note.write_text(json.dumps(note))
+        subnet = self.subnet and str(self.subnet)
+        note = {"nodes": self.nodes, "subnet": subnet, "cgroups": self.cgroups is not None}
+        (self.folder / _NOTE).write_text(json.dumps(note | {"daemons": daemons}))
 
     def start_daemon(self, name: str, *command: str, forks: bool = False) -> None:
         """Start a daemon and write it down at once; one that ``forks`` is the command's child."""
@@ -91,9 +86,9 @@ class Cluster:
         # On a real cluster no job takes the daemons' processors away; here all share one host.
         root = os.getuid() == 0
         priority = ("nice", "-n", str(_PRIORITY)) if root else ()
-        environment = {"SLURM_CONF": f"{self.folder}/slurm.conf"}
-        daemon = launch((*priority, *command), log, environment)
-        self.daemons[name] = child_of(daemon, _START_TIMEOUT_S) if forks else daemon
+        conf = {"SLURM_CONF": f"{self.folder}/slurm.conf"}
+        daemon = launch((*priority, *command), log, conf)
+        self.daemons[name] = child_of(daemon, _WITHIN_S) if forks else daemon
         if root:
             prefer_session(self.daemons[name], _PRIORITY)
         self.save()
@@ -107,33 +102,58 @@ class Cluster:
         command = [_program("slurmctld"), "-D", *options, *conf]
         if on is not None:
             command += ["-L", f"{self.folder}/log/slurmctld-{on}.log"]
-            command = namespaces.within(self.daemons[_host(on)].pid, None, command)
+            command = namespaces.within(self.host(on).pid, None, namespaces.kept_up(command))
             self.start_daemon(f"slurmctld-{on}", *command, forks=True)
             return
         if os.getuid() == 0:  # it answers the nodes' sruns by name
-            command = namespaces.knowing(self._hosts, command)
+            command = namespaces.knowing(self.folder / "hosts", command)
         self.start_daemon("slurmctld", *command)
 
-    def control_host(self, name: str) -> Daemon:
-        """Return the first process of a control host; with it ends all that runs there."""
+    def host(self, name: str) -> Daemon:
+        """Return the first process of a node or control host; with it ends all that runs there."""
         return self.daemons[_host(name)]
 
-    def host_address(self, name: str) -> str:
-        """Return the address of a control host."""
-        number = self.nodes + 1 + CONTROL_HOSTS.index(name)
-        return str(networks.node_of(self.subnet or _LOOPBACK, number))
+    def address_of(self, name: str) -> IPv4Address:
+        """Return the address of a node or control host."""
+        number = int(name[1:]) + (self.nodes if name in CONTROL_HOSTS else 0)
+        return networks.node_of(self.subnet or _LOOPBACK, number)
 
-    def kill_control_host(self, name: str) -> None:
-        """Let a control host lose its power: nothing that runs on it says goodbye."""
-        first = self.daemons.pop(_host(name))
-        del self.daemons[f"slurmctld-{name}"]
+    def add_host(self, name: str) -> str:
+        """Make a host's namespaces, name it, and plug it into the network; return its address."""
+        if os.getuid() != 0:
+            return _HERE
+        address, hosts = self.address_of(name), self.folder / "hosts"
+        line = f"{address} {name}\n"
+        if line not in hosts.read_text():
+            with hosts.open("a") as file:
+                file.write(line)
+        ready, network = self.folder / "run" / f"{name}.ready", self.subnet is not None
+        ready.unlink(missing_ok=True)
+        if self.cgroups is not None:
+            self.cgroups.make(self.folder, name)
+        command = namespaces.holder(self.cgroups, network, self.folder, name)
+        self.start_daemon(_host(name), *command, forks=True)
+        wait_until(ready.exists, _WITHIN_S, f"the namespaces of {name} cannot be made")
+        if network:
+            networks.plug_in(self.daemons[_SWITCH].pid, self.host(name).pid, name, address)
+        return str(address)
+
+    def kill_host(self, name: str) -> None:
+        """Let a node or control host lose its power: nothing that runs on it says goodbye."""
+        first = self.host(name)
+        for other in [other for other in self.daemons if f"-{other}".endswith(f"-{name}")]:
+            go_on(self.daemons.pop(other))  # who started it has to bury it
         self.save()
         send(first, signal.SIGKILL)
-        end([first])
 
-    def start_control_host(self, name: str) -> str:
-        """Switch a control host on; return its address. Its slurmctld is not started."""
-        return self._add_host(name, self.nodes + 1 + CONTROL_HOSTS.index(name))
+        def gone() -> bool:
+            if self.cgroups is not None:
+                self.cgroups.thaw(self.folder, name)
+            return not first.alive
+
+        wait_until(gone, _WITHIN_S, f"{name} does not end")
+        if self.subnet is not None:
+            networks.unplug(self.daemons[_SWITCH].pid, name)
 
     def start_slurmd(self, node: str, called: str | None = None) -> None:
         """Start the slurmd of one node, which slurm.conf may have given another name."""
@@ -153,58 +173,40 @@ class Cluster:
         assert port is not None
         return ("--conf-server", f"{self.address}:{port[1]}")
 
-    def add_node(self, number: int) -> str:
-        """Make a node's namespaces, name it, and plug it into the network; return its address."""
-        if os.getuid() != 0:
-            return _HERE
-        return self._add_host(f"n{number}", number)
+    def disturb(self, node: str, what: str) -> None:
+        """Stop, start or hang the slurmd of a node, cut the node off; mend what was done.
 
-    def _add_host(self, node: str, number: int) -> str:
-        address = networks.node_of(self.subnet or _LOOPBACK, number)
-        line = f"{address} {node}\n"
-        if line not in self._hosts.read_text():
-            with self._hosts.open("a") as hosts:
-                hosts.write(line)
-        self._make_host(node)
-        if self.subnet is not None:
-            switch, host = self.daemons[_SWITCH], self.daemons[_host(node)]
-            networks.plug_in(switch.pid, host.pid, node, address)
-        return str(address)
-
-    def remove_node(self, number: int) -> None:
-        """Take a node away again, and forget it; whatever runs on it ends."""
-        for name in (f"n{number}", _host(f"n{number}")):
-            if name in self.daemons:
-                end([self.daemons.pop(name)])
-        self.save()
-
-    def _make_host(self, node: str) -> None:
-        ready, cgroup = self.folder / "run" / f"{node}.ready", None
-        if self.cgroups is not None:
-            self.cgroups.make(self.folder, node)
-            cgroup = self.cgroups.of_node(self.folder, node)
-        network = self.subnet is not None
-        ready.unlink(missing_ok=True)
-        command = namespaces.holder(self.cgroups, cgroup, network, self.folder, node, ready)
-        self.start_daemon(_host(node), *command, forks=True)
-        wait_until(ready.exists, _START_TIMEOUT_S, f"the namespaces of {node} cannot be made")
+        Cut off, a node reaches nobody; it must have a network of its own.
+        """
+        if node not in self.daemons or not re.fullmatch(r"n[0-9]+", node):
+            raise LabError(f"no node '{node}'; there are n1 to n{self.nodes}")
+        daemon = self.daemons[node]
+        if what == "stop":
+            end([daemon])
+        elif what == "start" and not daemon.alive:
+            self.start_slurmd(node)
+        elif what == "hang":
+            send(daemon, signal.SIGSTOP)
+        elif what in ("cut", "mend"):
+            go_on(daemon)
+            if self.subnet is not None:
+                networks.set_link(self.daemons[_SWITCH].pid, node, up=what == "mend")
+            elif what == "cut":
+                raise LabError("its nodes have no networks of their own to cut: lab up --networks")
 
     def make_switch(self) -> None:
         """Make the network that nodes are plugged into."""
         self.start_daemon(_SWITCH, *networks.HOLDER)
-        holder = self.daemons[_SWITCH]
-        wait_until(
-            lambda: networks.is_apart(holder.pid),
-            _START_TIMEOUT_S,
-            "the nodes' network cannot be made",
-        )
-        self.subnet = networks.make_switch(holder.pid)
+        holder = self.daemons[_SWITCH].pid
+        apart = lambda: networks.is_apart(holder)  # noqa: E731
+        wait_until(apart, _WITHIN_S, "the nodes' network cannot be made")
+        self.subnet = networks.make_switch(holder)
         self.save()
 
     def ask(self, *command: str) -> str:
         """Run one of Slurm's commands."""
-        environment = os.environ | {"SLURM_CONF": f"{self.folder}/slurm.conf"}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+        variables = os.environ | self.environment
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=30)
         if done.returncode != 0:
             raise LabError(f"{command[0]}: {done.stderr.strip()}")
         return done.stdout
@@ -217,14 +219,9 @@ def find(folder: Path) -> Cluster | None:
     except OSError:
         return None
     daemons = {name: Daemon(*values) for name, values in note["daemons"].items()}
-    subnet, cgroups = note["subnet"], note["cgroups"]
-    return Cluster(
-        folder,
-        note["nodes"],
-        daemons,
-        None if subnet is None else IPv4Network(subnet),
-        None if cgroups is None else namespaces.Hierarchy(cgroups[0], Path(cgroups[1])),
-    )
+    subnet = IPv4Network(note["subnet"]) if note["subnet"] else None
+    cgroups = namespaces.hierarchy() if note["cgroups"] else None
+    return Cluster(folder, note["nodes"], daemons, subnet, cgroups)
 
 
 def up(folder: Path, options: Options) -> Cluster:
@@ -240,7 +237,7 @@ def up(folder: Path, options: Options) -> Cluster:
         lab.save()
         _start(lab)
         _wait_for_nodes(lab)
-    except (OSError, LabError, networks.NetworkError, subprocess.SubprocessError) as error:
+    except (OSError, LabError, subprocess.SubprocessError) as error:
         log = _last_words(folder)
         down(lab)
         raise LabError(f"the cluster did not start: {error}\n{log}") from error
@@ -252,75 +249,21 @@ def up(folder: Path, options: Options) -> Cluster:
 
 def down(lab: Cluster) -> None:
     """End everything that runs in and for the cluster, and remove its folder."""
-    _cancel_jobs(lab)
     # What keeps the nodes' namespaces is still needed, as munged is, for all others to end.
     kept = ("munged", _SWITCH, _host(""))
     end([one for name, one in lab.daemons.items() if not name.startswith(kept)])
+    if lab.cgroups is not None:
+        for number in range(1, lab.nodes + 1):
+            lab.cgroups.thaw(lab.folder, f"n{number}")
     # Jobs, and the slurmstepds that keep them, outlive their slurmd.
     end(processes_with(f"SLURM_CONF={lab.folder}/slurm.conf"), within_s=3.0)
     end(list(lab.daemons.values()))
-    cgroups = lab.cgroups
-    if cgroups is not None:  # a process that was killed may take a moment
-        wait_until(
-            lambda: cgroups.remove(lab.folder),
-            _START_TIMEOUT_S,
-            "the cgroups of the nodes are still used",
-        )
+    if (cgroups := lab.cgroups) is not None:  # a process that was killed may take a moment
+        removed = lambda: cgroups.remove(lab.folder)  # noqa: E731
+        wait_until(removed, _WITHIN_S, "the cgroups of the nodes are still used")
     shutil.rmtree(lab.folder, ignore_errors=True)
     if os.getuid() == 0:
         users.release(lab.folder)
-
-
-def _cancel_jobs(lab: Cluster) -> None:
-    """Let Slurm end the jobs, as long as it can; what is left is ended with the daemons."""
-    if not all(daemon.alive for daemon in lab.daemons.values()) or "n1" not in lab.daemons:
-        return
-    try:
-        for state in ("PENDING", "RUNNING"):
-            lab.ask("scancel", f"--state={state}")
-        wait_until(lambda: not lab.ask("squeue", "-h", "-t", "R,CG").strip(), 5.0)
-    except (LabError, TimeoutError, subprocess.TimeoutExpired):
-        return
-
-
-def node(lab: Cluster, name: str, what: str) -> None:
-    """Do something to one node: stop, start, hang or slow its slurmd, cut it off; mend it.
-
-    Cut off, a node reaches nobody; it must have a network of its own.
-    """
-    if name not in lab.daemons or not re.fullmatch(r"n[0-9]+", name):
-        raise LabError(f"no node '{name}'; there are n1 to n{lab.nodes}")
-    daemon = lab.daemons[name]
-    if what == "stop":
-        end([daemon])
-    elif what == "start":
-        if not daemon.alive:
-            lab.start_slurmd(name)
-    elif what == "hang":
-        send(daemon, signal.SIGSTOP)
-    elif what == "slow":
-        lab.start_daemon(f"slow-{name}", sys.executable, "-c", _SLOW, str(daemon.pid))
-    elif what == "cut":
-        _set_link(lab, name, up=False)
-    elif what == "mend":
-        if f"slow-{name}" in lab.daemons:
-            end([lab.daemons.pop(f"slow-{name}")])
-            lab.save()
-        if lab.subnet is not None:
-            _set_link(lab, name, up=True)
-        send(daemon, signal.SIGCONT)
-
-
-# Lets a process run 20 ms in each 200 ms, until it ends.
-_SLOW = """
-import os, signal, sys, time
-pid = int(sys.argv[1])
-while True:
-    os.kill(pid, signal.SIGSTOP)
-    time.sleep(0.18)
-    os.kill(pid, signal.SIGCONT)
-    time.sleep(0.02)
-"""
 
 
 def _lay_out(lab: Cluster, options: Options) -> None:
@@ -337,8 +280,8 @@ def _lay_out(lab: Cluster, options: Options) -> None:
     host = socket.gethostname().partition(".")[0]
     controllers = {host: lab.address}
     if options.backup:
-        controllers = {name: lab.start_control_host(name) for name in CONTROL_HOSTS}
-    addresses = [lab.add_node(number) for number in range(1, options.nodes + 1)]
+        controllers = {name: lab.add_host(name) for name in CONTROL_HOSTS}
+    addresses = [lab.add_host(f"n{number}") for number in range(1, options.nodes + 1)]
     if options.qos:
         dbd, database = free_ports(2)
         accounting.lay_out(folder, slurm, dbd, database)
@@ -360,9 +303,7 @@ def _lay_out(lab: Cluster, options: Options) -> None:
         if options.auth_slurm:
             identity = f"key_file={folder}/{_OUR_KEY}"
         plugstack.append(plugin.install(folder, keeper, identity, qos, all_here))
-    (folder / "plugstack.conf").write_text(plugstack_conf(plugstack))
-    interface = networks.INTERFACE if options.networks else LOOPBACK
-    (folder / "env").write_text(exports(folder, interface, all_here))
+    (folder / "plugstack.conf").write_text("".join(f"{line}\n" for line in plugstack))
 
 
 def _make_folders(lab: Cluster, slurm: str) -> None:
@@ -403,18 +344,12 @@ def _start(lab: Cluster) -> None:
     if accounting.is_laid_out(lab.folder):
         _start_accounting(lab)
     if _host(CONTROL_HOSTS[0]) in lab.daemons:
-        for options, name in zip((("-c",), ()), CONTROL_HOSTS, strict=True):
-            lab.start_slurmctld(*options, on=name)
+        for name in CONTROL_HOSTS:
+            lab.start_slurmctld(on=name)
     else:
-        lab.start_slurmctld("-c")
+        lab.start_slurmctld()
     for number in range(1, lab.nodes + 1):
         lab.start_slurmd(f"n{number}")
-
-
-def _raise_if_ended(lab: Cluster) -> None:
-    for name, daemon in lab.daemons.items():
-        if not daemon.alive:
-            raise LabError(f"{name} ended at once")
 
 
 def _start_munge(lab: Cluster) -> None:
@@ -425,60 +360,53 @@ def _start_munge(lab: Cluster) -> None:
         *("--foreground", f"--socket={munge}/socket", f"--key-file={munge}/key"),
         *(f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed"),
     )
-    wait_until((munge / "socket").exists, _START_TIMEOUT_S, "munged makes no socket")
+    wait_until((munge / "socket").exists, _WITHIN_S, "munged makes no socket")
 
 
 def _start_accounting(lab: Cluster) -> None:
-    database = accounting.database_command(_program("mariadbd"), lab.folder)
-    lab.start_daemon("mariadbd", *database)
-    socket_there = accounting.database_socket(lab.folder).exists
-    wait_until(socket_there, _START_TIMEOUT_S, "mariadbd makes no socket")
-    lab.start_daemon("slurmdbd", _program("slurmdbd"), "-D")
-    answers = lambda: _answers(lab, "sacctmgr", "show", "qos")  # noqa: E731
-    wait_until(answers, _START_TIMEOUT_S, "slurmdbd does not answer")
-    root = os.getuid() == 0
-    accounting.add_everybody(lab.ask, users.NAMES if root else [pwd.getpwuid(os.getuid()).pw_name])
+    for (name, *words), ask in accounting.daemons(lab.folder):
+        lab.start_daemon(name, _program(name), *words)
 
+        def is_ready(ask: Callable[[Callable[..., str]], object] = ask) -> bool:
+            try:
+                ask(lab.ask)
+            except (OSError, LabError):
+                return False
+            return True
 
-def _answers(lab: Cluster, *command: str) -> bool:
-    try:
-        lab.ask(*command)
-    except LabError:
-        return False
-    return True
+        wait_until(is_ready, _WITHIN_S, f"{name} is not ready")
+    me = pwd.getpwuid(os.getuid()).pw_name
+    accounting.add_everybody(lab.ask, [me] if os.getuid() else users.NAMES)
 
 
 def _check(options: Options) -> None:
-    for name in _PROGRAMS:
-        _program(name)
-    if os.getuid() == 0:
-        for name in namespaces.PROGRAMS:
-            _program(name, "util-linux mount")
-    if options.qos:
-        for name in accounting.PROGRAMS:
-            _program(name)
+    root = os.getuid() == 0
+    needed = dict.fromkeys(_PROGRAMS, "slurmctld slurmd munge")
+    needed |= dict.fromkeys(namespaces.PROGRAMS if root else (), "util-linux mount")
+    needed |= dict.fromkeys(accounting.PROGRAMS if options.qos else (), "mariadb-server slurmdbd")
+    needed |= dict.fromkeys(networks.PROGRAMS if options.networks else (), "iproute2")
+    for name, packages in needed.items():
+        _program(name, packages)
     if options.backup and not options.networks:
         raise LabError("a second host for slurmctld needs networks: say --networks too")
-    if not options.networks:
-        return
-    for name in networks.PROGRAMS:
-        _program(name, "iproute2")
-    if os.getuid() != 0:
+    if options.networks and not root:
         raise LabError("nodes with networks of their own need root")
-    if options.nodes > networks.MOST_NODES:
+    if options.networks and options.nodes > networks.MOST_NODES:
         raise LabError(f"at most {networks.MOST_NODES} nodes have networks of their own")
 
 
 def _wait_for_nodes(lab: Cluster) -> None:
     def idle() -> bool:
-        _raise_if_ended(lab)
+        for name, daemon in lab.daemons.items():
+            if not daemon.alive:
+                raise LabError(f"{name} ended at once")
         try:
             states = lab.ask("sinfo", "-h", "-N", "-p", "main", "-o", "%t").split()
         except LabError:
             return False  # slurmctld does not answer yet
         return states.count("idle") == lab.nodes
 
-    wait_until(idle, _START_TIMEOUT_S, "the nodes do not become idle")
+    wait_until(idle, _WITHIN_S, "the nodes do not become idle")
 
 
 def installed_version() -> tuple[int, int]:
@@ -522,18 +450,11 @@ def free_ports(count: int) -> list[int]:
     raise LabError("not enough free ports")
 
 
-def _set_link(lab: Cluster, name: str, up: bool) -> None:
-    if lab.subnet is None:
-        raise LabError("its nodes have no networks of their own to cut: lab up --networks")
-    try:
-        networks.set_link(lab.daemons[_SWITCH].pid, name, up)
-    except networks.NetworkError as error:
-        raise LabError(str(error)) from error
-
-
 def _last_words(folder: Path) -> str:
-    words = []
-    for log in sorted((folder / "log").glob("*")):
-        lines = log.read_text(errors="replace").splitlines()[-5:]
-        words += [f"{log.name}: {line}" for line in lines if "error" in line or "fatal" in line]
-    return "\n".join(words[-20:])
+    said = [
+        f"{log.name}: {line}"
+        for log in sorted((folder / "log").glob("*"))
+        for line in last_lines(log, 5).splitlines()
+        if "error" in line or "fatal" in line
+    ]
+    return "\n".join(said[-20:])

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-LOOPBACK = "lo"
+
+def _said(default: Any, words: str) -> Any:
+    return field(default=default, metadata={"help": words})
 
 
 @dataclass(frozen=True)
 class Options:
-    """What ``lab up`` was asked for. ``kill_wait_s`` and ``bf_interval_s`` are Slurm's own.
+    """What ``lab up`` was asked for, as its help says it."""
 
-    ``plugstack`` has further lines of plugstack.conf.
-    """
-
-    nodes: int
-    kill_wait_s: int = 30
-    bf_interval_s: int = 5
-    conf: tuple[str, ...] = ()
-    plugstack: tuple[str, ...] = ()
-    keeper: str | None = None  # [HOST]:PORT: our plugin is part of the cluster
-    qos: bool = False  # accounting, and preempt/qos in place of preempt/partition_prio
-    networks: bool = False  # the nodes have networks of their own
-    auth_slurm: bool = False  # Slurm proves by itself who is who, without MUNGE
-    linuxproc: bool = False  # Slurm finds processes in /proc, without cgroups
-    configless: bool = False  # each slurmd asks slurmctld for its configuration
-    backup: bool = False  # slurmctld has a backup, on a host of its own as well
+    nodes: int = field(metadata={"help": "how many, n1 to nN"})
+    kill_wait: int = _said(30, "Slurm's KillWait, in seconds")
+    bf_interval: int = _said(5, "seconds between passes of backfill")
+    conf: tuple[str, ...] = _said((), "a line of slurm.conf: KEY=VALUE; may be given again")
+    plugstack: tuple[str, ...] = _said((), "a line of plugstack.conf; may be given again")
+    keeper: str | None = _said(None, "[HOST]:PORT: with our plugin, told of this keeper")
+    qos: bool = _said(False, "accounting, and preemption by QOS")
+    networks: bool = _said(False, "each node in a network of its own")
+    auth_slurm: bool = _said(False, "no MUNGE (23.11; one such cluster a host)")
+    linuxproc: bool = _said(False, "without cgroups, where they may be")
+    configless: bool = _said(False, "slurmds ask for their slurm.conf")
+    backup: bool = _said(False, "slurmctld on c1, its backup on c2")
 
 
 def slurm_conf(
@@ -54,7 +53,8 @@ def slurm_conf(
         "SlurmUser": user,
         "SlurmdUser": slurmd_user,
         "SlurmctldPort": str(ports[0]),
-        **_authentication(folder, options.auth_slurm),
+        "AuthType": "auth/munge",
+        "AuthInfo": f"socket={folder}/munge/socket",
         "StateSaveLocation": f"{folder}/state",
         "SlurmdSpoolDir": f"{folder}/spool/%n",
         "SlurmctldPidFile": f"{folder}/run/slurmctld.pid",
@@ -71,25 +71,26 @@ def slurm_conf(
         "SelectTypeParameters": "CR_CPU",
         "SchedulerType": "sched/backfill",
         # Slurm may let a batch job wait 3 s before it looks at it: too coarse to measure with.
-        "SchedulerParameters": f"bf_interval={options.bf_interval_s},batch_sched_delay=0",
+        "SchedulerParameters": f"bf_interval={options.bf_interval},batch_sched_delay=0",
         "PreemptType": "preempt/partition_prio",
         "PreemptMode": "REQUEUE",
-        "KillWait": str(options.kill_wait_s),
+        "KillWait": str(options.kill_wait),
         "MinJobAge": "300",
         "SlurmdTimeout": "30",
         "ReturnToService": "2",
         "SlurmdParameters": "config_overrides",  # the nodes are smaller than they say
         "PropagatePrioProcess": "1",  # jobs do not inherit the daemons' priority
     }
+    if options.auth_slurm:  # its key is slurm.key beside slurm.conf
+        lines |= {"AuthType": "auth/slurm", "CredType": "auth/slurm"}
+        del lines["AuthInfo"]
     if options.backup:
         lines["SlurmctldTimeout"] = "20"
         lines["SlurmctldPidFile"] = "/run/slurm/slurmctld.pid"  # each host's own
     if options.configless:
         lines["SlurmctldParameters"] = "enable_configless"
         del lines["PlugStackConfig"]  # a slurmd is sent the one that lies beside slurm.conf
-    for line in options.conf:
-        key, _, value = line.partition("=")
-        lines[key] = value
+    lines |= dict(line.split("=", 1) for line in options.conf)
     text = [f"{key}={value}" for key, value in lines.items()]
     text += [f"SlurmctldHost={other}" for other in others]
     text += [
@@ -105,12 +106,6 @@ def slurm_conf(
     return "\n".join(text) + "\n"
 
 
-def _authentication(folder: Path, by_slurm: bool) -> dict[str, str]:
-    if by_slurm:  # its key is slurm.key beside slurm.conf
-        return {"AuthType": "auth/slurm", "CredType": "auth/slurm"}
-    return {"AuthType": "auth/munge", "AuthInfo": f"socket={folder}/munge/socket"}
-
-
 def cgroup_conf(slurm: tuple[int, int], version: int | None) -> str:
     """Return cgroup.conf for this version of cgroups, None: without them.
 
@@ -120,33 +115,3 @@ def cgroup_conf(slurm: tuple[int, int], version: int | None) -> str:
         return "CgroupPlugin=disabled\n" if slurm >= (23, 11) else ""
     systemd = "IgnoreSystemd=yes\n" if version == 2 else ""
     return f"CgroupPlugin=cgroup/v{version}\n{systemd}"
-
-
-def plugstack_conf(lines: Sequence[str]) -> str:
-    """Return plugstack.conf."""
-    return "".join(f"{line}\n" for line in lines)
-
-
-def exports(folder: Path, interface: str, local_address: str | None) -> str:
-    """Return the lines that a shell evaluates to use the cluster.
-
-    ``interface`` is by what elements meet: the host's loopback, or each node's own. gloo must be
-    told, as the host's name may be unknown. ``local_address`` is for nodes without names of their
-    own.
-    """
-    variables = {
-        "SLURM_CONF": f"{folder}/slurm.conf",
-        "BFTRAINER_LAB": str(folder),
-        "GLOO_SOCKET_IFNAME": interface,
-        "TMPDIR": f"{folder}/tmp",  # what jobs leave there goes with the cluster
-    }
-    if local_address is not None:
-        # What personal mode's elements tell torchrun; the plugin is told in plugstack.conf.
-        variables["BFTRAINER_LOCAL_ADDRESS"] = local_address
-    return "".join(f"export {key}='{value}'\n" for key, value in variables.items())
-
-
-def exported(text: str) -> dict[str, str]:
-    """Read the variables back from what ``exports`` returned."""
-    words = [word for line in text.splitlines() for word in shlex.split(line) if "=" in word]
-    return dict(word.split("=", 1) for word in words)

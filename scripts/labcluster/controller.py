@@ -6,16 +6,18 @@ What restarts it, as systemd does, is not here.
 from __future__ import annotations
 
 import shutil
-import subprocess
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from scripts.benchkit.logs import last_lines
 from scripts.labcluster.cluster import LabError
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.lab import Lab
+from scripts.labcluster.processes import Daemon, end, launch, send
 from scripts.labcluster.users import identity
 from scripts.labcluster.waiting import wait_until
 
@@ -31,7 +33,7 @@ class Controller:
     user: str
     arguments: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)  # beside its user's own
-    _process: subprocess.Popen[bytes] | None = None
+    _daemon: Daemon | None = None
 
     @property
     def state(self) -> Path:
@@ -51,9 +53,7 @@ class Controller:
     @property
     def pid(self) -> int | None:
         """Its process id, None while it does not run."""
-        if self._process is None or self._process.poll() is not None:
-            return None
-        return self._process.pid
+        return self._daemon.pid if self._daemon is not None and self._daemon.alive else None
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -86,37 +86,22 @@ class Controller:
             shutil.chown(self.state, self.user, self.user)
         path = f"{self.lab.dir}/plugin:{self.lab.env['PATH']}"  # bftrainer-grow
         own = {"HOME": str(self.lab.home(self.user)), "PATH": path, **self.environment}
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self.command,
-                env=self.lab.env | own,
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                **identity(self.user),
-            )
+        self._daemon = launch(self.command, self.log, self.lab.env | own, **identity(self.user))
 
     def stop(self) -> None:
         """End it as an admin does.
 
         Raises:
-            subprocess.TimeoutExpired: it did not end by itself.
+            TimeoutError: it did not end by itself.
         """
-        if self._process is None or self.pid is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(_STOP_TIMEOUT_S)
-        finally:
-            self.kill()
+        if self._daemon is not None and not end([self._daemon], _STOP_TIMEOUT_S):
+            raise TimeoutError("the controller did not end by itself")
 
     def kill(self) -> None:
         """SIGKILL it."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        if self._daemon is not None:
+            send(self._daemon, signal.SIGKILL)
+            end([self._daemon])
 
     @property
     def keeper(self) -> Keeper:
@@ -134,6 +119,5 @@ class Controller:
 
     def _publishes(self) -> bool:
         if self.pid is None:
-            words = self.log.read_text(errors="replace").splitlines()[-5:]
-            raise LabError("\n".join(["the controller ended at once:", *words]))
+            raise LabError(f"the controller ended at once:\n{last_lines(self.log, 5)}")
         return bool(self.status().get("controller", {}).get("pid") == self.pid)

@@ -35,40 +35,44 @@ class Keeper:
     @property
     def pid(self) -> int | None:
         """Its process id; None: it has ended."""
-        process = self._process()
-        return None if process is None else process.pid
+        return next((process.pid for process in self._processes()), None)
 
     def kill(self) -> None:
         """SIGKILL it, and wait for its end."""
-        process = self._process()
-        if process is not None:
+        processes = self._processes()
+        for process in processes:
             send(process, signal.SIGKILL)
-            end([process])
+        end(processes)
 
     def end(self) -> None:
         """End it, and wait for that: the next one may have the same address."""
-        process = self._process()
-        if process is not None:
-            end([process])
+        end(self._processes())
 
     def status(self) -> dict[str, Any]:
         """Return what its controller published last; ``age_s`` is how long ago.
 
         Nothing where no keeper answers.
         """
-        try:
-            age_s, status = self.client.status()
-        except (KeeperError, OSError, ValueError):
-            return {}
-        return {} if status is None else status | {"age_s": age_s}
+        return published(self.client)
 
-    def _process(self) -> Daemon | None:
+    def _processes(self) -> list[Daemon]:
+        """Return it, or nothing."""
         try:
             pid = int(json.loads((self.state / "keeper.json").read_text())["pid"])
             ours = b"bftrainer_slurm.keeper" in Path(f"/proc/{pid}/cmdline").read_bytes()
         except (OSError, ValueError, KeyError):
-            return None
-        return daemon_of(pid) if ours else None
+            return []
+        process = daemon_of(pid) if ours else None
+        return [] if process is None else [process]
+
+
+def published(client: KeeperClient) -> dict[str, Any]:
+    """Return what a controller has left with a keeper, with its age; nothing without an answer."""
+    try:
+        age_s, status = client.status()
+    except (KeeperError, OSError, ValueError):
+        return {}
+    return {} if status is None else status | {"age_s": age_s}
 
 
 @contextmanager

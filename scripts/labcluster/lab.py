@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.labcluster import cluster
-from scripts.labcluster.configuration import Options, exported
+from scripts.labcluster.configuration import Options
 from scripts.labcluster.users import identity
 from scripts.labcluster.waiting import wait_until
 
@@ -114,14 +114,6 @@ class Lab:
             nodes = ", ".join(f"{node} is {state}" for node, state in self.states().items())
             raise TimeoutError(f"the nodes are not idle within {timeout_s:g} s: {nodes}") from error
 
-    def node(self, name: str, what: str) -> None:
-        """Disturb a node: stop, start, hang, slow, cut, mend.
-
-        Raises:
-            cluster.LabError: that cannot be done.
-        """
-        cluster.node(self.cluster, name, what)
-
     def home(self, user: str) -> Path:
         """Return a folder that the user may write to."""
         home = self.dir / "home" / user
@@ -135,9 +127,6 @@ def started_lab(
     nodes: int = 4,
     *,
     conf: Sequence[str] = (),
-    plugstack: Sequence[str] = (),
-    kill_wait: int = 5,
-    bf_interval: int = 2,
     tell: Tell = lambda text: None,
     **options: Any,
 ) -> Iterator[Lab]:
@@ -153,11 +142,10 @@ def started_lab(
     folder = Path(tempfile.mkdtemp(prefix="bftrainer-", dir="/var/tmp"))
     tell(f"starting a private Slurm cluster of {nodes} nodes in {folder}")
     try:
-        lines = (first, *conf)
-        asked = Options(nodes, kill_wait, bf_interval, lines, tuple(plugstack), **options)
+        quick = {"kill_wait": 5, "bf_interval": 2}
+        asked = Options(nodes, conf=(first, *conf), **{**quick, **options})
         started = cluster.up(folder, asked)
-        printed = (folder / "env").read_text()
-        yield Lab(started, {**os.environ, **exported(printed)})
+        yield Lab(started, os.environ | started.environment)
     finally:
         with _undisturbed():
             running = cluster.find(folder)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +41,13 @@ class Hierarchy:
         own = self.of_node(folder, node)
         (own / "daemons" if self.version == 2 else own).mkdir(parents=True, exist_ok=True)
 
+    def thaw(self, folder: Path, node: str) -> None:
+        """Let what is frozen on a node go on, or end, where who froze it was killed meanwhile."""
+        file, words = {1: ("freezer.state", "THAWED"), 2: ("cgroup.freeze", "0")}[self.version]
+        for path in self.of_node(folder, node).glob(f"*/**/{file}"):
+            with suppress(OSError):  # it may just go
+                path.write_text(words)
+
     def remove(self, folder: Path) -> bool:
         """Remove the cgroups of a cluster; return False while processes are in them."""
         try:
@@ -67,31 +75,22 @@ def hierarchy() -> Hierarchy | None:
     return None
 
 
-def holder(
-    cgroups: Hierarchy | None,
-    cgroup: Path | None,
-    network: bool,
-    folder: Path,
-    node: str,
-    ready: Path,
-) -> list[str]:
+def holder(cgroups: Hierarchy | None, network: bool, folder: Path, node: str) -> list[str]:
     """Return what starts a node's first process, which keeps its namespaces and buries orphans.
 
-    It starts in ``cgroup``, the root of the node's own ones, and makes the file ``ready`` at last.
-    In the cluster's ``folder`` are the names that it knows, and the socket that it finds where
-    MUNGE's is by default.
+    It starts in the root of the node's own cgroups, and makes the file run/NODE.ready at last. In
+    the cluster's ``folder`` are the names that it knows, and the socket that it finds where MUNGE's
+    is by default.
     """
     options = ["--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    if network:
-        options.append("--net")
     steps = ["set -e", _OWN.format(folder=folder, node=node)]
     if cgroups is not None:
         steps += [_MOUNT[cgroups.version], f"echo $$ > {cgroups.of_daemons}/cgroup.procs"]
-    steps += [f"touch {ready}", "trap exit TERM", "sleep infinity & wait"]
+    steps += [f"touch {folder}/run/{node}.ready", "trap exit TERM", "sleep infinity & wait"]
     first = ["bash", "-c", "\n".join(steps)]
-    if cgroup is not None:
-        first = _starting_in(cgroup, ["unshare", "--cgroup", *first])
-    return ["unshare", *options, *first]
+    if cgroups is not None:
+        first = _starting_in(cgroups.of_node(folder, node), ["unshare", "--cgroup", *first])
+    return ["unshare", *options, *["--net"] * network, *first]
 
 
 # c10d tells agents apart by their host's name and their process id, and ids are the same on nodes
@@ -128,6 +127,16 @@ def within(first: int, cgroup: Path | None, command: Sequence[str]) -> list[str]
     own = ["nsenter", "--cgroup=/proc/1/ns/cgroup", "--", *command]
     spaces = ("--mount", "--uts", "--root", "--wd=/", "--pid", "--net")
     return ["nsenter", f"--target={first}", *spaces, "--", *_starting_in(cgroup, own)]
+
+
+def kept_up(command: Sequence[str]) -> list[str]:
+    """Return what starts a command, and again two seconds after its end, as systemd does.
+
+    At SIGTERM it ends the command, and itself when that has ended.
+    """
+    loop = """trap 'kill $!; wait; exit' TERM
+while :; do "$@" & wait $!; sleep 2 & wait $!; done"""
+    return ["bash", "-c", loop, "kept-up", *command]
 
 
 # On the node's side of its namespaces: a slurmd refuses a cgroup with processes that it cannot see.

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-from collections.abc import Sequence
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Network, ip_network
 from pathlib import Path
+
+from scripts.labcluster import LabError
 
 PROGRAMS = ("ip",)
 INTERFACE = "eth0"  # of every node
@@ -23,18 +25,13 @@ _RANGE = IPv4Network("198.18.0.0/15")  # for tests between networks (RFC 2544): 
 _TRIES = 20
 
 
-class NetworkError(Exception):
+class NetworkError(LabError):
     """A network cannot be made or changed; the message has ip's words."""
 
 
 def is_apart(holder: int) -> bool:
     """Return whether this process has its namespace already."""
     return Path(f"/proc/{holder}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
-
-
-def within(holder: int, command: Sequence[str]) -> tuple[str, ...]:
-    """Return how a command is started in the namespace that ``holder`` keeps."""
-    return ("nsenter", f"--net=/proc/{holder}/ns/net", *command)
 
 
 def make_switch(holder: int) -> IPv4Network:
@@ -68,11 +65,7 @@ def make_switch(holder: int) -> IPv4Network:
 
 
 def plug_in(switch: int, holder: int, name: str, address: IPv4Address) -> None:
-    """Join a node's namespace to the switch by a link called ``name``.
-
-    Raises:
-        NetworkError: ip does not do it.
-    """
+    """Join a node's namespace to the switch by a link ``name``. Raises NetworkError as above."""
     _ip(
         f"link add {name} type veth peer name {INTERFACE} netns {holder}",
         f"link set {name} master switch up",
@@ -86,12 +79,14 @@ def plug_in(switch: int, holder: int, name: str, address: IPv4Address) -> None:
     )
 
 
-def set_link(switch: int, name: str, up: bool) -> None:
-    """Cut a node's link at the switch, or mend it.
+def unplug(switch: int, name: str) -> None:
+    """Take a node's link away, if it is there; the kernel does so in its own time."""
+    with suppress(NetworkError):
+        _ip(f"link delete {name}", holder=switch)
 
-    Raises:
-        NetworkError: ip does not do it.
-    """
+
+def set_link(switch: int, name: str, up: bool) -> None:
+    """Cut a node's link at the switch, or mend it. Raises NetworkError: ip does not do it."""
     _ip(f"link set {name} {'up' if up else 'down'}", holder=switch)
 
 
@@ -114,12 +109,10 @@ def _routes() -> list[IPv4Network]:
 
 
 def _ip(*lines: str, holder: int | None = None) -> None:
-    batch = ("ip", "-batch", "-")
+    within = () if holder is None else ("nsenter", f"--net=/proc/{holder}/ns/net")
+    text = "".join(f"{line}\n" for line in lines)
     done = subprocess.run(
-        batch if holder is None else within(holder, batch),
-        input="".join(f"{line}\n" for line in lines),
-        capture_output=True,
-        text=True,
+        [*within, "ip", "-batch", "-"], input=text, capture_output=True, text=True
     )
     if done.returncode != 0:
         raise NetworkError(f"ip: {done.stderr.strip()}")

@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,23 @@ def start_of(pid: int) -> int | None:
     return None if fields[0] == "Z" else int(fields[19])
 
 
+def go_on(daemon: Daemon) -> None:
+    """Let a daemon go on, and what started it: nsenter stops itself when its child is stopped."""
+    with contextlib.suppress(OSError):
+        parent = Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(")")[2].split()[1]
+        send_all([int(parent), daemon.pid], signal.SIGCONT)
+
+
 def daemon_of(pid: int) -> Daemon | None:
     """Return the process that has this id now, None where there is none."""
     start = start_of(pid)
     return None if start is None else Daemon(pid, start)
 
 
-def launch(command: Sequence[str], log: Path, environment: dict[str, str] | None = None) -> Daemon:
-    """Start a daemon in the foreground of a session of its own."""
+def launch(
+    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, **who: Any
+) -> Daemon:
+    """Start a daemon in the foreground of a session of its own; ``who`` is as ``identity`` says."""
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,
@@ -49,11 +59,11 @@ def launch(command: Sequence[str], log: Path, environment: dict[str, str] | None
             stdout=output,
             stderr=output,
             cwd="/",
-            env=os.environ | (environment or {}),
+            env={**os.environ, **(environment or {})},
             start_new_session=True,
+            **who,
         )
-    start = start_of(process.pid)
-    return Daemon(process.pid, -1 if start is None else start)
+    return Daemon(process.pid, start_of(process.pid) or -1)
 
 
 def child_of(daemon: Daemon, timeout_s: float) -> Daemon:
@@ -65,9 +75,9 @@ def child_of(daemon: Daemon, timeout_s: float) -> Daemon:
     while daemon.alive and time.monotonic() < deadline_s:
         with contextlib.suppress(OSError):
             listed = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split()
-            start = start_of(int(listed[0])) if listed else None
-            if start is not None:
-                return Daemon(int(listed[0]), start)
+            child = daemon_of(int(listed[0])) if listed else None
+            if child is not None:
+                return child
         time.sleep(0.005)
     return daemon
 
@@ -94,37 +104,42 @@ def send_all(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def end(daemons: Sequence[Daemon], within_s: float = 10.0) -> None:
-    """End daemons: SIGTERM, and SIGKILL for those that are still there after ``within_s``."""
+def end(daemons: Sequence[Daemon], within_s: float = 10.0) -> bool:
+    """End daemons: SIGTERM, and SIGKILL for those that are still there after ``within_s``.
+
+    Return whether none had to be killed.
+    """
+    in_time = True
     for daemon in daemons:
         send(daemon, signal.SIGCONT)
         send(daemon, signal.SIGTERM)
     deadline_s = time.monotonic() + within_s
     while any(daemon.alive for daemon in daemons):
         if time.monotonic() > deadline_s:
+            in_time = False
             for daemon in daemons:
                 send(daemon, signal.SIGKILL)
         time.sleep(0.05)
-        _reap(daemons)
+        for daemon in daemons:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(daemon.pid, os.WNOHANG)
+    return in_time
 
 
-def processes_with(variable: str) -> list[Daemon]:
-    """Return the processes that have this ``NAME=value`` in their environment."""
-    found = []
+def environments() -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield all processes but this one, with the variables that each was started with."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal() or int(folder.name) == os.getpid():
             continue
         try:
-            variables = (folder / "environ").read_bytes().split(b"\0")
+            words = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
-        one = daemon_of(int(folder.name))
-        if variable.encode() in variables and one is not None:
-            found.append(one)
-    return found
+        yield int(folder.name), dict(word.partition("=")[::2] for word in words)
 
 
-def _reap(daemons: Sequence[Daemon]) -> None:
-    for daemon in daemons:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(daemon.pid, os.WNOHANG)
+def processes_with(variable: str) -> list[Daemon]:
+    """Return the processes that have this ``NAME=value`` in their environment."""
+    name, _, value = variable.partition("=")
+    found = [daemon_of(pid) for pid, variables in environments() if variables.get(name) == value]
+    return [one for one in found if one is not None]

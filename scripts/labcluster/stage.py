@@ -54,11 +54,12 @@ def staged(folder: Path, user: str) -> Stage:
 
 
 def _can_read(user: str) -> bool:
-    as_user = {"cwd": "/", **identity(user)}
-    if subprocess.run(["test", "-x", REPO], **as_user).returncode != 0:
-        return False
     command = (REPO / ".venv" / "bin" / "python", "-c", "import bftrainer_slurm")
-    return subprocess.run(command, capture_output=True, **as_user).returncode == 0
+    try:
+        done = subprocess.run(command, capture_output=True, cwd="/", **identity(user))
+    except PermissionError:
+        return False
+    return done.returncode == 0
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

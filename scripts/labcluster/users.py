@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 NAMES = ("alice", "bob", "carol")
 _REGISTER = Path("/run/bftrainer-lab")
@@ -36,18 +36,18 @@ def account_of(user: str) -> str:
 def acquire(folder: Path) -> None:
     """Make the users that are missing, and note that the cluster in ``folder`` uses them."""
     with _register() as register:
-        (register / _mark(folder)).write_text(str(folder))
-        for name in NAMES:
-            if not _exists(name):
-                command = ("useradd", "--no-create-home", "--user-group", "--shell", "/bin/bash")
-                subprocess.run([*command, name], check=True, capture_output=True, text=True)
-                (register / f"made-{name}").touch()
+        _mark(register, folder).write_text(str(folder))
+        known = {one.pw_name for one in pwd.getpwall()}
+        for name in set(NAMES) - known:
+            command = ("useradd", "--no-create-home", "--user-group", "--shell", "/bin/bash", name)
+            subprocess.run(command, check=True, capture_output=True, text=True)
+            (register / f"made-{name}").touch()
 
 
 def release(folder: Path) -> None:
     """Note that the cluster is gone; remove the users that we made and nobody uses any more."""
     with _register() as register:
-        (register / _mark(folder)).unlink(missing_ok=True)
+        _mark(register, folder).unlink(missing_ok=True)
         if any(Path(mark.read_text()).is_dir() for mark in register.glob("used-*")):
             return
         for made in register.glob("made-*"):
@@ -63,34 +63,17 @@ def home_of(folder: Path, name: str) -> Path:
     return home
 
 
-def _exists(name: str) -> bool:
-    try:
-        pwd.getpwnam(name)
-    except KeyError:
-        return False
-    return True
-
-
-def _mark(folder: Path) -> str:
-    return f"used-{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}"
+def _mark(register: Path, folder: Path) -> Path:
+    return register / f"used-{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}"
 
 
 @contextmanager
 def _register() -> Iterator[Path]:
-    with _locked() as lock:
-        yield Path(lock.name).parent
-
-
-def _locked() -> IO[str]:
-    """Open and lock the register's lock file; the last cluster may remove it under our hands."""
-    path = _REGISTER / "lock"
-    while True:
+    """Yield the register, which nobody else changes meanwhile: the folder above it is locked."""
+    above = os.open(_REGISTER.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(above, fcntl.LOCK_EX)
         _REGISTER.mkdir(exist_ok=True)
-        try:
-            lock = path.open("w")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if path.stat().st_ino == os.fstat(lock.fileno()).st_ino:
-                return lock
-        except FileNotFoundError:
-            continue
-        lock.close()
+        yield _REGISTER
+    finally:
+        os.close(above)

@@ -21,6 +21,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 _MEMORY_BYTES = 4 << 30  # who takes more is ended, and nobody else
 _PATIENCE_S = 60.0  # for what is interrupted to end by itself
 _ENTER = 'for group in $1; do echo 0 > "$group/cgroup.procs"; done; shift; exec "$@"'
+_RESULTS = re.compile(r"^([.FEsxX]+)(?= |$)", re.MULTILINE)
 _LAST_LINE = re.compile(r"^(\d+ \w+(?:, \d+ \w+)*) in [\d.]+s", re.MULTILINE)
 
 
@@ -42,6 +43,11 @@ class Run:
         return self.log.read_text(errors="replace")
 
     @property
+    def results(self) -> int:
+        """How many results there are so far, as pytest shows them: a character each."""
+        return sum(map(len, _RESULTS.findall(self.text)))
+
+    @property
     def counts(self) -> Counter[str]:
         """How many tests ``passed``, ``failed``, were ``skipped`` and so on, as pytest says."""
         lines = _LAST_LINE.findall(self.text)
@@ -56,6 +62,11 @@ class Run:
         code = self.process.returncode
         none_ran = self.lane.tests and not self.counts["passed"]
         return NO_TEST if code == 0 and none_ran else code
+
+    @property
+    def outcome(self) -> str:
+        """What became of it, in words; nothing to say where it passed."""
+        return f"FAILED with exit code {self.code}" if self.code else ""
 
     def ended(self) -> bool:
         """Whether it has ended."""
@@ -80,17 +91,11 @@ class Run:
 
 
 def run(
-    lanes: Sequence[Lane],
-    at_once: int,
-    logs: Path,
-    started: Callable[[Run], object],
-    ended: Callable[[Run], object],
-    each_minute: Callable[[Sequence[Run]], object],
+    lanes: Sequence[Lane], at_once: int, logs: Path, tell: Callable[[str], object]
 ) -> list[Run]:
     """Run lanes in this order, so many at a time; whatever happens, none outlives this call.
 
-    Their outputs are kept in ``logs``. The callbacks are told of lanes as they start and end, and
-    each minute of all that run.
+    Their outputs are kept in ``logs``, and told as they end; each minute it tells how far all are.
     """
     waiting, running, done = list(lanes), list[Run](), list[Run]()
     told_s = time.monotonic()
@@ -98,20 +103,31 @@ def run(
         while waiting or running:
             while waiting and len(running) < at_once and not (waiting[0].alone and running):
                 running.append(_start(waiting.pop(0), logs))
-                started(running[-1])
+                tell(f"started {running[-1].lane.name}")
             time.sleep(0.2)
             for one in [one for one in running if one.ended()]:
                 running.remove(one)
                 done.append(one)
-                ended(one)
+                _tell_end(one, tell)
             if running and time.monotonic() > told_s + 60:
                 told_s = time.monotonic()
-                each_minute(running)
+                far = ", ".join(f"{one.lane.name} {one.results}" for one in running)
+                tell(f"{time.strftime('%H:%M')} {far}")
     finally:
         for one in running:
             one.end()
-            ended(one)
+            _tell_end(one, tell)
     return done
+
+
+def _tell_end(one: Run, tell: Callable[[str], object]) -> None:
+    cost = f"{clock(one.wall_s)}, {clock(one.processor_s)} of a processor"
+    tell(f"\n==== {one.lane.name} {one.outcome or 'passed'} after {cost}\n{one.text}")
+
+
+def clock(seconds: float) -> str:
+    """Return a time as MINUTES:SECONDS."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
 def _start(lane: Lane, logs: Path) -> Run:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from scripts.chaos_suite.observe import Element, Process, Snapshot, Trainer
-from scripts.chaos_suite.training import Generation, add_step, in_order, parse
+from scripts.chaos_suite.training import Generation, add_step, in_order
 
 ARRAY = 12
 NOW_S = 100.0
@@ -17,8 +17,7 @@ def steps(*lines: str) -> list[Generation]:
     made: dict[str, Generation] = {}
     for line in lines:
         where, time_s, key, number = line.split()
-        (one,) = parse([f"{time_s} step {key} 2 {number}"])
-        add_step(made, one, where)
+        add_step(made, where, float(time_s), key, 2, float(number))
     return in_order(made)
 
 

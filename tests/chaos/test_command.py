@@ -23,7 +23,8 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to be several 
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--fault", "no-such"], ["--minutes", "-1"], ["--nodes", "2"], ["--seed", "x"]]
+    "arguments",
+    [["--fault", "no-such"], ["--minutes", "-1"], ["--failover", "-1"], ["--seed", "x"]],
 )
 def test_what_is_not_possible_is_refused(arguments: list[str]) -> None:
     refused = CliRunner().invoke(main, arguments)

@@ -6,7 +6,9 @@ import os
 
 import pytest
 
-from scripts.chaos_suite.failover import started_trial
+from scripts.chaos_suite.failover import EACH, NODES, host_dies
+from scripts.chaos_suite.hosts import started_hosts
+from scripts.chaos_suite.run import begin, inject
 
 pytestmark = [
     pytest.mark.slurm,
@@ -19,5 +21,7 @@ pytestmark = [
 
 
 def test_trainers_train_on_and_grow_again_on_the_second_host() -> None:
-    with started_trial(print) as trial:
-        assert trial.fail_over().violations == []
+    with started_hosts(NODES, 0, print) as (world, hosts):
+        begin(world, EACH)
+        outcome = inject(world, [("host-dies", host_dies(hosts))])
+        assert outcome is not None and outcome.violations == []

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from scripts.chaos_suite.invariants import never_so, unsettled
+from scripts.chaos_suite.observe import drained_by_slurm
 from scripts.chaos_suite.training import Generation
 from tests.chaos.made import (
     ARRAY,
@@ -88,3 +89,27 @@ def test_twins_are_a_violation_at_any_moment() -> None:
 
 def test_a_held_element_of_a_trainer_that_trains_is_as_it_should_be() -> None:
     assert unsettled(snapshot(elements=(element(0, "n1"), element(1, "n2"), held(2)))) == []
+
+
+UNHEARD = "[25400001.0] error: Rank 0 failed sending step completion message directly to slurmctld"
+GIVEN_UP = (
+    "[{}] error: *** STEP {} STEPD TERMINATED ON n1 AT 2026-11-24T03:04:57 "
+    "DUE TO JOB NOT ENDING WITH SIGNALS ***"
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "log", "forgiven"),
+    [
+        ("Duplicate jobid", [], True),
+        ("Kill task failed", [UNHEARD, GIVEN_UP.format("25400001.0", "25400001.0")], True),
+        ("Kill task failed", [GIVEN_UP.format("25400001.0", "25400001.0"), UNHEARD], False),
+        ("Kill task failed", [UNHEARD, GIVEN_UP.format("25400001.1", "25400001.1")], False),
+        ("Kill task failed", [UNHEARD], False),
+        ("Not responding", [UNHEARD, GIVEN_UP.format("25400001.0", "25400001.0")], False),
+    ],
+)
+def test_a_node_is_drained_by_slurm_itself_only_for_steps_that_had_ended(
+    reason: str, log: list[str], forgiven: bool
+) -> None:
+    assert drained_by_slurm(reason, "\n".join(log)) == forgiven

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from scripts.labcluster import namespaces
 from scripts.labcluster.cluster import CONTROL_HOSTS, LabError
 from scripts.labcluster.lab import Lab, started_lab
+from scripts.labcluster.processes import child_of, end, launch
 from scripts.labcluster.waiting import wait_until
 
 FIRST, SECOND = CONTROL_HOSTS
@@ -32,10 +35,10 @@ def is_up(lab: Lab, host: str) -> bool:
 @as_root
 def test_each_host_has_its_own_name_and_address(lab: Lab) -> None:
     for host in CONTROL_HOSTS:
-        first = lab.cluster.control_host(host).pid
+        first = lab.cluster.host(host).pid
         asked = namespaces.within(first, None, ("sh", "-c", "hostname; hostname -I"))
         told = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.split()
-        assert told == [host, lab.cluster.host_address(host)]
+        assert told == [host, str(lab.cluster.address_of(host))]
 
 
 @as_root
@@ -48,13 +51,34 @@ def test_the_backup_takes_over_from_a_host_without_power_and_gives_back(lab: Lab
     since_s, saved = time.time(), lab.dir / "state" / "job_state"
     lab.run("scontrol", "update", f"JobId={job}", "Comment=saved", user="root")
     wait_until(lambda: saved.exists() and saved.stat().st_mtime > since_s)
-    lab.cluster.kill_control_host(FIRST)
+    lab.cluster.kill_host(FIRST)
     wait_until(lambda: lab.squeue(job, "%T") == ["RUNNING"])
     assert not is_up(lab, FIRST)
-    lab.cluster.start_control_host(FIRST)
+    lab.cluster.add_host(FIRST)
     lab.cluster.start_slurmctld(on=FIRST)
     wait_until(lambda: is_up(lab, FIRST) and is_up(lab, SECOND))
     assert lab.squeue(job, "%T") == ["RUNNING"]
+
+
+@as_root
+def test_what_ends_on_a_control_host_is_started_again(lab: Lab) -> None:
+    service = lab.cluster.daemons[f"slurmctld-{SECOND}"]
+    first = child_of(service, 60)
+    os.kill(first.pid, signal.SIGKILL)
+
+    def again() -> bool:
+        name = Path(f"/proc/{child_of(service, 60).pid}/comm")
+        return not first.alive and name.read_text() == "slurmctld\n"
+
+    wait_until(again)
+
+
+def test_what_is_kept_up_ends_with_what_keeps_it(tmp_path: Path) -> None:
+    service = launch(namespaces.kept_up(("sleep", "1000")), tmp_path / "log")
+    wait_until(lambda: child_of(service, 60) != service)
+    kept = child_of(service, 60)
+    assert end([service])  # without SIGKILL
+    assert not kept.alive
 
 
 def test_two_hosts_without_networks_are_refused() -> None:

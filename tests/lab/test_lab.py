@@ -137,9 +137,9 @@ def test_clusters_do_not_disturb_each_other(small: Lab) -> None:
 @pytest.mark.parametrize(("lose", "mend"), [("stop", "start"), ("hang", "mend")])
 @pytest.mark.once
 def test_a_node_can_be_lost_and_mended(small: Lab, lose: str, mend: str) -> None:
-    small.node("n2", lose)
+    small.cluster.disturb("n2", lose)
     wait_until(lambda: small.states()["n2"] != "idle")
-    small.node("n2", mend)
+    small.cluster.disturb("n2", mend)
     small.wait_until_idle()
 
 
@@ -148,13 +148,6 @@ def test_a_node_without_a_network_of_its_own_is_not_cut_off(small: Lab) -> None:
     refused = lab("node", "n2", "cut", "--dir", str(small.dir))
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
     assert "lab up --networks" in refused.stderr
-
-
-@pytest.mark.once
-def test_a_slow_node_still_works(small: Lab) -> None:
-    small.node("n2", "slow")
-    assert small.run("srun", "-w", "n2", "echo", "slowly").stdout == "slowly\n"
-    small.node("n2", "mend")
 
 
 @pytest.mark.once

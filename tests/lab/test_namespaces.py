@@ -29,14 +29,13 @@ def on_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
     """Runs a shell's command as a daemon of a node, and returns what it says."""
     hierarchy = namespaces.Hierarchy(2, version_two())
     folder = tmp_path_factory.mktemp("node")
-    ready = folder / "ready"
+    (folder / "run").mkdir()
     (folder / "hosts").write_text("127.0.0.1 localhost\n")
     hierarchy.make(folder, "n1")
-    cgroup = hierarchy.of_node(folder, "n1")
-    holder = namespaces.holder(hierarchy, cgroup, False, folder, "n1", ready)
+    holder = namespaces.holder(hierarchy, False, folder, "n1")
     outer = launch(holder, folder / "log")
     first = child_of(outer, 60)
-    wait_until(ready.exists, otherwise=(folder / "log").read_text())
+    wait_until((folder / "run" / "n1.ready").exists, otherwise=(folder / "log").read_text())
 
     def run(command: str) -> str:
         within = namespaces.within(first.pid, hierarchy.of_daemons, ["sh", "-c", command])

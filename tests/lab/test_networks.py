@@ -85,10 +85,10 @@ def test_a_node_that_is_cut_off_reaches_nobody_and_comes_back(apart: Lab) -> Non
         return answers.read_text().split("\n")[-2] if answers.exists() else ""
 
     wait_until(lambda: last() == "reached")
-    apart.node("n2", "cut")
+    apart.cluster.disturb("n2", "cut")
     wait_until(lambda: last() == "cut")
     assert apart.run("srun", "-w", "n1,n3", "true").returncode == 0  # the others see each other
-    apart.node("n2", "mend")
+    apart.cluster.disturb("n2", "mend")
     wait_until(lambda: last() == "reached")
     apart.run("scancel", str(job))
     apart.wait_until_idle()
@@ -105,7 +105,7 @@ def test_clusters_side_by_side_have_different_networks(apart: Lab) -> None:
 def test_down_leaves_no_network_even_when_a_node_is_cut_off() -> None:
     with started_lab(nodes=1, networks=True) as lab:
         link = link_of(lab)
-        lab.node("n1", "cut")
+        lab.cluster.disturb("n1", "cut")
         assert link in links()
     wait_until_gone(link)
 

@@ -6,7 +6,11 @@ from scripts.chaos_suite.faults import nodes, processes, slurm, state, users
 from scripts.chaos_suite.faults.fault import Fault
 
 CATALOGUE: dict[str, Fault] = {
-    one.name: one for module in (processes, nodes, state, slurm, users) for one in module.FAULTS
+    **processes.FAULTS,
+    **nodes.FAULTS,
+    **state.FAULTS,
+    **slurm.FAULTS,
+    **users.FAULTS,
 }
 
 # Those that may come while another one is under way.

@@ -1,36 +1,38 @@
-"""What a fault is."""
+"""What a fault is, and how it chooses what it hits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Sequence
+from typing import TypeVar
 
+from scripts.chaos_suite.observe import Element, Snapshot
 from scripts.chaos_suite.world import World
 
-Undo = Callable[[], None]
+# Injects, yields what it did in words and for how many seconds, and mends it when it goes on.
+Course = Generator[tuple[str, float], None, None]
+Fault = Callable[[World], Course]
+Target = TypeVar("Target")
 
-
-@dataclass(frozen=True, slots=True)
-class Injected:
-    """A fault that is under way. ``undo`` mends it after ``lasts_s`` seconds.
-
-    ``violations`` are those that were seen while it was injected.
-    """
-
-    detail: str
-    lasts_s: float = 0.0
-    undo: Undo = field(default=lambda: None)
-    violations: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A kind of fault; ``inject`` chooses by the world's own seeded chance."""
-
-    name: str
-    what: str
-    inject: Callable[[World], Injected]
+_TRIES = 20  # a second each: all may just have been reclaimed
 
 
 class CannotInjectError(Exception):
     """There is nothing to hit just now; the message says what is missing."""
+
+
+def chosen(world: World, find: Callable[[Snapshot], Sequence[Target]], what: str) -> Target:
+    """Return one of what is found, by the world's chance; waited for where there is none now.
+
+    Raises:
+        CannotInjectError: none comes.
+    """
+    for _ in range(_TRIES):
+        if found := find(world.look()):
+            return world.chance.choice(found)
+        world.wait(1.0)
+    raise CannotInjectError(f"there is no {what}")
+
+
+def running(world: World) -> Element:
+    """Return an element that runs."""
+    return chosen(world, lambda seen: seen.mine("RUNNING"), "running element")

@@ -4,187 +4,161 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from scripts.chaos_suite.faults.fault import CannotInjectError, Fault, Injected
-from scripts.chaos_suite.faults.victims import running, training, workers
-from scripts.chaos_suite.observe import Element
+from scripts.chaos_suite.faults.fault import CannotInjectError, Course, Fault, chosen
+from scripts.chaos_suite.observe import Element, Process, Snapshot
 from scripts.chaos_suite.world import World
 from scripts.labcluster.processes import send_all
 
-Find = Callable[[World], tuple[list[int], str]]  # process ids, and where they are in words
-Inject = Callable[[World], Injected]
+Hit = tuple[list[int], str]  # process ids, and where they are in words
+Find = Callable[[World], Hit]
+_KILL, _TERM = signal.SIGKILL, signal.SIGTERM
 
 
-def signalled(find: Find, number: signal.Signals = signal.SIGKILL) -> Inject:
+def signalled(find: Find, number: signal.Signals = _KILL) -> Fault:
     """Send processes a signal."""
 
-    def inject(world: World) -> Injected:
+    def fault(world: World) -> Course:
         pids, where = find(world)
         send_all(pids, number)
-        return Injected(f"{number.name}{where}")
+        yield f"{number.name}{where}", 0.0
 
-    return inject
+    return fault
 
 
-def frozen(find: Find, least_s: float, most_s: float) -> Inject:
+def again_and_again(find: Find, least: int, most: int) -> Fault:
+    """Kill processes whenever they are there, so often in all."""
+
+    def fault(world: World) -> Course:
+        left = times = world.chance.randint(least, most)
+        while left:
+            with suppress(CannotInjectError):
+                send_all(find(world)[0], _KILL)
+                left -= 1
+            world.wait(1.0)
+        yield f"{times} times in a row", 0.0
+
+    return fault
+
+
+def frozen(find: Find, least_s: float, most_s: float) -> Fault:
     """Stop processes, and let them go on after so many seconds."""
 
-    def inject(world: World) -> Injected:
+    def fault(world: World) -> Course:
         (pids, where), seconds = find(world), world.chance.uniform(least_s, most_s)
         send_all(pids, signal.SIGSTOP)
-        undo = lambda: send_all(pids, signal.SIGCONT)  # noqa: E731
-        return Injected(f"SIGSTOP{where} for {seconds:.0f} s", seconds, undo)
+        yield f"SIGSTOP{where} for {seconds:.0f} s", seconds
+        send_all(pids, signal.SIGCONT)
 
-    return inject
+    return fault
 
 
-def ended(
-    choose: Callable[[World], str], number: signal.Signals, least_s: float, most_s: float
-) -> Inject:
-    """End one of Slurm's daemons, and start it again after so many seconds."""
+def ended(daemon: str, number: signal.Signals, least_s: float, most_s: float) -> Fault:
+    """End a daemon of Slurm (``slurmd``: any one), and start it after so many seconds."""
 
-    def inject(world: World) -> Injected:
-        name, seconds = choose(world), world.chance.uniform(least_s, most_s)
+    def fault(world: World) -> Course:
+        name = world.chance.choice(world.nodes) if daemon == "slurmd" else daemon
+        seconds = world.chance.uniform(least_s, most_s)
         start = world.end_daemon(name, number)
-        return Injected(f"{number.name} of {name}, away for {seconds:.0f} s", seconds, start)
+        yield f"{number.name} of {name}, away for {seconds:.0f} s", seconds
+        start()
 
-    return inject
-
-
-def again_and_again(kill: Inject, least: int, most: int) -> Inject:
-    """Inject a fault whenever it is possible, so often in all."""
-
-    def inject(world: World) -> Injected:
-        times, end = 0, world.chance.randint(least, most)
-        while times < end:
-            try:
-                kill(world)
-                times += 1
-            except CannotInjectError:
-                pass
-            world.wait(1.0)
-        return Injected(f"{times} times in a row")
-
-    return inject
+    return fault
 
 
-def _kill_controller(world: World) -> Injected:
-    world.service.kill(hold=True)
-    return Injected("SIGKILL", world.chance.uniform(0, 20), world.service.start)
+def controller_killed(most_s: float, keeper: bool = False) -> Fault:
+    """Kill the controller, and its keeper, for up to so many seconds."""
+
+    def fault(world: World) -> Course:
+        world.service.kill(hold=True)
+        if keeper:
+            world.service.keeper.kill()
+        yield f"SIGKILL{' of both' if keeper else ''}", world.chance.uniform(0, most_s)
+        world.service.start()
+
+    return fault
 
 
-def _kill_controller_soon(world: World) -> Injected:
+def _controller_flaps(world: World) -> Course:
     """Kill it in the middle of what it does after a start."""
     kills = world.chance.randint(2, 4)
     for _ in range(kills):
         world.service.kill()
         world.service.start()
         world.wait(world.chance.uniform(0.3, 4))
-    return Injected(f"SIGKILL {kills} times in a row")
+    yield f"SIGKILL {kills} times in a row", 0.0
 
 
-def _kill_both(world: World) -> Injected:
-    world.service.kill(hold=True)
-    world.service.keeper.kill()
-    return Injected("SIGKILL of both", world.chance.uniform(0, 15), world.service.start)
-
-
-def _keeper(world: World) -> tuple[list[int], str]:
+def _keeper(world: World) -> Hit:
     pid = world.service.keeper.pid
     return [] if pid is None else [pid], ""
 
 
-def _slurmctld(world: World) -> tuple[list[int], str]:
+def _slurmctld(world: World) -> Hit:
     return [world.lab.daemons["slurmctld"].pid], ""
 
 
-def _solver(world: World) -> tuple[list[int], str]:
+def _solver(world: World) -> Hit:
     for pid in world.service.children():
         if b"planner.child" in Path(f"/proc/{pid}/cmdline").read_bytes():
             return [pid], ""
     raise CannotInjectError("the controller has no solver")
 
 
-def _agent(world: World) -> tuple[list[int], str]:
-    element = training(world)
-    return _of(element, [pid for pid in _pids(world, element) if _is_agent(pid)][:1])
+def of_element(what: str, choose: Callable[[Snapshot, Element], list[Process]]) -> Find:
+    """Find processes of an element that makes steps."""
+
+    def hits(seen: Snapshot) -> list[tuple[list[Process], str]]:
+        found = [(choose(seen, one), one.node) for one in seen.mine() if seen.workers(one)]
+        return [(processes, node) for processes, node in found if processes]
+
+    def find(world: World) -> Hit:
+        processes, node = chosen(world, hits, what)
+        return [one.pid for one in processes], f" on {node}"
+
+    return find
 
 
-def _worker(world: World) -> tuple[list[int], str]:
-    element = training(world)
-    return _of(element, workers(world, element)[:1])
-
-
-def _element(world: World) -> tuple[list[int], str]:
-    element = training(world)
-    return _of(element, _pids(world, element))
-
-
-def _node(world: World) -> tuple[list[int], str]:
+def _node(world: World) -> Hit:
     """Return the slurmd of a node, and the processes of the element there."""
-    element = running(world)
-    return _of(element, [world.lab.daemons[element.node].pid, *_pids(world, element)])
+    pids, where = _ELEMENT(world)
+    return [world.lab.daemons[where.split()[-1]].pid, *pids], where
 
 
-def _of(element: Element, pids: list[int]) -> tuple[list[int], str]:
-    if not pids:
-        raise CannotInjectError(f"no such process on {element.node}")
-    return pids, f" on {element.node}"
-
-
-def _pids(world: World, element: Element) -> list[int]:
-    return sorted(one.pid for one in world.processes_of(element))
-
-
-def _is_agent(pid: int) -> bool:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
-    except OSError:
-        return False
+def _is_agent(process: Process) -> bool:
+    program, *words = process.command or ("",)
     # srun has torchrun's name among its arguments; a forked worker has another first word.
-    ours = any(word.endswith(("/torchrun", "torch.distributed.run")) for word in words[1:3])
-    return Path(words[0]).name.startswith("python") and ours
+    ours = any(word.endswith(("/torchrun", "torch.distributed.run")) for word in words[:2])
+    return Path(program).name.startswith("python") and ours
 
 
-def _slurmd(world: World) -> str:
-    return world.chance.choice(world.nodes)
-
-
-_KILL, _TERM = signal.SIGKILL, signal.SIGTERM
-FAULTS = (
-    Fault("controller-killed", "the controller is killed", _kill_controller),
-    Fault("controller-flaps", "the controller is killed while it starts", _kill_controller_soon),
-    Fault("keeper-killed", "the keeper is killed", signalled(_keeper)),
-    Fault("keeper-frozen", "the keeper hangs", frozen(_keeper, 3, 15)),
-    Fault("both-killed", "controller and keeper are killed", _kill_both),
-    Fault(
-        "slurmctld-killed",
-        "slurmctld is killed and comes back",
-        ended(lambda _: "slurmctld", _KILL, 1, 15),
-    ),
-    Fault(
-        "slurmctld-refuses",
-        "slurmctld is away for some time",
-        ended(lambda _: "slurmctld", _TERM, 5, 20),
-    ),
-    Fault("slurmctld-slow", "slurmctld does not answer in time", frozen(_slurmctld, 3, 20)),
-    Fault("slurmd-killed", "a node's slurmd is killed and comes back", ended(_slurmd, _KILL, 1, 8)),
-    Fault(
-        "munge-killed", "munged is killed and comes back", ended(lambda _: "munged", _KILL, 1, 12)
-    ),
-    Fault("agent-killed", "an agent (torchrun) is killed", signalled(_agent)),
-    Fault("agent-terminated", "an agent gets SIGTERM from somebody", signalled(_agent, _TERM)),
-    Fault("worker-killed", "a training process is killed", signalled(_worker)),
-    Fault("worker-frozen", "a training process hangs for some time", frozen(_worker, 2, 15)),
-    Fault("element-killed", "all processes of an element are killed", signalled(_element)),
-    Fault("node-hangs", "a node and all on it stand still, and go on", frozen(_node, 4, 35)),
-    Fault("solver-killed", "the MILP solver crashes", signalled(_solver)),
-    # For longer than a plan may take; ordinary jobs come and ask for one.
-    Fault("solver-hangs", "the MILP solver hangs", frozen(_solver, 8, 25)),
-    Fault(
-        "solver-crashes-on",
-        "the MILP solver crashes whenever it is started",
-        again_and_again(signalled(_solver), 4, 8),
-    ),
+_AGENT = of_element(
+    "agent", lambda seen, one: [it for it in seen.processes_of(one) if _is_agent(it)][:1]
 )
+_WORKER = of_element("training process", lambda seen, one: seen.workers(one)[:1])
+_ELEMENT = of_element("training element", Snapshot.processes_of)
+
+FAULTS: dict[str, Fault] = {
+    "controller-killed": controller_killed(20),
+    "controller-flaps": _controller_flaps,
+    "keeper-killed": signalled(_keeper),
+    "keeper-frozen": frozen(_keeper, 3, 15),
+    "both-killed": controller_killed(15, keeper=True),
+    "slurmctld-killed": ended("slurmctld", _KILL, 1, 15),
+    "slurmctld-refuses": ended("slurmctld", _TERM, 5, 20),
+    "slurmctld-slow": frozen(_slurmctld, 3, 20),
+    "slurmd-killed": ended("slurmd", _KILL, 1, 8),
+    "munge-killed": ended("munged", _KILL, 1, 12),
+    "agent-killed": signalled(_AGENT),
+    "agent-terminated": signalled(_AGENT, _TERM),
+    "worker-killed": signalled(_WORKER),
+    "worker-frozen": frozen(_WORKER, 2, 15),
+    "element-killed": signalled(_ELEMENT),
+    "node-hangs": frozen(_node, 4, 35),
+    "solver-killed": signalled(_solver),
+    # For longer than a plan may take; ordinary jobs come and ask for one.
+    "solver-hangs": frozen(_solver, 8, 25),
+    "solver-crashes-on": again_and_again(_solver, 4, 8),
+}

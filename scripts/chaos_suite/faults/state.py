@@ -3,49 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import sqlite3
+import subprocess
 from pathlib import Path
 
-from scripts.chaos_suite.faults.fault import Fault, Injected
+from scripts.chaos_suite.faults.fault import Course, Fault
+from scripts.chaos_suite.service import set_clock
 from scripts.chaos_suite.world import World
 
-_BLOCK = b"\0" * 65536
 _FIRST_TABLES = ("stays", "plans", "progress", "given_up")
 _GIVEN_UP = (
     "CREATE TABLE given_up (array INTEGER PRIMARY KEY, time_s REAL NOT NULL, why TEXT NOT NULL)"
 )
 
 
-def _fill_disk(world: World) -> Injected:
-    filler = world.service.state / "filler"
-    _write_until_full(world)
-    seconds = world.chance.uniform(10, 25)
-    return Injected(f"full for {seconds:.0f} s", seconds, filler.unlink)
+def full_disk(restart: bool) -> Fault:
+    """Fill the disk of the controller's state; with ``restart`` both services start there."""
+
+    def fault(world: World) -> Course:
+        filler = world.service.state / "filler"
+        subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=512"], stderr=subprocess.DEVNULL)
+        if restart:
+            world.service.kill()
+            world.service.keeper.kill()
+        seconds = world.chance.uniform(10, 25)
+        killed = ", controller and keeper killed" if restart else ""
+        yield f"full for {seconds:.0f} s{killed}", seconds
+        filler.unlink()
+
+    return fault
 
 
-def _restart_on_full_disk(world: World) -> Injected:
-    filler = world.service.state / "filler"
-    _write_until_full(world)
-    world.service.kill()
-    world.service.keeper.kill()
-    seconds = world.chance.uniform(10, 25)
-    detail = f"full for {seconds:.0f} s, controller and keeper killed"
-    return Injected(detail, seconds, filler.unlink)
-
-
-def _write_until_full(world: World) -> None:
-    with (world.service.state / "filler").open("wb", buffering=0) as file:
-        for size in (len(_BLOCK), 512):
-            try:
-                while True:
-                    file.write(_BLOCK[:size])
-            except OSError as error:
-                if error.errno != errno.ENOSPC:
-                    raise
-
-
-def _damage(world: World) -> Injected:
+def _damage(world: World) -> Course:
     """Write nonsense into the history, cut it, or let it be no database at all."""
     world.service.kill(hold=True)
     path = world.service.state / "history.sqlite"
@@ -62,15 +51,15 @@ def _damage(world: World) -> Injected:
         for beside in world.service.state.glob("history.sqlite-*"):
             beside.unlink()
     world.service.start()
-    return Injected(how)
+    yield how, 0.0
 
 
-def _make_old(world: World) -> Injected:
+def _make_old(world: World) -> Course:
     """Give it a history as the first version wrote it."""
     world.service.stop()
     make_first_version(world.service.state / "history.sqlite")
     world.service.start()
-    return Injected("of version 1")
+    yield "of version 1", 0.0
 
 
 def make_first_version(history: Path) -> None:
@@ -85,17 +74,17 @@ def make_first_version(history: Path) -> None:
         database.commit()
 
 
-def _step_clock(world: World) -> Injected:
+def _step_clock(world: World) -> Course:
     seconds = world.chance.choice((-86400, -3600, -120, 120, 3600, 86400))
-    world.clock.step(seconds)
-    detail = f"{seconds:+,} s, and back"
-    return Injected(detail, world.chance.uniform(10, 20), lambda: world.clock.step(0))
+    set_clock(world.folder, seconds)
+    yield f"{seconds:+,} s, and back", world.chance.uniform(10, 20)
+    set_clock(world.folder, 0)
 
 
-FAULTS = (
-    Fault("disk-full", "the disk of the controller's state is full", _fill_disk),
-    Fault("disk-full-restart", "the same, and controller and keeper start", _restart_on_full_disk),
-    Fault("history-damaged", "the history file is damaged", _damage),
-    Fault("history-old", "the history file is of an older version", _make_old),
-    Fault("clock-steps", "the clock is set, and set back", _step_clock),
-)
+FAULTS: dict[str, Fault] = {
+    "disk-full": full_disk(restart=False),
+    "disk-full-restart": full_disk(restart=True),
+    "history-damaged": _damage,
+    "history-old": _make_old,
+    "clock-steps": _step_clock,
+}
