@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from bftrainer_slurm.controller.act.execute import Pacer, Results, execute
+from bftrainer_slurm.controller.act.execute import Pacer, Results, after, execute
 from bftrainer_slurm.controller.act.groups import Groups
-from bftrainer_slurm.controller.act.outcome import after
 from bftrainer_slurm.controller.decide.actions import Action
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.faults import Faults

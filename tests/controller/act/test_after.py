@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bftrainer_slurm.controller.act.execute import Results
-from bftrainer_slurm.controller.act.outcome import after
+from bftrainer_slurm.controller.act.execute import Results, after
 from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
 from bftrainer_slurm.controller.state.element import Phase
 from bftrainer_slurm.controller.state.trainer import TrainerState
