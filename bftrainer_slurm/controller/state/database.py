@@ -1,7 +1,7 @@
 """The SQLite file of the history: opened once, written whatever happens to the disk meanwhile.
 
 A write that fails is kept and tried again with the next ones, in their order; nobody who writes
-has to care. Knows nothing of what is in the tables.
+has to care. Others only read it (``reading``). Knows nothing of what is in the tables.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import logging
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -22,6 +23,8 @@ Statement: TypeAlias = tuple[str, Sequence[Any]]
 _WAIT_MS = 200  # for another process that has the file locked
 _RETRY_S = 5.0
 _MOST_KEPT = 50_000  # statements that wait for the disk; then the oldest are lost
+_READ_WAIT_S = 1.0
+_STEPS = 100_000  # of SQLite's machine, after which it asks whether to go on
 
 
 class Database:
@@ -112,14 +115,21 @@ class _DamageError(sqlite3.DatabaseError):
     """The file is a database, but parts of it are not what they should be."""
 
 
-def address_to_read(path: Path) -> str:
-    """Return SQLite's address of a file that only its writer may change.
+@contextmanager
+def reading(path: Path, deadline_s: float) -> Iterator[sqlite3.Connection]:
+    """Open a file that only its writer may change; what is asked may take so long altogether.
 
-    Where nobody writes it, a reader would otherwise leave a write-ahead log of its own behind, that
-    the writer may not be allowed to touch.
+    Raises:
+        sqlite3.Error: it cannot be read now, or not in this time.
     """
-    in_use = path.with_name(f"{path.name}-wal").exists()
-    return f"file:{quote(str(path))}?mode=ro{'' if in_use else '&immutable=1'}"
+    # Where nobody writes it, a reader would otherwise leave a write-ahead log of its own behind,
+    # that the writer may not be allowed to touch.
+    mode = "ro" if path.with_name(f"{path.name}-wal").exists() else "ro&immutable=1"
+    address = f"file:{quote(str(path))}?mode={mode}"
+    with closing(sqlite3.connect(address, uri=True, timeout=_READ_WAIT_S)) as connection:
+        until_s = time.monotonic() + deadline_s
+        connection.set_progress_handler(lambda: time.monotonic() > until_s, _STEPS)
+        yield connection
 
 
 def _is_damage(error: sqlite3.Error) -> bool:

@@ -9,13 +9,12 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterable
-from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.controller.state.counts import Counts
-from bftrainer_slurm.controller.state.database import Database, address_to_read
+from bftrainer_slurm.controller.state.database import Database, reading
 from bftrainer_slurm.controller.state.goodput import Served, Work, served
 from bftrainer_slurm.controller.state.inventory import Inventory
 from bftrainer_slurm.controller.state.lessons import Lessons
@@ -31,6 +30,7 @@ _ONLY_LAST_PAUSES = (
     "(SELECT rowid FROM pauses WHERE array = ? ORDER BY rowid DESC LIMIT 1 OFFSET ?)"
 )
 _LARGEST_PROBLEM = 64 * 2**20
+_READ_S = 15.0
 _DATED = (
     "plans",
     "problems",
@@ -61,7 +61,7 @@ def past_problem(path: Path, back: int) -> bytes:
     """
     query = "SELECT document FROM problems ORDER BY rowid DESC LIMIT 1 OFFSET ?"
     try:
-        with closing(sqlite3.connect(address_to_read(path), uri=True)) as database:
+        with reading(path, _READ_S) as database:
             rows = database.execute(query, (back - 1,)).fetchall()
         if not rows:
             raise HistoryError(f"{path}: it has fewer than {back} problems")

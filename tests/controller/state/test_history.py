@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
+from bftrainer_slurm.controller.publish.history import told
 from bftrainer_slurm.controller.state import schema
 from bftrainer_slurm.controller.state.history import History, HistoryError, Tally, past_problem
 from bftrainer_slurm.controller.state.lessons import Job, Look
-from bftrainer_slurm.controller.state.past import opened
 from bftrainer_slurm.controller.state.preemptions import Preemption
 from bftrainer_slurm.model import ElementId
 from tests.controller.worlds import ARRAY, NOW_S, trainer
@@ -242,10 +242,9 @@ def test_of_a_trainers_pauses_the_newest_500_are_kept(tmp_path: Path) -> None:
     for number in range(510):
         history.add_pause(ARRAY, NOW_S + number, 2, 1.0)
         history.add_pause(13, NOW_S + number, 2, 1.0)
-    with opened(tmp_path / "history.sqlite") as past:
-        found = past.of(ARRAY, 0.0)
-    assert found is not None
-    assert [one.time_s - NOW_S for one in found.pauses] == list(range(10, 510))
+    path = tmp_path / "history.sqlite"
+    found = told(path, str(ARRAY), 0.0, NOW_S, None, private=False)["trainer"]
+    assert [one["time_s"] - NOW_S for one in found["rescales"]] == list(range(10, 510))
 
 
 def test_a_trainer_under_the_id_of_another_one_has_none_of_its_past(tmp_path: Path) -> None:
@@ -254,5 +253,5 @@ def test_a_trainer_under_the_id_of_another_one_has_none_of_its_past(tmp_path: Pa
     history.describe(trainer(), NOW_S)
     history.add_pause(ARRAY, NOW_S, 2, 1.0)
     history.meet(ARRAY, "b", NOW_S)
-    with opened(tmp_path / "history.sqlite") as past:
-        assert past.of(ARRAY, 0.0) is None
+    path = tmp_path / "history.sqlite"
+    assert told(path, str(ARRAY), 0.0, NOW_S, None, private=False)["trainer"] is None
