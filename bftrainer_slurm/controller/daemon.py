@@ -31,8 +31,8 @@ from bftrainer_slurm.controller.publish.scrapes import Scrapes
 from bftrainer_slurm.controller.publish.server import Answer, Request, serving
 from bftrainer_slurm.controller.publish.status import no_status
 from bftrainer_slurm.controller.publish.systemd import notify
-from bftrainer_slurm.controller.reloading import Configured
 from bftrainer_slurm.controller.settings import METRICS, Settings, SettingsError
+from bftrainer_slurm.controller.settings_file import Configured
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.keeper.client import KeeperError
