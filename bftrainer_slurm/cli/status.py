@@ -23,6 +23,7 @@ from bftrainer_slurm.cli.common import (
     state_option,
 )
 from bftrainer_slurm.cli.terminal import table
+from bftrainer_slurm.controller.publish.sentences import down
 from bftrainer_slurm.model import ElementState, Trainer
 from bftrainer_slurm.slurm.gateway import GatewayError
 
@@ -33,7 +34,6 @@ _HEADING = (
 )
 _SPARE = tuple(map(_HEADING.index, ("SHRANK", "GREW", "SAMPLES", "RECLAIMED", "USER")))
 _SOME = 5
-_OLD_S = 15.0  # a working controller publishes every two seconds
 
 
 @click.command()
@@ -70,13 +70,12 @@ def status_now(
 ) -> dict[str, Any]:
     """Return the controller's status; where it is down ``otherwise``, and why in ``down``."""
     age_s, document = published_status(find_keeper(state, address), state)
-    if document is not None and age_s < _OLD_S and document["controller"].get("error") != "stopped":
-        return document | {"down": None}
+    why: str | None
     if document is None:
-        down = "the controller is not running, or not where this command looks for it"
-    else:
-        down = f"the controller is down; its last word is {age_s:.0f} s old"
-    return otherwise() | {"down": down}
+        why = "the controller is not running, or not where this command looks for it"
+    elif (why := down(document, age_s)) is None:
+        return document | {"down": None}
+    return otherwise() | {"down": why}
 
 
 def render(document: dict[str, Any]) -> str:

@@ -13,12 +13,11 @@ from typing import Any
 from bftrainer_slurm.controller.act.execute import Pacer, Results, after, execute
 from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.decide.actions import Action
-from bftrainer_slurm.controller.decide.decision import Decider, Decision
+from bftrainer_slurm.controller.decide.decision import Decider, Decision, Made
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
-from bftrainer_slurm.controller.publish.explanation import Explanation
-from bftrainer_slurm.controller.publish.status import cluster_status, trainer_status
+from bftrainer_slurm.controller.publish.status import cluster_status, terms_of, trainer_status
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.arrivals import Arrivals
 from bftrainer_slurm.controller.state.element import Ended, Phase
@@ -77,7 +76,7 @@ class Controller:
         self._faults = Faults()
         self._snapshot = Snapshot(world.clock())
         self._decision = Decision()
-        self._explanation = Explanation()
+        self._explained: tuple[Made | None, Mapping[str, Any]] = (None, {})
         self._roster = Roster(world.history, settings, self._faults)
         self._members = Members(world.history, world.appraiser)
         self._holes = Holes(world.history)
@@ -88,7 +87,6 @@ class Controller:
             world.planner, world.appraiser, world.history, settings, self._faults
         )
         self._known: frozenset[int] = frozenset()
-        self._had: Mapping[int, Set[str]] = {}  # nodes, by array
         self._tidied_s = self._said_slow_s = float("-inf")
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
@@ -137,11 +135,13 @@ class Controller:
     def status(self, controller: dict[str, Any]) -> dict[str, Any]:
         """Return the status to publish; ``controller`` says who publishes it."""
         now_s, decision, views = self._world.clock(), self._decision, self._roster.views
+        if decision.made is not self._explained[0]:
+            self._explained = decision.made, _terms(decision.made)
         trainers = []
         for view in views:
             with self._faults.of(view.array):
                 trainers.append(self._shown(view, now_s))
-        status = cluster_status(
+        return cluster_status(
             now_s=now_s,
             controller=controller | {"history": self._world.history.trouble},
             views=views,
@@ -152,26 +152,23 @@ class Controller:
             preempted=summary(self._world.history.preemptions(now_s - _DAY_S)),
             counts=self._world.history.counts.shown(),
             private=self._snapshot.configuration.private,
+            left_alone=decision.left_alone,
         )
-        return status | {"left_alone": dict(decision.left_alone)}
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:
-        why, world = self._faults.why.get(view.array), self._world
-        decided = self._decision
-        terms = self._explanation.of(view.array, decided.plan, decided.problem, decided.planned_s)
+        world, array = self._world, view.array
+        had, work = world.history.served(array), self._members.work(array)
+        ended = not view.live and not view.spare
+        spent = goodput(work, had, view.trainer.submit_s, ended=ended, now_s=now_s)
+        more = {"plan": self._explained[1].get(str(array)), "goodput": spent}
         return trainer_status(
             view,
-            world.history.tally(view.array),
-            self._members.progress(view.array),
-            why or self._decision.eligible.stuck.get(view.array),
-            world.appraiser.known(view, now_s) | terms | {"goodput": self._goodput(view, now_s)},
+            world.history.tally(array),
+            self._members.progress(array),
+            self._faults.why.get(array) or self._decision.stuck.get(array),
+            world.appraiser.known(view, now_s) | more,
             now_s,
         )
-
-    def _goodput(self, view: TrainerView, now_s: float) -> dict[str, float | None]:
-        had, submit_s = self._world.history.served(view.array), view.trainer.submit_s
-        ended = not view.live and not view.spare
-        return goodput(self._members.work(view.array), had, submit_s, ended=ended, now_s=now_s)
 
     def _look(self) -> None:
         """Read Slurm, and bring what is known up to date."""
@@ -197,6 +194,7 @@ class Controller:
         took_s = max(0.0, looked_s - began_s)
         world.history.counts.looks.add(took_s)
         self._faults.begin()
+        had = {view.array: view.placed.keys() for view in self._roster.views}
         events = self._roster.look(snapshot, self._members.has_trained)
         ending = any(view.ids(Phase.LEAVING, Phase.ENDING) for view in self._roster.views)
         self.schedule.looked(looked_s, nodes_due, reservations_due, ending, took_s)
@@ -207,7 +205,7 @@ class Controller:
         for view in self._roster.views:
             if view.state.rests_until_s > looked_s and not view.over:
                 self.schedule.again(view.state.rests_until_s)
-        self._note_pauses(began_s)
+        self._note_pauses(had, began_s)
         for event in events:
             if isinstance(event, Ended) and event.how != "shrank" and not event.well:
                 world.groups.lost(event.element)
@@ -234,15 +232,12 @@ class Controller:
             found = self._judgement(snapshot.time_s)
             self.schedule.expect_pass(found.due_s, found.until_s, found.sure_s, snapshot.time_s)
 
-    def _note_pauses(self, now_s: float) -> None:
-        """Remember until when trainers stand still whose nodes are others than before."""
-        states = {}
+    def _note_pauses(self, before: Mapping[int, Set[str]], now_s: float) -> None:
+        """Remember until when trainers stand still whose nodes are others than ``before``."""
         for view in self._roster.views:
             with self._faults.of(view.array):
-                had, costs = self._had.get(view.array), self._world.appraiser.costs(view, now_s)
-                states[view.array] = note_change(view, had, costs, now_s)
-        self._roster.put(states)
-        self._had = {view.array: view.placed.keys() for view in self._roster.views}
+                had, costs = before.get(view.array), self._world.appraiser.costs(view, now_s)
+                self._roster.put({view.array: note_change(view, had, costs, now_s)})
 
     def _picture(self) -> Picture:
         holes, roster = self._holes, self._roster
@@ -310,3 +305,7 @@ class Controller:
                 "every %.0f s for now",
                 *(took_s, interval_s),
             )
+
+
+def _terms(made: Made | None) -> Mapping[str, Any]:
+    return {} if made is None else terms_of(made.problem, made.plan, made.time_s)

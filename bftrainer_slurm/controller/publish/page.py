@@ -29,7 +29,7 @@ from bftrainer_slurm.controller.publish.access import Viewer, viewer
 from bftrainer_slurm.controller.publish.history import counted_changes
 from bftrainer_slurm.controller.publish.notes import notes
 from bftrainer_slurm.controller.publish.occupancy import Window, nodes_over_time
-from bftrainer_slurm.controller.publish.sentences import reasons
+from bftrainer_slurm.controller.publish.sentences import down, reasons
 from bftrainer_slurm.controller.publish.server import Answer, Request
 from bftrainer_slurm.controller.state.database import reading
 from bftrainer_slurm.model import PRIVATE
@@ -57,7 +57,6 @@ _SMALL = 512  # bytes, not worth compressing
 _KEPT = 32  # answers
 _REST = 3.0  # times as long as an answer took is made no other one
 _MOST_WAIT_S = 10.0  # for one's turn
-_OLD_S = 15.0  # of a status, as for ``bftrainer status``
 _DEADLINE_S = 3.0  # of the history, for one answer
 _WEEK_S = 7 * 86_400.0
 _MOST_DAYS = 92
@@ -149,7 +148,7 @@ class Page:
             raise AskedWrongError("the controller has just begun", 503)
         private = frozenset(status.get("private", PRIVATE))
         who = viewer(request.headers.get("authorization", ""), self._secret, private)
-        asked = _Asked(request.query, {**status, "down": _down(status, age_s)}, self._clock(), who)
+        asked = _Asked(request.query, {**status, "down": down(status, age_s)}, self._clock(), who)
         key = (name, who, *asked.key)
         answer = self._kept(key, keep_s)
         if answer is not None:
@@ -331,13 +330,6 @@ def _listed(one: Mapping[str, Any], free: int) -> dict[str, Any]:
         "limit": plan.get("limit"),
         "notes": {level: levels.count(level) for level in ("trouble", "advice")},
     }
-
-
-def _down(status: Mapping[str, Any], age_s: float) -> str | None:
-    """Return why nobody plans now, None: the controller works."""
-    if status["controller"].get("error") == "stopped":
-        return "the controller has stopped"
-    return f"the controller's last word is {age_s:.0f} s old" if age_s >= _OLD_S else None
 
 
 def _files() -> dict[str, Answer]:

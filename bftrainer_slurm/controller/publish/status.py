@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from bftrainer_slurm.controller.observe.reports import Progress
@@ -11,7 +12,8 @@ from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import Tally
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState
-from bftrainer_slurm.planner.problem import Plan
+from bftrainer_slurm.planner.problem import Plan, Problem
+from bftrainer_slurm.planner.reasons import reasons_of
 
 STATES = (
     *("waiting", "starting", "running", "withheld"),
@@ -83,12 +85,13 @@ def cluster_status(
     preempted: Mapping[str, float | int | None],
     counts: Mapping[str, Any],
     private: frozenset[str],
+    left_alone: Mapping[str, int],
 ) -> dict[str, Any]:
     """Return the whole status; ``free`` are the nodes of the pool that no trainer has.
 
     ``preempted`` is what ordinary jobs felt of trainers in the last 24 hours, ``counts`` what has
-    happened since the controller began. ``private`` is what users
-    may not see of others, in the words of PrivateData.
+    happened since the controller began. ``private`` is what users may not see of others, in the
+    words of PrivateData; ``left_alone`` says how many idle nodes are, by why.
     """
     used = {node for view in views for node in view.placed}
     return {
@@ -103,9 +106,27 @@ def cluster_status(
         "counts": dict(counts),
         "jobs_private": "jobs" in private,
         "private": sorted(private),
+        "left_alone": dict(left_alone),
         "malformed": {str(array): why for array, why in malformed.items()},
         "trainers": trainers,
     }
+
+
+def terms_of(problem: Problem, plan: Plan, planned_s: float) -> dict[str, dict[str, Any]]:
+    """Return the terms of all trainers of a plan, by key."""
+    return {
+        key: _rounded(asdict(one)) | {"limit": one.limit.value, "time_s": planned_s}
+        for key, one in reasons_of(problem, plan).items()
+    }
+
+
+def _rounded(value: Any) -> Any:
+    """Keep six digits of each number: they are for people, and there may be many."""
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    if isinstance(value, tuple):
+        return [_rounded(one) for one in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def no_status(now_s: float, controller: Mapping[str, Any]) -> dict[str, Any]:

@@ -222,5 +222,5 @@ def test_a_trainer_that_is_given_up_is_so_in_the_same_decision() -> None:
 def test_who_is_stuck_is_told_why() -> None:
     stuck = view(HELD, refused=dict.fromkeys(("n1", "n2"), NOW_S + 60))
     decision = Deciding()(stuck)
-    assert decision.eligible.stuck.keys() == {ARRAY}
+    assert decision.stuck.keys() == {ARRAY}
     assert decision.actions == ()
