@@ -74,7 +74,7 @@ class Controller:
         self.schedule = Schedule(settings, world.clock())
         self.trouble: str | None = None
         self._faults = Faults()
-        self._snapshot = Snapshot(world.clock())
+        self._snapshot = Snapshot(world.clock(), partition=settings.partition)
         self._decision = Decision()
         self._explained: tuple[Made | None, Mapping[str, Any]] = (None, {})
         self._roster = Roster(world.history, settings, self._faults)
@@ -157,13 +157,13 @@ class Controller:
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         world, array = self._world, view.array
-        had, work = world.history.served(array), self._members.work(array)
+        tally, work = world.history.tally(array), self._members.work(array)
         ended = not view.live and not view.spare
-        spent = goodput(work, had, view.trainer.submit_s, ended=ended, now_s=now_s)
+        spent = goodput(work, tally.had, view.trainer.submit_s, ended=ended, now_s=now_s)
         more = {"plan": self._explained[1].get(str(array)), "goodput": spent}
         return trainer_status(
             view,
-            world.history.tally(array),
+            tally,
             self._members.progress(array),
             self._faults.why.get(array) or self._decision.stuck.get(array),
             world.appraiser.known(view, now_s) | more,
@@ -184,7 +184,6 @@ class Controller:
             nodes_due=nodes_due,
             reservations_due=reservations_due,
             pass_due=judgement.asks and began_s >= judgement.sure_s,
-            partition=self._settings.partition,
             mine=world.mine,
         )
         malformed = snapshot.queue.malformed
@@ -215,18 +214,18 @@ class Controller:
         )
         if self._settings.delay_worth:
             self._arrivals.look(snapshot.queue.ordinary_runs, looked_s)
-        self._holes.update(snapshot, self._settings.partition)
-        world.history.inventory.update(snapshot, self._settings.partition)
+        self._holes.update(snapshot)
+        world.history.inventory.update(snapshot)
         self._follow_passes(snapshot)
         self._forget(frozenset(one.array for one in snapshot.queue.trainers), looked_s)
 
     def _follow_passes(self, snapshot: Snapshot) -> None:
         """Take in what Slurm's schedulers did, and look again about when they are to look."""
-        views, partition = self._roster.views, self._settings.partition
+        views = self._roster.views
         if not any(job.for_nodes for job in snapshot.queue.waiting):
             self._passes.nobody_waits()
             return
-        pool = in_holes_without(snapshot, views, partition, Phase.LEAVING, Phase.ENDING)
+        pool = in_holes_without(snapshot, views, Phase.LEAVING, Phase.ENDING)
         self._passes.look(snapshot, pool)
         if any(view.running() for view in views):
             found = self._judgement(snapshot.time_s)

@@ -19,22 +19,18 @@ def available_nodes(picture: Picture, settings: Settings) -> frozenset[str]:
 
     A node that was busy when nodes were last read counts as idle once no job is on it.
     """
-    return _unused(picture, settings).difference(*left_alone(picture, settings).values())
+    return _unused(picture).difference(*left_alone(picture, settings).values())
 
 
 def left_alone(picture: Picture, settings: Settings) -> Mapping[str, frozenset[str]]:
     """Return idle nodes that no element may start on now, by why; a node may have several."""
-    snapshot, now_s = picture.snapshot, picture.now_s
+    now_s = picture.now_s
     bad = {node for node, until_s in picture.avoid.items() if until_s > now_s}
-    soon_s = now_s + settings.min_hole_s
-    wanted, reserved = set[str](), set[str]()
-    for job in snapshot.queue.waiting:
-        if job.expected_start_s is not None and job.expected_start_s < soon_s:
-            wanted.update(job.expected_nodes)
-    for reservation in snapshot.reservations:
-        if reservation.start_s < now_s + SHORTEST_S and reservation.end_s > now_s:
-            reserved.update(reservation.nodes)
-    unused = _unused(picture, settings)
+    claims, soon_s = picture.snapshot.claims, now_s + settings.min_hole_s
+    wanted = {node for node, start_s in claims.wanted_s.items() if start_s < soon_s}
+    first_s = now_s + SHORTEST_S
+    reserved = {node for node, one in claims.reserved.items() if one.start_s < first_s}
+    unused = _unused(picture)
     return {
         "elements failed there, or started or ended too slowly": unused & bad,
         "an ordinary job is expected there soon": unused & wanted,
@@ -42,13 +38,13 @@ def left_alone(picture: Picture, settings: Settings) -> Mapping[str, frozenset[s
     }
 
 
-def _unused(picture: Picture, settings: Settings) -> frozenset[str]:
+def _unused(picture: Picture) -> frozenset[str]:
     """Return the nodes in holes on which no element runs or ends, or is to start."""
     taken = set(picture.out_of_reach)
     for view in picture.views:
         taken.update(view.placed)
         taken.update(record.node for _, record in view.within(*OCCUPIES) if record.node)
-    return picture.snapshot.in_holes(settings.partition) - taken
+    return picture.snapshot.in_holes - taken
 
 
 def hardware_of(snapshot: Snapshot, settings: Settings) -> dict[str, str]:

@@ -30,12 +30,7 @@ from bftrainer_slurm.controller.decide.reconcile import (
     patience,
     towards,
 )
-from bftrainer_slurm.controller.decide.time_limits import (
-    Claims,
-    claims_of,
-    keep_limits,
-    limits_at_start,
-)
+from bftrainer_slurm.controller.decide.time_limits import keep_limits, limits_at_start
 from bftrainer_slurm.controller.decide.vacate import vacate, wanted
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.schedule import LEAD_S
@@ -97,7 +92,6 @@ class _Draft:
     """
 
     picture: Picture
-    claims: Claims
     actions: list[Action] = field(default_factory=list)
     states: dict[int, TrainerState] = field(default_factory=dict)
     kept: frozenset[str] = frozenset()
@@ -157,8 +151,10 @@ class Decider:
         made, trouble = self._planned(draft.picture, free, outlook, problem)
         moves: list[Action] = []
         if made is not None:
-            nodes = picture.snapshot.nodes_of(settings.partition)
-            limits = partial(limits_at_start, claims=draft.claims, now_s=now_s, settings=settings)
+            nodes = picture.snapshot.all_nodes
+            limits = partial(
+                limits_at_start, claims=picture.snapshot.claims, now_s=now_s, settings=settings
+            )
             move = partial(towards, made.plan, free=free, nodes=nodes, limits=limits)
             moves = self._of_each(draft.picture.views, move)
         everybody = tuple(_judged(view, draft.states) for view in everybody)
@@ -183,7 +179,7 @@ class Decider:
             node for view in picture.views for node in late_nodes(view, picture.now_s, patience_s)
         ]
         avoid = {**picture.avoid, **dict.fromkeys(late, picture.now_s + _AVOID_S)}
-        draft = _Draft(replace(picture, avoid=avoid), claims_of(picture.snapshot))
+        draft = _Draft(replace(picture, avoid=avoid))
         self._leave(draft)
         self._give(draft)
         self._judge(draft)
@@ -197,7 +193,7 @@ class Decider:
         free = growable(available, picture, settings, draft.kept)
         idle = {why: len(nodes) for why, nodes in left_alone(picture, settings).items()}
         idle["kept for ordinary jobs"] = len(available - free)
-        eligible = eligibility(picture.views, picture.snapshot, settings)
+        eligible = eligibility(picture.views, picture.snapshot)
         hardware = hardware_of(picture.snapshot, settings)
         outlook = Outlook(self._objective, self.appraiser, hardware, eligible)
         return free, idle, outlook, problem_of(picture, free, outlook)
@@ -218,7 +214,7 @@ class Decider:
 
         def keep(view: TrainerView) -> Sequence[Action]:
             minutes = view.trainer.record.minutes
-            return keep_limits(view.up(), minutes, draft.claims, snapshot.time_s, settings)
+            return keep_limits(view.up(), minutes, snapshot.claims, snapshot.time_s, settings)
 
         for decide in (lambda view: leave_draining(view, draining), keep):
             views = (view for view in draft.picture.views if not view.over)
@@ -227,7 +223,7 @@ class Decider:
     def _give(self, draft: _Draft) -> None:
         """Give ordinary jobs what they are to find idle."""
         settings, picture = self.settings, draft.picture
-        want = wanted(picture, settings.partition)
+        want = wanted(picture)
         draft.kept = want.idle
         if picture.now_s >= picture.judgement.due_s - LEAD_S:
             draft.kept |= want.leave

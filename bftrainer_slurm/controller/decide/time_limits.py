@@ -6,13 +6,12 @@ Pure, and the one place that knows about them. What a plan does with nodes is no
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from bftrainer_slurm.controller.decide.actions import EndAt, Shrink
-from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.observe.snapshot import Claims
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.model import Element, ElementId, Reservation, TimeLimit
+from bftrainer_slurm.model import Element, ElementId, TimeLimit
 
 # slurmctld refuses a reservation of nodes on which a job runs whose limit lies behind its start.
 LONGEST_S = 3600.0
@@ -30,35 +29,6 @@ _AHEAD_S = 120.0
 _SLACK_S = 60.0  # by so little another limit is not asked for
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """What Slurm itself means to do with nodes, by node.
-
-    ``reserved`` has the first reservation that has not ended, ``wanted_s`` when the first waiting
-    job is expected to start there (Unix seconds); ``judged`` whether Slurm has said so of all that
-    wait. ``partition_minutes`` is the longest limit that the partition allows, None for any.
-    """
-
-    reserved: Mapping[str, Reservation]
-    wanted_s: Mapping[str, float]
-    judged: bool = True
-    partition_minutes: int | None = None
-
-
-def claims_of(snapshot: Snapshot) -> Claims:
-    """Sort what is known of reservations, and of ordinary jobs that wait, by node."""
-    last_first = sorted(snapshot.reservations, key=lambda one: one.start_s, reverse=True)
-    there = [one for one in last_first if one.end_s > snapshot.time_s]
-    reserved = {node: one for one in there for node in one.nodes}
-    wanted_s: dict[str, float] = {}
-    for job in snapshot.queue.waiting:
-        if job.expected_start_s is not None:
-            for node in job.expected_nodes:
-                wanted_s[node] = min(wanted_s.get(node, math.inf), job.expected_start_s)
-    judged = all(job.expected_start_s is not None for job in snapshot.queue.waiting)
-    return Claims(reserved, wanted_s, judged, snapshot.configuration.partition_minutes)
-
-
 def limits_at_start(
     nodes: Iterable[str],
     user_minutes: int | None,
@@ -74,7 +44,7 @@ def limits_at_start(
     Args:
         nodes: where they are to start.
         user_minutes: the limit that the trainer's user asked for, if any.
-        claims: see ``claims_of``.
+        claims: what Slurm itself means to do with nodes.
         now_s: Unix seconds.
         settings: whether the controller is an operator's.
 
@@ -103,7 +73,7 @@ def keep_limits(
     Args:
         running: elements. An owner may only shorten their limits, an operator also lengthen them.
         user_minutes: the limit that the trainer's user asked for, if any.
-        claims: see ``claims_of``.
+        claims: what Slurm itself means to do with nodes.
         now_s: Unix seconds.
         settings: whether the controller is an operator's, and how long before its limit an element
             leaves.

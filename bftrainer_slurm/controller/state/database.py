@@ -10,7 +10,7 @@ import logging
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -109,6 +109,27 @@ class Database:
             logger.error("the history cannot be used, kept in memory for now: %s", error)
         self.trouble = f"history: {error}"
         self._retry_s = self._clock() + _RETRY_S
+
+
+class Spans:
+    """A table of when nodes were in some state: ``node``, ``start_s``, and ``end_s``."""
+
+    def __init__(self, database: Database, table: str) -> None:
+        self._database = database
+        self._table = table
+
+    def open(self) -> dict[str, float]:
+        """Return the nodes that are in it as far as is known, and since when."""
+        query = f"SELECT node, start_s FROM {self._table} WHERE end_s IS NULL"
+        return dict(self._database.read(query))
+
+    def change(self, ended: Iterable[str], began: Iterable[str], time_s: float) -> None:
+        """Note that nodes have left it, and others come to it."""
+        end = f"UPDATE {self._table} SET end_s = max(start_s, ?) WHERE node = ? AND end_s IS NULL"
+        begin = f"INSERT INTO {self._table} (node, start_s) VALUES (?, ?)"
+        self._database.write_together(
+            *((end, (time_s, node)) for node in ended), *((begin, (node, time_s)) for node in began)
+        )
 
 
 class _DamageError(sqlite3.DatabaseError):

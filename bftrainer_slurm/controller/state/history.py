@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.controller.state.counts import Counts
-from bftrainer_slurm.controller.state.database import Database, reading
+from bftrainer_slurm.controller.state.database import Database, Spans, reading
 from bftrainer_slurm.controller.state.goodput import Served, Work, served
 from bftrainer_slurm.controller.state.inventory import Inventory
 from bftrainer_slurm.controller.state.lessons import Lessons
@@ -72,12 +73,16 @@ def past_problem(path: Path, back: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What became of one trainer so far. ``node_s`` counts finished stays only."""
+    """What became of one trainer so far. ``node_s`` counts finished stays only.
+
+    ``had`` says when it had nodes.
+    """
 
     grew: int = 0
     shrank: int = 0
     reclaimed: int = 0
     node_s: float = 0.0
+    had: Served = field(default_factory=Served)
 
 
 class History:
@@ -95,10 +100,10 @@ class History:
             raise HistoryError(f"history {path}: {error}; move it away to begin anew") from error
         self.counts = Counts()
         self.lessons = Lessons(self._database, self.counts.pauses)
+        self.holes = Spans(self._database, "holes")
         self.inventory = Inventory(self._database)
         self._in_file = path != ":memory:"
         self._tallies: dict[int, Tally] = {}
-        self._served: dict[int, Served] = {}
         self._ended: dict[int, str] = {}  # the file may not have it yet
         self._preemptions: list[Preemption] | None = None  # as read last
 
@@ -110,7 +115,7 @@ class History:
     def begin_stay(self, element: ElementId, node: str, time_s: float) -> None:
         """Note that an element runs on a node."""
         self.counts.started += 1
-        self._changed(element.array)
+        self._tallies.pop(element.array, None)
         self._database.write(
             "INSERT INTO stays (array, task, node, start_s) VALUES (?, ?, ?, ?)",
             *(element.array, element.task, node, time_s),
@@ -119,7 +124,7 @@ class History:
     def end_stay(self, element: ElementId, time_s: float, how: str) -> None:
         """Note that an element runs no more."""
         self.counts.ended[how] += 1
-        self._changed(element.array)
+        self._tallies.pop(element.array, None)
         self._database.write(
             "UPDATE stays SET end_s = max(start_s, ?), how = ? "
             "WHERE array = ? AND task = ? AND end_s IS NULL",
@@ -133,26 +138,17 @@ class History:
 
     def tally(self, array: int) -> Tally:
         """Count one trainer's stays."""
-        known = self._tallies.get(array)
-        if known is not None:
+        if (known := self._tallies.get(array)) is not None:
             return known
-        rows = self._database.read(
-            "SELECT count(*), total(how = 'shrank'), total(how = 'reclaimed'), "
-            "total(end_s - start_s) FROM stays WHERE array = ?",
-            array,
-        )
+        rows = self._database.read("SELECT start_s, end_s, how FROM stays WHERE array = ?", array)
         if not rows:
             return Tally()
-        ((grew, shrank, reclaimed, node_s),) = rows
-        self._tallies[array] = Tally(grew, int(shrank), int(reclaimed), node_s)
-        return self._tallies[array]
-
-    def served(self, array: int) -> Served:
-        """Return when one trainer had nodes."""
-        if array not in self._served:
-            query = "SELECT start_s, end_s FROM stays WHERE array = ?"
-            self._served[array] = served(self._database.read(query, array))
-        return self._served[array]
+        ways = Counter(how for _, _, how in rows)
+        node_s = sum(end_s - start_s for start_s, end_s, _ in rows if end_s is not None)
+        had = served((start_s, end_s) for start_s, end_s, _ in rows)
+        tally = Tally(len(rows), ways["shrank"], ways["reclaimed"], node_s, had)
+        self._tallies[array] = tally
+        return tally
 
     def set_work(self, array: int, work: Work) -> None:
         """Note what a trainer's reports come to."""
@@ -166,18 +162,6 @@ class History:
             array,
         )
         return next((Work(*row) for row in rows), None)
-
-    def open_holes(self) -> dict[str, float]:
-        """Return the nodes that are in a hole as far as is known, and since when."""
-        return dict(self._database.read("SELECT node, start_s FROM holes WHERE end_s IS NULL"))
-
-    def change_holes(self, ended: Iterable[str], began: Iterable[str], time_s: float) -> None:
-        """Note that holes have ended and others begun, by node."""
-        end = "UPDATE holes SET end_s = max(start_s, ?) WHERE node = ? AND end_s IS NULL"
-        begin = "INSERT INTO holes (node, start_s) VALUES (?, ?)"
-        self._database.write_together(
-            *((end, (time_s, node)) for node in ended), *((begin, (node, time_s)) for node in began)
-        )
 
     def add_preemptions(self, preemptions: Iterable[Preemption]) -> None:
         """Note ordinary jobs that started where Slurm first had to take elements."""
@@ -285,7 +269,6 @@ class History:
         What ran when this one worked last has ended at a time that nobody here has seen.
         """
         self._tallies.clear()
-        self._served.clear()
         self._database.write_together(
             ("UPDATE stays SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
             ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
@@ -297,12 +280,8 @@ class History:
         """Drop all that is known of the trainer of this array id."""
         these = ((f"DELETE FROM {table} WHERE array = ?", (array,)) for table in _BY_ARRAY)
         self._database.write_together(*these)
-        self._changed(array)
-        self._ended.pop(array, None)
-
-    def _changed(self, array: int) -> None:
         self._tallies.pop(array, None)
-        self._served.pop(array, None)
+        self._ended.pop(array, None)
 
     def forget_old(self, now_s: float) -> None:
         """Drop what is older than 90 days."""
@@ -312,7 +291,6 @@ class History:
             *((f"DELETE FROM {table} WHERE time_s < ?", (old_s,)) for table in _DATED),
         )
         self._tallies.clear()
-        self._served.clear()
 
     def close(self) -> None:
         """Close the file."""

@@ -136,11 +136,11 @@ class Passes:
 
 
 def in_holes_without(
-    snapshot: Snapshot, views: Iterable[TrainerView], partition: str, *phases: Phase
+    snapshot: Snapshot, views: Iterable[TrainerView], *phases: Phase
 ) -> frozenset[str]:
     """Return the nodes in holes on which there is no element in one of these phases."""
     ours = {record.node for view in views for _, record in view.within(*phases) if record.node}
-    return snapshot.in_holes(partition) - ours
+    return snapshot.in_holes - ours
 
 
 class Fit:

@@ -98,8 +98,8 @@ def test_of_a_partition_some_nodes_are_in_service_and_some_are_not() -> None:
     seen = snapshot((
         node("n1", NodeState.BUSY), node("n2", NodeState.UNAVAILABLE), node("n3", partition="other")
     ))  # fmt: skip
-    assert seen.in_service(SETTINGS.partition) == {"n1"}
-    assert seen.nodes_of(SETTINGS.partition) == {"n1", "n2"}
+    assert seen.in_service == {"n1"}
+    assert seen.all_nodes == {"n1", "n2"}
 
 
 def test_a_nodes_hardware_is_the_first_feature_that_the_admin_names() -> None:

@@ -78,7 +78,6 @@ def reading(
         nodes_due=due,
         reservations_due=due,
         pass_due=pass_due,
-        partition="bftrainer",
         mine=mine,
     )
 

@@ -80,7 +80,7 @@ def test_a_stay_over_midnight_is_harvest_of_both_days(path: Path, written: Histo
     written.begin_stay(ElementId(7, 0), "n1", begin_s - 3600)
     written.end_stay(ElementId(7, 0), begin_s + 2 * 3600, "reclaimed")
     written.begin_stay(ElementId(7, 1), "n2", end_s - 3600)
-    written.change_holes((), ["n1"], begin_s - 7200)
+    written.holes.change((), ["n1"], begin_s - 7200)
     with reading(path, 3.0) as history:
         users, holes = past.day_of_harvest(history, begin_s, end_s, end_s - 1800)
         before, _ = past.day_of_harvest(history, begin_s - DAY_S, begin_s, end_s - 1800)
@@ -127,7 +127,7 @@ def test_looking_back_does_not_keep_the_controller_from_writing(
 ) -> None:
     with reading(path, 3.0) as history:
         history.execute("BEGIN").execute("SELECT * FROM holes").fetchall()
-        written.change_holes((), ["n1"], 1.0)
+        written.holes.change((), ["n1"], 1.0)
         assert written.trouble is None
     with closing(sqlite3.connect(path)) as other:
         assert other.execute("SELECT count(*) FROM holes").fetchone() == (1,)
