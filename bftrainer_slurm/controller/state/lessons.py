@@ -58,10 +58,10 @@ class Rescale:
 class Lessons:
     """The part of the history file that plans are made with.
 
-    ``pauses`` gets what each change of size has cost, by whether the trainer grew.
+    ``pauses`` gets what each change of size has cost: ``up`` or ``down``.
     """
 
-    def __init__(self, database: Database, pauses: Mapping[bool, Durations]) -> None:
+    def __init__(self, database: Database, pauses: Mapping[str, Durations]) -> None:
         self._database = database
         self._pauses = pauses
 
@@ -89,7 +89,7 @@ class Lessons:
 
     def add_rescale(self, job: Job, rescale: Rescale) -> None:
         """Note what a change of size really cost; older ones make room."""
-        self._pauses[rescale.grew].add(rescale.seconds)
+        self._pauses["up" if rescale.grew else "down"].add(rescale.seconds)
         kind = (job.user, job.name, rescale.runtime.value, int(rescale.grew))
         self._database.write_together(
             (

@@ -139,7 +139,7 @@ def test_the_delay_of_ordinary_jobs_is_a_histogram() -> None:
 
 def test_pauses_are_told_by_direction() -> None:
     counts = Counts()
-    counts.pauses[True].add(3.0)
+    counts.pauses["up"].add(3.0)
     found = counted(pauses=counts.shown()["pauses"])
     name = "bftrainer_rescale_pause_seconds"
     assert found[f'{name}_sum{{direction="up"}}'] == 3
