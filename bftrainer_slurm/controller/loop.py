@@ -174,18 +174,10 @@ class Controller:
         """Read Slurm, and bring what is known up to date."""
         world, began_s = self._world, self._world.clock()
         malformed_before = self._snapshot.queue.malformed
-        nodes_due = self.schedule.nodes_due(began_s)
-        reservations_due = self.schedule.reservations_due(began_s)
-        judgement = self._judgement(began_s)
-        self._snapshot = snapshot = read(
-            world.gateway,
-            self._snapshot,
-            began_s,
-            nodes_due=nodes_due,
-            reservations_due=reservations_due,
-            pass_due=judgement.asks and began_s >= judgement.sure_s,
-            mine=world.mine,
-        )
+        due, judgement = self.schedule.also_due(began_s), self._judgement(began_s)
+        if judgement.asks and began_s >= judgement.sure_s:
+            due |= {"pass"}
+        self._snapshot = snapshot = read(world.gateway, self._snapshot, began_s, due, world.mine)
         malformed = snapshot.queue.malformed
         for array in malformed.keys() - malformed_before.keys():
             logger.warning("job %d is no trainer, and left alone: %s", array, malformed[array])
@@ -196,7 +188,7 @@ class Controller:
         had = {view.array: view.placed.keys() for view in self._roster.views}
         events = self._roster.look(snapshot, self._members.has_trained)
         ending = any(view.ids(Phase.LEAVING, Phase.ENDING) for view in self._roster.views)
-        self.schedule.looked(looked_s, nodes_due, reservations_due, ending, took_s)
+        self.schedule.looked(looked_s, due, ending, took_s)
         self._say_if_slow(took_s, looked_s)
         rest_s = self._settings.relaunch_after_s
         if any(view.rests(began_s - rest_s) for view in self._roster.views):

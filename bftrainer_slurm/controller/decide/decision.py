@@ -11,10 +11,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bftrainer_slurm.controller.decide.actions import Action, Shrink, Trim
-from bftrainer_slurm.controller.decide.available import available_nodes, hardware_of, left_alone
+from bftrainer_slurm.controller.decide.available import (
+    available_nodes,
+    growable,
+    hardware_of,
+    left_alone,
+    refill,
+)
 from bftrainer_slurm.controller.decide.eligibility import eligibility
 from bftrainer_slurm.controller.decide.failures import judge
-from bftrainer_slurm.controller.decide.headroom import growable, refill
 from bftrainer_slurm.controller.decide.job_table import excess
 from bftrainer_slurm.controller.decide.problem import (
     Outlook,

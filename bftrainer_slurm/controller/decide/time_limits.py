@@ -39,17 +39,8 @@ def limits_at_start(
     """Return which limit to ask for where elements of one trainer are to start on these nodes.
 
     An operator's controller lengthens it later. Otherwise it is all that an element gets, so the
-    least that will do is the whole hole, where Slurm says how long that is.
-
-    Args:
-        nodes: where they are to start.
-        user_minutes: the limit that the trainer's user asked for, if any.
-        claims: what Slurm itself means to do with nodes.
-        now_s: Unix seconds.
-        settings: whether the controller is an operator's.
-
-    Returns:
-        The nodes by their limit, without those on which a reservation leaves no minute.
+    least that will do is the whole hole, where Slurm says how long that is. ``user_minutes`` is
+    what the trainer's user asked for. Nodes on which a reservation leaves no minute have none.
     """
     limits: dict[TimeLimit, set[str]] = {}
     for node in nodes:
@@ -68,15 +59,8 @@ def keep_limits(
 ) -> list[EndAt | Shrink]:
     """Return what is to be done now about the limits of elements of one trainer that run.
 
+    An owner may only shorten them, an operator also lengthen them, up to what the user asked for.
     Those whose limits are set at one look get the same end, so that one request does it.
-
-    Args:
-        running: elements. An owner may only shorten their limits, an operator also lengthen them.
-        user_minutes: the limit that the trainer's user asked for, if any.
-        claims: what Slurm itself means to do with nodes.
-        now_s: Unix seconds.
-        settings: whether the controller is an operator's, and how long before its limit an element
-            leaves.
     """
     ends: dict[float, list[ElementId]] = {}
     leaving: dict[str, list[ElementId]] = {}

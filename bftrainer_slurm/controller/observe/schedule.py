@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.keeper.protocol import NoteKind
@@ -38,7 +39,12 @@ class Schedule:
     def __init__(self, settings: Settings, now_s: float) -> None:
         self._settings = settings
         self._began_s = now_s
-        self._queue_due_s = self._nodes_due_s = self._reservations_due_s = now_s
+        self._queue_due_s = now_s
+        self._every_s = {
+            "nodes": settings.nodes_interval_s,
+            "reservations": settings.reservations_interval_s,
+        }
+        self._also_due_s = dict.fromkeys(self._every_s, now_s)
         self._last_look_s = float("-inf")
         self._backoff_s = _FIRST_BACKOFF_S
         self._ending_s = _FIRST_ENDING_S
@@ -57,13 +63,10 @@ class Schedule:
         """Whether it is time for a look, also where the clock was set back."""
         return now_s >= self.due_s() or now_s < self._last_look_s
 
-    def nodes_due(self, now_s: float) -> bool:
-        """Whether this look should read the nodes too."""
-        return now_s >= self._nodes_due_s or now_s < self._last_look_s
-
-    def reservations_due(self, now_s: float) -> bool:
-        """Whether this look should read the reservations too."""
-        return now_s >= self._reservations_due_s or now_s < self._last_look_s
+    def also_due(self, now_s: float) -> frozenset[str]:
+        """What this look should read beside the queue: nodes, reservations."""
+        back = now_s < self._last_look_s
+        return frozenset(what for what, due_s in self._also_due_s.items() if back or now_s >= due_s)
 
     def heard(self, kind: NoteKind, now_s: float) -> None:
         """Look sooner because of what an element or a submission said.
@@ -92,12 +95,10 @@ class Schedule:
         next_s = min((at_s for at_s in looks if at_s > now_s), default=any_moment_s)
         self._queue_due_s = min(self._queue_due_s, next_s)
 
-    def looked(
-        self, now_s: float, nodes: bool, reservations: bool, ending: bool, took_s: float = 0.0
-    ) -> None:
+    def looked(self, now_s: float, also: Set[str], ending: bool, took_s: float = 0.0) -> None:
         """Plan the next look; a second from now, then more, while elements are still ending.
 
-        ``took_s``: how many seconds this look had to wait for slurmctld.
+        ``also``: what was read beside the queue. ``took_s``: how long it took slurmctld.
         """
         earned = max(0.0, now_s - self._last_look_s) / _A_HINTED_LOOK_S
         self._hinted = min(_HINTED_LOOKS, self._hinted + earned) - (now_s < self._regular_s)
@@ -110,10 +111,8 @@ class Schedule:
         interval_s = min(interval_s, self._ending_s) if ending else interval_s
         self._ending_s = 2 * interval_s if ending else _FIRST_ENDING_S
         self._queue_due_s = self._regular_s = now_s + interval_s
-        if nodes:
-            self._nodes_due_s = now_s + self._settings.nodes_interval_s
-        if reservations:
-            self._reservations_due_s = now_s + self._settings.reservations_interval_s
+        for what in also & self._every_s.keys():
+            self._also_due_s[what] = now_s + self._every_s[what]
 
     def went_well(self) -> None:
         """All that was to be done is done."""

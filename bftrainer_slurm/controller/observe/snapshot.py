@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -100,13 +100,12 @@ def read(
     gateway: Gateway,
     last: Snapshot,
     now_s: float,
-    *,
-    nodes_due: bool,
-    reservations_due: bool,
-    pass_due: bool,
+    due: Set[str],
     mine: Callable[[Trainer], bool],
 ) -> Snapshot:
-    """Read what is due; the rest is as in ``last``. Trainers of others are ordinary jobs.
+    """Read the queue, and what is ``due``: "nodes", "reservations", "pass".
+
+    The rest is as in ``last``. Trainers of others are ordinary jobs.
 
     Raises:
         GatewayError: Slurm did not answer, or not as it should.
@@ -118,13 +117,13 @@ def read(
     snapshot = replace(
         last, time_s=now_s, queue=replace(queue, trainers=ours, ordinary_nodes=ordinary)
     )
-    if pass_due and any(job.for_nodes for job in queue.waiting):
+    if "pass" in due and any(job.for_nodes for job in queue.waiting):
         snapshot = replace(snapshot, last_pass=gateway.last_pass())
-    if reservations_due:
+    if "reservations" in due:
         snapshot = replace(snapshot, reservations=gateway.reservations())
     if not 0 <= now_s - last.configured_s < _CONFIGURATION_S:
         snapshot = _configured(snapshot, gateway)
-    if nodes_due:
+    if "nodes" in due:
         nodes = gateway.nodes()
         busy = {node.name for node in nodes if node.state is NodeState.BUSY}
         hidden = frozenset(busy - ordinary - _nodes_of(ours))

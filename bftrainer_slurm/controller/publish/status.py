@@ -94,9 +94,7 @@ def cluster_status(
     words of PrivateData; ``left_alone`` says how many idle nodes are, by why.
     """
     used = {node for view in views for node in view.placed}
-    return {
-        "time_s": now_s,
-        "controller": controller,
+    return no_status(now_s, controller) | {
         "pool": {"nodes": len(used | free), "used": len(used), "free": sorted(free)},
         "plan": None
         if plan is None

@@ -5,12 +5,14 @@ Numbers only; what happened to whom, and when, is in the history.
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
 from bftrainer_slurm.controller.state.preemptions import LATE_S
+from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
 
 # Seconds. A node comes back within tenths of one; who waits longer than LATE_S has missed a pass.
 _DELAYS_S = (0.5, 1.0, 2.0, 5.0, LATE_S, 30.0, 60.0, 120.0)
@@ -69,3 +71,28 @@ def _shown(value: Any) -> Any:
     if isinstance(value, Durations):
         return value.shown()
     return {key: _shown(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+class MeteredGateway:
+    """A gateway like the one that it is given; ``counts`` gets a line for each of its methods."""
+
+    def __init__(self, gateway: Gateway, counts: Counts) -> None:
+        self._gateway = gateway
+        self._counts = counts
+
+    def __getattr__(self, name: str) -> Any:
+        request = getattr(self._gateway, name)
+        if not callable(request):
+            return request
+
+        def ask(*words: Any, **more: Any) -> Any:
+            began_s = time.monotonic()
+            try:
+                return request(*words, **more)
+            except GatewayError:
+                self._counts.failed_requests[name] += 1
+                raise
+            finally:
+                self._counts.requests[name].add(time.monotonic() - began_s)
+
+        return ask

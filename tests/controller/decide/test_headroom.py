@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bftrainer_slurm.controller.decide.actions import Shrink
-from bftrainer_slurm.controller.decide.headroom import growable, refill
+from bftrainer_slurm.controller.decide.available import growable, refill
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementId, ElementState
