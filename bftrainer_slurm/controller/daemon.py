@@ -23,10 +23,9 @@ from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
 from bftrainer_slurm.controller.loop import Controller, World
 from bftrainer_slurm.controller.observe.feed import Feed
 from bftrainer_slurm.controller.publish.access import link_of, secret_of
-from bftrainer_slurm.controller.publish.metrics import families
+from bftrainer_slurm.controller.publish.metrics import Scrapes, families
 from bftrainer_slurm.controller.publish.page import Page
 from bftrainer_slurm.controller.publish.publisher import PUBLISH_EVERY_S, Publisher
-from bftrainer_slurm.controller.publish.scrapes import Scrapes
 from bftrainer_slurm.controller.publish.server import Answer, Request, serving
 from bftrainer_slurm.controller.publish.status import no_status
 from bftrainer_slurm.controller.publish.systemd import notify

@@ -19,17 +19,14 @@ from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.controller.publish.status import cluster_status, terms_of, trainer_status
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.arrivals import Arrivals
 from bftrainer_slurm.controller.state.element import Ended, Phase
 from bftrainer_slurm.controller.state.goodput import goodput
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.holes import Holes
 from bftrainer_slurm.controller.state.members import OF_MEMBERS, Members
-from bftrainer_slurm.controller.state.passes import Judgement, Passes, in_holes_without
 from bftrainer_slurm.controller.state.pauses import note_change
-from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.controller.state.preemptions import Preemptions, summary
-from bftrainer_slurm.controller.state.profile import Appraiser
+from bftrainer_slurm.controller.state.picture import Surroundings
+from bftrainer_slurm.controller.state.preemptions import summary
+from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.roster import Roster
 from bftrainer_slurm.controller.state.trainer import hear
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -41,8 +38,6 @@ from bftrainer_slurm.slurm.gateway import Gateway
 logger = logging.getLogger(__name__)
 
 _DAY_S = 86400.0
-_SLOW_S = 1.0  # of a look: from then on it is said
-_SAY_AGAIN_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +74,12 @@ class Controller:
         self._explained: tuple[Made | None, Mapping[str, Any]] = (None, {})
         self._roster = Roster(world.history, settings, self._faults)
         self._members = Members(world.history, world.appraiser)
-        self._holes = Holes(world.history)
-        self._passes = Passes()
-        self._preemptions = Preemptions()
-        self._arrivals = Arrivals(world.clock())
+        self._surroundings = Surroundings(world.history, settings, world.clock())
         self._decider = Decider(
             world.planner, world.appraiser, world.history, settings, self._faults
         )
         self._known: frozenset[int] = frozenset()
-        self._tidied_s = self._said_slow_s = float("-inf")
+        self._tidied_s = float("-inf")
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
         """Hear what elements say; it may bring the next look forward."""
@@ -113,7 +105,8 @@ class Controller:
         """
         try:
             self._look()
-            self._decision = self._decider.decide(self._picture())
+            picture = self._surroundings.picture(self._snapshot, self._roster)
+            self._decision = self._decider.decide(picture)
             self._roster.avoid = self._decision.avoid
             self._roster.put(self._decision.states)
             self.introduce()
@@ -174,7 +167,8 @@ class Controller:
         """Read Slurm, and bring what is known up to date."""
         world, began_s = self._world, self._world.clock()
         malformed_before = self._snapshot.queue.malformed
-        due, judgement = self.schedule.also_due(began_s), self._judgement(began_s)
+        due = self.schedule.also_due(began_s)
+        judgement = self._surroundings.judgement(self._snapshot, began_s)
         if judgement.asks and began_s >= judgement.sure_s:
             due |= {"pass"}
         self._snapshot = snapshot = read(world.gateway, self._snapshot, began_s, due, world.mine)
@@ -189,7 +183,6 @@ class Controller:
         events = self._roster.look(snapshot, self._members.has_trained)
         ending = any(view.ids(Phase.LEAVING, Phase.ENDING) for view in self._roster.views)
         self.schedule.looked(looked_s, due, ending, took_s)
-        self._say_if_slow(took_s, looked_s)
         rest_s = self._settings.relaunch_after_s
         if any(view.rests(began_s - rest_s) for view in self._roster.views):
             self.schedule.again(looked_s + rest_s)
@@ -200,28 +193,12 @@ class Controller:
         for event in events:
             if isinstance(event, Ended) and event.how != "shrank" and not event.well:
                 world.groups.lost(event.element)
-        backfill_s = snapshot.configuration.backfill_s
-        world.history.add_preemptions(
-            self._preemptions.look(events, snapshot.queue, backfill_s, looked_s)
-        )
-        if self._settings.delay_worth:
-            self._arrivals.look(snapshot.queue.ordinary_runs, looked_s)
-        self._holes.update(snapshot)
-        world.history.inventory.update(snapshot)
-        self._follow_passes(snapshot)
+        self._surroundings.look(snapshot, self._roster.views, events, looked_s)
+        waits = any(job.for_nodes for job in snapshot.queue.waiting)
+        if waits and any(view.running() for view in self._roster.views):
+            found = self._surroundings.judgement(snapshot, began_s)
+            self.schedule.expect_pass(found.due_s, found.until_s, found.sure_s, began_s)
         self._forget(frozenset(one.array for one in snapshot.queue.trainers), looked_s)
-
-    def _follow_passes(self, snapshot: Snapshot) -> None:
-        """Take in what Slurm's schedulers did, and look again about when they are to look."""
-        views = self._roster.views
-        if not any(job.for_nodes for job in snapshot.queue.waiting):
-            self._passes.nobody_waits()
-            return
-        pool = in_holes_without(snapshot, views, Phase.LEAVING, Phase.ENDING)
-        self._passes.look(snapshot, pool)
-        if any(view.running() for view in views):
-            found = self._judgement(snapshot.time_s)
-            self.schedule.expect_pass(found.due_s, found.until_s, found.sure_s, snapshot.time_s)
 
     def _note_pauses(self, before: Mapping[int, Set[str]], now_s: float) -> None:
         """Remember until when trainers stand still whose nodes are others than ``before``."""
@@ -229,29 +206,6 @@ class Controller:
             with self._faults.of(view.array):
                 had, costs = before.get(view.array), self._world.appraiser.costs(view, now_s)
                 self._roster.put({view.array: note_change(view, had, costs, now_s)})
-
-    def _picture(self) -> Picture:
-        holes, roster = self._holes, self._roster
-        return Picture(
-            self._snapshot,
-            roster.views,
-            roster.avoid,
-            roster.out_of_reach,
-            holes.since_s,
-            holes.life_s(self._snapshot),
-            holes.forward_time_s(self._settings),
-            self._reserve(self._snapshot.time_s),
-            self._judgement(self._snapshot.time_s),
-        )
-
-    def _reserve(self, now_s: float) -> int:
-        """Return how many nodes to keep idle for ordinary jobs that nobody knows of yet."""
-        worth = self._settings.delay_worth
-        learnt = self._arrivals.worth_keeping(worth, now_s) if worth else 0
-        return max(self._settings.reserve_nodes, learnt)
-
-    def _judgement(self, now_s: float) -> Judgement:
-        return self._passes.judgement(self._snapshot.configuration.backfill_s, now_s)
 
     def _act(self, actions: Iterable[Action]) -> None:
         world, results = self._world, Results()
@@ -285,17 +239,6 @@ class Controller:
             if note.kind is NoteKind.UP and note.node in record.targets:
                 return  # as it should be
         self.schedule.heard(note.kind, now_s)
-
-    def _say_if_slow(self, took_s: float, now_s: float) -> None:
-        interval_s = self.schedule.slowed_to_s
-        said_lately = now_s - self._said_slow_s < _SAY_AGAIN_S
-        if interval_s is not None and took_s >= _SLOW_S and not said_lately:
-            self._said_slow_s = now_s
-            logger.warning(
-                "slurmctld took %.1f s to answer, or limits our requests (rl_enable): it is asked "
-                "every %.0f s for now",
-                *(took_s, interval_s),
-            )
 
 
 def _terms(made: Made | None) -> Mapping[str, Any]:

@@ -15,8 +15,7 @@ from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.loop import Controller, World
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.profile import RescaleCosts
-from bftrainer_slurm.controller.state.profiles import Profiles
+from bftrainer_slurm.controller.state.profiles import Profiles, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import (

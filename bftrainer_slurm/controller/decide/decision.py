@@ -42,7 +42,7 @@ from bftrainer_slurm.controller.observe.schedule import LEAD_S
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.controller.state.profile import Appraiser
+from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.trainer import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView, without
 from bftrainer_slurm.model import NodeState

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Set
 
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.keeper.protocol import NoteKind
+
+logger = logging.getLogger(__name__)
 
 _AFTER_GONE_S = 0.15  # slurmctld has taken the node back by then
 _AFTER_LEAVING_S = 3.0  # in case the note that it is gone does not arrive
@@ -22,6 +25,8 @@ _FIRST_ENDING_S = 1.0  # while elements end; then twice as long, up to a regular
 _REST_AFTER_A_LOOK = 30.0
 _GAP_AFTER_A_LOOK = 3.0
 _MAX_INTERVAL_S = 60.0
+_SLOW_S = 1.0  # of a look: from then on it is said
+_SAY_AGAIN_S = 600.0
 # In its first seconds a controller keeps only the gap between two looks: slurmctld may have just
 # started too, and much changes that no element speaks of.
 _NEW_S = 60.0
@@ -52,7 +57,7 @@ class Schedule:
         self.slowed_to_s: float | None = None
         self._regular_s = now_s  # when the next look is due without any hint
         self._hinted = _HINTED_LOOKS
-        self._no_pass_until_s = float("-inf")
+        self._no_pass_until_s = self._said_slow_s = float("-inf")
 
     def due_s(self) -> float:
         """When the next look is due."""
@@ -111,8 +116,19 @@ class Schedule:
         interval_s = min(interval_s, self._ending_s) if ending else interval_s
         self._ending_s = 2 * interval_s if ending else _FIRST_ENDING_S
         self._queue_due_s = self._regular_s = now_s + interval_s
+        self._say_if_slow(now_s)
         for what in also & self._every_s.keys():
             self._also_due_s[what] = now_s + self._every_s[what]
+
+    def _say_if_slow(self, now_s: float) -> None:
+        said_lately = now_s - self._said_slow_s < _SAY_AGAIN_S
+        if self.slowed_to_s is not None and self._took_s >= _SLOW_S and not said_lately:
+            self._said_slow_s = now_s
+            logger.warning(
+                "slurmctld took %.1f s to answer, or limits our requests (rl_enable): it is asked "
+                "every %.0f s for now",
+                *(self._took_s, self.slowed_to_s),
+            )
 
     def went_well(self) -> None:
         """All that was to be done is done."""

@@ -1,27 +1,36 @@
-"""The status as Prometheus metrics. Pure: documents in, metric families out.
+"""The status as Prometheus metrics: documents in, families out; and what a scrape is answered.
 
-The names, units and meanings are those of docs/monitoring.md. Serving them is in ``scrapes``.
+The names, units and meanings are those of docs/monitoring.md. The port is in ``server``.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily as Total
 from prometheus_client.core import GaugeMetricFamily as Gauge
 from prometheus_client.core import HistogramMetricFamily as Histogram
 from prometheus_client.core import InfoMetricFamily as Info
 from prometheus_client.core import SummaryMetricFamily as Summary
 from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from bftrainer_slurm import __version__
+from bftrainer_slurm.controller.publish.server import Answer, Request
 from bftrainer_slurm.controller.publish.status import STATES
+
+Source = Callable[[], Iterable[Metric]]
 
 MOST_USERS = 20  # with a label of their own; the others share one
 OTHERS = "(other)"  # no Unix name
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"  # which every Prometheus reads
+_KEEP_S = 1.0  # whoever asks within it gets the same answer
 _ENDS = ("shrank", "reclaimed", "ended")
 _PLANS = ("optimal", "feasible", "greedy")
 
@@ -160,3 +169,30 @@ def _family(kind: Any, name: str, text: str, known: Any, label: str = "") -> Met
         else:
             add(float(value))
     return family
+
+
+class Scrapes(Collector):
+    """A site of one page: the metrics as text, made anew once a second at most."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        self._lock = threading.Lock()
+        self._text, self._made_s = b"", float("-inf")
+
+    def __call__(self, request: Request) -> Answer:
+        """Answer with the metrics, whatever is asked for."""
+        with self._lock:
+            if time.monotonic() - self._made_s >= _KEEP_S:
+                self._text = generate_latest(self._registry)
+                self._made_s = time.monotonic()
+            return Answer(200, _TEXT, self._text)
+
+    def describe(self) -> list[Metric]:
+        """Nothing: the registry would ask the source before there is anything to say."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics."""
+        return self._source()

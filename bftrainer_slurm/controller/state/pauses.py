@@ -6,7 +6,7 @@ import math
 from collections.abc import Set
 from dataclasses import replace
 
-from bftrainer_slurm.controller.state.profile import RescaleCosts
+from bftrainer_slurm.controller.state.profiles import RescaleCosts
 from bftrainer_slurm.controller.state.trainer import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 

@@ -15,8 +15,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History, past_problem
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.controller.state.profile import Appraisal
-from bftrainer_slurm.controller.state.profiles import Profiles
+from bftrainer_slurm.controller.state.profiles import Appraisal, Profiles
 from bftrainer_slurm.controller.state.trainer import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState, NodeState, Reservation

@@ -9,9 +9,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from bftrainer_slurm.controller.publish import scrapes
-from bftrainer_slurm.controller.publish.metrics import families
-from bftrainer_slurm.controller.publish.scrapes import Scrapes
+from bftrainer_slurm.controller.publish import metrics
+from bftrainer_slurm.controller.publish.metrics import Scrapes, families
 from bftrainer_slurm.controller.publish.server import Request
 from tests.controller.publish.test_metrics import KEEPER, one, status
 
@@ -37,7 +36,7 @@ def test_prometheus_parser_reads_back_what_is_served() -> None:
 
 
 def test_a_flood_asks_the_source_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scrapes, "_KEEP_S", 3600.0)
+    monkeypatch.setattr(metrics, "_KEEP_S", 3600.0)
     calls: list[int] = []
 
     def source() -> Iterable[Metric]:
