@@ -119,6 +119,17 @@ class _Draft:
         self.picture = replace(self.picture, views=tuple(views))
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What a plan is made for; ``idle`` says how many nodes of others there are, by why."""
+
+    picture: Picture
+    free: frozenset[str]
+    idle: Mapping[str, int]
+    outlook: Outlook
+    problem: Problem
+
+
 @dataclass(slots=True)
 class Decider:
     """Decides turn after turn."""
@@ -144,7 +155,7 @@ class Decider:
         except Exception:
             for view in picture.views:
                 with self.faults.of(view.array):
-                    self._problem(self._draft(replace(picture, views=(view,))))
+                    self._question(self._draft(replace(picture, views=(view,))))
             if not self.faults.why.keys() & {view.array for view in picture.views}:
                 raise
             return self._decide(_apart(picture, self.faults.why), everybody)
@@ -152,15 +163,15 @@ class Decider:
     def _decide(self, picture: Picture, everybody: tuple[TrainerView, ...]) -> Decision:
         settings, now_s = self.settings, picture.now_s
         draft = self._draft(picture)
-        free, idle, outlook, problem = self._problem(draft)
-        made, trouble = self._planned(draft.picture, free, outlook, problem)
+        question = self._question(draft)
+        made, trouble = self._planned(question)
         moves: list[Action] = []
         if made is not None:
             nodes = picture.snapshot.all_nodes
             limits = partial(
                 limits_at_start, claims=picture.snapshot.claims, now_s=now_s, settings=settings
             )
-            move = partial(towards, made.plan, free=free, nodes=nodes, limits=limits)
+            move = partial(towards, made.plan, free=question.free, nodes=nodes, limits=limits)
             moves = self._of_each(draft.picture.views, move)
         everybody = tuple(_judged(view, draft.states) for view in everybody)
         patience_s = patience(settings, picture.snapshot.configuration)
@@ -170,9 +181,9 @@ class Decider:
             (*upkeep, *draft.actions, *moves, *held),
             draft.states,
             draft.picture.avoid,
-            free,
-            idle,
-            outlook.eligible.stuck,
+            question.free,
+            question.idle,
+            question.outlook.eligible.stuck,
             made,
             trouble,
         )
@@ -191,8 +202,8 @@ class Decider:
         self._make_room(draft)
         return draft
 
-    def _problem(self, draft: _Draft) -> tuple[frozenset[str], dict[str, int], Outlook, Problem]:
-        """Return the nodes to grow onto, how many others are idle, by why, and what to plan."""
+    def _question(self, draft: _Draft) -> _Question:
+        """Return what to plan: onto which nodes trainers may grow, and who may have which."""
         picture, settings = draft.picture, self.settings
         available = available_nodes(picture, settings)
         free = growable(available, picture, settings, draft.kept)
@@ -201,7 +212,8 @@ class Decider:
         eligible = eligibility(picture.views, picture.snapshot)
         hardware = hardware_of(picture.snapshot, settings)
         outlook = Outlook(self._objective, self.appraiser, hardware, eligible)
-        return free, idle, outlook, problem_of(picture, free, outlook)
+        problem = problem_of(picture, free, outlook)
+        return _Question(picture, free, idle, outlook, problem)
 
     def _of_each(
         self, views: Iterable[TrainerView], decide: Callable[[TrainerView], Sequence[Action]]
@@ -267,14 +279,12 @@ class Decider:
         """Whether a trainer has ever had a node; where the history does not tell, it has."""
         return self.history.trouble is not None or self.history.tally(array).grew > 0
 
-    def _planned(
-        self, picture: Picture, free: frozenset[str], outlook: Outlook, problem: Problem
-    ) -> tuple[Made | None, str | None]:
+    def _planned(self, question: _Question) -> tuple[Made | None, str | None]:
         """Return the plan that stands, or None and why none can be made: then nobody moves."""
         try:
-            if not self._stands(problem, picture.now_s):
-                self._made = self._plan(picture, free, outlook, problem)
-            self._asked = problem
+            if not self._stands(question.problem, question.picture.now_s):
+                self._made = self._plan(question)
+            self._asked = question.problem
             return self._made, None
         except Exception as error:
             logger.exception("no plan")
@@ -288,13 +298,12 @@ class Decider:
             return False
         return made.plan.status != "greedy" or now_s < made.time_s + _GREEDY_S
 
-    def _plan(
-        self, picture: Picture, free: frozenset[str], outlook: Outlook, problem: Problem
-    ) -> Made:
+    def _plan(self, question: _Question) -> Made:
         """Make a new plan, and note it; no trainer stops for exploration."""
+        picture, problem = question.picture, question.problem
         plan = self.planner.plan(problem)
         if stops_a_trainer(problem, plan):
-            other = problem_of(picture, free, outlook, exploring=False)
+            other = problem_of(picture, question.free, question.outlook, exploring=False)
             if other != problem:
                 problem, plan = other, self.planner.plan(other)
         now_s = picture.now_s

@@ -74,7 +74,7 @@ class _Choice:
     """Serves one job after the other."""
 
     def __init__(self, picture: Picture) -> None:
-        nodes, views = picture.snapshot.nodes, picture.views
+        nodes, views = picture.snapshot.by_weight, picture.views
         self._now_s = picture.now_s
         self._owner = {node: view.array for view in views for node in view.running()}
         idle = in_holes_without(picture.snapshot, views, Phase.RUNNING)

@@ -62,6 +62,11 @@ class Snapshot:
     partition: str = "bftrainer"
 
     @cached_property
+    def by_weight(self) -> tuple[Node, ...]:
+        """The nodes of the cluster in the order in which Slurm takes them."""
+        return tuple(sorted(self.nodes, key=lambda node: node.weight))
+
+    @cached_property
     def all_nodes(self) -> frozenset[str]:
         """All nodes of the partition, whatever their state."""
         return frozenset(node.name for node in self.nodes if self.partition in node.partitions)

@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import ipaddress
 import json
+import re
 import socket
 import sqlite3
 import threading
@@ -292,12 +293,12 @@ class _Asked:
 
     def number(self, name: str, default: int | None, least: int, most: int) -> int:
         """Return a whole number within bounds."""
-        said = self._values.get(name)
-        if said is None and default is not None:
+        if default is not None and name not in self._values:
             return default
-        if not (said or "").isascii() or not (said or "").isdigit() or len(said or "") > 19:
+        said = self._values.get(name, "")
+        if re.fullmatch("[0-9]{1,19}", said) is None:
             raise AskedWrongError(f"{name} must be a whole number")
-        value = int(said or 0)
+        value = int(said)
         if not least <= value <= most:
             raise AskedWrongError(f"{name} must be {least} to {most}")
         return value

@@ -27,6 +27,11 @@ _READ_WAIT_S = 1.0
 _STEPS = 100_000  # of SQLite's machine, after which it asks whether to go on
 
 
+def put(table: str, *values: Any) -> Statement:
+    """Return the statement that writes a row, in place of one with the same key."""
+    return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(values))})", values
+
+
 class Database:
     """An open file. ``trouble`` says why the last write failed, None: it did not.
 

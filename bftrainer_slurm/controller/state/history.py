@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.controller.state.counts import Counts
-from bftrainer_slurm.controller.state.database import Database, Spans, reading
+from bftrainer_slurm.controller.state.database import Database, Spans, put, reading
 from bftrainer_slurm.controller.state.goodput import Served, Work, served
 from bftrainer_slurm.controller.state.inventory import Inventory
 from bftrainer_slurm.controller.state.lessons import Lessons
@@ -152,8 +152,7 @@ class History:
 
     def set_work(self, array: int, work: Work) -> None:
         """Note what a trainer's reports come to."""
-        row = (array, *astuple(work))
-        self._database.write("INSERT OR REPLACE INTO work VALUES (?, ?, ?, ?, ?, ?)", *row)
+        self._database.write_together(put("work", array, *astuple(work)))
 
     def work(self, array: int) -> Work | None:
         """Return what a trainer's reports came to, None: it has made none."""
@@ -169,8 +168,7 @@ class History:
             self.counts.delays.add(one.delay_s)
             self.counts.preempted_elements += one.elements
             self.counts.late_jobs += one.delay_s > LATE_S
-            row = (one.time_s, one.elements, one.delay_s)
-            self._database.write("INSERT INTO preemptions VALUES (?, ?, ?)", *row)
+            self._database.write_together(put("preemptions", *astuple(one)))
             self._preemptions = None
 
     def preemptions(self, since_s: float) -> list[Preemption]:
@@ -186,8 +184,8 @@ class History:
         """Note a plan that was made."""
         self.counts.plans[status] += 1
         self.counts.solving.add(solve_s)
-        plan = (time_s, pool, used, objective, status, solve_s)
-        self._database.write("INSERT INTO plans VALUES (?, ?, ?, ?, ?, ?)", *plan)
+        plan = put("plans", time_s, pool, used, objective, status, solve_s)
+        self._database.write_together(plan)
 
     def add_problem(self, time_s: float, document_of: Callable[[], dict[str, Any]]) -> None:
         """Note the problem that was planned. In a file the last ones are kept.
@@ -198,19 +196,18 @@ class History:
             return
         text = zlib.compress(json.dumps(document_of()).encode(), level=1)
         self._database.write_together(
-            ("INSERT INTO problems VALUES (?, ?)", (time_s, text)),
+            put("problems", time_s, text),
             (_ONLY_THE_LAST, (_PROBLEMS_KEPT,)),
         )
 
     def add_progress(self, array: int, time_s: float, samples: float, measures: str) -> None:
         """Note how far a trainer says it has come."""
-        query = "INSERT INTO progress VALUES (?, ?, ?, ?)"
-        self._database.write(query, array, time_s, samples, measures)
+        self._database.write_together(put("progress", array, time_s, samples, measures))
 
     def add_pause(self, array: int, time_s: float, nodes: int, seconds: float) -> None:
         """Note for how long a trainer stood still before it went on with so many nodes."""
         self._database.write_together(
-            ("INSERT INTO pauses VALUES (?, ?, ?, ?)", (array, time_s, nodes, seconds)),
+            put("pauses", array, time_s, nodes, seconds),
             (_ONLY_LAST_PAUSES, (array, array, _PAUSES_KEPT)),
         )
 
@@ -250,8 +247,7 @@ class History:
         """Note who a trainer is, for when Slurm has forgotten it."""
         who = (trainer.user, trainer.name, trainer.submit_s)
         wants = (trainer.record.min_nodes, trainer.record.max_nodes)
-        row = (trainer.array, time_s, *who, *wants)
-        self._database.write("INSERT OR REPLACE INTO met VALUES (?, ?, ?, ?, ?, ?, ?)", *row)
+        self._database.write_together(put("met", trainer.array, time_s, *who, *wants))
 
     def end(self, array: int, why: str) -> None:
         """Note that a trainer is over: it has finished, or is given up."""
@@ -273,7 +269,7 @@ class History:
             ("UPDATE stays SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
             ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
             ("UPDATE outages SET end_s = start_s WHERE end_s IS NULL", ()),
-            *(("INSERT OR REPLACE INTO trainers VALUES (?, ?, ?, ?)", row) for row in over),
+            *(put("trainers", *row) for row in over),
         )
 
     def forget(self, array: int) -> None:

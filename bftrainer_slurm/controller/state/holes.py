@@ -34,12 +34,7 @@ class Holes:
         """Compare with a fresh snapshot. Holes are ordered as Slurm takes their nodes."""
         now_s = snapshot.time_s
         taken = snapshot.queue.ordinary_nodes | snapshot.unexplained
-        idle = snapshot.in_holes
-        order = [
-            node.name
-            for node in sorted(snapshot.nodes, key=lambda node: node.weight)
-            if node.name in idle
-        ]
+        order = [node.name for node in snapshot.by_weight if node.name in snapshot.in_holes]
         if self._last_s is None or now_s < self._last_s:
             self._first_look(order, now_s)
         elif order != self._order or now_s > self._last_s:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.state.database import Database, Spans
+from bftrainer_slurm.controller.state.database import Database, Spans, put
 from bftrainer_slurm.model import Node
 
 _EVERY_S = 60.0  # so often is written that somebody still looks
@@ -39,8 +39,7 @@ class Inventory:
         if snapshot.nodes is not self._read:
             self._note_changes(snapshot)
         self._read, self._noted_s = snapshot.nodes, now_s
-        watch = "INSERT OR REPLACE INTO watches VALUES (?, ?)"
-        self._database.write(watch, self._began_s, now_s)
+        self._database.write_together(put("watches", self._began_s, now_s))
 
     def _note_changes(self, snapshot: Snapshot) -> None:
         nodes, out = self._known or self._as_left()
@@ -49,7 +48,7 @@ class Inventory:
         self._known = names, outside
         self._database.write_together(
             *(("DELETE FROM nodes WHERE node = ?", (node,)) for node in nodes - names),
-            *(("INSERT OR IGNORE INTO nodes VALUES (?)", (node,)) for node in names - nodes),
+            *(put("nodes", node) for node in names - nodes),
         )
         self._outages.change(out - outside, outside - out, snapshot.time_s)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state.counts import Durations
-from bftrainer_slurm.controller.state.database import Database, Statement
+from bftrainer_slurm.controller.state.database import Database, Statement, put
 
 LOOKS_A_SIZE = 16
 _LOOKS_AN_ARRAY = 256
@@ -70,10 +70,7 @@ class Lessons:
         array = (job.user, job.name, look.array)
         size = (*array, look.unit, look.nodes)
         self._database.write_together(
-            (
-                "INSERT INTO looks VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (*size, look.time_s, look.rate, look.seconds),
-            ),
+            put("looks", *size, look.time_s, look.rate, look.seconds),
             _newest("looks", ("user", "name", "array", "unit", "nodes"), size, LOOKS_A_SIZE),
             _newest("looks", ("user", "name", "array"), array, _LOOKS_AN_ARRAY),
         )
@@ -92,10 +89,7 @@ class Lessons:
         self._pauses["up" if rescale.grew else "down"].add(rescale.seconds)
         kind = (job.user, job.name, rescale.runtime.value, int(rescale.grew))
         self._database.write_together(
-            (
-                "INSERT INTO rescales VALUES (?, ?, ?, ?, ?, ?)",
-                (*kind, rescale.time_s, rescale.seconds),
-            ),
+            put("rescales", *kind, rescale.time_s, rescale.seconds),
             _newest("rescales", ("user", "name", "runtime", "grew"), kind, RESCALES_A_KIND),
         )
 
@@ -110,8 +104,8 @@ class Lessons:
 
     def set_reform(self, array: int, reform: Reform) -> None:
         """Note the generation that a trainer stands in now."""
-        row = (array, reform.time_s, reform.runtime.value, reform.generation, reform.nodes)
-        self._database.write("INSERT OR REPLACE INTO reforms VALUES (?, ?, ?, ?, ?)", *row)
+        row = (reform.time_s, reform.runtime.value, reform.generation, reform.nodes)
+        self._database.write_together(put("reforms", array, *row))
 
     def reform(self, array: int) -> Reform | None:
         """Return the generation that a trainer stands in as far as is known."""
