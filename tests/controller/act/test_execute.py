@@ -12,24 +12,9 @@ from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
-from tests.controller.worlds import ARRAY
+from tests.controller.worlds import ARRAY, Clock
 
 A, B, C = (ElementId(ARRAY, task) for task in range(3))
-
-
-class Clock:
-    """A clock on which only sleeping, and what says so, takes time."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-        self.slept_s: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now_s
-
-    def sleep(self, seconds: float) -> None:
-        self.slept_s.append(seconds)
-        self.now_s += seconds
 
 
 class Recorder:

@@ -9,18 +9,10 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.controller.state.database import Database
+from tests.controller.worlds import Clock
 
 UPGRADES = ("CREATE TABLE rows (value INTEGER NOT NULL UNIQUE);",)
 INSERT = "INSERT INTO rows VALUES (?)"
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture
