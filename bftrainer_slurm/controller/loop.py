@@ -25,7 +25,6 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.members import OF_MEMBERS, Members
 from bftrainer_slurm.controller.state.pauses import note_change
 from bftrainer_slurm.controller.state.picture import Surroundings
-from bftrainer_slurm.controller.state.preemptions import summary
 from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.roster import Roster
 from bftrainer_slurm.controller.state.trainer import hear
@@ -135,17 +134,10 @@ class Controller:
             with self._faults.of(view.array):
                 trainers.append(self._shown(view, now_s))
         return cluster_status(
+            *(self._snapshot, self._world.history, views, trainers, decision.plan),
+            *(decision.free, decision.left_alone, self._faults.why),
+            controller=controller,
             now_s=now_s,
-            controller=controller | {"history": self._world.history.trouble},
-            views=views,
-            free=decision.free,
-            trainers=trainers,
-            plan=decision.plan,
-            malformed={**self._snapshot.queue.malformed, **self._faults.why},
-            preempted=summary(self._world.history.preemptions(now_s - _DAY_S)),
-            counts=self._world.history.counts.shown(),
-            private=self._snapshot.configuration.private,
-            left_alone=decision.left_alone,
         )
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:

@@ -40,10 +40,8 @@ def families(
 ) -> Iterator[Metric]:
     """Return what is known; what is not has no sample.
 
-    Args:
-        status: as published.
-        age_s: for how long it has been the same.
-        keeper: what the keeper says of itself, None: it does not answer.
+    The ``status`` is as published, for ``age_s`` seconds the same. ``keeper`` is what the keeper
+    says of itself, None: it does not answer.
     """
     yield from _of_controller(status["controller"], age_s)
     yield from _of_keeper(keeper)
