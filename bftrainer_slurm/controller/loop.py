@@ -128,6 +128,7 @@ class Controller:
         """Return the status to publish; ``controller`` says who publishes it."""
         now_s, decision, views = self._world.clock(), self._decision, self._roster.views
         if decision.made is not self._explained[0]:
+            self._explained = decision.made, {}  # should they fail, then once
             self._explained = decision.made, _terms(decision.made)
         trainers = []
         for view in views:

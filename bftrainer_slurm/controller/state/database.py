@@ -132,9 +132,10 @@ class Spans:
         """Note that nodes have left it, and others come to it."""
         end = f"UPDATE {self._table} SET end_s = max(start_s, ?) WHERE node = ? AND end_s IS NULL"
         begin = f"INSERT INTO {self._table} (node, start_s) VALUES (?, ?)"
-        self._database.write_together(
-            *((end, (time_s, node)) for node in ended), *((begin, (node, time_s)) for node in began)
-        )
+        statements: list[Statement] = [(end, (time_s, node)) for node in ended]
+        statements += ((begin, (node, time_s)) for node in began)
+        if statements:
+            self._database.write_together(*statements)
 
 
 class _DamageError(sqlite3.DatabaseError):

@@ -141,8 +141,8 @@ class History:
         if (known := self._tallies.get(array)) is not None:
             return known
         rows = self._database.read("SELECT start_s, end_s, how FROM stays WHERE array = ?", array)
-        if not rows:
-            return Tally()
+        if self.trouble is not None and not rows:
+            return Tally()  # perhaps it cannot be read
         ways = Counter(how for _, _, how in rows)
         node_s = sum(end_s - start_s for start_s, end_s, _ in rows if end_s is not None)
         had = served((start_s, end_s) for start_s, end_s, _ in rows)
