@@ -61,11 +61,7 @@ class Database:
             logger.error("history %s: %s; set aside as %s, a new one begins", path, error, aside)
             self._connection = _opened(path, upgrades)
 
-    def write(self, query: str, *parameters: Any) -> None:
-        """Carry out a statement, now or as soon as it can be done."""
-        self.write_together((query, parameters))
-
-    def write_together(self, *statements: Statement) -> None:
+    def write(self, *statements: Statement) -> None:
         """Carry out statements, together or not at all, now or as soon as it can be done."""
         self._waiting.extend(statements)
         if self._clock() < self._retry_s:
@@ -91,7 +87,7 @@ class Database:
         """Write what waits, if it can be, and close the file."""
         self._retry_s = float("-inf")
         if self._waiting:
-            self.write_together()
+            self.write()
         self._connection.close()
 
     def _write_waiting(self) -> None:
@@ -135,7 +131,7 @@ class Spans:
         statements: list[Statement] = [(end, (time_s, node)) for node in ended]
         statements += ((begin, (node, time_s)) for node in began)
         if statements:
-            self._database.write_together(*statements)
+            self._database.write(*statements)
 
 
 class _DamageError(sqlite3.DatabaseError):

@@ -116,20 +116,18 @@ class History:
         """Note that an element runs on a node."""
         self.counts.started += 1
         self._tallies.pop(element.array, None)
-        self._database.write(
-            "INSERT INTO stays (array, task, node, start_s) VALUES (?, ?, ?, ?)",
-            *(element.array, element.task, node, time_s),
-        )
+        begin = "INSERT INTO stays (array, task, node, start_s) VALUES (?, ?, ?, ?)"
+        self._database.write((begin, (element.array, element.task, node, time_s)))
 
     def end_stay(self, element: ElementId, time_s: float, how: str) -> None:
         """Note that an element runs no more."""
         self.counts.ended[how] += 1
         self._tallies.pop(element.array, None)
-        self._database.write(
+        end = (
             "UPDATE stays SET end_s = max(start_s, ?), how = ? "
-            "WHERE array = ? AND task = ? AND end_s IS NULL",
-            *(time_s, how, element.array, element.task),
+            "WHERE array = ? AND task = ? AND end_s IS NULL"
         )
+        self._database.write((end, (time_s, how, element.array, element.task)))
 
     def open_stays(self) -> dict[ElementId, str]:
         """Return the node of each element that runs as far as is known."""
@@ -152,7 +150,7 @@ class History:
 
     def set_work(self, array: int, work: Work) -> None:
         """Note what a trainer's reports come to."""
-        self._database.write_together(put("work", array, *astuple(work)))
+        self._database.write(put("work", array, *astuple(work)))
 
     def work(self, array: int) -> Work | None:
         """Return what a trainer's reports came to, None: it has made none."""
@@ -168,7 +166,7 @@ class History:
             self.counts.delays.add(one.delay_s)
             self.counts.preempted_elements += one.elements
             self.counts.late_jobs += one.delay_s > LATE_S
-            self._database.write_together(put("preemptions", *astuple(one)))
+            self._database.write(put("preemptions", *astuple(one)))
             self._preemptions = None
 
     def preemptions(self, since_s: float) -> list[Preemption]:
@@ -185,7 +183,7 @@ class History:
         self.counts.plans[status] += 1
         self.counts.solving.add(solve_s)
         plan = put("plans", time_s, pool, used, objective, status, solve_s)
-        self._database.write_together(plan)
+        self._database.write(plan)
 
     def add_problem(self, time_s: float, document_of: Callable[[], dict[str, Any]]) -> None:
         """Note the problem that was planned. In a file the last ones are kept.
@@ -195,18 +193,18 @@ class History:
         if not self._in_file or self.trouble is not None:
             return
         text = zlib.compress(json.dumps(document_of()).encode(), level=1)
-        self._database.write_together(
+        self._database.write(
             put("problems", time_s, text),
             (_ONLY_THE_LAST, (_PROBLEMS_KEPT,)),
         )
 
     def add_progress(self, array: int, time_s: float, samples: float, measures: str) -> None:
         """Note how far a trainer says it has come."""
-        self._database.write_together(put("progress", array, time_s, samples, measures))
+        self._database.write(put("progress", array, time_s, samples, measures))
 
     def add_pause(self, array: int, time_s: float, nodes: int, seconds: float) -> None:
         """Note for how long a trainer stood still before it went on with so many nodes."""
-        self._database.write_together(
+        self._database.write(
             put("pauses", array, time_s, nodes, seconds),
             (_ONLY_LAST_PAUSES, (array, array, _PAUSES_KEPT)),
         )
@@ -236,23 +234,23 @@ class History:
         if self.knows_another(array, id_):
             self.forget(array)
         rows = self._database.read("SELECT over FROM trainers WHERE array = ?", array)
-        self._database.write(
+        met = (
             "INSERT INTO trainers (array, id, time_s) VALUES (?, ?, ?) "
-            "ON CONFLICT DO UPDATE SET id = excluded.id, time_s = excluded.time_s",
-            *(array, id_, time_s),
+            "ON CONFLICT DO UPDATE SET id = excluded.id, time_s = excluded.time_s"
         )
+        self._database.write((met, (array, id_, time_s)))
         return self._ended.get(array, rows[0][0] if rows else None)
 
     def describe(self, trainer: Trainer, time_s: float) -> None:
         """Note who a trainer is, for when Slurm has forgotten it."""
         who = (trainer.user, trainer.name, trainer.submit_s)
         wants = (trainer.record.min_nodes, trainer.record.max_nodes)
-        self._database.write_together(put("met", trainer.array, time_s, *who, *wants))
+        self._database.write(put("met", trainer.array, time_s, *who, *wants))
 
     def end(self, array: int, why: str) -> None:
         """Note that a trainer is over: it has finished, or is given up."""
         self._ended[array] = why
-        self._database.write("UPDATE trainers SET over = ? WHERE array = ?", why, array)
+        self._database.write(("UPDATE trainers SET over = ? WHERE array = ?", (why, array)))
 
     def over(self) -> list[tuple[int, str, float, str]]:
         """Return the trainers that are over: array, id, when they were met last, and why."""
@@ -265,7 +263,7 @@ class History:
         What ran when this one worked last has ended at a time that nobody here has seen.
         """
         self._tallies.clear()
-        self._database.write_together(
+        self._database.write(
             ("UPDATE stays SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
             ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
             ("UPDATE outages SET end_s = start_s WHERE end_s IS NULL", ()),
@@ -275,14 +273,14 @@ class History:
     def forget(self, array: int) -> None:
         """Drop all that is known of the trainer of this array id."""
         these = ((f"DELETE FROM {table} WHERE array = ?", (array,)) for table in _BY_ARRAY)
-        self._database.write_together(*these)
+        self._database.write(*these)
         self._tallies.pop(array, None)
         self._ended.pop(array, None)
 
     def forget_old(self, now_s: float) -> None:
         """Drop what is older than 90 days."""
         old_s = now_s - _KEEP_S
-        self._database.write_together(
+        self._database.write(
             *((f"DELETE FROM {table} WHERE end_s < ?", (old_s,)) for table in _LASTING),
             *((f"DELETE FROM {table} WHERE time_s < ?", (old_s,)) for table in _DATED),
         )

@@ -39,14 +39,14 @@ class Inventory:
         if snapshot.nodes is not self._read:
             self._note_changes(snapshot)
         self._read, self._noted_s = snapshot.nodes, now_s
-        self._database.write_together(put("watches", self._began_s, now_s))
+        self._database.write(put("watches", self._began_s, now_s))
 
     def _note_changes(self, snapshot: Snapshot) -> None:
         nodes, out = self._known or self._as_left()
         names = snapshot.all_nodes
         outside = names - snapshot.in_service
         self._known = names, outside
-        self._database.write_together(
+        self._database.write(
             *(("DELETE FROM nodes WHERE node = ?", (node,)) for node in nodes - names),
             *(put("nodes", node) for node in names - nodes),
         )

@@ -69,7 +69,7 @@ class Lessons:
         """Note what a trainer did on a number of nodes; older looks make room."""
         array = (job.user, job.name, look.array)
         size = (*array, look.unit, look.nodes)
-        self._database.write_together(
+        self._database.write(
             put("looks", *size, look.time_s, look.rate, look.seconds),
             _newest("looks", ("user", "name", "array", "unit", "nodes"), size, LOOKS_A_SIZE),
             _newest("looks", ("user", "name", "array"), array, _LOOKS_AN_ARRAY),
@@ -88,7 +88,7 @@ class Lessons:
         """Note what a change of size really cost; older ones make room."""
         self._pauses["up" if rescale.grew else "down"].add(rescale.seconds)
         kind = (job.user, job.name, rescale.runtime.value, int(rescale.grew))
-        self._database.write_together(
+        self._database.write(
             put("rescales", *kind, rescale.time_s, rescale.seconds),
             _newest("rescales", ("user", "name", "runtime", "grew"), kind, RESCALES_A_KIND),
         )
@@ -105,7 +105,7 @@ class Lessons:
     def set_reform(self, array: int, reform: Reform) -> None:
         """Note the generation that a trainer stands in now."""
         row = (reform.time_s, reform.runtime.value, reform.generation, reform.nodes)
-        self._database.write_together(put("reforms", array, *row))
+        self._database.write(put("reforms", array, *row))
 
     def reform(self, array: int) -> Reform | None:
         """Return the generation that a trainer stands in as far as is known."""
@@ -119,7 +119,7 @@ class Lessons:
 
         Those that are ``active`` keep them.
         """
-        self._database.write_together(
+        self._database.write(
             *(
                 ("DELETE FROM looks WHERE user = ? AND name = ? AND array = ?", row)
                 for row in self._too_much()
