@@ -179,8 +179,9 @@ def test_no_element_waits_unheld_for_slurm_to_start_it(site: Site) -> None:
 
 
 def test_what_a_user_lets_go_onto_anothers_node_is_held_again(site: Site) -> None:
-    with trainer(site, "1-3") as array, trainer(site, "1-3") as other:
-        wait_until(lambda: nodes_of(site, array) == nodes_of(site, other) == 2)
+    with trainer(site, "1-4") as array, trainer(site, "1-4") as other:
+        wait_until(lambda: nodes_of(site, array) + nodes_of(site, other) == 4)
+        wait_until(lambda: nodes_of(site, other) > 0)
         theirs = site.controller.trainer(other)["nodes"]
         held = next(
             task

@@ -25,8 +25,9 @@ OLD_S = 15.0  # a working controller publishes every two seconds
 def down(status: Mapping[str, Any], age_s: float) -> str | None:
     """Return why nobody plans now, by the status that was published last; None: somebody does."""
     if status["controller"].get("error") == "stopped":
-        return "the controller has stopped"
-    return f"the controller's last word is {age_s:.0f} s old" if age_s >= OLD_S else None
+        return "the controller is down: it was stopped"
+    word = f"the controller is down; its last word is {age_s:.0f} s old"
+    return word if age_s >= OLD_S else None
 
 
 def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:

@@ -170,7 +170,7 @@ def test_a_status_that_says_nothing_of_privacy_is_private(week: Week, history: P
 def test_an_old_status_says_so(week: Week, history: Path) -> None:
     status = status_of(week)
     page = Page(history, lambda: (status, 61.0), SECRET, clock=lambda: week.now_s, rest=0.0)
-    assert asking_now(page)["down"] == "the controller's last word is 61 s old"
+    assert asking_now(page)["down"] == "the controller is down; its last word is 61 s old"
 
 
 def asking_now(page: Page) -> Any:
