@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily as Total
 from prometheus_client.core import GaugeMetricFamily as Gauge
 from prometheus_client.core import HistogramMetricFamily as Histogram
@@ -174,8 +174,6 @@ class Scrapes(Collector):
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
         self._lock = threading.Lock()
         self._text, self._made_s = b"", float("-inf")
 
@@ -183,13 +181,9 @@ class Scrapes(Collector):
         """Answer with the metrics, whatever is asked for."""
         with self._lock:
             if time.monotonic() - self._made_s >= _KEEP_S:
-                self._text = generate_latest(self._registry)
+                self._text = generate_latest(self)
                 self._made_s = time.monotonic()
             return Answer(200, _TEXT, self._text)
-
-    def describe(self) -> list[Metric]:
-        """Nothing: the registry would ask the source before there is anything to say."""
-        return []
 
     def collect(self) -> Iterable[Metric]:
         """Return the metrics."""
