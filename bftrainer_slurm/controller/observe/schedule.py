@@ -16,8 +16,9 @@ _AFTER_LEAVING_S = 3.0  # in case the note that it is gone does not arrive
 _GAP_S = 0.5
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 2.0, 60.0
 LEAD_S = 3.0  # before a backfill pass: so long a trainer may take to leave
-# From when a pass may begin; Slurm tells in whole seconds when the last one did.
-_AROUND_A_PASS_S = (-LEAD_S, -1.0, 1.2, 3.0)
+# From when a pass may begin; Slurm tells in whole seconds when the last one did. In the last second
+# before it leave only those elements that end at once, and do not use their grace.
+_AROUND_A_PASS_S = (-LEAD_S, -2.0, -1.0, 1.2, 3.0)
 _FIRST_ENDING_S = 1.0  # while elements end; then twice as long, up to a regular look
 # A slow slurmctld is asked less often. Between two regular looks lies so many times the duration of
 # the last look, and fewer times that between any two. Free nodes that no element has spoken of wait

@@ -7,8 +7,9 @@ What to do about it is in ``decide.vacate``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
+from heapq import nsmallest
 
 from bftrainer_slurm.constraint import ConstraintError, parse_constraint
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
@@ -55,6 +56,10 @@ class Passes:
         # How many nodes in holes that fit each job passes have left it waiting beside, at most.
         self._left: dict[int, int] = {}
         self._blocked: dict[int, int] = {}  # jobs that want more than is in holes: their priority
+        # Jobs that were left waiting, and may fit by now. Most wait for something else: they are
+        # tried one at a time, and twice as many after a pass that has started all of them.
+        self._again: frozenset[int] = frozenset()
+        self._tries = 1
         self._asks = False
 
     def look(self, snapshot: Snapshot, pool: frozenset[str]) -> None:
@@ -67,19 +72,23 @@ class Passes:
             job.job_id: self._wait(job, job.submit_s if self._waits is None else snapshot.time_s)
             for job in waiting.values()
         }
-        self._forget(waiting)
+        freed = self._forget(waiting)
         last = snapshot.last_pass
         if last is not None and last.began_s != self._began_s and not last.active:
             self._began_s, self._gap_s = last.began_s, last.began_s - self._began_s
             self._judge(waiting, Fit(snapshot.by_weight, pool & (self._pool or pool)))
-        if self._left and not pool <= self._pool:
-            fit = Fit(snapshot.by_weight, pool)
-            self._keep(lambda one: len(fit.nodes_for(waiting[one])) <= self._left[one])
+        if self._left and (freed or not pool <= self._pool):
+            self._try_again(waiting, Fit(snapshot.by_weight, pool))
         self._blocked = {one: job.priority for one, job in waiting.items() if job.nodes > len(pool)}
         self._looked_s, self._pool = snapshot.time_s, pool
         self._asks = any(
-            job.nodes <= len(pool) and job_id not in self._left for job_id, job in waiting.items()
+            job.nodes <= len(pool) and job_id not in self._alone for job_id, job in waiting.items()
         )
+
+    @property
+    def _alone(self) -> frozenset[int]:
+        """The jobs for which trainers do not leave."""
+        return frozenset(self._left.keys() - self._again)
 
     def _wait(self, job: WaitingJob, since_s: float) -> tuple[_Demand, float]:
         """Return what a job asks for, and since when: ``since_s``, if it asked for another."""
@@ -87,16 +96,21 @@ class Passes:
         demand = (job.nodes, job.minutes, job.partition, job.constraint, job.excluded)
         return known if known is not None and known[0] == demand else (demand, since_s)
 
-    def _forget(self, waiting: Mapping[int, WaitingJob]) -> None:
-        """Drop judgements of jobs that have changed, or that waited behind a large one now gone."""
-        gone = self._blocked.keys() - waiting.keys()
-        behind = max((self._blocked[one] for one in gone), default=-math.inf)
+    def _forget(self, waiting: Mapping[int, WaitingJob]) -> bool:
+        """Drop judgements of jobs that have changed, and doubt those made behind a large job.
+
+        Returns whether such a large one waits no more.
+        """
         waits = self._waits or {}
-        self._keep(
-            lambda one: (
-                one in waiting and waits[one][1] < self._began_s and waiting[one].priority >= behind
-            )
-        )
+        self._left = {
+            one: nodes
+            for one, nodes in self._left.items()
+            if one in waiting and waits[one][1] < self._began_s
+        }
+        gone = self._blocked.keys() - waiting.keys()
+        before = max((self._blocked[one] for one in gone), default=-math.inf)
+        self._left |= {one: 0 for one in self._left if waiting[one].priority < before}
+        return bool(gone)
 
     def _judge(self, waiting: Mapping[int, WaitingJob], fit: Fit) -> None:
         """Note which jobs a pass has left waiting beside enough nodes, and beside how many."""
@@ -105,17 +119,28 @@ class Passes:
             nodes = len(fit.nodes_for(job)) if since_s < self._began_s else 0
             if nodes >= job.nodes:
                 self._left[job_id] = max(nodes, self._left.get(job_id, 0))
+        if self._again:
+            self._tries = 1 if self._again & self._left.keys() else 2 * self._tries
+            self._again = frozenset()
 
-    def _keep(self, which: Callable[[int], bool]) -> None:
-        self._left = {one: nodes for one, nodes in self._left.items() if which(one)}
+    def _try_again(self, waiting: Mapping[int, WaitingJob], fit: Fit) -> None:
+        """Choose jobs beside which more nodes that fit are in holes than any pass had."""
+        jobs = (
+            waiting[one]
+            for one, nodes in self._left.items()
+            if len(fit.nodes_for(waiting[one])) >= max(nodes + 1, waiting[one].nodes)
+        )
+        first = nsmallest(self._tries, jobs, key=lambda job: (-job.priority, job.job_id))
+        self._again = frozenset(job.job_id for job in first)
 
     def nobody_waits(self) -> None:
         """Take in that no job waits for nodes."""
         self._waits, self._left, self._blocked, self._asks = {}, {}, {}, False
+        self._again = frozenset()
 
     def judgement(self, interval_s: float | None, now_s: float) -> Judgement:
         """Return what is known now; ``interval_s`` is Slurm's ``bf_interval``, None: no passes."""
-        left = frozenset(self._left)
+        left = self._alone
         if interval_s is None or interval_s < _SHORT_S:
             # The main scheduler tries a new job first, and may be at it: then trainers would leave
             # beside the elements that it preempts.

@@ -59,6 +59,28 @@ def test_it_is_tried_again_where_a_larger_one_before_it_waits_no_more() -> None:
     assert left(*judged, (seen(40.0), ALL)) == {7}
 
 
+def test_of_many_that_could_be_tried_again_only_the_first_one_is() -> None:
+    """Most of them wait for something else, and trainers would leave all nodes for nothing."""
+    jobs = [replace(JOB, job_id=number, priority=-number) for number in range(10, 20)]
+    few = ALL - {"n4"}
+    judged = (seen(10.0, *jobs), few), (seen(40.0, *jobs), few)
+    assert set(range(10, 20)) - left(*judged, (seen(40.0, *jobs), ALL)) == {10}
+
+
+def test_more_are_tried_again_where_those_before_have_started() -> None:
+    jobs = [replace(JOB, job_id=number, priority=-number) for number in range(10, 20)]
+    pools = [frozenset({"n1", "n2"}), ALL - {"n4"}, ALL]
+    looks = [(seen(10.0, *jobs), pools[0]), (seen(40.0, *jobs), pools[0])]
+    looks.append((seen(40.0, *jobs), pools[1]))  # 10 is tried
+
+    def tried_next(still: list[WaitingJob]) -> set[int]:
+        after = [*looks, (seen(70.0, *still), pools[1]), (seen(70.0, *still), pools[2])]
+        return {job.job_id for job in still} - left(*after)
+
+    assert tried_next(jobs[1:]) == {11, 12}
+    assert tried_next(jobs) == {10}
+
+
 def test_a_new_controller_finds_jobs_judged_that_were_there_before_the_last_pass() -> None:
     assert left((seen(40.0, replace(JOB, submit_s=39.0)), ALL)) == {7}
     assert left((seen(40.0, replace(JOB, submit_s=41.0)), ALL)) == set()
