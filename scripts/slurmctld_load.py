@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
-import click
-
-from scripts.benchkit.command import Findings, bench_command, progress
+from scripts.benchkit.command import Findings, bench_command, number, progress
 from scripts.benchkit.text import table
 from scripts.labcluster.cluster import LabError
 from scripts.labcluster.lab import ADMIN, Tell
@@ -58,9 +57,9 @@ def requests_of(account: str, sdiag: str) -> Requests:
 
 
 @bench_command(LabError, TimeoutError)
-@click.option("--nodes", type=click.IntRange(1, 20_000), default=5000)
-@click.option("--jobs", type=click.IntRange(100, 20_000), default=2000)
-@click.option("--minutes", type=click.FloatRange(0.1, 60), default=5.0)
+@number("--nodes", 5000, 1, 20_000)
+@number("--jobs", 2000, 100, 20_000)
+@number("--minutes", 5.0, 0.1, 60)
 def main(nodes: int, jobs: int, minutes: float) -> Findings:
     """Measure what the controller costs slurmctld, on a private cluster of many nodes.
 
@@ -102,17 +101,13 @@ def measure(nodes: int, jobs: int, minutes: float, tell: Tell) -> dict[str, Load
 
 def rendered(loads: dict[str, Load]) -> str:
     """Return the measured loads side by side."""
-    rows = {
-        "RPCs of the controller's account, a minute": [
-            one.rpcs / one.minutes for one in loads.values()
-        ],
-        "slurmctld's time for them, ms a minute": [
-            one.rpc_ms / one.minutes for one in loads.values()
-        ],
-        "main scheduling cycle, ms": [one.main_cycle_ms for one in loads.values()],
-        "backfill cycle, ms": [one.backfill_cycle_ms for one in loads.values()],
+    rows: dict[str, Callable[[Load], float]] = {
+        "RPCs of the controller's account, a minute": lambda one: one.rpcs / one.minutes,
+        "slurmctld's time for them, ms a minute": lambda one: one.rpc_ms / one.minutes,
+        "main scheduling cycle, ms": lambda one: one.main_cycle_ms,
+        "backfill cycle, ms": lambda one: one.backfill_cycle_ms,
     }
-    cells = ((name, *(f"{value:.1f}" for value in values)) for name, values in rows.items())
+    cells = ((row, *(f"{of(one):.1f}" for one in loads.values())) for row, of in rows.items())
     return table([("", *loads), *cells])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pytest import TestReport as Report
 
 from scripts.labcluster.lab import Lab, started_lab
@@ -16,6 +17,9 @@ from tests.installed_slurm import slurm_is_missing
 def pytest_configure() -> None:
     # A shell starts what runs in the background with SIGINT ignored, and that is inherited.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # On a busy host an example may take any time; no test is about that.
+    settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("busy")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
-from typing import BinaryIO
 from zoneinfo import ZoneInfo
 
 import click
+import numpy as np
+import pyarrow
 from click.core import ParameterSource
+from pyarrow import csv, parquet
 
 from bftrainer_slurm.cli.common import fail, finite, json_option, print_json, shown
 from bftrainer_slurm.cli.joblogs import made, progress, read, running, tell
@@ -26,6 +26,7 @@ from bftrainer_slurm.replay.logs.log import LogOptions
 from bftrainer_slurm.replay.trainers import TrainersError, read_trainers
 
 SCHEMA = 1
+_FILE = click.Path(path_type=Path, dir_okay=False)
 _LOG, _MADE, _LIVE = "a LOG", "--synthetic", ""
 _GOES_WITH = {
     "days": (_MADE, _LIVE),
@@ -52,7 +53,7 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
 
 
 @click.command()
-@click.argument("log", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@click.argument("log", type=_FILE, required=False)
 @click.option(
     "--synthetic", metavar="NODES[:LOAD[:SEED]]", help="A made cluster in place of a log."
 )
@@ -72,17 +73,17 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
 @click.option("--node-list", default="", metavar="LIST", help="These nodes only, as n[1-300].")
 @click.option(
     "--down",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=_FILE,
     help="When nodes were down, from sacctmgr show event. For logs with node lists.",
 )
 @click.option(
     "--reservations",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=_FILE,
     help="When nodes were reserved, from sacctmgr show reservation. For logs with node lists.",
 )
 @click.option(
     "--node-types",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=_FILE,
     help="Of which type nodes are: lines with a node list and a type, from sinfo.",
 )
 @click.option(
@@ -117,9 +118,7 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     show_default=True,
     help="Of the log's times without one, and of weekdays and hours.",
 )
-@click.option(
-    "--trainers", type=click.Path(path_type=Path, dir_okay=False), help="Replay these. [JSON file]"
-)
+@click.option("--trainers", type=_FILE, help="Replay these. [JSON file]")
 @click.option(
     "--at-once",
     type=click.IntRange(1, 1000),
@@ -166,17 +165,11 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
 @click.option(
     "--csv",
     "csv_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=_FILE,
     metavar="FILE",
     help="Write idle and used nodes over time, of each sample.",
 )
-@click.option(
-    "--parquet",
-    "parquet_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="The same as parquet.",
-)
+@click.option("--parquet", "parquet_file", type=_FILE, metavar="FILE", help="The same as parquet.")
 @click.option(
     "--report",
     type=click.Path(path_type=Path, file_okay=False),
@@ -254,8 +247,9 @@ def assess(
         found = replace(
             assess_log(source, holes, zone, replays, advance), rates=Rates(price, watts)
         )
-    _write_over_time("--csv", csv_file, found, _write_csv)
-    _write_over_time("--parquet", parquet_file, found, _write_parquet)
+    over_time = _over_time(found)
+    _write_over_time("--csv", csv_file, over_time, csv.write_csv)
+    _write_over_time("--parquet", parquet_file, over_time, parquet.write_table)
     _hand_over(found, report, as_json)
 
 
@@ -269,44 +263,30 @@ def _refuse_idle_options(place: str) -> None:
             fail(f"{option.opts[0]} goes with {goes_with[0]} only; leave it out")
 
 
-_OVER_TIME = ("trainers", "time", "idle_nodes", "used_nodes")
-
-
 def _write_over_time(
-    option: str,
-    path: Path | None,
-    found: Assessment,
-    write: Callable[[BinaryIO, Sequence[tuple[float, ...]]], None],
+    option: str, path: Path | None, table: pyarrow.Table, write: Callable[..., None]
 ) -> None:
-    """Write how many nodes were idle, and used, when (Unix seconds), in each replay."""
     if path is None:
         return
+    try:
+        with path.open("wb") as file:
+            write(table, file)
+    except OSError as error:
+        fail(f"{option} {path}: {error.strerror}; name a file that you may write")
+
+
+def _over_time(found: Assessment) -> pyarrow.Table:
+    """How many nodes were idle, and used, when (Unix seconds), in each replay."""
     rows = [
         (one.options.at_once, round(now.time_s, 3), now.pool, now.used)
         for one in found.replayed
         for now in one.result.moments
     ]
-    try:
-        with path.open("wb") as file:
-            write(file, rows)
-    except OSError as error:
-        fail(f"{option} {path}: {error.strerror}; name a file that you may write")
-
-
-def _write_csv(file: BinaryIO, rows: Sequence[tuple[float, ...]]) -> None:
-    text = io.TextIOWrapper(file, newline="")
-    csv.writer(text).writerows([_OVER_TIME, *rows])
-    text.detach()
-
-
-def _write_parquet(file: BinaryIO, rows: Sequence[tuple[float, ...]]) -> None:
-    import pyarrow
-    from pyarrow import parquet
-
-    types = (pyarrow.int32(), pyarrow.float64(), pyarrow.int32(), pyarrow.int32())
-    columns = list(zip(*rows, strict=True)) or [()] * len(types)
-    arrays = [pyarrow.array(one, type_) for one, type_ in zip(columns, types, strict=True)]
-    parquet.write_table(pyarrow.table(arrays, _OVER_TIME), file)
+    columns = np.array(rows, float).reshape(-1, 4).T
+    types = {"trainers": int, "time": float, "idle_nodes": int, "used_nodes": int}
+    return pyarrow.table(
+        {name: one.astype(type_) for one, (name, type_) in zip(columns, types.items(), strict=True)}
+    )
 
 
 def _hand_over(found: Assessment, report: Path | None, as_json: bool) -> None:

@@ -21,7 +21,6 @@ from bftrainer_slurm.replay.assessment.typical import typical_trainers
 from bftrainer_slurm.replay.cluster import Moment
 from bftrainer_slurm.replay.figures import document, table
 from bftrainer_slurm.replay.logs.holes import select
-from bftrainer_slurm.replay.page import write_page
 from bftrainer_slurm.replay.synthetic.schedule import simulate
 from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
 from bftrainer_slurm.replay.timeline import Timeline
@@ -184,6 +183,8 @@ def replay(
     else:
         click.echo(table(found))
     if report is not None:
+        from bftrainer_slurm.replay.page import write_page  # loads matplotlib: only where asked
+
         page = write_page(report, document(found), timeline)
         click.echo(f"report: {page}", err=True)
 

@@ -13,8 +13,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from bftrainer_slurm.planner.instance import problem_of
-from bftrainer_slurm.planner.wire import Answer, Request
+from bftrainer_slurm.planner.instance import Answer, Request, problem_of
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.problem import Costs, NodeClass, PlannedTrainer, Problem
+from bftrainer_slurm.planner.problem import Costs, NodeClass, PlannedTrainer, Problem, Share
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_NODES = 1_000_000
@@ -29,6 +29,10 @@ Size: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_NODES)]
 Place: TypeAlias = Annotated[int, Meta(ge=-1, le=MAX_NODES)]
 Amount: TypeAlias = Annotated[float, Meta(ge=0, le=1e100)]  # a sum of products of two is finite
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
+
+
+# Of a trainer, what a file and the planner call by the same name.
+_ALIKE = ("min_nodes", "max_nodes", "rescale_up_s", "rescale_down_s", "paused_s", "start_cost")
 
 
 class InstanceError(ValueError):
@@ -78,6 +82,25 @@ class Instance(Struct, kw_only=True, omit_defaults=True):
         None
     )
     node_class: tuple[Count, ...] | None = None
+
+
+class Request(Struct):
+    """A problem, and how long it may take."""
+
+    problem: Instance
+    time_limit_s: float
+
+
+class Answer(Struct, omit_defaults=True):
+    """What the child says: that it is ready, a better plan, whether the last one is the best.
+
+    Or why it cannot go on.
+    """
+
+    ready: bool = False
+    shares: list[Share] | None = None
+    optimal: bool | None = None
+    error: str | None = None
 
 
 def read_instance(path: Path) -> Problem:
@@ -155,14 +178,9 @@ def _instance(problem: Problem, nodes: Sequence[str], classes: Sequence[str]) ->
 
 def _trainer_data(trainer: PlannedTrainer, called: dict[str, str]) -> TrainerData:
     return TrainerData(
-        min_nodes=trainer.min_nodes,
-        max_nodes=trainer.max_nodes,
+        **{name: getattr(trainer, name) for name in _ALIKE},
         curve_nodes=trainer.curve.nodes,
         curve_objective=trainer.curve.values,
-        rescale_up_s=trainer.rescale_up_s,
-        rescale_down_s=trainer.rescale_down_s,
-        paused_s=trainer.paused_s,
-        start_cost=trainer.start_cost,
         barred=tuple(sorted(called.get(name, name) for name in trainer.barred)),
     )
 
@@ -208,14 +226,9 @@ def _trainer(index: int, data: TrainerData, held: frozenset[str]) -> PlannedTrai
             raise ValueError("curve_objective must start with 0, which is what no node brings")
         return PlannedTrainer(
             key=name,
-            min_nodes=data.min_nodes,
-            max_nodes=data.max_nodes,
             current=held,
             curve=ThroughputCurve(data.curve_nodes, data.curve_objective),
-            rescale_up_s=data.rescale_up_s,
-            rescale_down_s=data.rescale_down_s,
-            paused_s=data.paused_s,
-            start_cost=data.start_cost,
+            **{name: getattr(data, name) for name in _ALIKE},
             barred=frozenset(data.barred),
         )
     except ValueError as error:

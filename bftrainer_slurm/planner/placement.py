@@ -44,10 +44,10 @@ def _place_alike(
     ]
     taken = {node for nodes in kept for node in nodes}
     # Nodes that are idle already come first: what others have yet to leave starts later.
-    spare = iter(sorted(part - taken, key=lambda node: (node in held, rank(node))))
+    free = iter(sorted(part - taken, key=lambda node: (node in held, rank(node))))
     return {
         index: frozenset(kept[index])
-        | {next(spare) for _ in range(counts[index] - len(kept[index]))}
+        | {next(free) for _ in range(counts[index] - len(kept[index]))}
         for index in order
     }
 

@@ -13,10 +13,9 @@ from typing import Self
 import msgspec
 
 from bftrainer_slurm.planner.greedy import greedy_shares
-from bftrainer_slurm.planner.instance import anonymous
+from bftrainer_slurm.planner.instance import Answer, Request, anonymous
 from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import Plan, Problem, Share, feasible, value
-from bftrainer_slurm.planner.wire import Answer, Request
 from bftrainer_slurm.planner.worker import SlowWorkerError, Worker, WorkerError
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ class EqualShare:
 
     def plan(self, problem: Problem) -> Plan:
         """Return the equal-share plan."""
-        problem = _any_node(problem)
+        problem = any_node(problem)
         shares = equal_shares(problem)
         return Plan(place(problem, shares), value(problem, shares), 0.0, "equal share")
 
@@ -56,10 +56,10 @@ class PaperModel:
 
     def plan(self, problem: Problem) -> Plan:
         """Return the planner's plan for the plainer problem."""
-        return self._planner.plan(replace(_any_node(problem), costs=Costs.PAPER))
+        return self._planner.plan(replace(any_node(problem), costs=Costs.PAPER))
 
 
-def _any_node(problem: Problem) -> Problem:
+def any_node(problem: Problem) -> Problem:
     """Return the problem with any node as good as any other.
 
     Which one is left to chance, as the paper's solver does: order by name would be knowledge,

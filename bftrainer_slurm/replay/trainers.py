@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -46,7 +46,7 @@ class _TrainerData(Struct, kw_only=True):
     """A trainer as a file has it."""
 
     name: str
-    submit: Amount
+    submit_s: Amount = msgspec.field(name="submit")
     min_nodes: Size
     max_nodes: Size
     rescale_up_s: Amount
@@ -59,6 +59,7 @@ class _TrainerData(Struct, kw_only=True):
     checkpoint_s: Amount = 0.0
 
 
+_SPECS = frozenset(one.name for one in fields(TrainerSpec))
 _Trainers: TypeAlias = Annotated[list[_TrainerData], Meta(min_length=1, max_length=_MAX_TRAINERS)]
 
 
@@ -97,16 +98,5 @@ def _spec(data: _TrainerData) -> TrainerSpec:
     curve = ThroughputCurve(data.curve_nodes, data.curve_throughput)
     if curve.at(data.min_nodes) <= 0:
         raise ValueError("curve_throughput must be above 0 on min_nodes")
-    return TrainerSpec(
-        name=data.name[:200],
-        submit_s=data.submit,
-        min_nodes=data.min_nodes,
-        max_nodes=data.max_nodes,
-        rescale_up_s=data.rescale_up_s,
-        rescale_down_s=data.rescale_down_s,
-        total_samples=data.total_samples,
-        curve=curve,
-        start_s=data.start_s,
-        step_s=data.step_s,
-        checkpoint_s=data.checkpoint_s,
-    )
+    others = {name: getattr(data, name) for name in data.__struct_fields__ if name in _SPECS}
+    return TrainerSpec(**others | {"name": data.name[:200]}, curve=curve)

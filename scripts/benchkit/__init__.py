@@ -1,4 +1,4 @@
-"""What all benches share: figures, targets, tables, pictures, the machine, and their command line.
+"""What all benches share: options, findings, figures, targets, tables, pictures, the machine.
 
 What starts a cluster is not here, nor what a single bench measures.
 """

@@ -1,4 +1,4 @@
-"""How every bench is called and answers: --json or text, errors in a line, Ctrl-C, progress."""
+"""How every bench is called and answers: options, --json or text, errors in a line, progress."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from subprocess import SubprocessError
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
+
+from scripts.benchkit.figures import Target
+from scripts.benchkit.machine import Machine
+
+Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,62 @@ class Findings:
     text: str
     document: object
     wrong: str = ""
+
+
+class RefusedError(click.ClickException):
+    """What was asked for cannot be had here; exit code 2, as for a bad call."""
+
+    exit_code = 2
+
+
+def findings(
+    machine: Machine,
+    *parts: str,
+    targets: Sequence[Target] = (),
+    wrong: str = "",
+    **document: object,
+) -> Findings:
+    """Return what was found on this machine: parts of text, and what the document has by name.
+
+    Both say which targets are met.
+    """
+    judged = ["\n".join(["targets", *map(str, targets)])] if targets else []
+    text = "\n\n".join([str(machine), *filter(None, parts), *judged])
+    return Findings(text, {"machine": machine, **document, "targets": targets}, wrong)
+
+
+def number(name: str, default: float, least: float, most: float, about: str = "") -> Option:
+    """Return the option of a number from ``least`` to ``most``; a whole one where all three are."""
+    whole = all(isinstance(one, int) for one in (default, least, most))
+    kind: click.IntRange | click.FloatRange = click.FloatRange(least, most)
+    if whole:
+        kind = click.IntRange(int(least), int(most))
+    return click.option(name, type=kind, default=default, help=about)
+
+
+def several(
+    name: str, argument: str, known: Collection[str], about: str, default: Collection[str] = ()
+) -> Option:
+    """Return an option that may be given again: some of ``known``, each once; else the default.
+
+    Without a ``default`` that is all of them.
+    """
+    return click.option(
+        name,
+        argument,
+        type=click.Choice(list(known)),
+        multiple=True,
+        default=tuple(default or known),
+        show_default=True if default else "all",
+        callback=lambda context, parameter, given: list(dict.fromkeys(given)),
+        help=f"{about} May be given again.",
+    )
+
+
+def folder(name: str, argument: str, about: str, default: Path | None = None) -> Option:
+    """Return the option of a folder, which need not be there."""
+    kind = click.Path(path_type=Path, file_okay=False)
+    return click.option(name, argument, type=kind, default=default, help=about)
 
 
 def bench_command(*errors: type[Exception]) -> Callable[[Callable[..., Findings]], click.Command]:

@@ -1,9 +1,10 @@
-"""What was measured on, and how busy it was: figures mean little without it."""
+"""What was measured on and how busy it was, and what a process takes of it, as Linux tells."""
 
 from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import version
@@ -35,6 +36,28 @@ def this_machine(*packages: str) -> Machine:
         load=os.getloadavg()[0],
         versions={"Python": platform.python_version()} | {name: version(name) for name in packages},
     )
+
+
+def cpu_s(pid: int) -> float:
+    """Return the processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def children_cpu_s(pid: int) -> float:
+    """Return what the processes below one have used that are there now."""
+    used_s = 0.0
+    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, listed.read_text().split()):
+            with suppress(OSError):  # it has ended
+                used_s += cpu_s(child) + children_cpu_s(child)
+    return used_s
+
+
+def memory_mb(pid: int) -> float:
+    """Return the memory (resident) that a process has, in megabytes (10^6 bytes)."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def _processor() -> str:

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from bftrainer_slurm.elastic.environment import element_environment
 from bftrainer_slurm.elastic.folder import make_folder
@@ -97,12 +96,7 @@ class Fleet:
         self._store = C10dStore() if self.setup.backend == "c10d" else None
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for node in self.nodes + [node for node, _ in self._ending]:
             node.kill()
         Keeper(self._folder).kill()
@@ -188,7 +182,7 @@ class Fleet:
         }
         if self._store is not None:
             variables |= self._store.environment
-        script = REPO / "scripts" / "elastic_bench" / f"{self.setup.script}.py"
+        script = Path(__file__).with_name(f"{self.setup.script}.py")
         command = [sys.executable, "-m", "torch.distributed.run", str(script)]
         command += ["--folder", str(self._folder), "--model", self._training.model]
         command += ["--compute", str(self._training.compute_s)]

@@ -50,7 +50,7 @@ def measure(setup: Setup, training: Training, repeat: int, tell: Tell) -> Measur
                 fleet.start(NODES)
                 settle(fleet)
                 while not _enough(measured, repeat):
-                    _turn(fleet, measured, len(measured.kill_s))
+                    turn(fleet, measured)
                     tell(f"{len(measured.kill_s)} of {repeat}")
         except NotSettledError as error:
             measured.failures.append(str(error))
@@ -62,26 +62,28 @@ def _enough(measured: Measured, repeat: int) -> bool:
     return min(len(measured.kill_s), len(measured.leave_s), len(measured.reclaim_s)) >= repeat
 
 
-def _turn(fleet: Fleet, measured: Measured, turn: int) -> None:
-    """Take a node away in each way, and give one back after each."""
+def turn(fleet: Fleet, measured: Measured) -> None:
+    """Take a node away in each way, and give one back after each.
+
+    Raises:
+        NotSettledError: the others do not train on.
+    """
+    place = len(measured.kill_s) % len(fleet.nodes)  # rank 0 as often as any other
     measured.step_s.append(usual_step_s(fleet.logs.of(fleet.nodes[0].job)))
-    victim = fleet.nodes[turn % NODES]  # rank 0 as often as any other
-    measured.kill_s.append(_shrink(fleet, victim, fleet.kill, planned=False))
+    measured.kill_s.append(_shrink(fleet, place, fleet.kill, planned=False))
     _grow(fleet, measured)
-    victim = fleet.nodes[turn % NODES]
-    measured.reclaim_s.append(_shrink(fleet, victim, fleet.reclaim, planned=False))
+    measured.reclaim_s.append(_shrink(fleet, place, fleet.reclaim, planned=False))
     _grow(fleet, measured)
     if not fleet.setup.parts:  # then that is how a node leaves
         measured.leave_s.append(measured.reclaim_s[-1])
         return
-    victim = fleet.nodes[turn % NODES]
-    measured.leave_s.append(_shrink(fleet, victim, fleet.part, planned=True))
+    measured.leave_s.append(_shrink(fleet, place, fleet.part, planned=True))
     _grow(fleet, measured)
 
 
-def _shrink(fleet: Fleet, victim: Node, take: Callable[[Node], object], *, planned: bool) -> float:
+def _shrink(fleet: Fleet, place: int, take: Callable[[Node], object], *, planned: bool) -> float:
     since_s = time.monotonic()
-    take(victim)
+    take(fleet.nodes[place])
     return _pause(fleet, list(fleet.nodes), since_s, planned)
 
 

@@ -39,6 +39,7 @@ def targets(model: str, all_measured: Sequence[Measured]) -> list[Target]:
         name = measured.setup.name
         if model != "tiny" and name != "inprocess":
             continue
+        whose = name if model == "tiny" else f"{name}, {model} model"
         for row, text in ROWS.items():
             times_s, most_s = getattr(measured, row), _TARGETS.get((name, row))
             if most_s is None or not times_s:
@@ -47,7 +48,7 @@ def targets(model: str, all_measured: Sequence[Measured]) -> list[Target]:
                 copy_s = median(measured.copy_s)
                 text += f" ({most_s:.2f} s, and {copy_s:.3f} s for the copy)"
                 most_s = round(most_s + copy_s, 3)
-            held.append(at_most(f"{name}: {text}", median(times_s), most_s))
+            held.append(at_most(f"{whose}: {text}", median(times_s), most_s))
     return held
 
 
@@ -61,7 +62,8 @@ def pauses(model: str, all_measured: Sequence[Measured]) -> str:
     ]
     if any(not measured.setup.parts for measured in all_measured):
         lines.append("* stock c10d knows no planned leave: SIGTERM, as Slurm sends it")
-    return "\n".join([*lines, *_failures(all_measured), *map(str, targets(model, all_measured))])
+    failed = ((one.setup.title, words) for one in all_measured for words in one.failures)
+    return "\n".join([*lines, *(f"{title} FAILED: {words}" for title, words in failed)])
 
 
 def _cell(one: Measured, row: str) -> str:
@@ -72,7 +74,3 @@ def _cell(one: Measured, row: str) -> str:
     found = summarise(times_s)
     least, most = (f"{time_s:.3f}" for time_s in (found.least, found.most))
     return f"{star}{found.median:.3f} ({least} to {most}) {found.count:>3}"
-
-
-def _failures(found: Sequence[Measured]) -> list[str]:
-    return [f"{one.setup.title} FAILED: {words}" for one in found for words in one.failures]

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError, Event
+from typing import TypeAlias
 
 from scripts.demonstration.stream import OrdinaryJob
 from scripts.impact_bench.course import Start, StoppedError, run_jobs
 from scripts.impact_bench.looks import common_begin, set_looks
 from scripts.impact_bench.slurmlog import BACKFILL, Log, read_log, read_looks
-from scripts.impact_bench.trainers import Kind, Work, training
+from scripts.impact_bench.trainers import Work, training
 from scripts.labcluster.lab import Tell
 from scripts.labcluster.processes import Daemon, daemon_of, send
 from scripts.labcluster.site import Site, prepared_site
@@ -51,6 +52,7 @@ class Pace:
         return (f"SchedulerParameters=bf_interval={self.bf_interval_s},{delay}",)
 
 
+Pair: TypeAlias = tuple[Start, Start]
 SITE = Pace(30, 3, {})  # Slurm's own defaults
 # The stream is QUICKER times as fast, and so are the schedulers.
 QUICKER = 30.0
@@ -78,11 +80,16 @@ class Measured:
     on: Side
     nodes: int
 
+    @property
+    def pairs(self) -> list[Pair]:
+        """The same job on each side, in the stream's order."""
+        return list(zip(self.off.starts, self.on.starts, strict=True))
+
 
 def measure(
     stream: Sequence[OrdinaryJob],
     nodes: int,
-    kind: Kind | None,
+    kind: str | None,
     pace: Pace,
     logs: Path,
     tell: Tell,
@@ -195,10 +202,9 @@ def _processes_in(folder: Path) -> list[Daemon]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cwd"):
         with suppress(OSError):
-            one = daemon_of(int(path.parent.name))
-            if one is not None and path.readlink().is_relative_to(folder):
-                found.append(one)
-    return found
+            if path.readlink().is_relative_to(folder):
+                found.append(daemon_of(int(path.parent.name)))
+    return [one for one in found if one is not None]
 
 
 def _keep_logs(site: Site, logs: Path) -> None:

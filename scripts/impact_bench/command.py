@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +9,21 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.replay.logs.log import Log
-from scripts.benchkit.command import Findings, bench_command, json_text, progress, replace_file
+from scripts.benchkit.command import (
+    Findings,
+    bench_command,
+    folder,
+    json_text,
+    number,
+    progress,
+    replace_file,
+)
 from scripts.benchkit.machine import this_machine
-from scripts.demonstration.stream import OrdinaryJob
 from scripts.impact_bench import report
 from scripts.impact_bench.bench import KILL_WAIT_S, QUICK, QUICKER, SITE, measure
-from scripts.impact_bench.figures import delays
-from scripts.impact_bench.replayed import measured as log_of
-from scripts.impact_bench.replayed import rendered, scheduled
+from scripts.impact_bench.figures import delays, figures_of
 from scripts.impact_bench.stream import busy_stream, quicker
-from scripts.impact_bench.trainers import Kind
+from scripts.impact_bench.trainers import SCRIPTS
 from scripts.labcluster.cluster import LabError
 
 
@@ -35,30 +38,19 @@ def parsed_settings(
 
 
 @bench_command(LabError, TimeoutError)
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=2, max=10_000),
-    default=100,
-    help="How many ordinary jobs, on each side.",
-)
-@click.option(
-    "--nodes",
-    type=click.IntRange(min=2, max=64),
-    default=8,
-    help="Of each private cluster; all are this host.",
-)
+@number("--jobs", 100, 2, 10_000, "How many ordinary jobs, on each side.")
+@number("--nodes", 8, 2, 64, "Of each private cluster; all are this host.")
 @click.option("--seed", type=int, default=1, help="Of the stream of jobs.")
-@click.option(
+@number(
     "--load",
-    type=click.FloatRange(min=0.05, max=0.95),
-    default=0.6,
-    help="Node-seconds that jobs ask for, of those that there are while they arrive.",
+    *(0.6, 0.05, 0.95),
+    "Node-seconds that jobs ask for, of those that there are while they arrive.",
 )
 @click.option(
     "--trainers",
-    type=click.Choice([kind.value for kind in Kind]),
-    default=Kind.POLITE.value,
-    help="Elements that sleep; that do all not to be ended.",
+    type=click.Choice(list(SCRIPTS)),
+    default="polite",
+    help="Elements that sleep; that do all not to be ended; that train, and rest after each step.",
 )
 @click.option(
     "--null", is_flag=True, help="No trainers on either side: what this cannot tell apart."
@@ -76,21 +68,11 @@ def parsed_settings(
     is_flag=True,
     help="Schedulers and jobs thirty times as fast as at a site: a try, of no great precision.",
 )
-@click.option(
-    "--replayed",
-    is_flag=True,
-    help="Replay the stream in seconds, without Slurm, as bftrainer assess does.",
-)
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Replay what a run measured without trainers: its results.json.",
-)
-@click.option(
+@folder(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("bench-impact-output"),
-    help="For the table, the JSON, the figure and the daemons' logs.",
+    "out",
+    "For the table, the JSON, the figure and the daemons' logs.",
+    Path("bench-impact-output"),
 )
 def main(
     jobs: int,
@@ -101,8 +83,6 @@ def main(
     null: bool,
     settings: dict[str, Any],
     quick: bool,
-    replayed: bool,
-    results: Path | None,
     out: Path,
 ) -> Findings:
     """Measure what trainers cost ordinary jobs, on two private Slurm clusters on this machine.
@@ -114,53 +94,36 @@ def main(
     \b
     Examples:
       scripts/run bench-impact --jobs 25
-      scripts/run bench-impact --replayed --load 0.9
-      scripts/run bench-impact --results bench-impact-output/results.json
       scripts/run bench-impact --trainers hostile --set reserve_nodes=2 --out /var/tmp/hostile
     """
-    if results is not None:
-        return Findings(*rendered(_measured(results)))
-    stream = _busy(jobs, nodes, seed, load)
-    if replayed:
-        return Findings(*rendered(scheduled(stream, nodes)))
+    try:
+        stream = busy_stream(jobs, nodes, seed, load)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--load") from error
     pace = QUICK if quick else SITE
     pace = replace(pace, controller={**pace.controller, **settings})
-    kind = None if null else Kind(trainers)
     asked: dict[str, Any] = {
         "jobs": jobs,
         "nodes": nodes,
         "seed": seed,
         "load": load,
-        "trainers": "none" if kind is None else kind.value,
+        "trainers": "none" if null else trainers,
         "slurm": [*pace.conf, f"KillWait={KILL_WAIT_S}"],
         "controller": dict(pace.controller),
     }
     machine = this_machine("mip")
     run = quicker(stream, QUICKER) if quick else stream
+    kind = None if null else trainers
     measured = measure(run, nodes, kind, pace, out / "logs", progress())
-    text = f"{machine}\n{_title(asked)}\n\n{report.rendered(measured)}"
-    found = report.document(machine, asked, measured)
+    found = figures_of(measured)
+    text = f"{machine}\n{_title(asked)}\n\n{report.rendered(measured, found)}"
+    document = {"machine": machine, "settings": asked, **report.document(measured, found)}
     replace_file(out / "table.txt", text + "\n")
-    replace_file(out / "results.json", json_text(found) + "\n")
+    replace_file(out / "results.json", json_text(document) + "\n")
     off_s, on_s = delays(measured.off.starts, measured.on.starts)
     if off_s:
         replace_file(out / "impact.svg", report.picture(off_s, on_s))
-    return Findings(text, found)
-
-
-def _measured(path: Path) -> Log:
-    try:
-        return log_of(json.loads(path.read_bytes()))
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        message = f"{path}: no results.json of this bench ({error})"
-        raise click.BadParameter(message, param_hint="--results") from error
-
-
-def _busy(jobs: int, nodes: int, seed: int, load: float) -> list[OrdinaryJob]:
-    try:
-        return busy_stream(jobs, nodes, seed, load)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--load") from error
+    return Findings(text, document)
 
 
 def _title(asked: dict[str, Any]) -> str:

@@ -71,23 +71,25 @@ def run_jobs(
         StoppedError: ``stopped`` said so.
     """
     looked_s = 0.0
-    over = False
 
     def is_over(now_s: float, submitted: Sequence[Submitted]) -> bool:
-        nonlocal looked_s, over
+        nonlocal looked_s
         if stopped():
             raise StoppedError
         if len(submitted) < len(stream):
             return False
         if all(one.end_s is not None for one in submitted):
             return True
-        if now_s - looked_s >= _LOOK_EVERY_S:
-            looked_s = now_s
-            over = not _queue(lab)
-        return over or now_s > stream[-1].at_s + _PATIENCE_S
+        if now_s - looked_s < _LOOK_EVERY_S:
+            return now_s > stream[-1].at_s + _PATIENCE_S
+        looked_s = now_s
+        return not _queue(lab)
 
     submitted = submit_stream(stream, folder, lab.run, is_over, begin_s)
-    accounts = _settled_accounts(lab, [one.number for one in submitted])
+    with suppress(TimeoutError):  # the last job's end is to reach slurmctld
+        wait_until(lambda: not _queue(lab), _IDLE_S)
+    accounts = read_accounts(lab.run("scontrol", "--oneliner", "show", "job").stdout.splitlines())
+    unknown = Account("UNKNOWN", 0)
     return [
         Start(
             one.job,
@@ -95,7 +97,7 @@ def run_jobs(
             one.submit_s,
             one.start_s,
             one.end_s,
-            accounts.get(one.number, Account("UNKNOWN", 0)),
+            accounts.get(one.number, unknown),
         )
         for one in submitted
     ]
@@ -116,15 +118,6 @@ def read_accounts(lines: Iterable[str]) -> dict[int, Account]:
                 expand(fields.get("NodeList")),
             )
     return accounts
-
-
-def _settled_accounts(lab: Lab, numbers: Sequence[int]) -> dict[int, Account]:
-    """Ask once the last job's end has reached slurmctld."""
-    with suppress(TimeoutError):
-        wait_until(lambda: not _queue(lab), _IDLE_S)
-    lines = lab.run("scontrol", "--oneliner", "show", "job").stdout.splitlines()
-    accounts = read_accounts(lines)
-    return {number: accounts[number] for number in numbers if number in accounts}
 
 
 def _queue(lab: Lab) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the two sides say about each other: differences, makespans, targets. Pure."""
+"""What both sides say about each other: differences, passes missed, nodes used, targets. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scripts.benchkit.figures import Summary, Target, at_least, at_most, summarise
+from scripts.impact_bench.bench import Measured
 from scripts.impact_bench.course import Start
+from scripts.impact_bench.passes import (
+    elements_s,
+    idle_after_pass_s,
+    out_of_phase_s,
+    passes_waited,
+    preempting,
+)
 
 MEDIAN_TARGET_S, P95_TARGET_S, MEAN_TARGET_S = 0.05, 0.5, 0.3
 MISSED_TARGET, PREEMPTED_TARGET = 1.0, 2.0  # percent of the jobs
@@ -39,6 +47,60 @@ class Shares:
     sooner: float  # and some passes sooner
     makespan: float  # how much longer all took
     used: float | None  # of the node-seconds that were idle, without trainers, after a pass
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All that is said of both sides; pairs are without and with trainers.
+
+    ``idle_s`` are the node-seconds idle after a pass without trainers, ``used_s`` those that
+    trainers had in as much time; ``passes`` are those while both sides had jobs.
+    """
+
+    start_delay_s: Comparison | None
+    shares: Shares
+    failed: tuple[int, int]  # jobs
+    makespan_s: tuple[float, float]
+    idle_s: float
+    used_s: float
+    passes: tuple[int, int]
+    out_of_phase_s: float
+    targets: list[Target]
+
+
+def figures_of(measured: Measured) -> Figures:
+    """Return what is said of both sides."""
+    off, on = measured.off, measured.on
+    took_s = makespan_s(off.starts), makespan_s(on.starts)
+    end_s = off.begin_s + took_s[0]
+    idle_s = idle_after_pass_s(off.starts, measured.nodes, off.passes_s, off.begin_s, end_s)
+    used_s = elements_s(on.log, on.starts, on.begin_s, on.begin_s + took_s[0])
+    missed = [passes_missed(measured, *pair) for pair in measured.pairs]
+    percent = 100 / len(missed)
+    shares = Shares(
+        preempted=percent * preempting(on.log, on.starts),
+        missed=percent * sum(one > 0 for one in missed),
+        sooner=percent * sum(one < 0 for one in missed),
+        makespan=100 * (took_s[1] / took_s[0] - 1),
+        used=100 * used_s / idle_s if idle_s and on.work is not None else None,
+    )
+    off_s, on_s = (
+        [at_s - one.begin_s for at_s in one.passes_s if 0 <= at_s - one.begin_s <= min(took_s)]
+        for one in (off, on)
+    )
+    seen = compared(*delays(off.starts, on.starts))
+    failed = failures(off.starts), failures(on.starts)
+    judged = [] if seen is None else targets(seen, shares, *failed, on.left_behind)
+    apart_s = out_of_phase_s(off_s, on_s)
+    passes = len(off_s), len(on_s)
+    return Figures(seen, shares, failed, took_s, idle_s, used_s, passes, apart_s, judged)
+
+
+def passes_missed(measured: Measured, one: Start, other: Start) -> float:
+    """Return how many passes later the same job started with trainers; below zero: sooner."""
+    late = passes_waited(other, measured.on.passes_s)
+    early = passes_waited(one, measured.off.passes_s)
+    return 0 if late == early else late - early  # neither may ever have started
 
 
 def delays(off: Sequence[Start], on: Sequence[Start]) -> tuple[list[float], list[float]]:

@@ -3,96 +3,77 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scripts.benchkit.figures import Summary, Target
-from scripts.benchkit.machine import Machine
+from scripts.benchkit.figures import Summary
 from scripts.benchkit.picture import BLUE, GREY, GRID, INK, ORANGE, drawn
-from scripts.benchkit.text import table
-from scripts.impact_bench.bench import Measured, Side
-from scripts.impact_bench.course import Start
-from scripts.impact_bench.figures import (
-    Comparison,
-    compared,
-    delays,
-    failures,
-    makespan_s,
-    targets,
-)
-from scripts.impact_bench.passes import (
-    idle_and_used_s,
-    passes_missed,
-    passes_of_both,
-    preempting,
-    shares,
-)
+from scripts.benchkit.text import columns, table
+from scripts.impact_bench.bench import Measured, Pair
+from scripts.impact_bench.figures import Figures, compared, delays, passes_missed
+from scripts.impact_bench.passes import preempting
 
 _LEAST_S = 0.05  # an axis of logarithms has no zero
 
 
-def document(machine: Machine, settings: dict[str, Any], measured: Measured) -> dict[str, Any]:
+def document(measured: Measured, found: Figures) -> dict[str, Any]:
     """Return all of it for JSON; times are seconds, times of day Unix seconds."""
-    off, on = measured.off, measured.on
-    both = (off, on)
+    names = measured.off.name, measured.on.name
+    said = {one.name: getattr(found, one.name) for one in fields(found)}
+    for pair in ("failed", "makespan_s", "passes"):
+        said[pair] = dict(zip(names, said[pair], strict=True))
     return {
-        "machine": machine,
-        "settings": settings,
-        "start_delay_s": compared(*delays(off.starts, on.starts)),
-        "targets": _targets(measured),
-        "failed": {side.name: failures(side.starts) for side in both},
-        "shares": shares(measured),
-        "passes_s": {side.name: side.passes_s for side in both},
-        "begin_s": {side.name: side.begin_s for side in both},
-        "makespan_s": {side.name: makespan_s(side.starts) for side in both},
-        "left_behind": on.left_behind,
-        "trainers": on.work,
-        "jobs": {side.name: side.starts for side in both},
+        **said,
+        "passes_s": {side.name: side.passes_s for side in (measured.off, measured.on)},
+        "begin_s": {side.name: side.begin_s for side in (measured.off, measured.on)},
+        "left_behind": measured.on.left_behind,
+        "trainers": measured.on.work,
+        "jobs": {side.name: side.starts for side in (measured.off, measured.on)},
     }
 
 
-def rendered(measured: Measured) -> str:
+def rendered(measured: Measured, found: Figures) -> str:
     """Return the figures of the ordinary jobs as text."""
-    off, on = measured.off, measured.on
-    return "\n".join(
-        [
-            "start delay of the ordinary jobs, s",
-            table(_delays(measured)),
-            "",
-            table(_by_kind(measured)),
-            "",
-            *_shares(measured),
-            "",
-            f"makespan: {makespan_s(off.starts):.1f} s without trainers, "
-            f"{makespan_s(on.starts):.1f} s with",
-            f"jobs failed: {failures(off.starts)} without trainers, {failures(on.starts)} with",
-            *_work(on),
-            "",
-            *map(str, _targets(measured)),
-            "",
-            late_jobs(measured),
-        ]
-    )
+    took_s, passes = found.makespan_s, found.passes
+    parts = [
+        f"start delay of the ordinary jobs, s\n{_delays(found)}",
+        _by_kind(measured),
+        f"{_shares(found, len(measured.pairs))}\n"
+        f"idle after a pass, without trainers: {found.idle_s:,.0f} node-seconds; "
+        f"used: {found.used_s:,.0f}\n"
+        f"passes of backfill: {passes[0]} and {passes[1]}, "
+        f"{found.out_of_phase_s:.3f} s out of phase at most",
+        f"makespan: {took_s[0]:.1f} s without trainers, {took_s[1]:.1f} s with\n"
+        f"jobs failed: {found.failed[0]} without trainers, {found.failed[1]} with{_work(measured)}",
+        "\n".join(map(str, found.targets)),
+        late_jobs(measured),
+    ]
+    return "\n\n".join(filter(None, parts))
 
 
 def late_jobs(measured: Measured) -> str:
     """Return a table of the jobs that missed a pass, seconds since the stream's first pass."""
-    off, on = measured.off, measured.on
-    rows = [["missed a pass", "NODES", "SUBMITTED", "STARTED", "WITH", "LATER", "PREEMPTED"]]
-    for one, other in zip(off.starts, on.starts, strict=True):
-        missed = passes_missed(measured, one, other)
-        if missed > 0:
-            since_s = one.submit_s - off.begin_s
-            start_s = since_s + (one.delay_s or 0.0)
-            with_s = math.nan if other.delay_s is None else since_s + other.delay_s
-            took = "yes" if preempting(on.log, [other]) else "no"
-            times = [f"{at_s:.1f}" for at_s in (since_s, start_s, with_s)]
-            cells = [f"  {other.number}", str(one.job.nodes), *times, f"{missed:g}", took]
-            rows.append(cells)
-    return table(rows)
+
+    def since_s(pair: Pair, delay_s: float | None = 0.0) -> str:
+        begun_s = pair[0].submit_s - measured.off.begin_s
+        return f"{math.nan if delay_s is None else begun_s + delay_s:.1f}"
+
+    return columns(
+        [pair for pair in measured.pairs if passes_missed(measured, *pair) > 0],
+        [
+            ("missed a pass", lambda pair: f"  {pair[1].number}"),
+            ("NODES", lambda pair: str(pair[0].job.nodes)),
+            ("SUBMITTED", since_s),
+            ("STARTED", lambda pair: since_s(pair, pair[0].delay_s or 0.0)),
+            ("WITH", lambda pair: since_s(pair, pair[1].delay_s)),
+            ("LATER", lambda pair: f"{passes_missed(measured, *pair):g}"),
+            ("PREEMPTED", lambda pair: "yes" if preempting(measured.on.log, pair[1:]) else "no"),
+        ],
+    )
 
 
 def picture(off_s: Sequence[float], on_s: Sequence[float]) -> str:
@@ -121,74 +102,64 @@ def _steps(axes: Axes, values: Sequence[float], colour: str, label: str) -> None
     axes.grid(color=GRID)
 
 
-def _targets(measured: Measured) -> list[Target]:
-    off, on = measured.off, measured.on
-    seen = compared(*delays(off.starts, on.starts))
-    if seen is None:
-        return []
-    failed = failures(off.starts), failures(on.starts)
-    return targets(seen, shares(measured), *failed, on.left_behind)
+def _delays(found: Figures) -> str:
+    seen, rows = found.start_delay_s, list[tuple[str, Summary, str]]()
+    if seen is not None:
+        rows = [("without trainers", seen.off, ""), ("with trainers", seen.on, "")]
+        rows.append(("difference of each job", seen.difference, "+"))
+    return columns(
+        rows,
+        [
+            ("", lambda row: row[0]),
+            ("JOBS", lambda row: str(row[1].count)),
+            ("MEDIAN", lambda row: f"{row[1].median:{row[2]}.2f}"),
+            ("MEAN", lambda row: f"{row[1].mean:{row[2]}.2f}"),
+            ("P95", lambda row: f"{row[1].p95:{row[2]}.2f}"),
+            ("MAX", lambda row: f"{row[1].most:{row[2]}.2f}"),
+        ],
+    )
 
 
-def _delays(measured: Measured) -> Iterator[Sequence[str]]:
-    yield "", "JOBS", "MEDIAN", "MEAN", "P95", "MAX"
-    found = compared(*delays(measured.off.starts, measured.on.starts))
-    if found is not None:
-        yield _row("without trainers", found.off)
-        yield _row("with trainers", found.on)
-        yield _row("difference of each job", found.difference, "+")
+def _shares(found: Figures, jobs: int) -> str:
+    shares = {
+        "preempted an element": found.shares.preempted,
+        "missed a pass that they made without": found.shares.missed,
+        "made an earlier pass": found.shares.sooner,
+    }
+    return columns(
+        shares.items(),
+        [
+            ("jobs that", lambda row: f"  {row[0]}"),
+            ("COUNT", lambda row: f"{row[1] * jobs / 100:.0f}"),
+            ("%", lambda row: f"{row[1]:.1f}"),
+        ],
+    )
 
 
-def _row(text: str, found: Summary, sign: str = "") -> Sequence[str]:
-    times = (found.median, found.mean, found.p95, found.most)
-    return text, str(found.count), *(f"{one:{sign}.2f}" for one in times)
-
-
-def _shares(measured: Measured) -> Iterator[str]:
-    found = shares(measured)
-    jobs = len(measured.on.starts)
-    rows = [("jobs that", "COUNT", "%")]
-    for text, share in (
-        ("preempted an element", found.preempted),
-        ("missed a pass that they made without", found.missed),
-        ("made an earlier pass", found.sooner),
-    ):
-        rows.append((f"  {text}", f"{share * jobs / 100:.0f}", f"{share:.1f}"))
-    yield table(rows)
-    idle_s, used_s = idle_and_used_s(measured)
-    yield f"idle after a pass, without trainers: {idle_s:,.0f} node-seconds; used: {used_s:,.0f}"
-    counts, apart_s = passes_of_both(measured)
-    yield f"passes of backfill: {counts[0]} and {counts[1]}, {apart_s:.3f} s out of phase at most"
-
-
-def _by_kind(measured: Measured) -> Iterator[Sequence[str]]:
+def _by_kind(measured: Measured) -> str:
     """Backfill's passes are set alike on both sides, the main scheduler's looks come as they do."""
-    pairs = list(zip(measured.off.starts, measured.on.starts, strict=True))
-    kinds: dict[str, list[tuple[Start, Start]]] = {"backfill": [], "the main scheduler": []}
-    for pair in pairs:
+    kinds: dict[str, list[Pair]] = {"backfill": [], "the main scheduler": []}
+    for pair in measured.pairs:
         backfilled = ("backfilled", pair[0].number) in measured.off.log
         kinds["backfill" if backfilled else "the main scheduler"].append(pair)
     kinds = {f"started by {who} without": those for who, those in kinds.items()}
-    for size in sorted({job.job.nodes for job, _ in pairs}):
-        kinds[f"nodes: {size}"] = [pair for pair in pairs if pair[0].job.nodes == size]
-    yield "difference by kind of job", "JOBS", "MEDIAN", "P95"
+    for size in sorted({job.job.nodes for job, _ in measured.pairs}):
+        kinds[f"nodes: {size}"] = [pair for pair in measured.pairs if pair[0].job.nodes == size]
+    rows: list[Sequence[str]] = [("difference by kind of job", "JOBS", "MEDIAN", "P95")]
     for text, those in kinds.items():
-        found = _compared_pairs(those)
+        found = compared(*delays([off for off, _ in those], [on for _, on in those]))
         if found is not None:
             one = found.difference
-            yield f"  {text}", str(one.count), f"{one.median:+.2f}", f"{one.p95:+.2f}"
+            rows.append((f"  {text}", str(one.count), f"{one.median:+.2f}", f"{one.p95:+.2f}"))
+    return table(rows)
 
 
-def _compared_pairs(pairs: Sequence[tuple[Start, Start]]) -> Comparison | None:
-    return compared(*delays([off for off, _ in pairs], [on for _, on in pairs]))
-
-
-def _work(on: Side) -> list[str]:
-    work = on.work
+def _work(measured: Measured) -> str:
+    work = measured.on.work
     if work is None:
-        return []
-    return [
-        f"trainers: on {work.nodes} nodes as the stream began, "
+        return ""
+    return (
+        f"\ntrainers: on {work.nodes} nodes as the stream began, "
         f"{work.left} elements left for jobs, {work.reclaimed} were reclaimed, "
-        f"{on.left_behind} processes left behind"
-    ]
+        f"{measured.on.left_behind} processes left behind"
+    )

@@ -1,4 +1,4 @@
-"""The trainers whose elements ordinary jobs meet: they sleep, or resist."""
+"""The trainers whose elements ordinary jobs meet: they sleep, or resist, or train."""
 
 from __future__ import annotations
 
@@ -6,34 +6,25 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 
+from scripts.benchkit.logs import last_lines
 from scripts.labcluster.site import Site
 from scripts.labcluster.waiting import wait_until
 
-_HERE = Path(__file__).resolve().parent
+_PROGRAMS = [Path(__file__).with_name(name) for name in ("hostile.sh", "paced.py")]
 _PATIENCE_S = 120.0
 _TRAINERS = 2  # so that they share the nodes
 
-# Elements that sleep cost no processor; all nodes share this host's.
-_POLITE = """#!/bin/bash
-srun sleep infinity
-"""
-_HOSTILE = """#!/bin/bash
-. {folder}/hostile.sh
-srun bash -c '. {folder}/hostile.sh; sleep infinity'
-"""
-
-
-class Kind(Enum):
-    """What trainers do: sleep, or do all not to be ended."""
-
-    POLITE = "polite"
-    HOSTILE = "hostile"
-
-
-_SCRIPTS = {Kind.POLITE: _POLITE, Kind.HOSTILE: _HOSTILE}
+# Elements that sleep cost no processor; all nodes share this host's. {0} is the folder of the
+# trainer, {1} what trains.
+SCRIPTS = {
+    "polite": "#!/bin/bash\nsrun sleep infinity\n",
+    "hostile": "#!/bin/bash\n. {0}/hostile.sh\nsrun bash -c '. {0}/hostile.sh; sleep infinity'\n",
+    # On real nodes Slurm's daemons have processors to themselves.
+    "training": "#!/bin/bash\nexport OMP_NUM_THREADS=1\n"
+    "srun nice -n 10 torchrun {0}/paced.py {1} --folder {0} --samples 100000000\n",
+}
 
 
 @dataclass
@@ -47,10 +38,10 @@ class Work:
 
 
 @contextmanager
-def training(site: Site, nodes: int, kind: Kind, settings: Mapping[str, object]) -> Iterator[Work]:
+def training(site: Site, nodes: int, kind: str, settings: Mapping[str, object]) -> Iterator[Work]:
     """Let trainers fill the cluster, and end them afterwards; what is yielded is true then.
 
-    The controller has its defaults but for these ``settings``.
+    The controller has its defaults but for these ``settings``; ``kind`` is one of ``SCRIPTS``.
 
     Raises:
         TimeoutError: no node is used within two minutes; the message has the trainers' last words.
@@ -59,8 +50,14 @@ def training(site: Site, nodes: int, kind: Kind, settings: Mapping[str, object])
     with site.controlled(settings):
         try:
             for number in range(_TRAINERS):
-                folder = _made_folder(site, f"trainer-{number}")
-                work.arrays.append(_submit(site, folder, nodes // _TRAINERS, kind))
+                folder = site.folder(name=f"trainer-{number}")
+                for program in _PROGRAMS:
+                    # The clone itself may lie where Slurm's users cannot read.
+                    shutil.copy(program, folder)
+                train = site.stage.repo / "examples" / "digits" / "train.py"
+                script, most = SCRIPTS[kind].format(folder, train), nodes // _TRAINERS
+                output = f"--output={folder}/%a.out"
+                work.arrays.append(site.submit(script, f"1-{most}", output, cwd=folder))
             work.nodes = _wait_until_full(site, nodes)
             yield work
             for trainer in site.controller.status().get("trainers", []):
@@ -70,18 +67,6 @@ def training(site: Site, nodes: int, kind: Kind, settings: Mapping[str, object])
             for array in work.arrays:
                 site.run("scancel", str(array))
             site.lab.wait_until_idle()
-
-
-def _made_folder(site: Site, name: str) -> Path:
-    folder = site.folder(name=name)
-    # The clone itself may lie where Slurm's users cannot read.
-    shutil.copy(_HERE / "hostile.sh", folder)
-    return folder
-
-
-def _submit(site: Site, folder: Path, most: int, kind: Kind) -> int:
-    script = _SCRIPTS[kind].format(folder=folder)
-    return site.submit(script, f"1-{most}", f"--output={folder}/%a.out", cwd=folder)
 
 
 def _wait_until_full(site: Site, nodes: int) -> int:
@@ -97,17 +82,8 @@ def _wait_until_full(site: Site, nodes: int) -> int:
 
     with suppress(TimeoutError):
         wait_until(lambda: used() >= nodes, _PATIENCE_S)
-    found = used()
-    if found == 0:
-        words = [f"no trainer runs after {_PATIENCE_S:g} s", *_last_words(site)]
-        raise TimeoutError("\n".join(words))
+    if (found := used()) == 0:
+        logs = sorted(site.lab.home("alice").rglob("*.out"))
+        words = [f"{log}: {last_lines(log, 3)}" for log in logs[-4:]]
+        raise TimeoutError("\n".join([f"no trainer runs after {_PATIENCE_S:g} s", *words]))
     return found
-
-
-def _last_words(site: Site) -> list[str]:
-    words = [
-        f"{path}: {line}"
-        for path in sorted(site.lab.home("alice").rglob("*.out"))
-        for line in path.read_text(errors="replace").splitlines()[-3:]
-    ]
-    return words[-12:]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import resource
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from bftrainer_slurm.keeper.credentials import (
     JOB,
@@ -23,30 +21,51 @@ from bftrainer_slurm.keeper.credentials import (
 from bftrainer_slurm.keeper.messages import Hello, Identity, Role, encode, payload
 from bftrainer_slurm.keeper.protocol import GREETING, parse_address
 
+_AT_ONCE = 100  # connect: this is but one process
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """A keeper, and how agents prove there whose they are; by their trainer's array."""
+
+    keeper: str
+    method: str
+    prover: Callable[[int], Prove]
+
+
+def by_job(keeper: str, key: bytes, uid: int) -> Entrance:
+    """Return the entrance for one user's agents, at a site without MUNGE."""
+
+    def prover(array: int) -> Prove:
+        return prover_from({JOB_SECRET: secret_of_job(key, array, uid).decode()})
+
+    return Entrance(keeper, JOB, prover)
+
 
 class Agent:
     """One agent of a trainer; it follows each change, and comes back where it was hung up on."""
 
-    def __init__(self, array: int, task: int, source: str = "127.0.0.1") -> None:
+    def __init__(
+        self, entrance: Entrance, array: int, task: int, source: str = "127.0.0.1"
+    ) -> None:
         self.identity = Identity(array, task, f"n{task}", Role.AGENT, address="10.0.0.1")
         self.heard: Counter[str] = Counter()
         self.generation = 0
         self.rank = -1
         self.hung_up = 0  # so often
         self.at_s = 0.0  # when the last generation came
-        self._source = source
+        self._entrance, self._source = entrance, source
         self._news = asyncio.Event()
 
-    async def connect(self, keeper: str, prove: Prove, method: str) -> None:
+    async def connect(self) -> None:
         """Connect, again and again until it is welcome."""
-        self._how = keeper, prove, method
-        while not await self._welcomed(*self._how):
+        while not await self._welcomed():
             self.writer.close()
         self._tasks = [asyncio.ensure_future(work()) for work in (self._listen, self._ping)]
 
-    async def _welcomed(self, keeper: str, prove: Prove, method: str) -> bool:
+    async def _welcomed(self) -> bool:
         """Prove itself; False where the keeper hung up: on a busy machine this process is slow."""
-        host, port = parse_address(keeper)
+        host, port = parse_address(self._entrance.keeper)
         self.reader, self.writer = await asyncio.open_connection(
             host, port, limit=2**20, local_addr=(self._source, 0)
         )
@@ -54,7 +73,9 @@ class Agent:
         if not (challenge := await self.reader.readline()):
             return False
         hello = Hello("", self.identity)
-        proof = prove(payload(json.loads(challenge)["challenge"], hello), method)
+        prove = self._entrance.prover(self.identity.array)
+        wanted = payload(json.loads(challenge)["challenge"], hello)
+        proof = prove(wanted, self._entrance.method)
         self.writer.write(encode(replace(hello, proof=proof.text)))
         self._keepers_seal, self._own_seal = seals(proof.key)
         if not (answer := await self.reader.readline()) or answer.startswith(b"{"):
@@ -98,7 +119,7 @@ class Agent:
         self._tasks[1].cancel()
         self.writer.close()
         self.hung_up += 1
-        await self.connect(*self._how)
+        await self.connect()
         self.ready("new")
 
     def _enter(self, generation: dict[str, int]) -> None:
@@ -113,26 +134,16 @@ class Agent:
             self.say(ping=1)
 
 
-def prover_of(key: bytes, array: int, uid: int) -> Prove:
-    """Return what proves as a process of this user's trainer, at a site without MUNGE."""
-    return prover_from({JOB_SECRET: secret_of_job(key, array, uid).decode()})
+async def all_connect(agents: Sequence[Agent], limit_s: float) -> None:
+    """Connect agents, so many at a time. Raises TimeoutError."""
+    for begin in range(0, len(agents), _AT_ONCE):
+        batch = asyncio.gather(*(one.connect() for one in agents[begin : begin + _AT_ONCE]))
+        await asyncio.wait_for(batch, limit_s)
 
 
-async def in_time(waits: Iterable[Awaitable[None]], limit_s: float) -> None:
-    """Wait for all of them. Raises TimeoutError."""
-    await asyncio.wait_for(asyncio.gather(*waits), limit_s)
-
-
-async def all_connect(agents: list[Agent], keeper: str, key: bytes, uid: int) -> None:
-    """Connect agents of one user, a hundred at a time: this is but one process."""
-    for begin in range(0, len(agents), 100):
-        batch = agents[begin : begin + 100]
-        await asyncio.gather(
-            *(
-                agent.connect(keeper, prover_of(key, agent.identity.array, uid), JOB)
-                for agent in batch
-            )
-        )
+async def all_in(agents: Sequence[Agent], generation: int, limit_s: float) -> None:
+    """Wait until all have this generation. Raises TimeoutError."""
+    await asyncio.wait_for(asyncio.gather(*(one.until_in(generation) for one in agents)), limit_s)
 
 
 @contextmanager
@@ -144,15 +155,3 @@ def many_files() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def cpu_s(pid: int) -> float:
-    """Return the processor time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def memory_mb(pid: int) -> float:
-    """Return the memory (resident) that a process has."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024

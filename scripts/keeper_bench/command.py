@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from bftrainer_slurm.keeper.credentials import JOB, Means
-from scripts.benchkit.command import Findings, bench_command, progress
-from scripts.benchkit.machine import this_machine
+from scripts.benchkit.command import Findings, bench_command, findings, number, progress, several
+from scripts.benchkit.figures import Summary, summarise
+from scripts.benchkit.machine import cpu_s, this_machine
+from scripts.benchkit.text import columns
 from scripts.keeper_bench import scale
-from scripts.keeper_bench.agents import cpu_s, many_files
+from scripts.keeper_bench.agents import many_files
 from scripts.keeper_bench.flood import (
     ARRAY,
     FLOODER,
@@ -49,54 +48,45 @@ class Flooded:
 
 
 @bench_command(TimeoutError, ChildProcessError)
-@click.option(
-    "--size",
-    "sizes",
-    type=click.Choice(list(SIZES)),
-    multiple=True,
-    default=("1x100", "1x1000", "300x8"),
-    help="Trainers x simulated agents of each; may be given again.",
+@several(
+    "--size", "sizes", SIZES, "Trainers x simulated agents of each.", ("1x100", "1x1000", "300x8")
 )
-@click.option(
+@number(
     "--repeat",
-    type=click.IntRange(min=0, max=10_000),
-    default=50,
-    help="How often a trainer of four rescales during each flood: a loss and a join each time.",
+    *(50, 0, 10_000),
+    "How often a trainer of four rescales during each flood: a loss and a join each time.",
 )
-def main(sizes: tuple[str, ...], repeat: int) -> Findings:
+def main(sizes: Sequence[str], repeat: int) -> Findings:
     """Measure how soon generations are formed, and how much another user's flood delays that.
 
     The agents are simulated: real connections and messages, no torchrun. Where the machine is busy,
     the keeper's own processor time says more than the seconds.
     """
-    machine = this_machine()
+    machine, tell = this_machine(), progress()
+    scales = []
     with many_files():
-        scales = [_scale(*SIZES[size], progress(f"{size}: ")) for size in dict.fromkeys(sizes)]
-        floods = _floods(repeat, progress("flood: ")) if repeat else []
-    text = [str(machine), *map(_table, scales), *([_flood_table(floods)] if floods else [])]
-    return Findings("\n\n".join(text), {"machine": machine, "scales": scales, "floods": floods})
+        for size in sizes:
+            tell(f"{size}: measures")
+            with site_keeper() as (keeper, key):
+                scales.append(asyncio.run(scale.measure(keeper, key.read_bytes(), *SIZES[size])))
+        floods = list(_floods(repeat)) if repeat else []
+    text = [*map(_table, scales), _flood_table(floods) if floods else ""]
+    return findings(machine, *text, scales=scales, floods=floods)
 
 
-def _scale(trainers: int, agents: int, say: Callable[[str], None]) -> scale.Scale:
-    say("measures")
-    with site_keeper() as (keeper, key):
-        return asyncio.run(scale.measure(keeper, key.read_bytes(), trainers, agents))
-
-
-def _floods(repeat: int, say: Callable[[str], None]) -> list[Flooded]:
-    found = []
+def _floods(repeat: int) -> Iterator[Flooded]:
+    tell = progress("flood: ")
     with site_keeper() as (keeper, key), site_keeper() as (other, others_key):
         for one in (keeper, other):
             one.client.own(ARRAY, VICTIM, NODES)
             one.client.own(FLOODERS_ARRAY, FLOODER, _NODES)
         for kind in (*FLOODS, "all at once"):
-            say(kind)
+            tell(kind)
             with flooded(kind, other.address, others_key):
                 elsewhere, _ = _rescales(keeper, key, repeat)
             with flooded(kind, keeper.address, key):
                 here, share = _rescales(keeper, key, repeat)
-            found.append(Flooded(kind, here, elsewhere, share))
-    return found
+            yield Flooded(kind, here, elsewhere, share)
 
 
 def _rescales(keeper: Keeper, key: Path, repeat: int) -> tuple[Rescales, float]:
@@ -124,25 +114,35 @@ def site_keeper() -> Iterator[tuple[Keeper, Path]]:
 
 
 def _table(found: scale.Scale) -> str:
-    rows = [f"{found.trainers} x {found.agents} agents: wall, keeper's processor (s)"]
-    rows += [f"  {one.what:<18}{one.wall_s:8.2f}{one.keeper_s:8.2f}" for one in found.steps]
-    rows.append(f"  idle: {found.idle_share:.0%} of a processor; {found.memory_mb:.0f} MB more")
-    if found.hung_up:
-        rows.append(f"  {found.hung_up} times an agent was too slow, and hung up on")
-    return "\n".join(rows)
+    steps = columns(
+        found.steps,
+        [
+            (f"{found.trainers} x {found.agents} agents, s", lambda one: f"  {one.what}"),
+            ("WALL", lambda one: f"{one.wall_s:.2f}"),
+            ("KEEPER'S PROCESSOR", lambda one: f"{one.keeper_s:.2f}"),
+        ],
+    )
+    idle = f"  idle: {found.idle_share:.0%} of a processor; {found.memory_mb:.0f} MB more"
+    slow = f"\n  {found.hung_up} times an agent was too slow, and hung up on"
+    return f"{steps}\n{idle}{slow if found.hung_up else ''}"
 
 
 def _flood_table(found: list[Flooded]) -> str:
-    rows = ["rescale of 4 nodes while another user floods another keeper, and this one (ms)"]
-    rows.append(f"  {'flood':<16}{'median':>8}{'95 %':>8}{'median':>12}{'95 %':>8}{'keeper':>10}")
-    for one in found:
-        (typical, late), (here, here_late) = map(_quantiles, (one.elsewhere, one.here))
-        row = f"  {one.kind:<16}{typical:8.1f}{late:8.1f}{here:12.1f}{here_late:8.1f}"
-        rows.append(f"{row}{one.keeper_share:10.0%}")
-    return "\n".join(rows)
+    return (
+        "rescale of 4 nodes while another user floods another keeper, and this one; ms\n"
+        + columns(
+            found,
+            [
+                ("FLOOD", lambda one: one.kind),
+                ("MEDIAN", lambda one: f"{1e3 * _times(one.elsewhere).median:.1f}"),
+                ("P95", lambda one: f"{1e3 * _times(one.elsewhere).p95:.1f}"),
+                ("HERE: MEDIAN", lambda one: f"{1e3 * _times(one.here).median:.1f}"),
+                ("P95", lambda one: f"{1e3 * _times(one.here).p95:.1f}"),
+                ("KEEPER", lambda one: f"{one.keeper_share:.0%}"),
+            ],
+        )
+    )
 
 
-def _quantiles(found: Rescales) -> tuple[float, float]:
-    """Return the median and the 95 % quantile, in milliseconds."""
-    all_s = sorted(found.losses_s + found.joins_s)
-    return 1e3 * statistics.median(all_s), 1e3 * all_s[int(0.95 * (len(all_s) - 1))]
+def _times(found: Rescales) -> Summary:
+    return summarise(found.losses_s + found.joins_s)

@@ -16,9 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bftrainer_slurm.keeper.credentials import JOB
 from bftrainer_slurm.keeper.protocol import GREETING, parse_address
-from scripts.keeper_bench.agents import Agent, all_connect, in_time, many_files, prover_of
+from scripts.keeper_bench.agents import Agent, all_connect, all_in, by_job, many_files
 from scripts.labcluster.stage import REPO
 
 SOURCE = "127.0.0.2"  # where the flood comes from
@@ -39,11 +38,12 @@ class Rescales:
 
 async def rescales(keeper: str, key: bytes, repeat: int) -> Rescales:
     """Let a trainer lose a node and get one again, so often; it belongs to VICTIM."""
-    agents = [Agent(ARRAY, task) for task in range(NODES)]
-    await all_connect(agents, keeper, key, VICTIM)
+    entrance = by_job(keeper, key, VICTIM)
+    agents = [Agent(entrance, ARRAY, task) for task in range(NODES)]
+    await all_connect(agents, _LIMIT_S)
     for agent in agents:
         agent.ready("new")
-    await _all_in(agents, 1)
+    await all_in(agents, 1, _LIMIT_S)
     found = Rescales([], [])
     loop = asyncio.get_running_loop()
     for task in range(NODES, NODES + repeat):
@@ -51,22 +51,18 @@ async def rescales(keeper: str, key: bytes, repeat: int) -> Rescales:
         agents.remove(lost)
         before, began_s = agents[0].generation, loop.time()
         lost.close()
-        await _all_in(agents, before + 1)
+        await all_in(agents, before + 1, _LIMIT_S)
         found.losses_s.append(max(agent.at_s for agent in agents) - began_s)
-        newcomer = Agent(ARRAY, task)
-        await in_time([newcomer.connect(keeper, prover_of(key, ARRAY, VICTIM), JOB)], _LIMIT_S)
+        newcomer = Agent(entrance, ARRAY, task)
+        await all_connect([newcomer], _LIMIT_S)
         agents.append(newcomer)
         began_s = loop.time()
         newcomer.ready("new")
-        await _all_in(agents, before + 2)
+        await all_in(agents, before + 2, _LIMIT_S)
         found.joins_s.append(max(agent.at_s for agent in agents) - began_s)
     for agent in agents:
         agent.close()
     return found
-
-
-async def _all_in(agents: list[Agent], generation: int) -> None:
-    await in_time((agent.until_in(generation) for agent in agents), _LIMIT_S)
 
 
 @contextmanager
@@ -162,8 +158,8 @@ _tasks = iter(range(10**9))
 
 
 async def _joined(keeper: str, key: bytes, listens: bool = True) -> Agent:
-    agent = Agent(FLOODERS_ARRAY, next(_tasks), SOURCE)
-    await agent.connect(keeper, prover_of(key, FLOODERS_ARRAY, FLOODER), JOB)
+    agent = Agent(by_job(keeper, key, FLOODER), FLOODERS_ARRAY, next(_tasks), SOURCE)
+    await agent.connect()
     if not listens:
         agent.stop_reading()
     return agent

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from functools import partial
 
 import click
 
 from bftrainer_slurm.planner.solver import Planner
-from scripts.benchkit.command import Findings, bench_command
+from scripts.benchkit.command import Findings, bench_command, findings, number
 from scripts.benchkit.machine import this_machine
-from scripts.planner_bench.apart import NodeLevel
+from scripts.planner_bench import report
 from scripts.planner_bench.instances import made, made_with_classes
-from scripts.planner_bench.measure import Comparison, Kind, Series, Size, compare, fresh, stream
-from scripts.planner_bench.report import document, tables
+from scripts.planner_bench.measure import Kind, Size, compare, node_level_planner
 
 SIZES = (Size(5, 16), Size(10, 16), Size(10, 32), Size(10, 64), Size(10, 128))
 # A kind of problem that is to be measured, with classes of nodes say, is one more entry here.
@@ -33,28 +33,15 @@ _PLAN_LIMIT_S = 10.0  # twice the daemon's; what is not proven by then has anoth
 
 
 @bench_command()
-@click.option(
+@number(
     "--limit",
-    "limit_s",
-    type=click.FloatRange(min=0.1, max=3600),
-    default=30.0,
-    metavar="SECONDS",
-    help="For one node-level run; one that reaches it counts as at least that.",
+    *(30.0, 0.1, 3600),
+    "Seconds for one node-level run; one that reaches it counts as at least that.",
 )
-@click.option(
-    "--problems",
-    type=click.IntRange(min=1, max=1000),
-    default=10,
-    help="For both models, of each size.",
-)
-@click.option(
-    "--plans",
-    type=click.IntRange(min=1, max=1000),
-    default=20,
-    help="Of the count model alone, of each kind and mode.",
-)
+@number("--problems", 10, 1, 1000, "For both models, of each size.")
+@number("--plans", 20, 1, 1000, "Of the count model alone, of each kind and mode.")
 @click.option("--quick", is_flag=True, help="Only the smallest sizes, few of each.")
-def main(limit_s: float, problems: int, plans: int, quick: bool) -> Findings:
+def main(limit: float, problems: int, plans: int, quick: bool) -> Findings:
     """Measure how long plans take, on this machine.
 
     First the paper's node-level formulation and the product's count model on the same problems,
@@ -69,26 +56,30 @@ def main(limit_s: float, problems: int, plans: int, quick: bool) -> Findings:
     if quick:
         problems, plans = min(problems, 3), min(plans, 5)
     machine = this_machine("mip")
-    comparisons: list[Comparison] = []
-    series: list[Series] = []
-    steps = len(sizes) + 2 * len(kinds)
-    progress = click.progressbar(length=steps, label="measuring", file=sys.stderr)
+    logging.getLogger("bftrainer_slurm.planner").setLevel(logging.ERROR)  # the table says it all
     with (
-        progress as bar,
         Planner(time_limit_s=_PLAN_LIMIT_S) as planner,
-        NodeLevel() as node_level,
+        node_level_planner(limit) as node_level,
+        click.progressbar(length=len(sizes) + 2 * len(kinds), file=sys.stderr) as bar,
     ):
         planner.warm_up()
         planner.plan(made(2, 4, 0))  # a daemon's child has solved before
+        comparisons, series = [], []
         for size in sizes:
-            comparisons.append(compare(size, problems, limit_s, planner, node_level))
+            comparisons.append(compare(size, problems, limit, planner, node_level))
             bar.update(1)
-        for kind in kinds:
-            series.append(fresh(kind, plans, planner))
+        for measure in (way for kind in kinds for way in (kind.fresh, kind.stream)):
+            series.append(measure(plans, planner))
             bar.update(1)
-            series.append(stream(kind, plans, planner))
-            bar.update(1)
-    found = (machine, comparisons, series)
     agree = all(one.agree for one in comparisons)
     wrong = "" if agree else "the two models contradict each other: one of them is wrong"
-    return Findings(tables(*found), document(*found), wrong)
+    return findings(
+        machine,
+        report.side_by_side(comparisons),
+        report.alone(series),
+        targets=report.targets(comparisons, series),
+        wrong=wrong,
+        side_by_side=comparisons,
+        ratios={str(one.size): report.ratio(one) for one in comparisons},
+        alone=series,
+    )

@@ -4,15 +4,19 @@ A binary for each pair of trainer and node. It differs from the authors' publish
 wrong, crashes or is slow there: big-M is 2N + 1, since N + 1 forbids a trainer to change by more
 than half of the nodes; binaries choose a curve's piece in place of an SOS2 set, on which
 python-mip 2.0's CBC crashes; and a variable holds each trainer's number of nodes: twice as fast.
+
+As a program it is a planner's child, as ``planner.child`` is, but with this formulation.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import mip
 
+from bftrainer_slurm.planner import child, optimum
 from bftrainer_slurm.planner.problem import PlannedTrainer, Problem
 
 GAP = 1e-6  # relative
@@ -124,3 +128,14 @@ def _rescaling(
     model += count >= now * (1 - shrinks)
     rate = trainer.curve.at(now)
     return rate * (trainer.rescale_up_s * grows + trainer.rescale_down_s * shrinks)
+
+
+def _incumbents(problem: Problem, time_limit_s: float) -> Iterator[optimum.Found]:
+    answer = solve(problem, time_limit_s)
+    if answer.nodes is not None:
+        yield optimum.Found([(len(nodes),) for nodes in answer.nodes], answer.optimal)
+
+
+if __name__ == "__main__":
+    optimum.incumbents = _incumbents
+    child.main()

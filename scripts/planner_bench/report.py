@@ -1,15 +1,14 @@
-"""What is said of the times: how many times faster, which targets are met, tables and JSON."""
+"""What is said of the times: how many times faster, which targets are met, and tables. Pure."""
 
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from scripts.benchkit.figures import Target, at_least, at_most, summarise
-from scripts.benchkit.machine import Machine
-from scripts.benchkit.text import table
+from scripts.benchkit.text import columns
 from scripts.planner_bench.measure import Comparison, Series, Size
 
 FASTER_AT, FASTER_BY = Size(10, 64), 100.0  # to reach
@@ -27,14 +26,14 @@ class Ratio:
 
 
 def ratio(comparison: Comparison) -> Ratio | None:
-    """Compare the medians; runs that crashed are left out, None where all did."""
+    """Compare the medians; runs that failed are left out, None where all did."""
     ended = comparison.ended
     if not ended:
         return None
     middle = statistics.median_high(run.seconds for run in ended)
     cut = any(run.status == "limit" and run.seconds <= middle for run in ended)
     node_level = statistics.median(run.seconds for run in ended)
-    return Ratio(node_level / statistics.median(comparison.count_seconds), cut)
+    return Ratio(node_level / statistics.median(comparison.count_s), cut)
 
 
 def targets(comparisons: Sequence[Comparison], series: Sequence[Series]) -> list[Target]:
@@ -47,72 +46,47 @@ def targets(comparisons: Sequence[Comparison], series: Sequence[Series]) -> list
             text = f"{FASTER_AT}: times faster than node-level{more}"
             found.append(at_least(text, factor.times, FASTER_BY))
     for one in series:
-        if one.kind.target_p95_s is not None:
+        if one.target_p95_s is not None:
             proven = set(one.statuses) == {"optimal"}
-            text = f"{one.kind.name}, {one.mode}: p95, s, {'' if proven else 'not '}all proven"
-            held = at_most(text, summarise(one.seconds).p95, one.kind.target_p95_s)
+            text = f"{one.kind}, {one.mode}: p95, s, {'' if proven else 'not '}all proven"
+            held = at_most(text, summarise(one.seconds).p95, one.target_p95_s)
             found.append(replace(held, met=held.met and proven))
     return found
 
 
-def document(
-    machine: Machine, comparisons: Sequence[Comparison], series: Sequence[Series]
-) -> dict[str, Any]:
-    """Return all of it with every single time, in seconds."""
-    return {
-        "machine": machine,
-        "side_by_side": [
-            {
-                "trainers": one.size.trainers,
-                "nodes": one.size.nodes,
-                "node_level_s": [pair.node_level.seconds for pair in one.pairs],
-                "node_level_status": [pair.node_level.status for pair in one.pairs],
-                "count_s": one.count_seconds,
-                "count_status": [pair.count.status for pair in one.pairs],
-                "ratio": ratio(one),
-                "objectives_agree": one.agree,
-            }
-            for one in comparisons
+def side_by_side(comparisons: Sequence[Comparison]) -> str:
+    """Return the table of both models."""
+    return "both models on the same problems, medians in seconds\n" + columns(
+        comparisons,
+        [
+            ("SIZE", lambda one: str(one.size)),
+            ("PROBLEMS", lambda one: str(len(one.count_s))),
+            ("NODE-LEVEL", _node_level),
+            ("MAX", _longest),
+            ("COUNTS", lambda one: f"{statistics.median(one.count_s):.4f}"),
+            ("P95", lambda one: f"{summarise(one.count_s).p95:.4f}"),
+            ("RATIO", lambda one: str(ratio(one) or "-")),
+            ("OBJECTIVES", _verdict),
         ],
-        "alone": [
-            {
-                "problem": one.kind.name,
-                "mode": one.mode,
-                "seconds": one.seconds,
-                "statuses": one.statuses,
-                "summary": summarise(one.seconds),
-            }
-            for one in series
+        "<>>>>>><",
+    )
+
+
+def alone(series: Sequence[Series]) -> str:
+    """Return the table of the count model alone."""
+    return "the count model alone, seconds\n" + columns(
+        series,
+        [
+            ("PROBLEM", lambda one: one.kind),
+            ("MODE", lambda one: one.mode),
+            ("PLANS", lambda one: str(len(one.seconds))),
+            ("MEDIAN", lambda one: f"{statistics.median(one.seconds):.4f}"),
+            ("P95", lambda one: f"{summarise(one.seconds).p95:.4f}"),
+            ("MAX", lambda one: f"{max(one.seconds):.4f}"),
+            ("STATUS", lambda one: _counted(one.statuses)),
         ],
-        "targets": targets(comparisons, series),
-    }
-
-
-def tables(machine: Machine, comparisons: Sequence[Comparison], series: Sequence[Series]) -> str:
-    """Return all of it as text for a terminal."""
-    both = ("SIZE", "PROBLEMS", "NODE-LEVEL", "MAX", "COUNTS", "P95", "RATIO", "OBJECTIVES")
-    alone = ("PROBLEM", "MODE", "PLANS", "MEDIAN", "P95", "MAX", "STATUS")
-    parts = [
-        str(machine),
-        "both models on the same problems, medians in seconds\n"
-        + table([both, *map(_comparison_row, comparisons)], "<>>>>>><"),
-        "the count model alone, seconds\n" + table([alone, *map(_series_row, series)], "<<>>>><"),
-    ]
-    if held := targets(comparisons, series):
-        parts.append("\n".join(["targets", *map(str, held)]))
-    return "\n\n".join(parts)
-
-
-def _comparison_row(one: Comparison) -> tuple[str, ...]:
-    count, factor = summarise(one.count_seconds), ratio(one)
-    times = ("-", "-")
-    if factor is not None:
-        level = summarise([run.seconds for run in one.ended])
-        some_cut = any(run.status == "limit" for run in one.ended)
-        middle = f"{_bound(factor.at_least)}{level.median:.2f}"
-        times = (middle, f"{_bound(some_cut)}{level.most:.2f}")
-    counts = (f"{count.median:.4f}", f"{count.p95:.4f}", str(factor or "-"))
-    return (str(one.size), str(len(one.pairs)), *times, *counts, _verdict(one))
+        "<<>>>><",
+    )
 
 
 def _bound(at_least: bool) -> str:
@@ -120,21 +94,28 @@ def _bound(at_least: bool) -> str:
     return ">=" if at_least else ""
 
 
-def _verdict(comparison: Comparison) -> str:
-    if not comparison.agree:
+def _node_level(one: Comparison) -> str:
+    factor = ratio(one)
+    if factor is None:
+        return "-"
+    return f"{_bound(factor.at_least)}{statistics.median(run.seconds for run in one.ended):.2f}"
+
+
+def _longest(one: Comparison) -> str:
+    cut = any(run.status == "limit" for run in one.ended)
+    most_s = max((run.seconds for run in one.ended), default=None)
+    return "-" if most_s is None else f"{_bound(cut)}{most_s:.2f}"
+
+
+def _verdict(one: Comparison) -> str:
+    if not one.agree:
         return "DIFFER"
-    statuses = [pair.node_level.status for pair in comparison.pairs]
-    proven = statuses.count("optimal")
-    words = [f"{proven} of {len(statuses)} equal"]
-    if "limit" in statuses:
+    statuses = Counter(run.status for run in one.node_level)
+    words = [f"{statuses.pop('optimal', 0)} of {len(one.node_level)} equal"]
+    if statuses.pop("limit", 0):
         words.append("none better in its time")
-    if "crashed" in statuses:
-        words.append(f"{statuses.count('crashed')} crashed")
-    return ", ".join(words)
+    return ", ".join([*words, *([_counted(statuses)] if statuses else [])])
 
 
-def _series_row(series: Series) -> tuple[str, ...]:
-    found = summarise(series.seconds)
-    times = (f"{time:.4f}" for time in (found.median, found.p95, found.most))
-    states = ", ".join(f"{often} {status}" for status, often in series.statuses.items())
-    return (series.kind.name, series.mode, str(found.count), *times, states)
+def _counted(statuses: Counter[str]) -> str:
+    return ", ".join(f"{often} {status}" for status, often in statuses.items())

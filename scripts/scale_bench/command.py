@@ -5,27 +5,25 @@ from __future__ import annotations
 import click
 
 from bftrainer_slurm.controller.settings import Settings
-from scripts.benchkit.command import Findings, bench_command
+from scripts.benchkit.command import Findings, bench_command, findings, number
 from scripts.benchkit.machine import this_machine
 from scripts.scale_bench.course import MAX_NODES, NeverSettledError, Size, StoppedError
 from scripts.scale_bench.measure import measure
-from scripts.scale_bench.report import document, tables
+from scripts.scale_bench.report import SIMULATED, tables, targets
 
 
 @bench_command(NeverSettledError, StoppedError)
-@click.option("--nodes", type=click.IntRange(50, 50_000), default=Size().nodes)
-@click.option("--trainers", type=click.IntRange(1, 1000), default=Size().trainers)
-@click.option(
+@number("--nodes", Size().nodes, 50, 50_000)
+@number("--trainers", Size().trainers, 1, 1000)
+@number(
     "--elements",
-    type=click.IntRange(10, 50_000),
-    default=Size().elements,
-    help="That run while nothing changes; a fifth is reclaimed at once, a tenth joins.",
+    *(Size().elements, 10, 50_000),
+    "That run while nothing changes; a fifth is reclaimed at once, a tenth joins.",
 )
-@click.option(
+@number(
     "--minutes",
-    type=click.FloatRange(0.1, 600),
-    default=Size().minutes,
-    help="With a change a second; as long again takes what comes before and after.",
+    *(Size().minutes, 0.1, 600),
+    "With a change a second; as long again takes what comes before and after.",
 )
 @click.option("--seed", type=int, default=0, help="Of what is drawn.")
 def main(nodes: int, trainers: int, elements: int, minutes: float, seed: int) -> Findings:
@@ -44,5 +42,6 @@ def main(nodes: int, trainers: int, elements: int, minutes: float, seed: int) ->
             f"{MAX_NODES} for each of --trainers"
         )
     found = measure(Size(nodes, trainers, elements, minutes, seed), Settings())
+    judged = targets(found)
     machine = this_machine()
-    return Findings(tables(machine, found), document(machine, found))
+    return findings(machine, *tables(found), targets=judged, simulated=SIMULATED, found=found)

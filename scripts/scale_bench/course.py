@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 import random
 import threading
@@ -9,13 +10,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from bftrainer_slurm.controller.state.lessons import Job, Lessons
 from bftrainer_slurm.controller.state.lessons import Look as Measured
 from bftrainer_slurm.spec import TrainerRecord
 from scripts.benchkit.command import progress
+from scripts.benchkit.machine import memory_mb
 from scripts.scale_bench.changes import Change
-from scripts.scale_bench.processes import Processor, rss_mb
 from scripts.scale_bench.requests import Requests
 from scripts.scale_bench.slurmctld import Slurmctld
 
@@ -25,6 +27,10 @@ _SETTLES_S = 600.0
 _SURELY_S = 2.0  # what has changed before is to be seen by a look that begins so much later
 _REARRANGED_S = 5.0
 _LOOKS = 2  # at least, in each phase
+
+
+# Seconds so far: of the daemon, and of its keeper and its planner.
+Processor: TypeAlias = Callable[[], tuple[float, float]]
 
 
 class StoppedError(Exception):
@@ -88,7 +94,7 @@ class Phase:
     statuses_cpu_s: list[float] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     rpcs: int = 0
-    acting_s: tuple[float, float] | None = None  # when the first and the last RPC moved elements
+    moves_s: list[float] = field(default_factory=list)  # when RPCs moved elements
     limited: int = 0
     cpu_s: float = 0.0  # of the daemon in all
     children_cpu_s: float = 0.0  # of its keeper and its planner
@@ -99,6 +105,16 @@ class Phase:
     def minutes(self) -> float:
         """How long it lasted."""
         return (self.end_s - self.begin_s) / 60
+
+    @property
+    def acting_s(self) -> float:
+        """How long the controller acted: from its first to its last request."""
+        return self.moves_s[-1] - self.moves_s[0] if self.moves_s else 0.0
+
+    @property
+    def reactions_s(self) -> list[float]:
+        """How long it took from changes to their last actions, of those that were dealt with."""
+        return [one.took_s for one in self.changes if one.took_s is not None]
 
 
 class Course:
@@ -132,7 +148,7 @@ class Course:
         for _ in range(size.ordinary - running):
             slurmctld.submit_ordinary(dice.randint(1, 2 * _A_JOB - 1))
 
-    def run(self, processor: Callable[[], Processor]) -> None:
+    def run(self, processor: Processor) -> None:
         """Go through all phases, as long as nobody stops it.
 
         Raises:
@@ -169,9 +185,9 @@ class Course:
             self.phases[-1].statuses_cpu_s.append(cpu_s)
 
     @contextmanager
-    def _phase(self, name: str, processor: Callable[[], Processor]) -> Iterator[None]:
+    def _phase(self, name: str, processor: Processor) -> Iterator[None]:
         self._go_on()
-        requests, before = self._requests, processor()
+        requests, (daemon_s, children_s) = self._requests, processor()
         rpcs, moves, limited = len(requests.rpcs_s), len(requests.moves_s), requests.limited
         first = len(self._slurmctld.changes.all)
         self._tell(name)
@@ -179,16 +195,14 @@ class Course:
         self.phases.append(phase)
         yield
         self._go_on()
-        after = processor()
         phase.end_s = time.time()
         phase.rpcs = len(requests.rpcs_s) - rpcs
-        acting = requests.moves_s[moves:]
-        phase.acting_s = (acting[0], acting[-1]) if acting else None
+        phase.moves_s = requests.moves_s[moves:]
         phase.limited = requests.limited - limited
         phase.changes = self._slurmctld.changes.all[first:]
-        phase.cpu_s = after.daemon_s - before.daemon_s
-        phase.children_cpu_s = after.children_s - before.children_s
-        phase.rss_mb = rss_mb()
+        ended = processor()
+        phase.cpu_s, phase.children_cpu_s = ended[0] - daemon_s, ended[1] - children_s
+        phase.rss_mb = memory_mb(os.getpid())
         phase.elements = len(self._slurmctld.elements("RUNNING"))
 
     def _go_on(self) -> None:

@@ -24,12 +24,12 @@ from bftrainer_slurm.controller import daemon
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.home import read_address, read_token
+from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.slurm.look_gateway import LookGateway
 from bftrainer_slurm.slurm.run import SlurmRunner
+from scripts.benchkit.machine import children_cpu_s, memory_mb
+from scripts.labcluster.keeper import Keeper
 from scripts.scale_bench.course import Course, Look, Phase, Size
-from scripts.scale_bench.processes import Processor, children_cpu_s, rss_mb, thread_cpu_s
 from scripts.scale_bench.requests import GROW, LOOK, Requests, SimulatedRunner
 from scripts.scale_bench.slurmctld import PARTITION, Slurmctld
 
@@ -81,7 +81,7 @@ def measure(size: Size, settings: Settings) -> Found:
         course.populate(history.lessons)
         history.close()
         slurmctld.jobs_text(0)
-        base_mb = rss_mb()
+        base_mb = memory_mb(os.getpid())
         runner = SimulatedRunner(slurmctld=slurmctld, requests=requests)
         gateway = LookGateway(LOOK, runner, GROW)
         beside = _Beside(course, slurmctld, requests, state)
@@ -91,7 +91,7 @@ def measure(size: Size, settings: Settings) -> Found:
                 beside.start()
                 daemon.run(state, daemon.Role(user=None), settings, gateway, lambda: settings)
             finally:
-                _end_keeper(state)
+                Keeper(state).end()  # which outlives the daemon
                 beside.end()
         status = beside.status
         full = state / "look"
@@ -145,7 +145,7 @@ class _Beside:
         self._course = course
         self._slurmctld = slurmctld
         self._requests = requests
-        self._state = state
+        self._keeper = Keeper(state)
         self._error: Exception | None = None
         self._over = threading.Event()
         runs: tuple[Callable[[], None], ...] = (self._advance, self._speak, self._go)
@@ -171,33 +171,27 @@ class _Beside:
 
     def _speak(self) -> None:
         while not self._over.wait(_TICK_S):
-            keeper = self._keeper()
-            while keeper is not None and not self._slurmctld.said.empty():
+            client = self._keeper.client if self._keeper.address else None
+            while client is not None and not self._slurmctld.said.empty():
                 with suppress(KeeperError):  # as an element does: it goes on
-                    keeper.tell(self._slurmctld.said.get())
+                    client.tell(self._slurmctld.said.get())
 
     def _go(self) -> None:
         try:
-            while self._keeper() is None and not self._over.wait(_TICK_S):
+            while not self._keeper.address and not self._over.wait(_TICK_S):
                 pass
             self._course.run(self._processor)
-            keeper = self._keeper()
-            assert keeper is not None
-            self.status = keeper.status()[1] or {}
+            self.status = self._keeper.client.status()[1] or {}
         except Exception as error:
             self._error = error
         self._over.set()
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
-    def _keeper(self) -> KeeperClient | None:
-        address = read_address(self._state)
-        return KeeperClient(address, read_token(self._state)) if address else None
-
-    def _processor(self) -> Processor:
-        threads = (thread.ident for thread in self._threads if thread.is_alive())
-        beside_s = thread_cpu_s(one for one in threads if one is not None)
-        own_s = time.process_time() - beside_s - self._requests.cpu_s
-        return Processor(own_s, children_cpu_s())
+    def _processor(self) -> tuple[float, float]:
+        idents = [one.ident for one in self._threads if one.is_alive()]
+        clocks = [time.pthread_getcpuclockid(one) for one in idents if one is not None]
+        beside_s = sum(map(time.clock_gettime, clocks)) + self._requests.cpu_s
+        return time.process_time() - beside_s, children_cpu_s(os.getpid())
 
 
 def _cost_of(*command: str) -> Program:
@@ -207,14 +201,6 @@ def _cost_of(*command: str) -> Program:
         runner.read(*command)
     after, took_s = os.times(), time.perf_counter() - begin_s
     return Program(sum(after[:4]) / _PROGRAMS - sum(before[:4]) / _PROGRAMS, took_s / _PROGRAMS)
-
-
-def _end_keeper(state: Path) -> None:
-    """End the keeper that the daemon has started, which outlives it."""
-    with suppress(FileNotFoundError):
-        process = json.loads((state / "keeper.json").read_text())["pid"]
-        os.kill(process, signal.SIGTERM)
-        os.waitpid(process, 0)
 
 
 @contextmanager

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from scripts.benchkit.figures import Summary, Target, at_most, summarise
-from scripts.benchkit.machine import Machine
 from scripts.benchkit.text import columns, table
 from scripts.scale_bench.course import Phase
-from scripts.scale_bench.measure import Found, Program
+from scripts.scale_bench.measure import Found
 
 SIMULATED = (
     "slurmctld, its nodes and the elements are simulated: a real one of this size cannot be had "
@@ -19,34 +16,15 @@ SIMULATED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Acting:
-    """How long a controller acted in a phase: from its first to its last request, in seconds.
-
-    ``after_s`` is from the change to the last action, infinite where one was not dealt with.
-    """
-
-    seconds: float
-    after_s: float
-
-
 def phase(found: Found, name: str) -> Phase:
     """Return one of the phases. Raises KeyError: there is none of this name."""
     return {one.name: one for one in found.phases}[name]
 
 
-def reactions(one: Phase) -> Summary | None:
-    """Return how many seconds passed from changes to their last actions; None: there were none."""
-    took = [change.took_s for change in one.changes if change.took_s is not None]
-    return summarise(took) if took else None
-
-
-def acting(one: Phase) -> Acting:
-    """Return how long a burst took the controller."""
-    first_s, last_s = one.acting_s or (0.0, 0.0)
-    took = [change.took_s for change in one.changes]
-    after_s = max((math.inf if one_s is None else one_s for one_s in took), default=math.inf)
-    return Acting(last_s - first_s, after_s)
+def after_s(one: Phase) -> float:
+    """Return how long it took from a burst to the last action; infinite: some is left."""
+    dealt_with = len(one.reactions_s) == len(one.changes) > 0
+    return max(one.reactions_s) if dealt_with else math.inf
 
 
 def targets(found: Found) -> list[Target]:
@@ -62,42 +40,33 @@ def targets(found: Found) -> list[Target]:
             f"processor s a look, {size.ordinary:,} ordinary jobs change", _cpu(busy).mean, 0.3
         ),
         at_most("MB read a look at rest, mean", _read_mb(rest).mean, 1.0),
-        at_most(
-            f"{size.joins:,} joins: s from the first request to the last", acting(freed).seconds, 10
-        ),
+        at_most(f"{size.joins:,} joins: s from the first request to the last", freed.acting_s, 10),
         at_most(f"{size.joins:,} joins: RPCs", freed.rpcs, 60),
         at_most("RPCs that rl_enable would have turned away", limited, 0),
         at_most(
             f"{size.reclaims:,} reclaimed: s until the last is held again",
-            acting(taken).after_s,
+            after_s(taken),
             121,
         ),
         at_most("elements that started by themselves after a reclaim", found.started_alone, 0),
     ]
 
 
-def document(machine: Machine, found: Found) -> dict[str, Any]:
-    """Return all of it, with every look and every change."""
-    return {"machine": machine, "simulated": SIMULATED, "found": found, "targets": targets(found)}
-
-
-def tables(machine: Machine, found: Found) -> str:
-    """Return all of it as text for a terminal."""
+def tables(found: Found) -> list[str]:
+    """Return what is said of it, but for the targets."""
     size = found.size
     heading = (
         f"{size.nodes:,} nodes, {size.trainers:,} trainers of at most 64 nodes, about "
         f"{size.elements:,} running elements, {size.ordinary:,} ordinary jobs"
     )
     changed = [one for one in found.phases if one.changes]
-    parts = [
-        f"{machine}\n{SIMULATED}\n{heading}",
+    return [
+        f"{SIMULATED}\n{heading}",
         "looks: processor time of a turn (reading, deciding, acting), without what is simulated\n"
         + columns(found.phases, _LOOKS),
         f"from a change to the last action that it causes\n{columns(changed, _CHANGES)}",
         "beside\n" + table(_beside(found), "<>"),
-        "\n".join(["targets", *map(str, targets(found))]),
     ]
-    return "\n\n".join(parts)
 
 
 def _cpu(one: Phase) -> Summary:
@@ -108,16 +77,12 @@ def _read_mb(one: Phase) -> Summary:
     return summarise([look.read_bytes / 1e6 for look in one.looks] or [0.0])
 
 
-def _percent(cpu_s: float, one: Phase) -> str:
-    return f"{100 * cpu_s / max(1e-9, 60 * one.minutes):.1f}"
-
-
-def _after(what: str) -> Callable[[Phase], str]:
+def _reaction(what: str) -> Callable[[Phase], str]:
     """Return what says one figure of how soon a phase's changes were dealt with."""
 
     def text(one: Phase) -> str:
-        found = reactions(one)
-        return "-" if found is None else f"{getattr(found, what):.1f}"
+        took_s = one.reactions_s
+        return f"{getattr(summarise(took_s), what):.1f}" if took_s else "-"
 
     return text
 
@@ -132,8 +97,8 @@ _LOOKS: Sequence[tuple[str, Callable[[Phase], str]]] = (
     ("MB READ", lambda one: f"{_read_mb(one).mean:.2f}"),
     ("MAX", lambda one: f"{_read_mb(one).most:.2f}"),
     ("RPCS A MIN", lambda one: f"{one.rpcs / one.minutes:.0f}"),
-    ("DAEMON CPU %", lambda one: _percent(one.cpu_s, one)),
-    ("CHILDREN %", lambda one: _percent(one.children_cpu_s, one)),
+    ("DAEMON CPU %", lambda one: f"{one.cpu_s / one.minutes / 0.6:.1f}"),
+    ("CHILDREN %", lambda one: f"{one.children_cpu_s / one.minutes / 0.6:.1f}"),
     ("RSS MB", lambda one: f"{one.rss_mb:.0f}"),
     ("ELEMENTS", lambda one: f"{one.elements:,}"),
 )
@@ -141,22 +106,29 @@ _CHANGES: Sequence[tuple[str, Callable[[Phase], str]]] = (
     ("PHASE", lambda one: one.name),
     ("CHANGES", lambda one: str(len(one.changes))),
     ("PARTS", lambda one: f"{sum(change.size for change in one.changes):,}"),
-    ("DEALT WITH", lambda one: str(sum(change.took_s is not None for change in one.changes))),
-    ("P50 S", _after("median")),
-    ("P95 S", _after("p95")),
-    ("MAX S", _after("most")),
-    ("REQUESTS OVER S", lambda one: f"{acting(one).seconds:.1f}"),
+    ("DEALT WITH", lambda one: str(len(one.reactions_s))),
+    ("P50 S", _reaction("median")),
+    ("P95 S", _reaction("p95")),
+    ("MAX S", _reaction("most")),
+    ("REQUESTS OVER S", lambda one: f"{one.acting_s:.1f}"),
     ("RPCS", lambda one: str(one.rpcs)),
 )
 
 
 def _beside(found: Found) -> list[tuple[str, str]]:
     first, last = found.phases[0], found.phases[-1]
+    empty_ms, full_ms = (1e3 * one.cpu_s for one in (found.empty_program, found.full_program))
     statuses = summarise([cpu_s for one in found.phases for cpu_s in one.statuses_cpu_s] or [0.0])
     return [
         ("a look that reads everything, MB", f"{found.full_look_bytes / 1e6:.2f}"),
-        ("to run a program that prints nothing: processor ms", _ms(found.empty_program)),
-        ("to run one that prints a full look: processor ms", _ms(found.full_program)),
+        (
+            "to run a program that prints nothing: processor ms",
+            f"{empty_ms:.1f}",
+        ),
+        (
+            "to run one that prints a full look: processor ms",
+            f"{full_ms:.1f}",
+        ),
         ("a status for users: processor s, mean", f"{statuses.mean:.3f}"),
         ("a status for users: MB", f"{found.status_bytes / 1e6:.2f}"),
         ("memory before the daemon starts (what is simulated), MB", f"{found.base_mb:.0f}"),
@@ -166,7 +138,3 @@ def _beside(found: Found) -> list[tuple[str, str]]:
         ("turns that failed", str(found.failed_turns)),
         ("trouble at the end", found.trouble or "none"),
     ]
-
-
-def _ms(program: Program) -> str:
-    return f"{1e3 * program.cpu_s:.1f}"

@@ -10,16 +10,15 @@ import heapq
 import itertools
 import queue
 import random
-import re
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.slurm.arrays import format_tasks
-from bftrainer_slurm.slurm.nodelists import fold
+from bftrainer_slurm.slurm.nodelists import expand, fold
 from bftrainer_slurm.spec import TrainerRecord, format_comment
 from scripts.scale_bench.changes import Changes
 
@@ -29,7 +28,6 @@ _PASS_S = 1.0  # from one pass of the scheduler to the next
 _REQUEUE_S = 121  # slurmctld lets what it has requeued start again so long after
 _KEPT_S = 300  # MinJobAge
 _LIMIT_MINUTES = 60
-_NAMES = re.compile(r"n(?:\[([\d,-]+)\]|(\d+))")
 
 
 @dataclass(slots=True)
@@ -218,65 +216,49 @@ class Slurmctld:
         self, array: int, tasks: Iterable[int], excluded: str, minutes: int | None
     ) -> list[int]:
         """Let held or delayed elements start, on any nodes but these."""
-        allowed = self._idle - _numbers(excluded)
-        self.changes.acted(allowed, self._clock())
+        self.changes.acted(self._idle - _numbers(excluded), self._clock())
 
-        def change(job: Job) -> bool:
-            if job.state != "PENDING":
-                return False
+        def let_go(job: Job) -> None:
             job.priority, job.reason, job.start_s = 1000, "None", 0.0
             job.excluded, job.minutes = excluded, minutes or job.minutes
             job.granted = True
             self._eligible[job.job_id] = job
-            return True
 
-        return self._each(array, tasks, change)
+        return self._each(array, tasks, "PENDING", let_go)
 
     def hold(self, array: int, tasks: Iterable[int]) -> list[int]:
         """Hold elements that wait."""
-
-        def change(job: Job) -> bool:
-            if job.state == "PENDING":
-                self._hold(job)
-            return job.state == "PENDING"
-
-        return self._each(array, tasks, change)
+        return self._each(array, tasks, "PENDING", self._hold)
 
     def requeue_hold(self, array: int, tasks: Iterable[int]) -> list[int]:
         """End elements that run, and hold them."""
 
-        def change(job: Job) -> bool:
-            if job.state != "RUNNING":
-                return False
+        def end(job: Job) -> None:
             self._end(job, partial(self._requeue, job, held=True))
-            return True
 
-        return self._each(array, tasks, change)
+        return self._each(array, tasks, "RUNNING", end)
 
     def limit(self, array: int, tasks: Iterable[int], end_s: int) -> list[int]:
         """Set when the limits of running elements end them."""
-
-        def change(job: Job) -> bool:
-            if job.state == "RUNNING":
-                job.end_s = end_s
-            return job.state == "RUNNING"
-
-        return self._each(array, tasks, change)
+        return self._each(array, tasks, "RUNNING", lambda job: setattr(job, "end_s", end_s))
 
     # How it works.
 
-    def _each(self, array: int, tasks: Iterable[int], change: Callable[[Job], bool]) -> list[int]:
-        asked = list(tasks)
-        refused = [task for task in asked if not self._changed(self._own(array, task), change)]
-        done = set(asked).difference(refused)
-        self.changes.acted([ElementId(array, task) for task in done], self._clock())
-        return refused
-
-    def _changed(self, job: Job, change: Callable[[Job], bool]) -> bool:
-        done = change(job)
-        if done:
+    def _each(
+        self, array: int, tasks: Iterable[int], state: str, change: Callable[[Job], None]
+    ) -> list[int]:
+        """Change those elements that are in this state; return the tasks of the others."""
+        refused, done = [], []
+        for task in tasks:
+            job = self._own(array, task)
+            if job.state != state:
+                refused.append(task)
+                continue
+            change(job)
             self._touch(job)
-        return done
+            done.append(job.id)
+        self.changes.acted(done, self._clock())
+        return refused
 
     def _own(self, array: int, task: int) -> Job:
         """Return an element's record, taken out of the rest of its array for good."""
@@ -392,41 +374,19 @@ def _names(nodes: Iterable[int]) -> str:
     return fold(f"n{node:05}" for node in nodes)
 
 
-def _numbers(names: str) -> set[int]:
+@lru_cache(256)  # it is asked for each element that was let go with others, pass after pass
+def _numbers(names: str) -> frozenset[int]:
     """Return the nodes in a list as the controller writes it."""
-    found: set[int] = set()
-    for ranges, single in _NAMES.findall(names):
-        for part in (ranges or single).split(","):
-            first, _, last = part.partition("-")
-            found.update(range(int(first), int(last or first) + 1))
-    return found
+    return frozenset(int(name.removeprefix("n")) for name in expand(names))
 
 
 def _line(job: Job) -> str:
+    """Return a record as bftrainer-look writes it; nothing stands for what jobs here never have."""
     waits = job.state == "PENDING"
-    values = (
-        job.job_id,
-        job.array,
-        format_tasks(job.tasks),
-        job.state,
-        job.reason,
-        job.priority,
-        int(job.submit_s),
-        int(job.start_s) or "",
-        int(job.end_s) or "",
-        _names(job.nodes) if job.nodes else "",
-        "",
-        _names(job.scheduled) if waits and job.scheduled else "",
-        job.count,
-        job.partition,
-        job.user,
-        job.name,
-        job.comment,
-        "",
-        job.excluded,
-        "",
-        "",
-        "",  # no time limit
-        0,
-    )
-    return "\t".join(map(str, values)) + "\t\n"
+    has = (job.job_id, job.array, format_tasks(job.tasks), job.state, job.reason, job.priority)
+    times = (int(job.submit_s), int(job.start_s) or "", int(job.end_s) or "")
+    nodes = (_names(job.nodes) if job.nodes else "", "")
+    forecast = (_names(job.scheduled) if waits and job.scheduled else "", job.count)
+    whose = (job.partition, job.user, job.name, job.comment, "")
+    limits = (job.excluded, "", "", "", 0)  # no time limit
+    return "\t".join(map(str, (*has, *times, *nodes, *forecast, *whose, *limits))) + "\t\n"

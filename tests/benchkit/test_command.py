@@ -7,17 +7,26 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from scripts.benchkit.command import Findings, bench_command, replace_file
+from scripts.benchkit.command import (
+    Findings,
+    RefusedError,
+    bench_command,
+    findings,
+    folder,
+    number,
+    replace_file,
+    several,
+)
 from scripts.benchkit.figures import at_most
-
-REPO = Path(__file__).parents[2]
+from scripts.benchkit.machine import Machine
+from scripts.labcluster.stage import REPO
+from tests.tools import run_tool
 
 
 class BrokenError(Exception):
@@ -37,6 +46,23 @@ def bench(what: str) -> Findings:
     return Findings("a table", [at_most("pause", 1.0, 2.0), Path("x")], what)
 
 
+@bench_command()
+@number("--whole", 5, 1, 9, "A number.")
+@number("--part", 0.5, 0, 1)
+@several("--colour", "colours", {"red": 1, "blue": 2}, "Of this colour.")
+@several("--size", "sizes", ("small", "large"), "Of this size.", ["small"])
+@folder("--out", "out", "For the results.", Path("output"))
+def options(whole: int, part: float, **others: object) -> Findings:
+    if whole == 9:
+        raise RefusedError("there is no nine here")
+    return Findings("", {"whole": whole, "part": part, **others})
+
+
+def asked(*given: str) -> dict[str, object]:
+    done = CliRunner().invoke(options, ["--json", *given])
+    return dict(json.loads(done.output))
+
+
 @pytest.fixture(autouse=True)
 def own_signals() -> object:
     before = signal.getsignal(signal.SIGTERM)
@@ -53,6 +79,42 @@ def test_it_prints_text_or_json() -> None:
 def test_what_is_wrong_is_said_after_the_findings() -> None:
     done = CliRunner().invoke(bench, "DIFFER")
     assert (done.exit_code, done.output) == (1, "a table\nError: DIFFER\n")
+
+
+def test_options_have_their_defaults() -> None:
+    assert asked() == {
+        "whole": 5,
+        "part": 0.5,
+        "colours": ["red", "blue"],
+        "sizes": ["small"],
+        "out": "output",
+    }
+
+
+def test_what_is_given_again_counts_once() -> None:
+    assert asked("--colour=blue", "--colour=red", "--colour=blue")["colours"] == ["blue", "red"]
+
+
+@pytest.mark.parametrize("bad", ["--whole=0", "--whole=1.5", "--part=1.1", "--colour=green"])
+def test_what_is_out_of_bounds_or_unknown_is_refused(bad: str) -> None:
+    done = CliRunner().invoke(options, [bad])
+    assert done.exit_code == 2
+    assert bad.partition("=")[0] in done.output
+
+
+def test_what_cannot_be_had_here_is_refused_in_one_line() -> None:
+    done = CliRunner().invoke(options, ["--whole=9"])
+    assert (done.exit_code, done.output) == (2, "Error: there is no nine here\n")
+
+
+def test_findings_name_the_machine_first_and_the_targets_last() -> None:
+    machine = Machine("2026-01-01", 2, "a processor", 0.5, {"Python": "3.11"})
+    found = findings(machine, "a table", "", targets=[at_most("pause", 1.0, 2.0)], runs=3)
+    first, *middle, last = found.text.split("\n\n")
+    assert (first, middle) == (str(machine), ["a table"])
+    assert last == "targets\nmet     pause: 1.000 <= 2"
+    assert isinstance(found.document, dict)
+    assert list(found.document) == ["machine", "runs", "targets"]
 
 
 @pytest.mark.parametrize(
@@ -84,13 +146,13 @@ TOOLS = ("bench-commands", "bench-scale", "chaos", "demo", "paper", "slurm-suite
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_tool_is_run_by_its_name(name: str) -> None:
-    done = run("--help", name=name)
+    done = run_tool(name, "--help")
     assert done.stdout.startswith(f"Usage: run {name} ")
 
 
 @pytest.mark.parametrize("name", ["", "no-such"])
 def test_a_tool_that_there_is_not_is_refused_with_the_names_of_all(name: str) -> None:
-    done = run(name=name)
+    done = run_tool(name)
     assert done.returncode == 2
     assert all(one in done.stderr for one in TOOLS)
     assert done.stderr.count("\n") == 1
@@ -98,10 +160,5 @@ def test_a_tool_that_there_is_not_is_refused_with_the_names_of_all(name: str) ->
 
 def test_makes_targets_run_tools_that_there_are() -> None:
     made = re.findall(r"scripts/run ([a-z-]+)", (REPO / "Makefile").read_text())
-    known = run(name="").stderr.partition("the names: ")[2].strip().split(", ")
+    known = run_tool("").stderr.partition("the names: ")[2].strip().split(", ")
     assert set(made) == set(known)
-
-
-def run(*options: str, name: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, REPO / "scripts" / "run", *filter(None, [name]), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)

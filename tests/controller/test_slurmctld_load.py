@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
-from scripts.labcluster.stage import REPO
 from scripts.slurmctld_load import Requests, down_nodes, requests_of
+from tests.tools import run_tool
 
 SDIAG = """\
 Remote Procedure Call statistics by message type
@@ -36,13 +34,8 @@ def test_a_cluster_that_does_not_start_is_said_in_a_line(tmp_path: Path) -> None
     broken = tmp_path / "make"  # which builds the plugin
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
-    done = subprocess.run(
-        [sys.executable, REPO / "scripts" / "run", "bench-slurmctld", "--nodes=1", "--jobs=100"],
-        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = run_tool("bench-slurmctld", "--nodes=1", "--jobs=100", env=os.environ | {"PATH": path})
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert done.stderr.strip().splitlines()[-1].startswith("Error: ")

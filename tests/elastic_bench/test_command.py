@@ -6,17 +6,15 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
+from tests.tools import tool
 
-COMMAND = [sys.executable, str(REPO / "scripts" / "run"), "bench-elastic"]
 pytestmark = pytest.mark.torch
 
 
@@ -24,7 +22,7 @@ pytestmark = pytest.mark.torch
 def started(*options: str) -> Iterator[subprocess.Popen[str]]:
     """Start a benchmark, and end it and all that it has started."""
     bench = subprocess.Popen(
-        [*COMMAND, *options],
+        tool("bench-elastic", *options),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

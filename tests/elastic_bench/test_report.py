@@ -33,20 +33,21 @@ def test_a_leave_that_could_not_be_planned_is_marked() -> None:
 
 
 def test_targets_are_held_against_medians() -> None:
-    text = report.pauses("tiny", [STOCK, OWN])
-    assert "met     handler: node joins: pause of the others: 0.200 <= 0.25" in text
-    assert "MISSED  handler: node killed: pause of the others: 0.500 <= 0.3" in text
+    assert [str(one) for one in report.targets("tiny", [STOCK, OWN])] == [
+        "met     handler: node joins: pause of the others: 0.200 <= 0.25",
+        "MISSED  handler: node killed: pause of the others: 0.500 <= 0.3",
+    ]
 
 
 def test_copying_the_state_comes_on_top_of_what_a_join_may_take() -> None:
     joined = Measured(SETUPS["inprocess"], join_s=[0.9, 1.0, 1.1], copy_s=[0.8, 0.9, 0.9])
-    text = report.pauses("large", [joined])
-    target = "node joins: pause of the others (0.15 s, and 0.900 s for the copy): 1.000 <= 1.05"
-    assert f"met     inprocess: {target}" in text
+    [target] = report.targets("large", [joined])
+    text = "node joins: pause of the others (0.15 s, and 0.900 s for the copy): 1.000 <= 1.05"
+    assert str(target) == f"met     inprocess, large model: {text}"
 
 
 def test_of_the_large_model_reading_the_scripts_own_checkpoint_is_held_against_nothing() -> None:
-    assert "handler: node" not in report.pauses("large", [OWN])
+    assert report.targets("large", [OWN]) == []
 
 
 def test_a_trainer_that_did_not_train_on_is_not_passed_over() -> None:

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-from scripts.labcluster.stage import REPO
-
-
-def fuzz(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, REPO / "scripts" / "run", "fuzz", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+from tests.tools import run_tool
 
 
 def test_it_tells_what_it_has_tried() -> None:
-    done = fuzz("--seconds", "1", "--target", "option", "--json")
+    done = run_tool("fuzz", "--seconds", "1", "--target", "option", "--json")
     assert done.returncode == 0, done.stderr
     (outcome,) = json.loads(done.stdout)
     assert outcome["target"] == "option"
@@ -29,6 +22,6 @@ def test_it_tells_what_it_has_tried() -> None:
     "options", [("--target", "nothing"), ("--seconds", "0"), ("--seed", "-1"), ("now",)], ids=str
 )
 def test_a_bad_call_is_refused(options: tuple[str, ...]) -> None:
-    done = fuzz(*options)
+    done = run_tool("fuzz", *options)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr

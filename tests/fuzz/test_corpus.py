@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.fuzzing import both_parsers, native
-from scripts.fuzzing.campaign import replay_in_c
-from scripts.fuzzing.catalogue import BY_NAME, CORPUS, TARGETS, Target
+from tests.fuzz import both_parsers, native
+from tests.fuzz.campaign import replay_in_c
+from tests.fuzz.catalogue import BY_NAME, CORPUS, TARGETS, Target
+from tests.fuzz.promises import BrokenPromiseError
 
 IN_C = [target for target in TARGETS if target.module is None]
 IN_PYTHON = [target for target in TARGETS if target.module is not None]
@@ -67,9 +68,6 @@ def test_what_is_kept_is_small_and_complete() -> None:
 
 
 def test_the_parsers_in_c_and_python_are_really_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-
-    from scripts.fuzzing.promises import BrokenPromiseError
-
     monkeypatch.setattr("bftrainer_slurm.spec.MAX_WEIGHT", 999.0)
     both_parsers.option(b"weight=999")
     with pytest.raises(BrokenPromiseError):
@@ -79,7 +77,7 @@ def test_the_parsers_in_c_and_python_are_really_compared(monkeypatch: pytest.Mon
 def test_a_broken_target_in_c_is_found_out_and_its_input_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scripts.fuzzing.campaign.CRASHES", tmp_path / "crashes")
+    monkeypatch.setattr("tests.fuzz.campaign.CRASHES", tmp_path / "crashes")
     broken = tmp_path / "slurm_plugin"
     (broken / "fuzz").mkdir(parents=True)
     for source in [*native.SOURCES.glob("*.[ch]"), *native.SOURCES.glob("fuzz/*")]:

@@ -5,20 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from scripts.labcluster.processes import processes_with
-from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
-
-COMMAND = [sys.executable, str(REPO / "scripts" / "run"), "bench-impact"]
-
-
-def command(*options: str) -> list[str]:
-    return [*COMMAND, *options]
+from tests.tools import run_tool, tool
 
 
 @pytest.mark.slurm
@@ -26,9 +19,7 @@ def command(*options: str) -> list[str]:
 @pytest.mark.timeout(600)  # the machine may be busy
 def test_ordinary_jobs_run_beside_hostile_trainers_and_nothing_is_left(tmp_path: Path) -> None:
     options = ("--quick", "--jobs", "2", "--nodes", "2", "--trainers", "hostile", "--json")
-    done = subprocess.run(
-        command(*options, "--out", str(tmp_path)), capture_output=True, text=True, check=True
-    )
+    done = run_tool("bench-impact", *options, "--out", tmp_path, check=True)
     document = json.loads(done.stdout)
     assert document["failed"] == {"without": 0, "with": 0}
     assert len(document["jobs"]["with"]) == 2
@@ -43,7 +34,7 @@ def test_ordinary_jobs_run_beside_hostile_trainers_and_nothing_is_left(tmp_path:
 @pytest.mark.once
 def test_nothing_is_left_behind_when_it_is_stopped(tmp_path: Path) -> None:
     bench = subprocess.Popen(
-        command("--jobs", "2", "--nodes", "2", "--out", str(tmp_path)),
+        tool("bench-impact", "--jobs", 2, "--nodes", 2, "--out", tmp_path),
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -72,7 +63,7 @@ def test_nothing_is_left_behind_when_it_is_stopped(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_call_is_refused_in_one_line(options: tuple[str, ...]) -> None:
-    done = subprocess.run(command(*options), capture_output=True, text=True, timeout=60)
+    done = run_tool("bench-impact", *options)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("Error: ")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from scripts.impact_bench.replayed import measured, rendered, scheduled
+import pytest
+from click.testing import CliRunner
+
 from scripts.impact_bench.stream import busy_stream
+from tests.impact_bench.replayed import main, measured, rendered, scheduled
 
 
 @pytest.mark.parametrize("load", [0.6, 0.9])
@@ -36,3 +39,10 @@ def test_the_side_without_trainers_of_a_run_is_a_log() -> None:
     assert (one.backfilled, two.backfilled) == (True, False)
     assert (one.nodes, one.node_list) == (2, "n1,n3")
     assert (log.nodes, log.from_s, log.to_s) == (3, 90.0, 150.0)
+
+
+def test_results_of_something_else_are_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text("[]")
+    done = CliRunner().invoke(main, ["--results", str(tmp_path / "results.json")])
+    assert (done.exit_code, done.output.count("\n")) == (2, 1)
+    assert "no results.json" in done.output

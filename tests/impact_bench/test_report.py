@@ -7,9 +7,10 @@ import json
 import pytest
 
 from scripts.benchkit.command import json_text
-from scripts.benchkit.machine import this_machine
+from scripts.impact_bench import report
 from scripts.impact_bench.bench import Measured, Side
-from scripts.impact_bench.report import document, late_jobs, picture, rendered
+from scripts.impact_bench.figures import figures_of
+from scripts.impact_bench.report import late_jobs, picture
 from scripts.impact_bench.trainers import Work
 from tests.impact_bench.starts import start
 
@@ -26,6 +27,10 @@ def measured() -> Measured:
     on.left_behind = 2
     on.work = Work([1, 2], nodes=8, reclaimed=9, left=40)
     return Measured(off, on, 3)
+
+
+def rendered(measured: Measured) -> str:
+    return report.rendered(measured, figures_of(measured))
 
 
 def unwatched(off: Side, on: Side) -> Measured:
@@ -99,9 +104,9 @@ def test_what_trainers_did_meanwhile_is_told(measured: Measured) -> None:
 
 
 def test_the_document_has_every_job_and_the_verdicts(measured: Measured) -> None:
-    found = json.loads(json_text(document(this_machine(), {"seed": 1}, measured)))
+    found = json.loads(json_text(report.document(measured, figures_of(measured))))
     assert [one["start_s"] for one in found["jobs"]["with"]] == [0.3, 1.9]
-    assert found["settings"] == {"seed": 1}
+    assert found["makespan_s"].keys() == found["failed"].keys() == {"without", "with"}
     assert [one["met"] for one in found["targets"]] == [False] * 6 + [True, False, False]
     assert found["shares"]["preempted"] == 50.0
 

@@ -7,6 +7,7 @@ import pytest
 from scripts.evidence.paper.catalogue import FULL, QUICK, Size, experiments, runs_of
 from scripts.evidence.paper.replays import METHODS
 from scripts.evidence.paper.runs import DEDICATED
+from tests.paper import made
 
 SIZES = pytest.mark.parametrize("size", [FULL, QUICK], ids=["full", "quick"])
 
@@ -27,6 +28,13 @@ def test_equal_share_runs_once_whatever_the_forward_time(size: Size) -> None:
 def test_tables_have_names_of_their_own(size: Size) -> None:
     names = [table.name for one in experiments(size) for table in one.tables]
     assert len(names) == len(set(names))
+
+
+@SIZES
+def test_whatever_a_table_shows_is_among_its_runs(size: Size) -> None:
+    for table in (one for experiment in experiments(size) for one in experiment.tables):
+        results = {run: made.result(1.0 + run.at_once + run.scale) for run in table.runs()}
+        assert table.values(results).keys() == table.rows.keys()
 
 
 def test_no_run_is_made_twice() -> None:

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from scripts.evidence.paper.replays import SUMMIT
-from scripts.labcluster.stage import REPO
+from tests.tools import run_tool
 
-COMMAND = [sys.executable, str(REPO / "scripts" / "run"), "paper"]
 pytestmark = pytest.mark.skipif(not SUMMIT.is_dir(), reason=f"no trace in {SUMMIT}")
 
 
-def run(*options: object) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *map(str, options)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 def test_quick_makes_a_report_and_a_second_call_runs_only_what_is_missing(tmp_path: Path) -> None:
-    done = run("--quick", "--only", 4, "--out", tmp_path)
+    done = run_tool("paper", "--quick", "--only", 4, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "### From the paper's model" in (tmp_path / "paper.md").read_text()
     document = json.loads((tmp_path / "paper.json").read_text())
@@ -34,7 +26,7 @@ def test_quick_makes_a_report_and_a_second_call_runs_only_what_is_missing(tmp_pa
     results = tmp_path / "results.json"
     before = json.loads(results.read_text())
     results.write_text(json.dumps(before[1:]))
-    assert run("--quick", "--only", 4, "--out", tmp_path).returncode == 0
+    assert run_tool("paper", "--quick", "--only", 4, "--out", tmp_path).returncode == 0
     after = json.loads(results.read_text())
     assert after[:-1] == before[1:]
     assert after[-1]["run"] == before[0]["run"]
@@ -43,7 +35,7 @@ def test_quick_makes_a_report_and_a_second_call_runs_only_what_is_missing(tmp_pa
 
 def test_results_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text("nonsense")
-    done = run("--quick", "--out", tmp_path)
+    done = run_tool("paper", "--quick", "--out", tmp_path)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "remove it" in done.stderr

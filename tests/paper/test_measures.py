@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scripts.evidence.paper import tables as measures
-from scripts.evidence.paper.runs import dedicated, free, papers
+from scripts.evidence.paper.runs import dedicated, free
 from tests.paper.made import RESULTS, RUN, result
 
 
@@ -35,15 +35,10 @@ def test_the_used_share_is_that_of_the_idle_node_hours() -> None:
     assert measures.USED.of(RESULTS, RUN) == pytest.approx(0.9)
 
 
-def test_dedicated_nodes_have_no_pool() -> None:
+def test_dedicated_nodes_have_no_idle_node_hours() -> None:
     alone = {RUN: replace(result(1.0), outcome=None)}
     with pytest.raises(ValueError, match="dedicated"):
-        measures.POOL.of(alone, RUN)
-
-
-def test_a_measure_names_all_runs_that_it_reads() -> None:
-    run = replace(RUN, scale=0.5)
-    assert measures.GAP_CLOSED.needs(run) == {run, papers(RUN), free(RUN)}
+        measures.USED.of(alone, RUN)
 
 
 def test_rescale_costs_change_nothing_of_what_they_are_held_against() -> None:

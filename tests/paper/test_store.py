@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.evidence.paper.replays import Store, StoreError
+from scripts.benchkit.command import RefusedError
+from scripts.evidence.paper.replays import Store
 from tests.paper.made import RESULTS, RUN, result
 
 
@@ -28,5 +29,5 @@ def test_dedicated_nodes_have_no_outcome(tmp_path: Path) -> None:
 def test_a_file_that_holds_no_results_is_refused_with_the_remedy(tmp_path: Path, text: str) -> None:
     path = tmp_path / "results.json"
     path.write_text(text)
-    with pytest.raises(StoreError, match=r"results\.json.*remove it"):
+    with pytest.raises(RefusedError, match=r"results\.json.*remove it"):
         Store(path)

@@ -14,10 +14,6 @@ def test_a_table_needs_the_runs_of_its_cells_and_what_they_are_held_against() ->
     assert BY_METHOD.runs() == {RUN, papers(RUN), dedicated(RUN)}
 
 
-def test_each_way_to_vary_a_run_is_a_row() -> None:
-    assert BY_METHOD.texts(RESULTS) == [("ours", "0.850"), ("paper", "0.800")]
-
-
 def test_each_measure_is_a_column() -> None:
     table = of_runs("t", "Title", {"U": U, "used": measures.USED}, {"free": free(RUN)})
     assert table.values(RESULTS) == {"free": [0.9, 0.9]}

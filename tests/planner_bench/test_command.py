@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
-from scripts.labcluster.stage import REPO
-
-COMMAND = [sys.executable, str(REPO / "scripts" / "run"), "bench-planner"]
-
-
-def run(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+from tests.tools import run_tool
 
 
 def test_quick_prints_the_tables() -> None:
-    done = run("--quick", "--problems", "1", "--plans", "2")
+    done = run_tool("bench-planner", "--quick", "--problems", "1", "--plans", "2")
     assert done.returncode == 0, done.stderr
     words = [line.split() for line in done.stdout.splitlines()]
     assert any(row[:2] == ["5x16", "1"] and row[-4:] == ["1", "of", "1", "equal"] for row in words)
@@ -26,14 +17,14 @@ def test_quick_prints_the_tables() -> None:
 
 
 def test_json_has_every_single_time() -> None:
-    done = run("--quick", "--problems", "2", "--plans", "1", "--json")
+    done = run_tool("bench-planner", "--quick", "--problems", "2", "--plans", "1", "--json")
     document = json.loads(done.stdout)
-    assert [len(one["node_level_s"]) for one in document["side_by_side"]] == [2]
+    assert [len(one["node_level"]) for one in document["side_by_side"]] == [2]
     assert [len(one["seconds"]) for one in document["alone"]] == [1, 1]
     assert document["machine"]["cores"] >= 1
 
 
 def test_a_limit_of_nothing_is_refused() -> None:
-    done = run("--limit", "0")
+    done = run_tool("bench-planner", "--limit", "0")
     assert done.returncode == 2
     assert "--limit" in done.stderr

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from bftrainer_slurm.planner.instance import read_instance
 from bftrainer_slurm.planner.problem import Problem, feasible, value
 from bftrainer_slurm.planner.solver import Planner
-from scripts.planner_bench.apart import NodeLevel
 from scripts.planner_bench.instances import RECORDED, made
+from scripts.planner_bench.nodelevel import solve
 from tests.planner.exact import exact_counts
 from tests.planner.problems import planned, problem, problems
 
@@ -22,59 +22,59 @@ LIMIT_S = 60.0
 small = problems().filter(lambda one: len(one.pool) <= 10 and 1 <= len(one.trainers) <= 4)
 
 
-def nodes_of(node_level: NodeLevel, problem: Problem) -> tuple[frozenset[str], ...]:
-    run = node_level.solve(problem, LIMIT_S)
-    assert run.status == "optimal"
-    assert run.nodes is not None
-    return run.nodes
+def nodes_of(problem: Problem) -> tuple[frozenset[str], ...]:
+    answer = solve(problem, LIMIT_S)
+    assert answer.optimal
+    assert answer.nodes is not None
+    return answer.nodes
 
 
-def reached(node_level: NodeLevel, problem: Problem) -> float:
-    shares = [(len(nodes),) for nodes in nodes_of(node_level, problem)]
+def reached(problem: Problem) -> float:
+    shares = [(len(nodes),) for nodes in nodes_of(problem)]
     assert feasible(problem, shares)
     return value(problem, shares)
 
 
 @pytest.mark.skipif(not RECORDED.is_dir(), reason=f"no recorded instances in {RECORDED}")
 @pytest.mark.parametrize("path", sorted(RECORDED.glob("*.json")), ids=lambda path: path.stem)
-def test_reaches_the_recorded_optimum(node_level: NodeLevel, path: Path) -> None:
+def test_reaches_the_recorded_optimum(path: Path) -> None:
     optimum = json.loads(path.read_text())["optimum"]
-    assert reached(node_level, read_instance(path)) == pytest.approx(optimum, rel=1e-6)
+    assert reached(read_instance(path)) == pytest.approx(optimum, rel=1e-6)
 
 
-def test_reaches_the_count_models_optimum(node_level: NodeLevel) -> None:
+def test_reaches_the_count_models_optimum() -> None:
     with Planner(time_limit_s=LIMIT_S) as planner:
         planner.warm_up()
         for seed in range(3):
             one = made(5, 16, seed)
             plan = planner.plan(one)
             assert plan.status == "optimal"
-            assert reached(node_level, one) == pytest.approx(plan.objective, rel=1e-6)
+            assert reached(one) == pytest.approx(plan.objective, rel=1e-6)
 
 
 @settings(max_examples=200, deadline=None)
 @given(small)
-def test_equals_the_dynamic_programme(node_level: NodeLevel, problem: Problem) -> None:
+def test_equals_the_dynamic_programme(problem: Problem) -> None:
     best = value(problem, exact_counts(problem))
     most = max((max(one.curve.values) for one in problem.trainers), default=0.0)
     slack = 2e-6 * problem.forward_time_s * most
-    assert math.isclose(reached(node_level, problem), best, rel_tol=2e-6, abs_tol=slack)
+    assert math.isclose(reached(problem), best, rel_tol=2e-6, abs_tol=slack)
 
 
 @settings(max_examples=100, deadline=None)
 @given(small)
-def test_never_migrates_nor_shares_a_node(node_level: NodeLevel, problem: Problem) -> None:
-    nodes = nodes_of(node_level, problem)
+def test_never_migrates_nor_shares_a_node(problem: Problem) -> None:
+    nodes = nodes_of(problem)
     assert sum(map(len, nodes)) == len(frozenset().union(*nodes))
     for one, has in zip(problem.trainers, nodes, strict=True):
         assert has <= one.current or has >= one.current
 
 
-def test_a_trainer_may_grow_by_more_than_half_of_the_nodes(node_level: NodeLevel) -> None:
+def test_a_trainer_may_grow_by_more_than_half_of_the_nodes() -> None:
     grows = planned("a", current="n0", bounds=(1, 8))
-    assert len(nodes_of(node_level, problem(8, grows))[0]) == 8
+    assert len(nodes_of(problem(8, grows))[0]) == 8
 
 
-def test_a_trainer_may_shrink_by_more_than_half_of_the_nodes(node_level: NodeLevel) -> None:
+def test_a_trainer_may_shrink_by_more_than_half_of_the_nodes() -> None:
     shrinks = planned("a", current="n0 n1 n2 n3 n4 n5 n6 n7", bounds=(1, 1))
-    assert len(nodes_of(node_level, problem(8, shrinks))[0]) == 1
+    assert len(nodes_of(problem(8, shrinks))[0]) == 1

@@ -3,48 +3,35 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-from scripts.command_cost import Cost, Run, compare, differences, rendered
-from scripts.labcluster.stage import REPO
-
-
-def runs(*wall_ms: float) -> tuple[Run, ...]:
-    return tuple(Run(one, one / 2) for one in wall_ms)
+from scripts.command_cost import compare, rendered
+from tests.tools import run_tool
 
 
 def test_the_two_runs_of_a_round_are_compared_with_each_other() -> None:
-    slow_and_fast = Cost(runs(10.0, 20.0, 30.0), runs(11.0, 21.0, 32.0))
-    found = compare(slow_and_fast, lambda run: run.wall_ms)
+    found = compare([(10.0, 11.0), (20.0, 21.0), (30.0, 32.0)])  # slow ones and fast ones
     assert (found.without, found.with_plugin, found.difference) == (20.0, 21.0, 1.0)
 
 
 def test_the_difference_lies_between_values_of_the_middle() -> None:
-    without, with_plugin = runs(*(100 * [5.0])), runs(*(5.0 + number for number in range(100)))
-    found = compare(Cost(without, with_plugin), lambda run: run.wall_ms)
+    found = compare([(5.0, 5.0 + number) for number in range(100)])
     assert (found.low, found.high) == (40.0, 59.0)  # 1.96 times 5 values on each side
 
 
-def test_processor_time_has_a_line_of_its_own() -> None:
-    text = rendered(differences({"sbatch": Cost(runs(10.0), runs(12.0))}))
+def test_each_figure_has_a_line() -> None:
+    text = rendered({"sbatch": compare([(10.0, 12.0)]), "srun": compare([(5.0, 6.0)])})
     assert [line.split()[:5] for line in text.splitlines()[1:]] == [
         ["sbatch", "10.00", "12.00", "+2.00", "+2.00"],
-        ["sbatch,", "processor", "5.00", "6.00", "+1.00"],
+        ["srun", "5.00", "6.00", "+1.00", "+1.00"],
     ]
 
 
 @pytest.mark.slurm
 @pytest.mark.once
 def test_ordinary_commands_are_measured_on_a_real_slurm() -> None:
-    done = subprocess.run(
-        [sys.executable, REPO / "scripts" / "run", "bench-commands", "--rounds=10", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = run_tool("bench-commands", "--rounds=10", "--json", timeout=240)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert list(found) == ["sbatch", "sbatch, processor", "srun true", "srun true, processor"]

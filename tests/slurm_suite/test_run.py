@@ -10,11 +10,12 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner
 
+from scripts.benchkit.command import RefusedError
 from scripts.labcluster.cluster import installed_version
 from scripts.labcluster.lab import Lab
-from scripts.slurm_suite.command import findings, main
-from scripts.slurm_suite.run import SuiteError, Verdicts, check_source, compare, run_suites
 from tests.installed_slurm import slurm_is_missing
+from tests.slurm_suite.command import findings, main
+from tests.slurm_suite.run import SuiteError, Verdicts, check_source, compare, run_suites
 
 # A testsuite of one test, that passes where SIDE says so.
 REGRESSION = """
@@ -83,7 +84,7 @@ def test_a_folder_without_slurms_source_is_refused_in_one_line(tmp_path: Path) -
     done = CliRunner().invoke(main, ["--source", str(tmp_path)])
     assert done.exit_code == 2
     assert done.output.splitlines() == [
-        f"slurm-suite: --source {tmp_path}: no source tree of Slurm (META, testsuite/expect)"
+        f"Error: --source {tmp_path}: no source tree of Slurm (META, testsuite/expect)"
     ]
 
 
@@ -93,7 +94,7 @@ def test_the_source_of_another_version_is_refused(
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda name, **_: f"/usr/sbin/{name}")
     (source / "META").write_text("  Version:\t2.6.1\n")
-    with pytest.raises(SuiteError, match="not the Slurm"):
+    with pytest.raises(RefusedError, match="not the Slurm"):
         check_source(source)
     here = installed_version()
     (source / "META").write_text(f"  Version:\t{here[0]}.{here[1]:02}.0\n")

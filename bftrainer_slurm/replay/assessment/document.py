@@ -21,6 +21,11 @@ from bftrainer_slurm.replay.assessment.words import (
 )
 from bftrainer_slurm.replay.logs.hardware import GpuUse
 
+_FIGURES = (
+    *("hours", "machine_nodes", "idle_node_hours", "idle_share", "mean_idle_nodes", "holes"),
+    *("median_hole_s", "mean_hole_s"),
+)
+
 
 def document(assessment: Assessment) -> dict[str, Any]:
     """Return everything that an assessment says; what is not known is null."""
@@ -30,23 +35,8 @@ def document(assessment: Assessment) -> dict[str, Any]:
         "kind": log.kind,
         "from_s": log.from_s,
         "to_s": log.to_s,
-        "hours": figures.hours,
-        "machine_nodes": figures.machine_nodes,
-        "idle_node_hours": figures.idle_node_hours,
-        "idle_share": figures.idle_share,
-        "mean_idle_nodes": figures.mean_idle_nodes,
-        "holes": figures.holes,
-        "median_hole_s": _number(figures.median_hole_s),
-        "mean_hole_s": _number(figures.mean_hole_s),
-        "lengths": [
-            {
-                "from_s": one.from_s,
-                "to_s": _number(one.to_s),
-                "holes": one.holes,
-                "node_hours": one.node_hours,
-            }
-            for one in figures.lengths
-        ],
+        **{name: _number(getattr(figures, name)) for name in _FIGURES},
+        "lengths": [asdict(one) | {"to_s": _number(one.to_s)} for one in figures.lengths],
         "mean_idle_nodes_by_hour": [list(map(_number, day)) for day in figures.by_hour.tolist()],
         "reasons": None if assessment.reasons is None else asdict(assessment.reasons),
         "gpus": None if log.gpu_use is None else asdict(log.gpu_use),
@@ -81,16 +71,7 @@ def _lines(assessment: Assessment) -> dict[str, Any] | None:
     notes = assessment.log.notes
     if notes is None:
         return None
-    return {
-        "jobs": notes.jobs,
-        "never_ran": notes.never_ran,
-        "steps": notes.steps,
-        "running": notes.running,
-        "malformed": notes.malformed,
-        "bad_lines": [
-            {"number": line.number, "why": line.why, "text": line.text} for line in notes.bad_lines
-        ],
-    }
+    return {name: said for name, said in asdict(notes).items() if name != "last_submit_s"}
 
 
 def _number(value: float) -> float | None:

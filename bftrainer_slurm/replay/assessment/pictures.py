@@ -1,10 +1,9 @@
-"""Pictures of holes, as SVG without any text from the log."""
+"""Pictures of holes, as SVG without any text from the log, for a page."""
 
 from __future__ import annotations
 
 import re
 from datetime import tzinfo
-from io import StringIO
 from typing import Any
 
 import matplotlib as mpl
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from bftrainer_slurm.replay.assessment.coverage import Columns, idle_seconds
 from bftrainer_slurm.replay.assessment.statistics import Statistics
 from bftrainer_slurm.replay.assessment.words import WEEKDAYS, between
+from bftrainer_slurm.replay.html import picture
 from bftrainer_slurm.replay.logs.log import Log
 
 _INK, _FILL, _COLOURS = "#22303c", "#2a78b5", "Blues"
@@ -31,7 +31,7 @@ _STYLE: Any = {
 
 
 def pictures(log: Log, statistics: Statistics, zone: tzinfo) -> dict[str, str]:
-    """Return the pictures by name (``over_time``, ``holes``, ``lengths``, ``by_hour``) as SVG."""
+    """Return their addresses, by name: ``over_time``, ``holes``, ``lengths``, ``by_hour``."""
     with mpl.rc_context(_STYLE):
         return {
             "over_time": _over_time(log, zone),
@@ -49,7 +49,7 @@ def _over_time(log: Log, zone: tzinfo) -> str:
     axes.stairs(idle, edges / _DAY_S, fill=True, color=_FILL)
     axes.set(ylabel="idle nodes", ylim=(0, None))
     _time_axis(axes, log, zone)
-    return _svg(figure)
+    return picture(figure)
 
 
 def _holes(log: Log, zone: tzinfo) -> str:
@@ -71,7 +71,7 @@ def _holes(log: Log, zone: tzinfo) -> str:
     axes.set(ylabel="nodes, by name")
     _time_axis(axes, log, zone)
     figure.colorbar(image, label="share of the time idle", pad=0.01)
-    return _svg(figure)
+    return picture(figure)
 
 
 def _lengths(statistics: Statistics) -> str:
@@ -87,7 +87,7 @@ def _lengths(statistics: Statistics) -> str:
     axes.set_xticks(place, [between(one.from_s, one.to_s) for one in classes], rotation=20)
     axes.set(ylabel="per cent", xlabel="length of the hole")
     axes.legend(frameon=False)
-    return _svg(figure)
+    return picture(figure)
 
 
 def _by_hour(mean: NDArray[np.float64]) -> str:
@@ -97,18 +97,12 @@ def _by_hour(mean: NDArray[np.float64]) -> str:
     axes.set_xticks(range(0, 24, 3))
     axes.set(xlabel="hour of the day")
     figure.colorbar(image, label="idle nodes, mean", pad=0.01)
-    return _svg(figure)
+    return picture(figure)
 
 
 def _figure(height: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(9, height), layout="constrained")
     return figure, figure.subplots()
-
-
-def _svg(figure: Figure) -> str:
-    text = StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()
 
 
 def _time_axis(axes: Axes, log: Log, zone: tzinfo) -> None:

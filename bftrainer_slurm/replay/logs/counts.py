@@ -6,42 +6,21 @@ at any time and how many holes begin, but not how long the hole of a real node w
 
 from __future__ import annotations
 
-from array import array
-
 import numpy as np
 from numpy.typing import NDArray
 
 from bftrainer_slurm.replay.logs.holes import HoleTable
+from bftrainer_slurm.replay.logs.jobs import JobTable
 
 _NODES_AT_A_TIME = 256  # bounds the memory, whatever the size of the machine
 
 
 class Counts:
-    """Collects how many nodes (or, with ``cpus_per_node``, CPUs) each job held."""
+    """How many nodes (or, with ``cpus_per_node``, CPUs) these jobs had, none of them twice."""
 
-    def __init__(self, cpus_per_node: int | None) -> None:
-        self._cpus_per_node = cpus_per_node
-        self._key, self._size = array("q"), array("d")
-        self._start_s, self._end_s = array("d"), array("d")
-
-    def add(self, key: int, start_s: float, end_s: float, nodes: int, cpus: int) -> None:
-        """Note that a job held so many nodes or CPUs (times: Unix seconds)."""
-        self._key.append(key)
-        self._start_s.append(start_s)
-        self._end_s.append(end_s)
-        self._size.append(cpus / self._cpus_per_node if self._cpus_per_node else nodes)
-
-    def finish(self) -> None:
-        """Drop what the log shows twice; from here on nothing can be added.
-
-        Of a job that still ran when one part of the log was taken, the part with its end counts.
-        """
-        order = np.lexsort((np.array(self._end_s), np.array(self._key)))
-        _, first = np.unique(np.array(self._key)[order], return_index=True)
-        once = order[first]
-        start_s, end_s = np.array(self._start_s)[once], np.array(self._end_s)[once]
-        size = np.array(self._size)[once]
-        time_s = np.concatenate([start_s, end_s])
+    def __init__(self, jobs: JobTable, cpus_per_node: int | None) -> None:
+        size = jobs.cpus / cpus_per_node if cpus_per_node else jobs.nodes
+        time_s = np.concatenate([jobs.start_s, jobs.end_s])
         self._time_s, where = np.unique(time_s, return_inverse=True)
         change = np.bincount(where, np.concatenate([size, -size]), len(self._time_s))
         # A sum of fractions of nodes must not make a node busy by its rounding error.

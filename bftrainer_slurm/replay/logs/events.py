@@ -7,7 +7,6 @@ idle by mistake.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,10 +14,11 @@ from datetime import tzinfo
 from pathlib import Path
 from typing import NamedTuple
 
+from bftrainer_slurm.replay.logs.columns import columns_of, fields
 from bftrainer_slurm.replay.logs.jobs import LogError
 from bftrainer_slurm.replay.logs.lines import read_lines
 from bftrainer_slurm.replay.logs.nodes import expand
-from bftrainer_slurm.replay.logs.sacct import columns_of, splitter, time_of
+from bftrainer_slurm.replay.logs.sacct import time_of
 
 _COMMAND = "SLURM_TIME_FORMAT=%s sacctmgr --parsable2 show {} start=2024-01-01 end=2025-01-01 "
 TYPES_COMMAND = "sinfo --noheader --all --format='%N %f'"
@@ -54,15 +54,14 @@ def read_events(path: Path, zone: tzinfo, kind: Kind) -> Iterator[NodeEvent]:
     lines = read_lines(path)
     _, header = next(lines, (1, ""))
     columns = columns_of(header)
-    missing = {"nodename", "timestart", "timeend"} - columns.keys()
+    missing = {"nodename", "timestart", "timeend"}.difference(columns)
     if missing:
         names = ", ".join(sorted(missing))
         raise LogError(f"{kind.option} {path}: no column {names}; use: {kind.command}")
-    split = splitter(header)
     for number, line in lines:
         try:
-            event = _event(split(line), columns, zone)
-        except (ValueError, IndexError, csv.Error) as error:
+            event = _event(dict(zip(columns, fields(line, header), strict=True)), zone)
+        except ValueError as error:
             raise LogError(
                 f"{kind.option} {path}: line {number}: {error}; use: {kind.command}"
             ) from error
@@ -70,10 +69,9 @@ def read_events(path: Path, zone: tzinfo, kind: Kind) -> Iterator[NodeEvent]:
             yield event
 
 
-def _event(fields: list[str], columns: dict[str, int], zone: tzinfo) -> NodeEvent:
-    names = fields[columns["nodename"]]
-    start_s = time_of(fields[columns["timestart"]], zone)
-    end_s = time_of(fields[columns["timeend"]], zone)
+def _event(row: dict[str, str], zone: tzinfo) -> NodeEvent:
+    names = row["nodename"]
+    start_s, end_s = time_of(row["timestart"], zone), time_of(row["timeend"], zone)
     if start_s is None:
         raise ValueError("it has no beginning")
     nodes = tuple(expand(names)) if names else ()

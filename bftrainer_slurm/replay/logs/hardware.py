@@ -5,7 +5,6 @@ These GPUs are said apart: trainers take whole nodes, so no other figure has the
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,24 +36,17 @@ class Hardware:
 
 
 class Allocations:
-    """Collects what jobs had; of a job that the log shows twice, the part with its end counts."""
+    """Collects what jobs had on their nodes."""
 
     def __init__(self) -> None:
-        self._key, self._nodes, self._node = array("q"), array("i"), array("i")
-        self._start_s, self._end_s, self._gpus = array("d"), array("d"), array("d")
+        self._jobs: list[tuple[NDArray[np.int32], float, float, float]] = []
         self._memory_mb = np.zeros(MOST_NODES, np.float32)
 
     def add(self, nodes: NDArray[np.int32], job: Job, of_nodes: int) -> None:
         """Note what a job had on these nodes, which are some of so many."""
         self._memory_mb[nodes] = np.maximum(self._memory_mb[nodes], job.memory_mb / of_nodes)
-        if not job.gpus:
-            return
-        self._key.append(job.key)
-        self._nodes.append(len(nodes))
-        self._node.frombytes(nodes.tobytes())
-        self._start_s.append(job.start_s)
-        self._end_s.append(job.end_s)
-        self._gpus.append(job.gpus / of_nodes)
+        if job.gpus:
+            self._jobs.append((nodes, job.start_s, job.end_s, job.gpus / of_nodes))
 
     def hardware(self, nodes: int, gpus_per_node: int | None) -> Hardware:
         """Return what the first nodes have; GPUs: as told, else the most in use at once."""
@@ -93,13 +85,9 @@ class Allocations:
         self,
     ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return node, start, end and GPUs on the node, a row for each job and node."""
-        order = np.lexsort((np.array(self._end_s), np.array(self._key)))
-        _, first = np.unique(np.array(self._key)[order], return_index=True)
-        counted = np.zeros(len(order), bool)
-        counted[order[first]] = True
-        per_job = np.array(self._nodes)
-        columns = (np.repeat(np.array(one), per_job) for one in
-                   (self._start_s, self._end_s, self._gpus))  # fmt: skip
-        rows = np.repeat(counted, per_job)
-        start_s, end_s, gpus = (column[rows] for column in columns)
-        return np.array(self._node, np.int32)[rows], start_s, end_s, gpus
+        if not self._jobs:
+            return np.empty(0, np.int32), np.empty(0), np.empty(0), np.empty(0)
+        nodes, *others = zip(*self._jobs, strict=True)
+        counts = [len(one) for one in nodes]
+        start_s, end_s, gpus = (np.repeat(one, counts) for one in others)
+        return np.concatenate(nodes), start_s, end_s, gpus

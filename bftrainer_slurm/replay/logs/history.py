@@ -37,12 +37,11 @@ def read_history(path: Path, min_hole_s: float) -> tuple[HoleTable, float, float
         raise LogError(f"{error}; give the controller's history.sqlite") from error
     if not rows:
         raise LogError("the controller has seen no hole yet")
-    names = tuple(dict.fromkeys(name for name, _, _ in rows))
+    listed, starts, ends = zip(*rows, strict=True)
+    names = tuple(dict.fromkeys(listed))
     numbers = {name: number for number, name in enumerate(names)}
-    node = np.fromiter((numbers[name] for name, _, _ in rows), np.int32, len(rows))
-    start_s = np.fromiter((start for _, start, _ in rows), np.float64, len(rows))
-    ends = (np.nan if end is None else end for _, _, end in rows)
-    end_s = np.fromiter(ends, np.float64, len(rows))
+    node = np.array([numbers[name] for name in listed], np.int32)
+    start_s, end_s = np.array(starts, float), np.array(ends, float)  # NaN where it is still open
     last_s = max(float(start_s.max()), float(np.nanmax(end_s, initial=0.0)))
     end_s = np.where(np.isnan(end_s), last_s, end_s)
     holes = longer(HoleTable(names, node, start_s, end_s), min_hole_s)

@@ -1,20 +1,23 @@
-"""What every log has in common: jobs, and what was noted while reading.
-
-Readers yield jobs one by one; a year of a large centre lies in memory in columns, not as objects.
-"""
+"""What every log has in common: jobs, a column a field, and what was noted while reading."""
 
 from __future__ import annotations
 
 import math
-from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 SHOWN_LINES = 5
 _EXCERPT = 120
+_EXACT = 2.0**53  # whole numbers up to here are
 _LATEST_S = 4_102_444_800.0  # the year 2100: what is later is a broken field
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Objects = NDArray[np.object_]
 
 
 class LogError(ValueError):
@@ -48,83 +51,133 @@ class Job(NamedTuple):
     limit_s: float = math.inf
 
 
-_SCHEDULERS = (None, False, True)
-
-
+@dataclass(frozen=True, slots=True, eq=False)
 class JobTable:
-    """The jobs of a log, a column a field; of those that it shows twice, the last row."""
+    """Jobs, a column for each field of ``Job``."""
 
-    def __init__(self) -> None:
-        self._key, self._priority = array("q"), array("q")
-        self._eligible_s, self._start_s, self._end_s = array("d"), array("d"), array("d")
-        self._nodes, self._partition = array("i"), array("i")
-        self._scheduler = array("b")
-        self._gpus, self._memory_mb, self._limit_s = array("i"), array("f"), array("f")
-        self._partitions: dict[str, int] = {}
-        self._node_lists: list[str] = []
+    line: Integers
+    key: Integers
+    start_s: Reals
+    end_s: Reals
+    nodes: Integers
+    cpus: Integers
+    node_list: Objects
+    eligible_s: Reals
+    backfilled: Objects
+    priority: Integers
+    partition: Objects
+    gpus: Integers
+    memory_mb: Reals
+    limit_s: Reals
 
-    def add(self, job: Job) -> None:
-        """Take in a job."""
-        self._key.append(job.key)
-        self._priority.append(job.priority)
-        self._eligible_s.append(job.eligible_s)
-        self._start_s.append(job.start_s)
-        self._end_s.append(job.end_s)
-        self._nodes.append(job.nodes)
-        self._partition.append(self._partitions.setdefault(job.partition, len(self._partitions)))
-        self._scheduler.append(_SCHEDULERS.index(job.backfilled))
-        self._gpus.append(job.gpus)
-        self._memory_mb.append(job.memory_mb)
-        self._limit_s.append(job.limit_s)
-        self._node_lists.append(job.node_list)
+    @staticmethod
+    def of(jobs: Iterable[Job]) -> JobTable:
+        """Return the table with these rows."""
+        columns = list(zip(*jobs, strict=True)) or [()] * len(_TYPES)
+        return JobTable(*map(np.array, columns, _TYPES))
 
-    def counts(self) -> tuple[int, int]:
-        """Return how many jobs have started, and how many of them have no end."""
-        started = np.isfinite(np.array(self._start_s))
-        key, end_s = np.array(self._key)[started], np.array(self._end_s)[started]
-        ended = np.unique(key[np.isfinite(end_s)])
-        every = np.unique(key)
-        return len(every), len(every) - len(ended)
+    @staticmethod
+    def made(**columns: NDArray[Any]) -> JobTable:
+        """Return the table with these columns; all jobs have the defaults of the others."""
+        count = len(next(iter(columns.values())))
+        defaults = {"line": 0, "cpus": 0, "node_list": "", **Job._field_defaults}
+        return JobTable(
+            *(
+                _as_type(columns[name], type_)
+                if name in columns
+                else np.full(count, defaults[name], type_)
+                for name, type_ in zip(Job._fields, _TYPES, strict=True)
+            )
+        )
+
+    @staticmethod
+    def joined(tables: Iterable[JobTable]) -> JobTable:
+        """Return the rows of all of these."""
+        parts = [JobTable.of(()), *tables]
+        return JobTable(*(np.concatenate(one) for one in zip(*map(_columns, parts), strict=True)))
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def __iter__(self) -> Iterator[Job]:
+        return map(Job._make, zip(*(one.tolist() for one in _columns(self)), strict=True))
+
+    def rows(self, which: NDArray[np.bool_] | Integers) -> JobTable:
+        """Return the table with these rows only, by a mask or by their numbers."""
+        return JobTable(*(column[which] for column in _columns(self)))
+
+    def once(self) -> JobTable:
+        """Return the table without what the log shows twice.
+
+        Of a job that still ran when one part of the log was taken, the part with its end stays.
+        """
+        order = np.lexsort((self.end_s, self.key))
+        _, first = np.unique(self.key[order], return_index=True)
+        return self.rows(np.sort(order[first]))
+
+    @property
+    def started(self) -> NDArray[np.bool_]:
+        """Which of them ever held a node."""
+        return np.isfinite(self.start_s)
 
     def says_who_waited(self) -> bool:
         """Whether any job has a time of submission."""
-        return bool(np.isfinite(np.array(self._eligible_s)).any())
+        return bool(np.isfinite(self.eligible_s).any())
 
     def waiting(self, from_s: float, width_s: float, count: int) -> list[tuple[slice, Job]]:
         """Return who waits in the middle of which cells of time, of so many cells."""
-        eligible_s, start_s, end_s = map(np.array, (self._eligible_s, self._start_s, self._end_s))
-        gone_s = np.minimum(start_s, end_s)
-        cells = (np.stack([eligible_s, gone_s]) - from_s) / width_s + 0.5
+        gone_s = np.minimum(self.start_s, self.end_s)
+        cells = (np.stack([self.eligible_s, gone_s]) - from_s) / width_s + 0.5
         first, last = np.clip(np.nan_to_num(cells), 0, count).astype(np.int64)
-        rows = np.flatnonzero((first < last) & np.isfinite(eligible_s)).tolist()
-        return [(slice(int(first[row]), int(last[row])), self._job(row)) for row in rows]
+        these = (first < last) & np.isfinite(self.eligible_s)
+        spans = map(slice, first[these].tolist(), last[these].tolist())
+        return list(zip(spans, self.rows(these), strict=True))
 
-    def between(self, from_s: float, to_s: float) -> list[Job]:
+    def between(self, from_s: float, to_s: float) -> JobTable:
         """Return the jobs that wait, start or run then, in the order of the log."""
-        eligible_s, start_s, end_s = map(np.array, (self._eligible_s, self._start_s, self._end_s))
-        first_s = np.fmin(eligible_s, start_s)
-        rows = np.flatnonzero((first_s < to_s) & (end_s > from_s))
-        last = {self._key[row]: row for row in rows.tolist()}
-        return [self._job(row) for row in sorted(last.values())]
+        first_s = np.fmin(self.eligible_s, self.start_s)
+        return self.rows((first_s < to_s) & (self.end_s > from_s))
 
-    def _job(self, row: int) -> Job:
-        names = list(self._partitions)
-        return Job(
-            line=0,
-            key=self._key[row],
-            start_s=self._start_s[row],
-            end_s=self._end_s[row],
-            nodes=self._nodes[row],
-            cpus=0,
-            node_list=self._node_lists[row],
-            eligible_s=self._eligible_s[row],
-            backfilled=_SCHEDULERS[self._scheduler[row]],
-            priority=self._priority[row],
-            partition=names[self._partition[row]],
-            gpus=self._gpus[row],
-            memory_mb=self._memory_mb[row],
-            limit_s=self._limit_s[row],
-        )
+
+_TYPES: tuple[Any, ...] = (int, int, float, float, int, int, object, float, object, int, object,
+                           int, float, float)  # fmt: skip
+
+
+def _columns(table: JobTable) -> tuple[NDArray[Any], ...]:
+    return tuple(getattr(table, name) for name in Job._fields)
+
+
+def _as_type(values: NDArray[Any], type_: Any) -> NDArray[Any]:
+    if type_ is int and values.dtype.kind == "f":
+        values = np.clip(np.nan_to_num(values), -_EXACT, _EXACT)
+    return values.astype(type_)
+
+
+def keys_of(ids: Iterable[str], start_s: Reals) -> Integers:
+    """Return the keys of jobs with these ids that start then."""
+    return np.array([hash(pair) for pair in zip(ids, start_s.tolist(), strict=True)], np.int64)
+
+
+def faults(jobs: JobTable) -> Objects:
+    """Say why each job cannot be, an empty text where it can."""
+    never = np.isinf(jobs.start_s) & (jobs.end_s < math.inf)
+    no_time = "is no time of this century or the last"
+    cases = {
+        f"its start {no_time}": ~(_within(jobs.start_s, 0, _LATEST_S) | never),
+        "it ends before it starts": (jobs.end_s < jobs.start_s) & ~never,
+        f"its end {no_time}": (jobs.end_s >= _LATEST_S) & np.isfinite(jobs.end_s),
+        "its number of nodes or CPUs cannot be": ~(
+            _within(jobs.nodes, 1, 1 << 24) & _within(jobs.cpus, 0, 1 << 31)
+        ),
+        "its GPUs, memory or time limit cannot be": ~(
+            _within(jobs.gpus, 0, 1 << 24) & _within(jobs.memory_mb, 0, 1e12) & (jobs.limit_s >= 0)
+        ),
+    }
+    return np.select(list(cases.values()), list(cases), "").astype(object)
+
+
+def _within(values: Reals | Integers, least: float, below: float) -> NDArray[np.bool_]:
+    return (values >= least) & (values < below)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,21 +204,6 @@ class Notes:
     def skip(self, number: int, line: str, why: str) -> None:
         """Count a line that cannot be read, and keep it if it is one of the first."""
         self.malformed += 1
-        if len(self.bad_lines) < SHOWN_LINES:
-            self.bad_lines.append(BadLine(number, why[:_EXCERPT], line[:_EXCERPT]))
-
-
-def checked(job: Job) -> Job:
-    """Return the job; raise ValueError where its times or sizes cannot be."""
-    never = math.isinf(job.start_s) and job.end_s < math.inf
-    if not (0 <= job.start_s < _LATEST_S or never):
-        raise ValueError("its start is no time of this century or the last")
-    if job.end_s < job.start_s and not never:
-        raise ValueError("it ends before it starts")
-    if _LATEST_S <= job.end_s < math.inf:
-        raise ValueError("its end is no time of this century or the last")
-    if not (0 < job.nodes < 1 << 24 and 0 <= job.cpus < 1 << 31):
-        raise ValueError("its number of nodes or CPUs cannot be")
-    if not (0 <= job.gpus < 1 << 24 and 0 <= job.memory_mb < 1e12 and job.limit_s >= 0):
-        raise ValueError("its GPUs, memory or time limit cannot be")
-    return job
+        self.bad_lines.append(BadLine(number, why[:_EXCERPT], line[:_EXCERPT]))
+        self.bad_lines.sort(key=lambda one: one.number)
+        del self.bad_lines[SHOWN_LINES:]

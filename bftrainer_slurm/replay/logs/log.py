@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from itertools import chain
@@ -19,10 +19,10 @@ import numpy as np
 from bftrainer_slurm.replay.logs import caveats as caveats_of
 from bftrainer_slurm.replay.logs import events, history, sacct, swf
 from bftrainer_slurm.replay.logs.counts import Counts
-from bftrainer_slurm.replay.logs.edges import Edges
+from bftrainer_slurm.replay.logs.edges import trusted
 from bftrainer_slurm.replay.logs.hardware import Allocations, GpuUse, Hardware
 from bftrainer_slurm.replay.logs.holes import HoleTable, between, holes_in, longer, minus
-from bftrainer_slurm.replay.logs.jobs import Job, JobTable, LogError, Notes
+from bftrainer_slurm.replay.logs.jobs import JobTable, LogError, Notes
 from bftrainer_slurm.replay.logs.lines import Lines, read_lines
 from bftrainer_slurm.replay.logs.nodes import NodeNumbers, Partitions, expand
 from bftrainer_slurm.replay.logs.occupancy import Occupancy
@@ -99,54 +99,49 @@ def _from_jobs(lines: Lines, first: str, options: LogOptions) -> Log:
     notes = Notes()
     if swf.is_swf(first):
         machine = swf.Machine()
-        jobs = swf.read_swf(lines, notes, machine)
-        return _by_counts("SWF log", jobs, lambda: machine.nodes, notes, options)
+        jobs = swf.read_swf(lines, notes, machine).once()
+        return _by_counts("SWF log", jobs, machine.nodes, notes, options)
     if not sacct.is_header(first):
         raise LogError(
             "neither sacct output with a header line, nor SWF, nor a history or event file; "
             f"use: {sacct.COMMAND}"
         )
-    jobs = sacct.read_sacct(lines, notes, options.zone)
+    jobs = sacct.read_sacct(lines, notes, options.zone).once()
     if sacct.has_node_lists(first):
         return _by_nodes("sacct log", jobs, notes, options)
-    return _by_counts("sacct log without node lists", jobs, lambda: 0, notes, options)
+    return _by_counts("sacct log without node lists", jobs, 0, notes, options)
 
 
-def _by_nodes(kind: str, jobs: Iterator[Job], notes: Notes, options: LogOptions) -> Log:
+def _by_nodes(kind: str, jobs: JobTable, notes: Notes, options: LogOptions) -> Log:
     if options.nodes or options.cpus_per_node:
         raise LogError("the log has node lists: --nodes and --cpus-per-node do not go with it")
     numbers = NodeNumbers(_named(options.node_list))
-    edges, table, partitions = Edges(), JobTable(), Partitions()
-    occupancy, allocations = Occupancy(options.min_hole_s), Allocations()
+    occupancy, partitions = Occupancy(options.min_hole_s), Partitions()
+    allocations, counts = Allocations(), []
     for job in jobs:
-        if math.isinf(job.start_s):
-            table.add(job)
-            continue
         try:
-            held = numbers.of(job.node_list)
+            held = numbers.of(job.node_list) if math.isfinite(job.start_s) else None
         except ValueError as error:
             notes.skip(job.line, job.node_list, str(error))
+            counts.append(-1)
             continue
-        table.add(job._replace(nodes=len(held)))
-        if len(held):
-            occupancy.add(held, job.start_s, job.end_s, job.key)
-            edges.add(job.start_s, job.end_s, len(held))
+        counts.append(job.nodes if held is None else len(held))
+        if held is not None and len(held):
+            occupancy.add(held, job.start_s, job.end_s)
             partitions.add(held, job.partition)
             if job.gpus or job.memory_mb:
                 all_its = len(expand(job.node_list)) if options.node_list else len(held)
                 allocations.add(held, job, all_its)
-    notes.jobs, notes.running = table.counts()
-    _need_jobs(notes, numbers.names)
-    from_s, to_s = _window(edges, notes, options)
+    jobs = replace(jobs, nodes=np.array(counts, np.int64)).rows(np.array(counts, int) >= 0)
+    from_s, to_s = _window(jobs.rows(jobs.started), notes, options)
     count = len(numbers.names)
-    occupancy.finish()
     without_job = occupancy.holes(numbers.names, from_s, to_s)
     hardware = allocations.hardware(count, options.gpus_per_node)
     holes, unusable = _usable(without_job, occupancy, numbers, (from_s, to_s), options)
     caveats = (*_unknown(options), caveats_of.UNSEEN, *_edges(options), *_runaway(notes))
     return replace(
         _log(kind, holes, count, from_s, to_s, notes, caveats),
-        jobs=table,
+        jobs=jobs,
         kinds=partitions.of(count),
         types=_types(numbers.names, hardware, options),
         hardware=hardware,
@@ -175,7 +170,6 @@ def _usable(
             known = [node for node in map(numbers.known, event.nodes) if node is not None]
             if known:
                 occupancy.add(np.array(known, np.int32), event.start_s, event.end_s)
-        occupancy.finish()
         left = occupancy.holes(numbers.names, *span_s)
         holes, unusable[why] = left, minus(holes, left)
     return holes, unusable
@@ -193,11 +187,7 @@ def _types(names: tuple[str, ...], hardware: Hardware, options: LogOptions) -> t
 
 
 def _by_counts(
-    kind: str,
-    jobs: Iterator[Job],
-    machine_nodes: Callable[[], int],
-    notes: Notes,
-    options: LogOptions,
+    kind: str, jobs: JobTable, machine_nodes: int, notes: Notes, options: LogOptions
 ) -> Log:
     needs_names = (options.node_list, options.down, options.reservations, options.node_types)
     if any(needs_names) or options.gpus_per_node is not None:
@@ -205,24 +195,17 @@ def _by_counts(
             "the log has no node lists: --node-list, --down, --reservations, --node-types and "
             "--gpus-per-node do not go with it"
         )
-    edges, table = Edges(), JobTable()
-    counts = Counts(options.cpus_per_node)
-    for job in jobs:
-        if math.isinf(job.start_s):
-            table.add(job._replace(partition=""))
-            continue
-        if options.cpus_per_node and not job.cpus:
-            notes.skip(job.line, "", "it has no number of CPUs, which --cpus-per-node needs")
-            continue
-        edges.add(job.start_s, job.end_s, job.nodes)
-        counts.add(job.key, job.start_s, job.end_s, job.nodes, job.cpus)
-        table.add(job._replace(partition=""))  # nodes without names are all alike
-    notes.jobs, notes.running = table.counts()
-    _need_jobs(notes, ("nodes",))
-    counts.finish()
-    from_s, to_s = _window(edges, notes, options)
+    if options.cpus_per_node:
+        countless = jobs.started & (jobs.cpus == 0)
+        for line in jobs.line[countless].tolist():
+            notes.skip(line, "", "it has no number of CPUs, which --cpus-per-node needs")
+        jobs = jobs.rows(~countless)
+    jobs = replace(jobs, partition=np.full(len(jobs), "", object))  # nodes are all alike
+    started = jobs.rows(jobs.started)
+    from_s, to_s = _window(started, notes, options)
+    counts = Counts(started, options.cpus_per_node)
     peak = counts.peak(from_s, to_s)
-    nodes = options.nodes or machine_nodes() or peak
+    nodes = options.nodes or machine_nodes or peak
     if not nodes:
         raise LogError("no job had a node between --from and --to; say --nodes")
     holes = counts.holes(nodes, options.min_hole_s, from_s, to_s)
@@ -234,28 +217,29 @@ def _by_counts(
         caveats.append(caveats_of.OVERFULL.format(peak=peak, nodes=nodes))
     caveats += [*_edges(options), *_runaway(notes)]
     log = _log(kind, holes, nodes, from_s, to_s, notes, tuple(caveats))
-    return replace(log, jobs=table, kinds=(frozenset({""}),) * nodes)
+    return replace(log, jobs=jobs, kinds=(frozenset({""}),) * nodes)
 
 
 def _from_history(path: Path, options: LogOptions) -> Log:
     holes, first_s, last_s = history.read_history(path, options.min_hole_s)
-    from_s = max(first_s, options.from_s or first_s)
-    to_s = min(last_s, options.to_s or last_s)
-    nodes = options.nodes or len(holes.nodes)
-    caveats = (
-        (caveats_of.CONTROLLER,) if options.nodes else (caveats_of.CONTROLLER, caveats_of.MACHINE)
-    )
-    return _log("history of our own controller", holes, nodes, from_s, to_s, None, caveats)
+    kind = "history of our own controller"
+    return _from_holes(kind, holes, (first_s, last_s), caveats_of.CONTROLLER, options)
 
 
 def _from_events(path: Path, options: LogOptions) -> Log:
     trace = read_events(path)
-    from_s = max(trace.start_s, options.from_s or trace.start_s)
-    to_s = min(trace.end_s, options.to_s or trace.end_s)
     holes = longer(holes_in(trace), options.min_hole_s)
-    nodes = options.nodes or len(trace.nodes)
-    caveats = (caveats_of.LISTED,) if options.nodes else (caveats_of.LISTED, caveats_of.MACHINE)
-    return _log("list of holes", holes, nodes, from_s, to_s, None, caveats)
+    span_s = (trace.start_s, trace.end_s)
+    return _from_holes("list of holes", holes, span_s, caveats_of.LISTED, options)
+
+
+def _from_holes(
+    kind: str, holes: HoleTable, span_s: tuple[float, float], caveat: str, options: LogOptions
+) -> Log:
+    from_s = max(span_s[0], options.from_s or span_s[0])
+    to_s = min(span_s[1], options.to_s or span_s[1])
+    caveats = (caveat,) if options.nodes else (caveat, caveats_of.MACHINE)
+    return _log(kind, holes, options.nodes or len(holes.nodes), from_s, to_s, None, caveats)
 
 
 def _log(
@@ -279,23 +263,17 @@ def _named(node_list: str) -> tuple[str, ...]:
         raise LogError(f"--node-list: {error}") from error
 
 
-def _need_jobs(notes: Notes, nodes: tuple[str, ...]) -> None:
-    if notes.jobs and nodes:
-        return
-    why = ""
-    if notes.bad_lines:
-        first = notes.bad_lines[0]
-        why = (
-            f"; {notes.malformed:,} malformed lines, the first is line {first.number}: {first.why}"
-        )
-    raise LogError(f"no job in it ever held a node{why}")
-
-
-def _window(edges: Edges, notes: Notes, options: LogOptions) -> tuple[float, float]:
+def _window(started: JobTable, notes: Notes, options: LogOptions) -> tuple[float, float]:
+    """Return from when to when to look at a log, by the jobs that have started; and count them."""
+    notes.jobs, notes.running = len(started), int(np.isinf(started.end_s).sum())
+    if not notes.jobs:
+        raise LogError(f"no job in it ever held a node{_first_bad_line(notes)}")
     from_s, to_s = options.from_s, options.to_s
     if from_s is None or to_s is None:
         try:
-            trusted_from_s, trusted_to_s = edges.trusted(notes.last_submit_s)
+            trusted_from_s, trusted_to_s = trusted(
+                started.rows(started.nodes > 0), notes.last_submit_s
+            )
         except ValueError as error:
             raise LogError(f"{error}; say --from and --to") from error
         from_s = trusted_from_s if from_s is None else from_s
@@ -303,6 +281,13 @@ def _window(edges: Edges, notes: Notes, options: LogOptions) -> tuple[float, flo
     if not from_s < to_s:
         raise LogError("nothing is left between --from and --to")
     return from_s, to_s
+
+
+def _first_bad_line(notes: Notes) -> str:
+    if not notes.bad_lines:
+        return ""
+    first = notes.bad_lines[0]
+    return f"; {notes.malformed:,} malformed lines, the first is line {first.number}: {first.why}"
 
 
 def _unknown(options: LogOptions) -> tuple[str, ...]:

@@ -6,8 +6,7 @@ holes, not of jobs, as long as the log is more or less in the order of time.
 
 from __future__ import annotations
 
-import math
-from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,48 +30,29 @@ class Occupancy:
 
     def __init__(self, min_hole_s: float) -> None:
         self._min_hole_s = min_hole_s
-        self._start_s, self._end_s, self._count = array("d"), array("d"), array("i")
-        self._node = array("i")
+        self._buffer: list[tuple[NDArray[np.int32], float, float]] = []
+        self._buffered = 0
         self._runs: list[_Stretches] = []
-        self._running: dict[int, tuple[NDArray[np.int32], float]] = {}  # by the job's key
 
-    def add(self, nodes: NDArray[np.int32], start_s: float, end_s: float, key: int = 0) -> None:
-        """Note that these nodes were busy from then to then (Unix seconds).
-
-        A job that still ran when this part of the log was taken (the end is infinite) may end in a
-        later part: its ``key`` tells.
-        """
-        if math.isinf(end_s) and key:
-            self._running[key] = nodes, start_s
-            return
-        self._running.pop(key, None)
-        self._buffer(nodes, start_s, end_s)
-
-    def _buffer(self, nodes: NDArray[np.int32], start_s: float, end_s: float) -> None:
-        self._start_s.append(start_s)
-        self._end_s.append(end_s)
-        self._count.append(len(nodes))
-        self._node.frombytes(nodes.tobytes())
-        if len(self._node) >= _MERGED_AT:
+    def add(self, nodes: NDArray[np.int32], start_s: float, end_s: float) -> None:
+        """Note that these nodes were busy from then to then (Unix seconds)."""
+        self._buffer.append((nodes, start_s, end_s))
+        self._buffered += len(nodes)
+        if self._buffered >= _MERGED_AT:
             self._merge()
 
-    def finish(self) -> None:
-        """Take in what is still in the buffer, and the jobs that have no end."""
-        for nodes, start_s in self._running.values():
-            self._buffer(nodes, start_s, math.inf)
-        self._running.clear()
-        self._merge()
-
     def _merge(self) -> None:
-        count = np.array(self._count)
-        start_s, end_s = np.array(self._start_s), np.array(self._end_s)
-        fresh = _stretches(np.array(self._node), np.repeat(start_s, count), np.repeat(end_s, count))
+        if not self._buffer:
+            return
+        nodes, *times_s = zip(*self._buffer, strict=True)
+        counts = list(map(len, nodes))
+        fresh = _stretches(np.concatenate(nodes), *(np.repeat(one, counts) for one in times_s))
         self._runs.append(_union(fresh, self._min_hole_s))
-        for column in (self._start_s, self._end_s, self._count, self._node):
-            del column[:]
+        self._buffer, self._buffered = [], 0
 
     def holes(self, nodes: tuple[str, ...], from_s: float, to_s: float) -> HoleTable:
         """Return when these nodes had no job, between two times and cut there."""
+        self._merge()
         found = [
             self._holes_of(first, min(first + _NODES_AT_A_TIME, len(nodes)), from_s, to_s)
             for first in range(0, len(nodes), _NODES_AT_A_TIME)
@@ -87,9 +67,7 @@ class Occupancy:
         before = _stretches(node, np.full(len(node), -np.inf), np.full(len(node), from_s))
         after = _stretches(node, np.full(len(node), to_s), np.full(len(node), np.inf))
         busy = _of_nodes(self._runs, first, last)
-        begin = np.concatenate([before.begin, busy.begin, after.begin])
-        end = np.concatenate([before.end, busy.end, after.end])
-        return _gaps(_union(_Stretches(begin, end), self._min_hole_s))
+        return _gaps(_union(_joined([before, busy, after]), self._min_hole_s))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,6 +89,14 @@ def _moment(node: NDArray[np.int32], time_s: NDArray[np.float64]) -> NDArray[np.
     """Return the numbers for these nodes at these times."""
     time_ms = np.clip(np.rint(time_s * 1000.0), 0, _FOREVER_MS).astype(np.int64)
     return (node.astype(np.int64) << _BITS) + time_ms
+
+
+def _joined(parts: Sequence[_Stretches]) -> _Stretches:
+    none = np.empty(0, np.int64)
+    return _Stretches(
+        np.concatenate([none, *(one.begin for one in parts)]),
+        np.concatenate([none, *(one.end for one in parts)]),
+    )
 
 
 def _union(busy: _Stretches, min_gap_s: float) -> _Stretches:
@@ -144,7 +130,5 @@ def _of_nodes(runs: list[_Stretches], first: int, last: int) -> _Stretches:
     parts = []
     for run in runs:
         begin, end = np.searchsorted(run.begin, [first << _BITS, last << _BITS])
-        parts.append((run.begin[begin:end], run.end[begin:end]))
-    return _Stretches(
-        np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
-    )
+        parts.append(_Stretches(run.begin[begin:end], run.end[begin:end]))
+    return _joined(parts)

@@ -5,13 +5,23 @@ The header line names the columns, in any order; docs/assess.md has the command.
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Callable, Iterator
 from datetime import datetime, tzinfo
-from functools import lru_cache
+from functools import partial
 
-from bftrainer_slurm.replay.logs.jobs import Job, LogError, Notes, checked
+import numpy as np
+from numpy.typing import NDArray
+
+from bftrainer_slurm.replay.logs.columns import Parse, Rows, columns_of, first_of, rows_of, splitter
+from bftrainer_slurm.replay.logs.jobs import (
+    JobTable,
+    LogError,
+    Notes,
+    Objects,
+    Reals,
+    faults,
+    keys_of,
+)
 from bftrainer_slurm.replay.logs.lines import Lines
 
 COLUMNS = (
@@ -25,16 +35,17 @@ COMMAND = (
 )
 _DIGITS = 12  # of Unix seconds
 _NEVER = {"", "Unknown", "None", "N/A"}
-_NO_NODES = {"", "None", "None assigned", "N/A", "(null)"}
+_NO_NODES = ["", "None", "None assigned", "N/A", "(null)"]
+_USED = {name.lower() for name in COLUMNS.split(",")} - {"state"}
 _OTHER_NAMES = {"allocnodes": "nnodes", "alloccpus": "ncpus"}
 _UNITS_MB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
-_SCHEDULERS = {"SchedBackfill": True, "SchedMain": False, "SchedSubmit": False}
+_SCHEDULERS = {"SchedMain": 0, "SchedSubmit": 0, "SchedBackfill": 1}
+_BACKFILLED = np.array([False, True, None], object)  # by scheduler; the last: not said
 
 
 def is_header(line: str) -> bool:
     """Whether a line names columns of ``sacct``, those that are needed among them."""
-    names = columns_of(line)
-    return {"jobid", "start", "end"} <= names.keys()
+    return {"jobid", "start", "end"} <= set(columns_of(line))
 
 
 def has_node_lists(header: str) -> bool:
@@ -42,143 +53,130 @@ def has_node_lists(header: str) -> bool:
     return "nodelist" in columns_of(header)
 
 
-def read_sacct(lines: Lines, notes: Notes, zone: tzinfo) -> Iterator[Job]:
-    """Yield every stretch in which a job had nodes, and jobs that have waited in vain.
+def read_sacct(lines: Lines, notes: Notes, zone: tzinfo) -> JobTable:
+    """Return every stretch in which a job had nodes, and jobs that have waited in vain.
 
     Times are Unix seconds (``SLURM_TIME_FORMAT=%s``) or ISO without a zone, taken to be in
     ``zone``. Raises LogError where the header lacks a column.
     """
-    first = next(lines, None)
-    if first is None:
+    _, header = next(lines, (0, ""))
+    if not header:
         raise LogError("the log is empty")
-    _, header = first
-    row = _Row(header, zone)
-    split = splitter(header)
-    for number, line in lines:
-        if line == header:  # several outputs, one after the other
-            continue
-        try:
-            job = row.job(number, split(line), notes)
-        except (ValueError, IndexError, OverflowError, csv.Error) as error:
-            notes.skip(number, line, str(error) or "it has too few columns")
-            continue
-        if job is not None:
-            yield job
+    columns = columns_of(header)
+    # Where a log has two columns for one thing, the one by its own name: it comes last here.
+    names = {_OTHER_NAMES.get(name, name): at for at, name in enumerate(columns)}
+    names |= {name: at for at, name in enumerate(columns)}
+    missing = [name for name in ("JobID", "Start", "End") if name.lower() not in names]
+    if not {"nnodes", "nodelist"} & names.keys():
+        missing.append("NNodes or NodeList")
+    if missing:
+        raise LogError(f"the header has no column {', '.join(missing)}; use: {COMMAND}")
+    used = {name: names[name] for name in _USED if name in names}
+    others = (line for line in lines if line[1] != header)  # several outputs, one after the other
+    batches = rows_of(others, splitter(header), len(columns), used, notes)
+    return JobTable.joined(_jobs(rows, notes, zone) for rows in batches)
 
 
-class _Row:
-    """Where a row has what, and what it says."""
-
-    def __init__(self, header: str, zone: tzinfo) -> None:
-        columns = columns_of(header)
-        missing = [name for name in ("JobID", "Start", "End") if name.lower() not in columns]
-        if not {"nnodes", "nodelist"} & columns.keys():
-            missing.append("NNodes or NodeList")
-        if missing:
-            raise LogError(f"the header has no column {', '.join(missing)}; use: {COMMAND}")
-        self._columns = len(splitter(header)(header))
-        self._id, self._start, self._end = (columns[name] for name in ("jobid", "start", "end"))
-        self._submit, self._eligible = columns.get("submit"), columns.get("eligible")
-        self._flags, self._priority = columns.get("flags"), columns.get("priority")
-        self._partition = columns.get("partition")
-        self._list = columns.get("nodelist")
-        self._count = columns.get("nnodes")
-        self._cpus = columns.get("ncpus") if self._list is None else None
-        self._limit = columns.get("timelimitraw")
-        self._asked, self._had = columns.get("reqtres"), columns.get("alloctres")
-        self._zone = zone
-
-    def job(self, line: int, fields: list[str], notes: Notes) -> Job | None:
-        """Read one row; None where it is none of a job that waited or ran."""
-        if len(fields) != self._columns:
-            raise ValueError(f"it has {len(fields)} columns, the header {self._columns}")
-        name = fields[self._id]
-        if "." in name:
-            notes.steps += 1
-            return None
-        start_s, end_s = self._time(self._start, fields), self._time(self._end, fields)
-        submit_s = self._time(self._submit, fields)
-        notes.last_submit_s = max(notes.last_submit_s, submit_s or -math.inf)
-        eligible_s = submit_s if self._eligible is None else self._time(self._eligible, fields)
-        listed = "" if self._list is None else fields[self._list]
-        if start_s is None or start_s == end_s or (self._list is not None and listed in _NO_NODES):
-            notes.never_ran += 1
-            if eligible_s is None or end_s is None or not eligible_s < end_s:
-                return None
-            start_s, listed = math.inf, ""
-        elif eligible_s is None and self._eligible is not None:
-            eligible_s = start_s
-        gpus, memory_mb = _tres(self._text(self._had, fields) or self._text(self._asked, fields))
-        return checked(
-            Job(
-                line=line,
-                key=hash((name, start_s)),
-                start_s=start_s,
-                end_s=math.inf if end_s is None else end_s,
-                # Where the nodes are listed, how many they are need not be said right.
-                nodes=1 if self._count is None or listed else _whole(fields[self._count]),
-                cpus=0 if self._cpus is None else _whole(fields[self._cpus]),
-                node_list=listed,
-                eligible_s=math.nan if eligible_s is None else min(eligible_s, start_s),
-                backfilled=self._backfilled(fields),
-                priority=self._of(self._priority, fields),
-                partition=self._text(self._partition, fields),
-                gpus=gpus,
-                memory_mb=memory_mb,
-                limit_s=60.0 * (self._of(self._limit, fields) or math.inf),
-            )
-        )
-
-    def _backfilled(self, fields: list[str]) -> bool | None:
-        flags = () if self._flags is None else fields[self._flags].split(",")
-        return next((_SCHEDULERS[flag] for flag in flags if flag in _SCHEDULERS), None)
-
-    @staticmethod
-    def _text(column: int | None, fields: list[str]) -> str:
-        return "" if column is None else fields[column]
-
-    @classmethod
-    def _of(cls, column: int | None, fields: list[str]) -> int:
-        text = cls._text(column, fields)
-        return int(text) if text.isdecimal() and len(text) <= _DIGITS else 0
-
-    def _time(self, column: int | None, fields: list[str]) -> float | None:
-        return None if column is None else time_of(fields[column], self._zone)
+def _jobs(rows: Rows, notes: Notes, zone: tzinfo) -> JobTable:
+    """Return those of the rows that are of a job that waited or ran; note the others."""
+    is_step = np.array(["." in name for name in rows.texts("jobid")], bool)
+    notes.steps += int(is_step.sum())
+    rows, (start_s, end_s, submit_s, eligible_s) = _with_times(rows.only(~is_step), notes, zone)
+    latest_s = float(np.fmax.reduce(submit_s, initial=-math.inf))
+    notes.last_submit_s = max(notes.last_submit_s, latest_s)
+    ran = np.isfinite(start_s) & (start_s != end_s)
+    if "nodelist" in rows.columns:
+        ran &= ~np.isin(rows.texts("nodelist"), _NO_NODES)
+    notes.never_ran += int((~ran).sum())
+    start_s[~ran] = np.inf
+    kept = ran | (eligible_s < end_s)
+    end_s[np.isnan(end_s)] = np.inf
+    if "eligible" in rows.columns:
+        eligible_s = np.where(np.isnan(eligible_s), start_s, eligible_s)
+    return _checked(rows.only(kept), start_s[kept], end_s[kept], eligible_s[kept], notes)
 
 
-@lru_cache(1 << 16)  # most jobs ask for what others do
-def _tres(text: str) -> tuple[int, float]:
-    """Return GPUs and MB in what Slurm writes as ``cpu=4,gres/gpu:a100=2,gres/gpu=2,mem=8G``."""
-    counts = dict(one.partition("=")[::2] for one in text.split(",") if "=" in one)
+def _with_times(rows: Rows, notes: Notes, zone: tzinfo) -> tuple[Rows, NDArray[np.float64]]:
+    """Return the rows whose times can be read; with start, end, submission, and eligible since."""
+    time = partial(time_of, zone=zone)
+    submit = rows.numbers("submit", time, math.nan)
+    eligible = rows.numbers("eligible", time) if "eligible" in rows.columns else submit
+    found = (rows.numbers("start", time), rows.numbers("end", time), submit, eligible)
+    good = rows.readable(first_of(*(why for _, why in found)), notes)
+    return rows.only(good), np.stack([times_s[good] for times_s, _ in found])
+
+
+def _checked(rows: Rows, start_s: Reals, end_s: Reals, eligible_s: Reals, notes: Notes) -> JobTable:
+    """Return the jobs of these rows; note those that cannot be."""
+    listed = np.where(np.isfinite(start_s), rows.texts("nodelist"), "")
+    nodes, why_nodes = rows.numbers("nnodes", _whole, 1.0)
+    # Where the nodes are listed, how many they are need not be said right.
+    nodes, why_nodes = np.where(listed == "", nodes, 1.0), np.where(listed == "", why_nodes, "")
+    cpus, why_cpus = rows.numbers("ncpus" if "nodelist" not in rows.columns else "", _whole)
+    gpus, why_gpus = _had(rows, _gpus)
+    memory_mb, why_memory = _had(rows, _memory_mb)
+    scheduler = rows.numbers("flags", _scheduler, 2)[0].astype(int)
+    jobs = JobTable.made(
+        line=rows.line,
+        key=keys_of(rows.texts("jobid"), start_s),
+        start_s=start_s,
+        end_s=end_s,
+        nodes=nodes,
+        cpus=cpus,
+        node_list=listed,
+        eligible_s=np.minimum(eligible_s, start_s),
+        backfilled=_BACKFILLED[scheduler],
+        priority=rows.numbers("priority", _number)[0],
+        partition=rows.texts("partition"),
+        gpus=gpus,
+        memory_mb=memory_mb,
+        limit_s=60.0 * rows.numbers("timelimitraw", _limit, math.inf)[0],
+    )
+    why = first_of(why_gpus, why_memory, why_nodes, why_cpus, faults(jobs))
+    return jobs.rows(rows.readable(why, notes))
+
+
+def _had(rows: Rows, parse: Parse) -> tuple[Reals, Objects]:
+    """Return what each job had, or else asked for."""
+    had, why_had = rows.numbers("alloctres", parse, math.nan)
+    asked, why_asked = rows.numbers("reqtres", parse)
+    empty = rows.texts("alloctres") == ""
+    return np.where(empty, asked, had), np.where(empty, why_asked, why_had)
+
+
+def _scheduler(flags: str) -> int:
+    return next((_SCHEDULERS[flag] for flag in flags.split(",") if flag in _SCHEDULERS), 2)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS else 0
+
+
+def _limit(text: str) -> float:
+    return _number(text) or math.inf
+
+
+def _counts(tres: str) -> dict[str, str]:
+    """Read what Slurm writes as ``cpu=4,gres/gpu:a100=2,gres/gpu=2,mem=8G``."""
+    return dict(one.partition("=")[::2] for one in tres.split(",") if "=" in one)
+
+
+def _gpus(tres: str) -> int:
+    counts = _counts(tres)
     of_types = sum(_whole(n) for name, n in counts.items() if name.startswith("gres/gpu:"))
-    memory = counts.get("mem", "0")
+    return _whole(counts.get("gres/gpu", str(of_types)))
+
+
+def _memory_mb(tres: str) -> float:
+    memory = _counts(tres).get("mem", "0")
     unit = _UNITS_MB.get(memory[-1:], 0.0)
-    memory_mb = float(memory[:-1]) * unit if unit else float(memory)
-    return _whole(counts.get("gres/gpu", str(of_types))), memory_mb
+    return float(memory[:-1]) * unit if unit else float(memory)
 
 
 def _whole(text: str) -> int:
     """Read a number; without ``--noconvert`` sacct may write 4096 as ``4K``."""
     unit = 1024 if text.endswith("K") else 1
     return int(text.removesuffix("K")) * unit
-
-
-def columns_of(header: str) -> dict[str, int]:
-    """Return where each column of a header is, by its name in small letters; none in no header."""
-    try:
-        names = [name.strip().lower() for name in splitter(header)(header)]
-    except csv.Error:
-        return {}
-    # Where a log has two columns for one thing, the one by its own name: it comes last here.
-    others = {_OTHER_NAMES[name]: at for at, name in enumerate(names) if name in _OTHER_NAMES}
-    return others | {name: at for at, name in enumerate(names) if name not in _OTHER_NAMES}
-
-
-def splitter(header: str) -> Callable[[str], list[str]]:
-    """Return what splits the lines below a header into columns."""
-    if "|" in header:
-        return lambda line: line.split("|")
-    return lambda line: next(csv.reader((line,)))
 
 
 def time_of(text: str, zone: tzinfo) -> float | None:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bftrainer_slurm.replay.logs.jobs import Job, Notes, checked
+import numpy as np
+from pyarrow import compute
+
+from bftrainer_slurm.replay.logs.columns import Rows, first_of, rows_of
+from bftrainer_slurm.replay.logs.jobs import JobTable, Notes, faults, keys_of
 from bftrainer_slurm.replay.logs.lines import Lines
 
 _FIELDS = 18
+_NAMES = {"id": 0, "submit": 1, "wait": 2, "run": 3, "had": 4, "asked": 7}
 _COMMENT = re.compile(r";\s*(MaxNodes|MaxProcs|UnixStartTime)\s*:\s*(\d{1,12})\b", re.IGNORECASE)
 
 
@@ -41,48 +45,50 @@ def is_swf(line: str) -> bool:
     return line.startswith(";") or len(line.split()) == _FIELDS
 
 
-def read_swf(lines: Lines, notes: Notes, machine: Machine) -> Iterator[Job]:
-    """Yield every job that ran; ``machine`` is filled in from the header on the way.
+def read_swf(lines: Lines, notes: Notes, machine: Machine) -> JobTable:
+    """Return every job that ran; ``machine`` is filled in from the header on the way.
 
     A job without allocated processors (field 5) counts with those it asked for (field 8), and
     takes whole nodes.
     """
+    split = compute.utf8_split_whitespace
+    batches = rows_of(_rows(lines, machine), split, _FIELDS, _NAMES, notes)
+    return JobTable.joined(_jobs(rows, notes, machine) for rows in batches)
+
+
+def _rows(lines: Lines, machine: Machine) -> Lines:
+    """Yield the lines without comments, which describe the machine."""
     for number, line in lines:
-        if line.startswith(";"):
-            if found := _COMMENT.match(line):
-                setattr(machine, found[1].lower(), int(found[2]))
-            continue
-        try:
-            job = _job(number, line.split(), notes, machine)
-        except (ValueError, OverflowError) as error:
-            notes.skip(number, line, str(error))
-            continue
-        if job is not None:
-            yield job
+        if not line.startswith(";"):
+            yield number, line
+        elif found := _COMMENT.match(line):
+            setattr(machine, found[1].lower(), int(found[2]))
 
 
-def _job(line: int, fields: list[str], notes: Notes, machine: Machine) -> Job | None:
-    if len(fields) != _FIELDS:
-        raise ValueError(f"it has {len(fields)} fields, not {_FIELDS}")
-    submit_s, wait_s, run_s = (float(text) for text in fields[1:4])
-    if not all(map(math.isfinite, (submit_s, wait_s, run_s))):
-        raise ValueError("a time is not finite")
-    allocated, requested = int(float(fields[4])), int(float(fields[7]))
-    processors = allocated if allocated > 0 else requested
-    notes.last_submit_s = max(notes.last_submit_s, machine.unixstarttime + submit_s)
-    if run_s <= 0 or wait_s < 0 or processors <= 0:
-        notes.never_ran += 1
-        return None
-    start_s = machine.unixstarttime + submit_s + wait_s
-    return checked(
-        Job(
-            line=line,
-            key=hash((fields[0], start_s)),
-            start_s=start_s,
-            end_s=start_s + run_s,
-            nodes=-(-processors // machine.processors_per_node),
-            cpus=processors,
-            node_list="",
-            eligible_s=machine.unixstarttime + submit_s,
-        )
+def _jobs(rows: Rows, notes: Notes, machine: Machine) -> JobTable:
+    read = [rows.numbers(name, _finite) for name in ("submit", "wait", "run", "had", "asked")]
+    good = rows.readable(first_of(*(why for _, why in read)), notes)
+    submit_s, wait_s, run_s, had, asked = (values[good] for values, _ in read)
+    rows = rows.only(good)
+    processors = np.trunc(np.where(had >= 1, had, asked))
+    eligible_s = machine.unixstarttime + submit_s
+    start_s = eligible_s + wait_s
+    notes.last_submit_s = max(notes.last_submit_s, float(eligible_s.max(initial=-math.inf)))
+    ran = (run_s > 0) & (wait_s >= 0) & (processors > 0)
+    notes.never_ran += int((~ran).sum())
+    jobs = JobTable.made(
+        line=rows.line,
+        key=keys_of(rows.texts("id"), start_s),
+        start_s=start_s,
+        end_s=start_s + run_s,
+        nodes=np.ceil(processors / machine.processors_per_node),
+        cpus=processors,
+        eligible_s=eligible_s,
     )
+    return jobs.rows(ran & rows.readable(np.where(ran, faults(jobs), ""), notes))
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text[:30]!r} is not finite")
+    return number

@@ -104,10 +104,10 @@ class _Cluster:
             self._note(Reservation(now_s, math.inf))
             return
         first = self.waiting[0]
-        expected_s, spare = self._reserve(first)
+        expected_s, extra = self._reserve(first)
         self._note(Reservation(now_s, expected_s, first, self._size[first]))
         if backfill:
-            self._backfill(now_s, expected_s, spare)
+            self._backfill(now_s, expected_s, extra)
 
     def _reserve(self, job: int) -> tuple[float, int]:
         """Return when the job can start at the latest, and how many nodes it leaves free then."""
@@ -118,7 +118,7 @@ class _Cluster:
                 return latest_s, free - self._size[job]
         raise AssertionError("a job larger than the cluster was let in")
 
-    def _backfill(self, now_s: float, expected_s: float, spare: int) -> None:
+    def _backfill(self, now_s: float, expected_s: float, extra: int) -> None:
         started = set()
         for job in self.waiting[1:_DEPTH]:
             if not self._free:
@@ -126,9 +126,9 @@ class _Cluster:
             if self._size[job] > self._free:
                 continue
             if now_s + self._limit_s[job] > expected_s:
-                if self._size[job] > spare:
+                if self._size[job] > extra:
                     continue
-                spare -= self._size[job]
+                extra -= self._size[job]
             self._start(job, now_s)
             self.timetable.backfilled[job] = True
             started.add(job)

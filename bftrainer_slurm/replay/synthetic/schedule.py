@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bftrainer_slurm.replay.logs.holes import HoleTable, trace_of_holes
-from bftrainer_slurm.replay.logs.jobs import Job, JobTable
+from bftrainer_slurm.replay.logs.jobs import JobTable
 from bftrainer_slurm.replay.logs.occupancy import Occupancy
 from bftrainer_slurm.replay.synthetic.backfill import schedule as run
 from bftrainer_slurm.replay.synthetic.workload import DAY_S, Jobs, Workload, draw
@@ -53,29 +52,23 @@ class Schedule:
         occupancy = Occupancy(min_hole_s)
         for job in np.flatnonzero(~np.isnan(self.start_s)):
             occupancy.add(self.held[job], float(self.start_s[job]), float(self.end_s[job]))
-        occupancy.finish()
         digits = len(str(self.workload.nodes - 1))
         names = tuple(f"n{number:0{digits}}" for number in range(self.workload.nodes))
         return occupancy.holes(names, self.from_s, self.to_s)
 
     def table(self) -> JobTable:
         """Return the jobs as a log has them."""
-        table = JobTable()
-        rows = zip(
-            self.submit_s.tolist(),
-            self.start_s.tolist(),
-            self.end_s.tolist(),
-            self.jobs.nodes.tolist(),
-            self.jobs.limit_s.tolist(),
-            self.backfilled.tolist(),
-            strict=True,
+        ran = ~np.isnan(self.start_s)
+        return JobTable.made(
+            key=np.arange(len(ran)),
+            start_s=np.where(ran, self.start_s, np.inf),
+            end_s=np.where(ran, self.end_s, self.to_s),
+            nodes=self.jobs.nodes,
+            eligible_s=self.submit_s,
+            backfilled=self.backfilled,
+            priority=-np.arange(len(ran)),
+            limit_s=self.jobs.limit_s,
         )
-        for number, (submit_s, start_s, end_s, nodes, limit_s, backfilled) in enumerate(rows):
-            if math.isnan(start_s):
-                start_s, end_s = math.inf, self.to_s
-            job = Job(0, number, start_s, end_s, nodes, 0, "", submit_s, backfilled, -number)
-            table.add(job._replace(limit_s=limit_s))
-        return table
 
     def trace(self, min_hole_s: float = 10.0) -> Trace:
         """Return the holes after the warm-up as events, to replay them."""

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import click
+import numpy as np
 
 from bftrainer_slurm.planner.solver import Planner
-from scripts.benchkit.command import Findings, bench_command
+from scripts.benchkit.command import Findings, bench_command, number
 from scripts.benchkit.text import markdown
 from scripts.evidence.curves.regret import (
     METHODS,
@@ -23,8 +23,8 @@ from scripts.evidence.curves.regret import (
     steady,
     wandering,
 )
+from scripts.labcluster.stage import REPO
 
-REPO = Path(__file__).resolve().parents[3]
 RECORDED = REPO.parent / "shared/data/summit-2021-02/trainers-imagenet-1001.json"
 AFTER = (0, 1, 2, 5, 10, 20, 50)
 TRAINERS = 10
@@ -48,7 +48,7 @@ class Row:
 
 
 @bench_command()
-@click.option("--runs", type=click.IntRange(min=1), default=5, help="Seeds a case.")
+@number("--runs", 5, 1, 1000, "Seeds a case.")
 def main(runs: int) -> Findings:
     """Measure what plans lose because throughput curves are not known, after 0 to 50 plans.
 
@@ -66,9 +66,9 @@ def main(runs: int) -> Findings:
         planner.warm_up()
         found = {job: one_run(planner, *job) for job in bar}
     rows = []
-    for curves, pool, method in product(kinds, POOLS, METHODS):
-        best, own = ([found[curves, pool, way, n] for n in seeds] for way in (KNOWN, method))
-        rows.append(Row(curves, pool, method, AFTER, *figures(own, best)))
+    for case in product(kinds, POOLS, METHODS):
+        best, own = ([found[*case[:2], way, n] for n in seeds] for way in (KNOWN, case[2]))
+        rows.append(Row(*case, AFTER, *figures(own, best)))
     return Findings(table(rows), rows)
 
 
@@ -83,18 +83,18 @@ def figures(
     runs: Sequence[Sequence[Outcome]], best: Sequence[Sequence[Outcome]]
 ) -> tuple[list[float], list[float], float]:
     """Return the regrets and the rescales of a row, and the regret of all plans."""
-    then = [[outcomes[n] for outcomes in runs] for n in AFTER]
-    reached, possible = (sum(one.reached for all_ in some for one in all_) for some in (runs, best))
+    reached = np.array([[one.reached for one in outcomes] for outcomes in runs])
+    possible = np.array([[one.possible for one in outcomes] for outcomes in runs])
+    rescales = np.array([[one.rescales for one in outcomes] for outcomes in runs])
+    best_of_all = sum(one.reached for outcomes in best for one in outcomes)
+    regret = 100 * (1 - reached.sum(axis=0) / possible.sum(axis=0))
+    regret_of_all = 100 * (1 - float(reached.sum()) / best_of_all)
+    after = list(AFTER)
     return (
-        [missing(sum(a.reached for a in one), sum(a.possible for a in one)) for one in then],
-        [round(sum(a.rescales for a in one) / len(runs), 1) for one in then],
-        missing(reached, possible),
+        regret[after].round(2).tolist(),
+        rescales.mean(axis=0)[after].round(1).tolist(),
+        round(regret_of_all, 2),
     )
-
-
-def missing(reached: float, possible: float) -> float:
-    """Return what is missing to the possible, in percent."""
-    return round(100 * (1 - reached / possible), 2)
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from scripts.evidence.paper import tables
 from scripts.evidence.paper.runs import (
@@ -15,7 +16,7 @@ from scripts.evidence.paper.runs import (
     method,
     papers,
 )
-from scripts.evidence.paper.tables import Cell, Table, U, of_runs, over
+from scripts.evidence.paper.tables import Table, U, of_runs, over
 
 TRAINERS = {"hpo-1000": "HPO", "imagenet-1001": "ImageNet"}
 FAST = 0.011  # 18 s and 12 s become 0.2 s and 0.13 s: what the elastic runtime aims at
@@ -61,6 +62,9 @@ class Experiment:
         return set().union(*(table.runs() for table in self.tables))
 
 
+Make: TypeAlias = Callable[[Size, str, str, Run], Table]
+
+
 def runs_of(chosen: Iterable[Experiment]) -> list[Run]:
     """Return what is to be run, the long ones first, so that the last do not run alone."""
     runs: set[Run] = set().union(*(experiment.runs() for experiment in chosen))
@@ -69,64 +73,18 @@ def runs_of(chosen: Iterable[Experiment]) -> list[Run]:
 
 def experiments(size: Size) -> tuple[Experiment, ...]:
     """Return the experiments of this size, by number."""
+    return tuple(
+        Experiment(number, title, about, tuple(_each(size, *makes)))
+        for number, (title, about, *makes) in enumerate(_ALL, 1)
+        if size.whole_machine or _whole_machine not in makes
+    )
 
-    def each(table: Callable[[Size, str, str, Run], Table]) -> tuple[Table, ...]:
-        """A table for each set of trainers: of its file's name, its label, and its plain run."""
-        return tuple(
-            table(size, name, TRAINERS[name], replace(size.part, trainers=name))
-            for name in size.trainers
-        )
 
-    found = [
-        Experiment(
-            1,
-            "Forward time",
-            "How far ahead a plan looks when it weighs what nodes bring against what a rescale "
-            "costs. Equal share is the paper's baseline.",
-            each(_forward_time),
-        ),
-        Experiment(
-            2,
-            "Trainers at once",
-            "More trainers at once use the same nodes on steeper parts of their curves, and lose "
-            "less when the pool changes.",
-            each(_at_once),
-        ),
-        Experiment(
-            3,
-            "Rescale costs",
-            "The recorded costs (x 1) are 18 s to grow and 12 s to shrink for HPO; x 0.011 is the "
-            "0.2 s that the project's own elastic runtime aims at.",
-            each(_rescale_costs) + each(_fast_rescales),
-        ),
-        Experiment(
-            4,
-            "Each step past the paper",
-            "Each row adds one thing to the row above; with the ends known, nodes are placed by "
-            "the true end of each hole, which nobody can know. The gap is that between the paper's "
-            "model and free rescaling, U_free; losses are in units of U.",
-            each(_steps),
-        ),
-        Experiment(
-            5,
-            "What the shape of the curves leaves",
-            "U_free is below 1 without any cost of rescaling: on a concave curve a pool that is "
-            "now large, now small brings less than its mean does (Jensen's inequality), and nodes "
-            "beyond what the trainers can use bring nothing. No planner can get that back.",
-            each(_shape_of_curves),
-        ),
-    ]
-    if size.whole_machine:
-        found += [
-            Experiment(
-                6,
-                "The whole machine",
-                "The same week on all nodes, the trainers repeated so that they do not run out, "
-                "and how long plans and the replay itself took.",
-                each(_whole_machine),
-            ),
-        ]
-    return tuple(found)
+def _each(size: Size, *makes: Make) -> Iterator[Table]:
+    """Yield tables for each set of trainers: of its file's name, its label, and its plain run."""
+    for make in makes:
+        for name in size.trainers:
+            yield make(size, name, TRAINERS[name], replace(size.part, trainers=name))
 
 
 def _forward_time(size: Size, name: str, label: str, base: Run) -> Table:
@@ -180,10 +138,7 @@ def _shape_of_curves(size: Size, name: str, label: str, base: Run) -> Table:
         "missing to dedicated nodes": tables.MISSING,
         "idle node-hours not used": tables.UNUSED,
     }
-    rows = {
-        row: tuple(Cell(run, measure) for run in columns.values())
-        for row, measure in measures.items()
-    }
+    rows = {row: tuple((run, one) for run in columns.values()) for row, one in measures.items()}
     title = f"What free rescaling leaves: {label} trainers, by how many train at once"
     return Table(f"shape-{name}", title, "at once", tuple(columns), rows, "lines")
 
@@ -200,3 +155,46 @@ def _whole_machine(size: Size, name: str, label: str, base: Run) -> Table:
     rows = {row: vary(run) for row, vary in ESSENTIAL.items()}
     title = f"All 4,734 nodes: {label} trainers, {run.at_once} at once"
     return of_runs(f"whole-machine-{name}", title, columns, rows)
+
+
+_ALL: tuple[tuple[str, str, *tuple[Make, ...]], ...] = (
+    (
+        "Forward time",
+        "How far ahead a plan looks when it weighs what nodes bring against what a rescale "
+        "costs. Equal share is the paper's baseline.",
+        _forward_time,
+    ),
+    (
+        "Trainers at once",
+        "More trainers at once use the same nodes on steeper parts of their curves, and lose "
+        "less when the pool changes.",
+        _at_once,
+    ),
+    (
+        "Rescale costs",
+        "The recorded costs (x 1) are 18 s to grow and 12 s to shrink for HPO; x 0.011 is the "
+        "0.2 s that the project's own elastic runtime aims at.",
+        _rescale_costs,
+        _fast_rescales,
+    ),
+    (
+        "Each step past the paper",
+        "Each row adds one thing to the row above; with the ends known, nodes are placed by "
+        "the true end of each hole, which nobody can know. The gap is that between the paper's "
+        "model and free rescaling, U_free; losses are in units of U.",
+        _steps,
+    ),
+    (
+        "What the shape of the curves leaves",
+        "U_free is below 1 without any cost of rescaling: on a concave curve a pool that is "
+        "now large, now small brings less than its mean does (Jensen's inequality), and nodes "
+        "beyond what the trainers can use bring nothing. No planner can get that back.",
+        _shape_of_curves,
+    ),
+    (
+        "The whole machine",
+        "The same week on all nodes, the trainers repeated so that they do not run out, "
+        "and how long plans and the replay itself took.",
+        _whole_machine,
+    ),
+)

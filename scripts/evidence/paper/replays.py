@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import time
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,41 +22,31 @@ from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.drive import Outcome
 from bftrainer_slurm.replay.efficiency import dedicated_samples
 from bftrainer_slurm.replay.logs.holes import holes_in, select
+from bftrainer_slurm.replay.policies import any_node
 from bftrainer_slurm.replay.trace import Trace, read_events
 from bftrainer_slurm.replay.trainers import TrainerSpec, read_trainers
-from scripts.benchkit.command import json_text, replace_file
+from scripts.benchkit.command import RefusedError, json_text, replace_file
 from scripts.benchkit.figures import summarise
 from scripts.evidence.paper.runs import DEDICATED, Result, Run
 
 SUMMIT = Path(__file__).resolve().parents[4] / "shared" / "data" / "summit-2021-02"
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
-    """A policy of the replay, and what is taken away from the problems that it is asked."""
-
-    policy: str
-    expected_ends: bool = True  # else a node is as good as any other
-
-
+# By method, the policy of the replay; "pauses" is the planner, told nothing of when holes end.
 METHODS = {
-    "equal-share": Method("equal-share"),
-    "paper": Method("paper"),
-    "pauses": Method("milp", expected_ends=False),
-    "milp": Method("milp"),
-    "oracle": Method("oracle"),
+    "equal-share": "equal-share",
+    "paper": "paper",
+    "pauses": "milp",
+    "milp": "milp",
+    "oracle": "oracle",
 }
-
-
-class StoreError(ValueError):
-    """A file that holds no results; in one line, with the remedy."""
 
 
 class Store:
     """Results by run, in one file; each one is on the disk before the next is begun."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file where there is one. Raises StoreError."""
+        """Read the file where there is one. Raises RefusedError: it holds none."""
         self._path = path
         self.results: dict[Run, Result] = {}
         if path.exists():
@@ -65,7 +54,7 @@ class Store:
                 self.results = dict(map(_read, json.loads(path.read_text())))
             except (OSError, ValueError, TypeError, KeyError) as error:
                 why = " ".join(str(error).split())[:200]
-                raise StoreError(f"{path}: holds no results: {why}; remove it") from error
+                raise RefusedError(f"{path}: holds no results: {why}; remove it") from error
 
     def add(self, run: Run, result: Result) -> None:
         """Keep a result. Raises OSError."""
@@ -77,14 +66,14 @@ class Store:
 class Asked:
     """Asks a planner the problems that a method leaves, and counts plans by their status."""
 
-    def __init__(self, planner: PlanMaker, method: Method) -> None:
+    def __init__(self, planner: PlanMaker, method: str) -> None:
         self._planner = planner
-        self._method = method
+        self._plainer = method == "pauses"
         self.statuses: Counter[str] = Counter()
 
     def plan(self, problem: Problem) -> Plan:
-        """Return the planner's plan for the plainer problem."""
-        plan = self._planner.plan(_plainer(problem, self._method))
+        """Return the planner's plan for the problem, or for the plainer one."""
+        plan = self._planner.plan(any_node(problem) if self._plainer else problem)
         self.statuses[plan.status] += 1
         return plan
 
@@ -110,11 +99,11 @@ def execute_one(run: Run, commit: str) -> Result:
     outcome, plan_s = None, [0.0]
     with Planner() as planner:
         planner.warm_up()
-        asked = Asked(planner, METHODS["milp" if run.method == DEDICATED else run.method])
+        asked = Asked(planner, run.method)
         if run.method == DEDICATED:
             samples = _on_dedicated_nodes(run, asked)
         else:
-            outcome, plan_s = _replay(run, trace_of_run(run), asked)
+            outcome, plan_s = _replay(run, _trace(run.nodes, run.hours), asked)
             samples = outcome.samples
     times = summarise(plan_s)
     return Result(
@@ -127,11 +116,6 @@ def execute_one(run: Run, commit: str) -> Result:
         seconds=time.perf_counter() - begin_s,
         commit=commit,
     )
-
-
-def trace_of_run(run: Run) -> Trace:
-    """Return the part of the trace that a run replays."""
-    return _trace(run.nodes, run.hours)
 
 
 def trainers_of_run(run: Run) -> tuple[TrainerSpec, ...]:
@@ -152,7 +136,7 @@ def _trainers(name: str) -> tuple[TrainerSpec, ...]:
 
 def _replay(run: Run, trace: Trace, planner: PlanMaker) -> tuple[Outcome, list[float]]:
     options = ReplayOptions(
-        policy=METHODS[run.method].policy,
+        policy=METHODS[run.method],
         at_once=run.at_once,
         forward_time_s=run.forward_time_s,
         rescale_scale=run.scale,
@@ -165,20 +149,12 @@ def _replay(run: Run, trace: Trace, planner: PlanMaker) -> tuple[Outcome, list[f
 
 
 def _on_dedicated_nodes(run: Run, planner: PlanMaker) -> float:
-    trace, on_dedicated = trace_of_run(run), replace(run, method="milp")
+    trace, on_dedicated = _trace(run.nodes, run.hours), replace(run, method="milp")
     idle_s = float(holes_in(trace).length_s.sum())
     mean_nodes = idle_s / (trace.end_s - trace.start_s)
     return dedicated_samples(
         trace, mean_nodes, lambda other: _replay(on_dedicated, other, planner)[0]
     )
-
-
-def _plainer(problem: Problem, method: Method) -> Problem:
-    if not method.expected_ends:
-        # Left to chance: order by name would be knowledge, as replay.policies.PaperModel says.
-        chance = {node: float(zlib.crc32(node.encode())) for node in problem.pool}
-        return replace(problem, life_s=chance)
-    return problem
 
 
 def _read(entry: dict[str, dict[str, object]]) -> tuple[Run, Result]:

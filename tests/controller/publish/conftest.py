@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.page_demo.made_up import Week, write_history
+from tests.page.made_up import Week, write_history
 
 NOW_S = 1_795_518_400.0  # about noon
 

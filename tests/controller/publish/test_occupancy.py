@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from bftrainer_slurm.controller.publish import occupancy
 from bftrainer_slurm.controller.publish.occupancy import Window, nodes_over_time
 from bftrainer_slurm.controller.state.schema import UPGRADES
-from scripts.page_demo.made_up import Week
+from tests.page.made_up import Week
 
 NODES = [f"n{number}" for number in range(1, 13)]
 END_S = 100.0

@@ -21,7 +21,7 @@ from bftrainer_slurm.controller.publish.page import Page
 from bftrainer_slurm.controller.publish.sentences import down
 from bftrainer_slurm.controller.publish.server import Answer, Request
 from bftrainer_slurm.controller.publish.status import no_status
-from scripts.page_demo.made_up import Week, status_of
+from tests.page.made_up import Week, status_of
 
 SECRET = "s3cret"
 ASSETS = Path(page_module.__file__).parent / "assets"

@@ -17,9 +17,9 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from bftrainer_slurm.controller.publish import page as page_module
 from bftrainer_slurm.controller.publish.server import Answer, Request, serving
-from scripts.page_demo.chromium import PATIENCE_S, browser, look, wait_until_drawn
-from scripts.page_demo.command import SECRET, page_of
-from scripts.page_demo.made_up import Week
+from tests.page.chromium import PATIENCE_S, browser, look, wait_until_drawn
+from tests.page.command import SECRET, page_of
+from tests.page.made_up import Week
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e&amp;\"'"
 CSS = Path(page_module.__file__).parent / "assets" / "page.css"

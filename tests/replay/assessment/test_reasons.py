@@ -28,12 +28,11 @@ def waiting(nodes: int, from_h: float, to_h: float, partition: str = "p", **asks
 def why(
     holes: Iterable[tuple[int, float, float]], *jobs: Job, kinds: str = "pppp", **known: object
 ) -> Reasons:
-    table = JobTable()
-    for job in jobs:
-        table.add(job)
     plain = log(holes, hours=48, nodes=len(kinds))
     found = reasons_of(
-        replace(plain, jobs=table, kinds=tuple(frozenset(kind) for kind in kinds), **known),
+        replace(
+            plain, jobs=JobTable.of(jobs), kinds=tuple(frozenset(kind) for kind in kinds), **known
+        ),
         UTC,
         WEEKDAYS,
     )

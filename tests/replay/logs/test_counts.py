@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from bftrainer_slurm.replay.logs import counts as module
 from bftrainer_slurm.replay.logs.counts import Counts
 from bftrainer_slurm.replay.logs.holes import HoleTable
+from bftrainer_slurm.replay.logs.jobs import Job, JobTable
 
 END = 30
 jobs_strategy = st.lists(
@@ -19,11 +20,11 @@ jobs_strategy = st.lists(
 
 
 def counted(jobs: list[tuple[int, int, int]], cpus_per_node: int | None = None) -> Counts:
-    counts = Counts(cpus_per_node)
-    for key, (start_s, length_s, size) in enumerate(jobs):
-        counts.add(key, start_s, start_s + length_s, nodes=size, cpus=size)
-    counts.finish()
-    return counts
+    rows = (
+        Job(0, key, start_s, start_s + length_s, nodes=size, cpus=size, node_list="")
+        for key, (start_s, length_s, size) in enumerate(jobs)
+    )
+    return Counts(JobTable.of(rows), cpus_per_node)
 
 
 def idle_at(holes: HoleTable, second: int) -> int:
@@ -70,14 +71,6 @@ def test_shared_nodes_are_counted_by_their_cpus() -> None:
     counts = counted([(0, 20, 3), (0, 20, 3), (5, 5, 2)], cpus_per_node=4)
     assert counts.peak(0.0, 30.0) == 2
     assert idle_at(counts.holes(2, 0.0, 0.0, 30.0), 1) == 0
-
-
-def test_what_the_log_shows_twice_counts_once() -> None:
-    counts = Counts(None)
-    for _ in range(2):
-        counts.add(7, 0.0, 10.0, nodes=3, cpus=0)
-    counts.finish()
-    assert counts.peak(0.0, 10.0) == 3
 
 
 def test_short_holes_are_left_out() -> None:

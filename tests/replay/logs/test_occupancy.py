@@ -30,7 +30,6 @@ def holes(
     occupancy = Occupancy(min_hole_s)
     for nodes, start_s, length_s in jobs:
         occupancy.add(np.array(sorted(nodes), np.int32), start_s, start_s + length_s)
-    occupancy.finish()
     found = occupancy.holes(NODES, 0.0, float(END))
     return list(zip(found.node.tolist(), found.start_s.tolist(), found.end_s.tolist(), strict=True))
 

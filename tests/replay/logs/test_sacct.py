@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from bftrainer_slurm.replay.logs import columns
 from bftrainer_slurm.replay.logs.jobs import Job, LogError, Notes
 from bftrainer_slurm.replay.logs.sacct import has_node_lists, is_header, read_sacct
 
@@ -214,3 +215,18 @@ def test_a_time_limit_is_in_minutes(text: str, limit_s: float) -> None:
 def test_resources_that_cannot_be_make_a_line_malformed(tres: str) -> None:
     jobs, notes = read("JobID|Start|End|AllocTRES|NodeList", f"7|2|3|{tres}|n1")
     assert (jobs, notes.malformed) == ([], 1)
+
+
+MIXED = (HEADER, "1|1|1|100|200|300|COMPLETED|n1", "2|1|1|soon|2|3|COMPLETED|n1", "3|few",
+         "4|1|1|100|300|200|COMPLETED|n1", "5|1|1|100|200|Unknown|RUNNING|n[1-2]")  # fmt: skip
+
+
+def test_malformed_rows_are_kept_in_the_order_of_the_log() -> None:
+    _, notes = read(*MIXED)
+    assert [line.number for line in notes.bad_lines] == [3, 4, 5]
+
+
+def test_reading_a_line_at_a_time_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read(*MIXED)
+    monkeypatch.setattr(columns, "_BATCH", 1)
+    assert read(*MIXED) == whole

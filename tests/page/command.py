@@ -14,8 +14,9 @@ from selenium.webdriver import Chrome
 from bftrainer_slurm.controller.publish.notes import notes
 from bftrainer_slurm.controller.publish.page import Page
 from bftrainer_slurm.controller.publish.server import serving
-from scripts.page_demo.chromium import browser, look, wait_until_drawn
-from scripts.page_demo.made_up import Week, status_of, write_history
+from scripts.benchkit.command import folder, number
+from tests.page.chromium import browser, look, wait_until_drawn
+from tests.page.made_up import Week, status_of, write_history
 
 SECRET = "made-up"
 
@@ -28,19 +29,15 @@ def page_of(week: Week, folder: Path) -> Page:
     return Page(path, lambda: (status, 0.0), SECRET)
 
 
-@click.command()
-@click.option("--nodes", type=click.IntRange(10, 20_000), default=5000, show_default=True)
-@click.option("--port", type=click.IntRange(0, 65535), default=6742, show_default=True)
-@click.option(
-    "--screenshots",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Take pictures into this folder, and end.",
-)
+@click.command(context_settings={"show_default": True})
+@number("--nodes", 5000, 10, 20_000)
+@number("--port", 6742, 0, 65535)
+@folder("--screenshots", "screenshots", "Take pictures into this folder, and end.")
 def main(nodes: int, port: int, screenshots: Path | None) -> None:
     """Show the controller's page without a cluster: a week of NODES, all of it made up."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as name:
         week = Week(nodes, time.time())
-        with serving(("127.0.0.1", port), page_of(week, Path(folder))) as address:
+        with serving(("127.0.0.1", port), page_of(week, Path(name))) as address:
             if address is None:
                 raise click.ClickException(f"port {port} cannot be had")
             if screenshots is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -12,13 +11,20 @@ from pathlib import Path
 
 import click
 
-from scripts.benchkit.command import Findings, bench_command, progress
-from scripts.benchkit.text import table
+from scripts.benchkit.command import (
+    Findings,
+    RefusedError,
+    bench_command,
+    folder,
+    number,
+    progress,
+)
+from scripts.benchkit.text import columns
 from scripts.labcluster.cluster import LabError
 from scripts.labcluster.lab import started_lab
 from scripts.labcluster.site import started_site
 from scripts.labcluster.waiting import wait_until
-from scripts.slurm_suite.run import SuiteError, Verdicts, check_source, compare, keep, run_suites
+from tests.slurm_suite.run import SuiteError, Verdicts, check_source, compare, keep, run_suites
 
 _SELECTION = re.compile(r"(\d+|\*)\.(\d+|\*)(,(\d+|\*)\.(\d+|\*))*")
 
@@ -36,13 +42,12 @@ _HOLDS = "#!/bin/bash\nsrun sleep 100000\n"
     help="Slurm's source, of the version that is installed.",
 )
 @click.option("--tests", default=TESTS, help="Which ones.")
-@click.option("--nodes", type=click.IntRange(2, 64), default=8, help="Of each cluster.")
-@click.option(
+@number("--nodes", 8, 2, 64, "Of each cluster.")
+@folder(
     "--keep",
     "kept",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("slurm-suite-output"),
-    help="Where the logs are kept of tests whose verdicts differ.",
+    "Where the logs are kept of tests whose verdicts differ.",
+    Path("slurm-suite-output"),
 )
 def main(source: Path, tests: str, nodes: int, kept: Path) -> Findings:
     """Run SchedMD's own tests on a Slurm without us, and on one with trainers in all holes.
@@ -54,22 +59,18 @@ def main(source: Path, tests: str, nodes: int, kept: Path) -> Findings:
     Example:
       scripts/run slurm-suite --source ~/slurm-22.05.8 --tests '1.5,17.*'
     """
-    try:
-        folder = check_source(source)
-        if os.getuid() != 0:
-            raise SuiteError("needs root: some of Slurm's tests do")
-        if not _SELECTION.fullmatch(tests):
-            raise SuiteError(f"--tests {tests}: write numbers as '1.5,17.*'")
-    except SuiteError as error:
-        click.echo(f"slurm-suite: {error}", err=True)
-        sys.exit(2)
+    suite = check_source(source)
+    if os.getuid() != 0:
+        raise RefusedError("needs root: some of Slurm's tests do")
+    if not _SELECTION.fullmatch(tests):
+        raise RefusedError(f"--tests {tests}: write numbers as '1.5,17.*'")
     with ExitStack() as stack:
         plain = stack.enter_context(started_lab(nodes, kill_wait=30, bf_interval=30))
         site = stack.enter_context(started_site(nodes, {}, kill_wait=30, bf_interval=30))
         array = site.submit(_HOLDS, f"1-{nodes}")
         wait_until(lambda: len(site.lab.running(array)) == nodes)
         labs = {PLAIN: plain, OURS: site.lab}
-        verdicts = run_suites(folder, tests, labs, progress())
+        verdicts = run_suites(suite, tests, labs, progress())
         found = compare(verdicts[PLAIN], verdicts[OURS])
         for one in found:
             if one.differs:
@@ -82,16 +83,17 @@ def findings(found: Sequence[Verdicts], reclaimed: int) -> Findings:
     """Return what there is to say; ``reclaimed`` is how often the trainer lost a node."""
     differing = [one for one in found if one.differs]
     counts = Counter(one.plain for one in found)
-    lines = [f"{len(found)} tests; without trainers: {_count(counts)}"]
+    counted = ", ".join(f"{number} {verdict}" for verdict, number in sorted(counts.items()))
+    lines = [f"{len(found)} tests; without trainers: {counted}"]
     lines.append(f"{len(found) - len(differing)} verdicts are the same with trainers")
     lines.append(f"the trainer was reclaimed {reclaimed} times")
     if differing:
-        rows = [(one.test, one.plain, one.ours) for one in differing]
-        lines.append(table([("TEST", PLAIN.upper(), OURS.upper()), *rows], "<<<"))
+        cells = [
+            ("TEST", lambda one: one.test),
+            (PLAIN.upper(), lambda one: one.plain),
+            (OURS.upper(), lambda one: one.ours),
+        ]
+        lines.append(columns(differing, cells, "<<<"))
     wrong = f"{len(differing)} verdicts differ" if differing else ""
     document = {"tests": found, "reclaimed": reclaimed}
     return Findings("\n".join(lines), document, wrong)
-
-
-def _count(counts: Counter[str]) -> str:
-    return ", ".join(f"{number} {verdict}" for verdict, number in sorted(counts.items()))

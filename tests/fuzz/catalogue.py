@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from scripts.fuzzing.native import REPO
-
-CORPUS = REPO / "tests" / "fuzz" / "corpus"
+CORPUS = Path(__file__).with_name("corpus")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class Target:
 
     def function(self) -> Callable[[bytes], None]:
         """Return what takes an input; of targets in Python only."""
-        module = import_module(f"scripts.fuzzing.{self.module}")
+        module = import_module(f"tests.fuzz.{self.module}")
         found: Callable[[bytes], None] = getattr(module, self.name)
         return found
 

@@ -19,8 +19,8 @@ from bftrainer_slurm.spec import (
     parse_comment,
     parse_spec,
 )
-from scripts.fuzzing.native import built
-from scripts.fuzzing.promises import one_line, promise
+from tests.fuzz.native import built
+from tests.fuzz.promises import one_line, promise
 
 MICROS = 1_000_000
 _MAX_GRACE_S = 30

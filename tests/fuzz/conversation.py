@@ -30,7 +30,7 @@ from bftrainer_slurm.keeper.messages import (
 from bftrainer_slurm.keeper.protocol import GREETING
 from bftrainer_slurm.keeper.server import Keeper
 from bftrainer_slurm.keeper.vouchers import OneUser, Owner
-from scripts.fuzzing.promises import BrokenPromiseError, promise
+from tests.fuzz.promises import BrokenPromiseError, promise
 
 CONNECTIONS = 4
 _MAX_STEPS = 64

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-REPO = Path(__file__).resolve().parent.parent.parent
+REPO = Path(__file__).resolve().parents[2]
 SOURCES = REPO / "slurm_plugin"
 BUILD = REPO / "build" / "fuzz"
 

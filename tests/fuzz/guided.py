@@ -1,4 +1,4 @@
-"""A process of its own for atheris, which never returns: ``python -m scripts.fuzzing.guided``.
+"""A process of its own for atheris, which never returns: ``python -m tests.fuzz.guided``.
 
 Usage: NAME and the options of libFuzzer. What is imported here is instrumented for coverage.
 """
@@ -19,7 +19,7 @@ def main() -> None:
     atheris: Any = import_module("atheris")
     logging.disable(logging.CRITICAL)
     with atheris.instrument_imports(include=["bftrainer_slurm"]):
-        from scripts.fuzzing.catalogue import BY_NAME
+        from tests.fuzz.catalogue import BY_NAME
 
         function = BY_NAME[sys.argv[1]].function()
     # To minimise a corpus libFuzzer starts its own program again, with other options.

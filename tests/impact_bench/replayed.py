@@ -1,15 +1,19 @@
 """The bench's stream, replayed: what the simulation behind ``bftrainer assess`` says of it.
 
 The log is the side without trainers of a run on Slurm, or the made cluster's scheduler runs the
-stream. So the replay can be held against what was measured on Slurm with the same stream.
+stream. So the replay can be held against what was measured on Slurm with the same stream:
+``python -m tests.impact_bench.replayed`` prints the table of docs/assess.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,7 +31,10 @@ from bftrainer_slurm.replay.playback import OrdinaryJobs
 from bftrainer_slurm.replay.synthetic.backfill import INTERVAL_S, schedule
 from bftrainer_slurm.replay.synthetic.workload import Jobs
 from bftrainer_slurm.replay.trainers import TrainerSpec
+from scripts.benchkit.command import Findings, RefusedError, bench_command, number
+from scripts.benchkit.text import columns
 from scripts.demonstration.stream import OrdinaryJob
+from scripts.impact_bench.stream import busy_stream
 
 _BEGIN_S = 1_700_000_010.0  # a multiple of the interval; any would do
 _FOREVER_S = 1e9
@@ -56,19 +63,22 @@ def rendered(log: Log) -> tuple[str, dict[str, Any]]:
     both = {"leave ahead": _replay(log, OrdinaryJobs), "do not": _replay(log, _Unseen)}
     assert log.jobs is not None
     waits_s = [one.start_s - one.eligible_s for one in log.jobs.between(log.from_s, log.to_s)]
-    lines = [
+    head = (
         f"{len(waits_s)} jobs replayed; wait without trainers, s: median {np.median(waits_s):.1f}, "
-        f"mean {np.mean(waits_s):.1f}",
-        f"{'trainers':<14}{'MEDIAN':>8}{'MEAN':>8}{'P95':>8}{'MAX':>8}"
-        f"{'MISSED':>8}{'PREEMPTED':>11}{'USED':>7}",
+        f"mean {np.mean(waits_s):.1f}"
+    )
+    cells: list[tuple[str, Callable[[tuple[str, Replayed]], str]]] = [
+        ("trainers", lambda row: row[0]),
+        ("MEDIAN", lambda row: f"{row[1].felt.median_s:.2f}"),
+        ("MEAN", lambda row: f"{row[1].felt.mean_s:.2f}"),
+        ("P95", lambda row: f"{row[1].felt.p95_s:.2f}"),
+        ("MAX", lambda row: f"{row[1].felt.most_s:.2f}"),
+        ("MISSED", lambda row: str(row[1].felt.missed)),
+        ("PREEMPTED", lambda row: str(row[1].felt.preempted)),
+        ("USED", lambda row: f"{row[1].used:.0%}"),
     ]
-    for name, one in both.items():
-        late = one.felt
-        lines.append(
-            f"{name:<14}{late.median_s:>8.2f}{late.mean_s:>8.2f}{late.p95_s:>8.2f}"
-            f"{late.most_s:>8.2f}{late.missed:>8}{late.preempted:>11}{one.used:>7.0%}"
-        )
-    return "\n".join(lines), {name: asdict(one) for name, one in both.items()}
+    document = {name: asdict(one) for name, one in both.items()}
+    return f"{head}\n{columns(both.items(), cells)}", document
 
 
 def _replay(log: Log, kind: type[OrdinaryJobs]) -> Replayed:
@@ -130,19 +140,18 @@ def _log(
     from_s: float,
 ) -> Log:
     """Return a log of jobs: when each was submitted, started and ended, its nodes, by whom."""
-    occupancy, table = Occupancy(0.0), JobTable()
-    names = tuple(f"n{number + 1}" for number in range(nodes))
-    for number, (submit_s, start, end, held, backfilled) in enumerate(rows):
+    occupancy, jobs = Occupancy(0.0), list[Job]()
+    names = tuple(f"n{place}" for place in range(1, nodes + 1))
+    for place, (submit_s, start, end, held, backfilled) in enumerate(rows):
         start_s, end_s = round(start, 3), round(end, 3)
         occupancy.add(held.astype(np.int32), start_s, end_s)
         listed = ",".join(names[node] for node in held)
-        table.add(
-            Job(0, number, start_s, end_s, len(held), 0, listed, submit_s, backfilled, -number)
+        jobs.append(
+            Job(0, place, start_s, end_s, len(held), 0, listed, submit_s, backfilled, -place)
         )
-    occupancy.finish()
     to_s = round(max(row[2] for row in rows), 3)
     holes = occupancy.holes(names, from_s, to_s)
-    return Log("stream", holes, nodes, from_s, to_s, jobs=table, kinds=(_ANY,) * nodes)
+    return Log("stream", holes, nodes, from_s, to_s, jobs=JobTable.of(jobs), kinds=(_ANY,) * nodes)
 
 
 def _trainer(name: str, nodes: int) -> TrainerSpec:
@@ -154,3 +163,30 @@ def _idle_after_pass_s(holes: HoleTable, passes: Sequence[Pass]) -> float:
     began_s = np.array([one.began_s for one in passes])
     seen_s = np.append(began_s, np.inf)[np.searchsorted(began_s, holes.start_s)]
     return float(np.maximum(holes.end_s - seen_s, 0.0).sum())
+
+
+@bench_command()
+@number("--jobs", 100, 2, 10_000)
+@number("--nodes", 8, 2, 64)
+@click.option("--seed", type=int, default=1, help="Of the stream of jobs.")
+@number("--load", 0.6, 0.05, 0.95)
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Replay what a run measured without trainers: its results.json.",
+)
+def main(jobs: int, nodes: int, seed: int, load: float, results: Path | None) -> Findings:
+    """Replay the bench's stream in seconds, without Slurm, as bftrainer assess does."""
+    try:
+        if results is None:
+            log = scheduled(busy_stream(jobs, nodes, seed, load), nodes)
+        else:
+            log = measured(json.loads(results.read_bytes()))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        what = "--load" if results is None else f"{results}: no results.json of bench-impact"
+        raise RefusedError(f"{what}: {error}") from error
+    return Findings(*rendered(log))
+
+
+if __name__ == "__main__":
+    main()

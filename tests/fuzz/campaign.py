@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
-from scripts.fuzzing import guided, native
-from scripts.fuzzing.catalogue import Target
-from scripts.fuzzing.native import BUILD, REPO
+from tests.fuzz import guided, native
+from tests.fuzz.catalogue import Target
+from tests.fuzz.native import BUILD, REPO
 
 CRASHES = BUILD / "crashes"
 _RUNS = re.compile(r"^(?:#|stat::number_of_executed_units:\s+)(\d+)", re.MULTILINE)
@@ -56,7 +56,7 @@ def fuzz(target: Target, seconds: float, seed: int, grow: bool = False) -> Outco
     """
     begun_s = time.monotonic()
     if target.module is not None:
-        command = [sys.executable, "-m", "scripts.fuzzing.guided", target.name]
+        command = [sys.executable, "-m", "tests.fuzz.guided", target.name]
         outcome = _guided(target, command, seconds, seed, grow)
     elif native.can_be_guided():
         command = [str(native.built(f"libfuzzer_{target.name}"))]

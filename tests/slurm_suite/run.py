@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.benchkit.command import RefusedError
 from scripts.benchkit.logs import Tail
 from scripts.labcluster.cluster import installed_version
 from scripts.labcluster.lab import Lab
@@ -77,17 +78,17 @@ def check_source(source: Path) -> Path:
     """Return where Slurm's tests lie.
 
     Raises:
-        SuiteError: they are not there, or of another version.
+        RefusedError: they are not there, or of another version.
     """
     tests = source / "testsuite" / "expect"
     if not (tests / "regression.py").is_file() or not (source / "META").is_file():
-        raise SuiteError(f"--source {source}: no source tree of Slurm (META, testsuite/expect)")
+        raise RefusedError(f"--source {source}: no source tree of Slurm (META, testsuite/expect)")
     found = _VERSION.search((source / "META").read_text())
     if shutil.which("expect") is None:
-        raise SuiteError("expect is not installed: apt-get install expect")
+        raise RefusedError("expect is not installed: apt-get install expect")
     here = installed_version()
     if found is None or (int(found[1]), int(found[2])) != here:
-        raise SuiteError(f"--source {source}: not the Slurm {here[0]}.{here[1]:02} that is here")
+        raise RefusedError(f"--source {source}: not the Slurm {here[0]}.{here[1]:02} that is here")
     return tests
 
 

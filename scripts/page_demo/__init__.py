@@ -1,1 +1,0 @@
-"""The controller's page without a cluster: a made-up history, and pictures of the page."""
