@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BIN := .venv/bin
 
-.PHONY: help setup plugin cli-filter demo examples page docs lint test matrix matrix-full chaos failover slurm-suite frameworks gpu-check fuzz bench-planner bench-curves \
+.PHONY: help setup plugin cli-filter demo examples page docs lint test matrix matrix-full matrix-torch chaos failover slurm-suite frameworks gpu-check fuzz bench-planner bench-curves \
 	bench-elastic bench-keeper bench-commands bench-impact bench-scale bench-slurmctld paper install man install-man deb rpm \
 	packages wheel clean
 
@@ -15,6 +15,7 @@ help:
 	@echo 'make docs             the documentation as a site in build/site; fetches nothing'
 	@echo 'make matrix           what differs from Slurm to Slurm, on newer ones, in a rootfs each'
 	@echo 'make matrix-full      all Slurm tests on newer Slurms'
+	@echo 'make matrix-torch     what runs in jobs, on other versions of torch: PAIRS=python3.12:2.9.1; an hour, 7 GB'
 	@echo 'make chaos            faults of all kinds on a cluster that trains; CHAOS="--minutes 60 --seed 7"'
 	@echo 'make failover         the first of two control hosts dies while four trainers train, 20 times; an hour'
 	@echo 'make frameworks       Hugging Face, accelerate, Lightning, FSDP2 as nodes come and go; 15 minutes'
@@ -71,6 +72,9 @@ test: plugin build/promtool
 
 matrix: setup
 	@scripts/matrix
+
+matrix-torch: setup
+	@scripts/matrix-torch $(PAIRS)
 
 matrix-full: setup
 	@scripts/matrix -m slurm

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -31,12 +34,34 @@ COMMANDS = {
 _EXTRAS = {"show": "plot", "assess": "replay", "replay": "replay"}
 _OTHERWISE = "controller"
 _CALLED = "bftrainer_slurm.command"
+_INTERRUPTED = 130  # as a shell says it of Ctrl-C
+
+
+@contextmanager
+def _bad_usage_in_one_line() -> Iterator[None]:
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "bftrainer"
+        said = error.format_message().rstrip(".")
+        see = " See" if said.endswith("?") else "; see"
+        click.echo(f"{command}: {said}{see} '{command} --help'", err=True)
+        raise SystemExit(error.exit_code) from error
 
 
 class _Group(click.Group):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with _bad_usage_in_one_line():
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _bad_usage_in_one_line():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(_INTERRUPTED)
         except ModuleNotFoundError as error:
             if (error.name or "").startswith("bftrainer_slurm"):
                 raise
@@ -49,6 +74,13 @@ class _Group(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and (close := get_close_matches(args[0], COMMANDS, 1)):
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{close[0]}'?")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:

@@ -10,12 +10,8 @@ from pathlib import Path
 
 import click
 
-from bftrainer_slurm.cli.common import (
-    NOT_THERE,
-    fail,
-    personal_state,
-    state_option,
-)
+from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_on
+from bftrainer_slurm.cli.side import personal_state, state_option
 from bftrainer_slurm.cli.site import site_file, site_settings
 from bftrainer_slurm.controller.settings import Settings, SettingsError, rules
 from bftrainer_slurm.controller.settings_file import example, read_settings
@@ -32,11 +28,9 @@ def _example(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 def _check(config: Path | None) -> None:
     """Say that the settings are right, and which differ from the defaults."""
-    try:
+    with fail_on(SettingsError):
         path = config or site_file()
         settings = site_settings(path)
-    except SettingsError as error:
-        fail(str(error))
     click.echo(f"{path or 'no settings file'}: all is right")
     for name in rules():
         value = getattr(settings, name)

@@ -16,6 +16,7 @@ import click
 from bftrainer_slurm.cli.common import (
     NOT_THERE,
     fail,
+    fail_on,
     json_option,
     print_json,
     safe_lines,
@@ -38,8 +39,8 @@ _MARGIN, _CHECK = 10, 24
 _SUMMARY = {
     Level.CHANGE: "to change",
     Level.CONSIDER: "to consider",
-    Level.UNKNOWN: "not to be told from here",
-    Level.OK: "well",
+    Level.UNKNOWN: "unknown",
+    Level.OK: "ok",
 }
 
 
@@ -99,13 +100,9 @@ def doctor(
     if attempt:
         _try(ordinary, as_json)
         return
-    try:
+    with fail_on(SettingsError), fail_on(GatewayError, code=NOT_THERE):
         config = config or site_file()
         facts, files = gather(SlurmRunner(), site_settings(config, partition=partition), config)
-    except SettingsError as error:
-        fail(str(error))
-    except GatewayError as error:
-        fail(str(error), NOT_THERE)
     findings = checkup(facts)
     if as_json:
         print_json(document(findings))
@@ -134,7 +131,7 @@ def _try(ordinary: str | None, as_json: bool) -> None:
     except (TrialError, GatewayError) as error:
         fail(str(error), _SOMETHING_TO_CHANGE)
     if as_json:
-        print_json(asdict(outcome) | {"late_s": outcome.late_s})
+        print_json({"schema": SCHEMA, **asdict(outcome), "late_s": outcome.late_s})
     else:
         click.echo(
             f"an ordinary job on {outcome.node} was through after {outcome.with_trainer_s:.2f} s "
@@ -144,7 +141,7 @@ def _try(ordinary: str | None, as_json: bool) -> None:
 
 
 def document(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return the findings as JSON has them; the schema is in docs/doctor.md."""
+    """Return the findings as JSON has them; the schema is in docs/json.md."""
     counts = Counter(one.level.value for one in findings)
     return {
         "schema": SCHEMA,

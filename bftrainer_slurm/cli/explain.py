@@ -13,16 +13,15 @@ from bftrainer_slurm.cli.common import (
     fail,
     fail_where_unreadable,
     json_option,
-    keeper_option,
-    personal_state,
     print_json,
     safe_lines,
     shown,
-    state_option,
+    who,
 )
-from bftrainer_slurm.cli.show import the_one
+from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.terminal import wrapped
+from bftrainer_slurm.cli.trainers import complete, the_one
 from bftrainer_slurm.controller.publish.sentences import nodes, number, reasons
 
 SCHEMA = 1
@@ -30,7 +29,7 @@ _PLAN_LIMIT_S = 60.0
 
 
 @click.command()
-@click.argument("trainer")
+@click.argument("trainer", shell_complete=complete)
 @click.option(
     "--from-history",
     "back",
@@ -38,12 +37,9 @@ _PLAN_LIMIT_S = 60.0
     metavar="N",
     help="What the controller planned N plans ago, planned again; for who can read its --state.",
 )
-@state_option
-@keeper_option
+@side_options
 @json_option
-def explain(
-    trainer: str, back: int | None, state: Path | None, address: str | None, as_json: bool
-) -> None:
+def explain(trainer: str, back: int | None, side: Side, as_json: bool) -> None:
     """Say why TRAINER has as many nodes as it has, or why it waits.
 
     The words and numbers are those of the controller's last plan: what the trainer asked for, which
@@ -58,14 +54,14 @@ def explain(
       bftrainer explain 4711 --from-history 5 --state /var/lib/bftrainer
     """
     if back is not None:
-        one, document = _of_the_past(trainer, back, state or personal_state())
+        one, document = _of_the_past(trainer, back, side.folder)
         if as_json:
             print_json(as_document(one, document))
         else:
             click.echo(safe_lines("\n".join(_past_lines(one, document, back))))
         return
     with fail_where_unreadable():
-        document = current_status(state, address)
+        document = current_status(side)
         one = the_one(document["trainers"], trainer)
         if as_json:
             print_json(as_document(one, document))
@@ -74,7 +70,7 @@ def explain(
 
 
 def as_document(one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of the reasons as JSON has it; the schema is in docs/explain.md."""
+    """Return what is known of the reasons as JSON has it; the schema is in docs/json.md."""
     kept = ("array", "name", "user", "state", "why", "min_nodes", "max_nodes", "nodes", "starting")
     pool = document["pool"]
     return {
@@ -90,9 +86,11 @@ def as_document(one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str
 def lines(one: Mapping[str, Any], document: Mapping[str, Any], now_s: float) -> Iterator[str]:
     """Return what a person reads."""
     yield (
-        f"trainer {one['array']} {shown(one['name'])} of {shown(one['user'])}: {one['state']}, "
-        f"{nodes(len(one['nodes']))}, wants {one['min_nodes']} to {one['max_nodes']}"
+        f"trainer {who(one)}: {one['state']}, {nodes(len(one['nodes']))}, "
+        f"wants {one['min_nodes']} to {one['max_nodes']}"
     )
+    if one.get("notice"):
+        yield from wrapped(f"{shown(one['notice'], 200)}.", 2)
     ago_s = max(0.0, now_s - one["plan"]["time_s"]) if one.get("plan") else 0.0
     yield from _body(one, document, f"planned {ago_s:.0f} s ago")
 
@@ -119,7 +117,7 @@ def _body(one: Mapping[str, Any], document: Mapping[str, Any], planned: str) -> 
         cells = (brings, -size["rescale"] or 0.0, size["worth"])
         yield f"{size['nodes']:>7}" + "".join(f"{number(cell):>12}" for cell in cells) + mark
     remark = (
-        f"in units of the objective times seconds, over the {plan['forward_s']:g} s that a plan "
+        f"in units of the objective times seconds, over the {plan['forward_s']:.0f} s that a plan "
         f"looks ahead; {planned}, from the {nodes(plan['had'])} that it had"
     )
     yield from wrapped(remark, 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -12,17 +11,19 @@ import click
 
 from bftrainer_slurm.cli.chart import draws_blocks, strip
 from bftrainer_slurm.cli.common import (
+    changes,
     fail_where_unreadable,
     json_option,
-    keeper_option,
     print_json,
     print_lines,
     shown,
-    state_option,
+    who,
 )
 from bftrainer_slurm.cli.past import A_WEEK_S, Since, past_of, the_past
 from bftrainer_slurm.cli.show import times
-from bftrainer_slurm.cli.terminal import table, width
+from bftrainer_slurm.cli.side import Side, side_options
+from bftrainer_slurm.cli.terminal import date, table, width
+from bftrainer_slurm.cli.trainers import complete
 from bftrainer_slurm.slurm.nodelists import fold
 
 _HEADING = (
@@ -34,7 +35,7 @@ _LABEL = 12  # columns
 
 
 @click.command()
-@click.argument("trainer", required=False)
+@click.argument("trainer", required=False, shell_complete=complete)
 @click.option(
     "--since",
     type=Since(),
@@ -50,17 +51,9 @@ _LABEL = 12  # columns
     metavar="N",
     help="The last N changes of a trainer; with --json all that are kept. [default: 20]",
 )
-@state_option
-@keeper_option
+@side_options
 @json_option
-def history(
-    trainer: str | None,
-    since: float | None,
-    last: int,
-    state: Path | None,
-    address: str | None,
-    as_json: bool,
-) -> None:
+def history(trainer: str | None, since: float | None, last: int, side: Side, as_json: bool) -> None:
     """Say what TRAINER had, gained and lost; without TRAINER list all that had nodes.
 
     The controller keeps the history for 90 days, so that trainers that have ended are known as
@@ -76,10 +69,10 @@ def history(
     with fail_where_unreadable():
         if trainer is None:
             since_s = time.time() - A_WEEK_S if since is None else since
-            document = the_past("all", since_s, state, address)
+            document = the_past("all", since_s, side)
             lines: Iterator[str] = listed(document)
         else:
-            document = past_of(trainer, since or 0.0, state, address)
+            document = past_of(trainer, since or 0.0, side)
             lines = story(document, last)
         if as_json:
             print_json(document)
@@ -91,18 +84,18 @@ def listed(document: Mapping[str, Any]) -> Iterator[str]:
     """Give a line a trainer."""
     trainers = document["trainers"]
     if not trainers:
-        yield f"no trainer had nodes since {_date(document['since_s'])}"
+        yield f"no trainer had nodes since {date(document['since_s'])}"
         return
     yield from table([_HEADING, *map(_row, trainers)], _SPARE)
 
 
 def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
-    ended = "has nodes" if one["last_s"] is None else _date(one["last_s"])
+    ended = "has nodes" if one["last_s"] is None else date(one["last_s"])
     return (
         str(one["array"]),
         shown(one["name"], 20),
         shown(one["user"], 20),
-        _date(one["submit_s"]),
+        date(one["submit_s"]),
         ended,
         f"{one['node_s'] / 3600:.2f}",
         *(str(one[key]) for key in ("grew", "shrank", "reclaimed")),
@@ -126,15 +119,12 @@ def story(document: Mapping[str, Any], last: int) -> Iterator[str]:
 
 def _facts(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     total, nodes = one["total"], one["course"]["nodes"]
-    yield "trainer", f"{one['array']} {shown(one['name'])} of {shown(one['user'])}"
+    yield "trainer", who(one)
     if one.get("over"):
         yield "ended", shown(one["over"], 200)
-    yield "submitted", _date(one["submit_s"])
-    yield "shown", f"{_date(one['from_s'])} to {_date(one['until_s'])}"
-    changes = (
-        f"grew {total['grew']}, shrank {total['shrank']}, reclaimed {total['reclaimed']} times"
-    )
-    yield "changes", changes
+    yield "submitted", date(one["submit_s"])
+    yield "shown", f"{date(one['from_s'])} to {date(one['until_s'])}"
+    yield "changes", changes(total)
     most = max([round(max(nodes)), *(change["nodes"] for change in one["changes"])])
     yield "used", f"{total['node_s'] / 3600:.2f} node-hours, {most} nodes at most"
     drawn = strip(nodes, min(60, width() - _LABEL), blocks=draws_blocks())
@@ -169,7 +159,7 @@ def _events(one: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         (pause["time_s"], str(pause["nodes"]), f"trains again after {pause['seconds']:.2f} s")
         for pause in one.get("rescales", ())
     ]
-    return [(_date(time_s), nodes, text) for time_s, nodes, text in sorted(events)]
+    return [(date(time_s), nodes, text) for time_s, nodes, text in sorted(events)]
 
 
 def _change(change: Mapping[str, Any]) -> str:
@@ -179,7 +169,3 @@ def _change(change: Mapping[str, Any]) -> str:
         for way, sign, remark in ways
         if change[way]
     )
-
-
-def _date(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

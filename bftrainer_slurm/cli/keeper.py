@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from bftrainer_slurm.cli.common import fail, personal_state, state_option
+from bftrainer_slurm.cli.common import fail, fail_on
+from bftrainer_slurm.cli.side import personal_state, state_option
 from bftrainer_slurm.cli.site import site_settings
 from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.keeper.credentials import METHODS, SECRET, Means
@@ -87,10 +88,8 @@ def _refuse_others(context: click.Context) -> None:
 
 
 def _of_site() -> tuple[str, Means, Path | None]:
-    try:
+    with fail_on(SettingsError):
         settings = site_settings()
-    except SettingsError as error:
-        fail(str(error))
     if settings.listen == Settings().listen:
         fail("the site's settings have no listen: where do the nodes reach the keeper?")
     return settings.listen, settings.means, Path(settings.shared) if settings.shared else None

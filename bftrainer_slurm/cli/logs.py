@@ -15,15 +15,14 @@ from bftrainer_slurm.cli.common import (
     NOT_THERE,
     fail,
     fail_where_unreadable,
-    keeper_option,
     shown,
-    state_option,
 )
-from bftrainer_slurm.cli.show import the_one
+from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.story import Line, Log, merged
 from bftrainer_slurm.cli.tail import Tail
 from bftrainer_slurm.cli.terminal import styled
+from bftrainer_slurm.cli.trainers import complete, the_one
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from bftrainer_slurm.slurm.outputs import Output, outputs_of
 from bftrainer_slurm.slurm.run import SlurmRunner
@@ -35,22 +34,14 @@ _LONGEST = 4_000  # characters of a line in a terminal
 
 
 @click.command()
-@click.argument("trainer")
+@click.argument("trainer", shell_complete=complete)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on.")
 @click.option(
     "-n", "--lines", type=click.IntRange(min=0), metavar="N", help="The last N lines only."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
-@state_option
-@keeper_option
-def logs(
-    trainer: str,
-    follow: bool,
-    lines: int | None,
-    as_json: bool,
-    state: Path | None,
-    address: str | None,
-) -> None:
+@side_options
+def logs(trainer: str, follow: bool, lines: int | None, as_json: bool, side: Side) -> None:
     """Show what all elements of TRAINER have written, by time, each line with its node.
 
     TRAINER is a job id, or a name that only one trainer has. The files are those of --output and
@@ -62,7 +53,7 @@ def logs(
       bftrainer logs 4711 -f
       bftrainer logs resnet -n 50
     """
-    array = _array(trainer, state, address)
+    array = _array(trainer, side)
     story = _Story(_outputs(array), as_json)
     told = list(story.so_far(last=not follow or story.over))
     story.tell(told if lines is None else told[len(told) - min(lines, len(told)) :])
@@ -75,11 +66,11 @@ def logs(
             _go_on(story, array)
 
 
-def _array(trainer: str, state: Path | None, address: str | None) -> int:
+def _array(trainer: str, side: Side) -> int:
     if trainer.isascii() and trainer.isdigit() and len(trainer) < 10:
         return int(trainer)
     with fail_where_unreadable():
-        return int(the_one(current_status(state, address)["trainers"], trainer)["array"])
+        return int(the_one(current_status(side)["trainers"], trainer)["array"])
 
 
 def _outputs(array: int) -> Sequence[Output]:

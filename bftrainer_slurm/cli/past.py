@@ -10,14 +10,8 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import (
-    NOT_THERE,
-    ask_keeper,
-    fail,
-    find_keeper,
-    personal_state,
-    shown,
-)
+from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_on, shown
+from bftrainer_slurm.cli.side import Side
 from bftrainer_slurm.keeper.client import KeeperError
 
 A_WEEK_S = 7 * 86400.0
@@ -44,17 +38,13 @@ class Since(click.ParamType[float]):
             self.fail(f"'{shown(value)}' is no time; write 2h, 7d, or 2026-11-23T14:00", param, ctx)
 
 
-def the_past(what: str, since_s: float, state: Path | None, address: str | None) -> dict[str, Any]:
+def the_past(what: str, since_s: float, side: Side) -> dict[str, Any]:
     """Return a document of ``publish.history``; end the command where there is none."""
-    try:
-        return past_or_none(what, since_s, state, address)
-    except KeeperError as error:
-        fail(str(error), NOT_THERE)
+    with fail_on(KeeperError, code=NOT_THERE):
+        return past_or_none(what, since_s, side)
 
 
-def past_or_none(
-    what: str, since_s: float, state: Path | None, address: str | None
-) -> dict[str, Any]:
+def past_or_none(what: str, since_s: float, side: Side) -> dict[str, Any]:
     """Return a document of ``publish.history``.
 
     The keeper has it while the controller is down, too; who may read the state folder needs no
@@ -63,13 +53,10 @@ def past_or_none(
     Raises:
         KeeperError: nobody has it.
     """
-    found = find_keeper(state, address)
     try:
-        if found is None:
-            raise KeeperError("no controller's side to ask; see --state and --keeper")
-        document = ask_keeper(found, state, lambda who, proof: who.history(what, since_s, proof))
+        document = side.ask(lambda keeper, proof: keeper.history(what, since_s, proof))
     except KeeperError as error:
-        document = _from_file(state or personal_state(), what, since_s) or {"error": str(error)}
+        document = _from_file(side.folder, what, since_s) or {"error": str(error)}
     if "error" in document:
         raise KeeperError(str(document["error"]))
     return document
@@ -87,21 +74,19 @@ def _from_file(state: Path, what: str, since_s: float) -> dict[str, Any] | None:
         return None
 
 
-def past_of(
-    trainer: str, since_s: float, state: Path | None, address: str | None
-) -> dict[str, Any]:
+def past_of(trainer: str, since_s: float, side: Side) -> dict[str, Any]:
     """Return the story of one trainer, by its job id, or a name that only one has."""
-    array = trainer if re.fullmatch(r"[0-9]{1,15}", trainer) else _named(trainer, state, address)
-    document = the_past(array, since_s, state, address)
+    array = trainer if re.fullmatch(r"[0-9]{1,15}", trainer) else _named(trainer, side)
+    document = the_past(array, since_s, side)
     if document["trainer"] is None:
         fail(f"no trainer '{shown(trainer)}' in the history that you may see")
     return document
 
 
-def _named(name: str, state: Path | None, address: str | None) -> str:
+def _named(name: str, side: Side) -> str:
     """Return the id of the trainer of this name: of the last week, or else of any time."""
     for since_s in (time.time() - A_WEEK_S, 0.0):
-        known = the_past("all", since_s, state, address)["trainers"]
+        known = the_past("all", since_s, side)["trainers"]
         found = [str(one["array"]) for one in known if one["name"] == name]
         if found:
             break

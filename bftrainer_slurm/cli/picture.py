@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import html
 import io
-import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bftrainer_slurm.cli.chart import MARGIN, bars
-from bftrainer_slurm.cli.common import shown
+from bftrainer_slurm.cli.common import changes, shown, who
+from bftrainer_slurm.cli.terminal import date
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ def in_terminal(one: Mapping[str, Any], columns: int, *, blocks: bool = True) ->
     if one.get("rescales"):
         paused = over_time((each["time_s"], each["seconds"]) for each in one["rescales"])
         yield from bars(paused, room, "s paused", blocks=blocks)
-    begin, end = _date(one["from_s"]), _date(one["until_s"])
+    begin, end = date(one["from_s"]), date(one["until_s"])
     yield f"{'':{MARGIN}}{begin}{end:>{max(len(end) + 1, room - len(begin))}}"
 
 
@@ -83,16 +83,13 @@ def written(one: Mapping[str, Any], path: Path) -> None:
 def title(one: Mapping[str, Any]) -> str:
     """Return who the trainer is."""
     over = f": {shown(one['over'], 100)}" if one.get("over") else ""
-    return f"trainer {one['array']} {shown(one['name'])} of {shown(one['user'])}{over}"
+    return f"trainer {who(one)}{over}"
 
 
 def sums(one: Mapping[str, Any]) -> str:
     """Return what it had in all."""
     total = one["total"]
-    text = (
-        f"{total['node_s'] / 3600:.2f} node-hours; grew {total['grew']}, shrank {total['shrank']}, "
-        f"reclaimed {total['reclaimed']} times"
-    )
+    text = f"{total['node_s'] / 3600:.2f} node-hours; {changes(total)}"
     seconds = [pause["seconds"] for pause in one.get("rescales", ())]
     return text + (f"; {len(seconds)} pauses of {sum(seconds):.1f} s in all" if seconds else "")
 
@@ -183,7 +180,3 @@ def _samples_at(samples: Sequence[Mapping[str, float]], ends: Sequence[float]) -
     times = [point["time_s"] for point in samples]
     so_far = [0.0, *(point["samples"] for point in samples)]
     return [so_far[bisect_right(times, end_s)] for end_s in ends]
-
-
-def _date(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

@@ -11,10 +11,9 @@ from bftrainer_slurm.cli.common import (
     fail,
     finite,
     json_option,
-    personal_state,
     print_json,
-    state_option,
 )
+from bftrainer_slurm.cli.side import personal_state, state_option
 from bftrainer_slurm.controller.state.history import HistoryError, past_problem
 from bftrainer_slurm.planner.instance import InstanceError, document_of, parse, read_instance
 from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem
@@ -81,7 +80,10 @@ def given_problem(file: Path | None, back: int | None, state: Path) -> Problem:
         if file is not None:
             return read_instance(file)
         assert back is not None
-        return parse(past_problem(state / "history.sqlite", back))
+        history = state / "history.sqlite"
+        if not history.exists():
+            fail(f"there is no {history}; name the controller's state folder by --state")
+        return parse(past_problem(history, back))
     except (HistoryError, InstanceError, ValueError) as error:
         fail(str(error))
 

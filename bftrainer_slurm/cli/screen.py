@@ -14,9 +14,11 @@ from bftrainer_slurm.cli.common import shown
 from bftrainer_slurm.cli.explain import lines as explained
 from bftrainer_slurm.cli.plot import number
 from bftrainer_slurm.cli.show import render
-from bftrainer_slurm.cli.status import summary
-from bftrainer_slurm.cli.terminal import cut, padded, wide
+from bftrainer_slurm.cli.status import notice, summary
+from bftrainer_slurm.cli.terminal import aligned, cut, padded, wide
 
+_HEADING = ("TRAINER", "NAME", "USER", "STATE", "NODES", "WANTS", "SAMPLES/S")
+_SPARE = tuple(map(_HEADING.index, ("USER", "SAMPLES/S", "NAME")))
 _STRIP = "LAST HOUR"
 _LEAST_STRIP, _MOST_STRIP = 12, 60  # columns
 _HELP = """\
@@ -163,10 +165,10 @@ def _list(
     return [*lines, *((text, Look.PLAIN) for text in note)]
 
 
-def _note(one: Mapping[str, Any], columns: int) -> list[str]:
-    """Return what the chosen trainer should know."""
-    said = one.get("notice") or one.get("why")
-    return ["", *_wrapped(f"{one['array']}: {shown(said, 200)}", columns)] if said else []
+def _note(one: dict[str, Any], columns: int) -> list[str]:
+    """Return what the user of the chosen trainer should know."""
+    said = notice(one)
+    return ["", *(text for line in said for text in _wrapped(line, columns, 2))] if said else []
 
 
 def _trainer(
@@ -206,25 +208,15 @@ def _chosen(arrays: Sequence[int], view: View) -> int:
 def _table(
     trainers: Iterable[Mapping[str, Any]],
     strips: Mapping[str, Sequence[float]],
-    columns: int,
+    room: int,
     blocks: bool,
 ) -> list[str]:
     """Return a heading and a line a trainer, each with its strip in what room is left."""
     known = list(trainers)
-    cells = [("TRAINER", "NAME", "USER", "STATE", "NODES", "WANTS", "SAMPLES/S"), *map(_row, known)]
-    kept = [0, 1, 2, 3, 4, 5, 6]
-    for less in ((), (2,), (2, 6), (1, 2, 6)):  # what a narrow terminal does without
-        kept = [column for column in range(7) if column not in less]
-        widths = [max(wide(row[column]) for row in cells) for column in kept]
-        if sum(widths) + 2 * len(widths) + _LEAST_STRIP <= columns:
-            break
-    room = min(_MOST_STRIP, max(0, columns - sum(widths) - 2 * len(widths)))
-    texts = [
-        "".join(padded(row[column], most) + "  " for column, most in zip(kept, widths, strict=True))
-        for row in cells
-    ]
-    drawn = (strip(strips.get(str(one["array"]), ()), room, blocks=blocks) for one in known)
-    return [text + more for text, more in zip(texts, (_STRIP, *drawn), strict=True)]
+    texts = aligned([_HEADING, *map(_row, known)], room - 2 - _LEAST_STRIP, _SPARE)
+    left = min(_MOST_STRIP, max(0, room - 2 - wide(texts[0])))
+    drawn = (strip(strips.get(str(one["array"]), ()), left, blocks=blocks) for one in known)
+    return [f"{text}  {more}" for text, more in zip(texts, (_STRIP, *drawn), strict=True)]
 
 
 def _row(one: Mapping[str, Any]) -> tuple[str, ...]:

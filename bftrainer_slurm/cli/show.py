@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
+from bftrainer_slurm.cli.advice import advice
 from bftrainer_slurm.cli.chart import draws_blocks
 from bftrainer_slurm.cli.common import (
+    changes,
     fail,
     fail_where_unreadable,
     json_option,
-    keeper_option,
     print_json,
     print_lines,
     safe_lines,
     shown,
-    state_option,
+    who,
 )
 from bftrainer_slurm.cli.output import last_output
 from bftrainer_slurm.cli.past import Since, past_of
 from bftrainer_slurm.cli.picture import SUFFIXES, in_terminal, written
 from bftrainer_slurm.cli.plot import Point, plot
+from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.status import current_status
-from bftrainer_slurm.cli.terminal import width
+from bftrainer_slurm.cli.terminal import date, width
+from bftrainer_slurm.cli.trainers import complete, the_one
 from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
 from bftrainer_slurm.planner.limit import Limit
 
@@ -39,9 +42,8 @@ _UNITS = {"samples": "samples/s", "steps": "relative", None: "speed-up"}
 
 
 @click.command()
-@click.argument("trainer")
-@state_option
-@keeper_option
+@click.argument("trainer", shell_complete=complete)
+@side_options
 @json_option
 @click.option(
     "--plot",
@@ -53,14 +55,7 @@ _UNITS = {"samples": "samples/s", "steps": "relative", None: "speed-up"}
     "terminal.",
 )
 @click.option("--since", type=Since(), metavar="WHEN", help="With --plot, from then on: 2h, 7d.")
-def show(
-    trainer: str,
-    state: Path | None,
-    address: str | None,
-    as_json: bool,
-    picture: str | None,
-    since: float | None,
-) -> None:
+def show(trainer: str, side: Side, as_json: bool, picture: str | None, since: float | None) -> None:
     """Show one TRAINER: its job id, or its name where only one has it.
 
     With --plot it may have ended long ago; 'bftrainer history' has the numbers.
@@ -77,10 +72,10 @@ def show(
     if picture is not None and as_json:
         fail("--plot or --json, not both; 'bftrainer history --json' has what is drawn")
     if picture is not None:
-        _draw(trainer, picture, since or 0.0, state, address)
+        _draw(trainer, picture, since or 0.0, side)
         return
     with fail_where_unreadable():
-        document = current_status(state, address)
+        document = current_status(side)
         one = the_one(document["trainers"], trainer)
         if one.get("error") and (output := last_output(one["array"])):
             one |= {"output": asdict(output)}
@@ -92,15 +87,13 @@ def show(
         click.echo(safe_lines(render(one)))
 
 
-def _draw(
-    trainer: str, picture: str, since_s: float, state: Path | None, address: str | None
-) -> None:
+def _draw(trainer: str, picture: str, since_s: float, side: Side) -> None:
     """Draw a trainer's past, on the terminal or into a file."""
     path = None if picture == "-" else Path(picture)
     if path is not None and path.suffix.lower() not in SUFFIXES:
         fail(f"--plot '{shown(picture)}': its name must end in .png or .html, or be '-'")
     with fail_where_unreadable():
-        one = past_of(trainer, since_s, state, address)["trainer"]
+        one = past_of(trainer, since_s, side)["trainer"]
         if path is None:
             print_lines(in_terminal(one, width(), blocks=draws_blocks()))
             return
@@ -111,60 +104,39 @@ def _draw(
         click.echo(f"wrote {shown(picture, 200)}")
 
 
-def the_one(trainers: list[dict[str, Any]], said: str) -> dict[str, Any]:
-    """Return the trainer that is meant; end the command where it is none, or may be several."""
-    found = [one for one in trainers if said in (str(one["array"]), one["name"])]
-    if not found:
-        fail(f"no trainer '{shown(said)}'; 'bftrainer status' lists them all")
-    if len(found) > 1:
-        ids = ", ".join(str(one["array"]) for one in found)
-        fail(f"{len(found)} trainers are named '{shown(said)}'; say which: {ids}")
-    return found[0]
-
-
 def render(one: dict[str, Any]) -> str:
     """Return all that is known of a trainer, in lines."""
     lines = [f"{label:<12}{value}" for label, value in _facts(one)]
-    if one.get("curve"):
-        lines += ["", *_curve(one["curve"])]
-    if one.get("error"):
-        said = [shown(line, 200) for line in _last_words(one) if line.strip()]
+    curve = one.get("curve")
+    if curve and any(point["measured"] for point in curve["points"]):
+        lines += ["", *_curve(curve)]
+    if said := _last_words(one):
         lines += ["", "it said last:", *(f"  {line}" for line in said[-_ERROR_LINES:])]
     return "\n".join(lines)
 
 
 def _last_words(one: dict[str, Any]) -> list[str]:
     """What members of the trainer have told, or else the end of its output."""
-    told: str = one["error"]
+    told: str = one.get("error") or ""
     printed = one.get("output", {}).get("lines", ())
-    return list(printed) if told == BATCH_SCRIPT and printed else told.splitlines()
+    words = printed if told == BATCH_SCRIPT and printed else told.splitlines()
+    return [shown(line, 200) for line in words if line.strip()]
 
 
 def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
-    submitted = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["submit_s"]))
-    facts = [
-        ("trainer", f"{one['array']} {shown(one['name'])} of {shown(one['user'])}"),
-        ("state", one["state"] + (f": {shown(one['why'], 200)}" if one.get("why") else "")),
-        ("submitted", submitted),
+    state = one["state"] + (f": {shown(one['why'], 200)}" if one.get("why") else "")
+    facts = [("trainer", who(one)), ("state", state), *_trouble(one)]
+    facts += [
+        ("submitted", date(one["submit_s"])),
         ("wants", f"{one['min_nodes']} to {one['max_nodes']} nodes, weight {one['weight']:g}"),
         ("grace", f"{one['grace_s']:g} s to end in when reclaimed"),
         ("nodes", ", ".join(map(shown, one["nodes"])) or "none"),
     ]
-    if one.get("notice"):
-        facts.append(("notice", shown(one["notice"], 200)))
     if one["starting"]:
         facts.append(("starting", ", ".join(map(shown, one["starting"]))))
-    if one.get("failures"):
-        nodes = f", on {', '.join(map(shown, one['failed_on']))}" if one["failed_on"] else ""
-        facts.append(("failed", f"{one['failures']} times in a row{nodes}"))
-    if one.get("output"):
-        facts.append(("output", shown(one["output"]["path"], 400)))
     if "grew" in one:
         facts += [
-            (
-                "changes",
-                f"grew {one['grew']}, shrank {one['shrank']}, reclaimed {one['reclaimed']} times",
-            ),
+            ("changes", changes(one)),
             ("used", f"{one['node_s'] / 3600:.2f} node-hours"),
         ]
     if one.get("goodput"):
@@ -181,6 +153,19 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
     if one.get("hidden"):
         facts.append(("progress", f"for {shown(one['user'])} to see"))
     return facts + _progress(one)
+
+
+def _trouble(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Give what is wrong, and what to do about it: that is looked for first."""
+    if one.get("notice"):
+        yield "notice", shown(one["notice"], 200)
+    if one.get("failures"):
+        nodes = f", on {', '.join(map(shown, one['failed_on']))}" if one["failed_on"] else ""
+        yield "failed", f"{one['failures']} times in a row{nodes}"
+    if remedy := advice(_last_words(one)):
+        yield "try", remedy
+    if one.get("output"):
+        yield "output", shown(one["output"]["path"], 400)
 
 
 def _progress(one: dict[str, Any]) -> list[tuple[str, str]]:

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
+from bftrainer_slurm.cli.advice import advice
 from bftrainer_slurm.cli.common import (
     NOT_THERE,
-    fail,
+    fail_on,
     fail_where_unreadable,
-    find_keeper,
     json_option,
-    keeper_option,
     print_json,
     print_lines,
-    published_status,
     shown,
-    state_option,
 )
+from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.terminal import table
 from bftrainer_slurm.controller.publish.sentences import down
+from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
 from bftrainer_slurm.model import ElementState, Trainer
 from bftrainer_slurm.slurm.gateway import GatewayError
 
@@ -34,13 +32,13 @@ _HEADING = (
 )
 _SPARE = tuple(map(_HEADING.index, ("SHRANK", "GREW", "SAMPLES", "RECLAIMED", "USER")))
 _SOME = 5
+SILENT = "neither the controller nor Slurm answers: "
 
 
 @click.command()
-@state_option
-@keeper_option
+@side_options
 @json_option
-def status(state: Path | None, address: str | None, as_json: bool) -> None:
+def status(side: Side, as_json: bool) -> None:
     """Show the pool, how much of it is used, and every trainer.
 
     Works for any user. While the controller is down it says so, and shows what Slurm knows.
@@ -50,26 +48,22 @@ def status(state: Path | None, address: str | None, as_json: bool) -> None:
       bftrainer status --json
     """
     with fail_where_unreadable():
-        document = current_status(state, address)
+        document = current_status(side)
         if as_json:
             print_json({"schema": SCHEMA, **document})
         else:
             print_lines(shown_lines(document))
 
 
-def current_status(state: Path | None, address: str | None) -> dict[str, Any]:
+def current_status(side: Side) -> dict[str, Any]:
     """Return the controller's status; what Slurm knows where it is down (``down`` says why)."""
-    try:
-        return status_now(state, address, from_slurm)
-    except GatewayError as error:
-        fail(f"neither the controller nor Slurm answers: {error}", NOT_THERE)
+    with fail_on(GatewayError, code=NOT_THERE, begin=SILENT):
+        return status_now(side, from_slurm)
 
 
-def status_now(
-    state: Path | None, address: str | None, otherwise: Callable[[], dict[str, Any]]
-) -> dict[str, Any]:
+def status_now(side: Side, otherwise: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return the controller's status; where it is down ``otherwise``, and why in ``down``."""
-    age_s, document = published_status(find_keeper(state, address), state)
+    age_s, document = side.published()
     why: str | None
     if document is None:
         why = "the controller is not running, or not where this command looks for it"
@@ -78,24 +72,17 @@ def status_now(
     return otherwise() | {"down": why}
 
 
-def render(document: dict[str, Any]) -> str:
-    """Return what is printed, as one text."""
-    return "\n".join(shown_lines(document))
-
-
 def shown_lines(document: dict[str, Any]) -> list[str]:
     """Return the pool, the table of trainers, and what should be known beside."""
-    lines = summary(document)
-    lines += table([_HEADING, *(_row(trainer) for trainer in document["trainers"])], _SPARE)
-    if not document["trainers"]:
+    lines, trainers = summary(document), document["trainers"]
+    if trainers:
+        lines += table([_HEADING, *map(_row, trainers)], _SPARE)
+    else:
         lines.append("no trainers; submit one with: sbatch --bftrainer -N 2-16 train.sh")
-    said = [(one["array"], one.get("notice") or one.get("why")) for one in document["trainers"]]
-    troubled = [f"trainer {array}: {shown(text, 200)}" for array, text in said if text]
-    lines += troubled[:_SOME]
-    if len(troubled) > _SOME:
-        lines.append(
-            f"{len(troubled) - _SOME} more trainers have notices: 'bftrainer show' has them"
-        )
+    troubled = [one for one in trainers if one.get("notice") or one.get("why")]
+    lines += [line for one in troubled[:_SOME] for line in notice(one)]
+    if (more := len(troubled) - _SOME) > 0:
+        lines.append(f"{more} more in trouble: 'bftrainer show TRAINER' says what it is")
     left_alone = sorted(document["malformed"].items(), key=lambda pair: int(pair[0]))
     lines += [f"job {array} is left alone: {shown(why, 120)}" for array, why in left_alone[:_SOME]]
     if len(left_alone) > _SOME:
@@ -104,6 +91,19 @@ def shown_lines(document: dict[str, Any]) -> list[str]:
     if refused:
         kinds = ", ".join(f"{shown(kind)} {count}" for kind, count in sorted(refused.items()))
         lines.append(f"refused at the keeper's door: {kinds}")
+    return lines
+
+
+def notice(one: dict[str, Any]) -> list[str]:
+    """Return what the user of a trainer should know: the trouble, its last words, what to do."""
+    text = one.get("notice") or one.get("why")
+    lines = [f"trainer {one['array']}: {shown(text, 200)}"] if text else []
+    if lines and one.get("error") == BATCH_SCRIPT:
+        return [*lines, f"  'bftrainer show {one['array']}' has the end of its output"]
+    said = [line for line in (one.get("error") or "").splitlines() if line.strip()]
+    if lines and said:
+        lines.append(f"  it said last: {shown(said[-1].strip(), 150)}")
+        lines += [f"  try: {remedy}" for remedy in (advice(said),) if remedy]
     return lines
 
 
@@ -117,7 +117,10 @@ def summary(document: dict[str, Any]) -> list[str]:
         lines += [f"trouble: {shown(trouble, 200)}" for trouble in troubles if trouble]
     pool = document["pool"]
     if pool is not None:
-        lines.append(f"pool: {pool['nodes']} nodes in holes, {pool['used']} used by trainers")
+        left = sum(document.get("left_alone", {}).values())
+        more = f"; {left} idle, but left alone: 'bftrainer explain' says why" if left else ""
+        free = f"pool: {pool['nodes']} nodes free of ordinary jobs"
+        lines.append(f"{free}, {pool['used']} used by trainers{more}")
     if document.get("preempted"):
         lines.append(_preempted(document["preempted"]))
     return lines

@@ -1,7 +1,7 @@
 """One story of many logs: their lines by time, with the nodes that wrote them. Pure.
 
 Where a file has lines of several nodes, Slurm's own words part them: it writes a line with node and
-time as it takes an element off a node, srun's last words follow it.
+time as it takes an element off a node, and srun's last words name the node.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 _ENDED = re.compile(r"\*\*\* JOB \d+ ON (?P<node>\S+) CANCELLED AT (?P<time>\S+) ")
+_NAMES_ITS_NODE = re.compile(r"(?:srun: error: |slurmstepd-)(?P<node>[^\s:]+): ")
 _LAST_WORDS = ("srun:", "slurmstepd")
 _LAST_LINES = 200  # after such a line
 _DAY_S = 86_400.0  # what is further ahead of a file's last change is no time of its lines
@@ -67,10 +68,12 @@ def _nodes(log: Log) -> list[str]:
     """Return the node of each line."""
     nodes: list[str] = []
     for place, text in enumerate(log.lines):
-        match = _ENDED.search(text)
+        taken = _ENDED.search(text)
+        match = taken or _NAMES_ITS_NODE.match(text)
         if match is None or place < len(nodes):
             continue
-        nodes += [match["node"]] * (_end(log.lines, place) + 1 - len(nodes))
+        end = _end(log.lines, place) if taken else place
+        nodes += [match["node"]] * (end + 1 - len(nodes))
     return nodes + [log.node] * (len(log.lines) - len(nodes))
 
 

@@ -13,16 +13,15 @@ import click
 from bftrainer_slurm.cli.common import (
     NOT_THERE,
     fail,
-    find_keeper,
+    fail_on,
     json_option,
-    personal_state,
     print_json,
-    published_status,
-    state_option,
 )
+from bftrainer_slurm.cli.side import Side, state_option, works
 from bftrainer_slurm.cli.site import site_file, site_settings
-from bftrainer_slurm.controller.settings import Settings, SettingsError
+from bftrainer_slurm.controller.settings import SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.home import read_address
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.slurm.directives import SubmissionError, read_directives
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
@@ -70,6 +69,7 @@ def submit(
       bftrainer submit -N 2-16 -p preempt --gpus-per-node=4 train.sh
     """
     options, script, arguments = _split(words)
+    side = Side(state)
     site = _is_for_site(state) if site is None else site
     try:
         text = _read(script)
@@ -83,20 +83,20 @@ def submit(
             time=time,
             personal=not site,
         )
-        wrapped = wrap_script(text, _element_command(submission, site, state))
+        wrapped = wrap_script(text, _element_command(submission, site, side.folder))
         array = submit_script(SlurmRunner(), submission, wrapped, arguments)
     except (SubmissionError, RefusedError) as error:
         fail(str(error))
     except GatewayError as error:
         fail(str(error), NOT_THERE)
-    keeper = None if site else find_keeper(state, None)
-    _announce(keeper)
+    own = None if site else read_address(side.folder)
+    _announce(own)
     if as_json:
         comment = format_comment(submission.record)
         print_json({"schema": SCHEMA, "array": array, "comment": comment})
         return
     click.echo(f"Submitted trainer {array}")
-    if not site and published_status(keeper)[1] is None:
+    if not site and (own is None or not works(*Side(state, own).published())):
         click.echo(
             "it is held until your controller runs; start it with: "
             f"bftrainer controller --partition {submission.partition}",
@@ -124,27 +124,26 @@ def _read(script: Path) -> str:
         fail(f"{script}: not a text file")
 
 
-def _element_command(submission: Submission, site: bool, state: Path | None) -> str:
+def _element_command(submission: Submission, site: bool, state: Path) -> str:
     """Return what each element runs first: our Python, which then runs the user's script."""
     if site:
-        settings = _site_settings()
+        with fail_on(SettingsError):
+            settings = site_settings()
         if settings.key_file:
             fail("here trainers are submitted through the plugin: sbatch --bftrainer -N MIN-MAX")
         where = ["--keeper", settings.listen, "--keeper-uid", str(_uid_of_keeper())]
         if settings.munge_socket:
             where += ["--munge-socket", settings.munge_socket]
     else:
-        where = ["--state", str((state or personal_state()).absolute())]
+        where = ["--state", str(state.absolute())]
     record = format_comment(submission.record)
     module = ["-P", "-m", "bftrainer_slurm.elastic.element"]
     return shlex.join([sys.executable, *module, *where, "--record", record])
 
 
 def _is_for_site(state: Path | None) -> bool:
-    try:
+    with fail_on(SettingsError):
         return state is None and site_file() is not None
-    except SettingsError as error:
-        fail(str(error))
 
 
 def _uid_of_keeper() -> int:
@@ -152,13 +151,6 @@ def _uid_of_keeper() -> int:
         return pwd.getpwnam(slurm_user()).pw_uid
     except KeyError as error:
         fail(f"SlurmUser, as which the site's keeper runs, is no user here: {error}")
-
-
-def _site_settings() -> Settings:
-    try:
-        return site_settings()
-    except SettingsError as error:
-        fail(str(error))
 
 
 def _announce(keeper: str | None) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
 import textwrap
+import time
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
@@ -59,19 +61,30 @@ def _columns(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def table(rows: Sequence[Sequence[str]], spare: Sequence[int] = ()) -> list[str]:
-    """Return rows in columns, the first of them a heading.
+def aligned(rows: Sequence[Sequence[str]], room: float, spare: Sequence[int] = ()) -> list[str]:
+    """Return rows as lines, column below column.
 
-    A terminal too narrow for them does without the ``spare`` columns, the first of these first.
+    Where there is too little room they do without the ``spare`` columns, the first of these first.
     """
     widths = [max(map(wide, column)) for column in zip(*rows, strict=True)]
     kept, going = list(range(len(widths))), list(spare)
-    while sys.stdout.isatty() and going and sum(widths[one] + 2 for one in kept) - 2 > width():
+    while going and sum(widths[one] + 2 for one in kept) - 2 > room:
         kept.remove(going.pop(0))
-    lines = ["  ".join(padded(row[one], widths[one]) for one in kept).rstrip() for row in rows]
-    if sys.stdout.isatty():
-        lines = [cut(line, width()) for line in lines]
-    return [Heading(lines[0]), *lines[1:]]
+    return ["  ".join(padded(row[one], widths[one]) for one in kept) for row in rows]
+
+
+def table(rows: Sequence[Sequence[str]], spare: Sequence[int] = ()) -> list[str]:
+    """Return rows as lines that fit a terminal, the first of them a heading."""
+    room = width() if sys.stdout.isatty() else math.inf
+    heading, *lines = (line.rstrip() for line in aligned(rows, room, spare))
+    if math.isfinite(room):
+        heading, *lines = (cut(line, int(room)) for line in (heading, *lines))
+    return [Heading(heading), *lines]
+
+
+def date(seconds: float) -> str:
+    """Return a Unix time as people read it, in local time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def wrapped(text: str, indent: int) -> list[str]:

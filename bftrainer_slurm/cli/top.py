@@ -11,7 +11,6 @@ import os
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,14 +19,14 @@ from bftrainer_slurm.cli.chart import draws_blocks
 from bftrainer_slurm.cli.common import (
     NOT_THERE,
     fail,
+    fail_on,
     fail_where_unreadable,
-    keeper_option,
     shown,
-    state_option,
 )
 from bftrainer_slurm.cli.past import past_or_none
 from bftrainer_slurm.cli.screen import Key, Look, Seen, View, frame, pressed
-from bftrainer_slurm.cli.status import from_slurm, status_now
+from bftrainer_slurm.cli.side import Side, side_options
+from bftrainer_slurm.cli.status import SILENT, from_slurm, status_now
 from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.slurm.gateway import GatewayError
 
@@ -50,9 +49,8 @@ _NO_TERMINALS = ("", "dumb", "unknown")
     metavar="SECONDS",
     help="How often the controller's status is asked for. [default: 5]",
 )
-@state_option
-@keeper_option
-def top(every_s: float, state: Path | None, address: str | None) -> None:
+@side_options
+def top(every_s: float, side: Side) -> None:
     """Watch the pool and every trainer, with its nodes in the last hour. 'q' ends it, '?' helps.
 
     Costs slurmctld nothing: what the controller has published is shown. Works at 80 columns, and
@@ -66,11 +64,8 @@ def top(every_s: float, state: Path | None, address: str | None) -> None:
         sys.stdin.isatty() and sys.stdout.isatty()
     ):
         fail("top needs a terminal; 'bftrainer status' prints the same once")
-    with fail_where_unreadable():
-        try:
-            watch = _Watch(state, address, every_s)
-        except GatewayError as error:
-            fail(f"neither the controller nor Slurm answers: {error}", NOT_THERE)
+    with fail_where_unreadable(), fail_on(GatewayError, code=NOT_THERE, begin=SILENT):
+        watch = _Watch(side, every_s)
     with contextlib.suppress(KeyboardInterrupt):
         _on_screen(watch)
 
@@ -149,13 +144,13 @@ class _Watch:
         GatewayError: neither the controller nor Slurm answers at the beginning.
     """
 
-    def __init__(self, state: Path | None, address: str | None, every_s: float) -> None:
-        self._where = (state, address)
+    def __init__(self, side: Side, every_s: float) -> None:
+        self._side = side
         self._every_s = every_s
         self._wake = threading.Event()
         self._strips_s = self._slurm_s = float("-inf")
         self._of_slurm: dict[str, Any] = {}
-        self.seen = Seen(status_now(state, address, self._ask_slurm), {})
+        self.seen = Seen(status_now(side, self._ask_slurm), {})
 
     def start(self) -> None:
         """Begin to ask."""
@@ -174,10 +169,10 @@ class _Watch:
     def _ask(self) -> Seen:
         """Return what is new; where nobody answers, what was seen last."""
         try:
-            document = status_now(*self._where, self._ask_slurm)
+            document = status_now(self._side, self._ask_slurm)
             return Seen(document, self._strips())
         except GatewayError as error:
-            trouble = f"neither the controller nor Slurm answers: {shown(error, 200)}"
+            trouble = f"{SILENT}{shown(error, 200)}"
         except (SystemExit, ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
             trouble = f"the status cannot be read ({type(error).__name__})"
         return Seen(self.seen.document, self.seen.strips, trouble)
@@ -187,7 +182,7 @@ class _Watch:
             return self.seen.strips
         self._strips_s = time.monotonic()
         try:
-            return past_or_none("strips", 0.0, *self._where)["strips"]
+            return past_or_none("strips", 0.0, self._side)["strips"]
         except KeeperError:
             return {}  # an older keeper, or no history yet
 

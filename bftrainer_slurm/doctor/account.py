@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Facts
-from bftrainer_slurm.doctor.finding import (
-    OURS,
-    PLUGSTACK,
-    Change,
-    Finding,
-    consider,
-    must,
-    ok,
-    unknown,
-)
+from bftrainer_slurm.doctor.finding import OURS, Change, Finding, consider, must, ok, shell, unknown
 
 _RIGHTS = ("Operator", "Administrator")
 _CLOCK_S = 5.0
@@ -37,7 +28,7 @@ def owner(facts: Facts) -> str:
 
 def _account(facts: Facts) -> Finding:
     me, slurm, title = facts.here.user, owner(facts), "account"
-    operator = Change("shell", "sacctmgr modify user NAME set adminlevel=Operator", "")
+    operator = shell("sacctmgr modify user NAME set adminlevel=Operator")
     if slurm == "root":
         why = "The controller refuses to run as root; it needs an operator's account in Slurm."
         return consider(title, "SlurmUser is root", why, operator)
@@ -58,11 +49,11 @@ def _state(facts: Facts) -> Iterator[Finding]:
     if holder not in (owner(facts), facts.here.user, "root"):
         command = f"chown -R {owner(facts)} {folder}"
         why = "The controller refuses a folder that is somebody else's."
-        yield must(title, f"{folder} belongs to {holder}", why, Change("shell", command, ""))
+        yield must(title, f"{folder} belongs to {holder}", why, shell(command))
     elif facts.here.state_mode & 0o022:
         command = f"chmod go-w {folder}"
         why = "Who writes there decides what the controller takes for true."
-        yield must(title, f"others can write to {folder}", why, Change("shell", command, ""))
+        yield must(title, f"others can write to {folder}", why, shell(command))
     else:
         yield ok(title, f"{folder} belongs to {holder}")
 
@@ -80,7 +71,7 @@ def _proofs(facts: Facts) -> Iterator[Finding]:
     if line is not None and not facts.option("key_file"):
         why = "The plugin makes each trainer's secret of it."
         path = key or "/etc/bftrainer/bftrainer.key"
-        change = Change(PLUGSTACK, "key_file", path, within=line.path)
+        change = facts.in_line("key_file", path)
         yield must("key_file=", "not set in the plugin's line", why, change)
     if key and facts.option("key_file"):
         yield ok("AuthType", f"{kind}, with the key in {key}")
@@ -93,7 +84,7 @@ def _munge(facts: Facts) -> Finding:
     if answer.trouble is None:
         return ok(title, "makes credentials here")
     why = "Without it no element can prove whose it is, and none trains. (munge_socket= names it.)"
-    change = Change("shell", "systemctl start munge", "")
+    change = shell("systemctl start munge")
     return must(title, answer.trouble, why, change)
 
 
@@ -106,7 +97,7 @@ def _clock(facts: Facts) -> Finding:
     if abs(ahead_s) < _CLOCK_S:
         return ok(title, "this host's and slurmctld's agree; compute nodes' are not seen")
     why = f"Ends of holes and jobs are times of both. MUNGE refuses what is {_MUNGE_S:g} s off."
-    change = Change("shell", "systemctl enable --now chrony", "")
+    change = shell("systemctl enable --now chrony")
     return must(title, found, why, change)
 
 

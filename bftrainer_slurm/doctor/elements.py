@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Facts
-from bftrainer_slurm.doctor.finding import SLURM_CONF, Change, Finding, consider, must, ok, unknown
+from bftrainer_slurm.doctor.finding import Finding, conf, consider, must, ok, unknown
 
 _BUSY = ("Prolog", "PrologSlurmctld", "EpilogSlurmctld")
 
@@ -22,7 +22,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             "A step's hooks then run in a short-lived process; the guard takes its end for that of "
             "slurmstepd, and ends the element at once (read in the manual, not tried)."
         )
-        change = Change(SLURM_CONF, "SlurmdParameters", ",".join(left))
+        change = conf("SlurmdParameters", ",".join(left))
         yield must("SlurmdParameters", "contain_spank", why, change)
 
 
@@ -33,7 +33,7 @@ def _epilog(facts: Facts) -> Finding:
             "With one, slurmd tells slurmctld at once that an element has ended, and the main "
             "scheduler looks for the job that waits; without, that may take up to 3 s (22.05.8)."
         )
-        change = Change(SLURM_CONF, "Epilog", "/bin/true")
+        change = conf("Epilog", "/bin/true")
         return consider("Epilog", "none", why, change)
     why = (
         "A node that an ordinary job takes from a trainer is its own only after the epilog: it "
@@ -58,7 +58,7 @@ def _proctrack(facts: Facts) -> Finding:
         "What an element leaves behind is found by cgroups. Tested are proctrack/cgroup and "
         "proctrack/linuxproc (with cgroups of the plugin's own)."
     )
-    change = Change(SLURM_CONF, "ProctrackType", "proctrack/cgroup")
+    change = conf("ProctrackType", "proctrack/cgroup")
     return must("ProctrackType", kind or "not shown", why, change)
 
 
@@ -67,6 +67,4 @@ def _slurmd_user(facts: Facts) -> Finding:
     if user == "root":
         return ok("SlurmdUser", user)
     why = "Without root the guard ends what descends from slurmstepd; a user who tries slips away."
-    return consider(
-        "SlurmdUser", user or "not shown", why, Change(SLURM_CONF, "SlurmdUser", "root")
-    )
+    return consider("SlurmdUser", user or "not shown", why, conf("SlurmdUser", "root"))

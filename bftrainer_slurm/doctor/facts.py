@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.doctor.finding import SCHEDULER
+from bftrainer_slurm.doctor.finding import PLUGSTACK, SCHEDULER, SLURM_CONF, Change
 from bftrainer_slurm.doctor.plugstack import PluginLine
 
 _NOTHING = ("", "(null)", "none", "NONE", "N/A")
@@ -137,6 +137,16 @@ class Facts:
         """Return a setting of the plugin's line, empty where it has none."""
         line = self.plugin.line
         return line.options.get(name, "") if line else ""
+
+    def in_partition(self, key: str, value: str, partition: str = "") -> Change:
+        """Return a setting to be written into a partition's line: the trainers', or this one's."""
+        name = partition or self.settings.partition
+        return Change(SLURM_CONF, key, value, within=f"PartitionName={name}")
+
+    def in_line(self, key: str, value: str) -> Change:
+        """Return a setting to be written into the plugin's line."""
+        line = self.plugin.line
+        return Change(PLUGSTACK, key, value, within=line.path if line else "")
 
 
 def seconds_of(said: str) -> float | None:

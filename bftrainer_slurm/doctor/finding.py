@@ -48,6 +48,21 @@ class Change:
         return f"{self.within}{between}{self.setting}"
 
 
+def conf(key: str, value: str) -> Change:
+    """Return a line of slurm.conf."""
+    return Change(SLURM_CONF, key, value)
+
+
+def in_scheduler(option: str, value: str = "") -> Change:
+    """Return an option of SchedulerParameters."""
+    return Change(SLURM_CONF, option, value, within=SCHEDULER)
+
+
+def shell(command: str) -> Change:
+    """Return a command to run."""
+    return Change(SHELL, command, "")
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """The outcome of one check. ``why`` says why it matters, or how to find out."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Facts
-from bftrainer_slurm.doctor.finding import SLURM_CONF, Change, Finding, consider, must, ok, unknown
+from bftrainer_slurm.doctor.finding import Finding, conf, consider, must, ok, unknown
 
 _SHORT_AGE_S = 60.0  # the controller asks a slow slurmctld this seldom
 _OF_ONE = 10  # one trainer may hold a tenth of the table, unless the plugin's line says otherwise
@@ -27,7 +27,7 @@ def _max_jobs(facts: Facts) -> Finding:
         return ok("MaxJobCount", found)
     wanted = -(-nodes // share)
     why = f"Each element is a job: trainers together can use {room} of {nodes} nodes."
-    change = Change(SLURM_CONF, "MaxJobCount", f"{wanted:.0f}")
+    change = conf("MaxJobCount", f"{wanted:.0f}")
     return consider("MaxJobCount", found, why, change)
 
 
@@ -37,13 +37,13 @@ def _age(facts: Facts) -> Finding:
         return unknown("MinJobAge", facts.value("MinJobAge") or "not shown", "scontrol is silent.")
     if age_s == 0:
         why = "slurmctld never forgets a job then, and its table fills with elements that are over."
-        return consider("MinJobAge", "0 s", why, Change(SLURM_CONF, "MinJobAge", "300"))
+        return consider("MinJobAge", "0 s", why, conf("MinJobAge", "300"))
     if age_s < _SHORT_AGE_S:
         why = (
             "The controller hears from Slurm how elements ended, and brings failed ones back; it "
             "has to look before slurmctld forgets them."
         )
-        return must("MinJobAge", f"{age_s:g} s", why, Change(SLURM_CONF, "MinJobAge", "300"))
+        return must("MinJobAge", f"{age_s:g} s", why, conf("MinJobAge", "300"))
     return ok("MinJobAge", f"{age_s:g} s")
 
 
@@ -51,7 +51,7 @@ def _arrays(facts: Facts) -> Finding:
     most = facts.number("MaxArraySize")
     if most is None:
         return unknown("MaxArraySize", "not shown", "scontrol does not say.")
-    change = Change(SLURM_CONF, "MaxArraySize", str(max(1001, facts.nodes + 1)))
+    change = conf("MaxArraySize", str(max(1001, facts.nodes + 1)))
     if most < 2:
         return must("MaxArraySize", str(most), "A trainer is a job array.", change)
     if most - 1 < facts.nodes:

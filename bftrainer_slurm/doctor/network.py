@@ -6,16 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Answer, Facts
-from bftrainer_slurm.doctor.finding import (
-    OURS,
-    PLUGSTACK,
-    Change,
-    Finding,
-    consider,
-    must,
-    ok,
-    unknown,
-)
+from bftrainer_slurm.doctor.finding import OURS, Change, Finding, consider, must, ok, shell, unknown
 
 _RESTD = 6820  # slurmrestd's usual port, which slurm.conf does not name
 _UNSET = "127.0.0.1:0"
@@ -30,11 +21,11 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield must("listen", "not set", why, Change(OURS, "listen", '"HOST:6740"'))
     if line is not None and not said:
         why = "The plugin refuses --bftrainer without it."
-        change = Change(PLUGSTACK, "keeper", "HOST:6740", within=line.path)
+        change = facts.in_line("keeper", "HOST:6740")
         yield must("keeper=", "not set in the plugin's line", why, change)
     elif said and listen not in (_UNSET, said):
         why = "Elements look for the keeper in the wrong place."
-        change = Change(PLUGSTACK, "keeper", listen, within=line.path if line else "")
+        change = facts.in_line("keeper", listen)
         yield must("keeper=", f"{said}, and bftrainer.toml says {listen}", why, change)
     address = listen if listen != _UNSET else said
     for one in filter(None, address.split(",")):
@@ -46,10 +37,9 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 def _another(facts: Facts) -> Change:
     """Say where to write another address: where the plugin's line has it, it counts for all."""
-    line = facts.plugin.line
-    if line is None:
+    if facts.plugin.line is None:
         return Change(OURS, "listen", '"HOST:6740"')
-    return Change(PLUGSTACK, "keeper", "HOST:6740", within=line.path)
+    return facts.in_line("keeper", "HOST:6740")
 
 
 def _reached_by_nodes(address: str, facts: Facts) -> Finding:
@@ -63,7 +53,8 @@ def _reached_by_nodes(address: str, facts: Facts) -> Finding:
         why = (
             "Nodes would look for it on themselves. A name has to mean the same address everywhere."
         )
-        return must(title, f"{host} is {inside[0]} here", why, _another(facts))
+        found_here = host if host == inside[0] else f"{host} is {inside[0]} here"
+        return must(title, f"{found_here}, a loopback address", why, _another(facts))
     return ok(title, f"{address} ({', '.join(found)})")
 
 
@@ -93,7 +84,7 @@ def _answers(who: str, answer: Answer | None, facts: Facts) -> Finding:
         return unknown(f"{who} answers", "no address to ask", "Set it first, see above.")
     if answer.trouble is None:
         return ok(f"{who} answers", "yes, from this host")
-    start = Change("shell", f"systemctl start bftrainer-{who}", "")
+    start = shell(f"systemctl start bftrainer-{who}")
     if facts.plugin.loaded:
         why = "Trainers are held until it does; journalctl -u bftrainer-" + who + " says more."
         return must(f"{who} answers", answer.trouble, why, start)

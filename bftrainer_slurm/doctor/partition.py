@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Facts
-from bftrainer_slurm.doctor.finding import SLURM_CONF, Change, Finding, consider, must, ok
+from bftrainer_slurm.doctor.finding import (
+    SLURM_CONF,
+    Change,
+    Finding,
+    consider,
+    must,
+    ok,
+)
 from bftrainer_slurm.slurm.configuration import behind, tier
 from bftrainer_slurm.slurm.directives import SubmissionError, minutes_of
 
@@ -33,7 +40,9 @@ def check(facts: Facts) -> Iterator[Finding]:
     for key, wanted, why in _WANTED:
         said = ours.get(key, wanted[0])
         if said not in wanted:
-            yield must(f"partition's {key}", f"{key}={said}", why, _of(name, key, wanted[0]))
+            yield must(
+                f"partition's {key}", f"{key}={said}", why, facts.in_partition(key, wanted[0])
+            )
 
 
 _WANTED = (
@@ -61,7 +70,10 @@ def _mode(facts: Facts) -> Finding:
         return ok(title, said)
     why = "A preempted element has to wait in the queue again; it must not be cancelled or stay."
     return must(
-        title, said or "not set", why, _of(facts.settings.partition, "PreemptMode", "REQUEUE")
+        title,
+        said or "not set",
+        why,
+        facts.in_partition("PreemptMode", "REQUEUE"),
     )
 
 
@@ -74,9 +86,9 @@ def _tier(facts: Facts) -> Finding:
     if not late:
         return ok("PriorityTier", f"{name} has {level}, below all others on its nodes")
     tiers = ", ".join(f"{one} has {tier(facts.partitions[one])}" for one in late)
-    changes = [_of(name, "PriorityTier", "0")] if level > 0 else []
+    changes = [facts.in_partition("PriorityTier", "0")] if level > 0 else []
     changes += [
-        _of(one, "PriorityTier", "1")
+        facts.in_partition("PriorityTier", "1", one)
         for one in late
         if tier(facts.partitions[one]) < 1 or not level
     ]
@@ -93,7 +105,7 @@ def _grace(facts: Facts) -> Finding:
         "preemption but a failure: it counts as one of the trainer, which is given up after some "
         "(seen on 22.05.8), and ordinary jobs start 0.5 to 1 s later."
     )
-    change = _of(facts.settings.partition, "GraceTime", "0")
+    change = facts.in_partition("GraceTime", "0")
     return must("GraceTime", f"{said} s", why, change)
 
 
@@ -108,9 +120,5 @@ def _max_time(facts: Facts) -> Finding:
     why = (
         "The controller asks for an hour at each start; with less, elements begin anew more often."
     )
-    change = _of(facts.settings.partition, "MaxTime", "INFINITE")
+    change = facts.in_partition("MaxTime", "INFINITE")
     return consider("MaxTime", f"{minutes} minutes", why, change)
-
-
-def _of(partition: str, key: str, value: str) -> Change:
-    return Change(SLURM_CONF, key, value, within=f"PartitionName={partition}")

@@ -15,6 +15,7 @@ from bftrainer_slurm.doctor.finding import (
     consider,
     must,
     ok,
+    shell,
     unknown,
 )
 from bftrainer_slurm.doctor.plugstack import PluginLine
@@ -87,10 +88,10 @@ def _loaded(facts: Facts) -> Finding:
     if plugin.line is None:
         return must(title, "sbatch --help does not show --bftrainer", "It is not listed.")
     if plugin.file_there is False:
-        change = Change("shell", "make plugin && make install", "")
+        change = shell("make plugin && make install")
         why = "Slurm goes on without an optional plugin that is missing."
         return must(title, f"{plugin.line.path} is not on this host", why, change)
-    change = Change("shell", "make plugin && make install", "")
+    change = shell("make plugin && make install")
     why = (
         "It is most likely built for another Slurm: run 'sbatch -vv --help' to see what Slurm says."
     )
@@ -101,7 +102,7 @@ def _partition(facts: Facts) -> Iterator[Finding]:
     said, wanted = facts.option("partition") or "bftrainer", facts.settings.partition
     if said != wanted:
         why = f"The plugin submits trainers to {said}, the controller looks for them in {wanted}."
-        change = _option(facts, "partition", wanted)
+        change = facts.in_line("partition", wanted)
         yield must("plugin's partition", said, why, change)
 
 
@@ -123,15 +124,15 @@ def _python(facts: Facts) -> Finding:
             "Without it each user's Python needs the package ('pip install bftrainer-slurm'), else "
             "torchrun ends at once."
         )
-        change = _option(facts, "python", "/usr/local/share/bftrainer-slurm/python")
+        change = facts.in_line("python", "/usr/local/share/bftrainer-slurm/python")
         return consider(title, "no python= in the plugin's line", why, change)
     if not package:
         why = "make install puts it there; every compute node needs it at the same place."
-        change = Change("shell", "make install", "")
+        change = shell("make install")
         return must(title, f"{folder} has no package of ours on this host", why, change)
     if package != __version__:
         why = f"The controller is {__version__}; both should be of one version."
-        return must(title, f"{folder} has {package}", why, Change("shell", "make install", ""))
+        return must(title, f"{folder} has {package}", why, shell("make install"))
     why = "srun -N1 python3 -c 'import sys, torch; print(sys.version, torch.__version__)'"
     found = f"{folder} has {package}; users' own Python and torch are not seen from here"
     return unknown(
@@ -147,9 +148,4 @@ def _announce(facts: Facts) -> Finding:
         "Submissions are not announced to the keeper: a job that is submitted in the last second "
         "before a backfill pass may lose that pass."
     )
-    return consider("announce", "not set", why, _option(facts, "announce", "IP:PORT"))
-
-
-def _option(facts: Facts, key: str, value: str) -> Change:
-    line = facts.plugin.line
-    return Change(PLUGSTACK, key, value, within=line.path if line else "")
+    return consider("announce", "not set", why, facts.in_line("announce", "IP:PORT"))

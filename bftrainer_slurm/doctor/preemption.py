@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Facts
-from bftrainer_slurm.doctor.finding import (
-    PLUGSTACK,
-    SLURM_CONF,
-    Change,
-    Finding,
-    consider,
-    must,
-    ok,
-    unknown,
-)
+from bftrainer_slurm.doctor.finding import Finding, conf, consider, must, ok, shell, unknown
 
 _LONG_WAIT_S = 60.0
 _MAX_GRACE_S = 30.0  # the plugin's own, unless its line says otherwise
@@ -26,7 +17,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     if kind in ("preempt/partition_prio", "preempt/qos"):
         yield ok("PreemptType", kind)
     else:
-        change = Change(SLURM_CONF, "PreemptType", "preempt/partition_prio")
+        change = conf("PreemptType", "preempt/partition_prio")
         why = (
             "Without it an ordinary job waits until a trainer ends. slurmctld has to be restarted."
         )
@@ -34,7 +25,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     mode = facts.value("PreemptMode")
     if mode in ("", "OFF"):
         why = "It is OFF for the cluster, which no partition can undo."
-        yield must("PreemptMode", mode or "OFF", why, Change(SLURM_CONF, "PreemptMode", "REQUEUE"))
+        yield must("PreemptMode", mode or "OFF", why, conf("PreemptMode", "REQUEUE"))
     else:
         yield ok("PreemptMode", mode)
     if facts.by_qos:
@@ -47,27 +38,25 @@ def _qos(facts: Facts) -> Finding:
     name, title = facts.option("qos"), "trainers' QOS"
     if not name:
         why = "A site that preempts by QOS has a QOS for trainers, which the others preempt."
-        return must(title, "none in the plugin's line", why, Change(PLUGSTACK, "qos", "NAME"))
+        return must(title, "none in the plugin's line", why, facts.in_line("qos", "NAME"))
     if facts.qos is None:
         why = "Compare: sacctmgr show qos format=name,preempt,preemptmode"
         return unknown(title, f"{name}; sacctmgr does not answer", why)
     if name not in facts.qos:
         command = f"sacctmgr add qos {name} preemptmode=requeue"
         why = "The plugin submits trainers under it."
-        return must(title, f"there is no QOS {name}", why, Change("shell", command, ""))
+        return must(title, f"there is no QOS {name}", why, shell(command))
     above = [one for one, row in facts.qos.items() if name in row.get("Preempt", "").split(",")]
     missing = sorted(facts.qos.keys() - {name} - set(above))
     mode = facts.qos[name].get("PreemptMode", "").lower()
     if missing:
-        changes = [
-            Change("shell", f"sacctmgr modify qos {one} set preempt+={name}", "") for one in missing
-        ]
+        changes = [shell(f"sacctmgr modify qos {one} set preempt+={name}") for one in missing]
         why = "Jobs of these QOS do not preempt trainers."
         return must(title, f"{name} is not preempted by {', '.join(missing)}", why, *changes)
     if mode not in ("", "cluster", "requeue"):
         command = f"sacctmgr modify qos {name} set preemptmode=requeue"
         why = "A preempted element has to wait in the queue again."
-        return must(title, f"{name} has PreemptMode={mode}", why, Change("shell", command, ""))
+        return must(title, f"{name} has PreemptMode={mode}", why, shell(command))
     return ok(title, f"{name}, preempted by {', '.join(above)}")
 
 
@@ -76,7 +65,7 @@ def _exempt(facts: Facts) -> Finding:
     if not said or said == "-00:00:01" or facts.seconds("PreemptExemptTime") == 0:
         return ok("PreemptExemptTime", "0 s")
     why = "For so long after its start an element cannot be preempted, and ordinary jobs wait."
-    return must("PreemptExemptTime", said, why, Change(SLURM_CONF, "PreemptExemptTime", "0"))
+    return must("PreemptExemptTime", said, why, conf("PreemptExemptTime", "0"))
 
 
 def _kill_wait(facts: Facts) -> Finding:
@@ -90,13 +79,11 @@ def _kill_wait(facts: Facts) -> Finding:
             f"Users may ask for a grace of {grace_s:g} s, and Slurm kills after KillWait. Lower "
             "max_grace, or lengthen KillWait."
         )
-        return consider(
-            "KillWait", f"{wait_s:g} s", why, Change(PLUGSTACK, "max_grace", f"{wait_s:g}")
-        )
+        return consider("KillWait", f"{wait_s:g} s", why, facts.in_line("max_grace", f"{wait_s:g}"))
     if wait_s > _LONG_WAIT_S:
         why = (
             "A job that has preempted may not preempt again for KillWait + MessageTimeout: if it "
             "then lacks a node, it waits so long."
         )
-        return consider("KillWait", f"{wait_s:g} s", why, Change(SLURM_CONF, "KillWait", "30"))
+        return consider("KillWait", f"{wait_s:g} s", why, conf("KillWait", "30"))
     return ok("KillWait", f"{wait_s:g} s")

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Facts
-from bftrainer_slurm.doctor.finding import (
-    SCHEDULER,
-    SLURM_CONF,
-    Change,
-    Finding,
-    consider,
-    must,
-    ok,
-)
+from bftrainer_slurm.doctor.finding import Finding, conf, consider, in_scheduler, must, ok
 from bftrainer_slurm.slurm.configuration import backfill_s
 
 _LONG_INTERVAL_S, _LONG_DELAY_S = 60.0, 10.0
@@ -29,9 +21,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             "Without backfill a job at the head of the queue blocks all behind it, and trainers "
             "take idle nodes at once and leave for a waiting job at each look."
         )
-        yield consider(
-            "backfill", f"none ({said})", why, Change(SLURM_CONF, "SchedulerType", "sched/backfill")
-        )
+        yield consider("backfill", f"none ({said})", why, conf("SchedulerType", "sched/backfill"))
     else:
         yield _interval(interval_s)
         yield _max_time(facts, interval_s)
@@ -44,7 +34,7 @@ def _interval(interval_s: float) -> Finding:
     if interval_s <= _LONG_INTERVAL_S:
         return ok("bf_interval", f"{interval_s:g} s")
     why = "Trainers get nodes in backfill passes, and a job that misses a pass waits for the next."
-    return consider("bf_interval", f"{interval_s:g} s", why, _option("bf_interval", "30"))
+    return consider("bf_interval", f"{interval_s:g} s", why, in_scheduler("bf_interval", "30"))
 
 
 def _max_time(facts: Facts, interval_s: float) -> Finding:
@@ -55,7 +45,7 @@ def _max_time(facts: Facts, interval_s: float) -> Finding:
         "A pass that ends early has not looked at all jobs; the controller takes those that still "
         "wait after a pass for jobs that need something else than nodes."
     )
-    return consider("bf_max_time", f"{said} s", why, _option("bf_max_time", f"{interval_s:g}"))
+    return consider("bf_max_time", f"{said} s", why, in_scheduler("bf_max_time", f"{interval_s:g}"))
 
 
 def _continue(facts: Facts) -> Finding:
@@ -65,7 +55,7 @@ def _continue(facts: Facts) -> Finding:
         "Without it a pass ends at its first pause (bf_yield_interval, 2 s) if any job has "
         "changed, and trainers' elements change often. It matters where a pass takes that long."
     )
-    return consider("bf_continue", "not set", why, _option("bf_continue", ""))
+    return consider("bf_continue", "not set", why, in_scheduler("bf_continue"))
 
 
 def _complete_wait(facts: Facts) -> Finding:
@@ -73,7 +63,7 @@ def _complete_wait(facts: Facts) -> Finding:
     if not wait_s:
         return ok("CompleteWait", "0 s")
     why = "Backfill waits while any job is completing, and elements complete often."
-    return must("CompleteWait", f"{wait_s:g} s", why, Change(SLURM_CONF, "CompleteWait", "0"))
+    return must("CompleteWait", f"{wait_s:g} s", why, conf("CompleteWait", "0"))
 
 
 def _delay(facts: Facts) -> Finding:
@@ -84,10 +74,5 @@ def _delay(facts: Facts) -> Finding:
     why = (
         "So long a batch job waits before Slurm looks at it, and a node that a trainer left idles."
     )
-    return consider(
-        "batch_sched_delay", f"{delay_s:g} s", why, _option("batch_sched_delay", f"{_DELAY_S:g}")
-    )
-
-
-def _option(name: str, value: str) -> Change:
-    return Change(SLURM_CONF, name, value, within=SCHEDULER)
+    change = in_scheduler("batch_sched_delay", f"{_DELAY_S:g}")
+    return consider("batch_sched_delay", f"{delay_s:g} s", why, change)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Facts
-from bftrainer_slurm.doctor.finding import Change, Finding, consider, ok
+from bftrainer_slurm.doctor.finding import Finding, consider, ok, shell
 
 _PROGRAMS = {
     "bftrainer-grow": "A growth costs slurmctld one RPC with it, two without.",
@@ -19,5 +19,5 @@ def check(facts: Facts) -> Iterator[Finding]:
         if name in facts.here.programs:
             yield ok(name, "found, and it starts")
         else:
-            install = Change("shell", "make plugin && make install", "")
+            install = shell("make plugin && make install")
             yield consider(name, "not on PATH, or does not start", why, install)

@@ -12,17 +12,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bftrainer_slurm.elastic.inprocess.sharded import ShardedTrainer
+    from bftrainer_slurm.elastic.inprocess.trainer import Trainer
     from bftrainer_slurm.elastic.listeners import on_change
     from bftrainer_slurm.elastic.saving import must_save, saved
-    from bftrainer_slurm.elastic.sharded import ShardedTrainer
     from bftrainer_slurm.elastic.steps import step
-    from bftrainer_slurm.elastic.trainer import Trainer
 
 __all__ = ["ShardedTrainer", "Trainer", "must_save", "on_change", "saved", "step"]
 
 _HOMES = {
-    "ShardedTrainer": "sharded",
-    "Trainer": "trainer",
+    "ShardedTrainer": "inprocess.sharded",
+    "Trainer": "inprocess.trainer",
     "must_save": "saving",
     "on_change": "listeners",
     "saved": "saving",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from bftrainer_slurm.elastic.listeners import NodesChanged
-from bftrainer_slurm.elastic.steps import Progress
+from bftrainer_slurm.elastic.steps import Counts
 
 SETTLED_S = 10.0  # as long as training goes on before its speed is told
 
@@ -22,7 +22,7 @@ _TORCHRUN = "torch.distributed.elastic.agent.server.api"
 
 Place = tuple[int, str]  # an element's task, and its node
 
-_NOTHING = Progress(0, None, 0.0, 0.0, in_process=False)
+_NOTHING = Counts(0, None, 0.0, 0.0, in_process=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class ChangeLog:
         self._line: str | None = None  # of the last change, not told yet
         self._change: NodesChanged | None = None  # the same, as far as it is known
 
-    def began(self, places: Iterable[Place], why: str, now: Progress, tells: bool) -> None:
+    def began(self, places: Iterable[Place], why: str, now: Counts, tells: bool) -> None:
         """A generation of elements on these ``places`` begins, as ``why`` has ended the last one.
 
         ``tells``: this process is its first.
@@ -106,12 +106,12 @@ class ChangeLog:
             names = [tuple(sorted(node for _, node in places)) for places in (before, self._places)]
             self._change = NodesChanged(names[0], names[1], why if before else "begin")
 
-    def trained(self, now: Progress) -> None:
+    def trained(self, now: Counts) -> None:
         """Training goes on; tells of the last change when its speed since is known."""
         if now.first_s > 0 and now.last_s - now.first_s >= SETTLED_S:
             self._tell_of(now)
 
-    def ended(self, now: Progress) -> None:
+    def ended(self, now: Counts) -> None:
         """The generation is over; tells of its beginning what is known by now."""
         if now.first_s > 0:
             self._tell_of(now)
@@ -119,7 +119,7 @@ class ChangeLog:
             speed = _speed(self._base, now)
             self._speed_before = speed if str(speed) else self._speed_before
 
-    def _tell_of(self, now: Progress) -> None:
+    def _tell_of(self, now: Counts) -> None:
         with self._lock:
             line, self._line = self._line, None
             if line is None or self._change is None:
@@ -158,7 +158,7 @@ def _who(before: Collection[Place], after: Collection[Place], why: str) -> str:
     return f"{', '.join(parts)}: {size}"
 
 
-def _speed(base: Progress, now: Progress) -> Speed:
+def _speed(base: Counts, now: Counts) -> Speed:
     """Return what was trained in a second from the generation's first step on."""
     steps, seconds = now.steps - base.steps, now.last_s - now.first_s
     if steps < 2 or seconds <= 0 or now.first_s <= base.last_s:

@@ -1,4 +1,4 @@
-"""Where a training process is: in an element of a trainer, or in a world that does not change.
+"""Where a process is, and as whom it takes part: in an element, or in a world that does not change.
 
 Read from the variables that the element, torchrun or srun set; nothing here needs torch.
 """
@@ -10,7 +10,6 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from bftrainer_slurm.elastic.identity import read_identity
 from bftrainer_slurm.keeper.membership import Identity, Role
 from bftrainer_slurm.keeper.protocol import parse_addresses
 
@@ -45,6 +44,22 @@ def static_world(environment: Mapping[str, str]) -> StaticWorld:
             (environment.get("MASTER_ADDR", node), int(port)),
         )
     return StaticWorld(0, 1, ("127.0.0.1", 0))
+
+
+def read_identity(environment: Mapping[str, str], role: Role, address: str = "") -> Identity:
+    """Return the identity of a process that is alone in its role on this node.
+
+    Raises:
+        KeyError, ValueError: the environment is not an element's.
+    """
+    array, _, task = environment["BFTRAINER_ELEMENT"].partition("_")
+    return Identity(
+        array=int(array),
+        task=int(task),
+        node=environment.get("SLURMD_NODENAME") or socket.gethostname(),
+        role=role,
+        address=address,
+    )
 
 
 def worker_identity(environment: Mapping[str, str]) -> Identity:

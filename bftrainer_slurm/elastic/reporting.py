@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bftrainer_slurm.elastic.changes import ChangeLog
-from bftrainer_slurm.elastic.identity import read_identity
-from bftrainer_slurm.elastic.steps import Memory, Progress
+from bftrainer_slurm.elastic.place import read_identity
+from bftrainer_slurm.elastic.steps import Counts, Memory
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import Membership, Role
 
@@ -25,7 +25,7 @@ class Era:
 
     generation: int
     nodes: int
-    before: Progress  # when it began
+    before: Counts  # when it began
 
 
 class Reporting:
@@ -38,7 +38,7 @@ class Reporting:
         self._changes = changes
         self._membership = membership
         self._era: Era | None = None
-        self._reported: Progress | None = None
+        self._reported: Counts | None = None
         self._stopped = threading.Event()
         threading.Thread(target=self._run, name="bftrainer-progress", daemon=True).start()
 
@@ -71,7 +71,7 @@ class Reporting:
         self._membership.progress(**measures(era, now))
 
 
-def measures(era: Era, now: Progress) -> dict[str, float]:
+def measures(era: Era, now: Counts) -> dict[str, float]:
     """Return what a report says; what is not known is left out."""
     found = {"steps": float(now.steps), "nodes": float(era.nodes), "generation": era.generation}
     if now.samples is not None:

@@ -25,7 +25,7 @@ _ZEROS = memoryview(bytes(_NUMBERS)).cast("d")
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Counts:
     """What a memory says. Counts go on from one training process of the node to the next."""
 
     steps: int
@@ -65,10 +65,10 @@ class Memory:
         """Where other processes of this user on this node open it; it leaves no file behind."""
         return f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
-    def read(self) -> Progress:
+    def read(self) -> Counts:
         """Return what is in it now."""
         steps, samples, first_s, last_s, in_process = self.numbers[:5]
-        return Progress(
+        return Counts(
             int(steps), None if isnan(samples) else samples, first_s, last_s, bool(in_process)
         )
 

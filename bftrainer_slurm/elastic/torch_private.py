@@ -6,29 +6,36 @@ restarted at changes instead, see ``members``. (FSDP2's are in ``sharded``: it h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, MutableMapping
 from datetime import timedelta
+from functools import cache
+from inspect import signature
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import HashStore, Work  # type: ignore[attr-defined]
+from torch.distributed import HashStore, TCPStore, Work  # type: ignore[attr-defined]
+from torch.nn.parallel import DistributedDataParallel
 
 from bftrainer_slurm.elastic.processes import killed_after
 
-SEEN = ("2.13",)
+SEEN = ("2.6", "2.9", "2.13", "2.14", "2.15")
 _PLACES = (
     "torch._C._distributed_c10d.OpType",
-    "torch._C._distributed_c10d.PythonCallbackWork",
-    "torch._C._distributed_c10d._register_work",
     "torch.distributed.ProcessGroup._register_backend",
     "torch.distributed.ProcessGroup._set_group_name",
     "torch.distributed.Work._get_op_type",
-    "torch.distributed.distributed_c10d._resolve_process_group",
     "torch.distributed.distributed_c10d._set_pg_timeout",
     "torch.distributed.distributed_c10d._world.group_count",
     "torch.distributed.distributed_c10d._world.pg_names",
+)
+# Those of ``functional``: without them DTensor's collectives are torch's own.
+FUNCTIONAL = (
+    "torch._C._distributed_c10d.PythonCallbackWork",
+    "torch._C._distributed_c10d._register_work",
+    "torch.distributed.all_gather_single",
+    "torch.distributed.distributed_c10d._resolve_process_group",
 )
 
 
@@ -66,6 +73,43 @@ def end_workers_within(seconds: float, begins: Callable[[], None]) -> bool:
 
     PContext.close = close_within  # type: ignore[assignment, method-assign]
     return True
+
+
+def open_store(host: str, port: int, hosts: bool, timeout: timedelta) -> TCPStore:
+    """Open a store, or connect to one; its calls take so long at most.
+
+    Raises:
+        RuntimeError: it cannot be.
+    """
+    return TCPStore(
+        *(host, port, None, hosts),
+        timeout=timeout,
+        wait_for_workers=False,
+        use_libuv=has_libuv(),
+    )
+
+
+@cache
+def has_libuv() -> bool:
+    """Return whether torch was built with libuv: Debian's is not, and says so only when asked."""
+    try:
+        TCPStore("localhost", 0, is_master=True, wait_for_workers=False, use_libuv=True)
+    except RuntimeError as error:
+        return "libuv" not in str(error)
+    return True
+
+
+def set_libuv(environment: MutableMapping[str, str]) -> None:
+    """Say that torch is to do without libuv where it lacks it; it would fail instead."""
+    if not has_libuv():
+        environment.setdefault("USE_LIBUV", "0")
+
+
+def without_buffers() -> dict[str, Any]:
+    """Return the option by which DDP's forward pass does not share buffers: 2.13 renamed it."""
+    options = signature(DistributedDataParallel).parameters
+    new = "forward_sync_buffers" in options
+    return {"forward_sync_buffers" if new else "broadcast_buffers": False}
 
 
 def was_used(scaler: torch.amp.GradScaler) -> bool:

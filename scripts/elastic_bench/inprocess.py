@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from bftrainer_slurm import elastic
-from bftrainer_slurm.elastic.collective import Group
-from bftrainer_slurm.elastic.common import Common
+from bftrainer_slurm.elastic.inprocess.collective import Communicator
+from bftrainer_slurm.elastic.inprocess.common import Common
 from scripts.elastic_bench.workload import StepLog, Workload, arguments
 
 
@@ -31,7 +31,7 @@ def _time_copies(log: StepLog) -> None:
     """Log how long it takes to get a state from another rank's memory."""
     agree = Common.agree
 
-    def timed(common: Common, group: Group, *what: Any) -> None:
+    def timed(common: Common, group: Communicator, *what: Any) -> None:
         begin_s, is_new = time.monotonic(), common.version is None
         agree(common, group, *what)
         if is_new and group.rank > 0:

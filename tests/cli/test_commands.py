@@ -12,7 +12,7 @@ from bftrainer_slurm.cli import main
 from bftrainer_slurm.cli.common import fail_where_unreadable, safe_lines
 from bftrainer_slurm.cli.plot import Point, plot
 from bftrainer_slurm.cli.show import render as render_trainer
-from bftrainer_slurm.cli.status import render
+from bftrainer_slurm.cli.status import shown_lines
 from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
 
 TRAINER = {
@@ -75,6 +75,10 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+def render(document: dict[str, Any]) -> str:
+    return "\n".join(shown_lines(document))
+
+
 def call(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
 
@@ -92,9 +96,38 @@ def test_every_command_has_help_with_what_it_does() -> None:
         assert call(command, "--help").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("statsu",), "No such command 'statsu'. Did you mean 'status'? See 'main --help'"),
+        (("nonsense",), "main: No such command 'nonsense'; see 'main --help'"),
+        (("--nonsense",), "main: No such option '--nonsense'; see 'main --help'"),
+        (("show",), "main show: Missing argument 'TRAINER'; see 'main show --help'"),
+        (("logs", "7", "-n", "-1"), "'-n' / '--lines': -1 is not in the range x>=0; see"),
+        (("status", "--keeper", "nowhere"), "'--keeper': 'nowhere' is not HOST:PORT; see"),
+    ],
+)
+def test_bad_usage_is_one_line_that_names_the_option_and_the_help(
+    arguments: tuple[str, ...], said: str
+) -> None:
+    result = call(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_ctrl_c_ends_a_command_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bftrainer_slurm.cli.status.current_status", interrupted)
+    result = call("status")
+    assert (result.exit_code, result.output.strip()) == (130, "")
+
+
 def test_the_table_shows_a_trainer_in_a_line() -> None:
     lines = render(DOCUMENT).splitlines()
-    assert lines[0] == "pool: 5 nodes in holes, 3 used by trainers"
+    assert lines[0] == "pool: 5 nodes free of ordinary jobs, 3 used by trainers"
     assert lines[2].split() == (
         ["12", "digits", "alice", "running", "2+1", "1-4", "81,234", "1,234", "3", "0", "1"]
     )
@@ -114,7 +147,7 @@ def test_what_a_trainer_should_know_is_said_below_the_table_and_in_show() -> Non
 
 def test_many_trainers_in_trouble_do_not_fill_the_screen() -> None:
     lines = render(DOCUMENT | {"trainers": [TRAINER | {"why": "it failed"}] * 8}).splitlines()
-    assert lines[-1] == "3 more trainers have notices: 'bftrainer show' has them"
+    assert lines[-1] == "3 more in trouble: 'bftrainer show TRAINER' says what it is"
     assert len(lines) == 2 + 8 + 5 + 1
 
 
@@ -158,10 +191,32 @@ def test_show_says_what_changes_of_size_cost_and_how_that_is_known() -> None:
     assert "rescaling   up 0.12 s (4 measured), down 0.30 s (assumed)" in shown
 
 
-@pytest.mark.parametrize(("unit", "word"), [("steps", "relative"), (None, "speed-up")])
-def test_a_curve_without_samples_is_said_to_be_relative(unit: str | None, word: str) -> None:
-    curve = {"unit": unit, "points": SHOWN["curve"]["points"]}  # type: ignore[index]
-    assert f"\n{word} " in render_trainer(SHOWN | {"curve": curve})
+def test_a_curve_without_samples_is_said_to_be_relative() -> None:
+    curve = {"unit": "steps", "points": SHOWN["curve"]["points"]}  # type: ignore[index]
+    assert "\nrelative " in render_trainer(SHOWN | {"curve": curve})
+
+
+def test_a_curve_of_which_nothing_was_measured_is_not_shown() -> None:
+    points = [{"nodes": nodes, "rate": 1.0, "measured": False} for nodes in (1, 2)]
+    assert "|" not in render_trainer(SHOWN | {"curve": {"unit": None, "points": points}})
+
+
+def test_trouble_comes_first_with_what_to_do_about_it() -> None:
+    error = "Traceback\nModuleNotFoundError: No module named 'einops'"
+    failed = TRAINER | {"notice": "failed 3 times in a row on n1", "error": error}
+    assert render(DOCUMENT | {"trainers": [failed]}).splitlines()[-3:] == [
+        "trainer 12: failed 3 times in a row on n1",
+        "  it said last: ModuleNotFoundError: No module named 'einops'",
+        "  try: install einops in the Python environment that the script activates, and keep it in "
+        "a folder that all nodes see",
+    ]
+    lines = render_trainer(SHOWN | failed).splitlines()
+    assert [line.split()[0] for line in lines[2:4]] == ["notice", "try"]
+
+
+def test_idle_nodes_that_no_trainer_may_have_are_counted() -> None:
+    line = render(DOCUMENT | {"left_alone": {"reserved": 2, "failed there": 1}}).splitlines()[0]
+    assert line.endswith("3 used by trainers; 3 idle, but left alone: 'bftrainer explain' says why")
 
 
 def test_show_has_the_last_lines_of_a_failed_trainer_safe_for_the_terminal() -> None:

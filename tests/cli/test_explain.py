@@ -80,7 +80,7 @@ def said(changes: dict[str, Any] | None = None, **terms: Any) -> str:
         (
             {},
             "With 4 nodes it would gain 60 (+25% a second), but other trainers have 1 of these. "
-            "Whom it would cost least to give up so many would lose 90.",
+            "The one that could give up so many most cheaply would lose 90.",
         ),
         ({"loss": None}, "none of them so many. A node is worth about 70 to them."),
         ({"limit": "unproven"}, "4 nodes would be better (60 more): the planner ran out of time"),
@@ -115,7 +115,7 @@ def test_why_it_waits_or_changes_is_a_sentence(changes: dict[str, Any], sentence
 
 
 def test_idle_nodes_that_trainers_may_not_have_are_counted_by_why() -> None:
-    assert "in holes; idle nodes that trainers leave alone: 2 (reserved)." in said()
+    assert "without ordinary jobs. Idle, but left alone: 2 (reserved)." in said()
 
 
 def test_while_the_controller_is_down_nobody_plans() -> None:
@@ -166,7 +166,7 @@ def test_what_was_planned_before_is_planned_again_and_explained(state: Path) -> 
     assert lines[:3] == [
         "trainer 12, 1 plan ago: 2 nodes",
         "  It has as many nodes as it may have now, 2.",
-        "  Trainers use 4 of 4 nodes in holes.",
+        "  Trainers use 4 of the 4 nodes without ordinary jobs.",
     ]
     assert "planned again now, from the 1 node that it had" in " ".join(" ".join(lines).split())
     found = json.loads(call("13", "--from-history", "1", "--state", str(state), "--json").stdout)

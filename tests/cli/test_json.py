@@ -9,19 +9,28 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bftrainer_slurm.cli import main
+from bftrainer_slurm.cli import assess, main
 from bftrainer_slurm.cli.doctor import document as findings_document
 from bftrainer_slurm.cli.explain import as_document
 from bftrainer_slurm.cli.status import known_to_slurm
 from bftrainer_slurm.doctor.finding import Change, must
+from bftrainer_slurm.doctor.trial import Outcome
 from tests.cli.documented import PAGE, differences, documented
 from tests.cli.pasts import write_past
 from tests.cli.test_commands import SHOWN
 from tests.controller.worlds import trainer
+from tests.replay.assessment.standin import equal_shares
 
 STATUS: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "data" / "status.json").read_text()
 )
+GPU_JOBS = """JobID|NNodes|Submit|Start|End|State|AllocTRES|NodeList
+1|2|900|900|1200|COMPLETED|gres/gpu=4|n[1-2]
+2|1|900|1500|4600|COMPLETED|gres/gpu=1|n1
+3|1|900|1300|1900|COMPLETED|gres/gpu=2|n2
+4|1|900|4500|5000|COMPLETED|gres/gpu=2|n2
+no job
+"""
 DOWN: dict[str, Any] = {
     "time_s": 1.0,
     "down": "the controller is not running",
@@ -45,12 +54,14 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def printed(*words: str) -> dict[str, Any]:
     result = CliRunner().invoke(main, list(words))
     assert result.exit_code == 0, result.output
-    return dict(json.loads(result.output))
+    return dict(json.loads(result.stdout))
 
 
 def test_of_the_status() -> None:
     greedy = STATUS | {"plan": STATUS["plan"] | {"status": "greedy", "reason": "no solver"}}
-    documents = ({"schema": 1, **one} for one in (STATUS, DOWN, greedy))
+    unread = {"settings": "bftrainer.toml: unknown key 'x'"}  # what was recorded is older
+    reloaded = STATUS | {"controller": STATUS["controller"] | unread}
+    documents = ({"schema": 1, **one} for one in (STATUS, DOWN, greedy, reloaded))
     assert differences("status", *documents) == []
 
 
@@ -82,16 +93,43 @@ def test_of_findings() -> None:
     assert differences("doctor", findings_document([finding])) == []
 
 
+def test_of_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr(
+        "bftrainer_slurm.doctor.trial.run", lambda _: Outcome("n1", 1.3, 0.31, 0.19)
+    )
+    assert differences("doctor --try", printed("doctor", "--try", "--json")) == []
+
+
 def test_of_a_plan(tmp_path: Path) -> None:
     from tests.planner.test_plan_command import MOVES, written
 
     assert differences("plan", printed("plan", str(written(tmp_path, MOVES)), "--json")) == []
 
 
+def test_of_a_replay() -> None:
+    assert (
+        differences("replay", printed("replay", "--synthetic", "20:0.9", "--hours=1", "--json"))
+        == []
+    )
+
+
+def test_of_an_assessment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assess, "_harvest", lambda: equal_shares)
+    log = tmp_path / "jobs.txt"
+    log.write_text(GPU_JOBS)
+    told = (
+        printed("assess", str(log), "--from=1000", "--to=4600", "--price=2", "--watts=3", "--json"),
+        printed("assess", "--synthetic=20:0.9", "--days=1", "--no-replay", "--json"),
+    )
+    assert differences("assess", *told) == []
+
+
 def test_every_table_of_the_page_says_which_schema_it_is_of() -> None:
     sections = [part.partition("\n") for part in PAGE.read_text().split("\n## ")[1:]]
     with_keys = [(name, text) for name, _, text in sections if "| key |" in text]
-    assert len(with_keys) == 9
+    assert len(with_keys) == 12
     for name, text in with_keys:
         assert "`schema` is 1" in text, name
         assert documented(name)[0].path == ("schema",)

@@ -53,6 +53,14 @@ def test_the_node_is_that_on_which_the_line_was_written() -> None:
     assert nodes == ["n1"] * 7 + ["n3"] * 3
 
 
+def test_a_step_that_failed_names_its_node_where_no_element_was_taken_off() -> None:
+    failed = (
+        *("begins", "srun: error: n1: task 0: Exited with exit code 2"),
+        *("slurmstepd-n1: error: execve(): torchrun: No such file or directory", "begins again"),
+    )
+    assert [node for node, _ in told(log(*failed, node="n5"))] == ["n1", "n1", "n1", "n5"]
+
+
 def test_the_first_lines_of_a_file_without_a_time_have_that_of_the_next() -> None:
     early = log("2026-11-23T20:30:00 first", node="n2")
     assert told(log(*MOVED), early)[0] == ("n2", "2026-11-23T20:30:00 first")

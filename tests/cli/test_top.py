@@ -55,7 +55,7 @@ def test_a_line_has_a_trainer_and_its_last_hour() -> None:
 
 def test_the_pool_and_what_ordinary_jobs_felt_stand_above() -> None:
     lines = texts(seen(one(12), preempted={"jobs": 0}))
-    assert lines[1] == "pool: 5 nodes in holes, 3 used by trainers"
+    assert lines[1] == "pool: 5 nodes free of ordinary jobs, 3 used by trainers"
     assert lines[2] == "ordinary jobs, last 24 h: none had to preempt a trainer"
 
 

@@ -212,6 +212,11 @@ def test_without_munge_both_sides_need_the_sites_key() -> None:
     assert {one.check for one in found} == {"AuthType", "key_file="}
 
 
+def test_the_trainers_qos_is_written_into_the_plugins_line() -> None:
+    (found,) = of(site(PreemptType="preempt/qos"), Level.CHANGE)
+    assert [change.line for change in found.changes] == [f"{LINE.split()[1]} qos=NAME"]
+
+
 def test_a_site_that_preempts_by_qos_has_one_for_trainers() -> None:
     facts = site(line=LINE + " qos=idle", PreemptType="preempt/qos")
     rows = {"idle": {"Preempt": "", "PreemptMode": "cluster"}, "normal": {"Preempt": "idle"}}

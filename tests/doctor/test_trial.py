@@ -75,7 +75,7 @@ def test_all_that_it_submits_has_one_name_and_is_cancelled_by_it(slurm: Path) ->
 
 def test_json_is_all_that_it_prints(slurm: Path) -> None:
     found = json.loads(call("--json").stdout)
-    assert set(found) == {"node", "started_s", "with_trainer_s", "without_s", "late_s"}
+    assert set(found) == {"schema", "node", "started_s", "with_trainer_s", "without_s", "late_s"}
 
 
 @pytest.mark.parametrize("command", ["sbatch", "srun"])

@@ -10,8 +10,8 @@ import tempfile
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std, start_processes
 from torch.distributed.run import run_script_path
 
-from bftrainer_slurm.elastic import warm
-from bftrainer_slurm.elastic.failures import LastFailure
+from bftrainer_slurm.elastic.rendezvous import warm
+from bftrainer_slurm.elastic.rendezvous.last_failure import LastFailure
 
 
 def main() -> None:

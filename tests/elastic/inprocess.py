@@ -9,16 +9,19 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.optim.swa_utils import AveragedModel
+from torch.utils.data import Dataset, IterableDataset
 
 from bftrainer_slurm import elastic
-from bftrainer_slurm.elastic.sockets import Connections
+from bftrainer_slurm.elastic.inprocess.sockets import Connections
+from bftrainer_slurm.elastic.inprocess.state import flatten
 
 
 class Numbers(Dataset[tuple[Tensor, int]]):
@@ -34,14 +37,39 @@ class Numbers(Dataset[tuple[Tensor, int]]):
         return torch.sin(torch.arange(16) * (number + 1.0)), number
 
 
+class Stream(IterableDataset[tuple[Tensor, int]]):
+    """The same, one after the other; its state is the next number."""
+
+    def __init__(self, size: int) -> None:
+        self._numbers = Numbers(size)
+        self._next = 0
+
+    def __iter__(self) -> Iterator[tuple[Tensor, int]]:
+        while self._next < len(self._numbers):
+            self._next += 1
+            yield self._numbers[self._next - 1]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"next": self._next}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._next = state_dict["next"]
+
+
 def forget_as_gloo_does() -> None:
     """Let no collective of this process fail where its peer is frozen: gloo forgets a few so."""
     Connections.shut_down = lambda *_, **__: None  # type: ignore[method-assign]
 
 
-def digest(model: nn.Module) -> str:
-    parts = [tensor.numpy().tobytes() for tensor in model.state_dict().values()]
-    return hashlib.sha256(b"".join(parts)).hexdigest()
+def digest(*objects: Any) -> str:
+    described, tensors = flatten([one.state_dict() for one in objects])
+    parts = [tensor.numpy().tobytes() for tensor in tensors]
+    return hashlib.sha256(b"".join([described, *parts])).hexdigest()
+
+
+def parts_of(x: Tensor, several: bool) -> list[Tensor]:
+    """Return a batch, or its halves where each is enough for batch statistics."""
+    return list(x.chunk(2)) if several and len(x) >= 4 else [x]
 
 
 def stop_after_epoch(loader: Any, options: dict[str, Any]) -> bool:
@@ -51,6 +79,12 @@ def stop_after_epoch(loader: Any, options: dict[str, Any]) -> bool:
     stop = torch.tensor([Path(options["stop_after_epoch"]).exists()])
     dist.broadcast(stop, src=0)
     return bool(stop)
+
+
+def backward(trainer: elastic.Trainer, scaler: torch.amp.GradScaler, x: Tensor, of: int) -> None:
+    """Add the gradients of a part of a batch: of a mean over it all."""
+    loss = nn.functional.mse_loss(trainer.ddp(x), torch.ones(len(x), 1), reduction="sum") / of
+    scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
 
 def main(folder: Path, given: dict[str, Any]) -> None:
@@ -70,6 +104,8 @@ def main(folder: Path, given: dict[str, Any]) -> None:
         "own": False,  # a collective in each step
         "forget": False,
         "norm": True,  # batch statistics are of a rank's own batch
+        "stream": False,  # an iterable data set
+        "several": False,  # optimizers and schedulers, parts of a batch, a scaler, an average
     } | given
     if options["forget"]:
         forget_as_gloo_does()
@@ -83,17 +119,27 @@ def main(folder: Path, given: dict[str, Any]) -> None:
         nn.Linear(options["width"], options["width"]),
         nn.Linear(options["width"], 1),
     )
-    optimizer = torch.optim.Adam(model.parameters())
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 100)
+    several = options["several"]
+    average = AveragedModel(model)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=50, enabled=several)
+    optimizers: list[torch.optim.Optimizer] = [torch.optim.Adam(model.parameters())]
+    if several:
+        optimizers = [
+            torch.optim.SGD(model[:4].parameters(), lr=0.001, momentum=0.9),
+            torch.optim.Adam(model[4:].parameters()),
+        ]
+    schedulers = [torch.optim.lr_scheduler.StepLR(one, 100) for one in optimizers]
+    others: dict[str, Any] = {f"scheduler_{place}": one for place, one in enumerate(schedulers)}
+    others |= {"average": average, "scaler": scaler}
     trainer = elastic.Trainer(
         model,
-        optimizer,
-        scheduler=scheduler,
+        optimizers,
+        **others,
         checkpoint=options["checkpoint"],
         checkpoint_every_s=options["every_s"],
     )
     loader = trainer.loader(
-        Numbers(options["size"]),
+        (Stream if options["stream"] else Numbers)(options["size"]),
         options["batch_size"],
         options["epochs"],
         batch=options["batch"],
@@ -108,22 +154,31 @@ def main(folder: Path, given: dict[str, Any]) -> None:
 
         for x, numbers in loader:
             with trainer.step() as step:
-                optimizer.zero_grad()
-                loss = nn.functional.mse_loss(trainer.ddp(x), torch.ones(len(x), 1))
+                for one in optimizers:
+                    one.zero_grad()
                 trained = numbers.tolist() if step.weight else []
                 write("tried", trainer.cursor.step + 1, loader.epoch, json.dumps(trained))
                 if options["fail_rank"] == dist.get_rank():
                     raise KeyError("this rank fails")
                 if options["own"] and trainer.generation:
                     dist.all_reduce(torch.ones(1))
-                loss.backward()  # type: ignore[no-untyped-call]
+                *parts, last = parts_of(x, several)
+                with trainer.ddp.no_sync():
+                    for part in parts:
+                        backward(trainer, scaler, part, len(x))
+                backward(trainer, scaler, last, len(x))
                 stop = stop_after_epoch(loader, options)
-                optimizer.step()
-                scheduler.step()
+                for one, scheduler in zip(optimizers, schedulers, strict=True):
+                    scaler.step(one)
+                    scheduler.step()
+                scaler.update()
+                average.update_parameters(model)
             if step.committed:
                 write("done", trainer.cursor.step)
                 if stop and trainer.finish():
                     break
             time.sleep(options["pause_s"])
     torch.save(model.state_dict(), folder / f"weights.{where}")
-    (folder / f"end.{where}").write_text(f"{digest(model)} {trainer.cursor.samples}")
+    averaged = nn.ParameterList(average.parameters())  # its buffers are of this rank's last batch
+    states = digest(model, averaged, scaler, *optimizers, *schedulers)
+    (folder / f"end.{where}").write_text(f"{states} {trainer.cursor.samples}")

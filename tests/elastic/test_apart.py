@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.elastic.apart import apart
+from bftrainer_slurm.elastic.rendezvous.apart import apart
 
 pytestmark = pytest.mark.torch
 

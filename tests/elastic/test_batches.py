@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset, dataloader
 
-from bftrainer_slurm.elastic import batches
-from bftrainer_slurm.elastic.batches import samples_in
+from bftrainer_slurm.elastic.rendezvous import batches
+from bftrainer_slurm.elastic.rendezvous.batches import samples_in
 from bftrainer_slurm.elastic.steps import Counter, Memory, Steps
 
 X = torch.zeros(8, 3)

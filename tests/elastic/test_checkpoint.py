@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bftrainer_slurm.elastic.checkpoint import Checkpoints, Version
+from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints, Version
 
 
 def state(step: int) -> dict[str, object]:

@@ -12,7 +12,7 @@ SCRIPT = """
 import atexit, multiprocessing, sys
 from multiprocessing import forkserver, util
 atexit.register(lambda: print("teardown"))  # as what torch registers as it is imported
-from bftrainer_slurm.elastic.ending import Ending
+from bftrainer_slurm.elastic.rendezvous.ending import Ending
 
 ending = Ending()
 util.get_temp_dir()
@@ -66,7 +66,7 @@ def test_who_ends_at_once_leaves_no_worker(tmp_path: Path) -> None:
 
 def test_who_ends_at_once_leaves_no_semaphore_and_no_complaint_of_one(tmp_path: Path) -> None:
     made = (
-        "from bftrainer_slurm.elastic import semaphores\nsemaphores.claim()\n"
+        "from bftrainer_slurm.elastic.rendezvous import semaphores\nsemaphores.claim()\n"
         "lock = multiprocessing.get_context('forkserver').Lock()\n"
         "import os\nprint(os.getpid(), flush=True)\nending.at_once(7)"
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer_slurm.elastic.rendezvous import fork_server
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 
@@ -17,7 +18,7 @@ SCRIPT = """
 import multiprocessing, os, sys, threading, types
 from multiprocessing import forkserver
 sys.path.insert(0, {repo!r})
-from bftrainer_slurm.elastic import fork_server
+from bftrainer_slurm.elastic.rendezvous import fork_server
 
 forks = multiprocessing.get_context("forkserver")
 
@@ -50,6 +51,18 @@ def said(folder: Path, *body: str) -> list[str]:
     )
     assert done.stderr == ""
     return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "argv"),
+    [
+        (["python", "-I", "-c", "main()"], ["torchrun", "train.py"]),
+        (["python", "-c", "main()", "torchrun", "x.py"], ["-c", "torchrun", "x.py"]),
+    ],
+    ids=["3.13", "3.14"],
+)
+def test_what_multiprocessing_has_it_run(arguments: list[str], argv: list[str]) -> None:
+    assert fork_server.program(arguments, ["torchrun", "train.py"]) == ("main()", argv)
 
 
 def test_a_worker_has_what_the_agent_has_imported(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from bftrainer_slurm.elastic.collective import Group, PeerLostError
+from bftrainer_slurm.elastic.inprocess.collective import Communicator, PeerLostError
+from bftrainer_slurm.elastic.torch_private import open_store
 from bftrainer_slurm.keeper.membership import Generation, Peer
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
@@ -17,26 +18,26 @@ pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
 TWO = Generation(1, 0, 2, False, None, (Peer(0, "n0", 0, 1),) * 2)
 
 
-def form(group: Group, peer: Callable[[TCPStore], None]) -> None:
+def form(group: Communicator, peer: Callable[[TCPStore], None]) -> None:
     """Form a group of two as rank 0; ``peer`` is what rank 1 does once it has the store."""
 
     def offer(endpoint: str) -> None:
         port = int(endpoint.partition(":")[2])
-        store = TCPStore("127.0.0.1", port, None, False, timeout=timedelta(seconds=30))
+        store = open_store("127.0.0.1", port, hosts=False, timeout=timedelta(seconds=30))
         threading.Thread(target=peer, args=(store,), daemon=True).start()
 
     group.form(TWO, "gloo", "127.0.0.1", offer)
 
 
 def test_who_waits_for_a_peer_that_does_not_come_is_free_when_the_keeper_says_so() -> None:
-    group = Group()
+    group = Communicator()
     with pytest.raises(PeerLostError):
         form(group, lambda _: group.abort("the peer is lost"))
     group.close()
 
 
 def test_a_peer_that_is_lost_as_it_connects_is_not_waited_for_for_half_an_hour() -> None:
-    group = Group()
+    group = Communicator()
     with pytest.raises(PeerLostError):
         form(group, lambda store: store.set("here/1", ""))
     group.close()
@@ -44,15 +45,15 @@ def test_a_peer_that_is_lost_as_it_connects_is_not_waited_for_for_half_an_hour()
 
 PEER = """
 import sys
-from bftrainer_slurm.elastic.collective import Group
+from bftrainer_slurm.elastic.inprocess.collective import Communicator
 from bftrainer_slurm.keeper.membership import Generation, Peer
 peers = (Peer(0, "n0", 0, 1),) * 2
-Group().form(Generation(1, 1, 2, False, sys.argv[1], peers), "gloo", "127.0.0.1", None)
+Communicator().form(Generation(1, 1, 2, False, sys.argv[1], peers), "gloo", "127.0.0.1", None)
 """
 
 
 def test_who_has_failed_to_form_a_group_meets_a_peer_that_has_not() -> None:
-    group = Group()
+    group = Communicator()
     with pytest.raises(PeerLostError):
         form(group, lambda store: store.set("here/1", ""))
     group.close()
@@ -61,7 +62,7 @@ def test_who_has_failed_to_form_a_group_meets_a_peer_that_has_not() -> None:
     def offer(endpoint: str) -> None:
         peers.append(subprocess.Popen([sys.executable, "-c", PEER, endpoint]))
 
-    group = Group()
+    group = Communicator()
     try:
         group.form(TWO, "gloo", "127.0.0.1", offer)
         assert peers[0].wait(60) == 0

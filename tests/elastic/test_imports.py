@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.elastic import imports
+from bftrainer_slurm.elastic.rendezvous import imports
 
 
 def of(folder: Path, text: str, *options: str) -> list[str]:

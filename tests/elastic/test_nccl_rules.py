@@ -14,8 +14,13 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from bftrainer_slurm.elastic.collective import Channel, Group, PeerLostError, abort_together
-from bftrainer_slurm.elastic.members import RestartError, find_members
+from bftrainer_slurm.elastic.inprocess.collective import (
+    Channel,
+    Communicator,
+    PeerLostError,
+    abort_together,
+)
+from bftrainer_slurm.elastic.inprocess.members import RestartError, find_members
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(60)]
 
@@ -43,9 +48,9 @@ class FakeTensor:
     is_cuda = True
 
 
-def on_gpu(*works: FakeWork) -> Group:
+def on_gpu(*works: FakeWork) -> Communicator:
     """A group of two ranks in a step that depends on these works."""
-    group = Group()
+    group = Communicator()
     group.world = 2
     group.begin(1.0)
     for work in works:
@@ -53,7 +58,7 @@ def on_gpu(*works: FakeWork) -> Group:
     return group
 
 
-def aborted(group: Group, *works: FakeWork) -> None:
+def aborted(group: Communicator, *works: FakeWork) -> None:
     """Abort as the keeper's word does; the works' kernels leave by it."""
     group.abort("a peer is lost")
     for work in works:
@@ -123,7 +128,7 @@ def test_after_an_abort_nothing_more_is_begun() -> None:
 def test_what_is_on_the_cpu_beside_nccl_is_given_up_as_gloos_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bftrainer_slurm.elastic.collective._HOPELESS_S", 0.1)
+    monkeypatch.setattr("bftrainer_slurm.elastic.inprocess.collective._HOPELESS_S", 0.1)
     never = FakeWork()
     group = on_gpu()
     group.watch(cast(dist.Work, never), on_gpu=False)

@@ -67,7 +67,7 @@ def test_a_torch_that_ours_cannot_work_with_ends_with_a_line_that_says_what_to_i
 ) -> None:
     from torch.distributed.elastic.rendezvous import RendezvousParameters
 
-    monkeypatch.setitem(sys.modules, "bftrainer_slurm.elastic.agent", None)
+    monkeypatch.setitem(sys.modules, "bftrainer_slurm.elastic.rendezvous.agent", None)
     with pytest.raises(SystemExit) as end:
         handler()(RendezvousParameters("bftrainer", "", "run", 1, 4))
     assert end.value.code == 2
@@ -124,7 +124,7 @@ def test_outside_an_element_loading_it_changes_and_imports_nothing() -> None:
         "import torch.distributed.run\n"
         "from torch.distributed.elastic.rendezvous import rendezvous_handler_registry as registry\n"
         "assert 'bftrainer' in registry._registry\n"
-        "assert 'bftrainer_slurm.elastic.agent' not in sys.modules\n"
+        "assert 'bftrainer_slurm.elastic.rendezvous.agent' not in sys.modules\n"
         "assert before == dict(os.environ)\n"
     )
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
@@ -11,10 +12,10 @@ pytestmark = pytest.mark.torch
 
 torch = pytest.importorskip("torch")
 
-from torch.distributed import TCPStore  # noqa: E402
 from torch.distributed.elastic.utils.store import barrier  # noqa: E402
 
-from bftrainer_slurm.elastic.generation_store import GenerationStore  # noqa: E402
+from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore  # noqa: E402
+from bftrainer_slurm.elastic.torch_private import open_store  # noqa: E402
 
 
 class Pair:
@@ -22,8 +23,9 @@ class Pair:
 
     def __init__(self) -> None:
         self.has_ended = threading.Event()
-        host = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
-        guest = TCPStore("localhost", host.port, is_master=False, wait_for_workers=False)
+        timeout = timedelta(seconds=30)
+        host = open_store("localhost", 0, hosts=True, timeout=timeout)
+        guest = open_store("localhost", host.port, hosts=False, timeout=timeout)
         self.host = GenerationStore(host, self.has_ended.is_set)
         self.guest = GenerationStore(guest, self.has_ended.is_set)
 

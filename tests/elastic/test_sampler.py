@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.elastic.sampler import Batch, Course, Cursor, share
+from bftrainer_slurm.elastic.inprocess.sampler import Batch, Course, Cursor, share
 
 courses = st.builds(
     Course,

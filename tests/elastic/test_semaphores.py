@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bftrainer_slurm.elastic.semaphores import claim
+from bftrainer_slurm.elastic.rendezvous.semaphores import claim
 
 _KILLED = """
 import multiprocessing, os, signal
-from bftrainer_slurm.elastic.semaphores import claim
+from bftrainer_slurm.elastic.rendezvous.semaphores import claim
 claim()
 lock = multiprocessing.get_context("forkserver").Lock()
 from multiprocessing import resource_tracker

@@ -16,9 +16,9 @@ import pytest
 import torch
 from torch.distributed import HashStore, ProcessGroupGloo, Work  # type: ignore[attr-defined]
 
-from bftrainer_slurm.elastic import waits
-from bftrainer_slurm.elastic.collective import Group, _keep_for_ever
-from bftrainer_slurm.elastic.sockets import Connections
+from bftrainer_slurm.elastic.inprocess import waits
+from bftrainer_slurm.elastic.inprocess.collective import Communicator, _keep_for_ever
+from bftrainer_slurm.elastic.inprocess.sockets import Connections
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
@@ -75,7 +75,7 @@ def test_gloo_fails_what_is_under_way_when_its_connections_are_cut_gently(
 
 
 def test_the_scripts_own_connections_outlive_the_first_group() -> None:
-    group = Group()  # as a trainer has one before it knows its peers
+    group = Communicator()  # as a trainer has one before it knows its peers
     with socket.create_server(("127.0.0.1", 0)) as server:
         own = socket.create_connection(server.getsockname())
         peer, _ = server.accept()

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bftrainer_slurm.elastic.state import (
+from bftrainer_slurm.elastic.inprocess.state import (
     empty_tensors,
     flatten,
     receive,

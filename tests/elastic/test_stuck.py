@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.distributed import GradBucket, Work  # type: ignore[attr-defined]
 from torch.futures import Future
 
-from bftrainer_slurm.elastic import collective
-from bftrainer_slurm.elastic.collective import Group, PeerLostError
+from bftrainer_slurm.elastic.inprocess import collective
+from bftrainer_slurm.elastic.inprocess.collective import Communicator, PeerLostError
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(60)]
 
@@ -40,10 +40,10 @@ class Forgotten:
 
 
 @pytest.fixture
-def group(monkeypatch: pytest.MonkeyPatch) -> Group:
+def group(monkeypatch: pytest.MonkeyPatch) -> Communicator:
     """A group of two that is aborted while a collective is on its way."""
     monkeypatch.setattr(collective, "_HOPELESS_S", 0.2)
-    made = Group()
+    made = Communicator()
     made.world = 2
     made.begin(1.0)
     threading.Timer(0.1, made.abort, ("the peer is lost",)).start()
@@ -51,7 +51,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Group:
 
 
 def test_a_backward_pass_comes_to_its_end_and_the_step_is_not_committed(
-    group: Group, monkeypatch: pytest.MonkeyPatch
+    group: Communicator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dist, "all_reduce", lambda *_, **__: Forgotten())
     bucket = SimpleNamespace(buffer=lambda: torch.ones(3), parameters=list)
@@ -61,9 +61,9 @@ def test_a_backward_pass_comes_to_its_end_and_the_step_is_not_committed(
     group.close()
 
 
-def test_who_waits_for_another_collective_is_told_that_it_does_not_end(group: Group) -> None:
+def test_who_waits_for_another_collective_is_told_that_it_does_not_end(group: Communicator) -> None:
     work = cast(Work, Forgotten())
-    Group().check_end(work)  # it may still end where nobody has given up
+    Communicator().check_end(work)  # it may still end where nobody has given up
     with pytest.raises(PeerLostError, match="does not end"):
         while True:
             group.check_end(work)
@@ -72,7 +72,7 @@ def test_who_waits_for_another_collective_is_told_that_it_does_not_end(group: Gr
 
 
 def test_a_sum_that_comes_after_all_is_left_alone(
-    group: Group, monkeypatch: pytest.MonkeyPatch
+    group: Communicator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = Forgotten()
     monkeypatch.setattr(dist, "all_reduce", lambda *_, **__: late)

@@ -9,7 +9,7 @@ import torch
 from torch.distributed.elastic.multiprocessing import api
 
 from bftrainer_slurm.elastic import torch_private
-from bftrainer_slurm.elastic.members import RestartError, be_restarted, find_members
+from bftrainer_slurm.elastic.inprocess.members import RestartError, be_restarted, find_members
 from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.agents import Agents

@@ -160,6 +160,24 @@ def test_collectives_that_gloo_never_ends_hold_nobody(start: Start, own: bool) -
     workers.wait_for_world(2, 0, 1)
 
 
+@pytest.mark.parametrize("kind", ["several", "stream"])
+def test_what_scripts_are_made_of_is_one_state_whoever_comes_and_goes(
+    start: Start, kind: str
+) -> None:
+    """Several: optimizers, schedulers, parts of a batch, a gradient scaler, an average of weights.
+
+    Stream: an iterable data set with state.
+    """
+    workers = start(2, batch_size=8, **{kind: True})
+    workers.start(2)
+    workers.wait_for_world(3, 0, 1, 2)
+    workers.wait_for_steps(2)
+    workers.kill(0)
+    workers.wait_for_world(2, 1, 2)
+    workers.wait_for_steps(2)
+    end(workers, 1, 2)
+
+
 def test_a_node_of_two_ranks_comes_and_goes_as_one(start: Start) -> None:
     workers = start(2, local_world=2)
     workers.start(2, local_world=2)

@@ -1,7 +1,7 @@
 """The same script where nothing changes: alone, and as ranks of torchrun's or srun's."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.utils.data import Dataset, IterableDataset, TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
 from bftrainer_slurm.elastic import Trainer
 from scripts.labcluster.keeper import started_keeper
@@ -183,16 +183,91 @@ def test_the_scripts_own_errors_are_the_scripts() -> None:
                 raise KeyError
 
 
-def test_two_optimizers_are_refused() -> None:
-    with pytest.raises(ValueError, match="one optimizer"):
+def test_an_optimizer_by_name_is_refused_by_saying_what_to_write() -> None:
+    with pytest.raises(ValueError, match=r"write Trainer\(model, \[optimizer, second\]\)"):
         trainer(second=torch.optim.SGD(nn.Linear(1, 1).parameters()))
 
 
-def test_a_list_of_optimizers_is_refused_by_saying_what_to_write() -> None:
-    model = nn.Linear(1, 1)
-    optimizers: Any = [torch.optim.SGD(model.parameters())]
-    with pytest.raises(TypeError, match=r"not a list: make one with several groups"):
-        Trainer(model, optimizers)
+def test_what_is_no_optimizer_is_refused() -> None:
+    none: Any = []
+    with pytest.raises(TypeError, match=r"one of torch\.optim's, or a list of them, not nothing"):
+        Trainer(nn.Linear(1, 1), none)
+
+
+def two_optimizers() -> tuple[nn.Sequential, list[torch.optim.Optimizer]]:
+    torch.manual_seed(2)
+    model = nn.Sequential(nn.Linear(1, 4), nn.Linear(4, 1))
+    return model, [
+        torch.optim.SGD(model[0].parameters(), lr=0.001),
+        torch.optim.Adam(model[1].parameters(), lr=0.001),
+    ]
+
+
+@pytest.mark.usefixtures("alone")
+def test_several_optimizers_come_to_the_weights_of_a_plain_loop() -> None:
+    model, optimizers = two_optimizers()
+    training = Trainer(model, optimizers)
+    for batch in training.loader(DATA, 5, 3, shuffle=False):
+        with training.step() as step:
+            loss(training, batch).backward()  # type: ignore[no-untyped-call]
+            for one in optimizers:
+                one.step()
+                one.zero_grad()
+        assert step.committed
+    plain, optimizers = two_optimizers()
+    for begin in (0, 5) * 3:
+        x, y = DATA[begin : begin + 5]
+        nn.functional.mse_loss(plain(x), y).backward()
+        for one in optimizers:
+            one.step()
+            one.zero_grad()
+    for own, other in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(own, other, rtol=0, atol=0)
+
+
+def train_two(body: Callable[[Trainer, list[Tensor], list[torch.optim.Optimizer]], None]) -> None:
+    model, optimizers = two_optimizers()
+    training = Trainer(model, optimizers)
+    for batch in training.loader(DATA, 5, 1):
+        with training.step():
+            loss(training, batch).backward()  # type: ignore[no-untyped-call]
+            body(training, batch, optimizers)
+
+
+@pytest.mark.usefixtures("alone")
+def test_an_optimizer_that_does_not_step_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="each of a trainer's optimizers steps once"):
+        train_two(lambda _, __, optimizers: optimizers[0].step())
+
+
+@pytest.mark.usefixtures("alone")
+def test_gradients_after_the_first_update_are_an_error_that_says_where_they_belong() -> None:
+    def in_turns(
+        training: Trainer, batch: list[Tensor], optimizers: list[torch.optim.Optimizer]
+    ) -> None:
+        optimizers[0].step()
+        loss(training, batch).backward()  # type: ignore[no-untyped-call]
+        optimizers[1].step()
+
+    with pytest.raises(RuntimeError, match=r"write all backward\(\) before it"):
+        train_two(in_turns)
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_closure_is_refused() -> None:
+    training, optimizer = trainer()
+    with pytest.raises(TypeError, match="no closure"):
+        for _ in training.loader(DATA, 5, 1):
+            with training.step():
+                optimizer.step(lambda: 0.0)
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_second_loader_is_refused_by_saying_what_to_write() -> None:
+    training, _ = trainer()
+    training.loader(DATA, 5, 1)
+    with pytest.raises(RuntimeError, match="ConcatDataset"):
+        training.loader(DATA, 5, 1)
 
 
 @pytest.mark.usefixtures("alone")
@@ -204,17 +279,6 @@ def test_a_scaler_that_is_handed_over_and_not_used_is_an_error() -> None:
                 loss(training, batch).backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
     assert training.cursor.samples == 0
-
-
-@pytest.mark.usefixtures("alone")
-def test_an_iterable_data_set_is_refused_by_saying_what_to_use() -> None:
-    class Stream(IterableDataset[Tensor]):
-        def __iter__(self) -> Iterator[Tensor]:
-            yield torch.zeros(1)
-
-    training, _ = trainer()
-    with pytest.raises(TypeError, match=r"Stream has no length.*must_save"):
-        training.loader(Stream(), 5, 1)
 
 
 @pytest.mark.usefixtures("alone")

@@ -15,7 +15,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
     Work,
 )
 
-from bftrainer_slurm.elastic import waits
+from bftrainer_slurm.elastic.inprocess import waits
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
 

@@ -200,7 +200,7 @@ def _who_says(data: bytes) -> Any:
 def _show(found: dict[str, Any]) -> None:
     with contextlib.suppress(SystemExit), contextlib.redirect_stderr(None):
         with fail_where_unreadable():
-            _promise_clean(safe_lines(status.render(found)))
+            _promise_clean(safe_lines("\n".join(status.shown_lines(found))))
         for one in found["trainers"]:
             with fail_where_unreadable():
                 _promise_clean(safe_lines(show.render(one)))

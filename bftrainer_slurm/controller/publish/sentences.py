@@ -68,14 +68,9 @@ def _room(plan: Mapping[str, Any]) -> list[str]:
 def _pool(document: Mapping[str, Any]) -> str:
     """Say what there is, and what of it is not for trainers now."""
     pool = document["pool"]
-    free = pool["nodes"] - pool["used"]
     left = [f"{count} ({why})" for why, count in document.get("left_alone", {}).items() if count]
-    more = f"; idle nodes that trainers leave alone: {', '.join(left)}" if left else ""
-    return f"Trainers use {pool['used']} of {nodes(pool['nodes'])} in holes{_rest(free)}{more}."
-
-
-def _rest(free: int) -> str:
-    return f", {free} {_is(range(free))} free" if free else ""
+    more = f" Idle, but left alone: {', '.join(left)}." if left else ""
+    return f"Trainers use {pool['used']} of the {nodes(pool['nodes'])} without ordinary jobs.{more}"
 
 
 def _most(plan: Mapping[str, Any]) -> str:
@@ -99,7 +94,7 @@ def _cost(plan: Mapping[str, Any]) -> str:
     size = next(one for one in plan["sizes"] if one["nodes"] == plan["better"])
     return (
         f"A change to {nodes(plan['better'])} costs {number(size['rescale'])} in rescaling, more "
-        f"than they bring in the {plan['forward_s']:g} s that the plan looks ahead "
+        f"than they bring in the {plan['forward_s']:.0f} s that the plan looks ahead "
         f"({number(plan['gain'])} in all)."
     )
 
@@ -112,7 +107,7 @@ def _others(plan: Mapping[str, Any]) -> str:
         price = number(plan["price"])
         return f"{gain}, but {others}, none of them so many. A node is worth about {price} to them."
     return (
-        f"{gain}, but {others}. Whom it would cost least to give up so many would lose "
+        f"{gain}, but {others}. The one that could give up so many most cheaply would lose "
         f"{number(plan['loss'])}."
     )
 

@@ -14,7 +14,7 @@ import sys
 from multiprocessing import util
 from typing import NoReturn
 
-from bftrainer_slurm.elastic import semaphores
+from bftrainer_slurm.elastic.rendezvous import semaphores
 
 
 class Ending:

@@ -46,7 +46,8 @@ def _copy(path: str, arguments: Sequence[str], passed: Sequence[int]) -> int:
     status = 1
     try:
         _forget_origin({0, 1, 2, *passed})
-        exec(arguments[-1], {})
+        code, sys.argv = program(arguments, sys.argv)
+        exec(code, {})
         status = 0
     except SystemExit:
         status = 0
@@ -54,6 +55,15 @@ def _copy(path: str, arguments: Sequence[str], passed: Sequence[int]) -> int:
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(status)
+
+
+def program(arguments: Sequence[str], argv: list[str]) -> tuple[str, list[str]]:
+    """Return the code of a command line with ``-c``, and its ``sys.argv``.
+
+    From Python 3.14 on arguments follow the code; without any it keeps this process's.
+    """
+    code, *own = arguments[arguments.index("-c") + 1 :]
+    return code, ["-c", *own] if own else argv
 
 
 def _forget_origin(kept: set[int]) -> None:

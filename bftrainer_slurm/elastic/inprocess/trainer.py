@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +17,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bftrainer_slurm.elastic.checkpoint import Checkpoints
-from bftrainer_slurm.elastic.collective import (
+from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints
+from bftrainer_slurm.elastic.inprocess.collective import (
     PeerLostError,
     backend_for,
     of_collective,
 )
-from bftrainer_slurm.elastic.common import Common, Stateful
-from bftrainer_slurm.elastic.members import find_members
-from bftrainer_slurm.elastic.sampler import Cursor
-from bftrainer_slurm.elastic.scaling import Rate, Rule, ScaledRate
-from bftrainer_slurm.elastic.state import share_tensors
-from bftrainer_slurm.elastic.torch_private import was_used
-from bftrainer_slurm.elastic.training import RehearsedError, Step, Training
+from bftrainer_slurm.elastic.inprocess.common import Common, Stateful
+from bftrainer_slurm.elastic.inprocess.members import find_members
+from bftrainer_slurm.elastic.inprocess.sampler import Cursor
+from bftrainer_slurm.elastic.inprocess.scaling import Rate, Rule
+from bftrainer_slurm.elastic.inprocess.state import share_tensors
+from bftrainer_slurm.elastic.inprocess.training import RehearsedError, Step, Training
+from bftrainer_slurm.elastic.torch_private import was_used, without_buffers
 from bftrainer_slurm.keeper.membership import Generation
 
 _UNUSED = (
     "all ranks must use the same parameters: those that a model never uses get "
     "requires_grad_(False) before the trainer is made, others a part in the loss, 0 * p.sum()"
 )
+_EACH_STEPS = "each of a trainer's optimizers steps once in a step, also where it changes little"
 _SCALER = (
     "a gradient scaler was handed over and is not used: write scaler.scale(loss).backward(), "
     "scaler.step(optimizer), scaler.update(), or leave it out"
@@ -47,14 +48,15 @@ class LayoutError(Exception):
 
 
 class Trainer(Training):
-    """Trains ``model`` with ``optimizer`` on whatever ranks there are.
+    """Trains ``model`` with one optimizer or several on whatever ranks there are.
 
     In an element of BFTrainer ranks come and go between steps; elsewhere the world is torchrun's,
     srun's, or this process alone. ``ddp`` is the model wrapped for it.
 
     Args:
         model: on the device that it trains on.
-        optimizer: the one whose ``step()`` commits a training step.
+        optimizer: the one whose ``step()`` commits a training step, or several, each of which
+            steps once in it: the first to do so commits it.
         rate: what multiplies the learning rate as the global batch grows with the world: "linear",
             "sqrt", "none", or a function of how many times larger it is. None: linear for SGD,
             sqrt for others.
@@ -73,7 +75,7 @@ class Trainer(Training):
     def __init__(
         self,
         model: nn.Module,
-        optimizer: torch.optim.Optimizer,
+        optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
         *,
         rate: Rule | None = None,
         rate_ramp: int = 0,
@@ -86,26 +88,28 @@ class Trainer(Training):
         **others: Stateful,
     ) -> None:
         options = dict(ddp or {})
-        _check(optimizer, options, others)
+        self._optimizers = _optimizers(optimizer)
+        _check(options, others)
         self._model = model
-        self._optimizer = optimizer
-        self._stateful: dict[str, Any] = {"model": model, "optimizer": optimizer, **others}
-        self._scaled = ScaledRate(optimizer)
+        rates = [Rate(rate, rate_ramp) for _ in self._optimizers]
+        self._stateful: dict[str, Any] = {
+            "model": model,
+            **_numbered("optimizer", self._optimizers),
+            **_numbered("rate", rates),
+            **others,
+        }
         self._buffers = list(model.buffers()) if broadcast_buffers else []
         kept = None if checkpoint is None else Checkpoints(Path(checkpoint), checkpoint_every_s)
-        follow = Rate(rate, rate_ramp)
-        common = Common(self._stateful | {"rate": follow}, kept)
         members = find_members(os.environ, backend_for(model), nccl_in_process)
-        super().__init__(members, common, follow, seed)
+        super().__init__(members, Common(self._stateful, kept), seed)
         self.ddp = DistributedDataParallel(
             model,
             process_group=self._members.ddp_group(model),
-            forward_sync_buffers=False,  # a step begins with it, in the present generation
+            **without_buffers(),  # a step begins with them, in the present generation
             **options,
         )
         self.ddp.register_comm_hook(None, lambda _, bucket: self._group.average(bucket))
-        optimizer.register_step_pre_hook(lambda *_: self._before_update(self._scaled, optimizer))
-        optimizer.register_step_post_hook(self._after_update)
+        self._scaled = [self._watch(*pair) for pair in zip(self._optimizers, rates, strict=True)]
         self._kept: list[Tensor] = []
         self._layout: list[tuple[int, ...]] = []
 
@@ -117,9 +121,10 @@ class Trainer(Training):
     def leave(self, step: Step, error: BaseException | None) -> bool:
         """Commit or give up a step; return whether ``error`` is dealt with."""
         if isinstance(error, RuntimeError) and "unused parameter" in str(error):  # DDP's advice
-            error.add_note(f"bftrainer: {_UNUSED}")
+            error.args = (f"{error}\nbftrainer: {_UNUSED}",)  # Python 3.10 has no notes
         self._step = None
-        self._scaled.restore()
+        for one in self._scaled:
+            one.restore()
         if self._present.after is None:
             return self._leave_rehearsal(error)
         if error is None and not step.updated:  # a gradient scaler may pass over an update
@@ -134,6 +139,8 @@ class Trainer(Training):
         # Before the update, the script may have stumbled over gradients that are none.
         follows = isinstance(error, Exception) and not step.updated
         lost = self._group.failed() and (ours or follows)
+        if error is not None and step.updated and not self._all_stepped(step):
+            return False  # half an update: this state is nobody's
         if error is None and not lost:
             self._check_updated(step)
         if error is None or (step.updated and lost):
@@ -166,13 +173,13 @@ class Trainer(Training):
             raise RuntimeError(_SCALER)
 
     def _check_updated(self, step: Step) -> None:
-        if not any(one.is_enabled() for one in self._scalers()):  # one may pass over an update
+        if not self._all_stepped(step):
             super()._check_updated(step)
+            raise RuntimeError(_EACH_STEPS)
 
-    def _after_update(self, *_: Any) -> None:
-        assert self._step is not None
-        self._step.updated = True
-        self._scaled.restore()
+    def _all_stepped(self, step: Step) -> bool:
+        passed_over = any(one.is_enabled() for one in self._scalers())  # by a gradient scaler
+        return passed_over or len(step.stepped) == len(self._optimizers)
 
     def _leave_rehearsal(self, error: BaseException | None) -> bool:
         for buffer, kept in zip(self._model.buffers(), self._kept, strict=True):
@@ -185,7 +192,8 @@ class Trainer(Training):
 
     def _forget_gradients(self) -> None:
         """Leave nothing of a step that is repeated, wherever the script has its zero_grad()."""
-        self._optimizer.zero_grad()
+        for optimizer in self._optimizers:
+            optimizer.zero_grad()
         for one in self._scalers():
             if one.is_enabled():
                 one.update(one.get_scale())  # it remembers that it has unscaled gradients
@@ -209,22 +217,28 @@ class Trainer(Training):
             raise LayoutError("this rank's gradients come in another order than rank 0's")
 
 
-def _check(
-    optimizer: torch.optim.Optimizer, options: dict[str, Any], others: dict[str, Stateful]
-) -> None:
-    """Check what a script has handed over.
+def _optimizers(given: object) -> list[torch.optim.Optimizer]:
+    given = given if isinstance(given, list | tuple) else [given]
+    found = [one for one in given if isinstance(one, torch.optim.Optimizer)]
+    if not found or len(found) < len(given):
+        kinds = ", ".join(type(one).__name__ for one in given) or "nothing"
+        raise TypeError(f"an optimizer is one of torch.optim's, or a list of them, not {kinds}")
+    return found
+
+
+def _numbered(name: str, objects: Sequence[Any]) -> dict[str, Any]:
+    """Return objects by name: the first has the name alone, as in checkpoints with one."""
+    return {f"{name}-{place}" if place else name: one for place, one in enumerate(objects)}
+
+
+def _check(options: dict[str, Any], others: dict[str, Stateful]) -> None:
+    """Check what else a script has handed over.
 
     Raises:
-        TypeError, ValueError: that cannot be; the message says what to write.
+        ValueError: that cannot be; the message says what to write.
     """
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise TypeError(
-            f"a trainer has one optimizer, whose step() is its commit, not a "
-            f"{type(optimizer).__name__}: make one with several groups of parameters, "
-            "torch.optim.AdamW([{'params': ..., 'lr': ...}, ...])"
-        )
     if options.get("find_unused_parameters"):
         raise ValueError(f"find_unused_parameters: {_UNUSED}")
     for name, one in others.items():
         if isinstance(one, torch.optim.Optimizer):
-            raise ValueError(f"{name}: a trainer has one optimizer, whose step() is its commit")
+            raise ValueError(f"{name}: write Trainer(model, [optimizer, {name}])")

@@ -18,19 +18,29 @@ from torch.utils.data import Dataset
 
 from bftrainer_slurm.elastic import listeners
 from bftrainer_slurm.elastic.changes import ChangeLog
-from bftrainer_slurm.elastic.collective import Group, PeerLostError
-from bftrainer_slurm.elastic.common import Common
-from bftrainer_slurm.elastic.loader import Loader
-from bftrainer_slurm.elastic.members import Members
-from bftrainer_slurm.elastic.pace import Pace, known
-from bftrainer_slurm.elastic.sampler import Batch, Course, Cursor
-from bftrainer_slurm.elastic.scaling import Rate, ScaledRate
-from bftrainer_slurm.elastic.steps import Progress
+from bftrainer_slurm.elastic.inprocess.collective import Communicator, PeerLostError
+from bftrainer_slurm.elastic.inprocess.common import Common
+from bftrainer_slurm.elastic.inprocess.loader import Indexed, Loader, Source
+from bftrainer_slurm.elastic.inprocess.members import Members
+from bftrainer_slurm.elastic.inprocess.pace import Pace, known
+from bftrainer_slurm.elastic.inprocess.sampler import Batch, Course, Cursor
+from bftrainer_slurm.elastic.inprocess.scaling import Rate, ScaledRate
+from bftrainer_slurm.elastic.inprocess.stream import UNKNOWN_SIZE, Stream, is_iterable
+from bftrainer_slurm.elastic.steps import Counts
 from bftrainer_slurm.keeper.membership import Generation
 
 _ONE_STEP = (
     "a training step is one optimizer.step() in one trainer.step(): several batches for one update "
     "are parts of one larger batch, see docs/elastic.md"
+)
+_GRADIENTS_FIRST = (
+    "gradients were computed after the first optimizer.step() of a step, which is its commit: "
+    "write all backward() before it; networks that train in turns, as a GAN's, do not fit"
+)
+_CLOSURE = "optimizer.step() takes no closure here (LBFGS): a step is computed once"
+_ONE_LOADER = (
+    "a trainer has one loader: write torch.utils.data.ConcatDataset or StackDataset for several "
+    "data sets; data that is not trained, as for validation, needs no trainer"
 )
 
 
@@ -41,12 +51,11 @@ class RehearsedError(Exception):
 class Training(ABC):
     """A training as its loader and its steps see it."""
 
-    def __init__(self, members: Members, common: Common, rate: Rate, seed: int | None) -> None:
+    def __init__(self, members: Members, common: Common, seed: int | None) -> None:
         self.loss: float | Tensor | None = None  # set it to have it reported
         self.changing = members.changing
         self._members = members
         self._common = common
-        self._rate = rate
         self._seed = seed
         self._generation: Generation | None = None
         self._course: Course | None = None
@@ -70,24 +79,27 @@ class Training(ABC):
         """Return the batches of the whole training, for one ``for`` loop.
 
         ``batch_size`` is of each rank (``batch="local"``), or of all together (``"global"``).
-        ``options`` go to DataLoader.
+        ``options`` go to DataLoader. Of an iterable data set, which needs ``state_dict`` and
+        ``load_state_dict``, the only one is ``collate_fn``.
         """
         if self._course is not None:
-            raise RuntimeError("a trainer has one loader; other data needs no trainer")
-        if not hasattr(dataset, "__len__"):
-            raise TypeError(
-                f"{type(dataset).__name__} has no length: a trainer divides its samples by number. "
-                "With an iterable data set use torchrun alone, and elastic.must_save()"
-            )
+            raise RuntimeError(_ONE_LOADER)
+        iterable = is_iterable(dataset)
         self._course = Course(
-            size=len(dataset),
+            size=UNKNOWN_SIZE if iterable else len(dataset),  # type: ignore[arg-type]
             epochs=epochs,
             batch_size=batch_size,
             batch=Batch(batch),
             shuffle=shuffle,
             seed=self._seed or 0,
         )
-        return Loader(self, dataset, self._course, self._seed, options)
+        source: Source
+        if iterable:
+            source = stream = Stream(dataset, self._course, lambda: self.cursor, **options)
+            self._common.add("stream", stream)
+        else:
+            source = Indexed(dataset, self._course, self._seed, self.changing, options)
+        return Loader(self, source, self._course, self._seed)
 
     def step(self) -> Step:
         """Return the context of one training step, from the forward pass to optimizer.step().
@@ -209,17 +221,39 @@ class Training(ABC):
     def _complete(self) -> None:
         """Do what all ranks do at the end of the training."""
 
-    def _before_update(self, scaled: ScaledRate, optimizer: torch.optim.Optimizer) -> None:
-        """The optimizer is about to step: what a step has to have done by then."""
-        if self._step is None or self._step.updated:
+    def _watch(self, optimizer: torch.optim.Optimizer, rate: Rate) -> ScaledRate:
+        """Have an optimizer's ``step()`` be a part of the training step; the first commits it."""
+        scaled = ScaledRate(optimizer, rate)
+
+        def before(_: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+            if [*arguments[1:], options.get("closure")][0] is not None:
+                raise TypeError(_CLOSURE)
+            self._before_update(optimizer)
+            assert self._course is not None
+            scaled.apply(self._course.total(self.world) / self._course.batch_size)
+
+        def after(*_: Any) -> None:
+            assert self._step is not None
+            self._step.stepped.append(optimizer)
+            scaled.restore()
+
+        optimizer.register_step_pre_hook(before)
+        optimizer.register_step_post_hook(after)
+        return scaled
+
+    def _before_update(self, optimizer: torch.optim.Optimizer) -> None:
+        step = self._step
+        if step is None or any(optimizer is one for one in step.stepped):
             raise RuntimeError(_ONE_STEP)
+        if step.stepped:
+            if self._group.averaged:
+                raise RuntimeError(_GRADIENTS_FIRST)
+            return
         self._check_gradients()
         if self._present.after is None:
             raise RehearsedError
         self._group.commit()
-        assert self._course is not None
-        times = self._course.total(self.world) / self._course.batch_size
-        scaled.apply(self._rate.factor(times, optimizer))
+        self._group.averaged = False
 
     @abstractmethod
     def _check_gradients(self) -> None:
@@ -241,7 +275,7 @@ class Training(ABC):
             self._report()
             self._changes.trained(self._trained())
 
-    def _trained(self) -> Progress:
+    def _trained(self) -> Counts:
         return self._pace.progress(self._common.cursor.step, self._common.cursor.samples)
 
     def _lose(self) -> None:
@@ -268,7 +302,7 @@ class Training(ABC):
         )
 
     @property
-    def _group(self) -> Group:
+    def _group(self) -> Communicator:
         return self._members.group
 
 
@@ -278,8 +312,13 @@ class Step:
     def __init__(self, training: Training) -> None:
         self._training = training
         self.weight = 0.0  # of this rank's samples in it, from 0 to 1
-        self.updated = False  # the optimizer has stepped
+        self.stepped: list[torch.optim.Optimizer] = []  # those that have, in this order
         self.committed = False
+
+    @property
+    def updated(self) -> bool:
+        """Whether an optimizer has stepped."""
+        return bool(self.stepped)
 
     def __enter__(self) -> Step:
         self._training.enter(self)

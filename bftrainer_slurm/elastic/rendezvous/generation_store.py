@@ -23,15 +23,6 @@ _LOOK = timedelta(seconds=0.2)  # how often a wait looks whether the generation 
 _ALONE = b"[0, 1, 0, 1]"  # torchrun's answer to: which ranks are mine, and of how many?
 
 
-def has_libuv() -> bool:
-    """Return whether this torch was built with libuv, which a store uses unless told otherwise."""
-    try:
-        TCPStore("localhost", 0, is_master=True, wait_for_workers=False, use_libuv=True)
-    except RuntimeError as error:
-        return "libuv" not in str(error)
-    return True
-
-
 class GenerationStore(Store):
     """The calls of torchrun's agent: its ranks at the beginning, its exit barrier at the end."""
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import sys
 
-from bftrainer_slurm.elastic import fork_server, semaphores
+from bftrainer_slurm.elastic.rendezvous import fork_server, semaphores
 
 _REHEARSAL_S = 60.0  # a cold disk takes a while; without a rehearsal the first step takes longer
 
@@ -22,7 +21,7 @@ def start() -> None:
     started it, and before there are others.
     """
     semaphores.claim()
-    multiprocessing.set_forkserver_preload(["bftrainer_slurm.elastic.preload"])
+    multiprocessing.set_forkserver_preload(["bftrainer_slurm.elastic.rendezvous.preload"])
     fork_server.ensure_running()
 
 
@@ -46,7 +45,8 @@ def _rehearse() -> None:
 
     os.environ.pop("BFTRAINER_ELEMENT", None)  # these steps do not count
     with contextlib.suppress(Exception), open(os.devnull, "w") as nowhere:  # noqa: PTH123
-        sys.stdout = sys.stderr = nowhere
+        for stream in (1, 2):  # gloo of torch 2.9 writes there, past Python
+            os.dup2(nowhere.fileno(), stream)
         store = distributed.HashStore()  # type: ignore[attr-defined]
         distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
         parallel = nn.parallel.DistributedDataParallel(nn.Linear(8, 8))

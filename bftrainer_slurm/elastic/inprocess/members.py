@@ -13,17 +13,18 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
-from bftrainer_slurm.elastic import functional, steps, torch_private, waits
+from bftrainer_slurm.elastic import steps, torch_private
 from bftrainer_slurm.elastic.changes import given_back
-from bftrainer_slurm.elastic.checkpoint import Version
-from bftrainer_slurm.elastic.collective import (
-    Group,
+from bftrainer_slurm.elastic.inprocess import functional, waits
+from bftrainer_slurm.elastic.inprocess.checkpoint import Version
+from bftrainer_slurm.elastic.inprocess.collective import (
+    Communicator,
     PeerLostError,
     alone_group,
     make_default,
     outlive_lost_peers,
 )
-from bftrainer_slurm.elastic.leaving import Leaving
+from bftrainer_slurm.elastic.inprocess.leaving import Leaving
 from bftrainer_slurm.elastic.place import StaticWorld, static_world, worker_identity
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import (
@@ -41,7 +42,7 @@ from bftrainer_slurm.keeper.protocol import parse_addresses
 class Members(Protocol):
     """Who trains together with this process."""
 
-    group: Group
+    group: Communicator
     changing: bool  # whether this process may find itself in another generation
     why: str  # the last generation has ended, in the keeper's word
 
@@ -114,13 +115,14 @@ class ElementMembers:
         self._keeper_ports = [port for _, port in parse_addresses(keeper)]
         self._identity = worker_identity(environment)
         self._backend = backend
-        self.group = Group(self._keeper_ports)
+        self.group = Communicator(self._keeper_ports)
         self.why = ""
         self._forming = False
         outlive_lost_peers(backend)
         if "gloo" in backend:  # beside NCCL it carries flags and what of the state is on the CPU
             waits.look_up(lambda work: self.group.check_end(work))
-            self._waiting = functional.wait_in_python()
+            if torch_private.missing(torch_private.FUNCTIONAL) is None:
+                self._waiting = functional.wait_in_python()
         self._membership = Membership(
             keeper, self._identity, prover_from(environment), on_event=self._hear
         )
@@ -150,7 +152,7 @@ class ElementMembers:
                 generation = self._membership.wait_generation()
             except ReleasedError:
                 self._leaving.end()
-            self.group = Group(self._keeper_ports)
+            self.group = Communicator(self._keeper_ports)
             self._forming = False
             change = self._membership.change
             if change is not None:  # announced before there was a group to abort
@@ -197,7 +199,7 @@ class FixedMembers:
     why = ""
 
     def __init__(self, place: StaticWorld, backend: str) -> None:
-        self.group = Group()
+        self.group = Communicator()
         self._place = place
         if place.world == 1:
             make_default(backend, HashStore(), 0, 1)
@@ -208,6 +210,7 @@ class FixedMembers:
                 )
             os.environ.setdefault("MASTER_ADDR", place.master[0])
             os.environ.setdefault("MASTER_PORT", str(place.master[1]))
+            torch_private.set_libuv(os.environ)
             dist.init_process_group(backend, rank=place.rank, world_size=place.world)
         self.group.rank, self.group.world = place.rank, place.world
 

@@ -32,7 +32,7 @@ _MODULES = (
     "torch.utils.serialization.config",
 )
 
-from bftrainer_slurm.elastic import imports  # noqa: E402
+from bftrainer_slurm.elastic.rendezvous import imports  # noqa: E402
 
 for _name in _MODULES:
     with contextlib.suppress(ImportError):  # another torch has them elsewhere
@@ -46,7 +46,8 @@ for _name in filter(None, os.environ.get("BFTRAINER_PRELOAD", "").split(",")):
 
 from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: E402
 
-from bftrainer_slurm.elastic import batches, process_groups, script, steps  # noqa: E402
+from bftrainer_slurm.elastic import steps  # noqa: E402
+from bftrainer_slurm.elastic.rendezvous import batches, process_groups, script  # noqa: E402
 
 
 def _count(optimizer: object, args: object, kwargs: object) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bftrainer_slurm.elastic.steps import Progress
+from bftrainer_slurm.elastic.steps import Counts
 
 _REPORT_S = 1.0
 
@@ -35,9 +35,9 @@ class Pace:
         """The world has changed since the last step."""
         self._paused, self._first_s = True, 0.0
 
-    def progress(self, steps: int, samples: int) -> Progress:
+    def progress(self, steps: int, samples: int) -> Counts:
         """Return how far the training has come by now, and when in this generation."""
-        return Progress(steps, samples, self._first_s, self._stepped_s or 0.0, in_process=True)
+        return Counts(steps, samples, self._first_s, self._stepped_s or 0.0, in_process=True)
 
     def is_due(self) -> bool:
         """Return whether to report; not more often than once a second."""

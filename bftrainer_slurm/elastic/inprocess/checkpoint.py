@@ -12,7 +12,8 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,10 +22,10 @@ from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
-from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import async_save
+from torch.distributed.checkpoint.state_dict_loader import load, load_state_dict
+from torch.distributed.checkpoint.state_dict_saver import async_save, save_state_dict
 
-from bftrainer_slurm.elastic.state import flatten, unflatten
+from bftrainer_slurm.elastic.inprocess.state import flatten, unflatten
 
 _KEPT = 2
 _NAME = re.compile(r"step-(\d+)-of-(\d+)\Z")
@@ -77,14 +78,11 @@ class Checkpoints:
         self._writing = Future()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            writing = async_save(
-                _content(state), storage_writer=FileSystemWriter(beside), no_dist=True
-            )
+            writing = _begin_to_write(_content(state), beside)
         except _ERRORS as error:
             self._give_up(error, beside, version)
             self._writing.set_result(None)
         else:
-            assert isinstance(writing, Future)  # with our own stager it would be another type
             writing.add_done_callback(lambda done: self._finish(done, beside, version))
 
     def wait(self) -> None:
@@ -149,6 +147,21 @@ def _content(state: Any) -> dict[str, Any]:
     return content
 
 
+def _begin_to_write(content: dict[str, Tensor], folder: Path) -> Future[Any]:
+    """Copy the content now, and write it in a thread, without a word to other ranks."""
+    writer = FileSystemWriter(folder)
+    if "no_dist" in signature(async_save).parameters:
+        writing = async_save(content, storage_writer=writer, no_dist=True)
+        assert isinstance(writing, Future)  # with our own stager it would be another type
+        return writing
+    copied = {name: tensor.to("cpu", copy=True) for name, tensor in content.items()}
+    thread = ThreadPoolExecutor(1)
+    try:
+        return thread.submit(save_state_dict, copied, writer, no_dist=True)
+    finally:
+        thread.shutdown(wait=False)
+
+
 def _read(path: Path) -> Any:
     stored = FileSystemReader(path).read_metadata().state_dict_metadata
     content: dict[str, Any] = {
@@ -156,7 +169,10 @@ def _read(path: Path) -> Any:
         for name, entry in stored.items()
         if isinstance(entry, TensorStorageMetadata)
     }
-    load(content, storage_reader=FileSystemReader(path), no_dist=True)
+    if "no_dist" in signature(load).parameters:
+        load(content, storage_reader=FileSystemReader(path), no_dist=True)
+    else:
+        load_state_dict(content, FileSystemReader(path), no_dist=True)
     description: Tensor = content.pop(_DESCRIPTION)
     tensors = [content[_name(number)] for number in range(len(content))]
     return unflatten(description.numpy().tobytes(), tensors)

@@ -23,15 +23,15 @@ from torch.distributed.elastic.rendezvous.api import (
     RendezvousStoreInfo,
 )
 
-from bftrainer_slurm.elastic import torch_private, warm
+from bftrainer_slurm.elastic import torch_private
 from bftrainer_slurm.elastic.changes import ChangeLog, FirstWord, given_back, say
-from bftrainer_slurm.elastic.ending import Ending
-from bftrainer_slurm.elastic.failures import LastFailure, is_peers
-from bftrainer_slurm.elastic.generation_store import GenerationStore, has_libuv
-from bftrainer_slurm.elastic.identity import read_identity
 from bftrainer_slurm.elastic.listeners import Teller
-from bftrainer_slurm.elastic.place import address_towards
+from bftrainer_slurm.elastic.place import address_towards, read_identity
 from bftrainer_slurm.elastic.processes import group_catches
+from bftrainer_slurm.elastic.rendezvous import warm
+from bftrainer_slurm.elastic.rendezvous.ending import Ending
+from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore
+from bftrainer_slurm.elastic.rendezvous.last_failure import LastFailure, is_peers
 from bftrainer_slurm.elastic.reporting import Reporting
 from bftrainer_slurm.elastic.saving import Asking
 from bftrainer_slurm.elastic.signals import on_signals, wait_for_the_end
@@ -50,6 +50,7 @@ from bftrainer_slurm.keeper.membership import (
 )
 from bftrainer_slurm.keeper.protocol import parse_address
 
+_STORE = timedelta(minutes=5)  # torch's own
 _ATTEMPT = timedelta(seconds=1)  # to reach a store, before looking whether its host is lost
 _BETWEEN_ATTEMPTS_S = 0.05
 _PEERS_WORD_S = 2.0  # a lost or failed peer's own news comes within a moment, unless hosts are busy
@@ -76,9 +77,7 @@ class AgentRendezvous(RendezvousHandler):
             ) from error
         self._memory = Memory.made()
         environment[VARIABLE] = self._memory.path  # workers inherit it
-        if not has_libuv():  # Debian's torch; for workers as well
-            environment.setdefault("USE_LIBUV", "0")
-        self._libuv = environment.get("USE_LIBUV", "1") == "1"
+        torch_private.set_libuv(environment)  # for workers
         self._forks = environment.get("PET_START_METHOD") == "forkserver"
         if self._forks:
             # torch.cuda.is_available() must not initialise CUDA where workers are forked from.
@@ -103,8 +102,11 @@ class AgentRendezvous(RendezvousHandler):
 
     @property
     def use_agent_store(self) -> bool:
-        """Workers use the generation's store as well: it is there before them."""
-        return True
+        """Workers use the generation's store as well: it is there before them.
+
+        Not without libuv: torch asks for it there, whatever it is told (seen in 2.6).
+        """
+        return torch_private.has_libuv()
 
     def get_backend(self) -> str:
         """Return our name."""
@@ -215,9 +217,7 @@ class AgentRendezvous(RendezvousHandler):
     def _enter(self, generation: Generation) -> RendezvousInfo | None:
         """Return the agent's place in a generation, or None if it has ended already."""
         if generation.alone or generation.rank == 0:
-            store = TCPStore(
-                "localhost", 0, is_master=True, wait_for_workers=False, use_libuv=self._libuv
-            )
+            store = torch_private.open_store("localhost", 0, hosts=True, timeout=_STORE)
             host, port = self._address, store.port
             if not generation.alone:
                 self._membership.offer_store(generation.number, f"{host}:{port}")
@@ -234,22 +234,25 @@ class AgentRendezvous(RendezvousHandler):
             self._changes.began(places, self._why, now, tells=generation.rank == 0)
         if generation.rank == 0:
             self._reporting.begin(generation.number, generation.world)
-        return RendezvousInfo(
-            self._store, generation.rank, generation.world, RendezvousStoreInfo(host, port)
-        )
+        try:
+            workers = self._workers_store(self._store, generation.rank, host, port)
+        except ValueError:  # what is no port: the generation has ended
+            return None
+        return RendezvousInfo(self._store, generation.rank, generation.world, workers)
+
+    def _workers_store(
+        self, store: GenerationStore, rank: int, host: str, port: int
+    ) -> RendezvousStoreInfo:
+        if self.use_agent_store:
+            return RendezvousStoreInfo(host, port)
+        return RendezvousStoreInfo.build(rank, store, self._address)
 
     def _reach(self, host: str, port: int) -> TCPStore | None:
         while self._membership.change is None:
             try:
                 # TCPStore alone would complain at length of a host that has just been lost.
                 socket.create_connection((host, port), _ATTEMPT.total_seconds()).close()
-                return TCPStore(
-                    *(host, port),
-                    is_master=False,
-                    wait_for_workers=False,
-                    timeout=_ATTEMPT,
-                    use_libuv=self._libuv,
-                )
+                return torch_private.open_store(host, port, hosts=False, timeout=_ATTEMPT)
             except (OSError, DistError):
                 time.sleep(_BETWEEN_ATTEMPTS_S)
         return None

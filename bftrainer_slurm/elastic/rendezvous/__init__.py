@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from bftrainer_slurm.elastic.apart import warn_if_apart
+from bftrainer_slurm.elastic.rendezvous.apart import warn_if_apart
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.rendezvous.api import RendezvousHandler, RendezvousParameters
@@ -93,7 +93,7 @@ def trains_alone(environment: Mapping[str, str], arguments: Sequence[str]) -> bo
 def why_not() -> str | None:
     """Return why our rendezvous cannot work with this Python and torch; None: it can."""
     try:
-        import bftrainer_slurm.elastic.agent  # noqa: F401
+        import bftrainer_slurm.elastic.rendezvous.agent  # noqa: F401
     except Exception as error:  # an old one: whatever it says
         return repr(error)
     return None
@@ -103,7 +103,7 @@ def _create(parameters: RendezvousParameters) -> RendezvousHandler:
     reason = why_not()
     if reason is not None:
         _end(f"torchrun's Python cannot load the rendezvous, install torch 2.6 or later: {reason}")
-    from bftrainer_slurm.elastic.agent import AgentRendezvous
+    from bftrainer_slurm.elastic.rendezvous.agent import AgentRendezvous
 
     return AgentRendezvous(parameters, os.environ)
 

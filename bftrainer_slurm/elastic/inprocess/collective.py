@@ -27,12 +27,13 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 from torch.futures import Future
 
-from bftrainer_slurm.elastic.sockets import Connections
+from bftrainer_slurm.elastic.inprocess.sockets import Connections
 from bftrainer_slurm.elastic.torch_private import (
     count_groups_anew,
     give_torchs_own_time,
     group_of_one,
     groups_of_process,
+    open_store,
 )
 from bftrainer_slurm.keeper.membership import Generation
 from bftrainer_slurm.keeper.protocol import parse_address
@@ -58,7 +59,7 @@ class PeerLostError(Exception):
     """A collective failed: the step in flight cannot be committed."""
 
 
-class Group:
+class Communicator:
     """The default process group while a generation lasts.
 
     ``keeper_ports`` are of connections that are none of the group's.
@@ -122,11 +123,7 @@ class Group:
         """
         for _ in range(_CONNECTS):
             try:
-                store = TCPStore(
-                    *(host, port, None, hosts),
-                    timeout=timedelta(seconds=_CONNECT_S / _CONNECTS),
-                    wait_for_workers=False,
-                )
+                store = open_store(host, port, hosts, timedelta(seconds=_CONNECT_S / _CONNECTS))
             except RuntimeError as error:
                 failure = error
             else:
@@ -380,7 +377,7 @@ class _Watched:
 class Channel:
     """The way from rank 0 of a group to the others in ``within``, or to all."""
 
-    def __init__(self, group: Group, within: dist.ProcessGroup | None) -> None:
+    def __init__(self, group: Communicator, within: dist.ProcessGroup | None) -> None:
         self._group = group
         self._within = within
         self._begun: list[_Watched] = []

@@ -91,7 +91,7 @@ def _run_file(path: Path) -> None:
 
 def _put_into_path(folder: Path) -> None:
     """Replace torchrun's own folder, where Python has put the program's in sys.path."""
-    if not sys.flags.safe_path:
+    if not getattr(sys.flags, "safe_path", False):  # from Python 3.11 on
         sys.path[0] = str(folder)
 
 

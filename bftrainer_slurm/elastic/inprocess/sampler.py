@@ -90,12 +90,14 @@ class Course:
         """
         while not self.is_over(cursor):
             order = _order(self.size, self.shuffle, self.seed + cursor.epoch)
-            taken = self.taken(cursor, world)
-            mine = share(cursor.position, taken, rank, world) or share(
-                cursor.position, taken, 0, world
-            )
+            mine = self.places(cursor, rank, world)
             yield order[mine.start : mine.stop].tolist()
             cursor = self.after(cursor, world)
+
+    def places(self, cursor: Cursor, rank: int, world: int) -> range:
+        """Return which places of the epoch a rank computes in the step at ``cursor``."""
+        taken = self.taken(cursor, world)
+        return share(cursor.position, taken, rank, world) or share(cursor.position, taken, 0, world)
 
     def weight(self, cursor: Cursor, rank: int, world: int) -> float:
         """Return the part of the step's samples that this rank trains, from 0 to 1."""

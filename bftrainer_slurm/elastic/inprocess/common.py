@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from bftrainer_slurm.elastic.checkpoint import Checkpoints, Version
-from bftrainer_slurm.elastic.collective import Group
-from bftrainer_slurm.elastic.sampler import Cursor
-from bftrainer_slurm.elastic.state import receive, send
+from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints, Version
+from bftrainer_slurm.elastic.inprocess.collective import Communicator
+from bftrainer_slurm.elastic.inprocess.sampler import Cursor
+from bftrainer_slurm.elastic.inprocess.state import receive, send
 from bftrainer_slurm.keeper.membership import Generation
 
 
@@ -28,16 +28,20 @@ class Common:
 
     def __init__(self, objects: Mapping[str, Any], checkpoints: Checkpoints | None) -> None:
         self.cursor = Cursor()
-        self._objects = objects
+        self._objects = dict(objects)
         self._checkpoints = checkpoints
         self._lineage: int | None = None  # None until this copy is the others' too
+
+    def add(self, name: str, one: Stateful) -> None:
+        """Have one more object's state in common; before the first ``agree``."""
+        self._objects[name] = one
 
     @property
     def version(self) -> Version | None:
         """Which state this copy is; None until it is the others' too."""
         return None if self._lineage is None else Version(self._lineage, self.cursor.step)
 
-    def agree(self, group: Group, generation: Generation) -> None:
+    def agree(self, group: Communicator, generation: Generation) -> None:
         """Make this copy the one of rank 0, who has come furthest.
 
         Raises:

@@ -21,18 +21,27 @@ from torch.distributed.checkpoint.state_dict import (
     set_state_dict,
 )
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule
-from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
-from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllocMixin
 
-from bftrainer_slurm.elastic.checkpoint import Checkpoints
-from bftrainer_slurm.elastic.collective import PeerLostError, of_collective
-from bftrainer_slurm.elastic.common import Common
-from bftrainer_slurm.elastic.members import find_members
-from bftrainer_slurm.elastic.sampler import Cursor
-from bftrainer_slurm.elastic.scaling import Rate, Rule, ScaledRate
-from bftrainer_slurm.elastic.state import copied
-from bftrainer_slurm.elastic.training import RehearsedError, Step, Training
+try:
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
+    from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllocMixin
+except ImportError as error:
+    raise ImportError(
+        f"elastic.ShardedTrainer needs a later torch than {torch.__version__}: use FSDP2 under "
+        "torchrun, which restarts the script at changes, see docs/frameworks/fsdp2.md"
+    ) from error
+
+from bftrainer_slurm.elastic import torch_private
+from bftrainer_slurm.elastic.changes import say
+from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints
+from bftrainer_slurm.elastic.inprocess.collective import PeerLostError, of_collective
+from bftrainer_slurm.elastic.inprocess.common import Common
+from bftrainer_slurm.elastic.inprocess.members import find_members
+from bftrainer_slurm.elastic.inprocess.sampler import Cursor
+from bftrainer_slurm.elastic.inprocess.scaling import Rate, Rule
+from bftrainer_slurm.elastic.inprocess.state import copied
+from bftrainer_slurm.elastic.inprocess.training import RehearsedError, Step, Training
 from bftrainer_slurm.keeper.membership import Generation
 
 Build = Callable[[DeviceMesh], tuple[nn.Module, torch.optim.Optimizer]]
@@ -74,16 +83,17 @@ class ShardedTrainer(Training):
         self._build = build
         self._every = checkpoint_every
         self._whole = _Whole()
-        follow = Rate(rate, rate_ramp)
+        self._rate = Rate(rate, rate_ramp)
         common = Common(
-            {"training": self._whole, "rate": follow}, Checkpoints(Path(checkpoint), 0.0)
+            {"training": self._whole, "rate": self._rate}, Checkpoints(Path(checkpoint), 0.0)
         )
-        super().__init__(
-            find_members(os.environ, "gloo", nccl_in_process=False), common, follow, seed
-        )
+        super().__init__(find_members(os.environ, "gloo", nccl_in_process=False), common, seed)
+        place = torch_private.missing(torch_private.FUNCTIONAL)
+        if self.changing and place is not None:
+            say(f"torch {torch.__version__} has no {place}: at a loss ranks may wait for 5 minutes")
         self._make(0)
         self._whole.state = self._gathered(everywhere=True)  # the first state of all
-        self._watch_optimizer()
+        self._scaled = self._watch(self.optimizer, self._rate)
 
     def backward(self, loss: Tensor) -> None:
         """Compute gradients of a mean over this rank's samples, averaged over all samples."""
@@ -168,7 +178,8 @@ class ShardedTrainer(Training):
                 if self.rank == 0:
                     self._common.save_last()
                 dist.barrier()
-        self._watch_optimizer()
+        # Not before its state is there: torch steps once to make it.
+        self._scaled = self._watch(self.optimizer, self._rate)
 
     def _make(self, generation: int) -> None:
         # DTensor caches what it computes for a mesh, this process's part of a tensor too. As ranks
@@ -185,19 +196,6 @@ class ShardedTrainer(Training):
             one.set_gradient_divide_factor(1.0)
             one.set_force_sum_reduction_for_comms(True)
             one.set_custom_reduce_scatter(_ReduceScatter())
-
-    def _watch_optimizer(self) -> None:
-        """Not before its state is there: torch steps once to make it."""
-        scaled = self._scaled = ScaledRate(self.optimizer)
-        self.optimizer.register_step_pre_hook(
-            lambda optimizer, *_: self._before_update(scaled, optimizer)
-        )
-        self.optimizer.register_step_post_hook(self._after_update)
-
-    def _after_update(self, *_: Any) -> None:
-        assert self._step is not None
-        self._step.updated = True
-        self._scaled.restore()
 
     def _gathered(self, everywhere: bool) -> dict[str, Any]:
         """Return the whole state, on rank 0 or everywhere."""

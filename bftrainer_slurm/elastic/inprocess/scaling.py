@@ -63,18 +63,20 @@ class Rate:
 
 
 class ScaledRate:
-    """Scales an optimizer's learning rates while it steps.
+    """Scales an optimizer's learning rates while it steps, by what ``rate`` says.
 
     Between steps they are the script's own, so schedulers, checkpoints and newcomers see rates
     that do not depend on the world.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer, rate: Rate) -> None:
         self._optimizer = optimizer
+        self._rate = rate
         self._own: list[tuple[dict[str, Any], Any]] = []
 
-    def apply(self, factor: float) -> None:
-        """Multiply each group's rate until ``restore``."""
+    def apply(self, times: float) -> None:
+        """Multiply each group's rate until ``restore``, for a batch so many times larger."""
+        factor = self._rate.factor(times, self._optimizer)
         if factor == 1.0:
             return
         for group in self._optimizer.param_groups:

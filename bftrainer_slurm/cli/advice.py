@@ -1,0 +1,43 @@
+"""What a failing script's user may do about it, by the last words of the script. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_SEEN_BY_NODES = "keep it in a folder that all nodes see"
+_SMALLER = "use a smaller batch on each process, or a node with more memory"
+# The first one that is found counts: causes before what follows from them.
+_ADVICE: tuple[tuple[str, str], ...] = (
+    (
+        r"torchrun: (?:command not found|No such file)|activate: No such file",
+        f"activate your Python environment in the script, and {_SEEN_BY_NODES}",
+    ),
+    (
+        r"No module named '?(?P<what>[\w.]+)",
+        "install {what} in the Python environment that the script activates, and " + _SEEN_BY_NODES,
+    ),
+    (
+        r"there is no script (?P<what>\S+)|can't open file '(?P<file>[^']+)'",
+        "give torchrun the path of a script that all nodes see; a relative path begins in the "
+        "folder where sbatch was called",
+    ),
+    (r"(?i:out of memory|oom.?kill)|OutOfMemoryError|MemoryError|can't allocate memory", _SMALLER),
+    (
+        r"environment variable RANK expected",
+        "start the script with 'srun torchrun train.py': a plain python is given no ranks",
+    ),
+    (
+        r"SIGKILL|exitcode: -9\b|Killed$",
+        f"something killed the process, most often as memory ran out: {_SMALLER}",
+    ),
+)
+
+
+def advice(last_words: Sequence[str]) -> str | None:
+    """Return what to do, in a sentence; None: these words say nothing that is known."""
+    for pattern, remedy in _ADVICE:
+        for line in last_words:
+            if match := re.search(pattern, line):
+                return remedy.format(**match.groupdict())
+    return None

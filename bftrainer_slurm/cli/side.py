@@ -1,0 +1,141 @@
+"""The controller's side as a command sees it: where its keeper and its state folder are.
+
+What is asked of it is ``status`` and ``past``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from bftrainer_slurm.cli.common import fail_on
+from bftrainer_slurm.cli.site import site_keeper
+from bftrainer_slurm.controller.publish.sentences import down
+from bftrainer_slurm.controller.settings import SettingsError
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.credentials import CredentialError, Munge
+from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD
+from bftrainer_slurm.keeper.home import read_address, read_token
+from bftrainer_slurm.keeper.protocol import ProtocolError, parse_address
+
+_T = TypeVar("_T")
+
+
+def personal_state() -> Path:
+    """Return the state folder of one's own controller."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "bftrainer"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A controller's side, as far as it was said: its state folder, its keeper's HOST:PORT."""
+
+    state: Path | None = None
+    address: str | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Its state folder: as said, else one's own."""
+        return self.state or personal_state()
+
+    def keeper(self) -> str | None:
+        """Return HOST:PORT of the keeper to ask: as said, else one's own, else the site's.
+
+        One's own does not count where its controller has ended, and the site has one.
+        """
+        if self.address:
+            return self.address
+        own = read_address(self.folder)
+        if self.state or (own and works(*Side(address=own).published())):
+            return own
+        with fail_on(SettingsError):
+            site = site_keeper()
+        return own if site is None else site.listen
+
+    def published(self) -> tuple[float, dict[str, Any] | None]:
+        """Return age (seconds) and content of the last published status, None: there is none.
+
+        As far as its reader may see it: with the token in the state folder all of it.
+        """
+        try:
+            return self.ask(KeeperClient.status)
+        except KeeperError:
+            return 0.0, None
+
+    def ask(self, ask: Callable[[KeeperClient, str], _T]) -> _T:
+        """Return what the keeper answers to a client, and a proof of who we are.
+
+        Raises:
+            KeeperError: there is none, it does not answer, or not as it should.
+        """
+        address = self.keeper()
+        if address is None:
+            raise KeeperError("no controller's side to ask; see --state and --keeper")
+        token = read_token(self.folder) if read_address(self.folder) == address else ""
+        credential = "" if token else _credential()
+        try:
+            return ask(KeeperClient(address, token), credential)
+        except (KeeperError, ValueError) as error:
+            if not (token or credential):
+                raise KeeperError(str(error)) from error
+        # It does not take the proof: what is everybody's.
+        try:
+            return ask(KeeperClient(address), "")
+        except ValueError as error:
+            raise KeeperError(str(error)) from error
+
+
+def works(age_s: float, document: dict[str, Any] | None) -> bool:
+    """Whether who published this so long ago is a controller that works now."""
+    return document is not None and down(document, age_s) is None
+
+
+def _credential() -> str:
+    try:
+        site = site_keeper()
+        return Munge((site.munge_socket if site else "") or None).encode(STATUS_PAYLOAD)
+    except (SettingsError, CredentialError):
+        return ""
+
+
+def _addresses(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse what is no HOST:PORT, nor several with commas between."""
+    try:
+        for one in value.split(",") if value else ():
+            parse_address(one)
+    except ProtocolError as error:
+        raise click.BadParameter(f"{error}", param=parameter) from error
+    return value
+
+
+state_option = click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="BFTRAINER_STATE",
+    help="The controller's state folder. [default: $BFTRAINER_STATE, else your own]",
+)
+_keeper_option = click.option(
+    "--keeper",
+    "address",
+    metavar="HOST:PORT",
+    envvar="BFTRAINER_KEEPER",
+    callback=_addresses,
+    help="Where the controller's keeper listens. [default: from --state or the site's file]",
+)
+
+
+def side_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options --state and --keeper; it is called with ``side``."""
+
+    @wraps(command)
+    def called(state: Path | None, address: str | None, **others: Any) -> None:
+        command(side=Side(state, address), **others)
+
+    return state_option(_keeper_option(called))

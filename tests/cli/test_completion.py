@@ -1,0 +1,87 @@
+"""Completion as the shells do it that are on this machine, with the files that are installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from bftrainer_slurm.cli import main
+from bftrainer_slurm.cli.side import Side
+from bftrainer_slurm.cli.trainers import complete
+
+SHARE = Path(__file__).parents[2] / "share"
+# What a shell does at a tab: the words so far are its arguments, what it would offer is printed.
+_BASH = f"""
+. {SHARE}/bash-completion/completions/bftrainer
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_bftrainer_completion bftrainer 2> /dev/null # compopt works at a tab alone
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+_ZSH = f"""
+compdef() {{ }}
+_describe() {{ print -rl -- "${{(@)${{(@P)3}}%%:*}}" }}
+compadd() {{ print -rl -- "${{(@P)@[-1]}}" }}
+words=("$@") CURRENT=$#
+. {SHARE}/zsh/site-functions/_bftrainer
+_bftrainer_completion
+"""
+_FISH = f"""
+source {SHARE}/fish/vendor_completions.d/bftrainer.fish
+complete -C "$argv" | string replace --regex '\\t.*' ''
+"""
+_SHELLS = {
+    "bash": ["bash", "--norc", "-c", _BASH, "bash"],
+    "zsh": ["zsh", "-f", "-c", _ZSH, "zsh"],
+    "fish": ["fish", "--no-config", "-c", _FISH],
+}
+
+
+def offered(shell: str, home: Path, words: Sequence[str]) -> list[str]:
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(home)}
+    command = [*_SHELLS[shell], "bftrainer", *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("shell", [name for name in _SHELLS if shutil.which(name)])
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["sta"], ["status"]),
+        (["status", "--js"], ["--json"]),
+        (["replay", "--policy", "eq"], ["equal-share"]),
+    ],
+    ids=" ".join,
+)
+def test_a_tab_completes(shell: str, words: list[str], expected: list[str], tmp_path: Path) -> None:
+    assert offered(shell, tmp_path, words) == expected
+
+
+def completed(begun: str) -> list[str]:
+    show = main.get_command(click.Context(main), "show")
+    assert show is not None
+    return [item.value for item in complete(click.Context(show), show.params[0], begun)]
+
+
+def test_trainers_are_completed_by_job_id_and_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ((12, "digits"), (13, "resnet 50"), (25, "dig-deeper"))
+    trainers = [{"array": array, "name": name, "state": "running"} for array, name in names]
+    monkeypatch.setattr(Side, "published", lambda _: (0.0, {"trainers": trainers}))
+    assert (completed("1"), completed("dig")) == (["12", "13"], ["digits", "dig-deeper"])
+    assert completed("res") == []  # a name with a blank is several words to a shell
+
+
+@pytest.mark.parametrize("told", [(0.0, None), (0.0, {}), (0.0, {"trainers": 3})])
+def test_where_nobody_answers_nothing_is_completed(
+    told: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Side, "published", lambda _: told)
+    assert completed("") == []
