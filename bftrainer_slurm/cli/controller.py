@@ -14,8 +14,7 @@ from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_on
 from bftrainer_slurm.cli.side import personal_state, state_option
 from bftrainer_slurm.cli.site import site_file, site_settings
 from bftrainer_slurm.controller.settings import Settings, SettingsError, rules
-from bftrainer_slurm.controller.settings_example import example
-from bftrainer_slurm.controller.settings_file import read_settings
+from bftrainer_slurm.controller.settings_file import example, read_settings
 from bftrainer_slurm.slurm.open import CHOICES
 
 _SITE_STATE = Path("/var/lib/bftrainer")

@@ -126,7 +126,7 @@ def _body(one: Mapping[str, Any], document: Mapping[str, Any], planned: str) -> 
 def _of_the_past(trainer: str, back: int, state: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a trainer and a cluster as the controller saw them, by a plan that is made again."""
     from bftrainer_slurm.cli.plan import given_problem
-    from bftrainer_slurm.controller.publish.explanation import terms_of
+    from bftrainer_slurm.controller.publish.status import terms_of
     from bftrainer_slurm.planner.solver import Planner
 
     problem = given_problem(None, back, state)

@@ -16,6 +16,7 @@ import click
 
 from bftrainer_slurm.cli.common import fail_on
 from bftrainer_slurm.cli.site import site_keeper
+from bftrainer_slurm.controller.publish.sentences import down
 from bftrainer_slurm.controller.settings import SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import CredentialError, Munge
@@ -24,8 +25,6 @@ from bftrainer_slurm.keeper.home import read_address, read_token
 from bftrainer_slurm.keeper.protocol import ProtocolError, parse_address
 
 _T = TypeVar("_T")
-
-_OLD_S = 15.0  # a working controller publishes every two seconds
 
 
 def personal_state() -> Path:
@@ -95,9 +94,7 @@ class Side:
 
 def works(age_s: float, document: dict[str, Any] | None) -> bool:
     """Whether who published this so long ago is a controller that works now."""
-    if document is None or age_s >= _OLD_S:
-        return False
-    return bool(document["controller"].get("error") != "stopped")
+    return document is not None and down(document, age_s) is None
 
 
 def _credential() -> str:

@@ -18,7 +18,7 @@ from bftrainer_slurm.controller.observe.reports import Reform, Report
 from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.profile import Appraisal, RescaleCosts
+from bftrainer_slurm.controller.state.profiles import Appraisal, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ThroughputCurve

@@ -18,8 +18,9 @@ from bftrainer_slurm.cli.common import (
     print_lines,
     shown,
 )
-from bftrainer_slurm.cli.side import Side, side_options, works
+from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.terminal import table
+from bftrainer_slurm.controller.publish.sentences import down
 from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
 from bftrainer_slurm.model import ElementState, Trainer
 from bftrainer_slurm.slurm.gateway import GatewayError
@@ -63,13 +64,12 @@ def current_status(side: Side) -> dict[str, Any]:
 def status_now(side: Side, otherwise: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return the controller's status; where it is down ``otherwise``, and why in ``down``."""
     age_s, document = side.published()
-    if document is not None and works(age_s, document):
-        return document | {"down": None}
+    why: str | None
     if document is None:
-        down = "the controller is not running, or not where this command looks for it"
-    else:
-        down = f"the controller is down; its last word is {age_s:.0f} s old"
-    return otherwise() | {"down": down}
+        why = "the controller is not running, or not where this command looks for it"
+    elif (why := down(document, age_s)) is None:
+        return document | {"down": None}
+    return otherwise() | {"down": why}
 
 
 def shown_lines(document: dict[str, Any]) -> list[str]:

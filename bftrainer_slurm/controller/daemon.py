@@ -21,18 +21,17 @@ from bftrainer_slurm.controller.act.execute import Pacer
 from bftrainer_slurm.controller.act.groups import KeeperGroups
 from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
 from bftrainer_slurm.controller.loop import Controller, World
-from bftrainer_slurm.controller.metered import MeteredGateway
 from bftrainer_slurm.controller.observe.feed import Feed
 from bftrainer_slurm.controller.publish.access import link_of, secret_of
-from bftrainer_slurm.controller.publish.metrics import families
+from bftrainer_slurm.controller.publish.metrics import Scrapes, families
 from bftrainer_slurm.controller.publish.page import Page
 from bftrainer_slurm.controller.publish.publisher import PUBLISH_EVERY_S, Publisher
-from bftrainer_slurm.controller.publish.scrapes import Scrapes
 from bftrainer_slurm.controller.publish.server import Answer, Request, serving
 from bftrainer_slurm.controller.publish.status import no_status
 from bftrainer_slurm.controller.publish.systemd import notify
-from bftrainer_slurm.controller.reloading import Configured
 from bftrainer_slurm.controller.settings import METRICS, Settings, SettingsError
+from bftrainer_slurm.controller.settings_file import Configured
+from bftrainer_slurm.controller.state.counts import MeteredGateway
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.keeper.client import KeeperError

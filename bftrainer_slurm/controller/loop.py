@@ -10,28 +10,22 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from bftrainer_slurm.controller.act.execute import Pacer, Results, execute
+from bftrainer_slurm.controller.act.execute import Pacer, Results, after, execute
 from bftrainer_slurm.controller.act.groups import Groups
-from bftrainer_slurm.controller.act.outcome import after
 from bftrainer_slurm.controller.decide.actions import Action
-from bftrainer_slurm.controller.decide.decision import Decider, Decision
+from bftrainer_slurm.controller.decide.decision import Decider, Decision, Made
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
-from bftrainer_slurm.controller.publish.explanation import Explanation
-from bftrainer_slurm.controller.publish.status import cluster_status, trainer_status
+from bftrainer_slurm.controller.publish.status import cluster_status, terms_of, trainer_status
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.arrivals import Arrivals
 from bftrainer_slurm.controller.state.element import Ended, Phase
 from bftrainer_slurm.controller.state.goodput import goodput
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.holes import Holes
 from bftrainer_slurm.controller.state.members import OF_MEMBERS, Members
-from bftrainer_slurm.controller.state.passes import Judgement, Passes, in_holes_without
 from bftrainer_slurm.controller.state.pauses import note_change
-from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.controller.state.preemptions import Preemptions, summary
-from bftrainer_slurm.controller.state.profile import Appraiser
+from bftrainer_slurm.controller.state.picture import Surroundings
+from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.roster import Roster
 from bftrainer_slurm.controller.state.trainer import hear
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -43,8 +37,6 @@ from bftrainer_slurm.slurm.gateway import Gateway
 logger = logging.getLogger(__name__)
 
 _DAY_S = 86400.0
-_SLOW_S = 1.0  # of a look: from then on it is said
-_SAY_AGAIN_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +68,17 @@ class Controller:
         self.schedule = Schedule(settings, world.clock())
         self.trouble: str | None = None
         self._faults = Faults()
-        self._snapshot = Snapshot(world.clock())
+        self._snapshot = Snapshot(world.clock(), partition=settings.partition)
         self._decision = Decision()
-        self._explanation = Explanation()
+        self._explained: tuple[Made | None, Mapping[str, Any]] = (None, {})
         self._roster = Roster(world.history, settings, self._faults)
         self._members = Members(world.history, world.appraiser)
-        self._holes = Holes(world.history)
-        self._passes = Passes()
-        self._preemptions = Preemptions()
-        self._arrivals = Arrivals(world.clock())
+        self._surroundings = Surroundings(world.history, settings, world.clock())
         self._decider = Decider(
             world.planner, world.appraiser, world.history, settings, self._faults
         )
         self._known: frozenset[int] = frozenset()
-        self._had: Mapping[int, Set[str]] = {}  # nodes, by array
-        self._tidied_s = self._said_slow_s = float("-inf")
+        self._tidied_s = float("-inf")
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
         """Hear what elements say; it may bring the next look forward."""
@@ -116,7 +104,8 @@ class Controller:
         """
         try:
             self._look()
-            self._decision = self._decider.decide(self._picture())
+            picture = self._surroundings.picture(self._snapshot, self._roster)
+            self._decision = self._decider.decide(picture)
             self._roster.avoid = self._decision.avoid
             self._roster.put(self._decision.states)
             self.introduce()
@@ -138,59 +127,44 @@ class Controller:
     def status(self, controller: dict[str, Any]) -> dict[str, Any]:
         """Return the status to publish; ``controller`` says who publishes it."""
         now_s, decision, views = self._world.clock(), self._decision, self._roster.views
+        if decision.made is not self._explained[0]:
+            self._explained = decision.made, {}  # should they fail, then once
+            self._explained = decision.made, _terms(decision.made)
         trainers = []
         for view in views:
             with self._faults.of(view.array):
                 trainers.append(self._shown(view, now_s))
-        status = cluster_status(
+        return cluster_status(
+            *(self._snapshot, self._world.history, views, trainers, decision.plan),
+            *(decision.free, decision.left_alone, self._faults.why),
+            controller=controller,
             now_s=now_s,
-            controller=controller | {"history": self._world.history.trouble},
-            views=views,
-            free=decision.free,
-            trainers=trainers,
-            plan=decision.plan,
-            malformed={**self._snapshot.queue.malformed, **self._faults.why},
-            preempted=summary(self._world.history.preemptions(now_s - _DAY_S)),
-            counts=self._world.history.counts.shown(),
-            private=self._snapshot.configuration.private,
         )
-        return status | {"left_alone": dict(decision.left_alone)}
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:
-        why, world = self._faults.why.get(view.array), self._world
-        decided = self._decision
-        terms = self._explanation.of(view.array, decided.plan, decided.problem, decided.planned_s)
+        world, array = self._world, view.array
+        tally, work = world.history.tally(array), self._members.work(array)
+        ended = not view.live and not view.spare
+        spent = goodput(work, tally.had, view.trainer.submit_s, ended=ended, now_s=now_s)
+        more = {"plan": self._explained[1].get(str(array)), "goodput": spent}
         return trainer_status(
             view,
-            world.history.tally(view.array),
-            self._members.progress(view.array),
-            why or self._decision.eligible.stuck.get(view.array),
-            world.appraiser.known(view, now_s) | terms | {"goodput": self._goodput(view, now_s)},
+            tally,
+            self._members.progress(array),
+            self._faults.why.get(array) or self._decision.stuck.get(array),
+            world.appraiser.known(view, now_s) | more,
             now_s,
         )
-
-    def _goodput(self, view: TrainerView, now_s: float) -> dict[str, float | None]:
-        had, submit_s = self._world.history.served(view.array), view.trainer.submit_s
-        ended = not view.live and not view.spare
-        return goodput(self._members.work(view.array), had, submit_s, ended=ended, now_s=now_s)
 
     def _look(self) -> None:
         """Read Slurm, and bring what is known up to date."""
         world, began_s = self._world, self._world.clock()
         malformed_before = self._snapshot.queue.malformed
-        nodes_due = self.schedule.nodes_due(began_s)
-        reservations_due = self.schedule.reservations_due(began_s)
-        judgement = self._judgement(began_s)
-        self._snapshot = snapshot = read(
-            world.gateway,
-            self._snapshot,
-            began_s,
-            nodes_due=nodes_due,
-            reservations_due=reservations_due,
-            pass_due=judgement.asks and began_s >= judgement.sure_s,
-            partition=self._settings.partition,
-            mine=world.mine,
-        )
+        due = self.schedule.also_due(began_s)
+        judgement = self._surroundings.judgement(self._snapshot, began_s)
+        if judgement.asks and began_s >= judgement.sure_s:
+            due |= {"pass"}
+        self._snapshot = snapshot = read(world.gateway, self._snapshot, began_s, due, world.mine)
         malformed = snapshot.queue.malformed
         for array in malformed.keys() - malformed_before.keys():
             logger.warning("job %d is no trainer, and left alone: %s", array, malformed[array])
@@ -198,75 +172,33 @@ class Controller:
         took_s = max(0.0, looked_s - began_s)
         world.history.counts.looks.add(took_s)
         self._faults.begin()
+        had = {view.array: view.placed.keys() for view in self._roster.views}
         events = self._roster.look(snapshot, self._members.has_trained)
         ending = any(view.ids(Phase.LEAVING, Phase.ENDING) for view in self._roster.views)
-        self.schedule.looked(looked_s, nodes_due, reservations_due, ending, took_s)
-        self._say_if_slow(took_s, looked_s)
+        self.schedule.looked(looked_s, due, ending, took_s)
         rest_s = self._settings.relaunch_after_s
         if any(view.rests(began_s - rest_s) for view in self._roster.views):
             self.schedule.again(looked_s + rest_s)
         for view in self._roster.views:
             if view.state.rests_until_s > looked_s and not view.over:
                 self.schedule.again(view.state.rests_until_s)
-        self._note_pauses(began_s)
+        self._note_pauses(had, began_s)
         for event in events:
             if isinstance(event, Ended) and event.how != "shrank" and not event.well:
                 world.groups.lost(event.element)
-        backfill_s = snapshot.configuration.backfill_s
-        world.history.add_preemptions(
-            self._preemptions.look(events, snapshot.queue, backfill_s, looked_s)
-        )
-        if self._settings.delay_worth:
-            self._arrivals.look(snapshot.queue.ordinary_runs, looked_s)
-        self._holes.update(snapshot, self._settings.partition)
-        world.history.inventory.update(snapshot, self._settings.partition)
-        self._follow_passes(snapshot)
+        self._surroundings.look(snapshot, self._roster.views, events, looked_s)
+        waits = any(job.for_nodes for job in snapshot.queue.waiting)
+        if waits and any(view.running() for view in self._roster.views):
+            found = self._surroundings.judgement(snapshot, began_s)
+            self.schedule.expect_pass(found.due_s, found.until_s, found.sure_s, began_s)
         self._forget(frozenset(one.array for one in snapshot.queue.trainers), looked_s)
 
-    def _follow_passes(self, snapshot: Snapshot) -> None:
-        """Take in what Slurm's schedulers did, and look again about when they are to look."""
-        views, partition = self._roster.views, self._settings.partition
-        if not any(job.for_nodes for job in snapshot.queue.waiting):
-            self._passes.nobody_waits()
-            return
-        pool = in_holes_without(snapshot, views, partition, Phase.LEAVING, Phase.ENDING)
-        self._passes.look(snapshot, pool)
-        if any(view.running() for view in views):
-            found = self._judgement(snapshot.time_s)
-            self.schedule.expect_pass(found.due_s, found.until_s, found.sure_s, snapshot.time_s)
-
-    def _note_pauses(self, now_s: float) -> None:
-        """Remember until when trainers stand still whose nodes are others than before."""
-        states = {}
+    def _note_pauses(self, before: Mapping[int, Set[str]], now_s: float) -> None:
+        """Remember until when trainers stand still whose nodes are others than ``before``."""
         for view in self._roster.views:
             with self._faults.of(view.array):
-                had, costs = self._had.get(view.array), self._world.appraiser.costs(view, now_s)
-                states[view.array] = note_change(view, had, costs, now_s)
-        self._roster.put(states)
-        self._had = {view.array: view.placed.keys() for view in self._roster.views}
-
-    def _picture(self) -> Picture:
-        holes, roster = self._holes, self._roster
-        return Picture(
-            self._snapshot,
-            roster.views,
-            roster.avoid,
-            roster.out_of_reach,
-            holes.since_s,
-            holes.life_s(self._snapshot),
-            holes.forward_time_s(self._settings),
-            self._reserve(self._snapshot.time_s),
-            self._judgement(self._snapshot.time_s),
-        )
-
-    def _reserve(self, now_s: float) -> int:
-        """Return how many nodes to keep idle for ordinary jobs that nobody knows of yet."""
-        worth = self._settings.delay_worth
-        learnt = self._arrivals.worth_keeping(worth, now_s) if worth else 0
-        return max(self._settings.reserve_nodes, learnt)
-
-    def _judgement(self, now_s: float) -> Judgement:
-        return self._passes.judgement(self._snapshot.configuration.backfill_s, now_s)
+                had, costs = before.get(view.array), self._world.appraiser.costs(view, now_s)
+                self._roster.put({view.array: note_change(view, had, costs, now_s)})
 
     def _act(self, actions: Iterable[Action]) -> None:
         world, results = self._world, Results()
@@ -301,13 +233,6 @@ class Controller:
                 return  # as it should be
         self.schedule.heard(note.kind, now_s)
 
-    def _say_if_slow(self, took_s: float, now_s: float) -> None:
-        interval_s = self.schedule.slowed_to_s
-        said_lately = now_s - self._said_slow_s < _SAY_AGAIN_S
-        if interval_s is not None and took_s >= _SLOW_S and not said_lately:
-            self._said_slow_s = now_s
-            logger.warning(
-                "slurmctld took %.1f s to answer, or limits our requests (rl_enable): it is asked "
-                "every %.0f s for now",
-                *(took_s, interval_s),
-            )
+
+def _terms(made: Made | None) -> Mapping[str, Any]:
+    return {} if made is None else terms_of(made.problem, made.plan, made.time_s)

@@ -1,18 +1,18 @@
 """What an admin (or a user in personal mode) may set: each with its meaning, unit and range.
 
-How the file is read is ``settings_file``; the example that is made of this ``settings_example``.
+How the file is read, and what an example of it looks like, is ``settings_file``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePath
 from typing import Any
 
 from bftrainer_slurm.keeper.credentials import JOB, MUNGE, Means
 from bftrainer_slurm.keeper.protocol import ProtocolError, parse_address, parse_addresses
-from bftrainer_slurm.planner.objectives import ObjectiveError, find
+from bftrainer_slurm.planner.objectives import find
 from bftrainer_slurm.slurm.open import CHOICES as GATEWAYS
 
 METRICS = "127.0.0.1:6741"
@@ -40,33 +40,28 @@ class Rule:
 
 def rules() -> dict[str, tuple[object, Rule]]:
     """Return the default and the rule of each setting, in the order of the example file."""
-    return {one.name: (one.default, _rule(one)) for one in fields(Settings)}
+    return {one.name: (one.default, one.metadata["rule"]) for one in fields(Settings)}
 
 
-def _rule(one: Field[Any]) -> Rule:
-    rule: Rule = one.metadata["rule"]
-    return rule
+Range = tuple[float, float, str]  # from, to, of which unit
+_A_DAY: Range = (0, _DAY_S, "seconds")
+_OFTEN: Range = (0.1, 3600, "seconds")
+_AN_HOUR: Range = (1, 3600, "seconds")
 
 
-def _number(default: float, unit: str, least: float, most: float, about: str) -> Any:
-    return field(default=default, metadata={"rule": Rule(about, unit, least, most)})
-
-
-def _kept_number(default: float, unit: str, least: float, most: float, about: str) -> Any:
-    return field(default=default, metadata={"rule": Rule(about, unit, least, most, kept=True)})
-
-
-def _other(
-    default: object, about: str, check: Callable[[Any], object] | None = None, kept: bool = True
+def _setting(
+    default: object,
+    about: str,
+    may_be: Range | Callable[[Any], object] | None = None,
+    kept: bool = False,
 ) -> Any:
-    return field(default=default, metadata={"rule": Rule(about, check=check, kept=kept)})
-
-
-def _addresses(text: str) -> None:
-    try:
-        parse_addresses(text)
-    except ProtocolError as error:
-        raise ValueError(str(error)) from error
+    """Declare a setting: a number in a range, or what a check lets through; None: anything."""
+    if isinstance(may_be, tuple):
+        least, most, unit = may_be
+        rule = Rule(about, unit, least, most, kept=kept)
+    else:
+        rule = Rule(about, check=may_be, kept=kept)
+    return field(default=default, metadata={"rule": rule})
 
 
 def _metrics(text: str) -> None:
@@ -85,13 +80,6 @@ def _path(text: str) -> None:
 def _gateway(text: str) -> None:
     if text not in GATEWAYS:
         raise ValueError(f"must be one of: {', '.join(GATEWAYS)}")
-
-
-def _objective(text: str) -> None:
-    try:
-        find(text)
-    except ObjectiveError as error:
-        raise ValueError(str(error)) from error
 
 
 def _name(text: str) -> None:
@@ -113,132 +101,120 @@ class Settings:
     """
 
     # Addresses and names: the keeper's service reads them too.
-    listen: str = _other(
+    listen: str = _setting(
         "127.0.0.1:0",
         "Where the keeper listens: HOST:PORT, HOST by a name that the nodes reach it by. With "
         "'shared' those of all hosts for it, with commas between. Not set: keeper= of the plugin's "
         "line in plugstack.conf.",
-        _addresses,
+        parse_addresses,
+        kept=True,
     )
-    shared: str = _other(
-        "", "A folder that all hosts for the controller see; empty: there is one host.", _path
+    shared: str = _setting(
+        "", "A folder that all hosts for the controller see; empty: there is one host.", _path, True
     )
-    munge_socket: str = _other("", "Where munged listens, if not where it usually does.", _path)
-    key_file: str = _other("", "Without MUNGE: the key that root on the nodes has too.", _path)
-    metrics: str = _other(
+    munge_socket: str = _setting(
+        "", "Where munged listens, if not where it usually does.", _path, True
+    )
+    key_file: str = _setting(
+        "", "Without MUNGE: the key that root on the nodes has too.", _path, True
+    )
+    metrics: str = _setting(
         "",
         "Where Prometheus asks: HOST:PORT, or 'off'. Empty: "
         f"{METRICS} for a site's controller, else nowhere.",
         _metrics,
+        kept=True,
     )
-    partition: str = _other("bftrainer", "The preemptible partition of the trainers.", _name)
-    gateway: str = _other(
-        "auto", f"How the queue and the nodes are read: {', '.join(GATEWAYS)}.", _gateway
+    partition: str = _setting(
+        "bftrainer", "The preemptible partition of the trainers.", _name, kept=True
     )
-    operator: bool = _other(
-        True, "Whether its account may lengthen the time limit of a running element.", kept=False
+    gateway: str = _setting(
+        "auto", f"How the queue and the nodes are read: {', '.join(GATEWAYS)}.", _gateway, kept=True
+    )
+    operator: bool = _setting(
+        True, "Whether its account may lengthen the time limit of a running element."
     )
     # Ordinary jobs come first.
-    min_hole_s: float = _number(
-        60.0, "seconds", 0, _DAY_S, "A node that is expected to be needed sooner is left alone."
+    min_hole_s: float = _setting(
+        60.0, "A node that is expected to be needed sooner is left alone.", _A_DAY
     )
-    min_idle_s: float = _number(
-        0.0, "seconds", 0, _DAY_S, "A node that ordinary jobs left more lately is left alone."
+    min_idle_s: float = _setting(
+        0.0, "A node that ordinary jobs left more lately is left alone.", _A_DAY
     )
-    reserve_nodes: int = _number(
+    reserve_nodes: int = _setting(
         0,
-        "nodes",
-        0,
-        100_000,
         "Kept idle: trainers grow onto others, and give up what is missing.",
+        (0, 100_000, "nodes"),
     )
-    delay_worth: float = _number(
+    delay_worth: float = _setting(
         0.0,
-        "node-seconds",
-        0,
-        1_000_000,
         "What a second of an ordinary job's delay is worth: above 0 as many nodes are kept idle as "
         "that pays for, by the jobs of the last day; at least reserve_nodes.",
+        (0, 1_000_000, "node-seconds"),
     )
-    slow_end_s: float = _number(
-        2.0,
-        "seconds",
-        0.1,
-        3600,
-        "A node whose elements take longer to end, after their grace, is bad.",
+    slow_end_s: float = _setting(
+        2.0, "A node whose elements take longer to end, after their grace, is bad.", _OFTEN
     )
-    bad_node_s: float = _number(
-        900.0, "seconds", 1, 7 * _DAY_S, "For so long a node that is bad, or may be, is left alone."
+    bad_node_s: float = _setting(
+        900.0,
+        "For so long a node that is bad, or may be, is left alone.",
+        (1, 7 * _DAY_S, "seconds"),
     )
-    job_table_share: float = _number(
+    job_table_share: float = _setting(
         0.25,
-        "of MaxJobCount",
-        0.001,
-        1,
         "What all trainers together may hold of slurmctld's job table; each element is a job.",
+        (0.001, 1, "of MaxJobCount"),
     )
     # How often slurmctld is asked, and told.
-    queue_interval_s: float = _number(
-        15.0, "seconds", 0.1, 3600, "How often the queue is read; more seldom where that is slow."
+    queue_interval_s: float = _setting(
+        15.0, "How often the queue is read; more seldom where that is slow.", _OFTEN
     )
-    nodes_interval_s: float = _number(
-        60.0, "seconds", 0.1, 3600, "How often the nodes are read, besides."
-    )
-    reservations_interval_s: float = _number(
-        60.0, "seconds", 0.1, 3600, "How often the reservations are read."
-    )
-    commands_per_s: float = _kept_number(
+    nodes_interval_s: float = _setting(60.0, "How often the nodes are read, besides.", _OFTEN)
+    reservations_interval_s: float = _setting(60.0, "How often the reservations are read.", _OFTEN)
+    commands_per_s: float = _setting(
         1.5,
-        "RPCs a second",
-        0.01,
-        1000,
         "Changes that slurmctld is asked for, after a burst of 20.",
+        (0.01, 1000, "RPCs a second"),
+        kept=True,
     )
     # The plan.
-    objective: str = _other(
-        "speedup", "What plans maximise: docs/objectives.md.", _objective, False
-    )
-    forward_time_s: float = _number(
+    objective: str = _setting("speedup", "What plans maximise: docs/objectives.md.", find)
+    forward_time_s: float = _setting(
         120.0,
-        "seconds",
-        0.1,
-        _DAY_S,
         "How far ahead a plan weighs gain against the cost of rescaling.",
+        (0.1, _DAY_S, "seconds"),
     )
-    adapt_forward_time: bool = _other(
+    adapt_forward_time: bool = _setting(
         True,
         "Whether that follows the holes seen lately; false where this file sets forward_time_s.",
-        kept=False,
     )
-    hardware: tuple[str, ...] = _other(
+    hardware: tuple[str, ...] = _setting(
         (),
         "Features of nodes that tell kinds of hardware apart: a trainer's nodes are of one kind.",
         _names,
-        False,
     )
-    plan_limit_s: float = _kept_number(
-        5.0, "seconds", 0.1, 600, "A plan that takes longer is cut short: the greedy one is taken."
+    plan_limit_s: float = _setting(
+        5.0,
+        "A plan that takes longer is cut short: the greedy one is taken.",
+        (0.1, 600, "seconds"),
+        kept=True,
     )
     # Elements.
-    start_timeout_s: float = _number(
+    start_timeout_s: float = _setting(
         90.0,
-        "seconds",
-        1,
-        3600,
         "What was let go and has not started is held again; or after three backfill passes.",
+        _AN_HOUR,
     )
-    relaunch_after_s: float = _number(
-        2.0, "seconds", 0, 3600, "From an element's end to its next start."
+    relaunch_after_s: float = _setting(
+        2.0, "From an element's end to its next start.", (0, 3600, "seconds")
     )
-    limit_margin_s: float = _number(
-        30.0, "seconds", 1, 3600, "An element this near its time limit is dealt with."
+    limit_margin_s: float = _setting(
+        30.0, "An element this near its time limit is dealt with.", _AN_HOUR
     )
-    max_failures: int = _number(
+    max_failures: int = _setting(
         5,
-        "failures",
-        1,
-        1000,
         "Without progress, before a trainer is given up that has only one node to try.",
+        (1, 1000, "failures"),
     )
 
     @property

@@ -1,15 +1,23 @@
-"""Reads ``bftrainer.toml`` and checks every value. What may be set is said in ``settings``."""
+"""Reads ``bftrainer.toml``, checks every value, and reads it again when the admin says so.
+
+What may be set is said in ``settings``; the example of a file is made from that.
+"""
 
 from __future__ import annotations
 
 import difflib
+import json
+import logging
+import textwrap
 import tomllib
-from collections.abc import Collection, Mapping
-from dataclasses import fields, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.controller.settings import Rule, Settings, SettingsError, rules
+
+logger = logging.getLogger(__name__)
 
 _KINDS: dict[type, str] = {
     str: "a text",
@@ -19,6 +27,14 @@ _KINDS: dict[type, str] = {
     tuple: "a list of texts",
 }
 _LARGEST = 1_000_000  # bytes of a file that is read; /dev/zero has no end
+_HEADER = """\
+# Settings of BFTrainer's controller and keeper: /etc/bftrainer/bftrainer.toml, or bftrainer.toml
+# beside slurm.conf, not both. Every line below is the default; take the '#' away to change one.
+#   bftrainer controller --check               says whether the file is right
+#   systemctl reload bftrainer-controller      takes it up; a file that is not right changes nothing
+# 'restart' marks what a running controller keeps until it is started again, which costs trainers
+# nothing. The first four are the keeper's too: start that again as well.
+"""
 
 
 def read_settings(path: Path | None, **overrides: object) -> Settings:
@@ -77,20 +93,57 @@ def checked(source: str, values: Mapping[str, object]) -> dict[str, Any]:
     return found
 
 
-def differences(old: Settings, new: Settings) -> tuple[list[str], list[str]]:
-    """Return what differs: what a running controller takes up, and what it keeps."""
-    changed = [
-        one.name for one in fields(Settings) if getattr(old, one.name) != getattr(new, one.name)
-    ]
-    known = rules()
-    kept = [name for name in changed if known[name][1].kept]
-    return [name for name in changed if name not in kept], kept
+class Configured:
+    """What a running controller goes by. ``trouble``: why that is not what the file says, if so."""
+
+    def __init__(self, settings: Settings, reread: Callable[[], Settings]) -> None:
+        self.settings = settings
+        self.trouble: str | None = None
+        self._reread = reread
+        self._asked = False
+
+    def ask(self) -> None:
+        """Have the file read again; a signal handler may call this at any time."""
+        self._asked = True
+
+    def reload_if_asked(self) -> bool:
+        """Read the file again if that was asked for; return whether a setting changed."""
+        if not self._asked:
+            return False
+        self._asked = False
+        try:
+            new = self._reread()
+        except SettingsError as error:
+            self.trouble = f"{error}; the settings of before hold"
+            logger.error("not reloaded: %s", self.trouble)
+            return False
+        old = self.settings
+        changed = [name for name in rules() if getattr(old, name) != getattr(new, name)]
+        kept = [name for name in changed if rules()[name][1].kept]
+        live = {name: getattr(new, name) for name in changed if name not in kept}
+        self.trouble = f"wait for a restart: {', '.join(kept)}" if kept else None
+        changes = [f"{name} = {value!r}" for name, value in live.items()]
+        logger.info("settings read again: %s", "; ".join(changes) or "nothing that can change now")
+        if kept:
+            logger.warning("settings that %s", self.trouble)
+        self.settings = replace(old, **live)
+        return bool(live)
 
 
-def taken_up(old: Settings, new: Settings) -> Settings:
-    """Return the settings of a running controller whose file is now ``new``."""
-    live, _ = differences(old, new)
-    return replace(old, **{name: getattr(new, name) for name in live})
+def example() -> str:
+    """Return a commented file of the defaults."""
+    return _HEADER + "".join(
+        "\n" + "\n".join(_entry(name, default, rule)) + "\n"
+        for name, (default, rule) in rules().items()
+    )
+
+
+def _entry(name: str, default: object, rule: Rule) -> Iterator[str]:
+    marks = [f"{rule.least:g} to {rule.most:,.10g} {rule.unit}"] if rule.unit else []
+    marks += ["restart"] if rule.kept else []
+    about = rule.about + (f" [{'; '.join(marks)}]" if marks else "")
+    yield from textwrap.wrap(about, 98, initial_indent="# ", subsequent_indent="# ")
+    yield f"#{name} = {json.dumps(default)}"
 
 
 def _parsed(path: Path) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""What of the published status is shown to whom. Pure.
+"""What of trainers is shown to whom: of the published status, of the past, on the page. Pure.
 
 Of others' trainers nobody sees more than squeue shows anyway, and what follows from it over time:
 how far a trainer has come, how it scales and what its script said last is for its owner.
@@ -15,14 +15,12 @@ STATUS_PAYLOAD = "bftrainer status"  # what a credential of who asks for the sta
 _EVERYBODYS = (
     *("array", "name", "user", "state", "min_nodes", "max_nodes", "weight", "grace_s"),
     *("submit_s", "nodes", "starting", "grew", "shrank", "reclaimed", "node_s"),
+    *("first_s", "last_s", "from_s", "until_s", "total", "course", "changes", "earlier_changes"),
 )
 
 
 def disclosed(document: bytes, may_see: Callable[[int], bool]) -> bytes:
-    """Return a published status for somebody who ``may_see`` all of these trainers (by array).
-
-    Under ``PrivateData=jobs`` they hear of no others.
-    """
+    """Return a published status for somebody who ``may_see`` all of these trainers (by array)."""
     try:
         found = json.loads(document)
     except (ValueError, RecursionError):
@@ -32,13 +30,22 @@ def disclosed(document: bytes, may_see: Callable[[int], bool]) -> bytes:
     trainers = found.get("trainers")
     if isinstance(trainers, list):
         good = [one for one in trainers if isinstance(one, dict) and type(one.get("array")) is int]
-        theirs = {one["array"] for one in good if may_see(one["array"])}
-        if found.get("jobs_private"):
-            good = [one for one in good if one["array"] in theirs]
-        found["trainers"] = [one if one["array"] in theirs else outside(one) for one in good]
+        private = bool(found.get("jobs_private"))
+        seen = (shown(one, own=may_see(one["array"]), private=private) for one in good)
+        found["trainers"] = [one for one in seen if one is not None]
     return json.dumps(found, separators=(",", ":")).encode()
 
 
+def shown(trainer: Mapping[str, Any], *, own: bool, private: bool) -> dict[str, Any] | None:
+    """Return what somebody may see of a trainer, None: nothing.
+
+    ``own``: it is theirs, or they may see everything. ``private``: users see their own jobs only.
+    """
+    if own:
+        return dict(trainer)
+    return None if private else outside(trainer)
+
+
 def outside(trainer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what everybody may see of a trainer in a status."""
+    """Return what everybody may see of a trainer."""
     return {key: trainer[key] for key in _EVERYBODYS if key in trainer} | {"hidden": True}

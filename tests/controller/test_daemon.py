@@ -12,8 +12,8 @@ import pytest
 
 from bftrainer_slurm.controller import daemon
 from bftrainer_slurm.controller.publish.status import no_status
-from bftrainer_slurm.controller.reloading import Configured
 from bftrainer_slurm.controller.settings import Settings, SettingsError
+from bftrainer_slurm.controller.settings_file import Configured
 from bftrainer_slurm.keeper.client import SilentError
 from bftrainer_slurm.keeper.protocol import NumberedNote
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError

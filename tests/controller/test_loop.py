@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.act.execute import Pacer
 from bftrainer_slurm.controller.act.groups import Groups
-from bftrainer_slurm.controller.loop import Controller, World
+from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.profile import RescaleCosts
-from bftrainer_slurm.controller.state.profiles import Profiles
+from bftrainer_slurm.controller.state.profiles import Profiles, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import (
@@ -38,7 +36,7 @@ from bftrainer_slurm.planner.problem import Plan, Problem, value
 from bftrainer_slurm.replay.policies import equal_shares
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
 from bftrainer_slurm.spec import TrainerRecord
-from tests.controller.worlds import ARRAY, NOW_S
+from tests.controller.worlds import ARRAY, NOW_S, started
 
 RUNNING, HELD = ElementState.RUNNING, ElementState.HELD
 
@@ -196,17 +194,8 @@ class Setting:
     def started(self) -> Controller:
         """Return a controller that has just been started."""
         self.appraiser = Profiles(self.history.lessons)
-        world = World(
-            gateway=self.slurm,
-            planner=self.planner,
-            history=self.history,
-            groups=self.told,
-            clock=lambda: self.now_s,
-            pacer=Pacer(1e9, lambda: self.now_s, lambda _: None),
-            mine=lambda trainer: True,
-            appraiser=self.appraiser,
-        )
-        return Controller(world, self.settings)
+        about = (self.slurm, self.planner, self.history, lambda: self.now_s, self.settings)
+        return started(*about, self.told, self.appraiser)
 
     def turn(self, seconds: float = 5.0) -> None:
         """Let time pass, and the controller look."""

@@ -1,9 +1,17 @@
+"""Settings: what a file may say, the example of one, and files that are read again."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from bftrainer_slurm.controller.settings import Settings, SettingsError, rules
-from bftrainer_slurm.controller.settings_file import checked, read_settings
+from bftrainer_slurm.controller.settings_file import Configured, checked, example, read_settings
+
+_KEPT = Path(__file__).resolve().parents[2] / "packaging" / "bftrainer.toml"
 
 
 def test_without_a_file_the_defaults_hold() -> None:
@@ -108,3 +116,64 @@ def test_what_may_be_left_out_may_be_zero_and_what_may_not_may_not(tmp_path: Pat
     path.write_text("queue_interval_s = 0")
     with pytest.raises(SettingsError, match=r"must be from 0\.1 to 3,600 seconds"):
         read_settings(path)
+
+
+def test_the_file_in_the_repository_is_the_one_that_the_code_makes() -> None:
+    assert _KEPT.read_text() == example(), (
+        "bftrainer controller --example > packaging/bftrainer.toml"
+    )
+
+
+def test_as_it_is_it_sets_nothing() -> None:
+    assert tomllib.loads(example()) == {}
+
+
+def test_each_line_taken_as_a_setting_is_the_default() -> None:
+    lines = [line[1:] for line in example().splitlines() if line[:1] == "#" and line[1:2] != " "]
+    said = checked("example", tomllib.loads("\n".join(lines)))
+    assert said == {name: default for name, (default, _) in rules().items()}
+
+
+def asked(reread: Callable[[], Settings]) -> tuple[Configured, bool]:
+    """The settings after the file was read again, and whether one changed."""
+    configured = Configured(Settings(), reread)
+    configured.ask()
+    return configured, configured.reload_if_asked()
+
+
+def test_nothing_is_read_unless_that_is_asked_for() -> None:
+    assert not Configured(Settings(), lambda: Settings(reserve_nodes=1)).reload_if_asked()
+
+
+def test_what_can_change_while_running_changes() -> None:
+    configured, changed = asked(lambda: Settings(reserve_nodes=1, objective="throughput"))
+    assert changed
+    assert configured.settings == Settings(reserve_nodes=1, objective="throughput")
+    assert configured.trouble is None
+
+
+def test_what_cannot_is_kept_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    configured, changed = asked(lambda: Settings(listen="ctl:6740", partition="idle"))
+    assert not changed
+    assert configured.settings == Settings()
+    assert configured.trouble == "wait for a restart: listen, partition"
+    assert "wait for a restart: listen, partition" in caplog.text
+
+
+def test_a_file_that_is_not_right_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def reread() -> Settings:
+        raise SettingsError("bftrainer.toml: no")
+
+    configured, changed = asked(reread)
+    assert (configured.settings, changed) == (Settings(), False)
+    assert configured.trouble == "bftrainer.toml: no; the settings of before hold"
+    assert "bftrainer.toml: no" in caplog.text
+
+
+def test_a_file_that_is_right_again_ends_the_trouble() -> None:
+    said = iter([Settings(metrics="off"), Settings()])
+    configured = Configured(Settings(), lambda: next(said))
+    for trouble in ("wait for a restart: metrics", None):
+        configured.ask()
+        configured.reload_if_asked()
+        assert configured.trouble == trouble

@@ -6,12 +6,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from bftrainer_slurm.controller.act.execute import Pacer
-from bftrainer_slurm.controller.act.groups import Groups
-from bftrainer_slurm.controller.loop import Controller, World
+from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import BackfillPass, ElementState, WaitingJob
 from bftrainer_slurm.planner.greedy import greedy_shares
@@ -19,7 +16,7 @@ from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import Plan, Problem, value
 from bftrainer_slurm.slurm.gateway import GatewayError
 from tests.controller.made_up_slurm import PARTITION, RUNNING, MadeUpSlurm, renamed
-from tests.controller.worlds import NOW_S
+from tests.controller.worlds import NOW_S, started
 
 NODES = tuple(f"n{number}" for number in range(1, 7))
 ARRAYS = st.integers(11, 13)
@@ -47,17 +44,8 @@ class Whatever(RuleBasedStateMachine):
         self.controller = self.started()
 
     def started(self) -> Controller:
-        world = World(
-            gateway=self.slurm,
-            planner=Greedy(),
-            history=self.history,
-            groups=Groups(),
-            clock=lambda: self.slurm.now_s,
-            pacer=Pacer(1e9, lambda: self.slurm.now_s, lambda _: None),
-            mine=lambda trainer: True,
-            appraiser=Profiles(self.history.lessons),
-        )
-        return Controller(world, Settings(nodes_interval_s=1, reservations_interval_s=1))
+        settings = Settings(nodes_interval_s=1, reservations_interval_s=1)
+        return started(self.slurm, Greedy(), self.history, lambda: self.slurm.now_s, settings)
 
     @rule(seconds=st.sampled_from([1.0, 3.0, 10.0, 70.0]))
     def turn(self, seconds: float) -> None:

@@ -1,12 +1,20 @@
-"""Small hand-made snapshots of Slurm, for tests of what the controller makes of them."""
+"""Small hand-made snapshots of Slurm, and controllers, for tests of what these make of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+from bftrainer_slurm.controller.act.execute import Pacer
+from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.loop import Controller, World
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.element import ElementRecord, Phase
+from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.picture import Picture
+from bftrainer_slurm.controller.state.profiles import Appraiser, Profiles
 from bftrainer_slurm.controller.state.trainer import TrainerState, advance
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
 from bftrainer_slurm.model import (
@@ -22,6 +30,44 @@ from bftrainer_slurm.spec import Spec, TrainerRecord
 
 NOW_S = 1_000_000.0
 ARRAY = 12
+
+
+class Clock:
+    """A clock that is set by hand, and on which sleeping takes time."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.slept_s: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.slept_s.append(seconds)
+        self.now_s += seconds
+
+
+def started(
+    slurm: Any,
+    planner: Any,
+    history: History,
+    clock: Callable[[], float],
+    settings: Settings,
+    groups: Groups | None = None,
+    appraiser: Appraiser | None = None,
+) -> Controller:
+    """A controller that has just been started; nothing holds up its commands."""
+    world = World(
+        gateway=slurm,
+        planner=planner,
+        history=history,
+        groups=groups or Groups(),
+        clock=clock,
+        pacer=Pacer(1e9, clock, lambda _: None),
+        mine=lambda _: True,
+        appraiser=appraiser or Profiles(history.lessons),
+    )
+    return Controller(world, settings)
 
 
 def element(task: int, state: ElementState, node: str | None = None, **more: object) -> Element:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bftrainer_slurm.keeper.disclosure import disclosed
+import pytest
+
+from bftrainer_slurm.keeper.disclosure import disclosed, shown
 
 MINE, OTHERS = 7, 8
 
@@ -31,3 +33,16 @@ def test_where_jobs_are_private_they_hear_of_their_own_only() -> None:
 def test_what_is_no_status_shows_nothing() -> None:
     assert disclosed(b"[" * 10_000, lambda array: True) == b""
     assert disclosed(b"[1]", lambda array: True) == b""
+
+
+@pytest.mark.parametrize(
+    ("own", "private", "keys"),
+    [
+        (True, False, {"array", "samples"}),
+        (True, True, {"array", "samples"}),
+        (False, False, {"array", "hidden"}),
+        (False, True, set()),
+    ],
+)
+def test_one_rule_says_what_is_shown_of_a_trainer(own: bool, private: bool, keys: set[str]) -> None:
+    assert (shown({"array": 1, "samples": 5.0}, own=own, private=private) or {}).keys() == keys

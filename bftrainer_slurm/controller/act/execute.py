@@ -1,10 +1,13 @@
-"""Carrying out a turn's actions: paced, within a budget of time; refusals are survived."""
+"""Carrying out a turn's actions: paced, within a budget of time; refusals are survived.
+
+What is known of trainers after it (``after``) is here too.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.act.groups import Groups
@@ -17,15 +20,28 @@ from bftrainer_slurm.controller.decide.actions import (
     Revive,
     Shrink,
     Trim,
+    array_of,
 )
+from bftrainer_slurm.controller.state.element import Phase
+from bftrainer_slurm.controller.state.trainer import TrainerState, change, refuse, release
 from bftrainer_slurm.slurm.gateway import Gateway, RefusedError
 
 logger = logging.getLogger(__name__)
 
 BURST = 20  # RPCs; slurmctld's own rate limit (rl_enable) allows a user 30 at once
 BUDGET_S = 2.0  # then the controller listens and looks again before it goes on
-# What frees nodes comes first; what is held late starts again by itself.
-_ORDER: tuple[type[Action], ...] = (Shrink, Hold, Cancel, EndAt, Trim, Revive, Grow)
+_REFUSED_S = 30.0
+# In this order: what frees nodes comes first; what is held late starts again by itself.
+_VERBS: dict[type[Action], str] = {
+    Shrink: "shrink",
+    Hold: "hold",
+    Cancel: "cancel the rest of",
+    EndAt: "limit",
+    Trim: "cancel",
+    Revive: "bring back",
+    Grow: "grow",
+}
+_ORDER = tuple(_VERBS)
 
 
 @dataclass(slots=True)
@@ -108,22 +124,16 @@ def _rest(action: Action, error: RefusedError) -> list[Action]:
 
 def describe(action: Action) -> str:
     """Say an action in a few words, for the log."""
+    verb = _VERBS[type(action)]
+    if isinstance(action, Cancel):
+        return f"{verb} {action.array}: {action.why.partition(chr(10))[0]}"
+    names = ", ".join(map(str, action.elements))
     match action:
-        case Grow(elements, nodes):
-            return f"grow {_names(elements)} on {', '.join(sorted(nodes))}"
-        case Shrink(elements, why):
-            return f"shrink {_names(elements)}: {why}"
-        case Revive(elements):
-            return f"bring back {_names(elements)}: failed"
-        case Hold(elements, why):
-            return f"hold {_names(elements)}: {why}"
-        case EndAt(elements, end_s):
-            end = time.strftime("%H:%M:%S", time.localtime(end_s))
-            return f"limit {_names(elements)} to {end}"
-        case Trim(elements, why):
-            return f"cancel {_names(elements)}: {why}"
-        case Cancel(array, why):
-            return f"cancel the rest of {array}: {why.partition(chr(10))[0]}"
+        case Grow(_, nodes):
+            return f"{verb} {names} on {', '.join(sorted(nodes))}"
+        case EndAt(_, end_s):
+            return f"{verb} {names} to {time.strftime('%H:%M:%S', time.localtime(end_s))}"
+    return f"{verb} {names}: {action.why}"
 
 
 def _do(action: Action, gateway: Gateway) -> None:
@@ -149,10 +159,36 @@ def _leaving(actions: Iterable[Action]) -> dict[int, list[int]]:
     tasks: dict[int, list[int]] = {}
     for action in actions:
         if isinstance(action, Shrink):
-            for element in action.elements:
-                tasks.setdefault(element.array, []).append(element.task)
+            tasks.setdefault(array_of(action), []).extend(one.task for one in action.elements)
     return tasks
 
 
-def _names(elements: Iterable[object]) -> str:
-    return ", ".join(str(element) for element in elements)
+def after(
+    states: Mapping[int, TrainerState], results: Results, now_s: float
+) -> dict[int, TrainerState]:
+    """Return the states (by array) that actions have changed.
+
+    What is refused may be done all the same, or a part of it: the next look tells.
+    """
+    changed: dict[int, TrainerState] = {}
+    grows = [action for action in results.refused if isinstance(action, Grow)]
+    for action in (*results.done, *grows):
+        array = array_of(action)
+        changed[array] = _done(changed.get(array, states[array]), action, now_s)
+    for action in grows:
+        array = array_of(action)
+        changed[array] = refuse(changed[array], action.nodes, now_s + _REFUSED_S)
+    return changed
+
+
+def _done(state: TrainerState, action: Action, now_s: float) -> TrainerState:
+    match action:
+        case Grow(elements, nodes):
+            return release(state, elements, nodes, now_s)
+        case Shrink(elements):
+            return change(state, elements, Phase.LEAVING, now_s)
+        case Revive(elements):
+            return change(state, elements, Phase.REVIVED, now_s)
+        case Cancel():
+            return replace(state, cancelled_s=now_s)
+    return state

@@ -25,29 +25,6 @@ class Grow:
 
 
 @dataclass(frozen=True, slots=True)
-class Shrink:
-    """End running elements of one trainer and hold them; ``why`` is for the log and the history."""
-
-    elements: tuple[ElementId, ...]
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Revive:
-    """Hold elements of one trainer that have failed, so that they can start again."""
-
-    elements: tuple[ElementId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Hold elements of one trainer that wait without being held."""
-
-    elements: tuple[ElementId, ...]
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class EndAt:
     """Let the time limits of running elements of one trainer end then (Unix seconds)."""
 
@@ -56,18 +33,37 @@ class EndAt:
 
 
 @dataclass(frozen=True, slots=True)
+class _OfElements:
+    """Something to be done with elements of one trainer; ``why`` is for the log."""
+
+    elements: tuple[ElementId, ...]
+    why: str
+
+
+class Shrink(_OfElements):
+    """End elements that run, and hold them."""
+
+
+class Hold(_OfElements):
+    """Hold elements that wait without being held."""
+
+
+class Trim(_OfElements):
+    """Cancel held elements; the trainer goes on with the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revive(_OfElements):
+    """Hold elements that have failed, so that they can start again."""
+
+    why: str = "failed"
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """Cancel what is left of a trainer: it has finished, or is given up."""
 
     array: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Trim:
-    """Cancel held elements of one trainer, which goes on with the others."""
-
-    elements: tuple[ElementId, ...]
     why: str
 
 

@@ -1,17 +1,22 @@
 """Which nodes trainers may use: idle, in service, nobody's, and in a hole that is long enough.
 
-Pure. How many of them ordinary jobs are to keep is in ``headroom``.
+And which of them are left to ordinary jobs all the same: new ones, wanted ones, a reserve. While a
+job waits that the main scheduler cannot start, Slurm starts elements in backfill passes only, and
+there after all ordinary jobs: a node that no pass has seen idle needs no gate of ours. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 
+from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.time_limits import SHORTEST_S
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.element import OCCUPIES
+from bftrainer_slurm.controller.state.element import OCCUPIES, Phase
 from bftrainer_slurm.controller.state.picture import Picture
+from bftrainer_slurm.model import ElementId
 
 
 def available_nodes(picture: Picture, settings: Settings) -> frozenset[str]:
@@ -19,22 +24,18 @@ def available_nodes(picture: Picture, settings: Settings) -> frozenset[str]:
 
     A node that was busy when nodes were last read counts as idle once no job is on it.
     """
-    return _unused(picture, settings).difference(*left_alone(picture, settings).values())
+    return _unused(picture).difference(*left_alone(picture, settings).values())
 
 
 def left_alone(picture: Picture, settings: Settings) -> Mapping[str, frozenset[str]]:
     """Return idle nodes that no element may start on now, by why; a node may have several."""
-    snapshot, now_s = picture.snapshot, picture.now_s
+    now_s = picture.now_s
     bad = {node for node, until_s in picture.avoid.items() if until_s > now_s}
-    soon_s = now_s + settings.min_hole_s
-    wanted, reserved = set[str](), set[str]()
-    for job in snapshot.queue.waiting:
-        if job.expected_start_s is not None and job.expected_start_s < soon_s:
-            wanted.update(job.expected_nodes)
-    for reservation in snapshot.reservations:
-        if reservation.start_s < now_s + SHORTEST_S and reservation.end_s > now_s:
-            reserved.update(reservation.nodes)
-    unused = _unused(picture, settings)
+    claims, soon_s = picture.snapshot.claims, now_s + settings.min_hole_s
+    wanted = {node for node, start_s in claims.wanted_s.items() if start_s < soon_s}
+    first_s = now_s + SHORTEST_S
+    reserved = {node for node, one in claims.reserved.items() if one.start_s < first_s}
+    unused = _unused(picture)
     return {
         "elements failed there, or started or ended too slowly": unused & bad,
         "an ordinary job is expected there soon": unused & wanted,
@@ -42,13 +43,58 @@ def left_alone(picture: Picture, settings: Settings) -> Mapping[str, frozenset[s
     }
 
 
-def _unused(picture: Picture, settings: Settings) -> frozenset[str]:
+def _unused(picture: Picture) -> frozenset[str]:
     """Return the nodes in holes on which no element runs or ends, or is to start."""
     taken = set(picture.out_of_reach)
     for view in picture.views:
         taken.update(view.placed)
         taken.update(record.node for _, record in view.within(*OCCUPIES) if record.node)
-    return picture.snapshot.in_holes(settings.partition) - taken
+    return picture.snapshot.in_holes - taken
+
+
+def growable(
+    free: frozenset[str], picture: Picture, settings: Settings, kept: frozenset[str] = frozenset()
+) -> frozenset[str]:
+    """Return the free nodes that trainers may grow onto.
+
+    Not among them are nodes ``kept`` for jobs, those in holes for less than ``min_idle_s``, and so
+    many as the reserve has, first those that are expected to be wanted soonest.
+    """
+    now_s, since_s = picture.now_s, picture.since_s
+    settled = [
+        node for node in free - kept if now_s - since_s.get(node, now_s) >= settings.min_idle_s
+    ]
+    short = max(0, picture.reserve - (len(free) - len(settled)))
+    if short:
+        settled = _soonest_wanted(settled, picture.life_s)
+    return frozenset(settled[short:])
+
+
+def refill(free: frozenset[str], picture: Picture) -> list[Shrink]:
+    """Return what trainers give up where ordinary jobs have taken nodes of the reserve.
+
+    First the nodes that are wanted soonest, and no trainer goes below its least size for it. Nodes
+    that elements are leaving are waited for.
+    """
+    views = picture.views
+    leaving = sum(len(view.ids(Phase.LEAVING, Phase.ENDING)) for view in views)
+    missing = picture.reserve - len(free) - leaving
+    left = {view.array: len(view.placed) - view.trainer.record.min_nodes for view in views}
+    given: dict[int, list[ElementId]] = {}
+    held = {node: view.placed[node] for view in views for node in view.running()}
+    for node in _soonest_wanted(held, picture.life_s):
+        element = held[node]
+        if missing > 0 and left[element.array] > 0:
+            missing -= 1
+            left[element.array] -= 1
+            given.setdefault(element.array, []).append(element)
+    return [
+        Shrink(tuple(elements), "its node is kept for ordinary jobs") for elements in given.values()
+    ]
+
+
+def _soonest_wanted(nodes: Iterable[str], life_s: Mapping[str, float]) -> list[str]:
+    return sorted(nodes, key=lambda node: (life_s.get(node, math.inf), node))
 
 
 def hardware_of(snapshot: Snapshot, settings: Settings) -> dict[str, str]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constraint
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.trainer import Wait
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Demands, Node
@@ -24,50 +23,22 @@ class Eligibility:
     barred: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Size:
-    """How many nodes the trainers' partition has, and how many of them are in service.
-
-    No nodes: they are not known.
-    """
-
-    partition: str = ""
-    nodes: int = 0
-    in_service: int = 0
-
-    @classmethod
-    def of(cls, snapshot: Snapshot, partition: str) -> _Size:
-        all_, there = snapshot.nodes_of(partition), snapshot.in_service(partition)
-        return cls(partition, len(all_), len(there))
-
-    def why_too_small(self, view: TrainerView) -> str | None:
-        """Say that a trainer wants more nodes than there are."""
-        least = view.trainer.record.min_nodes
-        if least <= self.in_service or view.placed or not self.nodes:
-            return None
-        if least > self.nodes:
-            return f"it wants at least {least} nodes, and {self.partition} has {self.nodes}"
-        there = f"{self.in_service} of the {self.nodes} in {self.partition}"
-        return f"it wants at least {least} nodes, and {there} are in service"
-
-
-def eligibility(
-    views: tuple[TrainerView, ...], snapshot: Snapshot, settings: Settings
-) -> Eligibility:
+def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibility:
     """Return what keeps each trainer back. A node that it has is not among those it cannot have."""
     now_s = snapshot.time_s
     nodes: tuple[Node, ...] = ()
     if any(_is_choosy(view.trainer.demands) or view.state.refused for view in views):
-        there = snapshot.in_service(settings.partition)
-        nodes = tuple(node for node in snapshot.nodes if node.name in there)
+        nodes = tuple(node for node in snapshot.nodes if node.name in snapshot.in_service)
     stuck: dict[int, str] = {}
     barred: dict[int, frozenset[str]] = {}
     unfit: dict[Demands, frozenset[str]] = {}
-    waits = any(not view.placed for view in views)  # counting 10,000 nodes takes its time
-    size = _Size.of(snapshot, settings.partition) if waits else _Size()
     for view in views:
         demands, array = view.trainer.demands, view.array
-        why = why_never(demands) or size.why_too_small(view) or _why_not_now(view.state.wait, now_s)
+        why = (
+            why_never(demands)
+            or _why_too_small(view, snapshot)
+            or _why_not_now(view.state.wait, now_s)
+        )
         if why is None:
             if demands not in unfit:
                 unfit[demands] = _unfit(demands, nodes)
@@ -94,6 +65,23 @@ def why_never(demands: Demands) -> str | None:
     except ConstraintError as error:
         return str(error)
     return None
+
+
+def _why_too_small(view: TrainerView, snapshot: Snapshot) -> str | None:
+    """Say that a trainer wants more nodes than there are, where they are known."""
+    if view.placed or not snapshot.all_nodes:
+        return None
+    least, count, there = (
+        view.trainer.record.min_nodes,
+        len(snapshot.all_nodes),
+        len(snapshot.in_service),
+    )
+    if least <= there:
+        return None
+    if least > count:
+        return f"it wants at least {least} nodes, and {snapshot.partition} has {count}"
+    some = f"{there} of the {count} in {snapshot.partition}"
+    return f"it wants at least {least} nodes, and {some} are in service"
 
 
 def _why_not_now(wait: Wait | None, now_s: float) -> str | None:

@@ -39,7 +39,7 @@ def judge(picture: Picture, free: frozenset[str], settings: Settings) -> Verdict
     ``free`` are the nodes on which trainers could be tried now.
     """
     now_s, avoid = picture.now_s, picture.avoid
-    in_service = picture.snapshot.in_service(settings.partition)
+    in_service = picture.snapshot.in_service
     failing = [
         (view, view.state.failing)
         for view in picture.views

@@ -55,13 +55,8 @@ def excess(
 
     The largest give up held elements, down to one size for all; nobody goes below its least size,
     or loses what is not held. Who has begun stays; the others are refused where their least size
-    has no room, those that came last first.
-
-    Args:
-        trainers: all of them.
-        max_jobs: how many jobs slurmctld holds, None where that is not known.
-        settings: which share of them trainers may hold.
-        has_begun: whether a trainer, given by its array, has ever had a node.
+    has no room, those that came last first. ``max_jobs`` is how many jobs slurmctld holds, None: it
+    is not known. ``has_begun`` says of an array whether it has ever had a node.
     """
     if max_jobs is None:
         return Excess()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.decide.eligibility import Eligibility
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.controller.state.profile import Appraisal, Appraiser
+from bftrainer_slurm.controller.state.profiles import Appraisal, Appraiser
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of

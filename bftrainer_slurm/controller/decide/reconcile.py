@@ -34,7 +34,7 @@ def keep_up(view: TrainerView, now_s: float, patience_s: float) -> list[Action]:
         return [Cancel(view.array, "cancelled by its owner")] if view.spare else []
     if view.over and (cancel := _end(view, now_s)):
         return cancel
-    actions: list[Action] = _holds(view, now_s, patience_s)
+    actions = _holds(view, now_s, patience_s)
     running = set(view.ids(Phase.RUNNING))
     if strays := tuple(id_ for id_ in view.surplus if id_ in running):
         actions.append(Shrink(strays, "its node is another element's"))
@@ -52,10 +52,10 @@ def _holds(view: TrainerView, now_s: float, patience_s: float) -> list[Action]:
     vain = (id_ for id_, record in released.items() if waits_in_vain(record.reason))
     why |= dict.fromkeys(vain, "Slurm does not start it there")
     why |= dict.fromkeys(view.ids(Phase.ASTRAY), "somebody else has let it go")
-    actions: list[Action] = []
-    for reason in dict.fromkeys(why.values()):
-        _hold(actions, sorted(id_ for id_ in why if why[id_] == reason), reason)
-    return actions
+    return [
+        Hold(tuple(sorted(id_ for id_ in why if why[id_] == reason)), reason)
+        for reason in dict.fromkeys(why.values())
+    ]
 
 
 def late_elements(view: TrainerView, now_s: float, patience_s: float) -> tuple[ElementId, ...]:
@@ -98,7 +98,8 @@ def towards(
     actions: list[Action] = []
     if started:
         actions.append(Shrink(started, "the plan gives its nodes to others"))
-    _hold(actions, waiting, "the plan gives its node to others")
+    if waiting:
+        actions.append(Hold(waiting, "the plan gives its node to others"))
     spare, first = iter(view.spare), not view.live
     goals = sorted(target & free)[: len(view.spare)]
     for limit, onto in limits(goals, view.trainer.record.minutes).items():
@@ -111,14 +112,11 @@ def towards(
 
 def hold_reclaimed(view: TrainerView, actions: Collection[Action]) -> list[Action]:
     """Hold the reclaimed elements that no move uses, before Slurm starts them by itself."""
-    reclaimed = view.ids(Phase.RECLAIMED)
-    if not reclaimed or (view.over and not view.finishing):
+    if view.over and not view.finishing:
         return []
     used = {id_ for action in actions if isinstance(action, Grow) for id_ in action.elements}
-    left = [id_ for id_ in reclaimed if id_ not in used]
-    held: list[Action] = []
-    _hold(held, left, "it would start by itself")
-    return held
+    left = tuple(id_ for id_ in view.ids(Phase.RECLAIMED) if id_ not in used)
+    return [Hold(left, "it would start by itself")] if left else []
 
 
 def _end(view: TrainerView, now_s: float) -> list[Action]:
@@ -131,8 +129,3 @@ def _end(view: TrainerView, now_s: float) -> list[Action]:
         return []
     assert view.state.over is not None
     return [Cancel(view.array, view.state.over)]
-
-
-def _hold(actions: list[Action], elements: Iterable[ElementId], why: str) -> None:
-    if ids := tuple(elements):
-        actions.append(Hold(ids, why))

@@ -6,13 +6,12 @@ Pure, and the one place that knows about them. What a plan does with nodes is no
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from bftrainer_slurm.controller.decide.actions import EndAt, Shrink
-from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.observe.snapshot import Claims
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.model import Element, ElementId, Reservation, TimeLimit
+from bftrainer_slurm.model import Element, ElementId, TimeLimit
 
 # slurmctld refuses a reservation of nodes on which a job runs whose limit lies behind its start.
 LONGEST_S = 3600.0
@@ -30,35 +29,6 @@ _AHEAD_S = 120.0
 _SLACK_S = 60.0  # by so little another limit is not asked for
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """What Slurm itself means to do with nodes, by node.
-
-    ``reserved`` has the first reservation that has not ended, ``wanted_s`` when the first waiting
-    job is expected to start there (Unix seconds); ``judged`` whether Slurm has said so of all that
-    wait. ``partition_minutes`` is the longest limit that the partition allows, None for any.
-    """
-
-    reserved: Mapping[str, Reservation]
-    wanted_s: Mapping[str, float]
-    judged: bool = True
-    partition_minutes: int | None = None
-
-
-def claims_of(snapshot: Snapshot) -> Claims:
-    """Sort what is known of reservations, and of ordinary jobs that wait, by node."""
-    last_first = sorted(snapshot.reservations, key=lambda one: one.start_s, reverse=True)
-    there = [one for one in last_first if one.end_s > snapshot.time_s]
-    reserved = {node: one for one in there for node in one.nodes}
-    wanted_s: dict[str, float] = {}
-    for job in snapshot.queue.waiting:
-        if job.expected_start_s is not None:
-            for node in job.expected_nodes:
-                wanted_s[node] = min(wanted_s.get(node, math.inf), job.expected_start_s)
-    judged = all(job.expected_start_s is not None for job in snapshot.queue.waiting)
-    return Claims(reserved, wanted_s, judged, snapshot.configuration.partition_minutes)
-
-
 def limits_at_start(
     nodes: Iterable[str],
     user_minutes: int | None,
@@ -69,17 +39,8 @@ def limits_at_start(
     """Return which limit to ask for where elements of one trainer are to start on these nodes.
 
     An operator's controller lengthens it later. Otherwise it is all that an element gets, so the
-    least that will do is the whole hole, where Slurm says how long that is.
-
-    Args:
-        nodes: where they are to start.
-        user_minutes: the limit that the trainer's user asked for, if any.
-        claims: see ``claims_of``.
-        now_s: Unix seconds.
-        settings: whether the controller is an operator's.
-
-    Returns:
-        The nodes by their limit, without those on which a reservation leaves no minute.
+    least that will do is the whole hole, where Slurm says how long that is. ``user_minutes`` is
+    what the trainer's user asked for. Nodes on which a reservation leaves no minute have none.
     """
     limits: dict[TimeLimit, set[str]] = {}
     for node in nodes:
@@ -98,15 +59,8 @@ def keep_limits(
 ) -> list[EndAt | Shrink]:
     """Return what is to be done now about the limits of elements of one trainer that run.
 
+    An owner may only shorten them, an operator also lengthen them, up to what the user asked for.
     Those whose limits are set at one look get the same end, so that one request does it.
-
-    Args:
-        running: elements. An owner may only shorten their limits, an operator also lengthen them.
-        user_minutes: the limit that the trainer's user asked for, if any.
-        claims: see ``claims_of``.
-        now_s: Unix seconds.
-        settings: whether the controller is an operator's, and how long before its limit an element
-            leaves.
     """
     ends: dict[float, list[ElementId]] = {}
     leaving: dict[str, list[ElementId]] = {}

@@ -33,7 +33,7 @@ class Wanted:
     leave: frozenset[str] = frozenset()
 
 
-def wanted(picture: Picture, partition: str) -> Wanted:
+def wanted(picture: Picture) -> Wanted:
     """Return which nodes to keep idle, and which to empty before the next pass.
 
     Nodes that elements are leaving count as idle, and those on which some are only about to start:
@@ -45,7 +45,7 @@ def wanted(picture: Picture, partition: str) -> Wanted:
     jobs = _in_order(picture)
     if not jobs:
         return Wanted()
-    choice = _Choice(picture, partition)
+    choice = _Choice(picture)
     for job in jobs:
         choice.serve(job)
     return Wanted(frozenset(choice.kept), frozenset(choice.leave))
@@ -73,19 +73,18 @@ def _in_order(picture: Picture) -> list[WaitingJob]:
 class _Choice:
     """Serves one job after the other."""
 
-    def __init__(self, picture: Picture, partition: str) -> None:
-        nodes, views = picture.snapshot.nodes, picture.views
+    def __init__(self, picture: Picture) -> None:
+        nodes, views = picture.snapshot.by_weight, picture.views
         self._now_s = picture.now_s
         self._owner = {node: view.array for view in views for node in view.running()}
-        idle = in_holes_without(picture.snapshot, views, partition, Phase.RUNNING)
+        idle = in_holes_without(picture.snapshot, views, Phase.RUNNING)
         idle -= picture.out_of_reach
         self._idle, self._harvested = Fit(nodes, idle), Fit(nodes, self._owner.keys())
         self._surplus = {one.array: len(one.placed) - one.trainer.record.min_nodes for one in views}
         # From when on a node is somebody's who comes before the job in hand.
         self._until_s: dict[str, float] = {}
-        for one in picture.snapshot.reservations:
-            if one.end_s > self._now_s:
-                self._claim(one.nodes, one.start_s)
+        for node, one in picture.snapshot.claims.reserved.items():
+            self._claim((node,), one.start_s)
         self.kept: set[str] = set()
         self.leave: set[str] = set()
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import math
+from collections.abc import Set
 
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.keeper.protocol import NoteKind
+
+logger = logging.getLogger(__name__)
 
 _AFTER_GONE_S = 0.15  # slurmctld has taken the node back by then
 _AFTER_LEAVING_S = 3.0  # in case the note that it is gone does not arrive
@@ -22,6 +26,8 @@ _FIRST_ENDING_S = 1.0  # while elements end; then twice as long, up to a regular
 _REST_AFTER_A_LOOK = 30.0
 _GAP_AFTER_A_LOOK = 3.0
 _MAX_INTERVAL_S = 60.0
+_SLOW_S = 1.0  # of a look: from then on it is said
+_SAY_AGAIN_S = 600.0
 # In its first seconds a controller keeps only the gap between two looks: slurmctld may have just
 # started too, and much changes that no element speaks of.
 _NEW_S = 60.0
@@ -39,7 +45,12 @@ class Schedule:
     def __init__(self, settings: Settings, now_s: float) -> None:
         self._settings = settings
         self._began_s = now_s
-        self._queue_due_s = self._nodes_due_s = self._reservations_due_s = now_s
+        self._queue_due_s = now_s
+        self._every_s = {
+            "nodes": settings.nodes_interval_s,
+            "reservations": settings.reservations_interval_s,
+        }
+        self._also_due_s = dict.fromkeys(self._every_s, now_s)
         self._last_look_s = float("-inf")
         self._backoff_s = _FIRST_BACKOFF_S
         self._ending_s = _FIRST_ENDING_S
@@ -47,7 +58,7 @@ class Schedule:
         self.slowed_to_s: float | None = None
         self._regular_s = now_s  # when the next look is due without any hint
         self._hinted = _HINTED_LOOKS
-        self._no_pass_until_s = float("-inf")
+        self._no_pass_until_s = self._said_slow_s = float("-inf")
 
     def due_s(self) -> float:
         """When the next look is due."""
@@ -58,13 +69,10 @@ class Schedule:
         """Whether it is time for a look, also where the clock was set back."""
         return now_s >= self.due_s() or now_s < self._last_look_s
 
-    def nodes_due(self, now_s: float) -> bool:
-        """Whether this look should read the nodes too."""
-        return now_s >= self._nodes_due_s or now_s < self._last_look_s
-
-    def reservations_due(self, now_s: float) -> bool:
-        """Whether this look should read the reservations too."""
-        return now_s >= self._reservations_due_s or now_s < self._last_look_s
+    def also_due(self, now_s: float) -> frozenset[str]:
+        """What this look should read beside the queue: nodes, reservations."""
+        back = now_s < self._last_look_s
+        return frozenset(what for what, due_s in self._also_due_s.items() if back or now_s >= due_s)
 
     def heard(self, kind: NoteKind, now_s: float) -> None:
         """Look sooner because of what an element or a submission said.
@@ -93,12 +101,10 @@ class Schedule:
         next_s = min((at_s for at_s in looks if at_s > now_s), default=any_moment_s)
         self._queue_due_s = min(self._queue_due_s, next_s)
 
-    def looked(
-        self, now_s: float, nodes: bool, reservations: bool, ending: bool, took_s: float = 0.0
-    ) -> None:
+    def looked(self, now_s: float, also: Set[str], ending: bool, took_s: float = 0.0) -> None:
         """Plan the next look; a second from now, then more, while elements are still ending.
 
-        ``took_s``: how many seconds this look had to wait for slurmctld.
+        ``also``: what was read beside the queue. ``took_s``: how long it took slurmctld.
         """
         earned = max(0.0, now_s - self._last_look_s) / _A_HINTED_LOOK_S
         self._hinted = min(_HINTED_LOOKS, self._hinted + earned) - (now_s < self._regular_s)
@@ -111,10 +117,19 @@ class Schedule:
         interval_s = min(interval_s, self._ending_s) if ending else interval_s
         self._ending_s = 2 * interval_s if ending else _FIRST_ENDING_S
         self._queue_due_s = self._regular_s = now_s + interval_s
-        if nodes:
-            self._nodes_due_s = now_s + self._settings.nodes_interval_s
-        if reservations:
-            self._reservations_due_s = now_s + self._settings.reservations_interval_s
+        self._say_if_slow(now_s)
+        for what in also & self._every_s.keys():
+            self._also_due_s[what] = now_s + self._every_s[what]
+
+    def _say_if_slow(self, now_s: float) -> None:
+        said_lately = now_s - self._said_slow_s < _SAY_AGAIN_S
+        if self.slowed_to_s is not None and self._took_s >= _SLOW_S and not said_lately:
+            self._said_slow_s = now_s
+            logger.warning(
+                "slurmctld took %.1f s to answer, or limits our requests (rl_enable): it is asked "
+                "every %.0f s for now",
+                *(self._took_s, self.slowed_to_s),
+            )
 
     def went_well(self) -> None:
         """All that was to be done is done."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from bftrainer_slurm.model import (
     BackfillPass,
@@ -26,11 +28,27 @@ _THERE = (ElementState.RUNNING, ElementState.ENDING)
 
 
 @dataclass(frozen=True, slots=True)
+class Claims:
+    """What Slurm itself means to do with nodes, by node.
+
+    ``reserved`` has the first reservation that has not ended, ``wanted_s`` when the first waiting
+    job is expected to start there (Unix seconds); ``judged`` whether Slurm has said so of all that
+    wait. ``partition_minutes`` is the longest limit that the partition allows, None for any.
+    """
+
+    reserved: Mapping[str, Reservation]
+    wanted_s: Mapping[str, float]
+    judged: bool = True
+    partition_minutes: int | None = None
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """What Slurm says. ``nodes`` and ``reservations`` may be older than ``queue``.
 
     ``unexplained`` are nodes that were busy when nodes were read though no job was to be seen on
-    them: jobs of others are hidden (PrivateData). ``last_pass`` may be older too.
+    them: jobs of others are hidden (PrivateData). ``last_pass`` may be older too. What follows for
+    the trainers' ``partition`` is worked out once: there may be 10,000 nodes.
     """
 
     time_s: float
@@ -41,38 +59,58 @@ class Snapshot:
     configured_s: float = float("-inf")
     unexplained: frozenset[str] = frozenset()
     last_pass: BackfillPass | None = None
+    partition: str = "bftrainer"
 
-    def nodes_of(self, partition: str) -> frozenset[str]:
-        """Return all nodes of a partition, whatever their state."""
-        return frozenset(node.name for node in self.nodes if partition in node.partitions)
+    @cached_property
+    def by_weight(self) -> tuple[Node, ...]:
+        """The nodes of the cluster in the order in which Slurm takes them."""
+        return tuple(sorted(self.nodes, key=lambda node: node.weight))
 
-    def in_service(self, partition: str) -> frozenset[str]:
-        """Return the nodes of a partition that are in use, or could be."""
-        # Asked once, not of each node: there may be 10,000, and this is needed at every turn.
+    @cached_property
+    def all_nodes(self) -> frozenset[str]:
+        """All nodes of the partition, whatever their state."""
+        return frozenset(node.name for node in self.nodes if self.partition in node.partitions)
+
+    @cached_property
+    def in_service(self) -> frozenset[str]:
+        """The nodes of the partition that are in use, or could be."""
         usable = tuple(state for state in NodeState if state.in_service)
-        return frozenset(
-            node.name
-            for node in self.nodes
-            if node.state in usable and partition in node.partitions
-        )
+        there = frozenset(node.name for node in self.nodes if node.state in usable)
+        return there & self.all_nodes
 
-    def in_holes(self, partition: str) -> frozenset[str]:
-        """Return the nodes of a partition in service on which no ordinary job runs."""
-        return self.in_service(partition) - self.queue.ordinary_nodes - self.unexplained
+    @cached_property
+    def in_holes(self) -> frozenset[str]:
+        """The nodes of the partition in service on which no ordinary job runs."""
+        return self.in_service - self.queue.ordinary_nodes - self.unexplained
+
+    @cached_property
+    def claims(self) -> Claims:
+        """What is known of reservations, and of ordinary jobs that wait, by node."""
+        last_first = sorted(self.reservations, key=lambda one: one.start_s, reverse=True)
+        there = [one for one in last_first if one.end_s > self.time_s]
+        wanted_s: dict[str, float] = {}
+        for job in self.queue.waiting:
+            if job.expected_start_s is not None:
+                for node in job.expected_nodes:
+                    wanted_s[node] = min(wanted_s.get(node, math.inf), job.expected_start_s)
+        return Claims(
+            {node: one for one in there for node in one.nodes},
+            wanted_s,
+            all(job.expected_start_s is not None for job in self.queue.waiting),
+            self.configuration.partition_minutes,
+        )
 
 
 def read(
     gateway: Gateway,
     last: Snapshot,
     now_s: float,
-    *,
-    nodes_due: bool,
-    reservations_due: bool,
-    pass_due: bool,
-    partition: str,
+    due: Set[str],
     mine: Callable[[Trainer], bool],
 ) -> Snapshot:
-    """Read what is due; the rest is as in ``last``. Trainers of others are ordinary jobs.
+    """Read the queue, and what is ``due``: "nodes", "reservations", "pass".
+
+    The rest is as in ``last``. Trainers of others are ordinary jobs.
 
     Raises:
         GatewayError: Slurm did not answer, or not as it should.
@@ -84,13 +122,13 @@ def read(
     snapshot = replace(
         last, time_s=now_s, queue=replace(queue, trainers=ours, ordinary_nodes=ordinary)
     )
-    if pass_due and any(job.for_nodes for job in queue.waiting):
+    if "pass" in due and any(job.for_nodes for job in queue.waiting):
         snapshot = replace(snapshot, last_pass=gateway.last_pass())
-    if reservations_due:
+    if "reservations" in due:
         snapshot = replace(snapshot, reservations=gateway.reservations())
     if not 0 <= now_s - last.configured_s < _CONFIGURATION_S:
-        snapshot = _configured(snapshot, gateway, partition)
-    if nodes_due:
+        snapshot = _configured(snapshot, gateway)
+    if "nodes" in due:
         nodes = gateway.nodes()
         busy = {node.name for node in nodes if node.state is NodeState.BUSY}
         hidden = frozenset(busy - ordinary - _nodes_of(ours))
@@ -98,8 +136,9 @@ def read(
     return snapshot
 
 
-def _configured(snapshot: Snapshot, gateway: Gateway, partition: str) -> Snapshot:
+def _configured(snapshot: Snapshot, gateway: Gateway) -> Snapshot:
     """Ask how Slurm is configured; where it does not say so now, what was known stands."""
+    partition = snapshot.partition
     try:
         configuration = gateway.configuration(partition)
     except GatewayError as error:

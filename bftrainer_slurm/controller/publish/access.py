@@ -11,13 +11,13 @@ import hashlib
 import hmac
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from bftrainer_slurm.keeper.disclosure import outside
+from bftrainer_slurm.keeper import disclosure
 
 KEY_FILE = "page.key"
 _BYTES = 24
@@ -79,13 +79,14 @@ class Viewer:
         """Whether they may know of each node."""
         return self.everything or "nodes" not in self.private
 
-    def trainers(self, status: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the trainers of a status as they may be shown."""
-        return [
-            dict(one) if self.owns(one["user"]) else outside(one)
-            for one in status["trainers"]
-            if self.named(one["user"])
-        ]
+    def shown(self, trainer: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return what they may see of a trainer, None: nothing."""
+        own, private = self.owns(trainer["user"]), "jobs" in self.private
+        return disclosure.shown(trainer, own=own, private=private)
+
+    def trainers(self, known: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return the trainers that they may know of, as they may be shown."""
+        return [seen for one in known if (seen := self.shown(one)) is not None]
 
 
 def viewer(authorization: str, secret: str, private: frozenset[str]) -> Viewer:

@@ -1,22 +1,28 @@
 """What users are shown of the past: all trainers, their last hour, one trainer's story.
 
-Of others' trainers nobody is shown more than squeue and sacct show; docs/json.md has the keys.
+It is read from the history file, for a keeper, a command or the page. Of others' trainers nobody is
+shown more than squeue and sacct show; docs/json.md has the keys.
 """
 
 from __future__ import annotations
 
 import json
 import pwd
+import sqlite3
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.controller.state.goodput import goodput, served
+from bftrainer_slurm.controller.publish.access import Viewer
+from bftrainer_slurm.controller.state.database import reading
+from bftrainer_slurm.controller.state.goodput import Work, goodput, served
 from bftrainer_slurm.controller.state.history import HistoryError
-from bftrainer_slurm.controller.state.past import Met, Past, PastTrainers, Stay, Sum, opened
+from bftrainer_slurm.controller.state.schema import UPGRADES
 from bftrainer_slurm.keeper.protocol import Asked, whole
 
 SCHEMA = 1
@@ -24,7 +30,32 @@ ALL, STRIPS = "all", "strips"  # what may be asked for, beside the id of one tra
 STRIP_S, STRIP_PARTS = 3600.0, 60
 _COURSE_PARTS = 240
 _MOST_CHANGES = 200
+_MOST_STAYS = 2_000  # of one trainer, where they are only counted
 _AT_ONCE_S = 2.0  # nodes that come or go so soon after each other are one change
+_DEADLINE_S = 15.0  # of all questions together; whoever asked has gone by then
+_MET = "array, name, user, submit_s, min_nodes, max_nodes, over"
+_OF_ALL = f"""
+SELECT {_MET}, grew, shrank, reclaimed, node_s, first_s, last_s FROM (
+    SELECT array, CAST(total(start_s >= :since) AS INTEGER) AS grew,
+    CAST(total(how = 'shrank') AS INTEGER) AS shrank,
+    CAST(total(how = 'reclaimed') AS INTEGER) AS reclaimed,
+    max(0.0, total(coalesce(end_s, :now) - max(start_s, :since))) AS node_s,
+    min(start_s) AS first_s, iif(count(end_s) = count(*), max(end_s), NULL) AS last_s
+    -- +: by way of the index of ends; that of arrays would lead through all 90 days
+    FROM stays WHERE end_s IS NULL OR end_s > :since GROUP BY +array
+) JOIN met USING (array) LEFT JOIN trainers USING (array)
+ORDER BY submit_s DESC, array DESC LIMIT 2000
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A time that an element spent on a node. ``end_s`` None: it is there still."""
+
+    node: str
+    start_s: float
+    end_s: float | None
+    how: str | None
 
 
 def answer(path: Path, asked: Asked, status: bytes) -> bytes:
@@ -70,84 +101,116 @@ def told(
     """
     array = None if what in (ALL, STRIPS) else whole(what)
     head = {"schema": SCHEMA, "time_s": now_s, "since_s": since_s}
-    with opened(path) as past:
+    who = Viewer(reader or None, reader is None, frozenset({"jobs"} if private else ()))
+    with opened(path) as history:
         if what == STRIPS:
-            return head | {"since_s": now_s - STRIP_S} | _strips(past, now_s, reader, private)
+            return head | {"since_s": now_s - STRIP_S} | _strips(history, now_s, who)
         if array is None:
-            sums = past.sums(since_s, now_s)
-            known = [_summary(*one, reader) for one in sums if _sees(one[0], reader, private)]
-            return head | {"trainers": known}
-        found = past.of(array, since_s)
-    if found is None or not _sees(found.met, reader, private):
-        return head | {"trainer": None}
-    return head | {"trainer": _story(found, since_s, now_s, reader)}
+            return head | {"trainers": who.trainers(_all(history, since_s, now_s))}
+        found = _story(history, array, since_s, now_s, who)
+    return head | {"trainer": found and who.shown(found)}
 
 
-def _sees(met: Met, reader: str | None, private: bool) -> bool:
-    return _owns(met, reader) or not private
+@contextmanager
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a history file for reading.
+
+    Raises:
+        HistoryError: there is none, it cannot be read, or is of another version.
+    """
+    try:
+        with reading(path, _DEADLINE_S) as history:
+            history.row_factory = sqlite3.Row
+            ((version,),) = history.execute("PRAGMA user_version").fetchall()
+            if version != len(UPGRADES):
+                raise HistoryError(f"history {path}: written by another version ({version})")
+            yield history
+    except (sqlite3.Error, TypeError, ValueError) as error:
+        raise HistoryError(f"history {path}: {error}") from error
 
 
-def _owns(met: Met, reader: str | None) -> bool:
-    return reader is None or met.user == reader
+def _all(history: sqlite3.Connection, since_s: float, now_s: float) -> list[dict[str, Any]]:
+    """Return who had nodes from ``since_s`` on and what they come to, the newest first."""
+    rows = history.execute(_OF_ALL, {"since": since_s, "now": now_s})
+    return [_met(row) for row in rows]
 
 
-def _strips(past: PastTrainers, now_s: float, reader: str | None, private: bool) -> dict[str, Any]:
+def _met(row: sqlite3.Row) -> dict[str, Any]:
+    """Return who a trainer is; the last words of its script are not part of it."""
+    known = dict(row)
+    return known | {"over": known["over"] and known["over"].partition("\n")[0]}
+
+
+def _strips(history: sqlite3.Connection, now_s: float, who: Viewer) -> dict[str, Any]:
     """Return the mean number of nodes of each trainer in each minute of the last hour."""
-    since_s = now_s - STRIP_S
-    mine = {one.array for one, _ in past.sums(since_s, now_s) if _sees(one, reader, private)}
-    part_s = STRIP_S / STRIP_PARTS
+    since_s, part_s = now_s - STRIP_S, STRIP_S / STRIP_PARTS
+    seen = {one["array"] for one in who.trainers(_all(history, since_s, now_s))}
+    stays: dict[int, list[Stay]] = {}
+    query = "SELECT array, node, start_s, end_s, how FROM stays WHERE end_s IS NULL OR end_s > ?"
+    for array, *rest in history.execute(query, (since_s,)):
+        stays.setdefault(array, []).append(Stay(*rest))
     strips = {
-        str(array): course(stays, since_s, part_s, STRIP_PARTS, now_s)
-        for array, stays in sorted(past.stays(since_s).items())
-        if array in mine
+        str(array): course(stays[array], since_s, part_s, STRIP_PARTS, now_s)
+        for array in sorted(stays.keys() & seen)
     }
     return {"part_s": part_s, "strips": strips}
 
 
-def _summary(met: Met, total: Sum, reader: str | None) -> dict[str, Any]:
-    return _who(met, reader) | asdict(total)
+def stays_of(
+    history: sqlite3.Connection, array: int, since_s: float = 0.0, most: int = -1
+) -> list[Stay]:
+    """Return a trainer's stays that lasted beyond ``since_s``, the last ``most`` of them to end."""
+    rows = history.execute(
+        "SELECT node, start_s, end_s, how FROM stays WHERE array = ? AND "
+        "(end_s IS NULL OR end_s > ?) ORDER BY coalesce(end_s, 9e99) DESC LIMIT ?",
+        (array, since_s, most),
+    )
+    return [Stay(*row) for row in rows]
 
 
-def _who(met: Met, reader: str | None) -> dict[str, Any]:
-    """Return who a trainer is; the last words of its script are for its owner."""
-    over = met.over and met.over.partition("\n")[0]
-    known = {
-        "array": met.array,
-        "name": met.name,
-        "user": met.user,
-        "submit_s": met.submit_s,
-        "min_nodes": met.min_nodes,
-        "max_nodes": met.max_nodes,
-    }
-    return known | ({"over": over} if _owns(met, reader) else {"hidden": True})
-
-
-def _story(past: Past, since_s: float, now_s: float, reader: str | None) -> dict[str, Any]:
-    stays = past.stays
-    since_s = max(since_s, min((one.start_s for one in stays), default=now_s))
+def _story(
+    history: sqlite3.Connection, array: int, since_s: float, now_s: float, who: Viewer
+) -> dict[str, Any] | None:
+    """Return all that is kept of one trainer from ``since_s`` on, None: nothing is."""
+    query = f"SELECT {_MET} FROM met LEFT JOIN trainers USING (array) WHERE array = ?"
+    met = next((_met(row) for row in history.execute(query, (array,))), None)
+    if met is None or not who.named(met["user"]):
+        return None
+    stays, ours = stays_of(history, array, since_s), (array, since_s)
+    began_s = min((one.start_s for one in stays), default=now_s)
+    entire, since_s = since_s <= began_s, max(since_s, began_s)
     running = any(one.end_s is None for one in stays)
     until_s = now_s if running else max((one.end_s or 0.0 for one in stays), default=now_s)
     part_s = max(1.0, (until_s - since_s) / _COURSE_PARTS)
     parts = max(1, min(_COURSE_PARTS, round((until_s - since_s) / part_s)))
-    changes = _changes(stays)
-    shown = _who(past.met, reader) | {
+    changes = [_named(*one) for one in _changes(stays)]
+    samples = (
+        "SELECT time_s, samples FROM progress WHERE array = ? AND time_s > ? "
+        "ORDER BY time_s DESC LIMIT 2000"
+    )
+    pauses = "SELECT time_s, nodes, seconds FROM pauses WHERE array = ? AND time_s > ?"
+    return met | {
         "from_s": since_s,
         "until_s": until_s,
         "total": _total(stays, since_s, until_s),
         "course": {"part_s": part_s, "nodes": course(stays, since_s, part_s, parts, until_s)},
         "changes": changes[-_MOST_CHANGES:],
         "earlier_changes": max(0, len(changes) - _MOST_CHANGES),
+        "samples": [dict(row) for row in history.execute(samples, ours)][::-1],
+        "rescales": [dict(row) for row in history.execute(f"{pauses} ORDER BY time_s", ours)],
+        # it is known of a whole life only
+        "goodput": _spent(history, met, stays, now_s) if entire else None,
     }
-    if not _owns(past.met, reader):
-        return shown
+
+
+def _spent(
+    history: sqlite3.Connection, met: dict[str, Any], stays: Sequence[Stay], now_s: float
+) -> dict[str, float | None]:
+    query = "SELECT since_s, time_s, trained_s, rescaling_s, generation FROM work WHERE array = ?"
+    work = next((Work(*row) for row in history.execute(query, (met["array"],))), None)
     had = served((one.start_s, one.end_s) for one in stays)
-    whole = since_s <= min((one.start_s for one in stays), default=since_s)
-    spent = goodput(past.work, had, past.met.submit_s, ended=not running, now_s=now_s)
-    return shown | {
-        "samples": [{"time_s": time_s, "samples": samples} for time_s, samples in past.samples],
-        "rescales": [asdict(one) for one in past.pauses],
-        "goodput": spent if whole else None,  # it is known of a whole life only
-    }
+    ended = all(one.end_s is not None for one in stays)
+    return goodput(work, had, met["submit_s"], ended=ended, now_s=now_s)
 
 
 def _total(stays: Sequence[Stay], since_s: float, until_s: float) -> dict[str, float]:
@@ -186,20 +249,44 @@ def course(
     return [round(node_s[part] + steady[part], 3) for part in range(parts)]
 
 
-def _changes(stays: Sequence[Stay]) -> list[dict[str, Any]]:
-    """Return when nodes came and went, oldest first, and how many there were then."""
-    events = [(one.start_s, "gained", one.node) for one in stays]
-    events += [
-        (one.end_s, "reclaimed" if one.how == "reclaimed" else "lost", one.node)
-        for one in stays
-        if one.end_s is not None
-    ]
-    changes: list[dict[str, Any]] = []
+_Change = tuple[float, int, list[str], list[tuple[str, str]]]
+
+
+def _changes(stays: Sequence[Stay], since_s: float = 0.0) -> list[_Change]:
+    """Return when nodes came and went, oldest first.
+
+    Of each time: how many nodes there were then, those that came, and those that went, and how.
+    """
+    events = [(max(one.start_s, since_s), "", one.node) for one in stays]
+    events += [(one.end_s, one.how or "ended", one.node) for one in stays if one.end_s is not None]
+    changes: list[_Change] = []
     nodes = 0
-    for time_s, way, node in sorted(events):
-        nodes += 1 if way == "gained" else -1
-        if not changes or time_s - changes[-1]["time_s"] > _AT_ONCE_S:
-            changes.append({"time_s": time_s, "gained": [], "lost": [], "reclaimed": []})
-        changes[-1][way].append(node)
-        changes[-1]["nodes"] = nodes
+    for time_s, how, node in sorted(events):
+        nodes += -1 if how else 1
+        if not changes or time_s - changes[-1][0] > _AT_ONCE_S:
+            changes.append((time_s, nodes, [], []))
+        first_s, _, came, went = changes[-1]
+        changes[-1] = (first_s, nodes, came, went)
+        if how:
+            went.append((how, node))
+        else:
+            came.append(node)
     return changes
+
+
+def _named(
+    time_s: float, nodes: int, came: list[str], went: list[tuple[str, str]]
+) -> dict[str, Any]:
+    taken = [node for how, node in went if how == "reclaimed"]
+    lost = [node for how, node in went if how != "reclaimed"]
+    return {"time_s": time_s, "gained": came, "lost": lost, "reclaimed": taken, "nodes": nodes}
+
+
+def counted_changes(history: sqlite3.Connection, array: int) -> list[dict[str, Any]]:
+    """Return how many nodes a trainer had when, and how many came and went how."""
+    stays = stays_of(history, array, most=_MOST_STAYS)
+    since_s = stays[-1].end_s or 0.0 if len(stays) == _MOST_STAYS else 0.0
+    return [
+        {"time_s": time_s, "nodes": nodes, "gained": len(came), **Counter(how for how, _ in went)}
+        for time_s, nodes, came, went in _changes(stays, since_s)
+    ]

@@ -1,28 +1,36 @@
-"""The status as Prometheus metrics. Pure: documents in, metric families out.
+"""The status as Prometheus metrics: documents in, families out; and what a scrape is answered.
 
-The names, units and meanings are those of docs/monitoring.md. Serving them is in ``scrapes``.
+The names, units and meanings are those of docs/monitoring.md. The port is in ``server``.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    SummaryMetricFamily,
-)
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily as Total
+from prometheus_client.core import GaugeMetricFamily as Gauge
+from prometheus_client.core import HistogramMetricFamily as Histogram
+from prometheus_client.core import InfoMetricFamily as Info
+from prometheus_client.core import SummaryMetricFamily as Summary
 from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from bftrainer_slurm import __version__
+from bftrainer_slurm.controller.publish.server import Answer, Request
 from bftrainer_slurm.controller.publish.status import STATES
+
+Source = Callable[[], Iterable[Metric]]
 
 MOST_USERS = 20  # with a label of their own; the others share one
 OTHERS = "(other)"  # no Unix name
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"  # which every Prometheus reads
+_KEEP_S = 1.0  # whoever asks within it gets the same answer
 _ENDS = ("shrank", "reclaimed", "ended")
 _PLANS = ("optimal", "feasible", "greedy")
 
@@ -32,18 +40,15 @@ def families(
 ) -> Iterator[Metric]:
     """Return what is known; what is not has no sample.
 
-    Args:
-        status: as published.
-        age_s: for how long it has been the same.
-        keeper: what the keeper says of itself, None: it does not answer.
+    The ``status`` is as published, for ``age_s`` seconds the same. ``keeper`` is what the keeper
+    says of itself, None: it does not answer.
     """
     yield from _of_controller(status["controller"], age_s)
     yield from _of_keeper(keeper)
     if status["pool"] is not None:
         yield from _of_pool(status["pool"], status["plan"])
-        yield _gauges(
-            "left_alone_nodes", "Idle, but not for trainers.", "why", status["left_alone"]
-        )
+        left = status["left_alone"]
+        yield _family(Gauge, "left_alone_nodes", "Idle, but not for trainers.", left, "why")
         yield from _of_trainers(status["trainers"], status["malformed"])
         yield from _of_users([] if status["jobs_private"] else status["trainers"])
         yield from _of_counts(status["counts"])
@@ -51,40 +56,39 @@ def families(
 
 def _of_controller(about: Mapping[str, Any], age_s: float) -> Iterator[Metric]:
     names = {name: str(about[name]) for name in ("mode", "partition", "gateway")}
-    info = InfoMetricFamily("bftrainer", "The controller.")
+    info = Info("bftrainer", "The controller.")
     info.add_metric((), {"version": __version__, **names})
     yield info
-    yield _gauge("start_time_seconds", "When the controller began, Unix time.", about["since_s"])
-    yield _gauge("status_age_seconds", "Since the controller's last word of itself.", age_s)
-    yield _gauge("trouble", "1: the last turn did less than it should.", bool(about["error"]))
-    history = bool(about.get("history"))
-    yield _gauge("history_trouble", "1: the history cannot be written.", history)
-    yield _counter(
-        "failed_turns", "Turns that failed, unless Slurm was away.", about["failed_turns"]
-    )
+    since_s, turns = about["since_s"], about["failed_turns"]
+    trouble, history = bool(about["error"]), bool(about.get("history"))
+    yield _family(Gauge, "start_time_seconds", "When the controller began, Unix time.", since_s)
+    yield _family(Gauge, "status_age_seconds", "Since the controller's last word of itself.", age_s)
+    yield _family(Gauge, "trouble", "1: the last turn did less than it should.", trouble)
+    yield _family(Gauge, "history_trouble", "1: the history cannot be written.", history)
+    yield _family(Total, "failed_turns", "Turns that failed, unless Slurm was away.", turns)
 
 
 def _of_keeper(keeper: Mapping[str, Any] | None) -> Iterator[Metric]:
-    yield _gauge("keeper_up", "1: the keeper answers the controller.", keeper is not None)
+    up = keeper is not None
+    yield _family(Gauge, "keeper_up", "1: the keeper answers the controller.", up)
     if keeper is None:
         return
-    yield _gauge("keeper_members", "Processes of trainers at the keeper.", keeper["members"])
-    kinds = CounterMetricFamily(
-        "bftrainer_keeper_refusals", "Connections and messages refused.", labels=["kind"]
-    )
-    for kind, count in sorted(keeper["refused"].items()):
-        kinds.add_metric([kind], count)
-    yield kinds
+    members, refused = keeper["members"], dict(sorted(keeper["refused"].items()))
+    yield _family(Gauge, "keeper_members", "Processes of trainers at the keeper.", members)
+    about = "Connections and messages refused."
+    yield _family(Total, "keeper_refusals", about, refused, "kind")
 
 
 def _of_pool(pool: Mapping[str, Any], plan: Mapping[str, Any] | None) -> Iterator[Metric]:
-    yield _gauge("pool_nodes", "Nodes in holes, used by trainers or free.", pool["nodes"])
-    yield _gauge("pool_used_nodes", "Nodes that trainers have.", pool["used"])
-    yield _gauge("pool_free_nodes", "Nodes that trainers may grow onto.", len(pool["free"]))
-    now = {status: float(plan is not None and plan["status"] == status) for status in _PLANS}
-    yield _gauges("plan_status", "1: how the plan in force was made.", "status", now)
+    free = len(pool["free"])
+    yield _family(Gauge, "pool_nodes", "Nodes in holes, used by trainers or free.", pool["nodes"])
+    yield _family(Gauge, "pool_used_nodes", "Nodes that trainers have.", pool["used"])
+    yield _family(Gauge, "pool_free_nodes", "Nodes that trainers may grow onto.", free)
+    now = {status: plan is not None and plan["status"] == status for status in _PLANS}
+    yield _family(Gauge, "plan_status", "1: how the plan in force was made.", now, "status")
     if plan is not None:
-        yield _gauge("plan_objective", "What the plan in force is worth.", plan["objective"])
+        worth = plan["objective"]
+        yield _family(Gauge, "plan_objective", "What the plan in force is worth.", worth)
 
 
 def _of_trainers(
@@ -92,8 +96,9 @@ def _of_trainers(
 ) -> Iterator[Metric]:
     states = Counter(dict.fromkeys(STATES, 0))
     states.update(one["state"] for one in trainers)
-    yield _gauges("trainers", "Trainers, by state.", "state", states)
-    yield _gauge("jobs_left_alone", "Jobs that are no trainers, or faulty ones.", len(malformed))
+    yield _family(Gauge, "trainers", "Trainers, by state.", states, "state")
+    about = "Jobs that are no trainers, or faulty ones."
+    yield _family(Gauge, "jobs_left_alone", about, len(malformed))
 
 
 def _of_users(trainers: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
@@ -110,74 +115,76 @@ def _of_users(trainers: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
         shown = {user: counts[user] for user in ranked[:MOST_USERS]}
         if len(ranked) > MOST_USERS:
             shown[OTHERS] = sum(counts[user] for user in ranked[MOST_USERS:])
-        yield _gauges(name, text, "username", shown)
+        yield _family(Gauge, name, text, shown, "username")
 
 
 def _of_counts(counts: Mapping[str, Any]) -> Iterator[Metric]:
-    yield _counter("elements_started", "Elements that have begun to run.", counts["started"])
-    ended = dict.fromkeys(_ENDS, 0) | counts["ended"]
-    yield _counters("elements_ended", "Elements that run no more, by how.", "how", ended)
-    yield _counter(
-        "preempted_elements",
-        "Elements on the nodes of ordinary jobs that preempted.",
-        counts["preempted_elements"],
-    )
-    yield _counter(
-        "late_ordinary_jobs", "Ordinary jobs that missed a backfill pass.", counts["late_jobs"]
-    )
-    delays = HistogramMetricFamily(
-        "bftrainer_preemption_delay_seconds", "How long ordinary jobs waited for elements to go."
-    )
-    delays.add_metric((), **_histogram(counts["delays"]))
-    yield delays
-    pauses = HistogramMetricFamily(
-        "bftrainer_rescale_pause_seconds", "How long trainers stood still.", labels=["direction"]
-    )
-    for direction, known in counts["pauses"].items():
-        pauses.add_metric([direction], **_histogram(known))
-    yield pauses
-    plans = dict.fromkeys(_PLANS, 0) | counts["plans"]
-    yield _counters("plans", "Plans, by how they were made.", "status", plans)
-    yield _summary("plan_solve_seconds", "How long plans took.", counts["solving"])
-    yield _summary("look_seconds", "How long looks at Slurm took.", counts["looks"])
-    asked = SummaryMetricFamily(
-        "bftrainer_slurm_request_seconds", "How long Slurm took to answer.", labels=["request"]
-    )
-    for name, known in sorted(counts["requests"].items()):
-        asked.add_metric([name], known["count"], known["sum_s"])
-    yield asked
+    ended, plans = dict.fromkeys(_ENDS, 0), dict.fromkeys(_PLANS, 0)
+    requests = dict(sorted(counts["requests"].items()))
     failed = dict.fromkeys(counts["requests"], 0) | counts["failed_requests"]
-    yield _counters("slurm_request_failures", "Refused or unanswered.", "request", failed)
+    for kind, name, text, known, *label in (
+        (Total, "elements_started", "Elements that have begun to run.", counts["started"]),
+        (Total, "elements_ended", "Elements that run no more.", ended | counts["ended"], "how"),
+        (
+            *(
+                Total,
+                "preempted_elements",
+                "Elements on the nodes of ordinary jobs that preempted.",
+            ),
+            counts["preempted_elements"],
+        ),
+        (
+            *(Total, "late_ordinary_jobs", "Ordinary jobs that missed a backfill pass."),
+            counts["late_jobs"],
+        ),
+        (
+            *(Histogram, "preemption_delay_seconds", "How long ordinary jobs waited for elements."),
+            counts["delays"],
+        ),
+        (
+            *(Histogram, "rescale_pause_seconds", "How long trainers stood still."),
+            *(counts["pauses"], "direction"),
+        ),
+        (Total, "plans", "Plans, by how they were made.", plans | counts["plans"], "status"),
+        (Summary, "plan_solve_seconds", "How long plans took.", counts["solving"]),
+        (Summary, "look_seconds", "How long looks at Slurm took.", counts["looks"]),
+        (Summary, "slurm_request_seconds", "How long Slurm took to answer.", requests, "request"),
+        (Total, "slurm_request_failures", "Refused or unanswered.", failed, "request"),
+    ):
+        yield _family(kind, name, text, known, *label)
 
 
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"bftrainer_{name}", text, value=float(value))
-
-
-def _gauges(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
-    family = GaugeMetricFamily(f"bftrainer_{name}", text, labels=[label])
-    for word, value in values.items():
-        family.add_metric([word], value)
+def _family(kind: Any, name: str, text: str, known: Any, label: str = "") -> Metric:
+    """Return a metric of one value, or of one for each value of a label."""
+    family: Metric = kind(f"bftrainer_{name}", text, labels=[label] if label else [])
+    for word, value in known.items() if label else (("", known),):
+        add: Any = partial(family.add_metric, [word] if label else [])  # type: ignore[attr-defined]
+        if kind is Histogram:
+            within = [(str(bound), count) for bound, count in value["within"]]
+            add([*within, ("+Inf", value["count"])], value["sum_s"])
+        elif kind is Summary:
+            add(value["count"], value["sum_s"])
+        else:
+            add(float(value))
     return family
 
 
-def _counter(name: str, text: str, value: float) -> Metric:
-    return CounterMetricFamily(f"bftrainer_{name}", text, value=value)
+class Scrapes(Collector):
+    """A site of one page: the metrics as text, made anew once a second at most."""
 
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._lock = threading.Lock()
+        self._text, self._made_s = b"", float("-inf")
 
-def _counters(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
-    family = CounterMetricFamily(f"bftrainer_{name}", text, labels=[label])
-    for word, value in values.items():
-        family.add_metric([word], value)
-    return family
+    def __call__(self, request: Request) -> Answer:
+        """Answer with the metrics, whatever is asked for."""
+        with self._lock:
+            if time.monotonic() - self._made_s >= _KEEP_S:
+                self._text = generate_latest(self)
+                self._made_s = time.monotonic()
+            return Answer(200, _TEXT, self._text)
 
-
-def _summary(name: str, text: str, known: Mapping[str, Any]) -> Metric:
-    return SummaryMetricFamily(
-        f"bftrainer_{name}", text, count_value=known["count"], sum_value=known["sum_s"]
-    )
-
-
-def _histogram(known: Mapping[str, Any]) -> dict[str, Any]:
-    within = [(str(bound), count) for bound, count in known["within"]]
-    return {"buckets": [*within, ("+Inf", known["count"])], "sum_value": known["sum_s"]}
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics."""
+        return self._source()

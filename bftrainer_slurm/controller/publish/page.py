@@ -10,13 +10,14 @@ import gzip
 import hashlib
 import ipaddress
 import json
+import re
 import socket
 import sqlite3
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -26,10 +27,12 @@ from urllib.parse import parse_qsl
 from bftrainer_slurm import __version__
 from bftrainer_slurm.controller.publish import past
 from bftrainer_slurm.controller.publish.access import Viewer, viewer
+from bftrainer_slurm.controller.publish.history import counted_changes
 from bftrainer_slurm.controller.publish.notes import notes
 from bftrainer_slurm.controller.publish.occupancy import Window, nodes_over_time
-from bftrainer_slurm.controller.publish.sentences import reasons
+from bftrainer_slurm.controller.publish.sentences import down, reasons
 from bftrainer_slurm.controller.publish.server import Answer, Request
+from bftrainer_slurm.controller.state.database import reading
 from bftrainer_slurm.model import PRIVATE
 
 SCHEMA = 1
@@ -55,7 +58,7 @@ _SMALL = 512  # bytes, not worth compressing
 _KEPT = 32  # answers
 _REST = 3.0  # times as long as an answer took is made no other one
 _MOST_WAIT_S = 10.0  # for one's turn
-_OLD_S = 15.0  # of a status, as for ``bftrainer status``
+_DEADLINE_S = 3.0  # of the history, for one answer
 _WEEK_S = 7 * 86_400.0
 _MOST_DAYS = 92
 _MOST_ROWS, _MOST_COLUMNS = 512, 512
@@ -146,7 +149,7 @@ class Page:
             raise AskedWrongError("the controller has just begun", 503)
         private = frozenset(status.get("private", PRIVATE))
         who = viewer(request.headers.get("authorization", ""), self._secret, private)
-        asked = _Asked(request.query, {**status, "down": _down(status, age_s)}, self._clock(), who)
+        asked = _Asked(request.query, {**status, "down": down(status, age_s)}, self._clock(), who)
         key = (name, who, *asked.key)
         answer = self._kept(key, keep_s)
         if answer is not None:
@@ -190,7 +193,9 @@ class Page:
 
     def _now(self, asked: _Asked) -> dict[str, Any]:
         status, who = asked.status, asked.who
-        trainers = sorted(who.trainers(status), key=lambda one: (-len(one["nodes"]), one["array"]))
+        trainers = sorted(
+            who.trainers(status["trainers"]), key=lambda one: (-len(one["nodes"]), one["array"])
+        )
         free = len(status["pool"]["free"]) if status["pool"] else 0
         about = status["controller"]
         return {
@@ -214,6 +219,9 @@ class Page:
             "left_out": max(0, len(trainers) - _MOST_TRAINERS),
         }
 
+    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        return reading(self._history, _DEADLINE_S)
+
     def _nodes(self, asked: _Asked) -> dict[str, Any]:
         from_s, to_s = asked.span(6 * 3600.0, _WEEK_S)
         columns = asked.number("columns", 240, 1, _MOST_COLUMNS)
@@ -223,18 +231,18 @@ class Page:
         window = Window(from_s, to_s, columns, rows, first, last)
         if not asked.who.tells_nodes_apart:
             window = Window(from_s, to_s, columns, rows=1)
-        with past.opened(self._history) as history:
+        with self._reading() as history:
             return nodes_over_time(history, window, asked.now_s, asked.who.named)
 
     def _delays(self, asked: _Asked) -> dict[str, Any]:
         from_s, to_s = asked.span(_WEEK_S, _MOST_DAYS * 86_400.0)
-        with past.opened(self._history) as history:
+        with self._reading() as history:
             return past.delays(history, from_s, to_s)
 
     def _harvest(self, asked: _Asked) -> dict[str, Any]:
         from_s, to_s = asked.span(2 * _WEEK_S, _MOST_DAYS * 86_400.0)
         found = {}
-        with past.opened(self._history) as history:
+        with self._reading() as history:
             for date, begin_s, end_s in past.days(from_s, to_s):
                 day = self._days.get(date)
                 if day is None:
@@ -248,13 +256,13 @@ class Page:
 
     def _trainer(self, asked: _Asked) -> dict[str, Any]:
         array = asked.number("array", None, 1, 2**63 - 1)
-        known = (one for one in asked.who.trainers(asked.status) if one["array"] == array)
-        one = next(known, None)
-        with past.opened(self._history) as history:
+        known = (one for one in asked.status["trainers"] if one["array"] == array)
+        one = next(iter(asked.who.trainers(known)), None)
+        with self._reading() as history:
             owner = past.owner_of(history, array)
             if one is None and (owner is None or not asked.who.named(owner[0])):
                 raise AskedWrongError(f"no trainer {array}", 404)
-            told = past.story(history, array)
+            told = {"changes": counted_changes(history, array)}
         if one is None and owner is not None:
             return {"array": array, "user": owner[0], "name": owner[1], "status": None, **told}
         assert one is not None
@@ -285,12 +293,12 @@ class _Asked:
 
     def number(self, name: str, default: int | None, least: int, most: int) -> int:
         """Return a whole number within bounds."""
-        said = self._values.get(name)
-        if said is None and default is not None:
+        if default is not None and name not in self._values:
             return default
-        if not (said or "").isascii() or not (said or "").isdigit() or len(said or "") > 19:
+        said = self._values.get(name, "")
+        if re.fullmatch("[0-9]{1,19}", said) is None:
             raise AskedWrongError(f"{name} must be a whole number")
-        value = int(said or 0)
+        value = int(said)
         if not least <= value <= most:
             raise AskedWrongError(f"{name} must be {least} to {most}")
         return value
@@ -323,13 +331,6 @@ def _listed(one: Mapping[str, Any], free: int) -> dict[str, Any]:
         "limit": plan.get("limit"),
         "notes": {level: levels.count(level) for level in ("trouble", "advice")},
     }
-
-
-def _down(status: Mapping[str, Any], age_s: float) -> str | None:
-    """Return why nobody plans now, None: the controller works."""
-    if status["controller"].get("error") == "stopped":
-        return "the controller has stopped"
-    return f"the controller's last word is {age_s:.0f} s old" if age_s >= _OLD_S else None
 
 
 def _files() -> dict[str, Answer]:

@@ -1,4 +1,4 @@
-"""What the history file tells people who look back. Reads only; each answer is bounded.
+"""What the page tells of days past: delays of ordinary jobs, and the harvest. Answers are bounded.
 
 Who may see it is not known here: names are those of whom ``named`` lets through.
 """
@@ -8,40 +8,17 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from statistics import median
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from bftrainer_slurm.controller.state.database import address_to_read
-from bftrainer_slurm.controller.state.preemptions import LATE_S
+from bftrainer_slurm.controller.state.preemptions import LATE_S, Preemption, summary
 
 _MOST_DELAYS = 20_000
 _SHOWN_DELAYS = 1_000
 _MOST_USERS = 20
-_MOST_STAYS = 2_000  # of one trainer
-_DEADLINE_S = 3.0  # of a question to the file
-_STEPS = 100_000  # of SQLite's machine, after which it asks whether it shall go on
 _DAY_S = 86_400.0
 
 Named: TypeAlias = Callable[[str], bool]  # whether the trainers of a user may be told by name
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the history for one answer; a question that takes too long is given up.
-
-    Raises:
-        sqlite3.Error: it cannot be read now.
-    """
-    connection = sqlite3.connect(address_to_read(path), uri=True, timeout=1.0)
-    until_s = time.monotonic() + _DEADLINE_S
-    connection.set_progress_handler(lambda: time.monotonic() > until_s, _STEPS)
-    try:
-        yield connection
-    finally:
-        connection.close()
 
 
 def delays(history: sqlite3.Connection, from_s: float, to_s: float) -> dict[str, Any]:
@@ -51,16 +28,19 @@ def delays(history: sqlite3.Connection, from_s: float, to_s: float) -> dict[str,
         "ORDER BY time_s DESC LIMIT ?"
     )
     rows = history.execute(query, (from_s, to_s, _MOST_DELAYS)).fetchall()[::-1]
-    by_day: dict[str, list[tuple[int, float]]] = {day: [] for day, _, _ in days(from_s, to_s)}
-    for time_s, elements, delay_s in rows:
-        by_day[_date(time_s)].append((elements, delay_s))
+    by_day: dict[str, list[Preemption]] = {day: [] for day, _, _ in days(from_s, to_s)}
+    for row in rows:
+        by_day[_date(row[0])].append(Preemption(*row))
+    shown = rows
+    if len(rows) > _SHOWN_DELAYS:  # then the longest
+        shown = sorted(sorted(rows, key=lambda row: -row[2])[:_SHOWN_DELAYS])
     return {
         "from_s": from_s,
         "to_s": to_s,
         "late_s": LATE_S,
-        "jobs": [[round(time_s, 1), elements, round(s, 2)] for time_s, elements, s in _some(rows)],
-        "left_out": len(rows) - len(_some(rows)),
-        "days": [{"date": date, **_felt(found)} for date, found in by_day.items()],
+        "jobs": [[round(time_s, 1), elements, round(s, 2)] for time_s, elements, s in shown],
+        "left_out": len(rows) - len(shown),
+        "days": [{"date": date, **summary(found)} for date, found in by_day.items()],
     }
 
 
@@ -102,27 +82,6 @@ def harvest(found: dict[str, tuple[dict[str, float], float]], named: Named) -> d
     }
 
 
-def story(history: sqlite3.Connection, array: int) -> dict[str, Any]:
-    """Return how many nodes a trainer had when, and why that changed."""
-    rows = history.execute(
-        "SELECT start_s, end_s, how FROM stays WHERE array = ? "
-        "ORDER BY coalesce(end_s, 9e99) DESC LIMIT ?",
-        (array, _MOST_STAYS),
-    ).fetchall()
-    since_s = rows[-1][1] or 0.0 if len(rows) == _MOST_STAYS else 0.0
-    changes: dict[float, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for start_s, end_s, how in rows:
-        changes[round(max(start_s, since_s))]["gained"] += 1
-        if end_s is not None:
-            changes[round(max(end_s, since_s))][how or "ended"] += 1
-    nodes, told = 0, []
-    for time_s, change in sorted(changes.items()):
-        lost = sum(change.values()) - change["gained"]
-        nodes += change["gained"] - lost
-        told.append({"time_s": time_s, "nodes": nodes, **change})
-    return {"changes": told}
-
-
 def owner_of(history: sqlite3.Connection, array: int) -> tuple[str, str] | None:
     """Return user and name of a trainer, None: there was none."""
     rows = history.execute("SELECT user, name FROM met WHERE array = ?", (array,)).fetchall()
@@ -145,22 +104,3 @@ def _midnight(time_s: float) -> float:
 
 def _date(time_s: float) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(time_s))
-
-
-def _some(rows: list[tuple[float, int, float]]) -> list[tuple[float, int, float]]:
-    """Return as many as are shown one by one: the longest delays."""
-    if len(rows) <= _SHOWN_DELAYS:
-        return rows
-    return sorted(sorted(rows, key=lambda row: -row[2])[:_SHOWN_DELAYS])
-
-
-def _felt(found: Iterable[tuple[int, float]]) -> dict[str, Any]:
-    known = list(found)
-    seconds = [delay_s for _, delay_s in known]
-    return {
-        "jobs": len(known),
-        "elements": sum(elements for elements, _ in known),
-        "late_jobs": sum(one > LATE_S for one in seconds),
-        "delay_median_s": median(seconds) if seconds else None,
-        "delay_max_s": max(seconds, default=None),
-    }

@@ -1,6 +1,6 @@
 """Why a trainer has so many nodes, or waits, in sentences, for ``bftrainer explain`` and the page.
 
-They are made from a published status alone; its terms are in ``explanation``.
+They are made from a published status alone: the terms in it are ``status.terms_of``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,17 @@ _OVER = {
     "cancelled": "It was cancelled",
     "withheld": "An operator holds it",
 }
+
+
+OLD_S = 15.0  # a working controller publishes every two seconds
+
+
+def down(status: Mapping[str, Any], age_s: float) -> str | None:
+    """Return why nobody plans now, by the status that was published last; None: somebody does."""
+    if status["controller"].get("error") == "stopped":
+        return "the controller is down: it was stopped"
+    word = f"the controller is down; its last word is {age_s:.0f} s old"
+    return word if age_s >= OLD_S else None
 
 
 def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from bftrainer_slurm.controller.observe.reports import Progress
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.element import Phase
 from bftrainer_slurm.controller.state.failing import Failing
-from bftrainer_slurm.controller.state.history import Tally
+from bftrainer_slurm.controller.state.history import History, Tally
+from bftrainer_slurm.controller.state.preemptions import summary
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState
-from bftrainer_slurm.planner.problem import Plan
+from bftrainer_slurm.planner.problem import Plan, Problem
+from bftrainer_slurm.planner.reasons import reasons_of
 
 STATES = (
     *("waiting", "starting", "running", "withheld"),
     *("finishing", "finished", "given up", "cancelled"),
 )
+_DAY_S = 86_400.0
 _JOIN_S = 30.0  # importing torch takes seconds, from a busy file system more
 _BROUGHT_BACK = (Phase.FAILED, Phase.UNLAUNCHED, Phase.REVIVED)
 _IN_A_ROW = 2  # failures; a single one may be bad luck
@@ -72,40 +77,57 @@ def trainer_status(
 
 
 def cluster_status(
-    *,
-    now_s: float,
-    controller: dict[str, Any],
-    views: tuple[TrainerView, ...],
-    free: frozenset[str],
+    snapshot: Snapshot,
+    history: History,
+    views: Sequence[TrainerView],
     trainers: list[dict[str, Any]],
     plan: Plan | None,
-    malformed: Mapping[int, str],
-    preempted: Mapping[str, float | int | None],
-    counts: Mapping[str, Any],
-    private: frozenset[str],
+    free: frozenset[str],
+    left_alone: Mapping[str, int],
+    faulty: Mapping[int, str],
+    *,
+    controller: Mapping[str, Any],
+    now_s: float,
 ) -> dict[str, Any]:
-    """Return the whole status; ``free`` are the nodes of the pool that no trainer has.
+    """Return the whole status.
 
-    ``preempted`` is what ordinary jobs felt of trainers in the last 24 hours, ``counts`` what has
-    happened since the controller began. ``private`` is what users
-    may not see of others, in the words of PrivateData.
+    ``trainers`` are as they are shown, ``free`` the nodes of the pool that none of them has;
+    ``left_alone`` says how many other nodes are idle, by why, and ``faulty`` which trainers the
+    controller cannot handle.
     """
     used = {node for view in views for node in view.placed}
-    return {
-        "time_s": now_s,
-        "controller": controller,
+    malformed, private = {**snapshot.queue.malformed, **faulty}, snapshot.configuration.private
+    return no_status(now_s, {**controller, "history": history.trouble}) | {
         "pool": {"nodes": len(used | free), "used": len(used), "free": sorted(free)},
         "plan": None
         if plan is None
         else {"objective": plan.objective, "status": plan.status, "solve_s": plan.solve_s}
         | ({"reason": plan.reason} if plan.reason else {}),
-        "preempted": dict(preempted),
-        "counts": dict(counts),
+        "preempted": summary(history.preemptions(now_s - _DAY_S)),
+        "counts": history.counts.shown(),
         "jobs_private": "jobs" in private,
         "private": sorted(private),
+        "left_alone": dict(left_alone),
         "malformed": {str(array): why for array, why in malformed.items()},
         "trainers": trainers,
     }
+
+
+def terms_of(problem: Problem, plan: Plan, planned_s: float) -> dict[str, dict[str, Any]]:
+    """Return the terms of all trainers of a plan, by key."""
+    return {
+        key: _rounded(asdict(one)) | {"limit": one.limit.value, "time_s": planned_s}
+        for key, one in reasons_of(problem, plan).items()
+    }
+
+
+def _rounded(value: Any) -> Any:
+    """Keep six digits of each number: they are for people, and there may be many."""
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    if isinstance(value, tuple):
+        return [_rounded(one) for one in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def no_status(now_s: float, controller: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """How many nodes are worth keeping idle for ordinary jobs that nobody knows of yet.
 
-Learnt from those that came lately; which nodes these are is in ``decide.headroom``.
+Learnt from those that came lately; which nodes these are is in ``decide.available``.
 """
 
 from __future__ import annotations

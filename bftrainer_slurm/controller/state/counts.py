@@ -5,12 +5,14 @@ Numbers only; what happened to whom, and when, is in the history.
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
 from bftrainer_slurm.controller.state.preemptions import LATE_S
+from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
 
 # Seconds. A node comes back within tenths of one; who waits longer than LATE_S has missed a pass.
 _DELAYS_S = (0.5, 1.0, 2.0, 5.0, LATE_S, 30.0, 60.0, 120.0)
@@ -43,7 +45,7 @@ class Counts:
     """All that is counted. None of it ever falls.
 
     ``ended`` is by how a stay on a node ended, ``plans`` by their status, ``pauses`` by whether the
-    trainer grew, ``requests`` and ``failed_requests`` by the gateway's method.
+    trainer grew (up), ``requests`` and ``failed_requests`` by the gateway's method.
     """
 
     started: int = 0
@@ -53,8 +55,8 @@ class Counts:
     delays: Durations = field(default_factory=partial(Durations, _DELAYS_S))
     plans: Counter[str] = field(default_factory=Counter)
     solving: Durations = field(default_factory=Durations)
-    pauses: dict[bool, Durations] = field(
-        default_factory=lambda: {grew: Durations(_PAUSES_S) for grew in (True, False)}
+    pauses: dict[str, Durations] = field(
+        default_factory=lambda: {way: Durations(_PAUSES_S) for way in ("up", "down")}
     )
     looks: Durations = field(default_factory=Durations)
     requests: defaultdict[str, Durations] = field(default_factory=lambda: defaultdict(Durations))
@@ -62,16 +64,35 @@ class Counts:
 
     def shown(self) -> dict[str, Any]:
         """Return a copy for the status."""
-        return {
-            "started": self.started,
-            "ended": dict(self.ended),
-            "preempted_elements": self.preempted_elements,
-            "late_jobs": self.late_jobs,
-            "delays": self.delays.shown(),
-            "plans": dict(self.plans),
-            "solving": self.solving.shown(),
-            "pauses": {"up": self.pauses[True].shown(), "down": self.pauses[False].shown()},
-            "looks": self.looks.shown(),
-            "requests": {name: one.shown() for name, one in self.requests.items()},
-            "failed_requests": dict(self.failed_requests),
-        }
+        return {one.name: _shown(getattr(self, one.name)) for one in fields(self)}
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, Durations):
+        return value.shown()
+    return {key: _shown(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+class MeteredGateway:
+    """A gateway like the one that it is given; ``counts`` gets a line for each of its methods."""
+
+    def __init__(self, gateway: Gateway, counts: Counts) -> None:
+        self._gateway = gateway
+        self._counts = counts
+
+    def __getattr__(self, name: str) -> Any:
+        request = getattr(self._gateway, name)
+        if not callable(request):
+            return request
+
+        def ask(*words: Any, **more: Any) -> Any:
+            began_s = time.monotonic()
+            try:
+                return request(*words, **more)
+            except GatewayError:
+                self._counts.failed_requests[name] += 1
+                raise
+            finally:
+                self._counts.requests[name].add(time.monotonic() - began_s)
+
+        return ask

@@ -1,7 +1,7 @@
 """The SQLite file of the history: opened once, written whatever happens to the disk meanwhile.
 
 A write that fails is kept and tried again with the next ones, in their order; nobody who writes
-has to care. Knows nothing of what is in the tables.
+has to care. Others only read it (``reading``). Knows nothing of what is in the tables.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import logging
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -22,6 +23,13 @@ Statement: TypeAlias = tuple[str, Sequence[Any]]
 _WAIT_MS = 200  # for another process that has the file locked
 _RETRY_S = 5.0
 _MOST_KEPT = 50_000  # statements that wait for the disk; then the oldest are lost
+_READ_WAIT_S = 1.0
+_STEPS = 100_000  # of SQLite's machine, after which it asks whether to go on
+
+
+def put(table: str, *values: Any) -> Statement:
+    """Return the statement that writes a row, in place of one with the same key."""
+    return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(values))})", values
 
 
 class Database:
@@ -53,11 +61,7 @@ class Database:
             logger.error("history %s: %s; set aside as %s, a new one begins", path, error, aside)
             self._connection = _opened(path, upgrades)
 
-    def write(self, query: str, *parameters: Any) -> None:
-        """Carry out a statement, now or as soon as it can be done."""
-        self.write_together((query, parameters))
-
-    def write_together(self, *statements: Statement) -> None:
+    def write(self, *statements: Statement) -> None:
         """Carry out statements, together or not at all, now or as soon as it can be done."""
         self._waiting.extend(statements)
         if self._clock() < self._retry_s:
@@ -83,7 +87,7 @@ class Database:
         """Write what waits, if it can be, and close the file."""
         self._retry_s = float("-inf")
         if self._waiting:
-            self.write_together()
+            self.write()
         self._connection.close()
 
     def _write_waiting(self) -> None:
@@ -108,18 +112,47 @@ class Database:
         self._retry_s = self._clock() + _RETRY_S
 
 
+class Spans:
+    """A table of when nodes were in some state: ``node``, ``start_s``, and ``end_s``."""
+
+    def __init__(self, database: Database, table: str) -> None:
+        self._database = database
+        self._table = table
+
+    def open(self) -> dict[str, float]:
+        """Return the nodes that are in it as far as is known, and since when."""
+        query = f"SELECT node, start_s FROM {self._table} WHERE end_s IS NULL"
+        return dict(self._database.read(query))
+
+    def change(self, ended: Iterable[str], began: Iterable[str], time_s: float) -> None:
+        """Note that nodes have left it, and others come to it."""
+        end = f"UPDATE {self._table} SET end_s = max(start_s, ?) WHERE node = ? AND end_s IS NULL"
+        begin = f"INSERT INTO {self._table} (node, start_s) VALUES (?, ?)"
+        statements: list[Statement] = [(end, (time_s, node)) for node in ended]
+        statements += ((begin, (node, time_s)) for node in began)
+        if statements:
+            self._database.write(*statements)
+
+
 class _DamageError(sqlite3.DatabaseError):
     """The file is a database, but parts of it are not what they should be."""
 
 
-def address_to_read(path: Path) -> str:
-    """Return SQLite's address of a file that only its writer may change.
+@contextmanager
+def reading(path: Path, deadline_s: float) -> Iterator[sqlite3.Connection]:
+    """Open a file that only its writer may change; what is asked may take so long altogether.
 
-    Where nobody writes it, a reader would otherwise leave a write-ahead log of its own behind, that
-    the writer may not be allowed to touch.
+    Raises:
+        sqlite3.Error: it cannot be read now, or not in this time.
     """
-    in_use = path.with_name(f"{path.name}-wal").exists()
-    return f"file:{quote(str(path))}?mode=ro{'' if in_use else '&immutable=1'}"
+    # Where nobody writes it, a reader would otherwise leave a write-ahead log of its own behind,
+    # that the writer may not be allowed to touch.
+    mode = "ro" if path.with_name(f"{path.name}-wal").exists() else "ro&immutable=1"
+    address = f"file:{quote(str(path))}?mode={mode}"
+    with closing(sqlite3.connect(address, uri=True, timeout=_READ_WAIT_S)) as connection:
+        until_s = time.monotonic() + deadline_s
+        connection.set_progress_handler(lambda: time.monotonic() > until_s, _STEPS)
+        yield connection
 
 
 def _is_damage(error: sqlite3.Error) -> bool:

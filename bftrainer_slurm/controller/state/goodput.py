@@ -6,7 +6,7 @@ What it trained is its own word, in reports; when it had nodes is in the history
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from bftrainer_slurm.controller.observe.reports import Report
 
@@ -37,20 +37,6 @@ class Served:
     open_s: float | None = None
     first_s: float | None = None
     last_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Goodput:
-    """Seconds since a trainer was submitted. ``lost``: with nodes, and without progress.
-
-    That is while it starts, fails, or hangs. None: it reports nothing.
-    """
-
-    trained_s: float | None
-    waiting_s: float
-    rescaling_s: float | None
-    lost_s: float | None
-    with_nodes_s: float
 
 
 def worked(before: Work | None, report: Report, submit_s: float) -> Work:
@@ -99,15 +85,24 @@ def served(stays: Iterable[tuple[float, float | None]]) -> Served:
 def goodput(
     work: Work | None, had: Served, submit_s: float, *, ended: bool, now_s: float
 ) -> dict[str, float | None]:
-    """Return what became of the time until now, or until the last node left one that has ended."""
+    """Return what became of the time since a trainer was submitted, in seconds.
+
+    That is until now, or until the last node left one that has ended. ``lost_s`` is with nodes and
+    without progress: while it starts, fails, or hangs. None: it reports nothing.
+    """
     since_s = min(known for known in (submit_s, had.first_s, work and work.since_s) if known)
     until_s = had.last_s if ended and had.open_s is None and had.last_s is not None else now_s
     open_s = 0.0 if had.open_s is None else max(0.0, until_s - had.open_s)
     with_nodes_s = had.seconds + open_s
-    waiting_s = max(0.0, until_s - since_s - with_nodes_s)
-    if work is None:
-        return asdict(Goodput(None, waiting_s, None, None, with_nodes_s))
-    trained_s = min(work.trained_s, with_nodes_s)
-    rescaling_s = min(work.rescaling_s, with_nodes_s - trained_s)
-    lost_s = with_nodes_s - trained_s - rescaling_s
-    return asdict(Goodput(trained_s, waiting_s, rescaling_s, lost_s, with_nodes_s))
+    trained_s = rescaling_s = lost_s = None
+    if work is not None:
+        trained_s = min(work.trained_s, with_nodes_s)
+        rescaling_s = min(work.rescaling_s, with_nodes_s - trained_s)
+        lost_s = with_nodes_s - trained_s - rescaling_s
+    return {
+        "trained_s": trained_s,
+        "waiting_s": max(0.0, until_s - since_s - with_nodes_s),
+        "rescaling_s": rescaling_s,
+        "lost_s": lost_s,
+        "with_nodes_s": with_nodes_s,
+    }

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import closing
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.controller.state.counts import Counts
-from bftrainer_slurm.controller.state.database import Database, address_to_read
+from bftrainer_slurm.controller.state.database import Database, Spans, put, reading
 from bftrainer_slurm.controller.state.goodput import Served, Work, served
 from bftrainer_slurm.controller.state.inventory import Inventory
 from bftrainer_slurm.controller.state.lessons import Lessons
@@ -31,6 +31,7 @@ _ONLY_LAST_PAUSES = (
     "(SELECT rowid FROM pauses WHERE array = ? ORDER BY rowid DESC LIMIT 1 OFFSET ?)"
 )
 _LARGEST_PROBLEM = 64 * 2**20
+_READ_S = 15.0
 _DATED = (
     "plans",
     "problems",
@@ -61,7 +62,7 @@ def past_problem(path: Path, back: int) -> bytes:
     """
     query = "SELECT document FROM problems ORDER BY rowid DESC LIMIT 1 OFFSET ?"
     try:
-        with closing(sqlite3.connect(address_to_read(path), uri=True)) as database:
+        with reading(path, _READ_S) as database:
             rows = database.execute(query, (back - 1,)).fetchall()
         if not rows:
             raise HistoryError(f"{path}: it has fewer than {back} problems")
@@ -72,12 +73,16 @@ def past_problem(path: Path, back: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What became of one trainer so far. ``node_s`` counts finished stays only."""
+    """What became of one trainer so far. ``node_s`` counts finished stays only.
+
+    ``had`` says when it had nodes.
+    """
 
     grew: int = 0
     shrank: int = 0
     reclaimed: int = 0
     node_s: float = 0.0
+    had: Served = field(default_factory=Served)
 
 
 class History:
@@ -95,10 +100,10 @@ class History:
             raise HistoryError(f"history {path}: {error}; move it away to begin anew") from error
         self.counts = Counts()
         self.lessons = Lessons(self._database, self.counts.pauses)
+        self.holes = Spans(self._database, "holes")
         self.inventory = Inventory(self._database)
         self._in_file = path != ":memory:"
         self._tallies: dict[int, Tally] = {}
-        self._served: dict[int, Served] = {}
         self._ended: dict[int, str] = {}  # the file may not have it yet
         self._preemptions: list[Preemption] | None = None  # as read last
 
@@ -110,21 +115,19 @@ class History:
     def begin_stay(self, element: ElementId, node: str, time_s: float) -> None:
         """Note that an element runs on a node."""
         self.counts.started += 1
-        self._changed(element.array)
-        self._database.write(
-            "INSERT INTO stays (array, task, node, start_s) VALUES (?, ?, ?, ?)",
-            *(element.array, element.task, node, time_s),
-        )
+        self._tallies.pop(element.array, None)
+        begin = "INSERT INTO stays (array, task, node, start_s) VALUES (?, ?, ?, ?)"
+        self._database.write((begin, (element.array, element.task, node, time_s)))
 
     def end_stay(self, element: ElementId, time_s: float, how: str) -> None:
         """Note that an element runs no more."""
         self.counts.ended[how] += 1
-        self._changed(element.array)
-        self._database.write(
+        self._tallies.pop(element.array, None)
+        end = (
             "UPDATE stays SET end_s = max(start_s, ?), how = ? "
-            "WHERE array = ? AND task = ? AND end_s IS NULL",
-            *(time_s, how, element.array, element.task),
+            "WHERE array = ? AND task = ? AND end_s IS NULL"
         )
+        self._database.write((end, (time_s, how, element.array, element.task)))
 
     def open_stays(self) -> dict[ElementId, str]:
         """Return the node of each element that runs as far as is known."""
@@ -133,31 +136,21 @@ class History:
 
     def tally(self, array: int) -> Tally:
         """Count one trainer's stays."""
-        known = self._tallies.get(array)
-        if known is not None:
+        if (known := self._tallies.get(array)) is not None:
             return known
-        rows = self._database.read(
-            "SELECT count(*), total(how = 'shrank'), total(how = 'reclaimed'), "
-            "total(end_s - start_s) FROM stays WHERE array = ?",
-            array,
-        )
-        if not rows:
-            return Tally()
-        ((grew, shrank, reclaimed, node_s),) = rows
-        self._tallies[array] = Tally(grew, int(shrank), int(reclaimed), node_s)
-        return self._tallies[array]
-
-    def served(self, array: int) -> Served:
-        """Return when one trainer had nodes."""
-        if array not in self._served:
-            query = "SELECT start_s, end_s FROM stays WHERE array = ?"
-            self._served[array] = served(self._database.read(query, array))
-        return self._served[array]
+        rows = self._database.read("SELECT start_s, end_s, how FROM stays WHERE array = ?", array)
+        if self.trouble is not None and not rows:
+            return Tally()  # perhaps it cannot be read
+        ways = Counter(how for _, _, how in rows)
+        node_s = sum(end_s - start_s for start_s, end_s, _ in rows if end_s is not None)
+        had = served((start_s, end_s) for start_s, end_s, _ in rows)
+        tally = Tally(len(rows), ways["shrank"], ways["reclaimed"], node_s, had)
+        self._tallies[array] = tally
+        return tally
 
     def set_work(self, array: int, work: Work) -> None:
         """Note what a trainer's reports come to."""
-        row = (array, *astuple(work))
-        self._database.write("INSERT OR REPLACE INTO work VALUES (?, ?, ?, ?, ?, ?)", *row)
+        self._database.write(put("work", array, *astuple(work)))
 
     def work(self, array: int) -> Work | None:
         """Return what a trainer's reports came to, None: it has made none."""
@@ -167,26 +160,13 @@ class History:
         )
         return next((Work(*row) for row in rows), None)
 
-    def open_holes(self) -> dict[str, float]:
-        """Return the nodes that are in a hole as far as is known, and since when."""
-        return dict(self._database.read("SELECT node, start_s FROM holes WHERE end_s IS NULL"))
-
-    def change_holes(self, ended: Iterable[str], began: Iterable[str], time_s: float) -> None:
-        """Note that holes have ended and others begun, by node."""
-        end = "UPDATE holes SET end_s = max(start_s, ?) WHERE node = ? AND end_s IS NULL"
-        begin = "INSERT INTO holes (node, start_s) VALUES (?, ?)"
-        self._database.write_together(
-            *((end, (time_s, node)) for node in ended), *((begin, (node, time_s)) for node in began)
-        )
-
     def add_preemptions(self, preemptions: Iterable[Preemption]) -> None:
         """Note ordinary jobs that started where Slurm first had to take elements."""
         for one in preemptions:
             self.counts.delays.add(one.delay_s)
             self.counts.preempted_elements += one.elements
             self.counts.late_jobs += one.delay_s > LATE_S
-            row = (one.time_s, one.elements, one.delay_s)
-            self._database.write("INSERT INTO preemptions VALUES (?, ?, ?)", *row)
+            self._database.write(put("preemptions", *astuple(one)))
             self._preemptions = None
 
     def preemptions(self, since_s: float) -> list[Preemption]:
@@ -202,8 +182,8 @@ class History:
         """Note a plan that was made."""
         self.counts.plans[status] += 1
         self.counts.solving.add(solve_s)
-        plan = (time_s, pool, used, objective, status, solve_s)
-        self._database.write("INSERT INTO plans VALUES (?, ?, ?, ?, ?, ?)", *plan)
+        plan = put("plans", time_s, pool, used, objective, status, solve_s)
+        self._database.write(plan)
 
     def add_problem(self, time_s: float, document_of: Callable[[], dict[str, Any]]) -> None:
         """Note the problem that was planned. In a file the last ones are kept.
@@ -213,20 +193,19 @@ class History:
         if not self._in_file or self.trouble is not None:
             return
         text = zlib.compress(json.dumps(document_of()).encode(), level=1)
-        self._database.write_together(
-            ("INSERT INTO problems VALUES (?, ?)", (time_s, text)),
+        self._database.write(
+            put("problems", time_s, text),
             (_ONLY_THE_LAST, (_PROBLEMS_KEPT,)),
         )
 
     def add_progress(self, array: int, time_s: float, samples: float, measures: str) -> None:
         """Note how far a trainer says it has come."""
-        query = "INSERT INTO progress VALUES (?, ?, ?, ?)"
-        self._database.write(query, array, time_s, samples, measures)
+        self._database.write(put("progress", array, time_s, samples, measures))
 
     def add_pause(self, array: int, time_s: float, nodes: int, seconds: float) -> None:
         """Note for how long a trainer stood still before it went on with so many nodes."""
-        self._database.write_together(
-            ("INSERT INTO pauses VALUES (?, ?, ?, ?)", (array, time_s, nodes, seconds)),
+        self._database.write(
+            put("pauses", array, time_s, nodes, seconds),
             (_ONLY_LAST_PAUSES, (array, array, _PAUSES_KEPT)),
         )
 
@@ -255,24 +234,23 @@ class History:
         if self.knows_another(array, id_):
             self.forget(array)
         rows = self._database.read("SELECT over FROM trainers WHERE array = ?", array)
-        self._database.write(
+        met = (
             "INSERT INTO trainers (array, id, time_s) VALUES (?, ?, ?) "
-            "ON CONFLICT DO UPDATE SET id = excluded.id, time_s = excluded.time_s",
-            *(array, id_, time_s),
+            "ON CONFLICT DO UPDATE SET id = excluded.id, time_s = excluded.time_s"
         )
+        self._database.write((met, (array, id_, time_s)))
         return self._ended.get(array, rows[0][0] if rows else None)
 
     def describe(self, trainer: Trainer, time_s: float) -> None:
         """Note who a trainer is, for when Slurm has forgotten it."""
         who = (trainer.user, trainer.name, trainer.submit_s)
         wants = (trainer.record.min_nodes, trainer.record.max_nodes)
-        row = (trainer.array, time_s, *who, *wants)
-        self._database.write("INSERT OR REPLACE INTO met VALUES (?, ?, ?, ?, ?, ?, ?)", *row)
+        self._database.write(put("met", trainer.array, time_s, *who, *wants))
 
     def end(self, array: int, why: str) -> None:
         """Note that a trainer is over: it has finished, or is given up."""
         self._ended[array] = why
-        self._database.write("UPDATE trainers SET over = ? WHERE array = ?", why, array)
+        self._database.write(("UPDATE trainers SET over = ? WHERE array = ?", (why, array)))
 
     def over(self) -> list[tuple[int, str, float, str]]:
         """Return the trainers that are over: array, id, when they were met last, and why."""
@@ -285,34 +263,28 @@ class History:
         What ran when this one worked last has ended at a time that nobody here has seen.
         """
         self._tallies.clear()
-        self._served.clear()
-        self._database.write_together(
+        self._database.write(
             ("UPDATE stays SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
             ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
             ("UPDATE outages SET end_s = start_s WHERE end_s IS NULL", ()),
-            *(("INSERT OR REPLACE INTO trainers VALUES (?, ?, ?, ?)", row) for row in over),
+            *(put("trainers", *row) for row in over),
         )
 
     def forget(self, array: int) -> None:
         """Drop all that is known of the trainer of this array id."""
         these = ((f"DELETE FROM {table} WHERE array = ?", (array,)) for table in _BY_ARRAY)
-        self._database.write_together(*these)
-        self._changed(array)
-        self._ended.pop(array, None)
-
-    def _changed(self, array: int) -> None:
+        self._database.write(*these)
         self._tallies.pop(array, None)
-        self._served.pop(array, None)
+        self._ended.pop(array, None)
 
     def forget_old(self, now_s: float) -> None:
         """Drop what is older than 90 days."""
         old_s = now_s - _KEEP_S
-        self._database.write_together(
+        self._database.write(
             *((f"DELETE FROM {table} WHERE end_s < ?", (old_s,)) for table in _LASTING),
             *((f"DELETE FROM {table} WHERE time_s < ?", (old_s,)) for table in _DATED),
         )
         self._tallies.clear()
-        self._served.clear()
 
     def close(self) -> None:
         """Close the file."""

@@ -23,23 +23,18 @@ class Holes:
     def __init__(self, history: History) -> None:
         self._history = history
         self._survival = Survival()
-        self._since_s: dict[str, float] = dict(history.open_holes())
+        self._since_s: dict[str, float] = history.holes.open()
         self._order: list[str] = []  # the nodes in holes at the last look
         self._last_s: float | None = None
         self._open_s = 0.0  # seconds with any hole since the last change
         self._gaps_s = 0.0
         self._changes = 0.0
 
-    def update(self, snapshot: Snapshot, partition: str) -> None:
+    def update(self, snapshot: Snapshot) -> None:
         """Compare with a fresh snapshot. Holes are ordered as Slurm takes their nodes."""
         now_s = snapshot.time_s
         taken = snapshot.queue.ordinary_nodes | snapshot.unexplained
-        idle = snapshot.in_holes(partition)
-        order = [
-            node.name
-            for node in sorted(snapshot.nodes, key=lambda node: node.weight)
-            if node.name in idle
-        ]
+        order = [node.name for node in snapshot.by_weight if node.name in snapshot.in_holes]
         if self._last_s is None or now_s < self._last_s:
             self._first_look(order, now_s)
         elif order != self._order or now_s > self._last_s:
@@ -54,8 +49,11 @@ class Holes:
         now_s = snapshot.time_s
         ages_s = [max(0.0, now_s - self._since_s[node]) for node in self._order]
         life_s = dict(zip(self._order, self._survival.life_s(ages_s).tolist(), strict=True))
-        for start_s, nodes in _announced(snapshot):
-            for node in life_s.keys() & nodes:
+        claims = snapshot.claims
+        starts_s = [*claims.wanted_s.items()]
+        starts_s += [(node, one.start_s) for node, one in claims.reserved.items()]
+        for node, start_s in starts_s:
+            if node in life_s:
                 life_s[node] = min(life_s[node], max(0.0, start_s - now_s))
         return life_s
 
@@ -75,7 +73,7 @@ class Holes:
 
     def _first_look(self, order: list[str], now_s: float) -> None:
         gone = self._since_s.keys() - set(order)
-        self._history.change_holes(
+        self._history.holes.change(
             ended=gone, began=set(order) - self._since_s.keys(), time_s=now_s
         )
         # A clock that was set back since would make holes that have not begun yet.
@@ -96,20 +94,8 @@ class Holes:
         for node in gone:
             del self._since_s[node]
         self._since_s.update(dict.fromkeys(new, now_s))
-        self._history.change_holes(ended=gone, began=new, time_s=now_s)
+        self._history.holes.change(ended=gone, began=new, time_s=now_s)
         kept = math.exp(-1 / _CHANGES_COUNTED)
         self._gaps_s = kept * self._gaps_s + self._open_s
         self._changes = kept * self._changes + 1
         self._open_s = 0.0
-
-
-def _announced(snapshot: Snapshot) -> list[tuple[float, tuple[str, ...]]]:
-    """When Slurm itself means to take which nodes."""
-    jobs = [
-        (job.expected_start_s, job.expected_nodes)
-        for job in snapshot.queue.waiting
-        if job.expected_start_s is not None
-    ]
-    now_s = snapshot.time_s
-    reserved = [(one.start_s, one.nodes) for one in snapshot.reservations if one.end_s > now_s]
-    return jobs + reserved

@@ -12,7 +12,7 @@ from typing import Any
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state.counts import Durations
-from bftrainer_slurm.controller.state.database import Database, Statement
+from bftrainer_slurm.controller.state.database import Database, Statement, put
 
 LOOKS_A_SIZE = 16
 _LOOKS_AN_ARRAY = 256
@@ -58,10 +58,10 @@ class Rescale:
 class Lessons:
     """The part of the history file that plans are made with.
 
-    ``pauses`` gets what each change of size has cost, by whether the trainer grew.
+    ``pauses`` gets what each change of size has cost: ``up`` or ``down``.
     """
 
-    def __init__(self, database: Database, pauses: Mapping[bool, Durations]) -> None:
+    def __init__(self, database: Database, pauses: Mapping[str, Durations]) -> None:
         self._database = database
         self._pauses = pauses
 
@@ -69,11 +69,8 @@ class Lessons:
         """Note what a trainer did on a number of nodes; older looks make room."""
         array = (job.user, job.name, look.array)
         size = (*array, look.unit, look.nodes)
-        self._database.write_together(
-            (
-                "INSERT INTO looks VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (*size, look.time_s, look.rate, look.seconds),
-            ),
+        self._database.write(
+            put("looks", *size, look.time_s, look.rate, look.seconds),
             _newest("looks", ("user", "name", "array", "unit", "nodes"), size, LOOKS_A_SIZE),
             _newest("looks", ("user", "name", "array"), array, _LOOKS_AN_ARRAY),
         )
@@ -89,13 +86,10 @@ class Lessons:
 
     def add_rescale(self, job: Job, rescale: Rescale) -> None:
         """Note what a change of size really cost; older ones make room."""
-        self._pauses[rescale.grew].add(rescale.seconds)
+        self._pauses["up" if rescale.grew else "down"].add(rescale.seconds)
         kind = (job.user, job.name, rescale.runtime.value, int(rescale.grew))
-        self._database.write_together(
-            (
-                "INSERT INTO rescales VALUES (?, ?, ?, ?, ?, ?)",
-                (*kind, rescale.time_s, rescale.seconds),
-            ),
+        self._database.write(
+            put("rescales", *kind, rescale.time_s, rescale.seconds),
             _newest("rescales", ("user", "name", "runtime", "grew"), kind, RESCALES_A_KIND),
         )
 
@@ -110,8 +104,8 @@ class Lessons:
 
     def set_reform(self, array: int, reform: Reform) -> None:
         """Note the generation that a trainer stands in now."""
-        row = (array, reform.time_s, reform.runtime.value, reform.generation, reform.nodes)
-        self._database.write("INSERT OR REPLACE INTO reforms VALUES (?, ?, ?, ?, ?)", *row)
+        row = (reform.time_s, reform.runtime.value, reform.generation, reform.nodes)
+        self._database.write(put("reforms", array, *row))
 
     def reform(self, array: int) -> Reform | None:
         """Return the generation that a trainer stands in as far as is known."""
@@ -125,7 +119,7 @@ class Lessons:
 
         Those that are ``active`` keep them.
         """
-        self._database.write_together(
+        self._database.write(
             *(
                 ("DELETE FROM looks WHERE user = ? AND name = ? AND array = ?", row)
                 for row in self._too_much()

@@ -18,7 +18,7 @@ from bftrainer_slurm.controller.observe.reports import (
 from bftrainer_slurm.controller.state.failing import failed
 from bftrainer_slurm.controller.state.goodput import Work, worked
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.profile import Appraiser
+from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.trainer import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote

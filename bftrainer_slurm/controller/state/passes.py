@@ -76,9 +76,9 @@ class Passes:
         last = snapshot.last_pass
         if last is not None and last.began_s != self._began_s and not last.active:
             self._began_s, self._gap_s = last.began_s, last.began_s - self._began_s
-            self._judge(waiting, Fit(snapshot.nodes, pool & (self._pool or pool)))
+            self._judge(waiting, Fit(snapshot.by_weight, pool & (self._pool or pool)))
         if self._left and (freed or not pool <= self._pool):
-            self._try_again(waiting, Fit(snapshot.nodes, pool))
+            self._try_again(waiting, Fit(snapshot.by_weight, pool))
         self._blocked = {one: job.priority for one, job in waiting.items() if job.nodes > len(pool)}
         self._looked_s, self._pool = snapshot.time_s, pool
         self._asks = any(
@@ -161,20 +161,21 @@ class Passes:
 
 
 def in_holes_without(
-    snapshot: Snapshot, views: Iterable[TrainerView], partition: str, *phases: Phase
+    snapshot: Snapshot, views: Iterable[TrainerView], *phases: Phase
 ) -> frozenset[str]:
     """Return the nodes in holes on which there is no element in one of these phases."""
     ours = {record.node for view in views for _, record in view.within(*phases) if record.node}
-    return snapshot.in_holes(partition) - ours
+    return snapshot.in_holes - ours
 
 
 class Fit:
-    """Which of some nodes would do for a job, as far as partition and features tell."""
+    """Which of some nodes would do for a job, as far as partition and features tell.
 
-    def __init__(self, nodes: tuple[Node, ...], among: Set[str]) -> None:
-        self._nodes = sorted(
-            (node for node in nodes if node.name in among), key=lambda node: node.weight
-        )
+    ``nodes`` are in the order in which Slurm takes them, ``among`` those that are in question.
+    """
+
+    def __init__(self, nodes: Iterable[Node], among: Set[str]) -> None:
+        self._nodes = [node for node in nodes if node.name in among]
         self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def nodes_for(self, job: WaitingJob) -> tuple[str, ...]:

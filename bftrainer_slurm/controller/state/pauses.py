@@ -6,7 +6,7 @@ import math
 from collections.abc import Set
 from dataclasses import replace
 
-from bftrainer_slurm.controller.state.profile import RescaleCosts
+from bftrainer_slurm.controller.state.profiles import RescaleCosts
 from bftrainer_slurm.controller.state.trainer import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 
@@ -16,12 +16,12 @@ def note_change(
 ) -> TrainerState:
     """Return the state with the pause of a trainer whose nodes were ``had`` at the last look."""
     state, nodes = view.state, view.placed.keys()
-    if had and not nodes:
-        state = replace(state, trained_s=now_s)
-    if had and nodes and nodes != had:
-        until_s = _paused_until_s(view, nodes - had, now_s, costs)
-        state = replace(state, paused_until_s=max(state.paused_until_s, until_s))
-    return state
+    if not had or nodes == had:
+        return state
+    if not nodes:
+        return replace(state, trained_s=now_s)
+    until_s = _paused_until_s(view, nodes - had, now_s, costs)
+    return replace(state, paused_until_s=max(state.paused_until_s, until_s))
 
 
 def _paused_until_s(

@@ -1,12 +1,22 @@
-"""The picture that a decision is made from: what Slurm says, and what is known beside."""
+"""The picture that a decision is made from: what Slurm says, and what is known beside.
+
+What is known of the cluster is kept here from look to look; of trainers it is in ``roster``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.state.passes import Judgement
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.arrivals import Arrivals
+from bftrainer_slurm.controller.state.element import Event, Phase
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.holes import Holes
+from bftrainer_slurm.controller.state.passes import Judgement, Passes, in_holes_without
+from bftrainer_slurm.controller.state.preemptions import Preemptions
+from bftrainer_slurm.controller.state.roster import Roster
 from bftrainer_slurm.controller.state.view import TrainerView
 
 
@@ -34,3 +44,57 @@ class Picture:
     def now_s(self) -> float:
         """When it was taken."""
         return self.snapshot.time_s
+
+
+class Surroundings:
+    """What is known of the cluster beside its trainers: holes, ordinary jobs, Slurm's passes."""
+
+    def __init__(self, history: History, settings: Settings, now_s: float) -> None:
+        self._history = history
+        self._settings = settings
+        self._holes = Holes(history)
+        self._passes = Passes()
+        self._preemptions = Preemptions()
+        self._arrivals = Arrivals(now_s)
+
+    def look(
+        self,
+        snapshot: Snapshot,
+        views: Sequence[TrainerView],
+        events: Sequence[Event],
+        now_s: float,
+    ) -> None:
+        """Take in a snapshot, and what has happened to elements before it."""
+        queue, backfill_s = snapshot.queue, snapshot.configuration.backfill_s
+        preempted = self._preemptions.look(events, queue, backfill_s, now_s)
+        self._history.add_preemptions(preempted)
+        if self._settings.delay_worth:
+            self._arrivals.look(queue.ordinary_runs, now_s)
+        self._holes.update(snapshot)
+        self._history.inventory.update(snapshot)
+        if any(job.for_nodes for job in queue.waiting):
+            pool = in_holes_without(snapshot, views, Phase.LEAVING, Phase.ENDING)
+            self._passes.look(snapshot, pool)
+        else:
+            self._passes.nobody_waits()
+
+    def judgement(self, snapshot: Snapshot, now_s: float) -> Judgement:
+        """Return what is known now of Slurm's passes."""
+        return self._passes.judgement(snapshot.configuration.backfill_s, now_s)
+
+    def picture(self, snapshot: Snapshot, roster: Roster) -> Picture:
+        """Return all that is known."""
+        settings, now_s = self._settings, snapshot.time_s
+        worth = settings.delay_worth
+        learnt = self._arrivals.worth_keeping(worth, now_s) if worth else 0
+        return Picture(
+            snapshot,
+            roster.views,
+            roster.avoid,
+            roster.out_of_reach,
+            self._holes.since_s,
+            self._holes.life_s(snapshot),
+            self._holes.forward_time_s(settings),
+            max(settings.reserve_nodes, learnt),
+            self.judgement(snapshot, now_s),
+        )

@@ -1,4 +1,4 @@
-"""What plans are made with: what trainers have shown, in this life and under the same name before.
+"""What plans are told of trainers: what these have shown, now and under the same name before.
 
 Reports in, appraisals out. A curve changes only when measurements say something new, so that
 noise does not make plans.
@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
+from typing import Any, Protocol
 
 from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
 from bftrainer_slurm.controller.state.lessons import (
@@ -23,8 +23,8 @@ from bftrainer_slurm.controller.state.lessons import (
     Rescale,
 )
 from bftrainer_slurm.controller.state.measuring import Stopwatch
-from bftrainer_slurm.controller.state.profile import PRIOR_COSTS, Appraisal, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.curves import Exploration, Fit, Fits, Measurement, Standing
 from bftrainer_slurm.planner.curves.news import FIRST_S
 
@@ -35,6 +35,60 @@ _PRIOR_WEIGHS = 2
 _FADES_S = 600.0
 _MOST_COST_S = 120.0  # nobody keeps their nodes by telling of long pauses
 _ANOTHER_SCRIPT = 0.25  # relative; under one name, but with other throughputs
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleCosts:
+    """Seconds without progress: after a trainer grew, after it shrank, of a start from no node."""
+
+    up_s: float
+    down_s: float
+    start_s: float
+
+
+# Until a trainer's own are measured. Measured with torch 2.13; DESIGN.md, "The elastic runtime".
+PRIOR_COSTS = {
+    Runtime.C10D: RescaleCosts(8.0, 7.0, start_s=8.0),
+    Runtime.AGENT: RescaleCosts(0.3, 0.3, start_s=8.0),
+    Runtime.WORKER: RescaleCosts(0.2, 0.2, start_s=8.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Appraisal:
+    """What a trainer is planned with.
+
+    ``curve`` is in samples/s (or in any unit, where only its shape is known); ``done`` is the
+    share of its samples that is done, None: unknown. ``expected`` is the curve without
+    optimism where the trainer explores; None: there is none.
+    """
+
+    curve: ThroughputCurve
+    costs: RescaleCosts
+    done: float | None = None
+    expected: ThroughputCurve | None = None
+
+
+class Appraiser(Protocol):
+    """Knows trainers; the daemon's learns from what they report."""
+
+    def progressed(self, view: TrainerView, report: Report) -> None:
+        """Hear how far a trainer has come."""
+
+    def reformed(self, view: TrainerView, reform: Reform) -> None:
+        """Hear that a trainer stands in a new generation."""
+
+    def costs(self, view: TrainerView, now_s: float) -> RescaleCosts:
+        """Return what a change of size costs this trainer, as far as is known now."""
+
+    def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
+        """Return what each of the trainers is to be planned with, in their order."""
+
+    def known(self, view: TrainerView, now_s: float) -> dict[str, Any]:
+        """Return what users are shown of it."""
+
+    def forget(self, keep: frozenset[int]) -> None:
+        """Drop the trainers whose array is not among ``keep``."""
 
 
 @dataclass(slots=True)

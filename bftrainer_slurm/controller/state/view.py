@@ -197,10 +197,9 @@ def _expected_on(record: ElementRecord, taken: Set[str]) -> str | None:
     return min(record.targets - taken, default=None)
 
 
-def without(view: TrainerView, leaving: Iterable[ElementId]) -> TrainerView:
+def without(view: TrainerView, gone: Set[ElementId]) -> TrainerView:
     """Return the view as if these elements had left already."""
-    gone = set(leaving)
-    if gone.isdisjoint(view.placed.values()):
+    if gone.isdisjoint(view.placed.values()) and gone.isdisjoint(view.spare):
         return view
     placed = {node: id_ for node, id_ in view.placed.items() if id_ not in gone}
-    return replace(view, placed=placed)
+    return replace(view, placed=placed, spare=tuple(id_ for id_ in view.spare if id_ not in gone))

@@ -12,7 +12,7 @@ import pytest
 from bftrainer_slurm.controller.act.groups import KeeperGroups
 from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.model import ElementId
-from tests.controller.worlds import ARRAY
+from tests.controller.worlds import ARRAY, Clock
 
 ME = getpass.getuser()
 
@@ -45,15 +45,6 @@ class FakeKeeper:
         if self.silent:
             raise KeeperError("no answer")
         self.heard.append(words)
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture

@@ -6,18 +6,21 @@ from dataclasses import replace
 
 import pytest
 
+from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.available import (
     available_nodes,
+    growable,
     hardware_of,
     left_alone,
+    refill,
 )
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.element import ElementRecord, Phase
 from bftrainer_slurm.controller.state.trainer import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ElementState, NodeState, Reservation, WaitingJob
-from tests.controller.worlds import NOW_S, element, node, picture, released, snapshot, view
+from bftrainer_slurm.model import ElementId, ElementState, NodeState, Reservation, WaitingJob
+from tests.controller.worlds import ARRAY, NOW_S, element, node, picture, released, snapshot, view
 
 SETTINGS = Settings(min_hole_s=60)
 BOTH = snapshot((node("n1"), node("n2")))
@@ -98,8 +101,8 @@ def test_of_a_partition_some_nodes_are_in_service_and_some_are_not() -> None:
     seen = snapshot((
         node("n1", NodeState.BUSY), node("n2", NodeState.UNAVAILABLE), node("n3", partition="other")
     ))  # fmt: skip
-    assert seen.in_service(SETTINGS.partition) == {"n1"}
-    assert seen.nodes_of(SETTINGS.partition) == {"n1", "n2"}
+    assert seen.in_service == {"n1"}
+    assert seen.all_nodes == {"n1", "n2"}
 
 
 def test_a_nodes_hardware_is_the_first_feature_that_the_admin_names() -> None:
@@ -117,3 +120,62 @@ def test_idle_nodes_that_are_left_alone_are_told_by_why() -> None:
         "elements failed there, or started or ended too slowly": {"n1"},
         "reserved": {"n2"},
     }
+
+
+NODES = frozenset({"n1", "n2", "n3"})
+LIFE_S = {"n1": 500.0, "n2": 100.0, "n3": 900.0}
+
+
+def left(min_idle_s: float = 0.0, reserve: int = 0, **ago_s: float) -> set[str]:
+    """Onto which of the nodes trainers may grow; ``ago_s`` is since when some are idle."""
+    since_s = dict.fromkeys(NODES, 0.0) | {name: NOW_S - ago for name, ago in ago_s.items()}
+    seen = picture(life_s=LIFE_S, since_s=since_s, reserve=reserve)
+    return set(growable(NODES, seen, Settings(min_idle_s=min_idle_s)))
+
+
+def given(reserve: int, *views: TrainerView, free: str = "") -> list[Shrink]:
+    return refill(frozenset(free.split()), picture(*views, life_s=LIFE_S, reserve=reserve))
+
+
+THREE = view(*(element(number, ElementState.RUNNING, f"n{number}") for number in (1, 2, 3)))
+
+
+def test_by_itself_all_may_be_used() -> None:
+    assert left() == NODES
+
+
+def test_a_node_that_is_idle_only_for_a_moment_is_left_alone() -> None:
+    assert left(60, n1=50, n2=60) == {"n2", "n3"}
+
+
+def test_the_reserve_has_the_nodes_that_are_wanted_soonest() -> None:
+    assert left(reserve=2) == {"n3"}
+
+
+def test_nodes_that_are_left_alone_anyway_count_as_reserve() -> None:
+    assert left(60, reserve=1, n3=10) == {"n1", "n2"}
+
+
+def test_a_reserve_beyond_all_nodes_leaves_none() -> None:
+    assert left(reserve=9) == set()
+
+
+def test_what_is_missing_of_the_reserve_trainers_give_up_the_soonest_wanted_first() -> None:
+    why = "its node is kept for ordinary jobs"
+    assert given(2, THREE, free="n9") == [Shrink((ElementId(ARRAY, 2),), why)]
+    assert given(1, THREE, free="n9") == []
+
+
+def test_nodes_that_elements_are_leaving_are_waited_for() -> None:
+    ending = view(*THREE.trainer.elements[:2], element(3, ElementState.ENDING, "n3"))
+    assert given(1, ending) == []
+
+
+def test_for_the_reserve_no_trainer_goes_below_its_least_size() -> None:
+    (action,) = given(9, view(*THREE.trainer.elements, min_nodes=2))
+    assert len(action.elements) == 1
+
+
+def test_nodes_kept_for_a_job_are_left_to_it() -> None:
+    kept = frozenset({"n1"})
+    assert growable(NODES, picture(), Settings(), kept) == NODES - kept

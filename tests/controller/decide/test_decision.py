@@ -15,8 +15,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History, past_problem
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.controller.state.profile import Appraisal
-from bftrainer_slurm.controller.state.profiles import Profiles
+from bftrainer_slurm.controller.state.profiles import Appraisal, Profiles
 from bftrainer_slurm.controller.state.trainer import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState, NodeState, Reservation
@@ -222,5 +221,5 @@ def test_a_trainer_that_is_given_up_is_so_in_the_same_decision() -> None:
 def test_who_is_stuck_is_told_why() -> None:
     stuck = view(HELD, refused=dict.fromkeys(("n1", "n2"), NOW_S + 60))
     decision = Deciding()(stuck)
-    assert decision.eligible.stuck.keys() == {ARRAY}
+    assert decision.stuck.keys() == {ARRAY}
     assert decision.actions == ()

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from bftrainer_slurm.controller.decide.eligibility import Eligibility, eligibility, why_never
-from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.trainer import TrainerState, Wait
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Demands, Element, ElementState, NodeState
@@ -28,7 +27,7 @@ def asking(*elements: Element, min_nodes: int = 1, **demands: object) -> Trainer
 
 def found(*views: TrainerView, after_s: float = 0.0) -> Eligibility:
     seen = replace(snapshot(NODES), time_s=NOW_S + after_s)
-    return eligibility(views, seen, Settings())
+    return eligibility(views, seen)
 
 
 def test_who_asks_for_nothing_may_have_every_node() -> None:
@@ -67,13 +66,13 @@ def test_who_wants_more_nodes_than_the_partition_has_is_told_so() -> None:
 
 def test_who_waits_for_nodes_that_are_down_is_told_so() -> None:
     seen = snapshot((*NODES, node("n4", NodeState.UNAVAILABLE), node("x1", partition="other")))
-    assert eligibility((view(HELD, min_nodes=4),), seen, Settings()).stuck == {
+    assert eligibility((view(HELD, min_nodes=4),), seen).stuck == {
         ARRAY: "it wants at least 4 nodes, and 3 of the 4 in bftrainer are in service"
     }
 
 
 def test_before_nodes_are_known_nobody_is_told_that_there_are_too_few() -> None:
-    assert eligibility((view(HELD, min_nodes=4),), snapshot(), Settings()) == Eligibility()
+    assert eligibility((view(HELD, min_nodes=4),), snapshot()) == Eligibility()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from bftrainer_slurm.controller.decide.eligibility import Eligibility
 from bftrainer_slurm.controller.decide.problem import Outlook, problem_of, same_question
 from bftrainer_slurm.controller.state.element import ElementRecord, Phase
-from bftrainer_slurm.controller.state.profile import Appraisal, RescaleCosts
+from bftrainer_slurm.controller.state.profiles import Appraisal, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState, ThroughputCurve
 from bftrainer_slurm.planner.objectives import find

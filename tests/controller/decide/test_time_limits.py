@@ -3,13 +3,8 @@ from __future__ import annotations
 import pytest
 
 from bftrainer_slurm.controller.decide.actions import EndAt
-from bftrainer_slurm.controller.decide.time_limits import (
-    Claims,
-    claims_of,
-    keep_limits,
-    limits_at_start,
-)
-from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.decide.time_limits import keep_limits, limits_at_start
+from bftrainer_slurm.controller.observe.snapshot import Claims, Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.model import (
     Configuration,
@@ -35,7 +30,7 @@ def claims(
 ) -> Claims:
     queue = Queue((), waiting, frozenset())
     configuration = Configuration(partition_minutes=minutes)
-    return claims_of(Snapshot(NOW_S, (), queue, reservations, configuration))
+    return Snapshot(NOW_S, (), queue, reservations, configuration).claims
 
 
 def reserved(in_s: float, for_s: float = HOUR, node: str = "n1") -> Reservation:

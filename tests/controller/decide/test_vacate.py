@@ -50,7 +50,7 @@ def asked(
     plain = snapshot(NODES, ordinary_nodes=frozenset(busy.split()))
     queue = replace(plain.queue, waiting=waiting)
     seen: Snapshot = replace(plain, queue=queue, reservations=reservations)
-    return wanted(picture(*views, of=seen, judgement=Judgement(left=left)), "bftrainer")
+    return wanted(picture(*views, of=seen, judgement=Judgement(left=left)))
 
 
 THREE_OF_SIX = "n4 n5 n6"

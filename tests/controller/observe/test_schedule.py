@@ -13,7 +13,7 @@ LONG_AGO_S = -1000.0  # when the controller began
 
 
 def looked(schedule: Schedule, now_s: float, ending: bool = False) -> None:
-    schedule.looked(now_s, nodes=False, reservations=False, ending=ending)
+    schedule.looked(now_s, also=frozenset(), ending=ending)
 
 
 def test_it_looks_slowly_by_itself() -> None:
@@ -72,7 +72,7 @@ def test_a_turn_that_fails_after_each_look_is_tried_less_and_less_often_too() ->
     schedule = Schedule(SETTINGS, 0.0)
     gaps = []
     for _ in range(4):
-        schedule.looked(0.0, nodes=False, reservations=False, ending=False)
+        schedule.looked(0.0, also=frozenset(), ending=False)
         schedule.failed(0.0)
         gaps.append(schedule.due_s())
     schedule.went_well()
@@ -82,7 +82,7 @@ def test_a_turn_that_fails_after_each_look_is_tried_less_and_less_often_too() ->
 
 def test_a_slow_slurmctld_is_asked_less_often() -> None:
     schedule = Schedule(SETTINGS, LONG_AGO_S)
-    schedule.looked(0.0, nodes=False, reservations=False, ending=False, took_s=2.0)
+    schedule.looked(0.0, also=frozenset(), ending=False, took_s=2.0)
     assert schedule.due_s() == 60
     schedule.heard(NoteKind.GONE, 1.0)
     assert schedule.due_s() == 6
@@ -90,29 +90,29 @@ def test_a_slow_slurmctld_is_asked_less_often() -> None:
 
 def test_for_its_first_minute_a_controller_looks_as_if_slurmctld_were_quick() -> None:
     schedule = Schedule(SETTINGS, 0.0)
-    schedule.looked(40.0, nodes=False, reservations=False, ending=False, took_s=2.0)
+    schedule.looked(40.0, also=frozenset(), ending=False, took_s=2.0)
     assert schedule.due_s() == 55
-    schedule.looked(61.0, nodes=False, reservations=False, ending=False, took_s=2.0)
+    schedule.looked(61.0, also=frozenset(), ending=False, took_s=2.0)
     assert schedule.due_s() == 121
 
 
 def test_one_that_is_quick_again_is_asked_as_before() -> None:
     schedule = Schedule(SETTINGS, LONG_AGO_S)
-    schedule.looked(0.0, nodes=False, reservations=False, ending=False, took_s=2.0)
+    schedule.looked(0.0, also=frozenset(), ending=False, took_s=2.0)
     looked(schedule, 60.0)
     assert schedule.due_s() == 75
 
 
 def test_nothing_is_so_slow_that_free_nodes_wait_longer_than_a_minute() -> None:
     schedule = Schedule(SETTINGS, LONG_AGO_S)
-    schedule.looked(0.0, nodes=False, reservations=False, ending=False, took_s=50.0)
+    schedule.looked(0.0, also=frozenset(), ending=False, took_s=50.0)
     assert schedule.slowed_to_s == 60
     assert schedule.due_s() == 60
 
 
 def test_how_slowly_a_slow_slurmctld_is_asked_can_be_said() -> None:
     schedule = Schedule(SETTINGS, LONG_AGO_S)
-    schedule.looked(0.0, nodes=False, reservations=False, ending=False, took_s=2.0)
+    schedule.looked(0.0, also=frozenset(), ending=False, took_s=2.0)
     assert schedule.slowed_to_s == 60
     looked(schedule, 60.0)
     assert schedule.slowed_to_s is None

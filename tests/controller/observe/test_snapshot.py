@@ -75,11 +75,8 @@ def reading(
         answers,  # type: ignore[arg-type]
         last or Snapshot(0.0),
         now_s,
-        nodes_due=due,
-        reservations_due=due,
-        pass_due=pass_due,
-        partition="bftrainer",
-        mine=mine,
+        ({"nodes", "reservations"} if due else set()) | ({"pass"} if pass_due else set()),
+        mine,
     )
 
 

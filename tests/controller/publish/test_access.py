@@ -71,7 +71,7 @@ def test_a_users_name_may_be_any(user: str) -> None:
 
 
 def test_of_others_trainers_is_shown_what_squeue_shows() -> None:
-    shown = bearer(key_of("alice", SECRET)).trainers(STATUS)
+    shown = bearer(key_of("alice", SECRET)).trainers(STATUS["trainers"])
     assert [one.get("samples") for one in shown] == [7.0, None]
     assert shown[1] == {"array": 2, "user": "bob", "name": "net", "state": "running",
                         "nodes": [], "hidden": True}  # fmt: skip
@@ -81,7 +81,7 @@ def test_of_others_trainers_is_shown_what_squeue_shows() -> None:
     ("key", "arrays"), [("", []), (key_of("alice", SECRET), [1]), (SECRET, [1, 2])]
 )
 def test_where_jobs_are_private_others_trainers_are_not_known(key: str, arrays: list[int]) -> None:
-    shown = bearer(key, "jobs").trainers(STATUS)
+    shown = bearer(key, "jobs").trainers(STATUS["trainers"])
     assert [one["array"] for one in shown] == arrays
 
 

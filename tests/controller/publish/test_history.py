@@ -13,11 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.publish.history import ALL, STRIPS, answer, course, told
-from bftrainer_slurm.controller.state import past
+from bftrainer_slurm.controller.publish import history as history_module
+from bftrainer_slurm.controller.publish.history import (
+    ALL,
+    STRIPS,
+    Stay,
+    answer,
+    counted_changes,
+    course,
+    opened,
+    told,
+)
+from bftrainer_slurm.controller.state import database
 from bftrainer_slurm.controller.state.goodput import Work
 from bftrainer_slurm.controller.state.history import History, HistoryError
-from bftrainer_slurm.controller.state.past import Stay
 from bftrainer_slurm.keeper.protocol import Asked
 from bftrainer_slurm.model import ElementId
 from tests.controller.worlds import ARRAY, NOW_S, trainer
@@ -163,6 +172,35 @@ def test_many_changes_are_told_from_the_newest_on(tmp_path: Path) -> None:
     assert found["total"]["grew"] == 300
 
 
+def test_the_page_is_told_how_many_came_and_went_and_why(tmp_path: Path) -> None:
+    written = History(tmp_path / "history.sqlite")
+    for task in range(3):
+        written.begin_stay(ElementId(7, task), f"n{task}", 100.0)
+    written.end_stay(ElementId(7, 0), 200.0, "reclaimed")
+    written.end_stay(ElementId(7, 1), 200.0, "shrank")
+    written.begin_stay(ElementId(8, 0), "n9", 150.0)
+    with opened(history_closed(written, tmp_path)) as history:
+        assert counted_changes(history, 7) == [
+            {"time_s": 100, "nodes": 3, "gained": 3},
+            {"time_s": 200, "nodes": 1, "gained": 0, "reclaimed": 1, "shrank": 1},
+        ]
+
+
+def test_of_a_long_story_the_end_is_told_with_the_right_number_of_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_module, "_MOST_STAYS", 5)
+    written = History(tmp_path / "history.sqlite")
+    written.begin_stay(ElementId(7, 99), "n99", 0.0)  # there all the time
+    for task in range(20):
+        written.begin_stay(ElementId(7, task), "n1", 100.0 * task)
+        written.end_stay(ElementId(7, task), 100.0 * task + 50, "reclaimed")
+    with opened(history_closed(written, tmp_path)) as history:
+        changes = counted_changes(history, 7)
+    assert changes[-1]["nodes"] == 1
+    assert [one["nodes"] for one in changes[-4:]] == [2, 1, 2, 1]
+
+
 def test_who_asks_is_known_by_user_id_and_private_is_what_the_status_says(path: Path) -> None:
     me = pwd.getpwuid(0)
     history = History(path)
@@ -203,7 +241,7 @@ def test_a_course_has_all_node_seconds_within_its_time(
 def test_a_question_that_takes_too_long_is_given_up(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(past, "_DEADLINE_S", -1.0)
-    monkeypatch.setattr(past, "_STEPS", 1)
+    monkeypatch.setattr(history_module, "_DEADLINE_S", -1.0)
+    monkeypatch.setattr(database, "_STEPS", 1)
     with pytest.raises(HistoryError, match="interrupted"):
         told(path, ALL, 0.0, NOW_S, None, private=False)

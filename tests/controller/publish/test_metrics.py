@@ -1,16 +1,21 @@
-"""The metrics as a function of the status, and their table in the documentation."""
+"""The metrics as a function of the status, as Prometheus reads them, and in the documentation."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
-from bftrainer_slurm.controller.publish.metrics import MOST_USERS, OTHERS, families
+from bftrainer_slurm.controller.publish import metrics
+from bftrainer_slurm.controller.publish.metrics import MOST_USERS, OTHERS, Scrapes, families
+from bftrainer_slurm.controller.publish.server import Request
 from bftrainer_slurm.controller.publish.status import no_status
 from bftrainer_slurm.controller.state.counts import Counts
 
@@ -139,7 +144,7 @@ def test_the_delay_of_ordinary_jobs_is_a_histogram() -> None:
 
 def test_pauses_are_told_by_direction() -> None:
     counts = Counts()
-    counts.pauses[True].add(3.0)
+    counts.pauses["up"].add(3.0)
     found = counted(pauses=counts.shown()["pauses"])
     name = "bftrainer_rescale_pause_seconds"
     assert found[f'{name}_sum{{direction="up"}}'] == 3
@@ -203,3 +208,38 @@ def test_the_table_of_the_documentation_has_each_metric_with_its_type_and_labels
     told = {name: (kind, tuple(sorted(re.findall(r"\w+", own)))) for name, kind, own in rows}
     assert told == made
     assert max(Counter(name for name, _, _ in rows).values()) == 1
+
+
+ASKED = Request("/metrics")
+
+
+def everything() -> Iterable[Metric]:
+    return families(status(one("alice", nodes=3)), 0.5, KEEPER)
+
+
+def told(read: Iterable[Metric]) -> list[tuple[str, str, float]]:
+    """Names, labels and values of all samples."""
+    samples = (sample for family in read for sample in family.samples)
+    return sorted((one.name, repr(sorted(one.labels.items())), one.value) for one in samples)
+
+
+def test_prometheus_parser_reads_back_what_is_served() -> None:
+    answer = Scrapes(everything)(ASKED)
+    read = told(text_string_to_metric_families(answer.body.decode()))
+    assert answer.status == 200
+    assert read == told(everything())
+    assert all(name.startswith("bftrainer_") for name, _, _ in read)
+
+
+def test_a_flood_asks_the_source_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "_KEEP_S", 3600.0)
+    calls: list[int] = []
+
+    def source() -> Iterable[Metric]:
+        calls.append(1)
+        return [GaugeMetricFamily("bftrainer_one", "One.", value=1)]
+
+    site = Scrapes(source)
+    for _ in range(20):
+        site(ASKED)
+    assert len(calls) == 1

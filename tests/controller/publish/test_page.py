@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from bftrainer_slurm.controller.publish import page as page_module
 from bftrainer_slurm.controller.publish.access import key_of
 from bftrainer_slurm.controller.publish.page import Page
+from bftrainer_slurm.controller.publish.sentences import down
 from bftrainer_slurm.controller.publish.server import Answer, Request
 from bftrainer_slurm.controller.publish.status import no_status
 from tests.page.made_up import Week, status_of
@@ -107,6 +108,21 @@ def test_a_trainer_that_slurm_has_forgotten_has_its_story_still(asking: Asking, 
     assert told["changes"]
 
 
+@pytest.mark.parametrize(
+    ("error", "age_s", "why"),
+    [
+        (None, 14.0, None),
+        ("no answer", 0.0, None),
+        (None, 61.0, "the controller is down; its last word is 61 s old"),
+        ("stopped", 0.0, "the controller is down: it was stopped"),
+    ],
+)
+def test_a_controller_is_down_where_it_said_so_or_says_nothing(
+    error: str | None, age_s: float, why: str | None
+) -> None:
+    assert down({"controller": {"error": error}}, age_s) == why
+
+
 def test_where_jobs_are_private_nobody_is_named_without_a_key(
     made: Callable[..., Asking], week: Week
 ) -> None:
@@ -170,7 +186,7 @@ def test_a_status_that_says_nothing_of_privacy_is_private(week: Week, history: P
 def test_an_old_status_says_so(week: Week, history: Path) -> None:
     status = status_of(week)
     page = Page(history, lambda: (status, 61.0), SECRET, clock=lambda: week.now_s, rest=0.0)
-    assert asking_now(page)["down"] == "the controller's last word is 61 s old"
+    assert asking_now(page)["down"] == "the controller is down; its last word is 61 s old"
 
 
 def asking_now(page: Page) -> Any:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.controller.publish import past
+from bftrainer_slurm.controller.state import database
+from bftrainer_slurm.controller.state.database import reading
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.preemptions import Preemption
 from bftrainer_slurm.model import ElementId
@@ -52,7 +54,7 @@ def test_days_follow_each_other_from_midnight_to_midnight_in_summer_and_winter()
 
 def test_delays_are_told_one_by_one_and_by_day(path: Path, written: History) -> None:
     written.add_preemptions([Preemption(NOW_S - DAY_S, 2, 0.5), Preemption(NOW_S - 10, 4, 12.0)])
-    with past.opened(path) as history:
+    with reading(path, 3.0) as history:
         document = past.delays(history, NOW_S - 2 * DAY_S, NOW_S)
     assert document["jobs"] == [[NOW_S - DAY_S, 2, 0.5], [NOW_S - 10, 4, 12.0]]
     assert [day["jobs"] for day in document["days"]] == [0, 1, 1]
@@ -65,7 +67,7 @@ def test_of_many_delays_the_longest_are_told_one_by_one(
 ) -> None:
     monkeypatch.setattr(past, "_SHOWN_DELAYS", 3)
     written.add_preemptions(Preemption(NOW_S - 100 + n, 1, float(n % 7)) for n in range(20))
-    with past.opened(path) as history:
+    with reading(path, 3.0) as history:
         document = past.delays(history, NOW_S - DAY_S, NOW_S)
     assert [job[2] for job in document["jobs"]] == [6.0, 6.0, 5.0] or len(document["jobs"]) == 3
     assert document["left_out"] == 17
@@ -78,8 +80,8 @@ def test_a_stay_over_midnight_is_harvest_of_both_days(path: Path, written: Histo
     written.begin_stay(ElementId(7, 0), "n1", begin_s - 3600)
     written.end_stay(ElementId(7, 0), begin_s + 2 * 3600, "reclaimed")
     written.begin_stay(ElementId(7, 1), "n2", end_s - 3600)
-    written.change_holes((), ["n1"], begin_s - 7200)
-    with past.opened(path) as history:
+    written.holes.change((), ["n1"], begin_s - 7200)
+    with reading(path, 3.0) as history:
         users, holes = past.day_of_harvest(history, begin_s, end_s, end_s - 1800)
         before, _ = past.day_of_harvest(history, begin_s - DAY_S, begin_s, end_s - 1800)
     assert users == {"alice": pytest.approx(2.5)}
@@ -107,53 +109,25 @@ def test_users_that_may_not_be_named_are_in_the_sum_alone() -> None:
     assert document["days"][0]["used_h"] == 6.0
 
 
-def test_a_story_has_each_change_and_why(path: Path, written: History) -> None:
-    for task in range(3):
-        written.begin_stay(ElementId(7, task), f"n{task}", 100.0)
-    written.end_stay(ElementId(7, 0), 200.0, "reclaimed")
-    written.end_stay(ElementId(7, 1), 200.0, "shrank")
-    written.begin_stay(ElementId(8, 0), "n9", 150.0)
-    with past.opened(path) as history:
-        assert past.story(history, 7)["changes"] == [
-            {"time_s": 100, "nodes": 3, "gained": 3},
-            {"time_s": 200, "nodes": 1, "gained": 0, "reclaimed": 1, "shrank": 1},
-        ]
-
-
-def test_of_a_long_story_the_end_is_told_with_the_right_number_of_nodes(
-    path: Path, written: History, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(past, "_MOST_STAYS", 5)
-    written.begin_stay(ElementId(7, 99), "n99", 0.0)  # there all the time
-    for task in range(20):
-        written.begin_stay(ElementId(7, task), "n1", 100.0 * task)
-        written.end_stay(ElementId(7, task), 100.0 * task + 50, "reclaimed")
-    with past.opened(path) as history:
-        changes = past.story(history, 7)["changes"]
-    assert changes[-1]["nodes"] == 1
-    assert [one["nodes"] for one in changes[-4:]] == [2, 1, 2, 1]
-
-
 def test_a_question_that_takes_too_long_is_given_up(
     history: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(past, "_DEADLINE_S", 0.0)
-    monkeypatch.setattr(past, "_STEPS", 10)
-    with past.opened(history) as connection, pytest.raises(sqlite3.OperationalError):
+    monkeypatch.setattr(database, "_STEPS", 10)
+    with reading(history, 0.0) as connection, pytest.raises(sqlite3.OperationalError):
         connection.execute("SELECT count(*) FROM holes a, holes b").fetchall()
 
 
 def test_readers_change_nothing(history: Path) -> None:
-    with past.opened(history) as connection, pytest.raises(sqlite3.OperationalError):
+    with reading(history, 3.0) as connection, pytest.raises(sqlite3.OperationalError):
         connection.execute("DELETE FROM holes")
 
 
 def test_looking_back_does_not_keep_the_controller_from_writing(
     path: Path, written: History
 ) -> None:
-    with past.opened(path) as history:
+    with reading(path, 3.0) as history:
         history.execute("BEGIN").execute("SELECT * FROM holes").fetchall()
-        written.change_holes((), ["n1"], 1.0)
+        written.holes.change((), ["n1"], 1.0)
         assert written.trouble is None
     with closing(sqlite3.connect(path)) as other:
         assert other.execute("SELECT count(*) FROM holes").fetchone() == (1,)

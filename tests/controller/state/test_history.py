@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
+from bftrainer_slurm.controller.publish.history import told
 from bftrainer_slurm.controller.state import schema
+from bftrainer_slurm.controller.state.goodput import Served
 from bftrainer_slurm.controller.state.history import History, HistoryError, Tally, past_problem
 from bftrainer_slurm.controller.state.lessons import Job, Look
-from bftrainer_slurm.controller.state.past import opened
 from bftrainer_slurm.controller.state.preemptions import Preemption
 from bftrainer_slurm.model import ElementId
 from tests.controller.worlds import ARRAY, NOW_S, trainer
@@ -23,7 +24,8 @@ def test_stays_are_counted_by_how_they_ended(tmp_path: Path) -> None:
     for how in ("shrank", "reclaimed", "reclaimed", "ended"):
         history.begin_stay(FIRST, "n1", 100.0)
         history.end_stay(FIRST, 110.0, how)
-    assert history.tally(12) == Tally(grew=4, shrank=1, reclaimed=2, node_s=40.0)
+    had = Served(10.0, None, 100.0, 110.0)
+    assert history.tally(12) == Tally(grew=4, shrank=1, reclaimed=2, node_s=40.0, had=had)
 
 
 def test_open_stays_are_known_after_a_restart(tmp_path: Path) -> None:
@@ -115,8 +117,8 @@ def test_a_history_of_a_version_before_is_brought_up_to_date(tmp_path: Path, ver
         database.execute(f"INSERT INTO {over} 'it fails')")
         database.execute(f"PRAGMA user_version={version}")
     after = History(path)
-    after.change_holes(ended=(), began=("n1",), time_s=5.0)
-    assert after.open_holes() == {"n1": 5.0}
+    after.holes.change(ended=(), began=("n1",), time_s=5.0)
+    assert after.holes.open() == {"n1": 5.0}
     assert after.open_stays() == {FIRST: "n1"}
     assert after.lessons.reform(12) is None
     assert after.meet(13, "0000000a", 200.0) == "it fails"
@@ -242,10 +244,9 @@ def test_of_a_trainers_pauses_the_newest_500_are_kept(tmp_path: Path) -> None:
     for number in range(510):
         history.add_pause(ARRAY, NOW_S + number, 2, 1.0)
         history.add_pause(13, NOW_S + number, 2, 1.0)
-    with opened(tmp_path / "history.sqlite") as past:
-        found = past.of(ARRAY, 0.0)
-    assert found is not None
-    assert [one.time_s - NOW_S for one in found.pauses] == list(range(10, 510))
+    path = tmp_path / "history.sqlite"
+    found = told(path, str(ARRAY), 0.0, NOW_S, None, private=False)["trainer"]
+    assert [one["time_s"] - NOW_S for one in found["rescales"]] == list(range(10, 510))
 
 
 def test_a_trainer_under_the_id_of_another_one_has_none_of_its_past(tmp_path: Path) -> None:
@@ -254,5 +255,5 @@ def test_a_trainer_under_the_id_of_another_one_has_none_of_its_past(tmp_path: Pa
     history.describe(trainer(), NOW_S)
     history.add_pause(ARRAY, NOW_S, 2, 1.0)
     history.meet(ARRAY, "b", NOW_S)
-    with opened(tmp_path / "history.sqlite") as past:
-        assert past.of(ARRAY, 0.0) is None
+    path = tmp_path / "history.sqlite"
+    assert told(path, str(ARRAY), 0.0, NOW_S, None, private=False)["trainer"] is None

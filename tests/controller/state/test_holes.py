@@ -24,7 +24,7 @@ def seen(after_s: float, *busy: str, **changes: object) -> Snapshot:
 def watching(*snapshots: Snapshot, history: History | None = None) -> Holes:
     holes = Holes(history or History(":memory:"))
     for one in snapshots:
-        holes.update(one, "bftrainer")
+        holes.update(one)
     return holes
 
 
@@ -45,16 +45,16 @@ def test_holes_go_into_the_history_when_they_begin_and_end() -> None:
     history = History(":memory:")
     watching(seen(0, "n1", "n2", "n3"), seen(15, "n1", "n2"), seen(30, "n1", "n2", "n3", "n4"),
              history=history)  # fmt: skip
-    assert history.open_holes() == {}
+    assert history.holes.open() == {}
     watching(seen(45, "n2", "n3", "n4"), history=history)
-    assert history.open_holes() == {"n1": NOW_S + 45}
+    assert history.holes.open() == {"n1": NOW_S + 45}
 
 
 def test_a_hole_that_lasts_over_a_restart_keeps_its_age() -> None:
     history = History(":memory:")
     watching(seen(0), history=history)
     watching(seen(500, "n1"), history=history)
-    assert history.open_holes() == dict.fromkeys(("n2", "n3", "n4"), NOW_S)
+    assert history.holes.open() == dict.fromkeys(("n2", "n3", "n4"), NOW_S)
 
 
 def test_nodes_that_are_always_taken_first_are_expected_to_go_first() -> None:

@@ -33,7 +33,7 @@ def watched(path: Path, *snapshots: Snapshot) -> None:
     """One controller's life."""
     history = History(path)
     for one in snapshots:
-        history.inventory.update(one, "bftrainer")
+        history.inventory.update(one)
     history.close()
 
 
@@ -94,8 +94,8 @@ def test_after_a_long_time_without_a_look_another_watch_begins(path: Path, away_
 
 def test_what_is_older_than_90_days_is_dropped(path: Path) -> None:
     history = History(path)
-    history.inventory.update(seen(0, N2_DOWN), "bftrainer")
-    history.inventory.update(seen(60, BOTH), "bftrainer")
+    history.inventory.update(seen(0, N2_DOWN))
+    history.inventory.update(seen(60, BOTH))
     history.forget_old(NOW_S + 91 * 86_400)
     history.close()
     assert (rows(path, "outages"), rows(path, "watches")) == ([], [])
@@ -108,6 +108,6 @@ def test_an_outage_that_ended_while_another_host_worked_ends_at_no_time_that_is_
     watched(path, seen(0, N2_DOWN))
     history = History(path)
     history.resume_after_others([])
-    history.inventory.update(seen(600, BOTH), "bftrainer")
+    history.inventory.update(seen(600, BOTH))
     history.close()
     assert rows(path, "outages") == [("n2", 0, 0)]

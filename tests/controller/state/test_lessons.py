@@ -85,4 +85,4 @@ def test_pauses_are_counted_by_whether_a_trainer_grew() -> None:
     history.lessons.add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S, 0.3))
     history.lessons.add_rescale(JOB, Rescale(Runtime.AGENT, False, NOW_S, 2.0))
     pauses = history.counts.pauses
-    assert (pauses[True].sum_s, pauses[False].sum_s) == (0.3, 2.0)
+    assert (pauses["up"].sum_s, pauses["down"].sum_s) == (0.3, 2.0)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer_slurm.controller.publish.history import told
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.members import Members
-from bftrainer_slurm.controller.state.past import Pause, opened
 from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.controller.state.trainer import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -123,7 +123,6 @@ def test_each_pause_of_a_change_is_kept_once_with_the_nodes_after_it(tmp_path: P
     for _ in range(2):  # a keeper tells its notes again to a controller that was away
         saying.say(NoteKind.PROGRESS, 9.0, steps=2.0, generation=2.0, nodes=2.0, pause_s=1.5)
         saying.say(NoteKind.PROGRESS, 10.0, steps=3.0, generation=2.0, nodes=2.0, pause_s=1.5)
-    with opened(tmp_path / "history.sqlite") as past:
-        found = past.of(ARRAY, 0.0)
-    assert found is not None
-    assert found.pauses == (Pause(NOW_S + 9.0, 2, 1.5),)
+    path = tmp_path / "history.sqlite"
+    found = told(path, str(ARRAY), 0.0, NOW_S, None, private=False)["trainer"]
+    assert found["rescales"] == [{"time_s": NOW_S + 9.0, "nodes": 2, "seconds": 1.5}]

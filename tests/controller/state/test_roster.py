@@ -11,6 +11,7 @@ from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.element import Ended, Event, Phase
+from bftrainer_slurm.controller.state.goodput import Served
 from bftrainer_slurm.controller.state.history import History, Tally
 from bftrainer_slurm.controller.state.roster import Roster
 from bftrainer_slurm.controller.state.trainer import change
@@ -53,7 +54,7 @@ def test_each_stay_of_an_element_on_a_node_goes_into_the_history() -> None:
     looking = Looking()
     for look in (ON_N1, element(0, ElementState.DELAYED), replace(ON_N1, start_s=NOW_S + 20)):
         looking.at(trainer(look))
-    assert looking.tally == Tally(grew=2, reclaimed=1, node_s=10.0)
+    assert replace(looking.tally, had=Served()) == Tally(2, 0, 1, node_s=10.0)
     assert looking.history.open_stays() == {FIRST: "n1"}
 
 
@@ -63,7 +64,7 @@ def test_what_the_controller_has_ended_shrank() -> None:
     state = looking.roster.views[0].state
     looking.roster.put({ARRAY: change(state, (FIRST,), Phase.LEAVING, NOW_S)})
     looking.at(trainer(HELD))
-    assert looking.tally == Tally(grew=1, shrank=1, node_s=10.0)
+    assert replace(looking.tally, had=Served()) == Tally(1, 1, node_s=10.0)
 
 
 def test_a_trainer_that_slurm_has_forgotten_has_left_its_nodes() -> None:

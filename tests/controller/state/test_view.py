@@ -194,8 +194,8 @@ def test_nor_is_one_that_is_cancelled_in_part_much_later() -> None:
 
 def test_a_view_can_be_taken_as_if_elements_had_left_already() -> None:
     mine = view(running(0, "n1"), running(1, "n2"))
-    assert without(mine, [FIRST]).placed == {"n2": SECOND}
-    assert without(mine, [ElementId(OTHER, 0)]) is mine
+    assert without(mine, {FIRST}).placed == {"n2": SECOND}
+    assert without(mine, {ElementId(OTHER, 0)}) is mine
 
 
 def test_of_a_cluster_at_rest_the_views_are_the_same_ones() -> None:

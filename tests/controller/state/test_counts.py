@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from bftrainer_slurm.controller.metered import MeteredGateway
-from bftrainer_slurm.controller.state.counts import Counts
+from bftrainer_slurm.controller.state.counts import Counts, MeteredGateway
 from bftrainer_slurm.slurm.gateway import Gateway, SlurmUnavailableError
 
 
