@@ -38,7 +38,6 @@ from bftrainer_slurm.controller.decide.reconcile import (
 from bftrainer_slurm.controller.decide.time_limits import keep_limits, limits_at_start
 from bftrainer_slurm.controller.decide.vacate import vacate, wanted
 from bftrainer_slurm.controller.faults import Faults
-from bftrainer_slurm.controller.observe.schedule import LEAD_S
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.picture import Picture
@@ -242,7 +241,7 @@ class Decider:
         settings, picture = self.settings, draft.picture
         want = wanted(picture)
         draft.kept = want.idle
-        if picture.now_s >= picture.judgement.due_s - LEAD_S:
+        if picture.now_s >= picture.judgement.due_s - picture.lead_s:
             draft.kept |= want.leave
             draft.end(vacate(picture.views, want.leave))
         if picture.reserve:

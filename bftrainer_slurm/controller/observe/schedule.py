@@ -15,7 +15,10 @@ _AFTER_GONE_S = 0.15  # slurmctld has taken the node back by then
 _AFTER_LEAVING_S = 3.0  # in case the note that it is gone does not arrive
 _GAP_S = 0.5
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 2.0, 60.0
-LEAD_S = 3.0  # before a backfill pass: so long a trainer may take to leave
+# So long before a backfill pass trainers leave: more where elements take long to end, because of
+# an Epilog say. Who submits later than that may find their nodes not yet empty.
+LEAD_S, _MAX_LEAD_S = 3.0, 15.0
+_UNTIL_IT_ENDS_S = 1.0  # from the order until a look sees the element end
 # From when a pass may begin; Slurm tells in whole seconds when the last one did. In the last second
 # before it leave only those elements that end at once, and do not use their grace.
 _AROUND_A_PASS_S = (-LEAD_S, -2.0, -1.0, 1.2, 3.0)
@@ -34,6 +37,11 @@ _NEW_S = 60.0
 # Anybody can send hints. They bring at most so many looks at once, then one in so many seconds.
 _HINTED_LOOKS = 20.0
 _A_HINTED_LOOK_S = 3.0
+
+
+def lead_s(ending_s: float) -> float:
+    """Return how long before a pass trainers leave, where elements take so long to end."""
+    return min(_MAX_LEAD_S, max(LEAD_S, _UNTIL_IT_ENDS_S + ending_s))
 
 
 class Schedule:
@@ -59,6 +67,7 @@ class Schedule:
         self._regular_s = now_s  # when the next look is due without any hint
         self._hinted = _HINTED_LOOKS
         self._no_pass_until_s = self._said_slow_s = float("-inf")
+        self._lead_s = LEAD_S
 
     def due_s(self) -> float:
         """When the next look is due."""
@@ -79,7 +88,7 @@ class Schedule:
 
         What was submitted is looked at in time before the next backfill pass anyway.
         """
-        if kind is NoteKind.ANNOUNCED and now_s < self._no_pass_until_s - LEAD_S:
+        if kind is NoteKind.ANNOUNCED and now_s < self._no_pass_until_s - self._lead_s:
             return
         delay_s = {NoteKind.LEAVING: _AFTER_LEAVING_S, NoteKind.GONE: _AFTER_GONE_S}.get(kind, 0.0)
         if self._hinted < 1:
@@ -90,13 +99,15 @@ class Schedule:
         """Look again by then: there is more to do."""
         self._queue_due_s = min(self._queue_due_s, at_s)
 
-    def expect_pass(self, due_s: float, until_s: float, sure_s: float, now_s: float) -> None:
+    def expect_pass(
+        self, due_s: float, until_s: float, sure_s: float, now_s: float, lead_s: float = LEAD_S
+    ) -> None:
         """Look in time to empty nodes before Slurm's next backfill pass, and just after it.
 
         It probably begins between ``due_s`` and ``until_s``, and not before ``sure_s``.
         """
-        self._no_pass_until_s = sure_s
-        looks = (due_s + seconds for seconds in _AROUND_A_PASS_S)
+        self._no_pass_until_s, self._lead_s = sure_s, lead_s
+        looks = (due_s + seconds for seconds in (-lead_s, *_AROUND_A_PASS_S))
         any_moment_s = now_s + LEAD_S if now_s < until_s else math.inf
         next_s = min((at_s for at_s in looks if at_s > now_s), default=any_moment_s)
         self._queue_due_s = min(self._queue_due_s, next_s)

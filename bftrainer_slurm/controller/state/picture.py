@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bftrainer_slurm.controller.observe.schedule import LEAD_S, lead_s
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.arrivals import Arrivals
@@ -27,7 +28,8 @@ class Picture:
     ``avoid`` says until when nodes are left alone; ``out_of_reach`` are nodes of trainers that
     cannot be handled. Of holes it tells since when each is there, how long it will last, and how
     far ahead to plan; ``reserve`` is how many nodes to keep idle for ordinary jobs that nobody
-    knows of yet; ``judgement`` is what Slurm's backfill scheduler has made of holes and jobs.
+    knows of yet; ``judgement`` is what Slurm's backfill scheduler has made of holes and jobs;
+    ``lead_s`` is how long before its next pass trainers leave.
     """
 
     snapshot: Snapshot
@@ -39,6 +41,7 @@ class Picture:
     forward_time_s: float = 120.0
     reserve: int = 0
     judgement: Judgement = field(default_factory=Judgement)
+    lead_s: float = LEAD_S
 
     @property
     def now_s(self) -> float:
@@ -97,4 +100,5 @@ class Surroundings:
             self._holes.forward_time_s(settings),
             max(settings.reserve_nodes, learnt),
             self.judgement(snapshot, now_s),
+            lead_s(roster.ending_s),
         )

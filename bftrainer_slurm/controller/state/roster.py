@@ -50,6 +50,11 @@ class Roster:
         """The trainers that can be handled, as of the last look."""
         return tuple(self._by_array.values())
 
+    @property
+    def ending_s(self) -> float:
+        """How long Slurm usually takes to end an element: see ``Endings``."""
+        return self._endings.usual_s
+
     def view(self, array: int) -> TrainerView | None:
         """Return one of the views."""
         return self._by_array.get(array)

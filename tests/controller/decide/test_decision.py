@@ -14,11 +14,19 @@ from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History, past_problem
+from bftrainer_slurm.controller.state.passes import Judgement
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import Appraisal, Profiles
 from bftrainer_slurm.controller.state.trainer import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Element, ElementId, ElementState, NodeState, Reservation
+from bftrainer_slurm.model import (
+    Element,
+    ElementId,
+    ElementState,
+    NodeState,
+    Reservation,
+    WaitingJob,
+)
 from bftrainer_slurm.planner.instance import parse
 from bftrainer_slurm.planner.problem import Plan, Problem
 from tests.controller.test_loop import Planner
@@ -103,6 +111,19 @@ def test_trainers_grow_onto_free_nodes_as_the_plan_says() -> None:
     decision = Deciding()(view(HELD), other(HELD))
     assert who_grows(decision) == {ARRAY, OTHER}
     assert (decision.free, decision.trouble) == ({"n1", "n2"}, None)
+
+
+def test_trainers_leave_for_a_job_as_long_before_a_pass_as_elements_take_to_end() -> None:
+    both = replace(node("n1"), partitions=frozenset({"main", "bftrainer"}))
+    waits = snapshot((both,), waiting=(WaitingJob(7, "main", 1),))
+    in_8_s = Judgement(NOW_S + 8, NOW_S + 8, NOW_S)
+
+    def leaves(lead_s: float) -> bool:
+        found = replace(picture(view(ON_N1), of=waits), judgement=in_8_s, lead_s=lead_s)
+        return any(isinstance(action, Shrink) for action in Deciding()(of=found).actions)
+
+    assert leaves(9.0)
+    assert not leaves(3.0)
 
 
 def test_a_trainer_whose_problem_cannot_be_built_is_left_alone_and_named() -> None:

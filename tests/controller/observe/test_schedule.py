@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer_slurm.controller.observe.schedule import Schedule
+from bftrainer_slurm.controller.observe.schedule import LEAD_S, Schedule, lead_s
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.keeper.protocol import NoteKind
 
@@ -141,6 +141,15 @@ def test_it_looks_before_and_after_a_backfill_pass() -> None:
         schedule.expect_pass(12.0, 12.0, 12.0, now_s)
         looks.append(now_s := schedule.due_s())
     assert looks == pytest.approx([9.0, 10.0, 11.0, 13.2, 15.0, 30.0])
+
+
+def test_where_elements_take_long_to_end_it_looks_sooner_before_a_pass() -> None:
+    schedule = Schedule(SETTINGS, LONG_AGO_S)
+    looked(schedule, 0.0)
+    schedule.expect_pass(12.0, 12.0, 12.0, 0.0, lead_s(7.0))
+    assert schedule.due_s() == 4.0
+    assert lead_s(0.0) == lead_s(1.0) == LEAD_S
+    assert lead_s(600.0) == 15.0
 
 
 def test_it_looks_often_while_a_pass_may_begin_at_any_moment() -> None:

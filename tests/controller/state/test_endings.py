@@ -46,6 +46,12 @@ def test_before_anything_is_usual_nobody_is_blamed() -> None:
     assert blamed(after(1.0, 1.0), 100.0)[1] == {}
 
 
+def test_one_in_ten_that_takes_longer_is_not_usual() -> None:
+    assert after().usual_s == 0.0
+    assert after(*[2.0] * 19, 90.0).usual_s == 2.0
+    assert after(1.0, 10.0, 12.0).usual_s == 12.0
+
+
 def test_the_next_ending_is_timed_anew() -> None:
     state, _ = blamed(after(0.0, 0.0, 0.0), 3.0)
     runs = trainer(element(0, ElementState.RUNNING, "n1"))
