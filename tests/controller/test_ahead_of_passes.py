@@ -6,6 +6,7 @@ An Epilog keeps each node for some seconds, as at many sites, so that trainers h
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -64,8 +65,8 @@ def test_a_job_behind_a_large_one_starts_in_the_first_pass_and_preempts_nobody(s
     large = ordinary(site, "-N4", "-t30")
     wait_until(lambda: site.lab.squeue(running, "%T") == ["RUNNING"])
     wait_until(lambda: len(site.lab.running(trainer)) == 3)
-    wait_for_a_pass(site)  # and have it seen: then the next ones are known
     wait_for_a_pass(site)
+    time.sleep(EPILOG_S)  # so that no pass may be under way: then trainers would leave at once
     small = ordinary(site, "-N1", "-t5")
     wait_until(lambda: site.lab.squeue(small, "%T") == ["RUNNING"])
     submitted_s, started_s = times(site, small)
