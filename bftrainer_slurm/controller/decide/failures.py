@@ -46,6 +46,9 @@ def judge(picture: Picture, free: frozenset[str], settings: Settings) -> Verdict
         if view.state.failing is not None and not view.over
     ]
     shared = Counter(one.nodes[0] for _, one in failing if len(one.nodes) == 1)
+    # One node at a time for all trainers of a user that have never trained: a mistake that is in
+    # several scripts must not take nodes from others.
+    taken = {view.trainer.user: view.array for view, one in failing if _suspects(one, avoid)}
     states: dict[int, TrainerState] = {}
     leaving: list[Shrink] = []
     for view, mine in failing:
@@ -53,7 +56,12 @@ def judge(picture: Picture, free: frozenset[str], settings: Settings) -> Verdict
             avoid = _innocent(mine, avoid)
             over = replace(view.state, over=_why(mine), over_since_s=now_s, failing=None)
             states[view.array] = over
-        elif mine.node and _may_be_bad(mine, view, free, shared, settings):
+        elif (
+            mine.node
+            and (mine.trained or taken.get(view.trainer.user, view.array) == view.array)
+            and _may_be_bad(mine, view, free, shared, settings)
+        ):
+            taken[view.trainer.user] = view.array
             until_s = now_s + settings.bad_node_s
             # One at a time for each trainer, so that nobody can shut off many.
             avoid = {**_innocent(mine, avoid), mine.node: until_s}
@@ -102,7 +110,12 @@ def _why(failing: Failing) -> str:
 
 def _innocent(failing: Failing, avoid: Mapping[str, float]) -> Mapping[str, float]:
     """Return ``avoid`` without the node that is there because of this trainer's failures."""
-    suspect = failing.suspect
-    if suspect is None or avoid.get(suspect.node) != suspect.until_s:
+    if failing.suspect is None or not _suspects(failing, avoid):
         return avoid
-    return {node: until_s for node, until_s in avoid.items() if node != suspect.node}
+    return {node: until_s for node, until_s in avoid.items() if node != failing.suspect.node}
+
+
+def _suspects(failing: Failing, avoid: Mapping[str, float]) -> bool:
+    """Whether a node is left alone because of this trainer's failures."""
+    suspect = failing.suspect
+    return suspect is not None and avoid.get(suspect.node) == suspect.until_s

@@ -127,6 +127,23 @@ def test_no_trainer_can_shut_off_more_than_one_node() -> None:
     assert second.avoid.keys() == {"n2"}
 
 
+def test_nor_can_all_trainers_of_a_user_together_that_have_never_trained() -> None:
+    def mine(array: int, user: str, *failures: str, trained: bool = False) -> TrainerView:
+        one = view(element(0, ElementState.HELD))
+        one = replace(one, trainer=replace(one.trainer, array=array, user=user))
+        return with_failures(one, after(*failures, trained=trained))
+
+    def avoided(*views: TrainerView) -> set[str]:
+        seen = snapshot(tuple(node(name) for name in ("n1", "n2", "n3", "n4")))
+        found = judge(picture(*views, of=seen), frozenset({"n4"}), SETTINGS)
+        return set(found.avoid)
+
+    first = mine(1, "bob", "n1", "n1")
+    assert avoided(first, mine(2, "bob", "n2", "n2"), mine(3, "bob", "n3", "n3")) == {"n1"}
+    assert avoided(first, mine(2, "eve", "n2", "n2")) == {"n1", "n2"}
+    assert avoided(first, mine(2, "bob", "n2", "n2", trained=True)) == {"n1", "n2"}
+
+
 def test_where_it_has_no_other_node_the_only_one_is_tried_five_times() -> None:
     assert not judged(after(*["n1"] * 4), view(ON_N1)).avoid
     assert judged(after(*["n1"] * 5), view(ON_N1)).avoid.keys() == {"n1"}
