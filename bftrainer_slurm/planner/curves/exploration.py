@@ -20,10 +20,14 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class _Looking:
-    """An explorer: its curve is raised above that many nodes until then."""
+    """An explorer: its curve is raised above that many nodes until then.
+
+    ``known`` are the sizes that had been measured when it began.
+    """
 
     above: int
     until_s: float
+    known: frozenset[int]
 
 
 class Exploration(Generic[Key]):
@@ -52,12 +56,15 @@ class Exploration(Generic[Key]):
             expected = planning_curves(standings, exploring=False)
             self.expected = dict(zip(keys, expected, strict=True))
             for index in explorers(standings):
-                looking = _Looking(standings[index].nodes, now_s + _LOOKING_S)
+                one = standings[index]
+                looking = _Looking(one.nodes, now_s + _LOOKING_S, frozenset(one.fit.sizes))
                 self._looking.setdefault(keys[index], looking)
             self._asked = asked
         return self._curves
 
 
 def _goes_on(looking: _Looking, one: Standing, now_s: float) -> bool:
-    seen = one.nodes > looking.above and one.fit.has_measured(one.nodes)
+    # A size on the way that was known before is no answer to what more nodes bring.
+    new = one.nodes > looking.above and one.nodes not in looking.known
+    seen = new and one.fit.has_measured(one.nodes)
     return not seen and one.nodes >= looking.above and now_s < looking.until_s

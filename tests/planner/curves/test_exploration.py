@@ -21,6 +21,17 @@ def test_the_curves_stay_the_same_while_the_moves_towards_a_plan_are_made() -> N
         assert exploration.curves(trainers(FOUR, count), 1.0) == before
 
 
+def test_a_size_on_the_way_that_was_measured_before_is_no_answer() -> None:
+    """Else it would fall back to the nodes that it had, and set out again, for ever."""
+    exploration: Exploration[str] = Exploration()
+    known = fit(looks([8, 9]))
+    before = exploration.curves({"a": Standing(known, 8, 16)}, 0.0)
+    assert before["a"].at(16) > exploration.expected["a"].at(16)
+    assert exploration.curves({"a": Standing(known, 9, 16)}, 1.0) == before
+    more = fit(looks([8, 9, 16]))
+    assert exploration.curves({"a": Standing(more, 16, 16)}, 2.0)["a"] == more.curve(16)
+
+
 def test_the_next_one_explores_when_the_first_is_measured() -> None:
     exploration: Exploration[str] = Exploration()
     before = exploration.curves(trainers(FOUR, 4), 0.0)
