@@ -7,7 +7,9 @@ root=${BFTRAINER_MATRIX_CACHE:-$repo/.cache/matrix}/$suite
 kept=$repo/.cache/packages/$suite
 die() { echo "${0#"$repo"/}: $*" >&2; exit 2; }
 [ "$(id -u)" -eq 0 ] || die "needs root: it mounts, and changes its root folder"
-[ -e "$root.complete" ] || die "no rootfs in $root: scripts/matrix --suite $suite makes it"
+[ -e "$root.complete" ] || "$repo/scripts/matrix" --suite $suite --rootfs
+exec 9> "$root.lock"
+flock 9 # the matrix writes into it while its tests run
 mkdir -p "$kept/out"
 scratch=$(mktemp -d "$kept/run.XXXXXX") # beside the layers: an overlay's work folder is on their disk
 trap 'rm -rf "$scratch"' EXIT

@@ -40,5 +40,6 @@ LANES = (
     _here("slurm", "slurm and not torch and not chaos and not load"),
     _here("units", "not slurm and not torch and not chaos and not load and not frameworks"),
     Lane("lint", ("make", "--no-print-directory", "lint"), tests=False),
+    Lane("packages", ("packaging/try",), tests=False, matrix=True),
     _here("load", "load", alone=True),
 )

@@ -27,19 +27,39 @@ def available_nodes(picture: Picture, settings: Settings) -> frozenset[str]:
     return _unused(picture).difference(*left_alone(picture, settings).values())
 
 
+def soon_available(picture: Picture, settings: Settings) -> frozenset[str]:
+    """Return the nodes that elements are leaving because the controller has ended them.
+
+    A plan that left them out would be another one as long as its own moves last.
+    """
+    leaving = frozenset(
+        record.node
+        for view in picture.views
+        for _, record in view.within(Phase.LEAVING, Phase.ENDING)
+        if record.ours and record.node is not None
+    )
+    nodes = (leaving & picture.snapshot.in_holes) - picture.out_of_reach
+    return nodes.difference(*_left_alone(nodes, picture, settings).values())
+
+
 def left_alone(picture: Picture, settings: Settings) -> Mapping[str, frozenset[str]]:
     """Return idle nodes that no element may start on now, by why; a node may have several."""
+    return _left_alone(_unused(picture), picture, settings)
+
+
+def _left_alone(
+    nodes: frozenset[str], picture: Picture, settings: Settings
+) -> Mapping[str, frozenset[str]]:
     now_s = picture.now_s
     bad = {node for node, until_s in picture.avoid.items() if until_s > now_s}
     claims, soon_s = picture.snapshot.claims, now_s + settings.min_hole_s
     wanted = {node for node, start_s in claims.wanted_s.items() if start_s < soon_s}
     first_s = now_s + SHORTEST_S
     reserved = {node for node, one in claims.reserved.items() if one.start_s < first_s}
-    unused = _unused(picture)
     return {
-        "elements failed there, or started or ended too slowly": unused & bad,
-        "an ordinary job is expected there soon": unused & wanted,
-        "reserved": unused & reserved,
+        "elements failed there, or started or ended too slowly": nodes & bad,
+        "an ordinary job is expected there soon": nodes & wanted,
+        "reserved": nodes & reserved,
     }
 
 

@@ -17,6 +17,7 @@ from bftrainer_slurm.controller.decide.available import (
     hardware_of,
     left_alone,
     refill,
+    soon_available,
 )
 from bftrainer_slurm.controller.decide.eligibility import eligibility
 from bftrainer_slurm.controller.decide.failures import judge
@@ -120,10 +121,14 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What a plan is made for; ``idle`` says how many nodes of others there are, by why."""
+    """What a plan is made for; ``idle`` says how many nodes of others there are, by why.
+
+    Trainers may grow onto ``free`` nodes now, and onto ``open_`` ones by the time they can.
+    """
 
     picture: Picture
     free: frozenset[str]
+    open_: frozenset[str]
     idle: Mapping[str, int]
     outlook: Outlook
     problem: Problem
@@ -211,8 +216,10 @@ class Decider:
         eligible = eligibility(picture.views, picture.snapshot)
         hardware = hardware_of(picture.snapshot, settings)
         outlook = Outlook(self._objective, self.appraiser, hardware, eligible)
-        problem = problem_of(picture, free, outlook)
-        return _Question(picture, free, idle, outlook, problem)
+        soon = soon_available(picture, settings) - available
+        open_ = free | growable(available | soon, picture, settings, draft.kept) & soon
+        problem = problem_of(picture, open_, outlook)
+        return _Question(picture, free, open_, idle, outlook, problem)
 
     def _of_each(
         self, views: Iterable[TrainerView], decide: Callable[[TrainerView], Sequence[Action]]
@@ -302,7 +309,7 @@ class Decider:
         picture, problem = question.picture, question.problem
         plan = self.planner.plan(problem)
         if stops_a_trainer(problem, plan):
-            other = problem_of(picture, question.free, question.outlook, exploring=False)
+            other = problem_of(picture, question.open_, question.outlook, exploring=False)
             if other != problem:
                 problem, plan = other, self.planner.plan(other)
         now_s = picture.now_s

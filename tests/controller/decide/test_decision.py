@@ -113,6 +113,22 @@ def test_trainers_grow_onto_free_nodes_as_the_plan_says() -> None:
     assert (decision.free, decision.trouble) == ({"n1", "n2"}, None)
 
 
+def test_a_node_that_the_controller_takes_from_a_trainer_stays_in_the_plan_meanwhile() -> None:
+    leaving = view(element(0, ElementState.ENDING, "n1"), element(1, ElementState.RUNNING, "n2"))
+
+    def asked(ours: bool) -> tuple[frozenset[str], Decision]:
+        record = replace(leaving.state.of(0), ours=ours)
+        state = replace(leaving.state, elements={**leaving.state.elements, 0: record})
+        deciding = Deciding()
+        decision = deciding(replace(leaving, state=state), other(HELD))
+        return deciding.planner.asked[-1].pool, decision
+
+    pool, decision = asked(ours=True)
+    assert pool == {"n1", "n2"}
+    assert not who_grows(decision)  # not before it is idle
+    assert asked(ours=False)[0] == {"n2"}  # an ordinary job has it next
+
+
 def test_trainers_leave_for_a_job_as_long_before_a_pass_as_elements_take_to_end() -> None:
     both = replace(node("n1"), partitions=frozenset({"main", "bftrainer"}))
     waits = snapshot((both,), waiting=(WaitingJob(7, "main", 1),))
