@@ -63,7 +63,10 @@ make_site() {
     [ -e /etc/munge/munge.key ] || dd if=/dev/urandom of=/etc/munge/munge.key bs=64 count=1 status=none
     chown munge /etc/munge/munge.key
     chmod 600 /etc/munge/munge.key
-    echo "CgroupPlugin=$3" > /etc/slurm/cgroup.conf
+    case $(slurmd -V) in
+    *' 22.05'*) : > /etc/slurm/cgroup.conf ;; # which does not know "disabled"
+    *) echo "CgroupPlugin=$3" > /etc/slurm/cgroup.conf ;;
+    esac
     echo '# of the site' > /etc/slurm/plugstack.conf
     cat > /etc/slurm/slurm.conf << EOF
 ClusterName=try

@@ -1,8 +1,9 @@
-# Sourced by what runs in the matrix' rootfs of Debian (scripts/matrix makes it; $BFTRAINER_MATRIX_CACHE).
+# Sourced by what runs in the matrix' rootfs of Debian (scripts/matrix makes it; $BFTRAINER_MATRIX_CACHE), of
+# the suite $SUITE.
 # The rootfs is not changed: all is written into overlays. Layers with more packages of Debian's, and what
 # pip fetched, are kept in .cache/packages for the next run; $scratch goes with this one. Root only.
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-suite=trixie
+suite=${SUITE:-trixie}
 root=${BFTRAINER_MATRIX_CACHE:-$repo/.cache/matrix}/$suite
 kept=$repo/.cache/packages/$suite
 die() { echo "${0#"$repo"/}: $*" >&2; exit 2; }
