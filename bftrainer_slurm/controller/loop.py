@@ -15,7 +15,7 @@ from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.decide.actions import Action
 from bftrainer_slurm.controller.decide.decision import Decider, Decision, Made
 from bftrainer_slurm.controller.faults import Faults
-from bftrainer_slurm.controller.observe.schedule import Schedule, lead_s
+from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.controller.publish.status import cluster_status, terms_of, trainer_status
 from bftrainer_slurm.controller.settings import Settings
@@ -190,8 +190,8 @@ class Controller:
         waits = any(job.for_nodes for job in snapshot.queue.waiting)
         if waits and any(view.running() for view in self._roster.views):
             found = self._surroundings.judgement(snapshot, began_s)
-            lead = lead_s(self._roster.ending_s)
-            self.schedule.expect_pass(found.due_s, found.until_s, found.sure_s, began_s, lead)
+            lead_s = self._roster.lead_s
+            self.schedule.expect_pass(found.due_s, found.until_s, found.sure_s, began_s, lead_s)
         self._forget(frozenset(one.array for one in snapshot.queue.trainers), looked_s)
 
     def _note_pauses(self, before: Mapping[int, Set[str]], now_s: float) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bftrainer_slurm.controller.publish.sentences import OLD_S
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.doctor.facts import Answer, ConfigFile, Facts, Here, Network, Plugin
 from bftrainer_slurm.doctor.finding import OURS, PLUGSTACK, SLURM_CONF
@@ -27,7 +28,6 @@ from bftrainer_slurm.slurm.run import SlurmRunner
 _STATE = Path("/var/lib/bftrainer")
 _NOW = re.compile(r"^Configuration data as of (\d+)$", re.MULTILINE)
 _METADATA = re.compile(r"bftrainer_slurm-(.+)\.dist-info")
-_OLD_S = 15.0  # a working controller publishes every two seconds
 
 
 def gather(
@@ -154,7 +154,7 @@ def _network(settings: Settings, plugin: Plugin) -> Network:
         return Network(resolved, Answer(), Answer("it has not spoken to the keeper yet"))
     controller = status.get("controller")
     trouble = controller.get("error") if isinstance(controller, dict) else None
-    if age_s > _OLD_S:
+    if age_s > OLD_S:
         trouble = f"its last word is {age_s:.0f} s old"
     return Network(resolved, Answer(), Answer(None if trouble is None else str(trouble)))
 

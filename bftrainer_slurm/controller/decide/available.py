@@ -39,6 +39,8 @@ def soon_available(picture: Picture, settings: Settings) -> frozenset[str]:
         if record.ours and record.node is not None
     )
     nodes = (leaving & picture.snapshot.in_holes) - picture.out_of_reach
+    if not nodes:  # at most turns
+        return nodes
     return nodes.difference(*_left_alone(nodes, picture, settings).values())
 
 

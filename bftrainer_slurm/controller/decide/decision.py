@@ -216,8 +216,9 @@ class Decider:
         eligible = eligibility(picture.views, picture.snapshot)
         hardware = hardware_of(picture.snapshot, settings)
         outlook = Outlook(self._objective, self.appraiser, hardware, eligible)
-        soon = soon_available(picture, settings) - available
-        open_ = free | growable(available | soon, picture, settings, draft.kept) & soon
+        open_ = free
+        if soon := soon_available(picture, settings):
+            open_ |= growable(available | soon, picture, settings, draft.kept) & soon
         problem = problem_of(picture, open_, outlook)
         return _Question(picture, free, open_, idle, outlook, problem)
 

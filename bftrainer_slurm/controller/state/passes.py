@@ -81,8 +81,9 @@ class Passes:
             self._try_again(waiting, Fit(snapshot.by_weight, pool))
         self._blocked = {one: job.priority for one, job in waiting.items() if job.nodes > len(pool)}
         self._looked_s, self._pool = snapshot.time_s, pool
+        alone = self._alone
         self._asks = any(
-            job.nodes <= len(pool) and job_id not in self._alone for job_id, job in waiting.items()
+            job.nodes <= len(pool) and job_id not in alone for job_id, job in waiting.items()
         )
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bftrainer_slurm.controller.observe.schedule import LEAD_S, lead_s
+from bftrainer_slurm.controller.observe.schedule import LEAD_S
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.arrivals import Arrivals
@@ -100,5 +100,5 @@ class Surroundings:
             self._holes.forward_time_s(settings),
             max(settings.reserve_nodes, learnt),
             self.judgement(snapshot, now_s),
-            lead_s(roster.ending_s),
+            roster.lead_s,
         )

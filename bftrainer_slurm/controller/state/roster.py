@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from bftrainer_slurm.controller.faults import Faults
+from bftrainer_slurm.controller.observe.schedule import lead_s
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.element import Began, ElementRecord, Ended, Event, Phase
@@ -51,9 +52,9 @@ class Roster:
         return tuple(self._by_array.values())
 
     @property
-    def ending_s(self) -> float:
-        """How long Slurm usually takes to end an element: see ``Endings``."""
-        return self._endings.usual_s
+    def lead_s(self) -> float:
+        """How long before a backfill pass trainers leave, as elements take to end."""
+        return lead_s(self._endings.usual_s)
 
     def view(self, array: int) -> TrainerView | None:
         """Return one of the views."""
