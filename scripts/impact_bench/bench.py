@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,7 @@ _CONF = (
     "SlurmdDebug=debug2",  # for whoever asks what a delay is made of
 )
 KILL_WAIT_S = 30
+_REORDERED_S = 7.0  # neither before each pass nor never
 _LEFT_S = 5.0  # what is still there so long after the last element is left behind
 
 
@@ -93,10 +95,12 @@ def measure(
     pace: Pace,
     logs: Path,
     tell: Tell,
+    reordered: bool = False,
 ) -> Measured:
     """Run it on private clusters.
 
-    Without a ``kind`` of trainers both sides are without them: what this cannot tell apart.
+    Without a ``kind`` of trainers both sides are without them: what this cannot tell apart. Where
+    they are ``reordered``, Slurm prefers other nodes every few seconds on one of them.
 
     Raises:
         cluster.LabError: a cluster does not start, or a command fails in it.
@@ -111,6 +115,8 @@ def measure(
             stack.enter_context(prepared_site(nodes, conf=conf, kill_wait=KILL_WAIT_S, tell=tell))
             for _ in sides
         ]
+        if reordered:
+            stack.enter_context(_reordering(sites[1], nodes))
         try:
             with (
                 nullcontext() if kind is None else training(sites[1], nodes, kind, pace.controller)
@@ -125,6 +131,26 @@ def measure(
                 _end_left_behind(site)
                 _keep_logs(site, logs / side.name)
     return measured
+
+
+@contextmanager
+def _reordering(site: Site, nodes: int) -> Iterator[None]:
+    """Let Slurm prefer other nodes every few seconds; which ones is drawn with the same seed."""
+    draw, stop = random.Random(nodes), Event()
+
+    def reorder() -> None:
+        while not stop.wait(_REORDERED_S):
+            for number, weight in enumerate(draw.sample(range(nodes), nodes), start=1):
+                update = f"NodeName=n{number}", f"Weight={weight + 1}"
+                site.lab.run("scontrol", "update", *update, user="root")
+
+    with ThreadPoolExecutor(1) as thread:
+        run = thread.submit(reorder)
+        try:
+            yield
+        finally:
+            stop.set()
+        run.result()
 
 
 def _run_both(

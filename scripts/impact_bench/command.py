@@ -56,6 +56,11 @@ def parsed_settings(
     "--null", is_flag=True, help="No trainers on either side: what this cannot tell apart."
 )
 @click.option(
+    "--reordered",
+    is_flag=True,
+    help="No trainers, and one side prefers other nodes every 7 s: what Slurm's choice does alone.",
+)
+@click.option(
     "--set",
     "settings",
     multiple=True,
@@ -81,6 +86,7 @@ def main(
     load: float,
     trainers: str,
     null: bool,
+    reordered: bool,
     settings: dict[str, Any],
     quick: bool,
     out: Path,
@@ -102,19 +108,20 @@ def main(
         raise click.BadParameter(str(error), param_hint="--load") from error
     pace = QUICK if quick else SITE
     pace = replace(pace, controller={**pace.controller, **settings})
+    kind = None if null or reordered else trainers
     asked: dict[str, Any] = {
         "jobs": jobs,
         "nodes": nodes,
         "seed": seed,
         "load": load,
-        "trainers": "none" if null else trainers,
+        "trainers": kind or "none",
+        "reordered": reordered,
         "slurm": [*pace.conf, f"KillWait={KILL_WAIT_S}"],
         "controller": dict(pace.controller),
     }
     machine = this_machine("mip")
     run = quicker(stream, QUICKER) if quick else stream
-    kind = None if null else trainers
-    measured = measure(run, nodes, kind, pace, out / "logs", progress())
+    measured = measure(run, nodes, kind, pace, out / "logs", progress(), reordered)
     found = figures_of(measured)
     text = f"{machine}\n{_title(asked)}\n\n{report.rendered(measured, found)}"
     document = {"machine": machine, "settings": asked, **report.document(measured, found)}
@@ -130,6 +137,7 @@ def _title(asked: dict[str, Any]) -> str:
     controller = ", ".join(f"{key}={value}" for key, value in asked["controller"].items())
     return (
         f"{asked['jobs']} ordinary jobs on {asked['nodes']} nodes, seed {asked['seed']}, "
-        f"load {asked['load']:g}; trainers: {asked['trainers']}\n"
+        f"load {asked['load']:g}; trainers: {asked['trainers']}"
+        f"{', other nodes preferred every 7 s' * asked['reordered']}\n"
         f"Slurm: {', '.join(asked['slurm'])}; controller: {controller or 'its defaults'}"
     )

@@ -20,6 +20,7 @@ from scripts.impact_bench.passes import (
 MEDIAN_TARGET_S, P95_TARGET_S, MEAN_TARGET_S = 0.05, 0.5, 0.3
 MISSED_TARGET, PREEMPTED_TARGET = 1.0, 2.0  # percent of the jobs
 MAKESPAN_TARGET = 0.3  # percent more
+SHORTEST_LIMIT_S = 60.0  # Slurm's time limits are whole minutes
 USED_TARGET = 85.0  # percent of the node-seconds that trainers could have used
 
 
@@ -53,8 +54,9 @@ class Shares:
 class Figures:
     """All that is said of both sides; pairs are without and with trainers.
 
-    ``idle_s`` are the node-seconds idle after a pass without trainers, ``used_s`` those that
-    trainers had in as much time; ``passes`` are those while both sides had jobs.
+    ``idle_s`` are the node-seconds idle after a pass without trainers, ``long_s`` those of them in
+    holes that last a minute from there, ``used_s`` those that trainers had in as much time;
+    ``passes`` are those while both sides had jobs.
     """
 
     start_delay_s: Comparison | None
@@ -62,6 +64,7 @@ class Figures:
     failed: tuple[int, int]  # jobs
     makespan_s: tuple[float, float]
     idle_s: float
+    long_s: float
     used_s: float
     passes: tuple[int, int]
     out_of_phase_s: float
@@ -73,7 +76,10 @@ def figures_of(measured: Measured) -> Figures:
     off, on = measured.off, measured.on
     took_s = makespan_s(off.starts), makespan_s(on.starts)
     end_s = off.begin_s + took_s[0]
-    idle_s = idle_after_pass_s(off.starts, measured.nodes, off.passes_s, off.begin_s, end_s)
+    idle_s, long_s = (
+        idle_after_pass_s(off.starts, measured.nodes, off.passes_s, off.begin_s, end_s, shortest_s)
+        for shortest_s in (0.0, SHORTEST_LIMIT_S)
+    )
     used_s = elements_s(on.log, on.starts, on.begin_s, on.begin_s + took_s[0])
     missed = [passes_missed(measured, *pair) for pair in measured.pairs]
     percent = 100 / len(missed)
@@ -93,7 +99,7 @@ def figures_of(measured: Measured) -> Figures:
     judged = [] if seen is None else targets(seen, shares, *failed, on.left_behind)
     apart_s = out_of_phase_s(off_s, on_s)
     passes = len(off_s), len(on_s)
-    return Figures(seen, shares, failed, took_s, idle_s, used_s, passes, apart_s, judged)
+    return Figures(seen, shares, failed, took_s, idle_s, long_s, used_s, passes, apart_s, judged)
 
 
 def passes_missed(measured: Measured, one: Start, other: Start) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 
 from scripts.impact_bench.course import Start
@@ -28,11 +28,17 @@ def preempting(log: Log, starts: Sequence[Start]) -> int:
 
 
 def idle_after_pass_s(
-    starts: Sequence[Start], nodes: int, passes_s: Sequence[float], begin_s: float, end_s: float
+    starts: Sequence[Start],
+    nodes: int,
+    passes_s: Sequence[float],
+    begin_s: float,
+    end_s: float,
+    shortest_s: float = 0.0,
 ) -> float:
     """Return the node-seconds that jobs leave idle between two moments.
 
-    Each time that a node is idle counts from the first pass on that began meanwhile.
+    Each time that a node is idle counts from the first pass on that began meanwhile, where it
+    lasts as long as ``shortest_s`` from there.
     """
     busy: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for one in starts:
@@ -40,7 +46,8 @@ def idle_after_pass_s(
             for node in one.account.nodes:
                 busy[node].append((one.start_s, one.end_s or end_s))
     names = [f"n{number}" for number in range(1, nodes + 1)]
-    return sum(_idle_s(sorted(busy[name]), passes_s, begin_s, end_s) for name in names)
+    holes_s = (_holes_s(sorted(busy[name]), passes_s, begin_s, end_s) for name in names)
+    return sum(one for one in chain.from_iterable(holes_s) if one >= shortest_s)
 
 
 def elements_s(log: Log, starts: Sequence[Start], begin_s: float, end_s: float) -> float:
@@ -69,13 +76,12 @@ def out_of_phase_s(off_s: Sequence[float], on_s: Sequence[float]) -> float:
     return max((min(abs(one - at_s) for one in off_s) for at_s in on_s), default=0.0)
 
 
-def _idle_s(
+def _holes_s(
     busy: Iterable[tuple[float, float]], passes_s: Sequence[float], begin_s: float, end_s: float
-) -> float:
-    """Return for how long one node is idle after a pass that began while it was."""
+) -> Iterator[float]:
+    """Yield how long one node is idle each time, after a pass that began while it was."""
     edges = [begin_s, *chain.from_iterable(busy), end_s]
-    idle_s = 0.0
     for since_s, until_s in list(pairwise(edges))[::2]:
         seen = passes_s[bisect_left(passes_s, since_s) :]
-        idle_s += max(0.0, min(until_s, end_s) - seen[0]) if seen else 0.0
-    return idle_s
+        if seen:
+            yield max(0.0, min(until_s, end_s) - seen[0])

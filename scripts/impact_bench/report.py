@@ -43,8 +43,8 @@ def rendered(measured: Measured, found: Figures) -> str:
         f"start delay of the ordinary jobs, s\n{_delays(found)}",
         _by_kind(measured),
         f"{_shares(found, len(measured.pairs))}\n"
-        f"idle after a pass, without trainers: {found.idle_s:,.0f} node-seconds; "
-        f"used: {found.used_s:,.0f}\n"
+        f"idle after a pass, without trainers: {found.idle_s:,.0f} node-seconds, "
+        f"{found.long_s:,.0f} of them in holes of a minute or more; used: {found.used_s:,.0f}\n"
         f"passes of backfill: {passes[0]} and {passes[1]}, "
         f"{found.out_of_phase_s:.3f} s out of phase at most",
         f"makespan: {took_s[0]:.1f} s without trainers, {took_s[1]:.1f} s with\n"

@@ -31,6 +31,14 @@ def test_idle_time_counts_from_the_first_pass_that_saw_it() -> None:
     assert idle_after_pass_s(starts, 2, passes_s, 0, 100) == pytest.approx(10 + 40 + 100)
 
 
+def test_holes_that_are_too_short_for_any_time_limit_are_told_apart() -> None:
+    starts = [
+        start(submit_s=5, delay_s=5, runs_s=40, on=("n1",))
+    ]  # n1 is idle for 40 s after a pass
+    assert idle_after_pass_s(starts, 1, [30.0, 60.0], 0, 100, shortest_s=60) == 0
+    assert idle_after_pass_s(starts, 1, [30.0, 60.0], 0, 100, shortest_s=40) == 40
+
+
 def test_a_hole_that_no_pass_saw_counts_nothing() -> None:
     starts = [
         start(submit_s=0, delay_s=0, runs_s=35, on=("n1",)),
