@@ -60,7 +60,8 @@ def _left_alone(
     reserved = {node for node, one in claims.reserved.items() if one.start_s < first_s}
     return {
         "elements failed there, or started or ended too slowly": nodes & bad,
-        "an ordinary job is expected there soon": nodes & wanted,
+        # A job that has preempted may not do so again for KillWait and MessageTimeout.
+        "an ordinary job is expected there soon": nodes & (wanted | picture.taken),
         "reserved": nodes & reserved,
     }
 

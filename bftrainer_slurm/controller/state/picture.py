@@ -26,7 +26,8 @@ class Picture:
     """One moment. Times are Unix seconds, durations seconds.
 
     ``avoid`` says until when nodes are left alone; ``out_of_reach`` are nodes of trainers that
-    cannot be handled. Of holes it tells since when each is there, how long it will last, and how
+    cannot be handled; ``taken`` those that Slurm took from elements for a job that has not started
+    yet. Of holes it tells since when each is there, how long it will last, and how
     far ahead to plan; ``reserve`` is how many nodes to keep idle for ordinary jobs that nobody
     knows of yet; ``judgement`` is what Slurm's backfill scheduler has made of holes and jobs;
     ``lead_s`` is how long before its next pass trainers leave.
@@ -42,6 +43,7 @@ class Picture:
     reserve: int = 0
     judgement: Judgement = field(default_factory=Judgement)
     lead_s: float = LEAD_S
+    taken: frozenset[str] = frozenset()
 
     @property
     def now_s(self) -> float:
@@ -101,4 +103,5 @@ class Surroundings:
             max(settings.reserve_nodes, learnt),
             self.judgement(snapshot, now_s),
             roster.lead_s,
+            frozenset(self._preemptions.taken),
         )

@@ -31,10 +31,13 @@ class Preemption:
 
 
 class Preemptions:
-    """Follows from look to look who gets the nodes of preempted elements."""
+    """Follows from look to look who gets the nodes of preempted elements.
+
+    ``taken`` are those on which nobody has started yet, and since when (Unix seconds).
+    """
 
     def __init__(self) -> None:
-        self._taken: dict[str, float] = {}  # nodes, and since when; nobody has started there yet
+        self.taken: dict[str, float] = {}
 
     def look(
         self, events: Iterable[Event], queue: Queue, backfill_s: float | None, now_s: float
@@ -46,24 +49,24 @@ class Preemptions:
         within_s = max(_SOON_S, _PASSES * (backfill_s or 0.0))
         for event in events:
             if isinstance(event, Ended) and event.how == "reclaimed":
-                self._taken[event.node] = event.began_s
+                self.taken[event.node] = event.began_s
             else:
-                self._taken.pop(event.node, None)
+                self.taken.pop(event.node, None)
         found = [
             Preemption(run.start_s, len(taken), max(0.0, run.start_s - min(taken.values())))
-            for run in (queue.ordinary_runs if self._taken else ())
+            for run in (queue.ordinary_runs if self.taken else ())
             if (taken := self._taken_for(run.nodes, run.start_s))
         ]
         waits = any(job.for_nodes for job in queue.waiting)
-        self._taken = {
+        self.taken = {
             node: since_s
-            for node, since_s in self._taken.items()
+            for node, since_s in self.taken.items()
             if waits and node not in queue.ordinary_nodes and now_s - since_s < within_s
         }
         return found
 
     def _taken_for(self, nodes: Iterable[str], start_s: float) -> dict[str, float]:
-        known = {node: self._taken[node] for node in nodes if node in self._taken}
+        known = {node: self.taken[node] for node in nodes if node in self.taken}
         return {node: at_s for node, at_s in known.items() if start_s > at_s - _CLOCK_S}
 
 

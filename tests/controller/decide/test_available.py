@@ -51,6 +51,10 @@ def test_a_node_that_was_busy_is_available_once_no_job_is_on_it() -> None:
     assert free(snapshot((node("n1", NodeState.BUSY),))) == {"n1"}
 
 
+def test_a_node_that_slurm_took_for_a_job_that_has_not_started_yet_is_not() -> None:
+    assert free(BOTH, taken=frozenset({"n1"})) == {"n2"}
+
+
 def test_a_node_that_was_busy_with_a_job_that_nobody_may_see_is_not() -> None:
     assert free(replace(BOTH, unexplained=frozenset({"n1"}))) == {"n2"}
 

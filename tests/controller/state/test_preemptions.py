@@ -35,6 +35,21 @@ def test_a_job_waits_from_when_its_elements_are_told_to_go_until_it_starts() -> 
     assert found == [Preemption(NOW_S + 29, elements=2, delay_s=31.0)]
 
 
+def test_a_node_is_the_jobs_from_when_it_was_taken_until_a_job_starts_there() -> None:
+    felt = Preemptions()
+    felt.look([gone("n1"), gone("n2")], queue(), BACKFILL_S, NOW_S)
+    assert felt.taken.keys() == {"n1", "n2"}
+    felt.look([], queue(run("n1", after_s=29.0)), BACKFILL_S, NOW_S + 30)
+    assert felt.taken.keys() == {"n2"}
+
+
+def test_a_node_that_nobody_has_come_for_in_some_passes_is_nobodys() -> None:
+    felt = Preemptions()
+    felt.look([gone("n1")], queue(), BACKFILL_S, NOW_S)
+    felt.look([], queue(), BACKFILL_S, NOW_S + 80)
+    assert not felt.taken
+
+
 def test_a_job_that_starts_between_two_looks_is_counted_once() -> None:
     felt = Preemptions()
     runs = queue(run("n1", after_s=0.0), waits=False)
