@@ -1,4 +1,4 @@
-# `make help` says what there is. Everything that is built lies in build/, .venv/ and .cache/.
+# `make help` lists the targets. Everything that is built is in build/, .venv/ and .cache/.
 PREFIX ?= /usr/local
 DESTDIR ?=
 BIN := .venv/bin
@@ -13,34 +13,34 @@ help:
 	@echo 'make page             the web page on made-up data of 5,000 nodes; until Ctrl-C'
 	@echo 'make examples         the examples on a private Slurm cluster; some minutes'
 	@echo 'make docs             the documentation as a site in build/site; fetches nothing'
-	@echo 'make matrix           what differs from Slurm to Slurm, on newer ones, in a rootfs each'
+	@echo 'make matrix           tests that depend on the version of Slurm, on newer ones, in a rootfs each'
 	@echo 'make matrix-full      all Slurm tests on newer Slurms'
-	@echo 'make matrix-torch     what runs in jobs, on other versions of torch: PAIRS=python3.12:2.9.1; an hour, 7 GB'
+	@echo 'make matrix-torch     tests of the code in jobs on other versions of torch: PAIRS=python3.12:2.9.1; an hour, 7 GB'
 	@echo 'make chaos            faults of all kinds on a cluster that trains; CHAOS="--minutes 60 --seed 7"'
 	@echo 'make failover         the first of two control hosts dies while four trainers train, 20 times; an hour'
 	@echo 'make frameworks       Hugging Face, accelerate, Lightning, FSDP2 as nodes come and go; 15 minutes'
 	@echo "make slurm-suite      SchedMD's own tests, without and with trainers; SOURCE=<Slurm's source>; hours"
 	@echo "make gpu-check        in-process training on this machine's GPUs: kill, join, leave"
-	@echo 'make fuzz             what parses texts of users and strangers; FUZZ="--seconds 60"'
+	@echo 'make fuzz             fuzzes the parsers of texts from users and strangers; FUZZ="--seconds 60"'
 	@echo 'make bench-impact     the same ordinary jobs without and with trainers; half an hour; IMPACT="--load 0.9"'
 	@echo 'make bench-commands   what the plugin costs ordinary sbatch and srun; 2 minutes'
 	@echo 'make bench-slurmctld  what the controller costs slurmctld on 5,000 nodes; 11 minutes'
 	@echo 'make bench-scale      the controller on 10,000 simulated nodes with 5,000 elements; 20 minutes'
 	@echo 'make paper            the experiments of the paper on traces of Summit; an hour or two'
-	@echo 'make bench-planner    how long plans take, beside the formulation of the paper'
+	@echo 'make bench-planner    how long plans take, compared with the formulation of the paper'
 	@echo 'make bench-curves     what it costs not to know the throughput curves'
-	@echo 'make bench-elastic    how long trainers stand still as nodes come and go, beside stock torchrun'
-	@echo 'make bench-keeper     a thousand simulated agents, and what a flood costs others; 3 minutes'
-	@echo 'make plugin           the SPANK plugin, for the Slurm installed here'
-	@echo 'make install          the plugin: DESTDIR= PREFIX=; activates nothing'
+	@echo 'make bench-elastic    how long trainers stand still when nodes come and go, compared with stock torchrun'
+	@echo 'make bench-keeper     the keeper with a thousand simulated agents, and how a flood slows others; 3 minutes'
+	@echo 'make plugin           builds the SPANK plugin for the Slurm installed here'
+	@echo 'make install          installs the plugin: DESTDIR= PREFIX=; activates nothing'
 	@echo 'make man              man pages and shell completion from the help, into share/'
 	@echo 'make install-man      installs these: DESTDIR= PREFIX='
 	@echo 'make deb, make rpm    packages of plugin, elements and controller, in build/packages: docs/roll-out.md'
 	@echo 'make packages         makes Debian packages in a rootfs; installs, upgrades, removes them there'
-	@echo 'make machine          the packages and elements under systemd and cgroup v2 alone, in User-mode Linux'
-	@echo 'make wheel            sdist and wheel, in build/dist, and tries the wheel by itself'
-	@echo 'make cli-filter       builds and installs the cli_filter, which fits one micro release alone'
-	@echo 'make setup            what all of these need (they call it); make clean undoes it'
+	@echo 'make machine          tests packages and elements under systemd and cgroup v2, in User-mode Linux'
+	@echo 'make wheel            makes sdist and wheel in build/dist, and tries the wheel in an environment of its own'
+	@echo 'make cli-filter       builds and installs the cli_filter, which fits only one micro release of Slurm'
+	@echo 'make setup            installs what the others need (they call it); make clean undoes it'
 
 setup:
 	@scripts/setup
@@ -52,7 +52,7 @@ demo: plugin
 	@$(BIN)/python scripts/run demo
 
 examples: plugin
-	@$(BIN)/python scripts/examples $(EXAMPLES)
+	@$(BIN)/python scripts/run examples $(EXAMPLES)
 
 # mkdocs-material recommends its successor at each start. With --quiet a broken link is no error.
 docs: export NO_MKDOCS_2_WARNING = 1
@@ -147,7 +147,7 @@ packages:
 	@packaging/try
 
 machine:
-	@scripts/machine/run $(MACHINE)
+	@packaging/machine/run $(MACHINE)
 
 wheel:
 	@packaging/try-wheel

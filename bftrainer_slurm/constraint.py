@@ -1,4 +1,4 @@
-"""What ``--constraint`` asks of a node's features, as far as it can be said of one node alone.
+"""What ``--constraint`` asks of a node's features, as far as one node alone can answer it.
 
 Slurm decides what runs where; this only foresees its answer.
 """
@@ -9,8 +9,8 @@ import re
 from collections.abc import Set
 from dataclasses import dataclass
 
-# Counts ask for something of several nodes together, brackets for the same of all of them, and an
-# element is a job of one node. Parentheses Slurm's releases do not read alike.
+# Counts ask for something of several nodes together, brackets for the same feature on all of them,
+# but an element is a job of one node. Slurm's releases read parentheses differently.
 _NOT_OF_ONE_NODE = re.compile(r"[][(){}*]")
 _OPERATOR = re.compile(r"([&|,])")
 
@@ -27,7 +27,7 @@ class Constraint:
     rest: tuple[tuple[str, str], ...] = ()  # operator, feature
 
     def allows(self, features: Set[str]) -> bool:
-        """Whether a node with these features will do."""
+        """Whether a node with these features fits."""
         fits = self.first in features
         for operator, feature in self.rest:
             has = feature in features

@@ -1,6 +1,6 @@
 """The nouns of BFTrainer: nodes, elements, trainers, what waits in the queue, throughput curves.
 
-Frozen values without behaviour beyond their own arithmetic. No I/O, nothing of Slurm's formats.
+Frozen values with no behaviour except their own arithmetic. No I/O, and no formats of Slurm.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bftrainer_slurm.spec import TrainerRecord
 
 
 class NodeState(Enum):
-    """What a node can be used for now, as Slurm says."""
+    """What a node can be used for now, according to Slurm."""
 
     IDLE = "idle"
     BUSY = "busy"  # allocated, mixed or completing
@@ -42,7 +42,7 @@ class ElementState(Enum):
     """Where an element stands in its life."""
 
     HELD = "held"  # pending, waits for the controller
-    WITHHELD = "withheld"  # pending, held by an operator: whom no user's wish can overrule
+    WITHHELD = "withheld"  # pending, held by an operator: users cannot release it
     PENDING = "pending"  # released, Slurm starts it as soon as it can
     DELAYED = "delayed"  # pending with a begin time: just reclaimed or requeued, not held
     RUNNING = "running"
@@ -54,7 +54,7 @@ class ElementState(Enum):
 
     @property
     def over(self) -> bool:
-        """Whether it waits for nothing, and nothing of it runs."""
+        """Whether it neither waits nor runs."""
         return self in (
             ElementState.COMPLETED,
             ElementState.FAILED,
@@ -81,8 +81,8 @@ _SOON_S = 2.0  # Slurm's times are whole seconds
 class Element:
     """One node's worth of a trainer: one task of its job array.
 
-    ``node`` is where it runs or ran last, and for a waiting one the node that its owner asked for,
-    which the next grow undoes; times are Unix seconds.
+    ``node`` is where it runs or ran last. For a waiting one it is the node that its owner asked
+    for, which the next grow undoes. Times are Unix seconds.
     """
 
     id: ElementId
@@ -90,14 +90,14 @@ class Element:
     node: str | None = None
     start_s: float | None = None
     limit_end_s: float | None = None  # when Slurm ends it because of its time limit
-    reason: str = ""  # why a waiting one waits, and one that is over ended, in Slurm's word
+    reason: str = ""  # why it waits, or why it ended, in Slurm's word
     queued_s: float | None = None  # when it was submitted, or last preempted or requeued
-    end_s: float | None = None  # when one that is over ended
-    exit_status: int | None = None  # of the script of one that is over; None where Slurm tells none
+    end_s: float | None = None  # when it ended
+    exit_status: int | None = None  # of an ended one's script; None if Slurm tells none
 
     @property
     def perhaps_unlaunched(self) -> bool:
-        """Whether its script may never have run, which Slurm books as a failure of it.
+        """Whether its script may never have run, which Slurm reports as a failure of the script.
 
         Up to 24.11 a node's slurmd refuses a job that starts there again in the second of its
         preemption (its credential is not newer), and slurmctld ends it with exit status 1 and the
@@ -115,8 +115,8 @@ class Element:
 class TimeLimit:
     """What to ask for at a start: the limit in ``minutes``, and how few will do (``TimeMin``).
 
-    Where a larger job waits backfill gives an element as much as fits before it, and before 26.05
-    just the ``least``.
+    If a larger job waits, backfill gives an element as much time as fits before that job, and
+    before 26.05 only the ``least``.
     """
 
     minutes: int
@@ -125,7 +125,7 @@ class TimeLimit:
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What a trainer asks of Slurm beside nodes: of all its elements together, in Slurm's texts."""
+    """What a trainer asks of Slurm besides nodes, for all its elements, in Slurm's texts."""
 
     constraints: frozenset[str] = frozenset()
     excluded: frozenset[str] = frozenset()  # nodes that the user excluded; not those of a grow
@@ -137,7 +137,7 @@ class Demands:
 class Trainer:
     """One elastic training job, as its user submitted it, with the elements Slurm still knows.
 
-    Where elements of one array are in several partitions, those of each are a trainer.
+    If elements of one array are in several partitions, those of each partition are a trainer.
     """
 
     array: int
@@ -152,10 +152,10 @@ class Trainer:
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A pending ordinary job, with Slurm's own forecast where it has made one.
+    """A pending ordinary job, with Slurm's own forecast if there is one.
 
-    ``partition`` may name several. ``minutes`` is its time limit, None: none is known. ``count`` is
-    how many tasks of an array wait in this one record. ``for_nodes``: it waits for nothing else.
+    ``partition`` may name several. ``minutes`` is its time limit, None if unknown. ``count`` is how
+    many tasks of an array wait in this one record. ``for_nodes``: it waits for nothing else.
     """
 
     job_id: int
@@ -183,7 +183,7 @@ class OrdinaryRun:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The whole queue in one reading: our trainers, and what concerns us of the ordinary jobs.
+    """The whole queue in one reading: our trainers, and what we need about the ordinary jobs.
 
     ``malformed`` says of jobs that claim to be trainers, and cannot be understood, what is wrong;
     they are left alone.
@@ -194,16 +194,24 @@ class Queue:
     ordinary_nodes: frozenset[str]  # nodes on which ordinary jobs run or end
     malformed: Mapping[int, str] = field(
         default_factory=dict
-    )  # by the id of the array; below 0: it cannot be read
+    )  # by the id of the array; below 0 if it cannot be read
     ordinary_runs: tuple[OrdinaryRun, ...] = ()
 
 
-PRIVATE = frozenset({"jobs", "nodes", "usage"})  # words of PrivateData that concern what is shown
+PRIVATE = frozenset({"jobs", "nodes", "usage"})  # words of PrivateData that matter for what we show
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """How many RPCs one user may send: ``burst`` at once, and then ``per_s`` a second."""
+
+    burst: float
+    per_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What slurm.conf says that concerns trainers; None: nothing that is known.
+    """The settings of slurm.conf that concern trainers; None if unknown.
 
     ``max_jobs`` is how many jobs slurmctld holds, each task of an array one of them,
     ``partition_minutes`` the longest time limit of the trainers' partition, and ``backfill_s`` the
@@ -211,6 +219,7 @@ class Configuration:
     partitions whose jobs do not come before trainers: their ``PriorityTier`` is too low.
     ``private`` are those of ``PRIVATE`` that users may not see of others. ``grace_s`` is the
     ``GraceTime`` of the trainers' partition: an element that ends within it has failed, for Slurm.
+    ``rate_limit`` is what slurmctld allows the account that asks (``rl_enable``).
     """
 
     max_jobs: int | None = None
@@ -219,6 +228,7 @@ class Configuration:
     behind: tuple[str, ...] = ()
     private: frozenset[str] = frozenset()
     grace_s: int = 0
+    rate_limit: RateLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +236,7 @@ class BackfillPass:
     """The last pass of Slurm's backfill scheduler over its queue; ``began_s`` is a whole second."""
 
     began_s: float
-    active: bool  # it goes on
+    active: bool  # it still runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The text of ``--bftrainer[=KEY=VALUE,...]`` and of the comment that a trainer's elements carry.
 
-The grammar lives here; the C parser in ``slurm_plugin`` is held to the same table of cases
-(``tests/data/spec_cases.json``). Nothing here talks to Slurm.
+The grammar is here. One table of cases (``tests/data/spec_cases.json``) tests this parser and the
+one in C (``slurm_plugin``). Nothing here talks to Slurm.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SpecError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a user asks for: weight in the plan, and seconds to end in when reclaimed."""
+    """What a user asks for: weight in the plan, and how many seconds to end when reclaimed."""
 
     weight: float = DEFAULT_WEIGHT
     grace_s: float = DEFAULT_GRACE_S

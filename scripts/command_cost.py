@@ -1,6 +1,6 @@
 """``make bench-commands``: what our line in plugstack.conf costs ordinary commands.
 
-They run in turns without it and with it: sbatch loads the plugin, srun too, and so does the
+The commands run in turns without it and with it. sbatch and srun load the plugin, and so does the
 slurmstepd of each step on its node.
 """
 
@@ -31,7 +31,7 @@ Round: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Medians in milliseconds; 95 % certain is that the difference lies in ``low`` to ``high``."""
+    """Medians in milliseconds; ``low`` to ``high`` is the 95 % interval of the difference."""
 
     without: float
     with_plugin: float
@@ -49,17 +49,7 @@ def main(rounds: int) -> Findings:
     Example:
       scripts/run bench-commands --rounds 100
     """
-    found = {name: compare(all_rounds) for name, all_rounds in measure(rounds).items()}
-    return Findings(rendered(found), found)
-
-
-def measure(rounds: int) -> dict[str, list[Round]]:
-    """Run each command so often on each side, on a cluster of one node; by what was timed.
-
-    Raises:
-        LabError: the cluster does not start, or a command fails in it.
-    """
-    found = defaultdict(list)
+    measured = defaultdict(list)
     with prepared_site(1, kill_wait=30) as site:
         plugstack = site.lab.dir / "plugstack.conf"
         line = plugstack.read_text()
@@ -69,9 +59,10 @@ def measure(rounds: int) -> dict[str, list[Round]]:
                 for text in ("", line) if turn % 2 else (line, ""):
                     plugstack.write_text(text)
                     took[text] = _timed(site.lab, command)
-                found[name].append((took[""][0], took[line][0]))
-                found[f"{name}, processor"].append((took[""][1], took[line][1]))
-    return found
+                measured[name].append((took[""][0], took[line][0]))
+                measured[f"{name}, processor"].append((took[""][1], took[line][1]))
+    found = {name: compare(all_rounds) for name, all_rounds in measured.items()}
+    return Findings(rendered(found), found)
 
 
 def compare(rounds: Sequence[Round]) -> Difference:
@@ -99,14 +90,14 @@ def rendered(found: Mapping[str, Difference]) -> str:
 def _interval(ordered: Sequence[float]) -> Round:
     """Return the ordered values between which their median lies, with a probability of 95 %.
 
-    How many values lie below it is binomially distributed; near enough, normally.
+    The number of values below it has a binomial distribution, which is almost a normal one.
     """
     beyond = max(0, math.floor(len(ordered) / 2 - 0.98 * math.sqrt(len(ordered))))
     return ordered[beyond], ordered[-1 - beyond]
 
 
 def _timed(lab: Lab, command: Sequence[str]) -> tuple[float, float]:
-    """Return what a command takes (ms), and what of the processor, without the daemons."""
+    """Return a command's time and its processor time, in ms, without the daemons."""
     before_s, begin_s = _processor_s(), time.monotonic()
     lab.run(*command)
     wall_s = time.monotonic() - begin_s

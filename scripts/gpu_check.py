@@ -1,17 +1,17 @@
 """Whether training in process works on this machine's GPUs: nodes come and go while it trains.
 
-Two nodes, each a torchrun agent with one process, with a GPU each or both on the same one.
+Two nodes, each a torchrun agent with one process. Each has its own GPU, or both share one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import median
 
 import click
 import torch
 
 from scripts.benchkit.command import Findings, RefusedError, bench_command, number
+from scripts.elastic_bench import report
 from scripts.elastic_bench.figures import account
 from scripts.elastic_bench.fleet import Fleet, Training
 from scripts.elastic_bench.measure import Measured, NotSettledError, settle, turn
@@ -19,12 +19,6 @@ from scripts.elastic_bench.setups import SETUPS
 
 _NODES = 2
 _TRAINING = Training("tiny", compute_s=0.02, save_every_s=0.0)
-_EVENTS = {
-    "kill_s": "killed",
-    "leave_s": "leaves as planned",
-    "reclaim_s": "reclaimed",
-    "join_s": "joins",
-}
 
 
 @bench_command(NotSettledError)
@@ -38,7 +32,6 @@ def main(device: str, rounds: int) -> Findings:
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise RefusedError(f"torch {torch.__version__} sees no GPU here")
-    lines = [f"torch {torch.__version__}, {_where(device)}, {_NODES} nodes, {rounds} rounds"]
     measured = Measured(SETUPS["inprocess"])
     with Fleet(measured.setup, _TRAINING, lambda task: _variables(device, task)) as fleet:
         fleet.start(_NODES)
@@ -46,17 +39,15 @@ def main(device: str, rounds: int) -> Findings:
         for _ in range(rounds):
             turn(fleet, measured)
         found = account(fleet.logs.all)
-    for row, how in _EVENTS.items():
-        times_s = getattr(measured, row)
-        most = f"{median(times_s):.2f} s, {max(times_s):.2f} most"
-        lines.append(f"a node {how}: the other stands still {most}")
-    lines.append(
+    text = (
+        f"torch {torch.__version__}, {_where(device)}, {_NODES} nodes, {rounds} rounds\n"
+        f"{report.pauses(_TRAINING.model, [measured])}\n"
         f"weights: compared after {found.compared} steps, {found.differing} differ; "
         f"{found.missing} steps missing"
     )
     good = found.compared and not found.differing and not found.missing
     wrong = "" if good else "weights differ, or steps are missing"
-    return Findings("\n".join(lines), {"pauses": measured, "weights": found}, wrong)
+    return Findings(text, {"pauses": measured, "weights": found}, wrong)
 
 
 def _where(device: str) -> str:
@@ -71,7 +62,7 @@ def _variables(device: str, task: int) -> Mapping[str, str]:
     return {
         "BENCH_DEVICE": "cuda",
         "CUDA_VISIBLE_DEVICES": str(task % torch.cuda.device_count()),
-        # NCCL lets no two processes of a host use the same GPU; these are to be hosts of their own.
+        # NCCL does not let two processes of a host share a GPU, so each pretends to be a host.
         "NCCL_HOSTID": f"n{task}",
         "NCCL_SOCKET_IFNAME": "lo",
     }

@@ -1,6 +1,6 @@
 """``make bench-slurmctld``: what a controller and its trainers cost slurmctld, as sdiag says.
 
-On a cluster with many configured nodes and waiting jobs, of which only a few nodes are there.
+The cluster has many waiting jobs and many configured nodes, but only a few nodes really run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from scripts.benchkit.command import Findings, bench_command, number, progress
 from scripts.benchkit.text import table
 from scripts.labcluster.cluster import LabError
-from scripts.labcluster.lab import ADMIN, Tell
+from scripts.labcluster.lab import ADMIN
 from scripts.labcluster.site import Site, prepared_site
 from scripts.labcluster.users import account_of
 from scripts.labcluster.waiting import wait_until
@@ -25,11 +25,11 @@ _ORDINARY = "#!/bin/bash\n#SBATCH -N 100 -o /dev/null --array=0-99\ntrue\n"  # t
 
 @dataclass(frozen=True)
 class Load:
-    """slurmctld's statistics of some time. Cycles in milliseconds, in the mean."""
+    """slurmctld's statistics over some time; cycles are mean milliseconds."""
 
     minutes: float
     rpcs: int  # of the account that the controller runs as
-    rpc_ms: float  # what they took slurmctld, in all
+    rpc_ms: float  # slurmctld's total time for them
     main_cycle_ms: float
     backfill_cycle_ms: float
 
@@ -39,17 +39,17 @@ class Requests:
     """What an account has asked of slurmctld since its statistics began."""
 
     count: int
-    ms: float  # what they took slurmctld, in all
+    ms: float  # slurmctld's total time for them
 
 
 def down_nodes(count: int) -> str:
-    """Return the line of slurm.conf for so many nodes that are configured and not there."""
+    """Return the line of slurm.conf for nodes that are configured but do not run."""
     where = f"NodeHostname=none[1-{count}] NodeAddr=127.0.0.1 Port=9"  # where nobody listens
     return f"NodeName=x[1-{count}] {where} State=DOWN"
 
 
 def requests_of(account: str, sdiag: str) -> Requests:
-    """Read what sdiag says of an account; nothing where it has asked nothing."""
+    """Read what sdiag says about an account; zeros if it has asked nothing."""
     by_user = sdiag.partition("statistics by user")[2]
     line = rf"^\s*{re.escape(account)}\s.*count:(\d+)\s.*total_time:(\d+)"
     found = re.search(line, by_user, re.MULTILINE)
@@ -69,24 +69,14 @@ def main(nodes: int, jobs: int, minutes: float) -> Findings:
     Example:
       scripts/run bench-slurmctld --nodes 1000 --jobs 500 --minutes 1
     """
-    loads = measure(nodes, jobs, minutes, progress())
-    return Findings(rendered(loads), loads)
-
-
-def measure(nodes: int, jobs: int, minutes: float, tell: Tell) -> dict[str, Load]:
-    """Return the load without a controller, and with one whose trainers have all nodes, at rest.
-
-    Raises:
-        LabError: the cluster does not start, or a command fails in it.
-        TimeoutError: the trainers do not get all nodes.
-    """
+    tell = progress()
     conf = [down_nodes(nodes), f"MaxJobCount={10 * jobs + 10_000}"]
     with prepared_site(REAL_NODES, conf=conf, kill_wait=30, tell=tell) as site:
         tell(f"{nodes} nodes are configured, {REAL_NODES} more are there; submitting {jobs} jobs")
         for _ in range(jobs // 100):
             site.lab.sbatch(script=_ORDINARY)
         tell(f"without a controller, {minutes:g} min")
-        without = _observe(site, minutes)
+        loads = {"without": _observe(site, minutes)}
         with site.controlled({}):
             for _ in range(REAL_NODES // 4):
                 site.lab.sbatch(script=_TRAINER)
@@ -94,9 +84,10 @@ def measure(nodes: int, jobs: int, minutes: float, tell: Tell) -> dict[str, Load
                 lambda: site.controller.status().get("pool", {}).get("used", 0) == REAL_NODES,
                 otherwise="the trainers do not get all nodes",
             )
-            time.sleep(10)  # what follows from the joins
+            time.sleep(10)  # for all that follows from the joins
             tell(f"with a controller and {REAL_NODES // 4} trainers, {minutes:g} min")
-            return {"without": without, "with": _observe(site, minutes)}
+            loads["with"] = _observe(site, minutes)
+    return Findings(rendered(loads), loads)
 
 
 def rendered(loads: dict[str, Load]) -> str:

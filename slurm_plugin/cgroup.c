@@ -164,7 +164,7 @@ static unsigned signal_below(int folder, int number)
     return found;
 }
 
-/* Returns how many there are. One of a namespace that we do not see into is listed as 0. */
+/* Returns how many there are. A process of a namespace that we cannot see is listed as 0. */
 static unsigned signal_in(int folder, int number)
 {
     int file = openat(folder, "cgroup.procs", O_RDONLY | O_CLOEXEC);
@@ -183,7 +183,7 @@ static unsigned signal_in(int folder, int number)
     return found + signal_below(folder, number);
 }
 
-/* Version 2 tells of a process until its memory is free, version 1 until it is dead. */
+/* Version 2 lists a process until its memory is free, version 1 until it is dead. */
 bool cgroup_is_empty(int folder)
 {
     return says(folder, "cgroup.events", "populated 0") ||
@@ -191,8 +191,8 @@ bool cgroup_is_empty(int folder)
 }
 
 /*
- * Nothing that is frozen forks or ends: the list is whole, and a number in it is no other process's
- * by the time it is used. Version 1 kills once it is thawed.
+ * Frozen processes do not fork or end: the list is complete, and no number in it belongs to another
+ * process when it is used. Version 1 kills when the cgroup is thawed.
  */
 static void kill_frozen(int folder)
 {
@@ -201,7 +201,7 @@ static void kill_frozen(int folder)
     if (!is_first)
         put(folder, "cgroup.freeze", "1");
     for (int waited = 0; waited < FREEZE_MS; waited++) {
-        if (is_first ? says(folder, "freezer.state", "FROZEN")
+        if (is_first ? !says(folder, "freezer.state", "FREEZING") /* another guard may thaw it */
                      : says(folder, "cgroup.events", "frozen 1"))
             break;
         sleep_ms(1);

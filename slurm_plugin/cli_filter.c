@@ -1,7 +1,7 @@
 /*
  * The rewriting as a cli_filter plugin, for sites that want Slurm's documented hooks only. The
- * SPANK plugin, listed with rewrite=cli_filter, takes the option in the same process and says so
- * by environment variables; afterwards it checks what has been done here.
+ * SPANK plugin, listed with rewrite=cli_filter, takes the option in the same process and passes it
+ * on by environment variables. Afterwards it checks what was done here.
  */
 #include "environment.h"
 #include "rewrite.h"

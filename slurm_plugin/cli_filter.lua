@@ -1,10 +1,10 @@
 -- BFTrainer's rewriting for sites with CliFilterPlugins=cli_filter/lua: the same as rewrite.c.
 -- The SPANK plugin, listed with rewrite=cli_filter, takes and checks the option in the same
--- process, says so by environment variables, and checks afterwards what was done here: a submission
--- that is left as it is here is refused there, with the reason.
+-- process, passes it on by environment variables, and checks afterwards what was done here. It
+-- refuses a submission that was not rewritten here, with the reason.
 -- A site that has a cli_filter.lua of its own calls bftrainer_rewrite(options) in it.
 
--- Only the options that were given are in Slurm's JSON; one that was not reads as its default.
+-- Slurm's JSON has only the options that were given; others have their defaults.
 local function given_options(options)
   local json = slurm.json_cli_options(options)
   return function(name)
@@ -70,7 +70,7 @@ local function set_all(options, min, max, minutes, spec, partition, qos)
     string.format("bftrainer:min=%d,max=%d,%s%s%s", min, max, spec, minutes, draw_id())
 end
 
--- Rewrites a tagged submission, where it may.
+-- Rewrites a tagged submission, if the plugin allows it.
 function bftrainer_rewrite(options)
   local spec = os.getenv("BFTRAINER_FILTER_SPEC")
   local partition = os.getenv("BFTRAINER_FILTER_PARTITION")

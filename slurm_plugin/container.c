@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -49,10 +48,11 @@ static bool open_folders(struct container *container)
 static bool find_slurms(struct container *container, pid_t task, int version)
 {
     char *step = NULL;
+    char home[PATH_MAX];
 
     if (!cgroup_of(version, task, container->tasks_path) ||
-        !cgroup_of(version, container->slurmstepd, container->home_path) ||
-        strcmp(container->tasks_path, container->home_path) == 0)
+        !cgroup_of(version, container->slurmstepd, home) ||
+        strcmp(container->tasks_path, home) == 0)
         return false;
     snprintf(container->job_path, sizeof(container->job_path), "%s", container->tasks_path);
     for (char *at = container->job_path; (at = strstr(at, "/" STEP)) != NULL; at++)
@@ -73,10 +73,11 @@ static bool make(const char *path)
 static bool make_ours(struct container *container, pid_t task, const char *job_name, int version)
 {
     size_t room = sizeof(container->tasks_path);
+    char home[PATH_MAX];
 
     container->is_ours =
-        cgroup_of(version, container->slurmstepd, container->home_path) &&
-        snprintf(container->job_path, room, "%s/%s", container->home_path, job_name) < (int)room &&
+        cgroup_of(version, container->slurmstepd, home) &&
+        snprintf(container->job_path, room, "%s/%s", home, job_name) < (int)room &&
         snprintf(container->tasks_path, room, "%s/%s", container->job_path,
                  container->step_name) < (int)room &&
         make(container->job_path) && make(container->tasks_path) && open_folders(container) &&
@@ -103,21 +104,13 @@ void container_add_task(const struct container *container, pid_t task)
 }
 
 /* Slurm signals all that descends from slurmstepd, or its children in its own cgroups. */
-bool container_add_guard(struct container *container, pid_t guard)
+bool container_add_sentinel(const struct container *container)
 {
-    container->guard = guard;
-    return container->job < 0 || container->is_ours || cgroup_add(container->tasks_path, guard);
+    return container->job < 0 || container->is_ours ||
+           cgroup_add(container->tasks_path, container->sentinel);
 }
 
-/* proctrack/linuxproc signals nothing that has slurmstepd's name. */
-void container_leave(const struct container *container)
-{
-    prctl(PR_SET_NAME, "slurmstepd");
-    if (container->job >= 0 && !container->is_ours)
-        cgroup_add(container->home_path, getpid());
-}
-
-/* Returns the name of the next step's folder but this one's, NULL at the end. */
+/* Returns the name of the next step's folder, without this step's own; NULL at the end. */
 static const char *next_other_step(const struct container *container, DIR *job)
 {
     struct dirent *entry;
@@ -139,7 +132,7 @@ static DIR *list_job(const struct container *container)
     return job;
 }
 
-/* A step's folder goes when its slurmstepd has told srun; step_extern's stays as long as the job. */
+/* A step's folder is removed when its slurmstepd has told srun; step_extern's stays with the job. */
 static bool other_steps_run(const struct container *container)
 {
     DIR *job = list_job(container);
@@ -163,7 +156,8 @@ void container_wait_for_other_steps(const struct container *container, int limit
         const struct timespec pause = {.tv_nsec = LOOK_MS * 1000L * 1000};
 
         if (container->job >= 0 ? !other_steps_run(container)
-                                : !sweep_finds(container->slurmstepd, container->guard))
+                                : !sweep_finds(container->slurmstepd, container->guard,
+                                               container->sentinel))
             return;
         nanosleep(&pause, NULL);
         clock_gettime(CLOCK_MONOTONIC, &now);

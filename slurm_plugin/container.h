@@ -13,13 +13,13 @@
 struct container {
     pid_t slurmstepd;
     pid_t guard;
+    pid_t sentinel; /* see guard.h */
     int job;      /* the folder with those of the job's steps; -1: no cgroups are to be had */
     int step;     /* the folder of this step's processes */
     bool is_ours; /* not Slurm's */
     char job_path[PATH_MAX];
     char step_name[64];
     char tasks_path[PATH_MAX]; /* of the folder that the task is in */
-    char home_path[PATH_MAX];  /* of the one that slurmstepd is in */
 };
 
 /*
@@ -32,11 +32,8 @@ void container_open(struct container *container, pid_t task, const char *job_nam
 /* For each further task. */
 void container_add_task(const struct container *container, pid_t task);
 
-/* Puts a child of slurmstepd where Slurm's signals to the step reach it. */
-bool container_add_guard(struct container *container, pid_t guard);
-
-/* In the guard: no signal to the step reaches it any more, and it is not ended with the step. */
-void container_leave(const struct container *container);
+/* Puts the sentinel where Slurm's signals to the step reach it. */
+bool container_add_sentinel(const struct container *container);
 
 /*
  * Until the slurmstepds of all other steps have ended, so that the sruns that they speak to do not go

@@ -1,11 +1,11 @@
 /*
  * bftrainer-grow ELEMENTS [MINUTES LEAST] < NODES: lets held or delayed elements (12_[0-3,7]) start
- * now, on any nodes but those listed, with a time limit of MINUTES, or of LEAST where no more fits.
- * One request to slurmctld, with the caller's rights; what it refuses is named on stderr, and done
- * for the others.
+ * now, on any nodes except those listed, with a time limit of MINUTES, or of LEAST if no more fits.
+ * It sends slurmctld one request, with the caller's rights. stderr names the elements that slurmctld
+ * refuses; the others start.
  *
- * scontrol needs two for the same, as it cannot release in an update, and takes ReqNodeList for
- * one element alone (22.05 to 26.05). Only Slurm's public API is used.
+ * scontrol needs two requests for the same, because it cannot release in an update, and takes
+ * ReqNodeList for one element only (22.05 to 26.05). Only Slurm's public API is used.
  */
 #include <errno.h>
 #include <slurm/slurm.h>

@@ -2,15 +2,18 @@
 
 #include "process.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
-#define PROCESS_NAME "bftrainer-guard"
-#define ORPHANED SIGHUP /* the kernel's signal when slurmstepd has ended */
-#define FIRST (-20)     /* before all that an element starts */
+#define GUARD_NAME "bftrainer-guard"
+#define SENTINEL_NAME "bftrainer-term"
+#define UNSIGNALED_NAME "slurmstepd" /* proctrack/linuxproc signals nothing of this name */
+#define FIRST (-20)                  /* before all that an element starts */
 
 static void sleep_grace(micros_t grace)
 {
@@ -29,35 +32,53 @@ static void end_all(const struct guard *guard)
 }
 
 /*
- * Any other signal that Slurm hands on (scancel --signal) is none of ours. False: slurmstepd has
- * ended, and what it has left would run beside the next job.
+ * The process that Slurm's SIGTERM to the step reaches, which Slurm sends to slurmstepd's own children.
+ * It tells the guard, and stays: slurmstepd sleeps for 0.1 s after a child has ended that is no task. It
+ * ignores all other signals that can be blocked: those of scancel --signal are not for us.
  */
-static bool wait_for_reclaim(pid_t slurmstepd, const sigset_t *all)
+static void sentinel_main(int guard, pid_t slurmstepd)
 {
-    int number = 0;
-
-    while (getppid() == slurmstepd && number != SIGTERM)
-        number = sigwaitinfo(all, NULL);
-    return getppid() == slurmstepd;
-}
-
-static void guard_main(const struct guard *guard, pid_t slurmstepd)
-{
-    const int kept[] = {guard->container->job, guard->container->step};
+    bool is_told = false;
     sigset_t all;
 
-    prctl(PR_SET_PDEATHSIG, ORPHANED);
-    process_become_helper(PROCESS_NAME, kept, 2);
-    setpriority(PRIO_PROCESS, 0, FIRST);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    process_become_helper(SENTINEL_NAME, &guard, 1);
     sigfillset(&all);
-    if (wait_for_reclaim(slurmstepd, &all)) {
+    while (getppid() == slurmstepd)
+        if (sigwaitinfo(&all, NULL) == SIGTERM && !is_told)
+            is_told = write(guard, "", 1) == 1;
+    _exit(0);
+}
+
+/* False: the sentinel was killed. Slurm kills the whole step, or slurmstepd has ended. */
+static bool wait_for_reclaim(int sentinel)
+{
+    char word;
+    ssize_t length;
+
+    do
+        length = read(sentinel, &word, 1);
+    while (length < 0 && errno == EINTR);
+    return length == 1;
+}
+
+static void guard_main(const struct guard *guard, int sentinel, pid_t slurmstepd)
+{
+    const int kept[] = {guard->container->job, guard->container->step, sentinel};
+    bool is_reclaimed;
+
+    process_become_helper(GUARD_NAME, kept, 3);
+    setpriority(PRIO_PROCESS, 0, FIRST);
+    is_reclaimed = wait_for_reclaim(sentinel);
+    if (guard->life->is_over)
+        _exit(0);
+    prctl(PR_SET_NAME, UNSIGNALED_NAME);
+    if (is_reclaimed) {
         guard->life->is_reclaimed = true;
-        container_leave(guard->container);
         if (guard->leaving != NULL)
             keeper_tell_as(&guard->user, &guard->life->keeper, guard->leaving);
         sleep_grace(guard->grace);
     } else {
-        container_leave(guard->container);
         container_kill_step(guard->container); /* nobody tells the sruns in it any more */
     }
     end_all(guard);
@@ -66,19 +87,30 @@ static void guard_main(const struct guard *guard, pid_t slurmstepd)
     _exit(0);
 }
 
-/* A signal that comes before the guard waits for it, stays for it. */
+/* All signals are blocked in both, so that an early one stays pending. */
 bool guard_start(const struct guard *guard)
 {
+    struct container *container = guard->container;
     pid_t slurmstepd = getpid();
+    pid_t pid = -1;
     sigset_t all;
     sigset_t before;
-    pid_t pid;
+    int ends[2];
 
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return false;
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
-    pid = fork();
+    container->sentinel = fork();
+    if (container->sentinel == 0)
+        sentinel_main(ends[1], slurmstepd);
+    close(ends[1]); /* the sentinel alone has it */
+    if (container->sentinel > 0)
+        pid = fork();
     if (pid == 0)
-        guard_main(guard, slurmstepd);
+        guard_main(guard, ends[0], slurmstepd);
+    container->guard = pid;
+    close(ends[0]);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    return pid > 0 && container_add_guard(guard->container, pid);
+    return pid > 0 && container_add_sentinel(container);
 }

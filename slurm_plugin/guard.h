@@ -2,6 +2,8 @@
  * A process beside each task set of an element that keeps the promise to ordinary jobs: when Slurm
  * sends SIGTERM, everything of the element is gone within its grace, however it takes the signal.
  * It is slurmstepd's child and, as slurmstepd, root's: what the user's processes do, it does not feel.
+ * It is where slurmstepd is, not with the tasks. Slurm's signals to them reach a sentinel beside them,
+ * and the guard sees its end.
  */
 #ifndef BFTRAINER_GUARD_H
 #define BFTRAINER_GUARD_H
@@ -15,6 +17,7 @@
 /* In memory that slurmstepd, its tasks and their guard share. */
 struct element_life {
     volatile bool is_reclaimed;     /* Slurm's SIGTERM has come */
+    volatile bool is_over;          /* its tasks have ended: there is nothing left to guard */
     struct keeper_addresses keeper; /* as the task has found them */
 };
 

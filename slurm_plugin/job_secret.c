@@ -19,8 +19,8 @@ typedef unsigned char *hmac_function(const void *hash, const void *key, int key_
                                      unsigned int *result_size);
 
 /*
- * OpenSSL's, found only where an element starts: an sbatch or an ordinary job that could not load
- * it would be harmed by a plugin that is linked with it.
+ * From OpenSSL, loaded only when an element starts. If the plugin were linked with it, an sbatch or
+ * an ordinary job that cannot load it would fail.
  */
 static const char *const LIBRARIES[] = {"libcrypto.so.3", "libcrypto.so.4", "libcrypto.so.1.1"};
 
@@ -76,7 +76,7 @@ static const char *why_no_key(void)
     if (errno == ENODATA)
         return "it holds no key";
     if (errno == EPERM)
-        return "it is open to others than its owner; chmod 600 it";
+        return "others than its owner can open it; run chmod 600 on it";
     return strerror(errno);
 }
 

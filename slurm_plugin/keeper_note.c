@@ -65,7 +65,7 @@ static int connect_to(const struct keeper_address *keeper)
     return connection;
 }
 
-/* Copies the keeper's answer to `output`, as far as one line goes; false: it gave none. */
+/* Copies the keeper's answer to `output`, at most one line; false if it gave none. */
 static bool exchange_with(const struct keeper_address *keeper, const char *line, int output)
 {
     int connection = connect_to(keeper);
@@ -85,7 +85,7 @@ static bool exchange_with(const struct keeper_address *keeper, const char *line,
     return left < KEEPER_LINE;
 }
 
-/* Returns the number of the host that answered; 0 where none did. */
+/* Returns the number of the host that answered; 0 if none did. */
 static unsigned exchange(const struct keeper_addresses *found, const char *line, int output)
 {
     for (unsigned i = 0; i < found->count; i++)
@@ -94,7 +94,7 @@ static unsigned exchange(const struct keeper_addresses *found, const char *line,
     return 0;
 }
 
-/* A pending alarm ends the child, whatever it is waiting for. */
+/* An alarm ends the child, whatever it is waiting for. */
 static void become_speaker(int output)
 {
     sigset_t none;
@@ -105,7 +105,7 @@ static void become_speaker(int output)
     alarm(2 * KEEPER_HOSTS * KEEPER_LIMIT_S); /* to connect, and to answer */
 }
 
-/* glibc's own functions would change all threads, of which a fork has but one. */
+/* glibc's own functions would change all threads, but after a fork there is only one. */
 static bool become(const struct identity *user)
 {
     return getuid() != 0 ||
@@ -176,7 +176,7 @@ bool keeper_ask(const char *keeper, const char *line, char *answer, size_t size,
     return true;
 }
 
-/* The one who talks is a grandchild: nobody here has to wait for it, or is told of its end. */
+/* A grandchild does the talking: no process here has to wait for it, or hears of its end. */
 static bool fork_speaker(void)
 {
     pid_t child = fork();

@@ -1,9 +1,9 @@
 /*
  * bftrainer-look jobs|nodes [SINCE]: prints all jobs or nodes, if any of them changed since SINCE.
  *
- * The first line is the time to ask with next; without a change nothing is printed, and slurmctld
- * has sent nothing. Each further line is a job or a node, its fields parted by tabs; in them tabs,
- * newlines and backslashes are escaped, so that no text of a user's reads like another record.
+ * The first line is the SINCE of the next call. Without a change nothing is printed, and slurmctld
+ * has sent nothing. Each further line is a job or a node, its fields separated by tabs. Tabs,
+ * newlines and backslashes in fields are escaped, so that a user's text cannot look like a record.
  * A clock that was set back can hide changes: now and then ask without SINCE.
  */
 #include <errno.h>
@@ -57,7 +57,7 @@ static void put_text(const char *text)
     put_text_until(text, '\0');
 }
 
-/* Without what may follow: "ReqNodeNotAvail, UnavailableNodes:" and 10,000 names. */
+/* Cut off what may follow: "ReqNodeNotAvail, UnavailableNodes:" and 10,000 names. */
 static void put_reason(const job_info_t *job)
 {
     if (job->state_desc != NULL)
@@ -71,7 +71,7 @@ static void put_number(uint64_t number)
     printf("%llu\t", (unsigned long long)number);
 }
 
-/* No time is an empty field. */
+/* Without a time the field is empty. */
 static void put_time(time_t time)
 {
     if (time > 0)
@@ -123,7 +123,7 @@ static void put_limit(uint32_t minutes)
         put_text(NULL);
 }
 
-/* As a shell says it: 128 and the signal for one that a signal ended. */
+/* As in a shell: 128 plus the signal, if a signal ended the process. */
 static void put_exit_status(uint32_t status)
 {
     put_number(WIFSIGNALED(status) ? 128u + WTERMSIG(status) : WEXITSTATUS(status));

@@ -16,7 +16,7 @@ extern int slurm_option_set(slurm_opt_t *options, const char *name, const char *
 extern bool slurm_option_isset(slurm_opt_t *options, const char *name);
 extern void slurm_xfree_ptr(void *pointer);
 
-/* What a library has by this name, of Slurm's or anybody's, is not what sbatch means. */
+/* A library may have this name too, but only sbatch's own counts. */
 static void *symbol_of_program(const char *name)
 {
     void *symbol = dlsym(RTLD_DEFAULT, name);

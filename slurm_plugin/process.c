@@ -16,7 +16,7 @@ static bool is_in(int file, const int *files, size_t count)
     return false;
 }
 
-/* What an open folder's listing uses itself is closed last, by closedir. */
+/* The descriptor of the listing itself is closed last, by closedir. */
 static void close_all_but(const int *kept, size_t count)
 {
     DIR *folder = opendir("/proc/self/fd");

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The entry behind this one, NULL behind the last. */
+/* The entry after this one, NULL after the last. */
 static const char *next(const char *entry)
 {
     const char *colon = strchr(entry, ':');

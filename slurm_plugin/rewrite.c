@@ -37,7 +37,7 @@ static bool option_is(slurm_opt_t *options, const char *name, const char *wanted
     return strcmp(value, wanted) == 0;
 }
 
-/* What the rewriting leaves as it is. */
+/* Options that the rewriting does not change. */
 static bool check_kept(slurm_opt_t *options, char error[REWRITE_ERROR_SIZE])
 {
     char constraint[1024];

@@ -44,8 +44,8 @@ static void note(char line[KEEPER_LINE], const char *kind)
     snprintf(line, KEEPER_LINE, "%s %u %u %s", kind, element.array, element.task, element.node);
 }
 
-/* Still as root, who alone may read the site's key; an environment that only claims to be an
- * element's gains the secret of its own user's array. */
+/* Still as root: only root may read the site's key. An environment that falsely claims to be an
+ * element's gets only the secret of its own user's array. */
 void element_make_secret(spank_t spank, const struct site *site)
 {
     char record[RECORD_SIZE];
@@ -95,7 +95,7 @@ void element_recognise(spank_t spank, const struct site *site)
         prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-/* Without a keeper nothing could train, so there is nothing better to do than to ask again. */
+/* Without a keeper nothing can train, so ask again until it answers. */
 static void ask_for_run(const struct site *site, char run[RUN_SIZE])
 {
     char line[KEEPER_LINE];
@@ -115,7 +115,7 @@ static void ask_for_run(const struct site *site, char run[RUN_SIZE])
     }
 }
 
-/* What sbatch, or the step it was called in, has left behind and is not true of an element. */
+/* Variables of sbatch, or of the step that called it, that are wrong in an element. */
 static void correct_batch_environment(spank_t spank)
 {
     char tasks[32];
@@ -169,7 +169,7 @@ void element_guard_task(spank_t spank, const struct site *site)
     open_container(site, task);
     if (start_guard())
         return;
-    slurm_error("bftrainer: job %u is ended, it cannot be guarded: %m", element.job);
+    slurm_error("bftrainer: job %u is ended because it cannot be guarded: %m", element.job);
     container_kill_step(&element.container);
 }
 
@@ -185,7 +185,7 @@ void element_start_task(spank_t spank, const struct site *site)
     if (!element.is_element)
         return;
     /*
-     * So that it can be ended while it waits here: proctrack/linuxproc signals no "slurmstepd",
+     * Slurm must be able to end it while it waits here: proctrack/linuxproc signals no "slurmstepd",
      * and slurmstepd's handlers, which 24.11 has for SIGTERM, are gone only with the exec.
      */
     prctl(PR_SET_NAME, "bftrainer-start");
@@ -213,7 +213,7 @@ void element_start_task(spank_t spank, const struct site *site)
     spank_setenv(spank, ENV_ELEMENT, id, 1);
 }
 
-/* Whether Slurm wants the node back; the script may have died of it before its guard could note. */
+/* Whether Slurm wants the node back; that may have killed the script before its guard noticed. */
 static bool was_signaled(spank_t spank)
 {
     int status = 0;
@@ -225,9 +225,9 @@ static bool was_signaled(spank_t spank)
 }
 
 /*
- * In slurmstepd, which will now SIGKILL what it still knows of the step. What it has lost sight of
- * would go on running on a node that the next job believes is its own. A batch script that has
- * died of SIGTERM leaves sruns whose steps still use their grace.
+ * In slurmstepd, which will now SIGKILL the processes of the step that it still knows. Others would
+ * go on running on a node that the next job has for itself. A batch script that has died of SIGTERM
+ * leaves sruns whose steps still use their grace.
  */
 void element_end_task(spank_t spank)
 {
@@ -236,6 +236,7 @@ void element_end_task(spank_t spank)
     if (element.is_batch && was_signaled(spank))
         container_wait_for_other_steps(&element.container,
                                        (int)(element.record.spec.grace / 1000) + STEPS_END_MS);
+    element.life->is_over = true;
     if (!container_kill_step(&element.container))
         slurm_error("bftrainer: processes of job %u cannot be killed", element.job);
 }

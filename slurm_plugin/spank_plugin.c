@@ -21,7 +21,7 @@ static int take_option(int value, const char *text, int remote)
 static struct spank_option OPTION = {
     .name = "bftrainer",
     .arginfo = "KEY=VAL,...",
-    .usage = "train on nodes that are idle, as many of -N MIN-MAX as there are; "
+    .usage = "train on idle nodes, as many as there are within -N MIN-MAX; "
              "keys: weight=NUMBER, grace=SECONDS",
     .has_arg = 2, /* optional, as getopt counts */
     .cb = take_option,

@@ -1,6 +1,6 @@
 /*
  * The plugin in sbatch, salloc and srun: takes the option, and in sbatch rewrites the submission.
- * Whatever is wrong ends the command: a tagged job is never submitted as anything else.
+ * Any error ends the command: a tagged job is never submitted as anything but a trainer.
  */
 #include "announce.h"
 #include "contexts.h"
@@ -24,7 +24,7 @@ static void refuse(const char *why)
     exit(1);
 }
 
-/* What a cli_filter in this process is told of a tagged submission. */
+/* What a cli_filter in this process learns about a tagged submission. */
 static void tell_filter(const struct site *site)
 {
     char canonical[80];
@@ -124,7 +124,7 @@ static void rewrite_or_exit(slurm_opt_t *options, const struct site *site, struc
         refuse(error);
     if (rewrite_read_back(options, &spec, &target, record, error))
         return;
-    /* A filter leaves alone what is to be refused. */
+    /* A filter does not touch a submission that will be refused. */
     if (!rewrite_may(options, &target, record, why))
         refuse(why);
     slurm_error("bftrainer: the submission was not rewritten (%s); tell your admin", error);
@@ -164,8 +164,8 @@ static bool is_sbatch(void)
 }
 
 /*
- * salloc and srun end with their job, so they speak just before they submit it; the keeper hands
- * it on a moment later. An srun inside a job submits nothing.
+ * salloc and srun end with their job, so they announce it just before they submit it; the keeper
+ * passes that on a moment later. An srun inside a job submits nothing.
  */
 void submit_announce(const struct site *site)
 {

@@ -161,7 +161,7 @@ bool spec_parse(const char *text, micros_t max_grace, struct spec *spec,
     struct pairs pairs;
 
     *spec = DEFAULTS;
-    /* What Slurm hands a plugin for an option without a value, depending on the place. */
+    /* What a plugin gets from Slurm for an option without a value; it depends on the place. */
     if (text == NULL || text[0] == '\0' || strcmp(text, "(null)") == 0)
         return true;
     if (!split(text, &pairs, error))

@@ -42,7 +42,7 @@ static bool read_state(pid_t pid, struct state *state)
                   &state->letter, &state->parent, &state->threads) == 3;
 }
 
-/* Whether it lives, and is to feel this signal (0: any). */
+/* Whether it is alive, and this signal is for it (0: any). */
 static bool is_target(pid_t pid, pid_t slurmstepd, int number)
 {
     struct state state;
@@ -58,8 +58,8 @@ static bool is_target(pid_t pid, pid_t slurmstepd, int number)
 }
 
 /*
- * A number may be given out anew between a look and a signal. It is held fast first, where the kernel
- * can (Linux 5.3).
+ * The kernel may give a number to another process between a look and a signal. So first get a
+ * reference to the process, if the kernel can (Linux 5.3).
  */
 static bool signal_target(pid_t pid, pid_t slurmstepd, int number)
 {
@@ -91,9 +91,10 @@ static unsigned signal_all(pid_t slurmstepd, int number)
     return signaled;
 }
 
-bool sweep_finds(pid_t slurmstepd, pid_t guard)
+bool sweep_finds(pid_t slurmstepd, pid_t guard, pid_t sentinel)
 {
-    return signal_all(slurmstepd, 0) > is_target(guard, slurmstepd, 0);
+    return signal_all(slurmstepd, 0) >
+           (unsigned)is_target(guard, slurmstepd, 0) + is_target(sentinel, slurmstepd, 0);
 }
 
 bool sweep(pid_t slurmstepd)

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Whether something that lives descends from it, but for its guard. */
-bool sweep_finds(pid_t slurmstepd, pid_t guard);
+/* Whether something that lives descends from it, but for its guard and its sentinel. */
+bool sweep_finds(pid_t slurmstepd, pid_t guard, pid_t sentinel);
 
 /* Stops all but the caller, so that nothing forks any more, then SIGKILLs it until none is left. */
 bool sweep(pid_t slurmstepd);

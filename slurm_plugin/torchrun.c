@@ -15,7 +15,7 @@
  */
 extern slurm_conf_t slurm_conf __attribute__((weak));
 
-/* Linux takes no longer variable. */
+/* Linux allows no longer variable. */
 #define MAX_VARIABLE (128 * 1024)
 
 struct variable {
@@ -24,8 +24,8 @@ struct variable {
 };
 
 /*
- * The conf and the last one are for who chooses torchrun's own c10d: it waits 30 s for a last call
- * and 15 s for a dead peer unless told otherwise, and a joining agent kills the others.
+ * The conf and the last one are for users who choose torchrun's own c10d. By default it waits 30 s
+ * for a last call and 15 s for a dead peer, and a joining agent kills the others.
  */
 static const struct variable ALWAYS[] = {
     {"PET_RDZV_BACKEND", "bftrainer"},
@@ -55,7 +55,7 @@ static void set_processes_per_node(spank_t spank)
     spank_setenv(spank, "PET_NPROC_PER_NODE", text, 1);
 }
 
-/* Without the folder torchrun would know no rendezvous of ours, and end at once. */
+/* Without the folder torchrun does not find our rendezvous, and ends at once. */
 static void put_folder(spank_t spank, const char *folder)
 {
     char *path = malloc(MAX_VARIABLE);
@@ -95,14 +95,14 @@ static bool find_user(const char *user, uid_t *found)
     return account != NULL;
 }
 
-/* Whose the keeper is: members prove themselves to no process of another user. */
+/* The keeper's user: members prove themselves to no process of another user. */
 static void set_keeper_uid(spank_t spank, const char *user)
 {
     char text[32];
     uid_t uid;
 
     if (!find_user(user, &uid)) {
-        slurm_error("bftrainer: keeper_user=%s is no user here", user);
+        slurm_error("bftrainer: keeper_user=%s is not a user on this host", user);
         return;
     }
     snprintf(text, sizeof(text), "%u", (unsigned)uid);

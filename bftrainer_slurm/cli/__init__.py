@@ -22,7 +22,7 @@ COMMANDS = {
     "history": "Say what trainers had, gained and lost.",
     "explain": "Say why a trainer has so many nodes, or waits.",
     "logs": "Show what all elements of a trainer have written, as one story.",
-    "doctor": "Say what of this cluster's settings to change for trainers.",
+    "doctor": "Check this cluster's settings, and say what to change for trainers.",
     "assess": "Say what a cluster's idle nodes are worth, from its own log.",
     "replay": "Replay a trace of holes with elastic trainers.",
     "plan": "Solve one planning problem from a file.",
@@ -30,11 +30,11 @@ COMMANDS = {
     "keeper": "Run the keeper by itself.",
 }
 
-# What else is to be installed for a command; the keeper and users' commands need nothing more.
+# What a command needs besides; the keeper and users' commands need nothing more.
 _EXTRAS = {"show": "plot", "assess": "replay", "replay": "replay"}
 _OTHERWISE = "controller"
 _CALLED = "bftrainer_slurm.command"
-_INTERRUPTED = 130  # as a shell says it of Ctrl-C
+_INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
 
 @contextmanager
@@ -91,7 +91,7 @@ class _Group(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete commands by their names alone: click would load them all for it."""
+        """Complete the names of commands without loading them; click would load them all."""
         commands = [
             CompletionItem(name, help=text)
             for name, text in COMMANDS.items()

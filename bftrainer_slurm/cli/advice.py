@@ -1,4 +1,4 @@
-"""What a failing script's user may do about it, by the last words of the script. Pure."""
+"""What a user can do about a failing script, judged by the script's last output. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 _SEEN_BY_NODES = "keep it in a folder that all nodes see"
 _SMALLER = "use a smaller batch on each process, or a node with more memory"
-# The first one that is found counts: causes before what follows from them.
+# The first match counts: causes come before what follows from them.
 _ADVICE: tuple[tuple[str, str], ...] = (
     (
         r"torchrun: (?:command not found|No such file)|activate: No such file",
@@ -25,17 +25,17 @@ _ADVICE: tuple[tuple[str, str], ...] = (
     (r"(?i:out of memory|oom.?kill)|OutOfMemoryError|MemoryError|can't allocate memory", _SMALLER),
     (
         r"environment variable RANK expected",
-        "start the script with 'srun torchrun train.py': a plain python is given no ranks",
+        "start the script with 'srun torchrun train.py': a plain python gets no ranks",
     ),
     (
         r"SIGKILL|exitcode: -9\b|Killed$",
-        f"something killed the process, most often as memory ran out: {_SMALLER}",
+        f"something killed the process, most often because memory ran out: {_SMALLER}",
     ),
 )
 
 
 def advice(last_words: Sequence[str]) -> str | None:
-    """Return what to do, in a sentence; None: these words say nothing that is known."""
+    """Return what to do, in a sentence; None if these words say nothing that is known."""
     for pattern, remedy in _ADVICE:
         for line in last_words:
             if match := re.search(pattern, line):

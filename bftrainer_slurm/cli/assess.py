@@ -48,14 +48,14 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     except (KeyError, ValueError, OSError):
         name = shown(value)
         raise click.BadParameter(
-            f"{name} is no time zone such as Europe/Berlin.", param=parameter
+            f"{name} is not a time zone; write for example Europe/Berlin.", param=parameter
         ) from None
 
 
 @click.command()
 @click.argument("log", type=_FILE, required=False)
 @click.option(
-    "--synthetic", metavar="NODES[:LOAD[:SEED]]", help="A made cluster in place of a log."
+    "--synthetic", metavar="NODES[:LOAD[:SEED]]", help="Use a made-up cluster in place of a log."
 )
 @click.option(
     "--days",
@@ -63,38 +63,39 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     default=7.0,
     show_default=True,
     callback=finite,
-    help="How long the made cluster runs, or how far back to ask Slurm's accounting.",
+    help="How long the made-up cluster runs, or how far back to ask Slurm's accounting.",
 )
 @click.option(
     "--nodes",
     type=click.IntRange(1, 200_000),
-    help="Nodes of the machine, if the log has no names.",
+    help="How many nodes the machine has, if the log has no node names.",
 )
-@click.option("--node-list", default="", metavar="LIST", help="These nodes only, as n[1-300].")
+@click.option("--node-list", default="", metavar="LIST", help="Use these nodes only: n[1-300].")
 @click.option(
     "--down",
     type=_FILE,
-    help="When nodes were down, from sacctmgr show event. For logs with node lists.",
+    help="When nodes were down, from sacctmgr show event. Only for logs with node lists.",
 )
 @click.option(
     "--reservations",
     type=_FILE,
-    help="When nodes were reserved, from sacctmgr show reservation. For logs with node lists.",
+    help="When nodes were reserved, from sacctmgr show reservation. Only for logs with node lists.",
 )
 @click.option(
     "--node-types",
     type=_FILE,
-    help="Of which type nodes are: lines with a node list and a type, from sinfo.",
+    help="Types of the nodes: lines with a node list and a type, from sinfo.",
 )
 @click.option(
     "--gpus-per-node",
     type=click.IntRange(1, 1000),
-    help="Of nodes that have some. [default: the most that jobs had at once]",
+    help="GPUs of each node that has any. [default: the most that jobs had at once]",
 )
 @click.option(
     "--cpus-per-node",
     type=click.IntRange(1, 100_000),
-    help="Jobs share nodes: count CPUs, so many a node. For logs without node lists.",
+    help="Count CPUs, because jobs share nodes; each node has this many. "
+    "Only for logs without node lists.",
 )
 @click.option(
     "--min-hole",
@@ -103,12 +104,10 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     show_default=True,
     metavar="SECONDS",
     callback=finite,
-    help="Leave shorter holes out.",
+    help="Leave out shorter holes.",
 )
-@click.option(
-    "--from", "begin", metavar="TIME", help="Leave out what is earlier: 2024-03-01T12:00."
-)
-@click.option("--to", "end", metavar="TIME", help="Leave out what is later.")
+@click.option("--from", "begin", metavar="TIME", help="Leave out what is before: 2024-03-01T12:00.")
+@click.option("--to", "end", metavar="TIME", help="Leave out what is after.")
 @click.option(
     "--time-zone",
     "zone",
@@ -116,16 +115,16 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     callback=_zone,
     default="UTC",
     show_default=True,
-    help="Of the log's times without one, and of weekdays and hours.",
+    help="Time zone of weekdays and hours, and of the log's times if they name none.",
 )
-@click.option("--trainers", type=_FILE, help="Replay these. [JSON file]")
+@click.option("--trainers", type=_FILE, help="Replay these trainers. [JSON file]")
 @click.option(
     "--at-once",
     type=click.IntRange(1, 1000),
     multiple=True,
     default=(10,),
     show_default=True,
-    help="Trainers at once; may be given several times.",
+    help="How many trainers there are at a time. You can give this option several times.",
 )
 @click.option(
     "--bf-interval",
@@ -134,42 +133,44 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     show_default=True,
     metavar="SECONDS",
     callback=finite,
-    help="Of backfill's passes, from slurm.conf.",
+    help="Time between passes of backfill: bf_interval in slurm.conf.",
 )
 @click.option(
     "--samples",
     type=click.IntRange(1, 1000),
     default=SAMPLES,
     show_default=True,
-    help="Parts of the log to replay.",
+    help="How many parts of the log to replay.",
 )
 @click.option(
     "--sample-hours",
     type=click.FloatRange(min=0, max=24 * 400, min_open=True),
     callback=finite,
-    help="Replay parts so long. [default: 12, or less where much happens]",
+    help="How long each of these parts is. [default: 12, or less if much happens]",
 )
-@click.option("--no-replay", is_flag=True, help="Only the holes.")
+@click.option("--no-replay", is_flag=True, help="Show only the holes; replay nothing.")
 @click.option(
     "--price",
     type=click.FloatRange(0, 1e9),
     callback=finite,
-    help="Of a node-hour, in any currency.",
+    help="Price of a node-hour, in any currency.",
 )
 @click.option(
     "--watts",
     type=click.FloatRange(0, 1e6),
     callback=finite,
-    help="How many more a node draws that trains than an idle one.",
+    help="How many watts more a node draws when it trains than when it is idle.",
 )
 @click.option(
     "--csv",
     "csv_file",
     type=_FILE,
     metavar="FILE",
-    help="Write idle and used nodes over time, of each sample.",
+    help="Write idle and used nodes over time, for each replayed part.",
 )
-@click.option("--parquet", "parquet_file", type=_FILE, metavar="FILE", help="The same as parquet.")
+@click.option(
+    "--parquet", "parquet_file", type=_FILE, metavar="FILE", help="Write the same as parquet."
+)
 @click.option(
     "--report",
     type=click.Path(path_type=Path, file_okay=False),
@@ -205,12 +206,12 @@ def assess(
     report: Path | None,
     as_json: bool,
 ) -> None:
-    """Say what a cluster's idle nodes are worth, and what ordinary jobs would feel.
+    """Say what a cluster's idle nodes are worth, and how much later ordinary jobs would start.
 
     LOG is the output of sacct (docs/assess.md has the command), a log in the Standard Workload
-    Format, the controller's history.sqlite, or a list of holes; plain or gzipped. Without a LOG,
-    Slurm's accounting is asked for all jobs of the last --days; only who may see everybody's jobs
-    gets a true answer.
+    Format, the controller's history.sqlite, or a list of holes; plain or gzipped. Without a LOG
+    it asks Slurm's accounting for all jobs of the last --days. The answer is right only if you
+    may see the jobs of all users.
 
     \b
     Examples:
@@ -233,13 +234,16 @@ def assess(
     )
     if log is not None and synthetic is not None:
         fail("give either a LOG or --synthetic NODES")
+    for option, file in (("--csv", csv_file), ("--parquet", parquet_file)):
+        if no_replay and file is not None:
+            fail(f"{option} writes what was replayed; leave out either it or --no-replay")
     _refuse_idle_options(_LOG if log else _MADE if synthetic else _LIVE)
     planned = tuple(HarvestOptions(count, bf_interval) for count in at_once)
     replays = None if no_replay else _replays(trainers, planned, sample_hours, samples)
     if log is not None:
         source, holes = log.name, read(log, options)
     elif synthetic is not None:
-        source, holes = "a made cluster", made(synthetic, days, min_hole)
+        source, holes = "a made-up cluster", made(synthetic, days, min_hole)
     else:
         source, holes = "this cluster", running(options, days)
     tell(holes.notes)
@@ -254,7 +258,7 @@ def assess(
 
 
 def _refuse_idle_options(place: str) -> None:
-    """Refuse what was given and would change nothing; ``place``: where the jobs are from."""
+    """Refuse options that would change nothing; ``place`` is where the jobs come from."""
     context = click.get_current_context()
     for option in context.command.params:
         goes_with = _GOES_WITH.get(str(option.name), (place,))

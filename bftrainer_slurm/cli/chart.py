@@ -22,7 +22,7 @@ def draws_blocks() -> bool:
 
 
 def strip(values: Sequence[float], columns: int, *, most: float = 0.0, blocks: bool = True) -> str:
-    """Return a line of so many characters; ``most`` is what fills one, 0: the highest value."""
+    """Return a line of so many characters. ``most`` fills one character; 0: the highest value."""
     levels = _BLOCKS if blocks else _PLAIN
     return "".join(levels[one] for one in _eighths(fitted(values, columns), 1, most))
 
@@ -40,7 +40,7 @@ def bars(values: Sequence[float], columns: int, unit: str, *, blocks: bool = Tru
 
 
 def fitted(values: Sequence[float], columns: int) -> list[float]:
-    """Return so many values: means of neighbours, or the same ones repeated."""
+    """Return one value for each column: means of neighbours, or values repeated."""
     count = len(values)
     if not count:
         return [0.0] * columns
@@ -53,7 +53,7 @@ def fitted(values: Sequence[float], columns: int) -> list[float]:
 
 
 def _eighths(values: Sequence[float], rows: int, most: float = 0.0) -> list[int]:
-    """Return heights in eighths of a row; what is more than nothing can be seen."""
+    """Return heights in eighths of a row; everything above zero is visible."""
     top = most or max(values, default=0.0)
     if top <= 0:
         return [0] * len(values)

@@ -20,9 +20,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    """Refuse nan, which is within every FloatRange, and infinity."""
+    """Refuse nan, which every FloatRange accepts, and infinity."""
     if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is no number to count with.", param=parameter)
+        raise click.BadParameter(f"{value} is not a finite number.", param=parameter)
     return value
 
 
@@ -34,7 +34,7 @@ def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
 
 @contextmanager
 def fail_on(*errors: type[Exception], code: int = BAD_INPUT, begin: str = "") -> Iterator[None]:
-    """End the command with the message of such an error, behind how it is to ``begin``."""
+    """End the command with the message of such an error; ``begin`` is put before it."""
     try:
         yield
     except errors as error:
@@ -43,23 +43,23 @@ def fail_on(*errors: type[Exception], code: int = BAD_INPUT, begin: str = "") ->
 
 @contextmanager
 def fail_where_unreadable() -> Iterator[None]:
-    """End the command in one line where a status is not what a controller of ours publishes."""
+    """End the command in one line if a status is not what a controller of ours publishes."""
     try:
         yield
     except BrokenPipeError:
-        raise  # whoever reads has enough: click ends the command
+        raise  # the reader has gone: click ends the command
     except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         what = f"{type(error).__name__}: {shown(error)}"
         fail(f"the status cannot be read; is it of another version? ({what})", NOT_THERE)
 
 
 def safe_lines(text: str) -> str:
-    """Make lines safe for a terminal, whoever wrote what is in them."""
+    """Make lines safe for a terminal, also if they hold users' texts."""
     return "\n".join(shown(line, _LONGEST_LINE) for line in text.split("\n"))
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines, safe for a terminal whoever wrote what is in them."""
+    """Print lines, safe for a terminal also if they hold users' texts."""
     for line in lines:
         text = shown(line, _LONGEST_LINE)
         click.echo(styled(text, bold=True) if isinstance(line, Heading) else text)
@@ -71,12 +71,12 @@ def print_json(document: object) -> None:
 
 
 def who(one: Mapping[str, Any]) -> str:
-    """Return which trainer it is, and whose."""
+    """Return the trainer's id, name and user."""
     return f"{one['array']} {shown(one['name'])} of {shown(one['user'])}"
 
 
 def changes(total: Mapping[str, Any]) -> str:
-    """Return how often its nodes changed."""
+    """Return how often a trainer's nodes changed."""
     grew, shrank, reclaimed = (total[key] for key in ("grew", "shrank", "reclaimed"))
     return f"grew {grew}, shrank {shrank}, reclaimed {reclaimed} times"
 

@@ -27,7 +27,7 @@ def _example(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 
 def _check(config: Path | None) -> None:
-    """Say that the settings are right, and which differ from the defaults."""
+    """Say that the settings are right, and which of them differ from the defaults."""
     with fail_on(SettingsError):
         path = config or site_file()
         settings = site_settings(path)
@@ -49,20 +49,24 @@ def _check(config: Path | None) -> None:
 @click.option(
     "--mode",
     type=click.Choice(["site", "personal"]),
-    help="For everybody's trainers, or for your own. [default: site for SlurmUser]",
+    help="Serve the trainers of all users, or only yours. [default: site for SlurmUser]",
 )
 @click.option("--partition", help="The preemptible partition of the trainers.")
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="The keeper's address, as nodes reach it; where it may be on one of two hosts, both.",
+    help="The keeper's address, as nodes reach it. If two hosts can run the keeper: both.",
 )
-@click.option("--gateway", type=click.Choice(CHOICES))
+@click.option(
+    "--gateway",
+    type=click.Choice(CHOICES),
+    help="How the queue and the nodes are read. [default: as in the settings]",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 @click.option(
     "--check",
     is_flag=True,
-    help="Say whether the site's settings, or --config, are right; start nothing.",
+    help="Check the site's settings, or those of --config; start nothing.",
 )
 @click.option(
     "--example",
@@ -87,8 +91,8 @@ def controller(
     As SlurmUser it runs everybody's trainers; as an ordinary user it runs the trainers that this
     user submitted with 'bftrainer submit', and needs nothing installed on the cluster.
 
-    SIGHUP has a site's controller read its settings again; what cannot change while it runs is
-    named in its log.
+    After SIGHUP a site's controller reads its settings again. Its log names the changed settings
+    that need a restart.
 
     \b
     Examples:
@@ -99,10 +103,10 @@ def controller(
     if check:
         _check(config)
         return
-    from bftrainer_slurm.controller.daemon import AlreadyRunningError, Role, run
+    from bftrainer_slurm.controller.daemon import AlreadyRunningError, Scope, run
     from bftrainer_slurm.controller.state.history import HistoryError
     from bftrainer_slurm.keeper.client import KeeperError
-    from bftrainer_slurm.keeper.private import StateError
+    from bftrainer_slurm.keeper.home import StateError
     from bftrainer_slurm.slurm.gateway import GatewayError
     from bftrainer_slurm.slurm.open import open_gateway
     from bftrainer_slurm.slurm.owner import slurm_user
@@ -113,11 +117,14 @@ def controller(
     )
     me = getpass.getuser()
     try:
-        read_settings(config)  # a bad file is said before Slurm is asked
+        read_settings(config)  # report a bad file before Slurm is asked
         owner = slurm_user()
         mode = mode or ("site" if me == owner else "personal")
         if os.getuid() == 0:
-            fail(f"not as root: run it as SlurmUser ({owner}), or as an operator with --mode site")
+            fail(
+                f"do not run it as root: run it as SlurmUser ({owner}), or as an operator with "
+                "--mode site"
+            )
         told = {"partition": partition, "listen": listen, "gateway": gateway}
 
         def settings_now() -> Settings:
@@ -127,8 +134,8 @@ def controller(
 
         settings = settings_now()
         state = state or (_SITE_STATE if mode == "site" else personal_state())
-        role = Role(user=None if mode == "site" else me)
-        run(state, role, settings, open_gateway(settings.gateway), settings_now)
+        scope = Scope(user=None if mode == "site" else me)
+        run(state, scope, settings, open_gateway(settings.gateway), settings_now)
     except (SettingsError, AlreadyRunningError, HistoryError, StateError) as error:
         fail(str(error))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""``bftrainer doctor``: what of a cluster's settings does not fit trainers, and what to change."""
+"""``bftrainer doctor``: which of a cluster's settings do not fit trainers, and what to change."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ _SUMMARY = {
     "/etc/bftrainer]",
 )
 @click.option("--partition", help="The trainers' partition. [default: as in the settings]")
-@click.option("--fix", is_flag=True, help="Print what must change as a patch; edits nothing.")
+@click.option("--fix", is_flag=True, help="Print the changes as a patch; edit nothing.")
 @click.option(
     "--try",
     "attempt",
     is_flag=True,
-    help="Run a tiny trainer and an ordinary job on its node, and say how late that job came.",
+    help="Run a tiny trainer, then an ordinary job on its node; say how much later that job ended.",
 )
 @click.option(
     "--ordinary",
@@ -73,13 +73,13 @@ def doctor(
     ordinary: str | None,
     as_json: bool,
 ) -> None:
-    """Look at this cluster's settings: what to change for trainers, which line, and why.
+    """Check this cluster's settings: what to change for trainers, in which line, and why.
 
     For admins, before and after the installation. It asks Slurm, the keeper and this host, and
     changes nothing. The exit code is 1 if something must change.
 
-    With --try it looks at nothing, but submits both jobs as you, and cancels what is left of them
-    however it ends.
+    With --try it does not check the settings. It submits both jobs under your name, and cancels
+    what is left of them at its end, also after an error.
 
     \b
     Examples:
@@ -120,8 +120,8 @@ def _try(ordinary: str | None, as_json: bool) -> None:
     from bftrainer_slurm.slurm.run import SlurmRunner
 
     if "SLURM_JOB_ID" in os.environ:
-        fail("not inside a job: run the trial on a login node")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up, as Ctrl-C does
+        fail("the trial cannot run inside a job: run it on a login node")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up, as after Ctrl-C
     runner = SlurmRunner(_TRIAL_PATIENCE_S)
     say = partial(click.echo, err=as_json)
     try:
@@ -134,8 +134,8 @@ def _try(ordinary: str | None, as_json: bool) -> None:
         print_json({"schema": SCHEMA, **asdict(outcome), "late_s": outcome.late_s})
     else:
         click.echo(
-            f"an ordinary job on {outcome.node} was through after {outcome.with_trainer_s:.2f} s "
-            f"with the trainer there, {outcome.without_s:.2f} s without: "
+            f"an ordinary job on {outcome.node} took {outcome.with_trainer_s:.2f} s "
+            f"with the trainer there, {outcome.without_s:.2f} s without it: "
             f"{outcome.late_s:+.2f} s"
         )
 
@@ -160,7 +160,7 @@ def document(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def table(findings: Sequence[Finding]) -> Iterator[str]:
-    """Return the lines that a person reads, the gravest findings first."""
+    """Return the lines that a person reads, the most serious findings first."""
     order = list(Level)
     for one in sorted(findings, key=lambda finding: order.index(finding.level)):
         word = styled(one.level.value.ljust(_MARGIN), **_STYLES[one.level])

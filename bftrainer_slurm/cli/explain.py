@@ -1,4 +1,4 @@
-"""``bftrainer explain``: why a trainer has so many nodes, or waits, by the plan's own terms."""
+"""``bftrainer explain``: why a trainer has so many nodes, or waits, in the plan's own terms."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PLAN_LIMIT_S = 60.0
     "back",
     type=click.IntRange(1, 100),
     metavar="N",
-    help="What the controller planned N plans ago, planned again; for who can read its --state.",
+    help="Solve the plan of N plans ago again; you must be able to read its --state.",
 )
 @side_options
 @json_option
@@ -44,8 +44,8 @@ def explain(trainer: str, back: int | None, side: Side, as_json: bool) -> None:
 
     The words and numbers are those of the controller's last plan: what the trainer asked for, which
     nodes there are, what more nodes would bring it, what a change of size costs, and what others
-    would lose. TRAINER is a job id, or a name that only one trainer has. Of others' trainers the
-    plan's terms are not shown.
+    would lose. TRAINER is a job id, or a name that only one trainer has. The plan's terms of
+    other users' trainers are not shown.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ def explain(trainer: str, back: int | None, side: Side, as_json: bool) -> None:
 
 
 def as_document(one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of the reasons as JSON has it; the schema is in docs/json.md."""
+    """Return the known reasons as JSON has them; the schema is in docs/json.md."""
     kept = ("array", "name", "user", "state", "why", "min_nodes", "max_nodes", "nodes", "starting")
     pool = document["pool"]
     return {
@@ -96,7 +96,7 @@ def lines(one: Mapping[str, Any], document: Mapping[str, Any], now_s: float) -> 
 
 
 def _past_lines(one: Mapping[str, Any], document: Mapping[str, Any], back: int) -> Iterator[str]:
-    """Return what a person reads of a plan that is over."""
+    """Return what a person reads of an earlier plan."""
     ago = f"{back} plan{'' if back == 1 else 's'} ago"
     yield f"trainer {shown(one['array'])}, {ago}: {nodes(one['plan']['nodes'])}"
     yield from _body(one, document, "planned again now")
@@ -117,14 +117,14 @@ def _body(one: Mapping[str, Any], document: Mapping[str, Any], planned: str) -> 
         cells = (brings, -size["rescale"] or 0.0, size["worth"])
         yield f"{size['nodes']:>7}" + "".join(f"{number(cell):>12}" for cell in cells) + mark
     remark = (
-        f"in units of the objective times seconds, over the {plan['forward_s']:.0f} s that a plan "
-        f"looks ahead; {planned}, from the {nodes(plan['had'])} that it had"
+        f"unit: the objective times seconds, over the {plan['forward_s']:.0f} s that a plan looks "
+        f"ahead; {planned}, when it had {nodes(plan['had'])}"
     )
     yield from wrapped(remark, 2)
 
 
 def _of_the_past(trainer: str, back: int, state: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a trainer and a cluster as the controller saw them, by a plan that is made again."""
+    """Solve an earlier plan again; return the trainer and the cluster as they were then."""
     from bftrainer_slurm.cli.plan import given_problem
     from bftrainer_slurm.controller.publish.status import terms_of
     from bftrainer_slurm.planner.solver import Planner

@@ -40,8 +40,8 @@ _LABEL = 12  # columns
     "--since",
     type=Since(),
     metavar="WHEN",
-    help="From then on: 90m, 2h, 7d, 2026-11-23T14:00. [default: a trainer's whole life; of all "
-    "trainers a week]",
+    help="Begin so long ago, or at this time: 90m, 2h, 7d, 2026-11-23T14:00. [default: the whole "
+    "life of TRAINER; of all trainers a week]",
 )
 @click.option(
     "-n",
@@ -49,16 +49,16 @@ _LABEL = 12  # columns
     type=click.IntRange(min=0),
     default=20,
     metavar="N",
-    help="The last N changes of a trainer; with --json all that are kept. [default: 20]",
+    help="Show the last N changes of a trainer. [default: 20; with --json all that are kept]",
 )
 @side_options
 @json_option
 def history(trainer: str | None, since: float | None, last: int, side: Side, as_json: bool) -> None:
-    """Say what TRAINER had, gained and lost; without TRAINER list all that had nodes.
+    """Say what TRAINER had, gained and lost. Without TRAINER list all trainers that had nodes.
 
-    The controller keeps the history for 90 days, so that trainers that have ended are known as
-    well. TRAINER is a job id, or a name that only one trainer had in the last week, or ever. Of
-    others' trainers the nodes alone are shown. 'bftrainer show TRAINER --plot' draws the same.
+    The controller keeps the history for 90 days, so you find trainers that have ended, too.
+    TRAINER is a job id, or a name that only one trainer had in the last week, or ever. Of other
+    users' trainers only the nodes are shown. 'bftrainer show TRAINER --plot' draws the same.
 
     \b
     Examples:
@@ -81,7 +81,7 @@ def history(trainer: str | None, since: float | None, last: int, side: Side, as_
 
 
 def listed(document: Mapping[str, Any]) -> Iterator[str]:
-    """Give a line a trainer."""
+    """Give a line for each trainer."""
     trainers = document["trainers"]
     if not trainers:
         yield f"no trainer had nodes since {date(document['since_s'])}"
@@ -103,7 +103,7 @@ def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def story(document: Mapping[str, Any], last: int) -> Iterator[str]:
-    """Give the story of one trainer: sums first, then the last changes."""
+    """Give the history of one trainer: sums first, then the last changes."""
     one = document["trainer"]
     for label, text in _facts(one):
         yield f"{label:<{_LABEL}}{text}"
@@ -130,7 +130,7 @@ def _facts(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     drawn = strip(nodes, min(60, width() - _LABEL), blocks=draws_blocks())
     yield "nodes", drawn.rstrip() or "none"
     if one.get("hidden"):
-        yield "progress", f"for {shown(one['user'])} to see"
+        yield "progress", f"only {shown(one['user'])} sees it"
         return
     if one["samples"]:
         gained = one["samples"][-1]["samples"] - one["samples"][0]["samples"]
@@ -151,7 +151,7 @@ def _rescaling(rescales: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _events(one: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return changes of nodes, and pauses, by time."""
+    """Return changes of nodes, and pauses, in the order of time."""
     events = [
         (change["time_s"], str(change["nodes"]), _change(change)) for change in one["changes"]
     ]

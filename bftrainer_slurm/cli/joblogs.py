@@ -1,4 +1,4 @@
-"""Where the log of ``bftrainer assess`` comes from: a file, Slurm's accounting, a made cluster."""
+"""The log of ``bftrainer assess``: from a file, Slurm's accounting, or a made-up cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bftrainer_slurm.slurm.run import SlurmRunner
 
 
 def read(log: Path, options: LogOptions) -> Log:
-    """Read a file; end the command where it holds no log."""
+    """Read a file; end the command if it holds no log."""
     try:
         with progress("reading", log.stat().st_size) as advance:
             return read_log(log, options, advance)
@@ -36,7 +36,7 @@ def read(log: Path, options: LogOptions) -> Log:
 
 
 def running(options: LogOptions, days: float) -> Log:
-    """Ask the accounting of the cluster that runs here."""
+    """Ask the accounting of this cluster."""
     runner, hours = SlurmRunner(timeout_s=accounting.PATIENCE_S), max(1, round(24 * days))
     now_s = time.time()
     with TemporaryDirectory() as folder:
@@ -54,13 +54,13 @@ def running(options: LogOptions, days: float) -> Log:
 
 
 def made(text: str, days: float, min_hole_s: float) -> Log:
-    """Return the log of a made cluster."""
+    """Return the log of a made-up cluster."""
     try:
         schedule = simulate(parse_synthetic(text, days))
     except WorkloadError as error:
-        fail(f"--synthetic {error}")
+        fail(f"--synthetic {shown(text)}: {error}")
     return Log(
-        kind="made cluster, EASY backfill",
+        kind="made-up cluster, EASY backfill",
         holes=schedule.holes(min_hole_s),
         nodes=schedule.workload.nodes,
         from_s=schedule.from_s,
@@ -84,7 +84,7 @@ def tell(notes: Notes | None) -> None:
 
 @contextmanager
 def progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
-    """Show how far a long piece of work is, where somebody looks."""
+    """Show how far a long piece of work is, if a person looks on."""
     hidden = not (length and sys.stderr.isatty())
     with click.progressbar(length=length, label=label, file=sys.stderr, hidden=hidden) as bar:
         yield bar.update

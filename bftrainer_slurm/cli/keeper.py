@@ -19,33 +19,35 @@ from bftrainer_slurm.keeper.credentials import METHODS, SECRET, Means
 @click.option(
     "--site",
     is_flag=True,
-    help="Take all that follows from the site's settings (bftrainer.toml), as its controller does.",
+    help="Take the other options from the site's settings (bftrainer.toml), like the controller.",
 )
 @click.option(
     "--listen",
     default="127.0.0.1:0",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where nodes reach it; with --shared the addresses of all hosts, with commas between.",
+    help="Where nodes reach it; with --shared the addresses of all hosts, separated by commas.",
 )
 @click.option(
     "--shared",
     type=click.Path(path_type=Path, file_okay=False),
-    help="A folder that all hosts for the keeper see; it then works on one of them.",
+    help="A folder that all hosts of the keeper see. The keeper then works on one of them.",
 )
 @click.option(
     "--method",
     type=click.Choice(METHODS),
     default=SECRET,
     show_default=True,
-    help="How members of groups prove whose they are. Where there are several users: munge, or "
-    "job where Slurm does without MUNGE.",
+    help="How members of groups prove whose they are. With several users: munge, or "
+    "job if Slurm runs without MUNGE.",
 )
-@click.option("--munge-socket", metavar="PATH", help="Where munged listens, if not as usual.")
+@click.option(
+    "--munge-socket", metavar="PATH", help="Where munged listens, if not at the usual place."
+)
 @click.option(
     "--key-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="For job: the key that root on the nodes has too, as in the plugin's key_file=.",
+    help="With --method job: the key that root has on the nodes, too (key_file= of the plugin).",
 )
 @click.pass_context
 def keeper(
@@ -60,9 +62,9 @@ def keeper(
 ) -> None:
     """Run the keeper by itself: the process that holds the rendezvous.
 
-    'bftrainer controller' starts one where none answers; run it as a service of its own where a
-    service manager would end it together with the controller. docs/failover.md says how to have a
-    second host for it.
+    'bftrainer controller' starts a keeper if none answers. Run the keeper as a service of its own
+    if your service manager would end it together with the controller. docs/failover.md says how
+    to use a second host for it.
 
     \b
     Examples:
@@ -81,7 +83,7 @@ def keeper(
 
 
 def _refuse_others(context: click.Context) -> None:
-    """End the command where an option says what the site's settings say."""
+    """End the command if an option says what the site's settings say."""
     for name in ("listen", "shared", "method", "munge_socket", "key_file"):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             fail(f"--site or --{name.replace('_', '-')}, not both")
@@ -91,5 +93,5 @@ def _of_site() -> tuple[str, Means, Path | None]:
     with fail_on(SettingsError):
         settings = site_settings()
     if settings.listen == Settings().listen:
-        fail("the site's settings have no listen: where do the nodes reach the keeper?")
+        fail("the site's settings have no listen: add the address where nodes reach the keeper")
     return settings.listen, settings.means, Path(settings.shared) if settings.shared else None

@@ -35,18 +35,18 @@ _LONGEST = 4_000  # characters of a line in a terminal
 
 @click.command()
 @click.argument("trainer", shell_complete=complete)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on.")
+@click.option("-f", "--follow", is_flag=True, help="Keep showing what is written from now on.")
 @click.option(
-    "-n", "--lines", type=click.IntRange(min=0), metavar="N", help="The last N lines only."
+    "-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Show only the last N lines."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each line.")
 @side_options
 def logs(trainer: str, follow: bool, lines: int | None, as_json: bool, side: Side) -> None:
-    """Show what all elements of TRAINER have written, by time, each line with its node.
+    """Show what all elements of TRAINER have written, sorted by time, each line with its node.
 
     TRAINER is a job id, or a name that only one trainer has. The files are those of --output and
-    --error, read with your own rights. A line without a time stays behind the one before it in its
-    file. Of a trainer that Slurm has forgotten, slurm-JOBID_*.out in this folder are shown.
+    --error, read with your own rights. A line without a time stays after the line before it in
+    its file. If Slurm has forgotten the trainer, slurm-JOBID_*.out in this folder are shown.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def _array(trainer: str, side: Side) -> int:
 
 
 def _outputs(array: int) -> Sequence[Output]:
-    """Return what elements write to, by Slurm, or by the names that Slurm gives such files."""
+    """Return the elements' files: Slurm names them, else they are found by their usual names."""
     try:
         found: Sequence[Output] = outputs_of(SlurmRunner(), array)
     except SlurmUnavailableError as error:
@@ -89,7 +89,7 @@ def _outputs(array: int) -> Sequence[Output]:
 
 
 def _go_on(story: _Story, array: int) -> None:
-    """Tell what comes, until all elements are over and nothing more comes."""
+    """Print new lines until all elements have ended and nothing more comes."""
     asked_s = time.monotonic()
     while True:
         time.sleep(_LOOK_EVERY_S)
@@ -130,7 +130,7 @@ class _Story:
         self._outputs = outputs or self._outputs
 
     def so_far(self, *, last: bool) -> Iterator[Line]:
-        """Give what was written until now, by time; with the ``last`` line, ended or not."""
+        """Give what was written until now, by time; with the ``last`` line even if unfinished."""
         return merged(
             Log(lines, output.task, output.node, output.start_s, tail.changed_s)
             for output, tail, lines in self._read(self._outputs, last=last)
@@ -139,7 +139,7 @@ class _Story:
     def news(self) -> list[Line]:
         """Return what was written since, in the order in which it came.
 
-        Elements that have not run yet are not looked for: a large trainer has many of them.
+        Elements that have not run yet are left out: a large trainer has many of them.
         """
         begun = [
             one
@@ -182,7 +182,7 @@ def _as_json(line: Line) -> str:
 
 
 def _as_text(line: Line) -> str:
-    """Return a line with its node; in a terminal nothing in it is a command."""
+    """Return a line with its node, made safe for a terminal."""
     label = shown(line.node) or ("?" if line.task is None else f"#{line.task}")
     text = line.text
     if sys.stdout.isatty():

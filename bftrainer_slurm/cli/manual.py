@@ -27,7 +27,7 @@ _STATUS = (
     ("0", "All went well."),
     ("1", "doctor: something must change."),
     ("2", "Bad input: one line on stderr says what, and what to write instead."),
-    ("3", "Slurm, or the controller's side, does not answer."),
+    ("3", "Slurm, or the controller, does not answer."),
 )
 _EXAMPLES = ("Example:", "Examples:")
 
@@ -107,7 +107,7 @@ def _dedented(text: str) -> str:
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
-    """Give each option with what is written after it, and its help."""
+    """Give each option with its value's name, and its help."""
     for option in command.get_params(context):
         if isinstance(option, click.Option) and not option.hidden:
             names = ", ".join(option.opts) + "".join(f" / {one}" for one in option.secondary_opts)

@@ -1,6 +1,6 @@
-"""The end of what a trainer's elements have written, and where: as its reader may see it.
+"""The end of what a trainer's elements have written, and the file, as far as the reader may see it.
 
-All that they have written is what ``logs`` shows.
+``logs`` shows all that they have written.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _PATIENCE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class LastOutput:
-    """A file, and its last lines; none where this user cannot read it here."""
+    """A file and its last lines; no lines if this user cannot read it here."""
 
     path: str
     lines: tuple[str, ...]
 
 
 def last_output(array: int) -> LastOutput | None:
-    """Return the file that a trainer's elements wrote to last, None: Slurm knows none.
+    """Return the file that a trainer's elements wrote to last, None if Slurm knows none.
 
     Costs slurmctld one RPC.
     """
@@ -38,7 +38,7 @@ def last_output(array: int) -> LastOutput | None:
 
 
 def newest(outputs: Sequence[Output]) -> LastOutput | None:
-    """Return the file that was written last; where none can be read, one that was written to."""
+    """Return the file that was written last; if none can be read, any that was written to."""
     found: list[tuple[float, LastOutput]] = []
     for path in dict.fromkeys(path for one in outputs for path in one.paths):
         tail = Tail(path)

@@ -1,4 +1,4 @@
-"""Asks for what the controller's history holds: the keeper, or else the file itself."""
+"""Reads the controller's history: from the keeper, or else from the file itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
 class Since(click.ParamType[float]):
-    """A time, as Unix seconds: so long ago, or a date."""
+    """A time as Unix seconds, written as a date or as how long ago it was."""
 
     name = "when"
 
@@ -35,23 +35,25 @@ class Since(click.ParamType[float]):
         try:
             return max(0.0, datetime.fromisoformat(value).timestamp())
         except (ValueError, OverflowError):
-            self.fail(f"'{shown(value)}' is no time; write 2h, 7d, or 2026-11-23T14:00", param, ctx)
+            self.fail(
+                f"'{shown(value)}' is not a time; write 2h, 7d, or 2026-11-23T14:00", param, ctx
+            )
 
 
 def the_past(what: str, since_s: float, side: Side) -> dict[str, Any]:
-    """Return a document of ``publish.history``; end the command where there is none."""
+    """Return a document of ``publish.stories``; end the command if there is none."""
     with fail_on(KeeperError, code=NOT_THERE):
         return past_or_none(what, since_s, side)
 
 
 def past_or_none(what: str, since_s: float, side: Side) -> dict[str, Any]:
-    """Return a document of ``publish.history``.
+    """Return a document of ``publish.stories``.
 
-    The keeper has it while the controller is down, too; who may read the state folder needs no
-    keeper.
+    The keeper has it while the controller is down, too. A user who may read the state folder
+    needs no keeper.
 
     Raises:
-        KeeperError: nobody has it.
+        KeeperError: neither the keeper nor a file has it.
     """
     try:
         document = side.ask(lambda keeper, proof: keeper.history(what, since_s, proof))
@@ -63,7 +65,7 @@ def past_or_none(what: str, since_s: float, side: Side) -> dict[str, Any]:
 
 
 def _from_file(state: Path, what: str, since_s: float) -> dict[str, Any] | None:
-    from bftrainer_slurm.controller.publish.history import told
+    from bftrainer_slurm.controller.publish.stories import told
     from bftrainer_slurm.controller.state.history import HistoryError
 
     try:
@@ -75,7 +77,7 @@ def _from_file(state: Path, what: str, since_s: float) -> dict[str, Any] | None:
 
 
 def past_of(trainer: str, since_s: float, side: Side) -> dict[str, Any]:
-    """Return the story of one trainer, by its job id, or a name that only one has."""
+    """Return the history of one trainer, by its job id, or a name that only one trainer has."""
     array = trainer if re.fullmatch(r"[0-9]{1,15}", trainer) else _named(trainer, side)
     document = the_past(array, since_s, side)
     if document["trainer"] is None:
@@ -84,7 +86,7 @@ def past_of(trainer: str, since_s: float, side: Side) -> dict[str, Any]:
 
 
 def _named(name: str, side: Side) -> str:
-    """Return the id of the trainer of this name: of the last week, or else of any time."""
+    """Return the id of the trainer with this name: in the last week, or else at any time."""
     for since_s in (time.time() - A_WEEK_S, 0.0):
         known = the_past("all", since_s, side)["trainers"]
         found = [str(one["array"]) for one in known if one["name"] == name]

@@ -1,6 +1,6 @@
 """One trainer's story as a picture: in the terminal, as PNG, or as an HTML page with SVG in it.
 
-Shows the document of ``publish.history``: nodes over time, samples, reclaims, what rescaling cost.
+Shows the document of ``publish.stories``: nodes over time, samples, reclaims, what rescaling cost.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ def written(one: Mapping[str, Any], path: Path) -> None:
 
 
 def title(one: Mapping[str, Any]) -> str:
-    """Return who the trainer is."""
+    """Return the trainer's id, name and user."""
     over = f": {shown(one['over'], 100)}" if one.get("over") else ""
     return f"trainer {who(one)}{over}"
 
 
 def sums(one: Mapping[str, Any]) -> str:
-    """Return what it had in all."""
+    """Return its totals."""
     total = one["total"]
     text = f"{total['node_s'] / 3600:.2f} node-hours; {changes(total)}"
     seconds = [pause["seconds"] for pause in one.get("rescales", ())]
@@ -104,7 +104,7 @@ def _figure(one: Mapping[str, Any]) -> Figure:
         "font.size": 9,
         "svg.hashsalt": "bftrainer",  # the same story gives the same file
         "svg.fonttype": "none",
-        "text.parse_math": False,  # a name with $ in it is a name
+        "text.parse_math": False,  # a $ in a name is no formula
         "axes.edgecolor": _INK,
         "axes.spines.top": False,
         "axes.spines.right": False,
@@ -154,7 +154,7 @@ def _times(seconds: Sequence[float]) -> list[datetime]:
 
 
 def _parts(one: Mapping[str, Any]) -> list[float]:
-    """Return when each part of the course begins."""
+    """Return when each part of the time begins."""
     part_s = one["course"]["part_s"]
     return [one["from_s"] + part_s * part for part in range(len(one["course"]["nodes"]))]
 

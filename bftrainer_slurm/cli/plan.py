@@ -28,10 +28,15 @@ SCHEMA = 1
     "back",
     type=click.IntRange(1, 100),
     metavar="N",
-    help="The problem that the controller planned N plans ago, 1 being its last; in place of FILE.",
+    help="Instead of FILE, the problem that the controller planned N plans ago; 1 is its last.",
 )
 @state_option
-@click.option("--problem", "shown", is_flag=True, help="Print the problem as JSON, for a file.")
+@click.option(
+    "--problem",
+    "shown",
+    is_flag=True,
+    help="Print the problem as JSON, to keep it in a file.",
+)
 @click.option(
     "--time-limit",
     type=click.FloatRange(min=0.1, max=86400),
@@ -39,7 +44,7 @@ SCHEMA = 1
     show_default=True,
     metavar="SECONDS",
     callback=finite,
-    help="Then take the best plan found so far.",
+    help="After this time take the best plan found so far.",
 )
 @json_option
 def plan(
@@ -75,7 +80,7 @@ def plan(
 def given_problem(file: Path | None, back: int | None, state: Path) -> Problem:
     """Return the problem in a file, or one of the controller's; end the command without one."""
     if (file is None) == (back is None):
-        fail("give a FILE, or --from-history N")
+        fail("give either a FILE or --from-history N")
     try:
         if file is not None:
             return read_instance(file)

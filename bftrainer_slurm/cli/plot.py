@@ -1,4 +1,4 @@
-"""A throughput curve in plain characters: a small plot, the numbers under it."""
+"""A throughput curve in plain characters: a small plot with the numbers below it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MEASURED, _EXPECTED = "#", "o"
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What a trainer does on so many nodes: seen (``measured``), or what follows from that."""
+    """What a trainer does on so many nodes, ``measured`` or derived from measurements."""
 
     nodes: int
     rate: float

@@ -1,4 +1,4 @@
-"""``bftrainer replay``: what trainers would have made of the holes in a trace."""
+"""``bftrainer replay``: what trainers would have done with the holes in a trace."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ _MOST = 10_000
     help="Node events: parquet or CSV with the columns time, node, idle.",
 )
 @click.option(
-    "--synthetic", metavar="NODES[:LOAD[:SEED]]", help="The holes of a made cluster instead."
+    "--synthetic", metavar="NODES[:LOAD[:SEED]]", help="Use the holes of a made-up cluster instead."
 )
 @click.option(
     "--trainers",
     type=click.Path(path_type=Path),
-    help="Trainers in JSON. [default: made ones that are never done]",
+    help="Trainers in JSON. [default: made-up ones that never end]",
 )
-@click.option("--nodes", type=click.IntRange(1), help="Only the first K nodes, by name.")
+@click.option("--nodes", type=click.IntRange(1), help="Use only the first K nodes, by name.")
 @click.option(
     "--at-once",
     type=click.IntRange(1, _MOST),
     default=10,
     show_default=True,
-    help="Trainers that are submitted at a time; the next one when one is done.",
+    help="How many trainers are submitted at a time. The next one comes when one is done.",
 )
 @click.option(
     "--forward-time",
@@ -60,7 +60,13 @@ _MOST = 10_000
     metavar="SECONDS",
     help="How far a plan looks ahead. [default: adapted to the holes seen lately]",
 )
-@click.option("--policy", type=click.Choice(POLICIES), default="milp", show_default=True)
+@click.option(
+    "--policy",
+    type=click.Choice(POLICIES),
+    default="milp",
+    show_default=True,
+    help="Which planner decides, see above.",
+)
 @click.option("--objective", default="speedup", show_default=True, help="See docs/objectives.md.")
 @click.option(
     "--rescale-scale",
@@ -68,7 +74,7 @@ _MOST = 10_000
     default=1.0,
     show_default=True,
     callback=finite,
-    help="What to multiply the trainers' rescale costs by.",
+    help="Multiply the trainers' rescale costs by this.",
 )
 @click.option(
     "--look-every",
@@ -77,7 +83,7 @@ _MOST = 10_000
     show_default=True,
     callback=finite,
     metavar="SECONDS",
-    help="See new holes only this often, as the controller does (15); 0: at once, as the paper.",
+    help="See new holes only this often. The controller takes 15. 0: at once, as in the paper.",
 )
 @click.option(
     "--from",
@@ -91,12 +97,12 @@ _MOST = 10_000
     "--hours",
     type=click.FloatRange(0, 1e5, min_open=True),
     callback=finite,
-    help="How long. [default: to the last event; a made cluster: 24]",
+    help="Replay so many hours. [default: to the last event; a made-up cluster: 24]",
 )
 @click.option(
     "--learn-curves",
     is_flag=True,
-    help="Plan with what trainers have shown so far, not with the curves of --trainers.",
+    help="Plan with what trainers have shown so far, not with the curves in --trainers.",
 )
 @click.option(
     "--repeat",
@@ -134,16 +140,16 @@ def replay(
 ) -> None:
     """Replay a trace of holes with elastic trainers, planned by the controller's own loop.
 
-    U is samples reached over samples that the same trainers reach on as many dedicated nodes as
-    the pool has on average, in the same time without rescaling costs; U_free the same with
-    rescaling free of cost in the holes too.
+    U compares the samples reached with those that the same trainers reach in the same time on
+    dedicated nodes, without rescaling costs. There are as many dedicated nodes as the pool has on
+    average. U_free is U if rescaling costs nothing in the holes either.
 
     \b
     Policies:
-      milp         the product's
-      paper        the paper's model: its costs, any node as good as another
-      equal-share  every trainer the same number of nodes
-      oracle       the product's, knowing every hole's true end
+      milp         plans as the controller does
+      paper        the paper's model: its costs, and any node is as good as another
+      equal-share  every trainer gets the same number of nodes
+      oracle       as milp, but it knows when each hole ends
 
     \b
     Examples:
@@ -175,9 +181,7 @@ def replay(
     if counting.greedy:
         click.echo(f"note: {counting.greedy} plans were greedy: {counting.reason}", err=True)
     if found.outcome.trainers_done == len(wanted):
-        click.echo(
-            "note: all trainers were done before the end, so U says little; see --repeat", err=True
-        )
+        click.echo("note: all trainers ended too early, so U says little; see --repeat", err=True)
     if as_json:
         print_json({"schema": SCHEMA, **document(found)})
     else:
@@ -204,9 +208,9 @@ def _trace(
         made = simulate(parse_synthetic(str(synthetic), (hours or 24.0) / 24)).trace()
         return select(made, nodes, from_s, hours)
     except TraceError as error:
-        fail(f"--events {error}" if events is not None else f"--synthetic {error}")
+        fail(f"--events {error}" if events is not None else f"--synthetic {synthetic}: {error}")
     except WorkloadError as error:
-        fail(f"--synthetic {error}")
+        fail(f"--synthetic {synthetic}: {error}")
 
 
 def _trainers(
@@ -233,12 +237,12 @@ def _objective(name: str) -> str:
     try:
         find(name)
     except ObjectiveError as error:
-        fail(f"--objective {error}")
+        fail(f"--objective: {error}")
     return name
 
 
 def _check_folder(report: Path | None) -> None:
-    """Before the long work, not after it."""
+    """Check the folder before the long work, not after it."""
     if report is None:
         return
     try:
@@ -248,7 +252,7 @@ def _check_folder(report: Path | None) -> None:
 
 
 class _Counting:
-    """Counts the plans that the solver had no part in."""
+    """Counts the plans that were made without the solver."""
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
@@ -265,7 +269,7 @@ class _Counting:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """A line a plan is too many: what went wrong is counted."""
+    """Silence warnings: one line for each plan is too many, and ``_Counting`` counts them."""
     logger = logging.getLogger("bftrainer_slurm")
     level = logger.level
     logger.setLevel(logging.ERROR)

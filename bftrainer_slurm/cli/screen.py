@@ -22,20 +22,20 @@ _SPARE = tuple(map(_HEADING.index, ("USER", "SAMPLES/S", "NAME")))
 _STRIP = "LAST HOUR"
 _LEAST_STRIP, _MOST_STRIP = 12, 60  # columns
 _HELP = """\
-q          end
+q          quit
 up, down   choose a trainer, or scroll; also k and j, page up and page down
-enter      all that is known of the trainer, and why it has so many nodes
-s          sort by the next of: nodes, trainer, name, user, samples a second
+enter      show all about the trainer, and why it has so many nodes
+s          sort by the next of: nodes, trainer, name, user, samples per second
 r          ask again now
 ?          this help; any key leaves it
 
-NODES      nodes that it has, and those where it is starting: 3+1
-WANTS      MIN-MAX of -N
+NODES      its nodes, and those where it is starting: 3+1
+WANTS      its MIN-MAX, as given with -N
 LAST HOUR  its nodes in each minute, up to the most that it had
 
-What the controller published last is shown, as in 'bftrainer status'; asking
-for it costs slurmctld nothing. While the controller is down Slurm is asked,
-once in 30 s."""
+You see what the controller published last, as in 'bftrainer status'. This
+costs slurmctld nothing. While the controller is down, Slurm is asked every
+30 s."""
 
 
 class Key(Enum):
@@ -73,7 +73,7 @@ Line: TypeAlias = tuple[str, Look]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is known: a status, and the nodes of the last hour by trainer; ``trouble`` of asking."""
+    """A status, the nodes of the last hour by trainer, and the ``trouble`` of the last request."""
 
     document: dict[str, Any]
     strips: Mapping[str, Sequence[float]]
@@ -176,7 +176,7 @@ def _trainer(
 ) -> list[Line]:
     found = [one for one in seen.document["trainers"] if one["array"] == view.chosen]
     if not found:
-        return [(f"trainer {view.chosen} is gone; 'bftrainer history' knows it", Look.PLAIN)]
+        return [(f"trainer {view.chosen} is gone; see 'bftrainer history'", Look.PLAIN)]
     one = found[0]
     values = seen.strips.get(str(one["array"]), ())
     lines = [*render(one).splitlines()]
@@ -211,7 +211,7 @@ def _table(
     room: int,
     blocks: bool,
 ) -> list[str]:
-    """Return a heading and a line a trainer, each with its strip in what room is left."""
+    """Return a heading and a line for each trainer, each with its strip in the space left."""
     known = list(trainers)
     texts = aligned([_HEADING, *map(_row, known)], room - 2 - _LEAST_STRIP, _SPARE)
     left = min(_MOST_STRIP, max(0, room - 2 - wide(texts[0])))
@@ -234,7 +234,7 @@ def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _wrapped(line: str, columns: int, indent: int = 0) -> list[str]:
-    """Return a line in several that fit; drawings are cut."""
+    """Return a line split into lines that fit; drawings are cut."""
     if len(line) <= columns:
         return [line]
     margin = " " * indent

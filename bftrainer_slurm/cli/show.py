@@ -30,7 +30,7 @@ from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.terminal import date, width
 from bftrainer_slurm.cli.trainers import complete, the_one
-from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
+from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.planner.limit import Limit
 
 SCHEMA = 1
@@ -54,11 +54,13 @@ _UNITS = {"samples": "samples/s", "steps": "relative", None: "speed-up"}
     help="Draw nodes, samples, reclaims and pauses over time: FILE.png, FILE.html, or '-' for the "
     "terminal.",
 )
-@click.option("--since", type=Since(), metavar="WHEN", help="With --plot, from then on: 2h, 7d.")
+@click.option(
+    "--since", type=Since(), metavar="WHEN", help="With --plot: begin so long ago, 2h or 7d."
+)
 def show(trainer: str, side: Side, as_json: bool, picture: str | None, since: float | None) -> None:
-    """Show one TRAINER: its job id, or its name where only one has it.
+    """Show one trainer. TRAINER is its job id, or its name if no other trainer has that name.
 
-    With --plot it may have ended long ago; 'bftrainer history' has the numbers.
+    --plot also draws a trainer that ended long ago; 'bftrainer history' has the numbers.
 
     \b
     Examples:
@@ -111,12 +113,12 @@ def render(one: dict[str, Any]) -> str:
     if curve and any(point["measured"] for point in curve["points"]):
         lines += ["", *_curve(curve)]
     if said := _last_words(one):
-        lines += ["", "it said last:", *(f"  {line}" for line in said[-_ERROR_LINES:])]
+        lines += ["", "its last output:", *(f"  {line}" for line in said[-_ERROR_LINES:])]
     return "\n".join(lines)
 
 
 def _last_words(one: dict[str, Any]) -> list[str]:
-    """What members of the trainer have told, or else the end of its output."""
+    """What members of the trainer have reported, or else the end of its output."""
     told: str = one.get("error") or ""
     printed = one.get("output", {}).get("lines", ())
     words = printed if told == BATCH_SCRIPT and printed else told.splitlines()
@@ -129,7 +131,7 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
     facts += [
         ("submitted", date(one["submit_s"])),
         ("wants", f"{one['min_nodes']} to {one['max_nodes']} nodes, weight {one['weight']:g}"),
-        ("grace", f"{one['grace_s']:g} s to end in when reclaimed"),
+        ("grace", f"{one['grace_s']:g} s to end when reclaimed"),
         ("nodes", ", ".join(map(shown, one["nodes"])) or "none"),
     ]
     if one["starting"]:
@@ -148,15 +150,15 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
         facts.append(("rescaling", ", ".join(costs)))
     if growing := _growing(one):
         facts.append(("growing", growing))
-    if one.get("page"):  # whoever has the link sees all of the user's trainers
+    if one.get("page"):  # the link shows all of the user's trainers
         facts.append(("page", shown(one["page"], 400)))
     if one.get("hidden"):
-        facts.append(("progress", f"for {shown(one['user'])} to see"))
+        facts.append(("progress", f"only {shown(one['user'])} sees it"))
     return facts + _progress(one)
 
 
 def _trouble(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Give what is wrong, and what to do about it: that is looked for first."""
+    """Give what is wrong, and what to do about it: users look for that first."""
     if one.get("notice"):
         yield "notice", shown(one["notice"], 200)
     if one.get("failures"):
@@ -179,7 +181,7 @@ def _progress(one: dict[str, Any]) -> list[tuple[str, str]]:
         facts.append(("steps", f"{one['steps']:,.0f}, of an unknown number of samples"))
     facts += [(shown(name), f"{value:.4g}") for name, value in one.get("measures", {}).items()]
     if one.get("refused_reports"):
-        facts.append(("refused", f"{one['refused_reports']} reports of progress that cannot be"))
+        facts.append(("refused", f"{one['refused_reports']} impossible reports of progress"))
     return facts
 
 
@@ -189,11 +191,11 @@ def _growing(one: dict[str, Any]) -> str:
     if plan and plan["limit"] == _COST:
         up_s = one["rescale"]["up"]["seconds"]
         return f"costs {up_s:.1f} s, gains less within {plan['forward_s']:.0f} s"
-    return "more nodes would make it no faster" if plan and plan["limit"] == _NO_GAIN else ""
+    return "more nodes would not make it faster" if plan and plan["limit"] == _NO_GAIN else ""
 
 
 def times(spent: dict[str, Any]) -> str:
-    """Where a trainer's time went; of one that reports nothing only when it had nodes is known."""
+    """Where a trainer's time went; if it reports nothing, only when it had nodes is known."""
     waited = f"waiting {_duration(spent['waiting_s'])}"
     if spent["trained_s"] is None:
         return f"{waited}, with nodes {_duration(spent['with_nodes_s'])}"

@@ -1,6 +1,6 @@
-"""The controller's side as a command sees it: where its keeper and its state folder are.
+"""Where a command finds the controller: its keeper and its state folder.
 
-What is asked of it is ``status`` and ``past``.
+``status`` and ``past`` do the asking.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ _T = TypeVar("_T")
 
 
 def personal_state() -> Path:
-    """Return the state folder of one's own controller."""
+    """Return the state folder of the user's own controller."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "bftrainer"
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A controller's side, as far as it was said: its state folder, its keeper's HOST:PORT."""
+    """A controller's state folder and its keeper's HOST:PORT, as far as the user gave them."""
 
     state: Path | None = None
     address: str | None = None
 
     @property
     def folder(self) -> Path:
-        """Its state folder: as said, else one's own."""
+        """The state folder: as given, else the user's own."""
         return self.state or personal_state()
 
     def keeper(self) -> str | None:
-        """Return HOST:PORT of the keeper to ask: as said, else one's own, else the site's.
+        """Return HOST:PORT of the keeper to ask: as given, else the user's own, else the site's.
 
-        One's own does not count where its controller has ended, and the site has one.
+        The user's own does not count if its controller has ended and the site has one.
         """
         if self.address:
             return self.address
@@ -60,9 +60,9 @@ class Side:
         return own if site is None else site.listen
 
     def published(self) -> tuple[float, dict[str, Any] | None]:
-        """Return age (seconds) and content of the last published status, None: there is none.
+        """Return age (seconds) and content of the last published status, None if there is none.
 
-        As far as its reader may see it: with the token in the state folder all of it.
+        It holds what its reader may see: all of it with the token in the state folder.
         """
         try:
             return self.ask(KeeperClient.status)
@@ -77,7 +77,7 @@ class Side:
         """
         address = self.keeper()
         if address is None:
-            raise KeeperError("no controller's side to ask; see --state and --keeper")
+            raise KeeperError("no controller found; say where it is with --state or --keeper")
         token = read_token(self.folder) if read_address(self.folder) == address else ""
         credential = "" if token else _credential()
         try:
@@ -85,7 +85,7 @@ class Side:
         except (KeeperError, ValueError) as error:
             if not (token or credential):
                 raise KeeperError(str(error)) from error
-        # It does not take the proof: what is everybody's.
+        # It does not take the proof: ask for what everybody may see.
         try:
             return ask(KeeperClient(address), "")
         except ValueError as error:
@@ -93,7 +93,7 @@ class Side:
 
 
 def works(age_s: float, document: dict[str, Any] | None) -> bool:
-    """Whether who published this so long ago is a controller that works now."""
+    """Whether the controller that published this so long ago works now."""
     return document is not None and down(document, age_s) is None
 
 
@@ -106,7 +106,7 @@ def _credential() -> str:
 
 
 def _addresses(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse what is no HOST:PORT, nor several with commas between."""
+    """Refuse anything but HOST:PORT, or several of them with commas between."""
     try:
         for one in value.split(",") if value else ():
             parse_address(one)

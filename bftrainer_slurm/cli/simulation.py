@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bftrainer_slurm.controller.act.execute import Pacer
 from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.act.pacing import Pacer
 from bftrainer_slurm.controller.loop import Controller, World
 from bftrainer_slurm.controller.observe.reports import Reform, Report
 from bftrainer_slurm.controller.observe.schedule import Schedule
@@ -46,9 +46,9 @@ Watch = Callable[[Moment], None]
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """How to replay. ``forward_time_s`` None: adapted to the holes seen lately.
+    """How to replay. ``forward_time_s`` is None if it follows the holes seen lately.
 
-    ``learn_curves``: plans know of a trainer's throughput only what it has shown so far.
+    With ``learn_curves`` plans know only the throughput that a trainer has shown so far.
     """
 
     policy: str = "milp"
@@ -67,7 +67,7 @@ def replay(
     planner: PlanMaker,
     watch: Watch = lambda moment: None,
 ) -> Replayed:
-    """Replay a trace, then twice more for what U is measured by."""
+    """Replay a trace, then twice more for the references of U."""
     outcome, plan_s = run(trace, trainers, options, planner, watch)
     dedicated = _dedicated(trace, trainers, options, planner, outcome)
     free = run(trace, trainers, _free(options), planner)[0]
@@ -77,7 +77,7 @@ def replay(
 def harvest(
     sample: Sample, trainers: tuple[TrainerSpec, ...], wanted: HarvestOptions
 ) -> HarvestResult:
-    """Replay as ``bftrainer assess`` wants it."""
+    """Replay for ``bftrainer assess``."""
     span_s = (sample.from_s, sample.to_s)
     timeline = Timeline()
     trace, play, backfill_s = sample.trace, sample.play, wanted.backfill_s
@@ -126,7 +126,7 @@ def run(
         forward_time_s=options.forward_time_s or Settings().forward_time_s,
         adapt_forward_time=options.forward_time_s is None,
         relaunch_after_s=0.0,  # simulated elements start and end at once
-        commands_per_s=1e9,  # and the paper's slurmctld takes all commands of a moment
+        rpcs_per_s=1e9,  # and the paper's slurmctld takes all commands of a moment
     )
     with _controller(cluster, timed, settings, options) as controller:
         outcome = drive(controller, cluster, options.look_every_s, watch)
@@ -142,7 +142,7 @@ def run_live(
     planner: PlanMaker,
     watch: Watch = lambda moment: None,
 ) -> Outcome:
-    """Replay as the daemon works with its defaults, beside ordinary jobs where they are known."""
+    """Replay as the daemon works with its defaults, beside ordinary jobs if they are known."""
     cluster = SimulatedCluster(ordinary, span_s, trainers, at_once, backfill_s=backfill_s)
     settings = Settings(partition=PARTITION)
     with _controller(cluster, planner, settings, ReplayOptions()) as controller:
@@ -160,7 +160,7 @@ def _controller(
         history=history,
         groups=Groups(),
         clock=lambda: cluster.now_s,
-        pacer=Pacer(settings.commands_per_s, lambda: cluster.now_s, lambda seconds: None),
+        pacer=Pacer(settings.rpcs_per_s, lambda: cluster.now_s, lambda seconds: None),
         mine=lambda trainer: True,
         appraiser=_Appraiser(cluster, options),
     )
@@ -186,7 +186,7 @@ class _Hints:
 
 
 def _free(options: ReplayOptions) -> ReplayOptions:
-    """The same with rescaling free of cost, everything seen at once and known."""
+    """The same, but rescaling is free, and everything is seen at once and known."""
     return replace(options, rescale_scale=0.0, look_every_s=0.0, learn_curves=False)
 
 
@@ -232,7 +232,7 @@ def _policy(name: str, planner: PlanMaker, cluster: SimulatedCluster, trace: Tra
 
 
 class _Appraiser:
-    """Knows everything about simulated trainers, but for their curves where these are learnt.
+    """Knows everything about simulated trainers, except their curves if these are learnt.
 
     Simulated trainers report nothing.
     """

@@ -1,6 +1,6 @@
 """Where a site's settings stand: ``bftrainer.toml``, and the plugin's line in plugstack.conf.
 
-The line has some of them in any case; what it says need not be said again in the file.
+The line has some of them in any case; they need not be repeated in the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bftrainer_slurm.doctor.finding import OURS, PLUGSTACK
 from bftrainer_slurm.doctor.plugstack import our_lines, with_included
 
 _ETC = Path("/etc/bftrainer")
-# Slurm's own place for its files, and where a host has them that got them from slurmctld.
+# Slurm's own place for its files, and the place on hosts that got them from slurmctld.
 _SLURM_CONFS = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf")
 _USERS = ("listen", "munge_socket")
 _IN_THE_LINE = {
@@ -29,7 +29,7 @@ _IN_THE_LINE = {
 
 
 def site_file() -> Path | None:
-    """Return the site's settings file, None where it has none here.
+    """Return the site's settings file, None if there is none here.
 
     Raises:
         SettingsError: there are two of them.
@@ -42,7 +42,7 @@ def site_file() -> Path | None:
 
 
 def site_settings(path: Path | None = None, **overrides: object) -> Settings:
-    """Read the site's settings: from this file or the one of the site, then the plugin's line.
+    """Read the site's settings: from this file or the site's own, then from the plugin's line.
 
     Raises:
         SettingsError: in one line, naming the file and the key.
@@ -52,9 +52,9 @@ def site_settings(path: Path | None = None, **overrides: object) -> Settings:
 
 
 def site_keeper() -> Settings | None:
-    """Return where the site's keeper is, and munged, as users' commands need it; None: it has none.
+    """Return where the site's keeper and munged are, for users' commands; None if there is none.
 
-    They go on where the controller's settings in the same file are not right.
+    They work even if the controller's settings in the same file are wrong.
 
     Raises:
         SettingsError: in one line, naming the file and the key.
@@ -84,7 +84,7 @@ def _slurm_folder() -> Path:
 
 
 def _existing() -> Iterator[Path]:
-    """Yield the places of slurm.conf that count: the one that is said, or those that are there."""
+    """Yield the slurm.conf files that count: the one that is named, or those that exist."""
     said = os.environ.get("SLURM_CONF")
     if said:
         yield Path(said)

@@ -21,7 +21,7 @@ from bftrainer_slurm.cli.common import (
 from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.terminal import table
 from bftrainer_slurm.controller.publish.sentences import down
-from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
+from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.model import ElementState, Trainer
 from bftrainer_slurm.slurm.gateway import GatewayError
 
@@ -56,13 +56,13 @@ def status(side: Side, as_json: bool) -> None:
 
 
 def current_status(side: Side) -> dict[str, Any]:
-    """Return the controller's status; what Slurm knows where it is down (``down`` says why)."""
+    """Return the controller's status, or what Slurm knows if it is down (``down`` says why)."""
     with fail_on(GatewayError, code=NOT_THERE, begin=SILENT):
         return status_now(side, from_slurm)
 
 
 def status_now(side: Side, otherwise: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the controller's status; where it is down ``otherwise``, and why in ``down``."""
+    """Return the controller's status, or ``otherwise`` if it is down, and why in ``down``."""
     age_s, document = side.published()
     why: str | None
     if document is None:
@@ -73,7 +73,7 @@ def status_now(side: Side, otherwise: Callable[[], dict[str, Any]]) -> dict[str,
 
 
 def shown_lines(document: dict[str, Any]) -> list[str]:
-    """Return the pool, the table of trainers, and what should be known beside."""
+    """Return the pool, the table of trainers, and what else should be known."""
     lines, trainers = summary(document), document["trainers"]
     if trainers:
         lines += table([_HEADING, *map(_row, trainers)], _SPARE)
@@ -82,7 +82,7 @@ def shown_lines(document: dict[str, Any]) -> list[str]:
     troubled = [one for one in trainers if one.get("notice") or one.get("why")]
     lines += [line for one in troubled[:_SOME] for line in notice(one)]
     if (more := len(troubled) - _SOME) > 0:
-        lines.append(f"{more} more in trouble: 'bftrainer show TRAINER' says what it is")
+        lines.append(f"{more} more trainers have problems: see 'bftrainer show TRAINER'")
     left_alone = sorted(document["malformed"].items(), key=lambda pair: int(pair[0]))
     lines += [f"job {array} is left alone: {shown(why, 120)}" for array, why in left_alone[:_SOME]]
     if len(left_alone) > _SOME:
@@ -90,25 +90,25 @@ def shown_lines(document: dict[str, Any]) -> list[str]:
     refused = document.get("keeper", {}).get("refused", {})
     if refused:
         kinds = ", ".join(f"{shown(kind)} {count}" for kind, count in sorted(refused.items()))
-        lines.append(f"refused at the keeper's door: {kinds}")
+        lines.append(f"the keeper refused: {kinds}")
     return lines
 
 
 def notice(one: dict[str, Any]) -> list[str]:
-    """Return what the user of a trainer should know: the trouble, its last words, what to do."""
+    """Return what the user of a trainer should know: the problem, its last output, what to do."""
     text = one.get("notice") or one.get("why")
     lines = [f"trainer {one['array']}: {shown(text, 200)}"] if text else []
     if lines and one.get("error") == BATCH_SCRIPT:
         return [*lines, f"  'bftrainer show {one['array']}' has the end of its output"]
     said = [line for line in (one.get("error") or "").splitlines() if line.strip()]
     if lines and said:
-        lines.append(f"  it said last: {shown(said[-1].strip(), 150)}")
+        lines.append(f"  its last output: {shown(said[-1].strip(), 150)}")
         lines += [f"  try: {remedy}" for remedy in (advice(said),) if remedy]
     return lines
 
 
 def summary(document: dict[str, Any]) -> list[str]:
-    """Return what is said of the whole cluster: trouble, the pool, what ordinary jobs felt."""
+    """Return what concerns the whole cluster: problems, the pool, what ordinary jobs felt."""
     lines = []
     if document["down"]:
         lines.append(f"{document['down']}; this is what Slurm knows:")
@@ -159,7 +159,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def from_slurm() -> dict[str, Any]:
-    """Return what Slurm knows; costs slurmctld a request.
+    """Return what Slurm knows; costs slurmctld one request.
 
     Raises:
         GatewayError: it does not answer.

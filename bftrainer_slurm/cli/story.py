@@ -1,7 +1,7 @@
-"""One story of many logs: their lines by time, with the nodes that wrote them. Pure.
+"""Many logs merged into one: their lines by time, with the nodes that wrote them. Pure.
 
-Where a file has lines of several nodes, Slurm's own words part them: it writes a line with node and
-time as it takes an element off a node, and srun's last words name the node.
+If a file has lines of several nodes, Slurm's own lines separate them: it writes a line with node
+and time when it takes an element off a node, and srun's last lines name the node.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ENDED = re.compile(r"\*\*\* JOB \d+ ON (?P<node>\S+) CANCELLED AT (?P<time>\S+)
 _NAMES_ITS_NODE = re.compile(r"(?:srun: error: |slurmstepd-)(?P<node>[^\s:]+): ")
 _LAST_WORDS = ("srun:", "slurmstepd")
 _LAST_LINES = 200  # after such a line
-_DAY_S = 86_400.0  # what is further ahead of a file's last change is no time of its lines
+_DAY_S = 86_400.0  # a time further ahead of a file's last change is not a time of its lines
 _ISO = re.compile(
     r"[\[(]?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?"
 )
@@ -41,7 +41,7 @@ class Log:
     lines: Sequence[str]
     task: int | None = None
     node: str = ""
-    start_s: float | None = None  # of what runs
+    start_s: float | None = None  # when the running element started
     changed_s: float = 0.0  # when the file was written last: for times without a year
 
 
@@ -78,7 +78,7 @@ def _nodes(log: Log) -> list[str]:
 
 
 def _end(lines: Sequence[str], place: int) -> int:
-    """Return the place of the last words of what was ended here."""
+    """Return the place of the last line of the element that ended here."""
     end = place
     for later in range(place + 1, min(len(lines), place + _LAST_LINES)):
         match = _ENDED.search(lines[later])
@@ -95,10 +95,10 @@ def _node_in(text: str) -> str:
 
 
 def time_of(text: str, about_s: float) -> float | None:
-    """Return the time that a line begins with (Unix seconds), None: it has none.
+    """Return the time that a line begins with (Unix seconds), None if it has none.
 
-    Local time where it names no zone; a time without a year is the last such one before
-    ``about_s``, or shortly after.
+    It is local time if the line names no zone. A time without a year is taken as the last such
+    time before ``about_s``, or shortly after it.
     """
     match = _ISO.match(text) or (_ENDED.search(text) and _ISO.search(text))
     if match:

@@ -1,4 +1,4 @@
-"""``bftrainer submit``: the rewriting of ``sbatch --bftrainer``, where no plugin does it."""
+"""``bftrainer submit``: rewrites a submission as ``sbatch --bftrainer`` does, without a plugin."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ SCHEMA = 1
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("-N", "--nodes", metavar="MIN-MAX", help="Fewest and most nodes it can use.")
+@click.option("-N", "--nodes", metavar="MIN-MAX", help="The fewest and the most nodes to use.")
 @click.option("-p", "--partition", help="A partition with PreemptMode=REQUEUE.")
-@click.option("-t", "--time", help="Time limit of a run on a node, as sbatch takes it.")
+@click.option("-t", "--time", help="Time limit of a run on a node, written as for sbatch.")
 @click.option("--bftrainer", "spec", metavar="KEY=VALUE,...", help="For example weight=2,grace=5.")
 @click.option(
     "--site/--personal",
     default=None,
-    help="For the site's controller, or for your own. [default: the site's if it has one]",
+    help="Submit to the site's controller, or to your own. [default: the site's if there is one]",
 )
 @state_option
 @json_option
@@ -59,10 +59,10 @@ def submit(
 ) -> None:
     """Submit SCRIPT as an elastic trainer; nothing needs to be installed on the cluster.
 
-    SCRIPT is an ordinary batch script that says 'srun torchrun ...'; its #SBATCH lines count, also
-    '#SBATCH --bftrainer' and '#SBATCH -N MIN-MAX'. Further options of sbatch may stand before
-    SCRIPT, with their values after '=' (--gpus-per-node=4). Your own controller runs it: start
-    one with 'bftrainer controller --partition PARTITION'.
+    SCRIPT is an ordinary batch script that calls 'srun torchrun ...'. Its #SBATCH lines count,
+    also '#SBATCH --bftrainer' and '#SBATCH -N MIN-MAX'. Other options of sbatch can stand before
+    SCRIPT, with their values after '=' (--gpus-per-node=4). Your own controller runs the trainer:
+    start one with 'bftrainer controller --partition PARTITION'.
 
     \b
     Example:
@@ -105,10 +105,10 @@ def submit(
 
 
 def _split(words: tuple[str, ...]) -> tuple[list[str], Path, list[str]]:
-    """Take sbatch's options, the script and the script's arguments apart."""
+    """Separate sbatch's options, the script and the script's arguments."""
     at = next((index for index, word in enumerate(words) if not word.startswith("-")), None)
     if at is None:
-        fail("which script? write for example: bftrainer submit -N 2-16 train.sh")
+        fail("no script is given; write for example: bftrainer submit -N 2-16 train.sh")
     return list(words[:at]), Path(words[at]), list(words[at + 1 :])
 
 
@@ -130,7 +130,7 @@ def _element_command(submission: Submission, site: bool, state: Path) -> str:
         with fail_on(SettingsError):
             settings = site_settings()
         if settings.key_file:
-            fail("here trainers are submitted through the plugin: sbatch --bftrainer -N MIN-MAX")
+            fail("this site takes trainers through its plugin: sbatch --bftrainer -N MIN-MAX")
         where = ["--keeper", settings.listen, "--keeper-uid", str(_uid_of_keeper())]
         if settings.munge_socket:
             where += ["--munge-socket", settings.munge_socket]
@@ -150,7 +150,7 @@ def _uid_of_keeper() -> int:
     try:
         return pwd.getpwnam(slurm_user()).pw_uid
     except KeyError as error:
-        fail(f"SlurmUser, as which the site's keeper runs, is no user here: {error}")
+        fail(f"the site's keeper runs as SlurmUser, which is not a user on this host: {error}")
 
 
 def _announce(keeper: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Reads files that others go on writing: whole lines, as they come."""
+"""Reads files while they are written: whole lines, as they come."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MOST_BYTES = 32 * 2**20  # of a file, from its end
 
 
 class Tail:
-    """One file; what was read once does not come again."""
+    """One file; each line is given once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -19,7 +19,7 @@ class Tail:
         self._begun = b""  # a line that has no end yet
 
     def lines(self, *, last: bool = False) -> list[str]:
-        """Return the new lines, none where there is no file; with the ``last`` one, ended or not.
+        """Return the new lines, none if there is no file; with the ``last`` one even if unfinished.
 
         Raises:
             OSError: it cannot be read, or is no plain file.
@@ -32,9 +32,9 @@ class Tail:
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise OSError(0, "no plain file", str(self.path))
+                raise OSError(0, "not a plain file", str(self.path))
             self.changed_s = status.st_mtime
-            if status.st_size < self._read:  # it was begun anew
+            if status.st_size < self._read:  # somebody started the file again
                 self._read, self._begun = 0, b""
             skipped = status.st_size - self._read > _MOST_BYTES
             if skipped:
@@ -44,7 +44,7 @@ class Tail:
             self._read = file.tell()
         *whole, self._begun = data.split(b"\n")
         if skipped:
-            whole = whole[1:]  # of the first, nobody knows where it began
+            whole = whole[1:]  # nobody knows where the first line began
         if last and self._begun:
             whole, self._begun = [*whole, self._begun], b""
         return [line.decode("utf-8", "replace") for line in whole]

@@ -1,4 +1,4 @@
-"""How a terminal is written to: its width, and colour where that is wished."""
+"""How to write to a terminal: its width, and colour if it is wanted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def width() -> int:
 
 
 def styled(text: str, **style: Any) -> str:
-    """Return text in colour or bold; plain in a pipe, and where NO_COLOR is set (no-color.org)."""
+    """Return text in colour or bold; plain in a pipe, or if NO_COLOR is set (no-color.org)."""
     if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
         return text
     return click.style(text, **style)
@@ -46,7 +46,7 @@ def cut(text: str, columns: int) -> str:
 
 
 def padded(text: str, columns: int) -> str:
-    """Return a text with blanks behind it, so that it takes so many columns at least."""
+    """Return a text with blanks after it, so that it takes at least so many columns."""
     return text + " " * (columns - wide(text))
 
 
@@ -64,7 +64,7 @@ def _columns(char: str) -> int:
 def aligned(rows: Sequence[Sequence[str]], room: float, spare: Sequence[int] = ()) -> list[str]:
     """Return rows as lines, column below column.
 
-    Where there is too little room they do without the ``spare`` columns, the first of these first.
+    If there is too little room, ``spare`` columns are left out, in this order.
     """
     widths = [max(map(wide, column)) for column in zip(*rows, strict=True)]
     kept, going = list(range(len(widths))), list(spare)

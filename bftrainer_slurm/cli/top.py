@@ -33,10 +33,10 @@ from bftrainer_slurm.slurm.gateway import GatewayError
 if TYPE_CHECKING:
     from curses import window
 
-_LEAST_EVERY_S = 2.0  # the controller publishes as often
-_STRIPS_EVERY_S = 60.0  # they have a value a minute
+_LEAST_EVERY_S = 2.0  # as often as the controller publishes
+_STRIPS_EVERY_S = 60.0  # a strip has one value for each minute
 _SLURM_EVERY_S = 30.0
-_DRAW_EVERY_MS = 250  # what was heard meanwhile
+_DRAW_EVERY_MS = 250  # how often to look for new answers
 _NO_TERMINALS = ("", "dumb", "unknown")
 
 
@@ -47,14 +47,14 @@ _NO_TERMINALS = ("", "dumb", "unknown")
     type=click.FloatRange(_LEAST_EVERY_S, 3600.0),
     default=5.0,
     metavar="SECONDS",
-    help="How often the controller's status is asked for. [default: 5]",
+    help="How often to ask for the controller's status. [default: 5]",
 )
 @side_options
 def top(every_s: float, side: Side) -> None:
-    """Watch the pool and every trainer, with its nodes in the last hour. 'q' ends it, '?' helps.
+    """Watch the pool and every trainer, with its nodes in the last hour. 'q' quits, '?' helps.
 
-    Costs slurmctld nothing: what the controller has published is shown. Works at 80 columns, and
-    sends a slow connection only what has changed.
+    This costs slurmctld nothing: you see what the controller has published. It works at 80
+    columns, and over a slow connection: only what has changed is sent.
 
     \b
     Example:
@@ -84,7 +84,7 @@ def _on_screen(watch: _Watch) -> None:
 
 
 def _loop(screen: window, watch: _Watch) -> None:
-    """Draw and listen, until somebody has enough."""
+    """Draw and listen until the user quits."""
     import curses
 
     with contextlib.suppress(curses.error):  # not every terminal can hide its cursor
@@ -126,19 +126,19 @@ def _loop(screen: window, watch: _Watch) -> None:
 
 
 def _draw(screen: window, lines: list[tuple[str, Look]]) -> None:
-    """Draw all of it: curses finds out what is new."""
+    """Draw everything: curses finds out what is new."""
     import curses
 
     looks = {Look.PLAIN: 0, Look.HEADING: curses.A_BOLD, Look.CHOSEN: curses.A_REVERSE}
     screen.erase()
     for row, (text, look) in enumerate(lines):
-        with contextlib.suppress(curses.error):  # the last place of a screen cannot be passed
+        with contextlib.suppress(curses.error):  # the last place of the screen
             screen.addstr(row, 0, text, looks[look])
     screen.refresh()
 
 
 class _Watch:
-    """Asks again and again, in a thread of its own, so that keys never wait.
+    """Asks again and again in a thread of its own, so that keys never wait.
 
     Raises:
         GatewayError: neither the controller nor Slurm answers at the beginning.
@@ -167,7 +167,7 @@ class _Watch:
             self._wake.clear()
 
     def _ask(self) -> Seen:
-        """Return what is new; where nobody answers, what was seen last."""
+        """Return what is new; if nobody answers, what was seen last."""
         try:
             document = status_now(self._side, self._ask_slurm)
             return Seen(document, self._strips())

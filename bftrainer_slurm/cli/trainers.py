@@ -16,7 +16,7 @@ _SAFE = re.compile(r"[\w.+-]+")  # a name that no shell takes for more than a wo
 
 
 def the_one(trainers: list[dict[str, Any]], said: str) -> dict[str, Any]:
-    """Return the trainer that is meant; end the command where it is none, or may be several."""
+    """Return the trainer that is meant; end the command if there is none, or more than one."""
     found = [one for one in trainers if said in (str(one["array"]), one["name"])]
     if not found:
         fail(
@@ -30,9 +30,9 @@ def the_one(trainers: list[dict[str, Any]], said: str) -> dict[str, Any]:
 
 
 def complete(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return job ids and names that begin so, as the controller published them; Slurm is not asked.
+    """Return the job ids and names that begin so, as published; Slurm is not asked.
 
-    Whatever goes wrong: nothing is completed.
+    After any error nothing is completed.
     """
     side = Side(context.params.get("state"), context.params.get("address"))
     with contextlib.suppress(Exception, SystemExit):

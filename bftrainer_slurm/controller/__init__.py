@@ -1,1 +1,1 @@
-"""The daemon: observe, plan, act. Its history (SQLite) and what it tells users."""
+"""The daemon: observe, plan, act; its history (SQLite), and what it publishes."""

@@ -17,8 +17,8 @@ from typing import Any, cast
 
 from prometheus_client.metrics_core import Metric
 
-from bftrainer_slurm.controller.act.execute import Pacer
 from bftrainer_slurm.controller.act.groups import KeeperGroups
+from bftrainer_slurm.controller.act.pacing import Pacer
 from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
 from bftrainer_slurm.controller.loop import Controller, World
 from bftrainer_slurm.controller.observe.feed import Feed
@@ -26,9 +26,9 @@ from bftrainer_slurm.controller.publish.access import link_of, secret_of
 from bftrainer_slurm.controller.publish.metrics import Scrapes, families
 from bftrainer_slurm.controller.publish.page import Page
 from bftrainer_slurm.controller.publish.publisher import PUBLISH_EVERY_S, Publisher
-from bftrainer_slurm.controller.publish.server import Answer, Request, serving
 from bftrainer_slurm.controller.publish.status import no_status
 from bftrainer_slurm.controller.publish.systemd import notify
+from bftrainer_slurm.controller.publish.web_server import Answer, Request, serving
 from bftrainer_slurm.controller.settings import METRICS, Settings, SettingsError
 from bftrainer_slurm.controller.settings_file import Configured
 from bftrainer_slurm.controller.state.counts import MeteredGateway
@@ -36,8 +36,7 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.keeper.credentials import CredentialError, Means, Munge, read_secret
-from bftrainer_slurm.keeper.home import find_or_start
-from bftrainer_slurm.keeper.private import private_folder
+from bftrainer_slurm.keeper.home import find_or_start, private_folder
 from bftrainer_slurm.keeper.protocol import parse_address
 from bftrainer_slurm.model import Trainer
 from bftrainer_slurm.planner.solver import Planner
@@ -45,9 +44,9 @@ from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
 
 logger = logging.getLogger(__name__)
 
-_COALESCE_S = 0.05  # elements of one reclaim speak at once
+_COALESCE_S = 0.05  # elements of one reclaim send their notes together
 _CLOCK_SET_S = 5.0
-_FAILURES_ENOUGH = 3  # of turns in a row: then what is known may be the reason
+_FAILURES_ENOUGH = 3  # failed turns in a row: then the controller's own state may be the reason
 
 
 class AlreadyRunningError(Exception):
@@ -55,13 +54,13 @@ class AlreadyRunningError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
-    """For whom this controller works: ``user`` None means everybody's trainers (site mode)."""
+class Scope:
+    """Whose trainers this controller runs: ``user`` None means everybody's (site mode)."""
 
     user: str | None
 
     def mine(self, trainer: Trainer, partition: str) -> bool:
-        """Whether a trainer is this controller's to run."""
+        """Whether this controller runs the trainer."""
         if trainer.partition != partition:
             return False
         if self.user is None:
@@ -75,10 +74,10 @@ class Role:
 
 
 def run(
-    state: Path, role: Role, settings: Settings, gateway: Gateway, reread: Callable[[], Settings]
+    state: Path, scope: Scope, settings: Settings, gateway: Gateway, reread: Callable[[], Settings]
 ) -> None:
-    """Work until SIGTERM or SIGINT; the trainers go on without us. SIGHUP: a site's settings
-    are ``reread``.
+    """Work until SIGTERM or SIGINT; the trainers go on without us. After SIGHUP a site's
+    settings are ``reread``.
 
     Raises:
         AlreadyRunningError: the state folder is in use.
@@ -89,35 +88,36 @@ def run(
     """
     shared = Path(settings.shared) if settings.shared else None
     configured = Configured(settings, reread)
-    if role.user is None:  # a user's own ends with its terminal
+    if scope.user is None:  # a user's own controller ends with its terminal
         signal.signal(signal.SIGHUP, lambda *_: configured.ask())
     with ExitStack() as stack:
         stack.enter_context(_sole_user_of(state))
         if shared is not None:
             gateway = take_the_lead(shared, state, gateway, beat=_waits)
         planner = stack.enter_context(Planner(time_limit_s=settings.plan_limit_s))
-        means = Means() if role.user is not None else _means_of_site(settings)
+        means = Means() if scope.user is not None else _means_of_site(settings)
         find_keeper = partial(find_or_start, state, settings.listen, means=means, shared=shared)
         feed = Feed(find_keeper(), find_keeper)
         history = SharedHistory(state, shared) if shared else History(state / "history.sqlite")
+        pacer = Pacer(settings.rpcs_per_s, time.monotonic, time.sleep)
         common = partial(
             World,
-            gateway=cast(Gateway, MeteredGateway(gateway, history.counts)),
+            gateway=cast(Gateway, MeteredGateway(gateway, history.counts, pacer.draw)),
             planner=planner,
             history=history,
             groups=KeeperGroups(lambda: feed.keeper),
             clock=time.time,
-            pacer=Pacer(settings.commands_per_s, time.monotonic, time.sleep),
-            mine=lambda trainer: role.mine(trainer, settings.partition),
+            pacer=pacer,
+            mine=lambda trainer: scope.mine(trainer, settings.partition),
         )
         logger.info(
             "controller in %s mode, gateway %s, keeper at %s, state in %s",
-            *(role.mode, gateway.name, feed.keeper[1].address, state),
+            *(scope.mode, gateway.name, feed.keeper[1].address, state),
         )
         feed.start()
         about = {
-            "mode": role.mode,
-            "user": role.user,
+            "mode": scope.mode,
+            "user": scope.user,
             "pid": os.getpid(),
             "gateway": gateway.name,
             "partition": settings.partition,
@@ -127,7 +127,7 @@ def run(
         def begun() -> Controller:
             return Controller(common(appraiser=Profiles(history.lessons)), configured.settings)
 
-        served_at = _metrics_address(role, settings)
+        served_at = _metrics_address(scope, settings)
         secret = _secret_of(state) if served_at else ""
         work = _Work(begun, feed, about, configured, secret)
         page = Page(
@@ -148,14 +148,14 @@ def _waits() -> None:
     notify("READY=1\nWATCHDOG=1")
 
 
-def _metrics_address(role: Role, settings: Settings) -> tuple[str, int] | None:
-    """Return where metrics are served. A host may have any number of personal controllers."""
-    chosen = settings.metrics or (METRICS if role.user is None else "off")
+def _metrics_address(scope: Scope, settings: Settings) -> tuple[str, int] | None:
+    """Return where to serve metrics. A host may have any number of personal controllers."""
+    chosen = settings.metrics or (METRICS if scope.user is None else "off")
     return None if chosen == "off" else parse_address(chosen)
 
 
 def _secret_of(state: Path) -> str:
-    """Return the key of the page, empty: there is none, and everybody sees what all may see."""
+    """Return the key of the page, empty if there is none: then all see only what is public."""
     try:
         return secret_of(state)
     except OSError as error:
@@ -168,7 +168,7 @@ def _site(scrapes: Scrapes, page: Page) -> Callable[[Request], Answer]:
 
 
 def _means_of_site(settings: Settings) -> Means:
-    """Return how members prove to the keeper whose they are; warn where they will not be able to.
+    """Return how members prove to the keeper whose they are; warn if they cannot.
 
     Raises:
         SettingsError: the site's key cannot be used.
@@ -187,10 +187,10 @@ def _means_of_site(settings: Settings) -> Means:
 
 
 class _Work:
-    """The controller's turns, one after the other, whatever happens in them.
+    """The controller's turns, one after the other, even if they fail.
 
-    It begins anew where its clock is set, its settings change, or turn after turn fails: what it
-    has to know, Slurm and its history tell.
+    It restarts with a fresh state if the clock is set, its settings change, or turn after turn
+    fails: Slurm and its history tell it all that it has to know.
     """
 
     def __init__(
@@ -214,16 +214,16 @@ class _Work:
 
     @property
     def published(self) -> tuple[dict[str, Any] | None, float]:
-        """What was published last, and for how long it has been the same."""
+        """The status published last, and for how long it has been the same."""
         return self._publisher.status, self._publisher.age_s
 
     def metrics(self) -> Iterable[Metric]:
-        """Return the metrics of what was published last; called in threads of its own."""
+        """Return the metrics of the status published last; called in threads of its own."""
         status, age_s = self.published
         return () if status is None else families(status, age_s, self._keeper_says())
 
     def _keeper_says(self) -> dict[str, Any] | None:
-        """Return what the keeper says of itself, None where it does not answer."""
+        """Return what the keeper reports about itself, None if it does not answer."""
         _, keeper = self._feed.keeper
         try:
             _, document = keeper.status()
@@ -250,7 +250,7 @@ class _Work:
         logger.info("stopped; running trainers go on")
 
     def _status(self, **changes: str) -> dict[str, Any]:
-        """Return the status, or one that says why there is none."""
+        """Return the status, or one that says why it cannot be made."""
         about = self.about | {"settings": self._configured.trouble} | changes
         try:
             status = self._controller.status(about)
@@ -265,7 +265,7 @@ class _Work:
         return status
 
     def _step(self) -> bool:
-        """Hear what is said for a while; return whether it was time for a turn."""
+        """Listen to notes for a while; return whether it was time for a turn."""
         controller = self._controller
         due_s = controller.schedule.due_s() - time.time()
         controller.take(self._feed.wait(min(due_s, PUBLISH_EVERY_S)))
@@ -281,7 +281,7 @@ class _Work:
         return True
 
     def _note_failure(self, error: Exception) -> None:
-        """Log and publish it; the schedule says when the next turn is due."""
+        """Log and publish the failure; the schedule says when the next turn is due."""
         if isinstance(error, GatewayError):
             self.about["error"] = str(error)
             logger.error("%s", error)
@@ -289,7 +289,7 @@ class _Work:
         self._failed += 1
         self.about["failed_turns"] += 1
         self.about["error"] = f"a turn failed: {type(error).__name__}: {error}"
-        logger.exception("a turn failed; it is tried again")
+        logger.exception("a turn failed; trying again")
 
     def _begin_anew_if_needed(self) -> None:
         ahead_s = time.time() - time.monotonic()
@@ -299,7 +299,7 @@ class _Work:
             self._controller = self._make()
         elif clock_was_set or self._failed >= _FAILURES_ENOUGH:
             why = f"the clock was set by {set_by_s:+.0f} s" if clock_was_set else "turns fail"
-            logger.warning("%s: the controller begins anew", why)
+            logger.warning("%s: the controller restarts with a fresh state", why)
             self._controller, self._failed = self._make(), 0
         self._ahead_s = ahead_s
 

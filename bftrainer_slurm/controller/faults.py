@@ -1,4 +1,4 @@
-"""Trainers that the controller cannot handle: left alone and named, while the others are served."""
+"""Trainers that the controller cannot handle: left alone and named, while others are served."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Faults:
 
     @contextmanager
     def of(self, array: int) -> Iterator[None]:
-        """Do something for one trainer; where it raises, that trainer alone is at fault."""
+        """Do something for one trainer; an exception concerns that trainer only."""
         try:
             yield
         except GatewayError:

@@ -1,8 +1,8 @@
-"""A controller with a second host: it works while its host has the lease, and leaves word.
+"""A controller with a second host: it works while its host has the lease, and shares its results.
 
-How the lease is held is in ``keeper.lease``, that the process ends with it in ``keeper.leading``.
-Each host has a history of its own, as SQLite must not lie where two hosts write; what both must
-know, which trainers are over, is copied to the folder that they share.
+``keeper.lease`` holds the lease, and ends the process with it. Each host has a history of its own,
+because two hosts must not write one SQLite file. Both must know which trainers are over, so this is
+copied to the folder that they share.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.keeper.leading import host_name, wait_to_lead
-from bftrainer_slurm.keeper.lease import Lease
+from bftrainer_slurm.keeper.lease import Lease, host_name, wait_to_lead
 from bftrainer_slurm.slurm.detour import SLOW_S, Detour
 from bftrainer_slurm.slurm.gateway import Gateway, SlurmUnavailableError
 from bftrainer_slurm.slurm.run import SlurmRunner
@@ -25,12 +24,12 @@ from bftrainer_slurm.slurm.run import SlurmRunner
 logger = logging.getLogger(__name__)
 
 _WORD = "controller.json"
-# A slurmctld that has not taken over yet lets a command sleep for half its SlurmctldTimeout.
+# A slurmctld that has not taken over yet makes a command sleep for half its SlurmctldTimeout.
 _ANSWER_S = 4.0
 _AGAIN_S = 0.5
-_LONGEST_WAIT_S = 600.0  # then the loop says that slurmctld does not answer
+_LONGEST_WAIT_S = 600.0  # after this the loop says that slurmctld does not answer
 _CHANGES_NOTHING = (
-    *("name", "grow_rpcs"),
+    *("name", "queue_rpcs", "grow_rpcs"),
     *("nodes", "queue", "reservations", "configuration", "last_pass"),
 )
 
@@ -38,7 +37,7 @@ _CHANGES_NOTHING = (
 def take_the_lead(
     shared: Path, state: Path, gateway: Gateway, beat: Callable[[], object] = lambda: None
 ) -> Gateway:
-    """Return once this host's controller is the one that works, with what it may then ask Slurm.
+    """Return when this host's controller is the one that works, with its gateway to Slurm.
 
     ``shared`` is the folder that all hosts see, ``state`` this host's own. ``beat`` is called
     again and again meanwhile.
@@ -53,7 +52,7 @@ def take_the_lead(
 
 
 def _wait_for_slurmctld(detour: Detour, beat: Callable[[], object]) -> None:
-    """Wait until slurmctld answers: it may have lost its host as well, and take over later."""
+    """Wait until slurmctld answers: it may have lost its host too, and take over later."""
     runner = SlurmRunner(timeout_s=_ANSWER_S)
     until_s = time.monotonic() + _LONGEST_WAIT_S
     while time.monotonic() < until_s:
@@ -69,10 +68,10 @@ def _wait_for_slurmctld(detour: Detour, beat: Callable[[], object]) -> None:
 
 
 class LeadersGateway:
-    """A gateway that changes nothing unless the lease is held at this very moment.
+    """A gateway that changes nothing unless the lease is held at that moment.
 
-    The process ends soon after the lease does, but what was stopped and goes on might act first.
-    ``detour`` is taken around a silent host of slurmctld's.
+    The process ends soon after the lease does, but a process that was stopped and goes on might
+    act first. ``detour`` avoids a silent host of slurmctld.
     """
 
     def __init__(self, gateway: Gateway, lease: Lease, detour: Detour) -> None:
@@ -82,7 +81,7 @@ class LeadersGateway:
 
     def __getattr__(self, name: str) -> Any:
         if name not in _CHANGES_NOTHING and not self._lease.holds():
-            raise SlurmUnavailableError("another host's controller may be at work: nothing is done")
+            raise SlurmUnavailableError("another host's controller may be at work: nothing changed")
         request = getattr(self._gateway, name)
         if not callable(request):
             return request
@@ -99,7 +98,7 @@ class LeadersGateway:
 
 
 class SharedHistory(History):
-    """This host's history, which knows what the other hosts' controllers have found.
+    """This host's history, with what the other hosts' controllers have found.
 
     Raises:
         HistoryError: the file cannot be used.
@@ -120,7 +119,7 @@ class SharedHistory(History):
         super().end(array, why)
         try:
             self._share()
-        except OSError as error:  # the lease is there as well, and will run out
+        except OSError as error:  # the lease is in the same folder, and will run out
             logger.warning("the other hosts do not know that %d is over: %s", array, error)
 
     def _share(self) -> None:
@@ -133,7 +132,7 @@ class SharedHistory(History):
 
 
 def _read(word: Path) -> tuple[str, list[tuple[int, str, float, str]]]:
-    """Return which host has written last, and the trainers that are over; nobody, and none."""
+    """Return which host has written last, and the trainers that are over; both may be empty."""
     try:
         said = json.loads(word.read_bytes())
         over = [

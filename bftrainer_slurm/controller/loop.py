@@ -1,6 +1,6 @@
 """One turn of the controller: observe, understand, decide, act. The daemon and a replay share it.
 
-It is handed its gateway, planner, keeper's groups, history and clock, and waits for nothing.
+It gets its gateway, planner, keeper's groups, history and clock from the caller, and never waits.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from bftrainer_slurm.controller.act.execute import Pacer, Results, after, execute
+from bftrainer_slurm.controller.act.execute import Results, after, execute
 from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.act.pacing import Pacer
 from bftrainer_slurm.controller.decide.actions import Action
 from bftrainer_slurm.controller.decide.decision import Decider, Decision, Made
 from bftrainer_slurm.controller.faults import Faults
@@ -19,15 +20,15 @@ from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.controller.publish.status import cluster_status, terms_of, trainer_status
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.element import Ended, Phase
 from bftrainer_slurm.controller.state.goodput import goodput
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.members import OF_MEMBERS, Members
+from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
 from bftrainer_slurm.controller.state.pauses import note_change
+from bftrainer_slurm.controller.state.phases import Ended, Phase
 from bftrainer_slurm.controller.state.picture import Surroundings
 from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.roster import Roster
-from bftrainer_slurm.controller.state.trainer import hear
+from bftrainer_slurm.controller.state.trainer_state import hear
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import Trainer
@@ -41,9 +42,9 @@ _DAY_S = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What the loop is handed.
+    """What the loop works with.
 
-    ``mine`` says which trainers are this controller's, ``appraiser`` knows what they can do.
+    ``mine`` says which trainers this controller runs, ``appraiser`` knows what they can do.
     """
 
     gateway: Gateway
@@ -59,7 +60,7 @@ class World:
 class Controller:
     """The loop, with what it knows. All of it may be lost without harm: Slurm and the history tell.
 
-    ``trouble`` is why the last turn did less than it should, None: it did all.
+    ``trouble`` says why the last turn did less than it should, None if it did all.
     """
 
     def __init__(self, world: World, settings: Settings) -> None:
@@ -72,7 +73,7 @@ class Controller:
         self._decision = Decision()
         self._explained: tuple[Made | None, Mapping[str, Any]] = (None, {})
         self._roster = Roster(world.history, settings, self._faults)
-        self._members = Members(world.history, world.appraiser)
+        self._members = MemberNotes(world.history, world.appraiser)
         self._surroundings = Surroundings(world.history, settings, world.clock())
         self._decider = Decider(
             world.planner, world.appraiser, world.history, settings, self._faults
@@ -81,7 +82,7 @@ class Controller:
         self._tidied_s = float("-inf")
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
-        """Hear what elements say; it may bring the next look forward."""
+        """Take notes of elements; they may bring the next look forward."""
         now_s = self._world.clock()
         for numbered in notes:
             note, view = numbered.note, self._roster.view(numbered.note.array)
@@ -99,8 +100,8 @@ class Controller:
 
         Raises:
             GatewayError: Slurm did not answer, or not as it should.
-            Exception: whatever else went wrong. In either case the schedule says when to try again,
-                and nothing is lost.
+            Exception: any other failure. In either case the schedule says when to try again, and
+                nothing is lost.
         """
         try:
             self._look()
@@ -165,9 +166,10 @@ class Controller:
         if judgement.asks and began_s >= judgement.sure_s:
             due |= {"pass"}
         self._snapshot = snapshot = read(world.gateway, self._snapshot, began_s, due, world.mine)
+        world.pacer.limit = snapshot.configuration.rate_limit
         malformed = snapshot.queue.malformed
         for array in malformed.keys() - malformed_before.keys():
-            logger.warning("job %d is no trainer, and left alone: %s", array, malformed[array])
+            logger.warning("job %d is not a trainer and left alone: %s", array, malformed[array])
         looked_s = world.clock()
         took_s = max(0.0, looked_s - began_s)
         world.history.counts.looks.add(took_s)
@@ -195,7 +197,7 @@ class Controller:
         self._forget(frozenset(one.array for one in snapshot.queue.trainers), looked_s)
 
     def _note_pauses(self, before: Mapping[int, Set[str]], now_s: float) -> None:
-        """Remember until when trainers stand still whose nodes are others than ``before``."""
+        """Remember until when trainers stand still, if their nodes differ from ``before``."""
         for view in self._roster.views:
             with self._faults.of(view.array):
                 had, costs = before.get(view.array), self._world.appraiser.costs(view, now_s)
@@ -213,7 +215,7 @@ class Controller:
             self.schedule.again(now_s + results.again_in_s)
 
     def _forget(self, arrays: frozenset[int], now_s: float) -> None:
-        """Drop what concerns trainers that are gone, and once a day what is old."""
+        """Drop data about trainers that are gone, and once a day old data."""
         world, kept = self._world, arrays - self._roster.replaced
         for array in self._known - kept:
             world.groups.end(array)

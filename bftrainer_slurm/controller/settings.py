@@ -1,6 +1,6 @@
-"""What an admin (or a user in personal mode) may set: each with its meaning, unit and range.
+"""What an admin (or a user in personal mode) may set, each with its meaning, unit and range.
 
-How the file is read, and what an example of it looks like, is ``settings_file``.
+``settings_file`` reads the file, and writes an example of it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _DAY_S = 86_400.0
 
 
 class SettingsError(ValueError):
-    """A setting that is not known or not possible; the message names it and the remedy."""
+    """A setting that is unknown or impossible; the message names it and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a setting means and may be: ``least`` to ``most`` of its unit, or as ``check`` says.
+    """What a setting means and allows: ``least`` to ``most`` of its unit, or what passes ``check``.
 
     ``check`` raises ValueError. ``kept``: a running controller keeps the value it began with.
     """
@@ -55,7 +55,7 @@ def _setting(
     may_be: Range | Callable[[Any], object] | None = None,
     kept: bool = False,
 ) -> Any:
-    """Declare a setting: a number in a range, or what a check lets through; None: anything."""
+    """Declare a setting: a number in a range, or what a check allows; None allows anything."""
     if isinstance(may_be, tuple):
         least, most, unit = may_be
         rule = Rule(about, unit, least, most, kept=kept)
@@ -74,7 +74,7 @@ def _metrics(text: str) -> None:
 
 def _path(text: str) -> None:
     if text and not PurePath(text).is_absolute():
-        raise ValueError(f"'{text[:80]}' is no absolute path")
+        raise ValueError(f"'{text[:80]}' is not an absolute path")
 
 
 def _gateway(text: str) -> None:
@@ -84,7 +84,7 @@ def _gateway(text: str) -> None:
 
 def _name(text: str) -> None:
     if not text or not text.isprintable() or any(char in " ,;=\"'" for char in text):
-        raise ValueError(f"'{text[:80]}' is no name")
+        raise ValueError(f"'{text[:80]}' is not a name")
 
 
 def _names(texts: tuple[str, ...]) -> None:
@@ -103,24 +103,27 @@ class Settings:
     # Addresses and names: the keeper's service reads them too.
     listen: str = _setting(
         "127.0.0.1:0",
-        "Where the keeper listens: HOST:PORT, HOST by a name that the nodes reach it by. With "
-        "'shared' those of all hosts for it, with commas between. Not set: keeper= of the plugin's "
-        "line in plugstack.conf.",
+        "Where the keeper listens: HOST:PORT. HOST is a name by which the nodes reach it. With "
+        "'shared' give the addresses of all its hosts, with commas between. If it is not set: "
+        "keeper= of the plugin's line in plugstack.conf.",
         parse_addresses,
         kept=True,
     )
     shared: str = _setting(
-        "", "A folder that all hosts for the controller see; empty: there is one host.", _path, True
+        "",
+        "A folder that all hosts of the controller see; empty if there is one host.",
+        _path,
+        True,
     )
     munge_socket: str = _setting(
-        "", "Where munged listens, if not where it usually does.", _path, True
+        "", "Where munged listens, if not at the usual place.", _path, True
     )
     key_file: str = _setting(
-        "", "Without MUNGE: the key that root on the nodes has too.", _path, True
+        "", "Without MUNGE: the key that root has on the nodes, too.", _path, True
     )
     metrics: str = _setting(
         "",
-        "Where Prometheus asks: HOST:PORT, or 'off'. Empty: "
+        "Where metrics and the page are served: HOST:PORT, or 'off'. Empty: "
         f"{METRICS} for a site's controller, else nowhere.",
         _metrics,
         kept=True,
@@ -132,48 +135,51 @@ class Settings:
         "auto", f"How the queue and the nodes are read: {', '.join(GATEWAYS)}.", _gateway, kept=True
     )
     operator: bool = _setting(
-        True, "Whether its account may lengthen the time limit of a running element."
+        True, "Whether the controller's account may lengthen the time limit of a running element."
     )
     # Ordinary jobs come first.
     min_hole_s: float = _setting(
-        60.0, "A node that is expected to be needed sooner is left alone.", _A_DAY
+        60.0, "Trainers leave a node alone that is expected to be needed sooner.", _A_DAY
     )
     min_idle_s: float = _setting(
-        0.0, "A node that ordinary jobs left more lately is left alone.", _A_DAY
+        0.0, "Trainers leave a node alone for so long after an ordinary job has left it.", _A_DAY
     )
     reserve_nodes: int = _setting(
         0,
-        "Kept idle: trainers grow onto others, and give up what is missing.",
+        "How many nodes are kept idle. Trainers grow onto others only, and give up missing ones.",
         (0, 100_000, "nodes"),
     )
     delay_worth: float = _setting(
         0.0,
-        "What a second of an ordinary job's delay is worth: above 0 as many nodes are kept idle as "
-        "that pays for, by the jobs of the last day; at least reserve_nodes.",
+        "What a second of an ordinary job's delay is worth. Above 0, as many nodes are kept idle "
+        "as would have paid off with the jobs of the last day, but at least reserve_nodes.",
         (0, 1_000_000, "node-seconds"),
     )
     slow_end_s: float = _setting(
-        2.0, "A node whose elements take longer to end, after their grace, is bad.", _OFTEN
+        2.0,
+        "A node is bad if its elements take longer than this to end, after their grace.",
+        _OFTEN,
     )
     bad_node_s: float = _setting(
         900.0,
-        "For so long a node that is bad, or may be, is left alone.",
+        "How long trainers leave a node alone that is bad, or may be bad.",
         (1, 7 * _DAY_S, "seconds"),
     )
     job_table_share: float = _setting(
         0.25,
-        "What all trainers together may hold of slurmctld's job table; each element is a job.",
+        "How much of slurmctld's job table all trainers together may hold. Each element is a job.",
         (0.001, 1, "of MaxJobCount"),
     )
     # How often slurmctld is asked, and told.
     queue_interval_s: float = _setting(
-        15.0, "How often the queue is read; more seldom where that is slow.", _OFTEN
+        15.0, "How often the queue is read; less often if slurmctld is slow.", _OFTEN
     )
-    nodes_interval_s: float = _setting(60.0, "How often the nodes are read, besides.", _OFTEN)
+    nodes_interval_s: float = _setting(60.0, "How often the nodes are read, too.", _OFTEN)
     reservations_interval_s: float = _setting(60.0, "How often the reservations are read.", _OFTEN)
-    commands_per_s: float = _setting(
-        1.5,
-        "Changes that slurmctld is asked for, after a burst of 20.",
+    rpcs_per_s: float = _setting(
+        10.0,
+        "How many requests slurmctld is sent at most, after a burst of 30. If slurmctld itself "
+        "limits the controller's account (rl_enable), that limit holds as well.",
         (0.01, 1000, "RPCs a second"),
         kept=True,
     )
@@ -186,7 +192,7 @@ class Settings:
     )
     adapt_forward_time: bool = _setting(
         True,
-        "Whether that follows the holes seen lately; false where this file sets forward_time_s.",
+        "Whether forward_time_s follows the holes seen lately; false if this file sets it.",
     )
     hardware: tuple[str, ...] = _setting(
         (),
@@ -195,25 +201,28 @@ class Settings:
     )
     plan_limit_s: float = _setting(
         5.0,
-        "A plan that takes longer is cut short: the greedy one is taken.",
+        "A plan that takes longer is stopped, and a greedy plan is taken.",
         (0.1, 600, "seconds"),
         kept=True,
     )
     # Elements.
     start_timeout_s: float = _setting(
         90.0,
-        "What was let go and has not started is held again; or after three backfill passes.",
+        "A released element that has not started is held again after this time, or after three "
+        "backfill passes if these take longer.",
         _AN_HOUR,
     )
     relaunch_after_s: float = _setting(
-        2.0, "From an element's end to its next start.", (0, 3600, "seconds")
+        2.0, "The shortest time from an element's end to its next start.", (0, 3600, "seconds")
     )
     limit_margin_s: float = _setting(
-        30.0, "An element this near its time limit is dealt with.", _AN_HOUR
+        30.0,
+        "How long before its time limit an element is ended, if the limit cannot be lengthened.",
+        _AN_HOUR,
     )
     max_failures: int = _setting(
         5,
-        "Without progress, before a trainer is given up that has only one node to try.",
+        "A trainer with only one node to try is given up after so many failures without progress.",
         (1, 1000, "failures"),
     )
 

@@ -1,6 +1,6 @@
-"""Reads ``bftrainer.toml``, checks every value, and reads it again when the admin says so.
+"""Reads ``bftrainer.toml``, checks every value, and reads it again when the admin asks for it.
 
-What may be set is said in ``settings``; the example of a file is made from that.
+``settings`` says what may be set; the example file is made from it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _KINDS: dict[type, str] = {
 _LARGEST = 1_000_000  # bytes of a file that is read; /dev/zero has no end
 _HEADER = """\
 # Settings of BFTrainer's controller and keeper: /etc/bftrainer/bftrainer.toml, or bftrainer.toml
-# beside slurm.conf, not both. Every line below is the default; take the '#' away to change one.
+# beside slurm.conf, not both. Every line below is a default; remove its '#' to change it.
 #   bftrainer controller --check               says whether the file is right
-#   systemctl reload bftrainer-controller      takes it up; a file that is not right changes nothing
-# 'restart' marks what a running controller keeps until it is started again, which costs trainers
-# nothing. The first four are the keeper's too: start that again as well.
+#   systemctl reload bftrainer-controller      reads it again; a wrong file changes nothing
+# A running controller keeps the settings marked 'restart' until it is restarted, which costs
+# trainers nothing. The keeper uses the first four, too: restart it as well.
 """
 
 
@@ -47,7 +47,7 @@ def read_settings(path: Path | None, **overrides: object) -> Settings:
 
 
 def read_values(path: Path, only: Collection[str] | None = None) -> dict[str, Any]:
-    """Return what a TOML file sets; of ``only`` these keys, whatever else it says.
+    """Return what a TOML file sets; with ``only``, just these keys.
 
     Raises:
         SettingsError: in one line, naming the file and the key.
@@ -59,7 +59,7 @@ def read_values(path: Path, only: Collection[str] | None = None) -> dict[str, An
 
 
 def settings_of(values: Mapping[str, Any], **overrides: object) -> Settings:
-    """Return the settings where a file has these values; ``overrides`` as for a file.
+    """Return the settings for these values of a file; ``overrides`` as for a file.
 
     Raises:
         SettingsError: an override is not possible.
@@ -94,7 +94,7 @@ def checked(source: str, values: Mapping[str, object]) -> dict[str, Any]:
 
 
 class Configured:
-    """What a running controller goes by. ``trouble``: why that is not what the file says, if so."""
+    """A running controller's settings; ``trouble`` says why they differ from the file, if so."""
 
     def __init__(self, settings: Settings, reread: Callable[[], Settings]) -> None:
         self.settings = settings
@@ -114,14 +114,14 @@ class Configured:
         try:
             new = self._reread()
         except SettingsError as error:
-            self.trouble = f"{error}; the settings of before hold"
+            self.trouble = f"{error}; the earlier settings stay"
             logger.error("not reloaded: %s", self.trouble)
             return False
         old = self.settings
         changed = [name for name in rules() if getattr(old, name) != getattr(new, name)]
         kept = [name for name in changed if rules()[name][1].kept]
         live = {name: getattr(new, name) for name in changed if name not in kept}
-        self.trouble = f"wait for a restart: {', '.join(kept)}" if kept else None
+        self.trouble = f"need a restart: {', '.join(kept)}" if kept else None
         changes = [f"{name} = {value!r}" for name, value in live.items()]
         logger.info("settings read again: %s", "; ".join(changes) or "nothing that can change now")
         if kept:
@@ -151,7 +151,7 @@ def _parsed(path: Path) -> dict[str, object]:
         with path.open("rb") as file:
             text = file.read(_LARGEST + 1)
         if len(text) > _LARGEST:
-            raise SettingsError(f"{path}: is no settings file: it has more than a million bytes")
+            raise SettingsError(f"{path} is not a settings file: it has more than a million bytes")
         return tomllib.loads(text.decode())
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error

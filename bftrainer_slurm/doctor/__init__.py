@@ -1,4 +1,4 @@
-"""What ``bftrainer doctor`` looks at: facts in, findings out.
+"""What ``bftrainer doctor`` checks: facts in, findings out.
 
-``gather`` is the one module that asks anybody. The checks are pure, a module for each group.
+Only ``gather`` asks Slurm, the keeper and this host. The checks are pure, a module for each group.
 """

@@ -22,7 +22,7 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def owner(facts: Facts) -> str:
-    """Return SlurmUser, as whom the controller runs unless the site chooses otherwise."""
+    """Return SlurmUser: the controller runs under this account unless the site chooses another."""
     return facts.value("SlurmUser").partition("(")[0]
 
 
@@ -48,11 +48,11 @@ def _state(facts: Facts) -> Iterator[Finding]:
     title = "state folder"
     if holder not in (owner(facts), facts.here.user, "root"):
         command = f"chown -R {owner(facts)} {folder}"
-        why = "The controller refuses a folder that is somebody else's."
+        why = "The controller refuses a folder that belongs to another account."
         yield must(title, f"{folder} belongs to {holder}", why, shell(command))
     elif facts.here.state_mode & 0o022:
         command = f"chmod go-w {folder}"
-        why = "Who writes there decides what the controller takes for true."
+        why = "Whoever writes there decides what the controller takes for true."
         yield must(title, f"others can write to {folder}", why, shell(command))
     else:
         yield ok(title, f"{folder} belongs to {holder}")
@@ -65,11 +65,13 @@ def _proofs(facts: Facts) -> Iterator[Finding]:
         yield _munge(facts)
         return
     if not key:
-        why = "Without MUNGE members prove by a key which root on every node can read."
+        why = (
+            "Without MUNGE members prove whose they are by a key that root can read on every node."
+        )
         change = Change(OURS, "key_file", '"/etc/bftrainer/bftrainer.key"')
         yield must("AuthType", f"{kind}, and no key_file in bftrainer.toml", why, change)
     if line is not None and not facts.option("key_file"):
-        why = "The plugin makes each trainer's secret of it."
+        why = "The plugin makes each trainer's secret from it."
         path = key or "/etc/bftrainer/bftrainer.key"
         change = facts.in_line("key_file", path)
         yield must("key_file=", "not set in the plugin's line", why, change)
@@ -80,7 +82,7 @@ def _proofs(facts: Facts) -> Iterator[Finding]:
 def _munge(facts: Facts) -> Finding:
     answer, title = facts.here.munge, "MUNGE"
     if answer is None:
-        return unknown(title, "not asked", "It is asked where bftrainer.toml names no key_file.")
+        return unknown(title, "not asked", "It is used if bftrainer.toml names no key_file.")
     if answer.trouble is None:
         return ok(title, "makes credentials here")
     why = "Without it no element can prove whose it is, and none trains. (munge_socket= names it.)"
@@ -95,8 +97,13 @@ def _clock(facts: Facts) -> Finding:
     way = "ahead of" if ahead_s > 0 else "behind"
     found = f"slurmctld's clock is {abs(ahead_s):.0f} s {way} this host's"
     if abs(ahead_s) < _CLOCK_S:
-        return ok(title, "this host's and slurmctld's agree; compute nodes' are not seen")
-    why = f"Ends of holes and jobs are times of both. MUNGE refuses what is {_MUNGE_S:g} s off."
+        return ok(
+            title,
+            "the clocks of this host and slurmctld agree; those of compute nodes are not seen",
+        )
+    why = (
+        f"Times of holes and jobs come from both clocks. MUNGE refuses a clock {_MUNGE_S:g} s off."
+    )
     change = shell("systemctl enable --now chrony")
     return must(title, found, why, change)
 

@@ -1,4 +1,4 @@
-"""What elements meet on compute nodes: prolog and epilog, how Slurm finds their processes."""
+"""What elements find on compute nodes: prolog and epilog, how Slurm finds their processes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def check(facts: Facts) -> Iterator[Finding]:
     if "contain_spank" in facts.words("SlurmdParameters"):
         left = [word for word in facts.words("SlurmdParameters") if word != "contain_spank"]
         why = (
-            "A step's hooks then run in a short-lived process; the guard takes its end for that of "
-            "slurmstepd, and ends the element at once (read in the manual, not tried)."
+            "A step's hooks then run in a short-lived process. When it ends, the guard thinks that "
+            "slurmstepd has ended, and ends the element (read in the manual, not tried)."
         )
         change = conf("SlurmdParameters", ",".join(left))
         yield must("SlurmdParameters", "contain_spank", why, change)
@@ -31,12 +31,12 @@ def _epilog(facts: Facts) -> Finding:
     if not epilog:
         why = (
             "With one, slurmd tells slurmctld at once that an element has ended, and the main "
-            "scheduler looks for the job that waits; without, that may take up to 3 s (22.05.8)."
+            "scheduler looks for the job that waits. Without one this can take 3 s (22.05.8)."
         )
         change = conf("Epilog", "/bin/true")
         return consider("Epilog", "none", why, change)
     why = (
-        "A node that an ordinary job takes from a trainer is its own only after the epilog: it "
+        "An ordinary job gets a trainer's node only after the epilog, so the epilog "
         f"should take less than a second. On a node, as root: time {epilog}"
     )
     return unknown("Epilog", f"{epilog}; how long it takes is not known", why)
@@ -55,7 +55,7 @@ def _proctrack(facts: Facts) -> Finding:
     if kind in ("proctrack/cgroup", "proctrack/linuxproc"):
         return ok("ProctrackType", kind)
     why = (
-        "What an element leaves behind is found by cgroups. Tested are proctrack/cgroup and "
+        "Cgroups find what an element leaves behind. Tested are proctrack/cgroup and "
         "proctrack/linuxproc (with cgroups of the plugin's own)."
     )
     change = conf("ProctrackType", "proctrack/cgroup")
@@ -66,5 +66,5 @@ def _slurmd_user(facts: Facts) -> Finding:
     user = facts.value("SlurmdUser").partition("(")[0]
     if user == "root":
         return ok("SlurmdUser", user)
-    why = "Without root the guard ends what descends from slurmstepd; a user who tries slips away."
+    why = "Without root the guard ends only what descends from slurmstepd; a user can escape it."
     return consider("SlurmdUser", user or "not shown", why, conf("SlurmdUser", "root"))

@@ -1,4 +1,4 @@
-"""All that the checks are given: frozen values, and small readings of Slurm's texts. No I/O."""
+"""What the checks are given: frozen values, and small readers of Slurm's texts. No I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CLOCK = re.compile(r"(?:(?P<days>\d+)-)?(?P<h>\d+):(?P<m>\d+):(?P<s>\d+)")
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A file with settings, as it is on this host; one that is to be made has no text."""
+    """A file with settings, as it is on this host; a file that does not exist yet has no text."""
 
     path: Path
     text: str = ""
@@ -25,21 +25,21 @@ class ConfigFile:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of asking somebody; ``trouble`` None: all was well."""
+    """The answer to a question; ``trouble`` is None if all is well."""
 
     trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """What is seen of the host and the account that the doctor runs on.
+    """What is known about this host and the doctor's account.
 
-    None: that could not be told. ``clock_ahead_s`` is how far slurmctld's clock is ahead of this
+    None means unknown. ``clock_ahead_s`` is how far slurmctld's clock is ahead of this
     host's, ``state_owner`` the account that the controller's state folder belongs to.
     """
 
     user: str
-    admin_level: str | None = None  # of the user, in Slurm's accounting
+    admin_level: str | None = None  # the user's, in Slurm's accounting
     clock_ahead_s: float | None = None
     munge: Answer | None = None
     programs: tuple[str, ...] = ()  # of bftrainer-grow and bftrainer-look, those that start
@@ -49,7 +49,7 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """What is seen of the SPANK plugin. None: that could not be told.
+    """What is known about the SPANK plugin. None means unknown.
 
     ``lines`` are those of plugstack.conf that name it, ``loaded`` whether sbatch shows its option,
     ``file_there`` whether its file is on this host, ``package`` the version of our package in the
@@ -63,13 +63,13 @@ class Plugin:
 
     @property
     def line(self) -> PluginLine | None:
-        """The line that counts, None where there is none."""
+        """The line that counts, None if there is none."""
         return self.lines[0] if self.lines else None
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What comes of the keeper's addresses: IP addresses by name, and who answered."""
+    """What the keeper's addresses lead to: IP addresses by name, and who answered."""
 
     resolved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     keeper: Answer | None = None
@@ -92,16 +92,16 @@ class Facts:
     qos: Mapping[str, Mapping[str, str]] | None = None
 
     def value(self, key: str) -> str:
-        """Return a setting of slurm.conf, empty where there is none."""
+        """Return a setting of slurm.conf, empty if there is none."""
         said = self.values.get(key, "")
         return "" if said in _NOTHING else said
 
     def seconds(self, key: str) -> float | None:
-        """Return a setting that is a time, None where it cannot be read."""
+        """Return a setting that is a time, None if it cannot be read."""
         return seconds_of(self.value(key))
 
     def number(self, key: str) -> int | None:
-        """Return a setting that is a number, None where it cannot be read."""
+        """Return a setting that is a number, None if it cannot be read."""
         said = self.value(key)
         return int(said) if said.isdigit() else None
 
@@ -110,7 +110,7 @@ class Facts:
         return tuple(word.strip() for word in self.value(key).split(",") if word.strip())
 
     def scheduler(self, option: str) -> str | None:
-        """Return an option in SchedulerParameters, ``""`` for a flag, None where it is not set."""
+        """Return an option in SchedulerParameters, ``""`` for a flag, None if it is not set."""
         for word in self.words(SCHEDULER):
             name, _, value = word.partition("=")
             if name == option:
@@ -119,7 +119,7 @@ class Facts:
 
     @property
     def ours(self) -> Mapping[str, str] | None:
-        """The trainers' partition, None: there is none."""
+        """The trainers' partition, None if there is none."""
         return self.partitions.get(self.settings.partition)
 
     @property
@@ -134,7 +134,7 @@ class Facts:
         return "qos" in self.value("PreemptType")
 
     def option(self, name: str) -> str:
-        """Return a setting of the plugin's line, empty where it has none."""
+        """Return a setting of the plugin's line, empty if it has none."""
         line = self.plugin.line
         return line.options.get(name, "") if line else ""
 
@@ -150,7 +150,7 @@ class Facts:
 
 
 def seconds_of(said: str) -> float | None:
-    """Read a time as scontrol shows it: ``30 sec``, ``00:10:00``, ``1-00:00:00``; None: no time."""
+    """Read a time as scontrol shows it: ``30 sec``, ``00:10:00``, ``1-00:00:00``; else None."""
     number, _, unit = said.partition(" ")
     if number.isdigit() and unit in ("", "sec"):
         return float(number)

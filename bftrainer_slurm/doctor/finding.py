@@ -1,4 +1,4 @@
-"""What a check says: how grave it is, what was found, which line to change, and why."""
+"""What a check says: how serious it is, what was found, which line to change, and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SCHEDULER = "SchedulerParameters"
 
 
 class Level(Enum):
-    """How grave a finding is."""
+    """How serious a finding is."""
 
     CHANGE = "change"  # a promise does not hold until this is changed
     CONSIDER = "consider"  # it works; another setting is better for ordinary jobs or trainers
@@ -23,8 +23,8 @@ class Change:
     """A setting to be written into a file; for ``shell`` a command to run.
 
     ``within`` names the line that the setting is a part of: ``PartitionName=NAME``,
-    ``SchedulerParameters``, or the plugin's path. Empty: it is a line of its own. Of a
-    plugin's line and of a command all is in ``key``.
+    ``SchedulerParameters``, or the plugin's path; empty if the setting is a line of its own.
+    For a plugin's line and for a command all is in ``key``.
     """
 
     file: str
@@ -39,7 +39,7 @@ class Change:
 
     @property
     def line(self) -> str:
-        """The line to write, as a person is told it."""
+        """The line to write, as a person reads it."""
         if self.file == OURS:
             return f"{self.key} = {self.value}"
         if not self.within:

@@ -33,14 +33,14 @@ _METADATA = re.compile(r"bftrainer_slurm-(.+)\.dist-info")
 def gather(
     runner: SlurmRunner, settings: Settings, config: Path | None = None
 ) -> tuple[Facts, Mapping[str, Sequence[ConfigFile]]]:
-    """Return the facts, and the files that settings stand in, by what they are.
+    """Return the facts, and the files with settings by what they are.
 
-    ``config`` is where ours stand, None: not yet anywhere.
+    ``config`` is the file with ours, None if there is none yet.
 
     Raises:
         GatewayError: slurmctld does not answer.
     """
-    # Its exit status is 1 where slurmctld has told all, and then limits (rl_enable) the pings.
+    # The exit status is 1 if slurmctld answers, but then limits the pings (rl_enable).
     said = runner.read("scontrol", "show", "config", also=1)
     match = _NOW.search(said)
     ahead_s = float(match[1]) - time.time() if match else None
@@ -81,13 +81,13 @@ def _slurm_conf(values: Mapping[str, str]) -> ConfigFile | None:
 
 
 def _plugstack(values: Mapping[str, str], conf: ConfigFile | None) -> list[ConfigFile] | None:
-    """Return plugstack.conf and what it includes, None where it cannot be read here."""
+    """Return plugstack.conf and what it includes, None if it cannot be read here."""
     places = [Path(values.get("PlugStackConfig", ""))]
     if conf is not None:
         places.append(conf.path.parent / PLUGSTACK)
     first = next((place for place in places if place.is_file()), None)
     if first is None:
-        # Slurm goes without where there is none; where slurm.conf is, it would be too.
+        # Slurm does without this file; it would be beside slurm.conf.
         return [ConfigFile(places[-1])] if conf is not None else None
     try:
         return [ConfigFile(path, text) for path, text in with_included(first)]
@@ -155,7 +155,7 @@ def _network(settings: Settings, plugin: Plugin) -> Network:
     controller = status.get("controller")
     trouble = controller.get("error") if isinstance(controller, dict) else None
     if age_s > OLD_S:
-        trouble = f"its last word is {age_s:.0f} s old"
+        trouble = f"its last status is {age_s:.0f} s old"
     return Network(resolved, Answer(), Answer(None if trouble is None else str(trouble)))
 
 
@@ -201,7 +201,7 @@ def _qos(runner: SlurmRunner, values: Mapping[str, str]) -> dict[str, dict[str, 
 def _accounting(
     runner: SlurmRunner, values: Mapping[str, str], *words: str
 ) -> list[list[str]] | None:
-    """Ask slurmdbd for a table; None where there is none."""
+    """Ask slurmdbd for a table; None if there is none."""
     if "slurmdbd" not in values.get("AccountingStorageType", ""):
         return None
     try:

@@ -1,4 +1,4 @@
-"""slurmctld's job table: room for elements, arrays that are large enough, ends that are kept."""
+"""slurmctld's job table: room for elements, large enough arrays, remembered ended jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bftrainer_slurm.doctor.facts import Facts
 from bftrainer_slurm.doctor.finding import Finding, conf, consider, must, ok, unknown
 
-_SHORT_AGE_S = 60.0  # the controller asks a slow slurmctld this seldom
+_SHORT_AGE_S = 60.0  # how seldom the controller asks a slow slurmctld
 _OF_ONE = 10  # one trainer may hold a tenth of the table, unless the plugin's line says otherwise
 
 
@@ -34,13 +34,15 @@ def _max_jobs(facts: Facts) -> Finding:
 def _age(facts: Facts) -> Finding:
     age_s = facts.seconds("MinJobAge")
     if age_s is None:
-        return unknown("MinJobAge", facts.value("MinJobAge") or "not shown", "scontrol is silent.")
+        return unknown(
+            "MinJobAge", facts.value("MinJobAge") or "not shown", "scontrol does not say."
+        )
     if age_s == 0:
-        why = "slurmctld never forgets a job then, and its table fills with elements that are over."
+        why = "slurmctld then never forgets a job, and its table fills with ended elements."
         return consider("MinJobAge", "0 s", why, conf("MinJobAge", "300"))
     if age_s < _SHORT_AGE_S:
         why = (
-            "The controller hears from Slurm how elements ended, and brings failed ones back; it "
+            "The controller asks Slurm how elements ended, and brings failed ones back. It "
             "has to look before slurmctld forgets them."
         )
         return must("MinJobAge", f"{age_s:g} s", why, conf("MinJobAge", "300"))

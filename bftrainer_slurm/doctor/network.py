@@ -1,4 +1,4 @@
-"""The keeper and the controller: an address that nodes can use, and somebody who answers there."""
+"""The keeper and the controller: an address that nodes can use, and an answer there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNSET = "127.0.0.1:0"
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Look at the addresses, and at who answers."""
+    """Look at the addresses, and whether something answers."""
     listen, said = facts.settings.listen, facts.option("keeper")
     line = facts.plugin.line
     if listen == _UNSET:
@@ -36,7 +36,7 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _another(facts: Facts) -> Change:
-    """Say where to write another address: where the plugin's line has it, it counts for all."""
+    """Say where to write another address: if the plugin's line has it, it counts for all."""
     if facts.plugin.line is None:
         return Change(OURS, "listen", '"HOST:6740"')
     return facts.in_line("keeper", "HOST:6740")
@@ -50,9 +50,7 @@ def _reached_by_nodes(address: str, facts: Facts) -> Finding:
         return must(title, f"{host} is not known here", why)
     inside = [one for one in found if ipaddress.ip_address(one).is_loopback]
     if inside:
-        why = (
-            "Nodes would look for it on themselves. A name has to mean the same address everywhere."
-        )
+        why = "Nodes would look for it on themselves. A name must mean the same address everywhere."
         found_here = host if host == inside[0] else f"{host} is {inside[0]} here"
         return must(title, f"{found_here}, a loopback address", why, _another(facts))
     return ok(title, f"{address} ({', '.join(found)})")
@@ -71,21 +69,21 @@ def _port(address: str, facts: Facts) -> Finding:
         if first.isdigit() and (last or first).isdigit():
             taken |= dict.fromkeys(range(int(first), int(last or first) + 1), daemon)
     if port in taken:
-        why = "IANA has given nobody one from 6717 to 6766."
-        return must("keeper's port", f"{port} is {taken[port]}'s", why, _another(facts))
+        why = "IANA has assigned no port from 6717 to 6766."
+        return must("keeper's port", f"{port} is the port of {taken[port]}", why, _another(facts))
     if port == 0:
-        why = "A port that changes cannot be written into the plugin's line, nor into a firewall."
+        why = "A port that changes cannot be written into the plugin's line or a firewall's rules."
         return must("keeper's port", "any", why, Change(OURS, "listen", '"HOST:6740"'))
     return ok("keeper's port", str(port))
 
 
 def _answers(who: str, answer: Answer | None, facts: Facts) -> Finding:
     if answer is None:
-        return unknown(f"{who} answers", "no address to ask", "Set it first, see above.")
+        return unknown(f"{who} answers", "no address to ask", "Set it first, as said above.")
     if answer.trouble is None:
         return ok(f"{who} answers", "yes, from this host")
     start = shell(f"systemctl start bftrainer-{who}")
     if facts.plugin.loaded:
         why = "Trainers are held until it does; journalctl -u bftrainer-" + who + " says more."
         return must(f"{who} answers", answer.trouble, why, start)
-    return consider(f"{who} answers", answer.trouble, "Start it once all else is well.", start)
+    return consider(f"{who} answers", answer.trouble, "Start it when all else is well.", start)

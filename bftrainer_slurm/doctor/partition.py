@@ -29,7 +29,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             f"{name} Nodes=ALL PriorityTier=0 PreemptMode=REQUEUE GraceTime=0 MaxTime=INFINITE"
             " State=UP",
         )
-        why = "Trainers are jobs of a partition of their own, which all others preempt."
+        why = "Trainers need a partition of their own, which all others preempt."
         yield must("partition", f"there is no partition {name}", why, line)
         return
     yield ok("partition", f"{name}, {facts.nodes} nodes")
@@ -50,13 +50,13 @@ _WANTED = (
     (
         "Default",
         ("NO",),
-        "Ordinary jobs that name no partition would run here, be preempted and requeued.",
+        "Ordinary jobs that name no partition would run here, and be preempted and requeued.",
     ),
     ("MinNodes", ("0", "1"), "An element is a job of one node."),
     (
         "ExclusiveUser",
         ("NO",),
-        "Slurm does not let other users' jobs preempt where nodes belong to one user.",
+        "Slurm does not preempt for other users' jobs if nodes belong to one user.",
     ),
     ("ReqResv", ("NO",), "Elements ask for no reservation."),
     ("RootOnly", ("NO",), "Users submit trainers themselves."),
@@ -92,7 +92,7 @@ def _tier(facts: Facts) -> Finding:
         for one in late
         if tier(facts.partitions[one]) < 1 or not level
     ]
-    why = "Slurm goes through its queue by tier: these partitions' jobs wait behind trainers."
+    why = "Slurm goes through its queue by tier: jobs of these partitions wait behind trainers."
     return must("PriorityTier", f"{name} has {level}, {tiers}", why, *changes)
 
 
@@ -101,9 +101,9 @@ def _grace(facts: Facts) -> Finding:
     if said == "0":
         return ok("GraceTime", "0 s")
     why = (
-        "An element ends within a grace of its own (grace=). Within Slurm's grace that is no "
-        "preemption but a failure: it counts as one of the trainer, which is given up after some "
-        "(seen on 22.05.8), and ordinary jobs start 0.5 to 1 s later."
+        "An element has a grace of its own (grace=). If it ends within Slurm's grace, Slurm "
+        "reports a failure, not a preemption. After some failures a trainer is given up (seen on "
+        "22.05.8), and ordinary jobs start 0.5 to 1 s later."
     )
     change = facts.in_partition("GraceTime", "0")
     return must("GraceTime", f"{said} s", why, change)
@@ -117,8 +117,6 @@ def _max_time(facts: Facts) -> Finding:
         minutes = None
     if minutes is None or minutes >= _HOUR:
         return ok("MaxTime", said)
-    why = (
-        "The controller asks for an hour at each start; with less, elements begin anew more often."
-    )
+    why = "The controller asks for an hour at each start; with less, elements restart more often."
     change = facts.in_partition("MaxTime", "INFINITE")
     return consider("MaxTime", f"{minutes} minutes", why, change)

@@ -1,4 +1,4 @@
-"""What must change, as a patch of the files on this host. Pure: it edits nothing."""
+"""The changes as a patch of the files on this host. Pure: it edits nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FILES = (SLURM_CONF, PLUGSTACK, OURS)
 
 
 def patch(findings: Iterable[Finding], files: Mapping[str, Sequence[ConfigFile]]) -> str:
-    """Return a unified diff, and as remarks what is in no file on this host, and what to run."""
+    """Return a unified diff; remarks name what is in no file here, and the commands to run."""
     changes = [
         change
         for finding in findings
@@ -46,7 +46,7 @@ def patch(findings: Iterable[Finding], files: Mapping[str, Sequence[ConfigFile]]
 
 
 def _diff(file: ConfigFile, text: str) -> list[str]:
-    """Return the lines of a diff, none where nothing has changed."""
+    """Return the lines of a diff, none if nothing has changed."""
     before = "/dev/null" if not file.text else str(file.path)
     old, new = file.text.splitlines(keepends=True), text.splitlines(keepends=True)
     lines = difflib.unified_diff(old, new, before, str(file.path))
@@ -56,7 +56,7 @@ def _diff(file: ConfigFile, text: str) -> list[str]:
 
 
 def _applied(text: str, change: Change, *, last: bool) -> str | None:
-    """Return a file's text with the change in it, None where its place is another file."""
+    """Return a file's text with the change in it, None if the change belongs to another file."""
     if change.file == PLUGSTACK and change.within:
         return _in_plugin_line(text, change)
     if change.within == SCHEDULER:
@@ -75,7 +75,7 @@ def _applied(text: str, change: Change, *, last: bool) -> str | None:
 
 
 def _line_of(text: str, key: str) -> re.Match[str] | None:
-    """Return the line that sets this key; Slurm does not care for upper and lower case."""
+    """Return the line that sets this key; Slurm ignores upper and lower case."""
     return re.search(rf"^[ \t]*{re.escape(key)}[ \t]*=[^\n]*", text, re.MULTILINE | re.IGNORECASE)
 
 

@@ -53,7 +53,7 @@ def _version(facts: Facts) -> Finding:
         return unknown("Slurm", said or "no version is shown", "scontrol does not say.")
     number = (int(match[1]), int(match[2]))
     if number < _OLDEST:
-        return must("Slurm", said, "22.05 is the oldest that trainers were tried with.")
+        return must("Slurm", said, "22.05 is the oldest version that was tried with trainers.")
     if match[0] not in _TESTED:
         why = f"Tested are {', '.join(_TESTED)}. Build the plugin for this one, and try it first."
         return consider("Slurm", said, why)
@@ -66,7 +66,7 @@ def _line(facts: Facts, line: PluginLine) -> Iterator[Finding]:
         yield must("plugin's line", f"{len(facts.plugin.lines or ())} lines name it", why)
     if line.listed == "required":
         why = (
-            "Where a required plugin is missing or built for another Slurm, sbatch fails for "
+            "If a required plugin is missing or built for another Slurm, sbatch fails for "
             "everybody, and a node does not start or is drained."
         )
         change = Change(PLUGSTACK, "optional", "", within=line.path)
@@ -88,14 +88,12 @@ def _loaded(facts: Facts) -> Finding:
     if plugin.line is None:
         return must(title, "sbatch --help does not show --bftrainer", "It is not listed.")
     if plugin.file_there is False:
-        change = shell("make plugin && make install")
+        change = shell("make -C slurm_plugin && make install")
         why = "Slurm goes on without an optional plugin that is missing."
         return must(title, f"{plugin.line.path} is not on this host", why, change)
-    change = shell("make plugin && make install")
-    why = (
-        "It is most likely built for another Slurm: run 'sbatch -vv --help' to see what Slurm says."
-    )
-    return must(title, "it is listed, and sbatch does not load it", why, change)
+    change = shell("make -C slurm_plugin && make install")
+    why = "It is probably built for another Slurm: run 'sbatch -vv --help' to see what Slurm says."
+    return must(title, "it is listed, but sbatch does not load it", why, change)
 
 
 def _partition(facts: Facts) -> Iterator[Finding]:
@@ -129,7 +127,7 @@ def _python(facts: Facts) -> Finding:
     if not package:
         why = "make install puts it there; every compute node needs it at the same place."
         change = shell("make install")
-        return must(title, f"{folder} has no package of ours on this host", why, change)
+        return must(title, f"{folder} has no bftrainer_slurm package on this host", why, change)
     if package != __version__:
         why = f"The controller is {__version__}; both should be of one version."
         return must(title, f"{folder} has {package}", why, shell("make install"))
@@ -145,7 +143,7 @@ def _announce(facts: Facts) -> Finding:
     if said:
         return ok("announce", said)
     why = (
-        "Submissions are not announced to the keeper: a job that is submitted in the last second "
+        "Submissions are not announced to the keeper: a job submitted in the last second "
         "before a backfill pass may lose that pass."
     )
     return consider("announce", "not set", why, facts.in_line("announce", "IP:PORT"))

@@ -32,7 +32,7 @@ def our_lines(lines: Iterable[str]) -> tuple[PluginLine, ...]:
 
 
 def included(line: str) -> str | None:
-    """Return the pattern of files that a line includes, None: it includes none."""
+    """Return the pattern of files that a line includes, None if it includes none."""
     words = line.partition("#")[0].split()
     return words[1] if len(words) == 2 and words[0].lower() == "include" else None
 

@@ -24,7 +24,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield must("PreemptType", kind or "none", why, change)
     mode = facts.value("PreemptMode")
     if mode in ("", "OFF"):
-        why = "It is OFF for the cluster, which no partition can undo."
+        why = "It is OFF for the cluster, and no partition can undo that."
         yield must("PreemptMode", mode or "OFF", why, conf("PreemptMode", "REQUEUE"))
     else:
         yield ok("PreemptMode", mode)
@@ -64,7 +64,7 @@ def _exempt(facts: Facts) -> Finding:
     said = facts.value("PreemptExemptTime")
     if not said or said == "-00:00:01" or facts.seconds("PreemptExemptTime") == 0:
         return ok("PreemptExemptTime", "0 s")
-    why = "For so long after its start an element cannot be preempted, and ordinary jobs wait."
+    why = "An element cannot be preempted for this time after its start, and ordinary jobs wait."
     return must("PreemptExemptTime", said, why, conf("PreemptExemptTime", "0"))
 
 
@@ -82,8 +82,8 @@ def _kill_wait(facts: Facts) -> Finding:
         return consider("KillWait", f"{wait_s:g} s", why, facts.in_line("max_grace", f"{wait_s:g}"))
     if wait_s > _LONG_WAIT_S:
         why = (
-            "A job that has preempted may not preempt again for KillWait + MessageTimeout: if it "
-            "then lacks a node, it waits so long."
+            "A job that has preempted may not preempt again for KillWait + MessageTimeout. If it "
+            "still lacks a node, it waits that long."
         )
         return consider("KillWait", f"{wait_s:g} s", why, conf("KillWait", "30"))
     return ok("KillWait", f"{wait_s:g} s")

@@ -42,8 +42,8 @@ def _max_time(facts: Facts, interval_s: float) -> Finding:
     if not said.isdigit() or float(said) >= interval_s:
         return ok("bf_max_time", f"{said or format(interval_s, 'g')} s")
     why = (
-        "A pass that ends early has not looked at all jobs; the controller takes those that still "
-        "wait after a pass for jobs that need something else than nodes."
+        "A pass that ends early has not looked at all jobs. The controller thinks that jobs that "
+        "still wait after a pass need something other than nodes."
     )
     return consider("bf_max_time", f"{said} s", why, in_scheduler("bf_max_time", f"{interval_s:g}"))
 
@@ -53,7 +53,7 @@ def _continue(facts: Facts) -> Finding:
         return ok("bf_continue", "set")
     why = (
         "Without it a pass ends at its first pause (bf_yield_interval, 2 s) if any job has "
-        "changed, and trainers' elements change often. It matters where a pass takes that long."
+        "changed, and trainers' elements change often. It matters if a pass takes that long."
     )
     return consider("bf_continue", "not set", why, in_scheduler("bf_continue"))
 
@@ -72,7 +72,7 @@ def _delay(facts: Facts) -> Finding:
     if delay_s <= _LONG_DELAY_S:
         return ok("batch_sched_delay", f"{delay_s:g} s")
     why = (
-        "So long a batch job waits before Slurm looks at it, and a node that a trainer left idles."
+        "A batch job waits so long before Slurm looks at it, and a node that a trainer left idles."
     )
     change = in_scheduler("batch_sched_delay", f"{_DELAY_S:g}")
     return consider("batch_sched_delay", f"{delay_s:g} s", why, change)

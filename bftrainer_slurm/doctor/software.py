@@ -8,8 +8,8 @@ from bftrainer_slurm.doctor.facts import Facts
 from bftrainer_slurm.doctor.finding import Finding, consider, ok, shell
 
 _PROGRAMS = {
-    "bftrainer-grow": "A growth costs slurmctld one RPC with it, two without.",
-    "bftrainer-look": "slurmctld then sends nothing at a look where nothing has changed.",
+    "bftrainer-grow": "A growth costs slurmctld one RPC with it, and two without it.",
+    "bftrainer-look": "slurmctld then sends nothing if nothing has changed since the last look.",
 }
 
 
@@ -19,5 +19,5 @@ def check(facts: Facts) -> Iterator[Finding]:
         if name in facts.here.programs:
             yield ok(name, "found, and it starts")
         else:
-            install = shell("make plugin && make install")
+            install = shell("make -C slurm_plugin && make install")
             yield consider(name, "not on PATH, or does not start", why, install)

@@ -1,6 +1,6 @@
-"""A first trial: a tiny trainer, an ordinary job on its node, and how late that job came.
+"""A first trial: a tiny trainer, an ordinary job on its node, and how much later that job ended.
 
-All that is submitted has one name, by which all of it is cancelled, however the trial ends.
+All jobs of the trial have one name. All jobs of this name are cancelled, however the trial ends.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
+from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.run import SlurmRunner
 
 _POLL_S = 1.0
@@ -17,12 +19,12 @@ _SCRIPT = "#!/bin/sh\nexec sleep 600\n"
 
 
 class TrialError(Exception):
-    """The trial could not be made; the message says how far it came, and what to look at."""
+    """The trial failed; the message says how far it came, and what to look at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was seen on one node; all in seconds. ``started_s``: until the trainer ran there."""
+    """What was seen on one node, in seconds. ``started_s`` is until the trainer ran there."""
 
     node: str
     started_s: float
@@ -31,13 +33,13 @@ class Outcome:
 
     @property
     def late_s(self) -> float:
-        """How much later the ordinary job was through, because of the trainer."""
+        """How much later the ordinary job ended because of the trainer."""
         return self.with_trainer_s - self.without_s
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How it is made; ``say`` is told each step, ``ordinary`` is an ordinary job's partition."""
+    """How to run it; ``say`` prints each step, ``ordinary`` is the ordinary job's partition."""
 
     runner: SlurmRunner
     say: Callable[[str], None]
@@ -48,35 +50,43 @@ class Trial:
 
 
 def run(trial: Trial) -> Outcome:
-    """Make the trial, and clean up after it in any case.
+    """Run the trial, and clean up after it in any case.
 
     Raises:
-        TrialError: the trainer did not run, or did not go.
-        GatewayError: Slurm does not answer, or says no.
+        TrialError: the trainer did not run, or did not end.
+        GatewayError: Slurm does not answer, or refuses.
     """
     name = f"bftrainer-try-{secrets.token_hex(4)}"
     try:
-        began_s = trial.monotonic()
-        said = trial.runner.submit(
-            *("sbatch", "--bftrainer", "-N1-1", "--time=10", f"--job-name={name}"),
-            *("--output=/dev/null", "--chdir=/"),
-            script=_SCRIPT,
-        )
-        trial.say(" ".join(said.split()))
-        node = _wait(trial, "R", name)
-        started_s = trial.monotonic() - began_s
-        trial.say(f"it runs on {node} after {started_s:.1f} s; now an ordinary job on that node")
-        with_trainer_s = _ordinary_job(trial, name, node)
-        _cancel(trial, name)
-        _wait(trial, "", name)
-        trial.say("the trainer is gone; now the same job once more")
-        return Outcome(node, started_s, with_trainer_s, _ordinary_job(trial, name, node))
-    finally:
-        _cancel(trial, name)
+        outcome = _outcome(trial, name)
+    except BaseException:
+        with suppress(GatewayError):  # the first error says more than one of cleaning up
+            _cancel(trial, name)
+        raise
+    _cancel(trial, name)
+    return outcome
+
+
+def _outcome(trial: Trial, name: str) -> Outcome:
+    began_s = trial.monotonic()
+    said = trial.runner.submit(
+        *("sbatch", "--bftrainer", "-N1-1", "--time=10", f"--job-name={name}"),
+        *("--output=/dev/null", "--chdir=/"),
+        script=_SCRIPT,
+    )
+    trial.say(" ".join(said.split()))
+    node = _wait(trial, "R", name)
+    started_s = trial.monotonic() - began_s
+    trial.say(f"it runs on {node} after {started_s:.1f} s; now an ordinary job on that node")
+    with_trainer_s = _ordinary_job(trial, name, node)
+    _cancel(trial, name)
+    _wait(trial, "", name)
+    trial.say("the trainer is gone; now the same job once more")
+    return Outcome(node, started_s, with_trainer_s, _ordinary_job(trial, name, node))
 
 
 def _ordinary_job(trial: Trial, name: str, node: str) -> float:
-    """Return how long an ordinary job of all of a node takes that does nothing."""
+    """Return how long an ordinary job takes that has the whole node and does nothing."""
     where = [f"--partition={trial.ordinary}"] if trial.ordinary else []
     began_s = trial.monotonic()
     trial.runner.submit(
@@ -88,7 +98,7 @@ def _ordinary_job(trial: Trial, name: str, node: str) -> float:
 
 
 def _wait(trial: Trial, state: str, name: str) -> str:
-    """Wait for an element in this state, empty: for none at all; return its node."""
+    """Wait for an element in this state and return its node; "" waits until there is none."""
     until_s = trial.monotonic() + trial.patience_s
     while trial.monotonic() < until_s:
         said = trial.runner.read("squeue", "-h", "--me", "-r", f"--name={name}", "-o", "%t %N")

@@ -1,9 +1,10 @@
 """What runs inside users' jobs: the element's environment, its end, training on changing nodes.
 
-Standard library and torch only; of the rest of the project it uses just the spec and the keeper's
-client, so that a job's Python needs nothing installed. For scripts: ``Trainer`` re-forms in
-process (``ShardedTrainer`` with FSDP2). One that is restarted tells its progress (``step``), and
-saves when it is told to (``must_save``, ``saved``). All hear of changes (``on_change``).
+Standard library and torch only. Of the rest of the project it uses just ``spec``, ``model`` and
+the keeper's client side, so that a job's Python needs nothing else installed. For scripts:
+``Trainer`` re-forms in process (``ShardedTrainer`` with FSDP2). A script that is restarted at
+changes reports its progress (``step``), and saves when it is asked to (``must_save``, ``saved``).
+Every script can be told of changes (``on_change``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What a job's own log says when its trainer's nodes change: one plain line a change.
+"""What a job's own log says when its trainer's nodes change: one plain line for each change.
 
-It says who came or went, why, how long training stood still, and what it trains before and after.
-The numbers come from whoever trains here; the groups are formed elsewhere.
+It says who came or went, why, how long training stood still, and the speed before and after.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from bftrainer_slurm.elastic.listeners import NodesChanged
-from bftrainer_slurm.elastic.steps import Counts
+from bftrainer_slurm.elastic.steps import StepCounts
 
-SETTLED_S = 10.0  # as long as training goes on before its speed is told
+SETTLED_S = 10.0  # training goes on for so long before its speed is reported
 
 _TORCHRUN = "torch.distributed.elastic.agent.server.api"
 
 Place = tuple[int, str]  # an element's task, and its node
 
-_NOTHING = Counts(0, None, 0.0, 0.0, in_process=False)
+_NOTHING = StepCounts(0, None, 0.0, 0.0, in_process=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How fast a training goes; without a word where that is not known."""
+    """How fast a training goes; its text is empty if that is not known."""
 
     steps_per_s: float | None = None
     samples_per_s: float | None = None
@@ -45,9 +44,9 @@ def say(text: str) -> None:
 
 
 def given_back(node: str, planned: bool | None) -> str:
-    """Say why a node's processes are about to end; what torch says of it looks like failure.
+    """Say why a node's processes are about to end, as torch's own messages look like a failure.
 
-    ``planned``: the keeper has let it go before Slurm's signal came; None: it is not known here.
+    ``planned``: the keeper let it go before Slurm's signal came; None: that is not known here.
     """
     to = "to an ordinary job, unless somebody cancelled this one"
     if planned is not False:
@@ -56,9 +55,9 @@ def given_back(node: str, planned: bool | None) -> str:
 
 
 class FirstWord(logging.Filter):
-    """Calls ``say_it`` before torchrun logs that it was signalled, and lets all records pass.
+    """Calls ``say_it`` before torchrun logs that it got a signal, and lets all records pass.
 
-    By then the thread that hears of signals may not have had its turn.
+    The thread that watches signals may not have run by then.
     """
 
     def __init__(self, say_it: Callable[[], None]) -> None:
@@ -74,9 +73,9 @@ class FirstWord(logging.Filter):
 
 
 class ChangeLog:
-    """The changes that one process lives through; of each generation its first node tells.
+    """The changes that one process sees; only a generation's first node reports its change.
 
-    It says them in the job's log (``tell``), and to ``hear``. Methods may be called from several
+    It passes them to the job's log (``tell``), and to ``hear``. Methods may be called from several
     threads.
     """
 
@@ -91,13 +90,13 @@ class ChangeLog:
         self._places: frozenset[Place] = frozenset()
         self._base = _NOTHING  # when the generation began
         self._speed_before = Speed()
-        self._line: str | None = None  # of the last change, not told yet
+        self._line: str | None = None  # for the last change, not written yet
         self._change: NodesChanged | None = None  # the same, as far as it is known
 
-    def began(self, places: Iterable[Place], why: str, now: Counts, tells: bool) -> None:
-        """A generation of elements on these ``places`` begins, as ``why`` has ended the last one.
+    def began(self, places: Iterable[Place], why: str, now: StepCounts, tells: bool) -> None:
+        """A generation of elements on these ``places`` begins; ``why`` ended the last one.
 
-        ``tells``: this process is its first.
+        ``tells``: this process reports the change.
         """
         with self._lock:
             before, self._places = self._places, frozenset(places)
@@ -106,20 +105,20 @@ class ChangeLog:
             names = [tuple(sorted(node for _, node in places)) for places in (before, self._places)]
             self._change = NodesChanged(names[0], names[1], why if before else "begin")
 
-    def trained(self, now: Counts) -> None:
-        """Training goes on; tells of the last change when its speed since is known."""
+    def trained(self, now: StepCounts) -> None:
+        """Training goes on; report the last change once the speed since then is known."""
         if now.first_s > 0 and now.last_s - now.first_s >= SETTLED_S:
             self._tell_of(now)
 
-    def ended(self, now: Counts) -> None:
-        """The generation is over; tells of its beginning what is known by now."""
+    def ended(self, now: StepCounts) -> None:
+        """The generation is over; if its change is not reported yet, report what is known."""
         if now.first_s > 0:
             self._tell_of(now)
         with self._lock:
             speed = _speed(self._base, now)
             self._speed_before = speed if str(speed) else self._speed_before
 
-    def _tell_of(self, now: Counts) -> None:
+    def _tell_of(self, now: StepCounts) -> None:
         with self._lock:
             line, self._line = self._line, None
             if line is None or self._change is None:
@@ -142,7 +141,7 @@ class ChangeLog:
 
 
 def _who(before: Collection[Place], after: Collection[Place], why: str) -> str:
-    """Say who came and who went; a failure of the script changes nobody's place."""
+    """Say who came and who went; a failure of the script changes no node."""
     came = sorted(node for _, node in set(after) - set(before))
     went = sorted(node for _, node in set(before) - set(after))
     size = f"{len(after)} node{'s' if len(after) != 1 else ''}"
@@ -158,8 +157,8 @@ def _who(before: Collection[Place], after: Collection[Place], why: str) -> str:
     return f"{', '.join(parts)}: {size}"
 
 
-def _speed(base: Counts, now: Counts) -> Speed:
-    """Return what was trained in a second from the generation's first step on."""
+def _speed(base: StepCounts, now: StepCounts) -> Speed:
+    """Return the speed of the training since the generation's first step."""
     steps, seconds = now.steps - base.steps, now.last_s - now.first_s
     if steps < 2 or seconds <= 0 or now.first_s <= base.last_s:
         return Speed()

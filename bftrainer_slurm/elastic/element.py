@@ -1,7 +1,8 @@
 """The batch script's first process where no SPANK plugin does its work (personal mode).
 
-Says to the keeper that the element is up, sets torchrun's environment, runs the user's script,
-and when the element is reclaimed ends everything of it within the grace.
+It tells the keeper that the element is up, sets torchrun's environment and runs the user's script.
+When the element is reclaimed, the script gets the grace to end, and then all its processes are
+killed.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bftrainer_slurm.elastic.environment import element_environment
-from bftrainer_slurm.elastic.folder import make_folder
+from bftrainer_slurm.elastic.environment import element_environment, make_folder
 from bftrainer_slurm.elastic.processes import kill_job
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import KEEPER_UID, MUNGE_SOCKET, SECRET_FILE
@@ -32,8 +32,8 @@ MARKER = "#### bftrainer: the user's script follows ####"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where this element is: its id, its Slurm job id, and its node."""
+class Allocation:
+    """What Slurm has given this element: its job and its node."""
 
     element: ElementId
     job_id: str
@@ -41,30 +41,30 @@ class Place:
 
 
 class _Reclaimed(BaseException):
-    """SIGTERM has come. Not an Exception, so that no handler on the way takes it for an error."""
+    """SIGTERM has come. Not an Exception, so that no ``except Exception`` catches it."""
 
 
 def main() -> int:
     """Run the element; return the user script's exit code."""
     arguments = _parse_arguments()
-    place = read_place(os.environ)
+    allocation = read_allocation(os.environ)
     with tempfile.TemporaryDirectory(prefix="bftrainer-") as workplace:
         path = _user_script(arguments.script, Path(workplace))
         signal.signal(signal.SIGTERM, _raise_reclaimed)
-        return _run(arguments, place, [str(path), *arguments.arguments], Path(workplace))
+        return _run(arguments, allocation, [str(path), *arguments.arguments], Path(workplace))
 
 
 def _run(
-    arguments: argparse.Namespace, place: Place, command: Sequence[str], workplace: Path
+    arguments: argparse.Namespace, allocation: Allocation, command: Sequence[str], workplace: Path
 ) -> int:
     script = None
     client = None
     try:
-        client, run_id = _join(arguments.state, arguments.keeper, place)
+        client, run_id = _join(arguments.state, arguments.keeper, allocation)
         folder = workplace / "python"
         make_folder(folder)
         variables = element_environment(
-            place.element,
+            allocation.element,
             arguments.record,
             run_id,
             client.address,
@@ -81,35 +81,39 @@ def _run(
         with _heard_afterwards():
             script = subprocess.Popen(command, env=os.environ | variables)
         code = script.wait()
-        _tell(client, NoteKind.GONE, place)
+        _tell(client, NoteKind.GONE, allocation)
     except _Reclaimed:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        _tell(client, NoteKind.LEAVING, place)
-        _end(script, place, arguments.record.spec.grace_s)
-        _tell(client, NoteKind.GONE, place)
+        _tell(client, NoteKind.LEAVING, allocation)
+        _end(script, allocation, arguments.record.spec.grace_s)
+        _tell(client, NoteKind.GONE, allocation)
         return 128 + signal.SIGTERM
     return code if code >= 0 else 128 - code
 
 
-def read_place(environment: Mapping[str, str]) -> Place:
-    """Return where this element is, from the variables that slurmstepd sets."""
+def read_allocation(environment: Mapping[str, str]) -> Allocation:
+    """Return this element's allocation, from the variables that slurmstepd sets."""
     element = ElementId(
         int(environment["SLURM_ARRAY_JOB_ID"]), int(environment["SLURM_ARRAY_TASK_ID"])
     )
-    return Place(element, environment["SLURM_JOB_ID"], environment["SLURMD_NODENAME"])
+    return Allocation(element, environment["SLURM_JOB_ID"], environment["SLURMD_NODENAME"])
 
 
-def _join(state: Path | None, keeper: str | None, place: Place) -> tuple[KeeperClient, str]:
+def _join(
+    state: Path | None, keeper: str | None, allocation: Allocation
+) -> tuple[KeeperClient, str]:
     """Say that the element is up, again and again until the keeper answers.
 
-    A keeper in a state folder may come later, or come again elsewhere.
+    The keeper of a state folder may start later, or start again at another address.
     """
     complained = False
     while True:
         address = keeper if state is None else read_address(state)
         client = KeeperClient(address or f"(none in {state})")
         try:
-            return client, client.join(place.element.array, place.element.task, place.node)
+            return client, client.join(
+                allocation.element.array, allocation.element.task, allocation.node
+            )
         except KeeperError as error:
             if not complained:
                 print(f"bftrainer: waiting for the controller's side: {error}", file=sys.stderr)
@@ -117,23 +121,23 @@ def _join(state: Path | None, keeper: str | None, place: Place) -> tuple[KeeperC
             time.sleep(1.0)
 
 
-def _end(script: subprocess.Popen[bytes] | None, place: Place, grace_s: float) -> None:
+def _end(script: subprocess.Popen[bytes] | None, allocation: Allocation, grace_s: float) -> None:
     if script is not None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             script.wait(grace_s)
-    if not kill_job(place.job_id, spare=(os.getpid(),)):
+    if not kill_job(allocation.job_id, spare=(os.getpid(),)):
         print("bftrainer: some processes of this job cannot be ended", file=sys.stderr)
 
 
-def _tell(client: KeeperClient | None, kind: NoteKind, place: Place) -> None:
+def _tell(client: KeeperClient | None, kind: NoteKind, allocation: Allocation) -> None:
     if client is None:
         return
     with contextlib.suppress(KeeperError):  # the controller sees it at its next look
-        client.tell(Note(kind, place.element.array, place.element.task, place.node))
+        client.tell(Note(kind, allocation.element.array, allocation.element.task, allocation.node))
 
 
 def _user_script(submitted: Path, workplace: Path) -> Path:
-    """Cut the user's own script out of the submitted one; return where it lies."""
+    """Cut the user's own script out of the submitted one; return its path."""
     _, marker, own = submitted.read_bytes().partition(MARKER.encode() + b"\n")
     if not marker:
         raise SystemExit(f"bftrainer: {submitted} was not made by 'bftrainer submit'")
@@ -149,7 +153,7 @@ def _raise_reclaimed(number: int, frame: object) -> None:
 
 @contextlib.contextmanager
 def _heard_afterwards() -> Iterator[None]:
-    """Put off a SIGTERM: a script that has begun is to have its grace, also before we know it."""
+    """Hold back a SIGTERM until the script's process is known, so that it gets its grace."""
     heard: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
     yield

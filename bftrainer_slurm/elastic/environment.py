@@ -1,6 +1,7 @@
-"""torchrun's environment inside an element. The SPANK plugin sets the very same in C.
+"""torchrun's environment inside an element, and the folder in which it finds our rendezvous.
 
-Why each value is what it is: DESIGN.md, "The elastic runtime".
+The SPANK plugin sets the same variables in C; its ``install-python`` makes such a folder for a
+whole site, by copying.
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import bftrainer_slurm
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.spec import TrainerRecord
 
-# For who chooses torchrun's own c10d: it waits 30 s for a last call and 15 s for a dead peer.
+# For users of torchrun's own c10d: by default it waits 30 s for a last call, 15 s for a dead peer.
 _RENDEZVOUS = "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"
 
 
@@ -24,16 +26,16 @@ def element_environment(
     folder: Path,
     local_address: str | None = None,
 ) -> dict[str, str]:
-    """Return what torchrun's agent needs to join its trainer, and what marks an element.
+    """Return the variables that torchrun's agent needs to join its trainer, and an element's own.
 
     Args:
         element: which one it is.
-        record: what its trainer wants.
+        record: its trainer's options.
         run_id: the trainer's run.
         keeper: the keeper's HOST:PORT.
         slurm: the job's environment.
         folder: for PYTHONPATH, with our rendezvous in it.
-        local_address: what the agents reach this node by, where its own host name does not do.
+        local_address: where other agents reach this node, if not by its host name.
     """
     gpus = slurm.get("SLURM_GPUS_ON_NODE", "")
     before = slurm.get("PYTHONPATH")
@@ -46,7 +48,7 @@ def element_environment(
         "PET_RDZV_CONF": _RENDEZVOUS,
         # Every node lost costs each survivor one restart.
         "PET_MAX_RESTARTS": "1000000",
-        # Without it a joining agent kills all others after 60 s.
+        # Without this a joining agent kills all others after 60 s.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "BFTRAINER_ELEMENT": str(element),
         "BFTRAINER_KEEPER": keeper,
@@ -55,3 +57,19 @@ def element_environment(
     if local_address is not None:
         variables["PET_LOCAL_ADDR"] = local_address
     return variables
+
+
+# The same as in pyproject.toml, as the package may run here without being installed.
+ENTRY_POINTS = "[torchrun.handlers]\nbftrainer = bftrainer_slurm.elastic.rendezvous:handler\n"
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder with a link to this package, and the metadata by which torchrun finds it."""
+    version = bftrainer_slurm.__version__
+    metadata = folder / f"bftrainer_slurm-{version}.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: bftrainer-slurm\nVersion: {version}\n"
+    )
+    (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
+    (folder / "bftrainer_slurm").symlink_to(Path(bftrainer_slurm.__file__).parent)

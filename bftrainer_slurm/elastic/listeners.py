@@ -1,7 +1,7 @@
-"""A script's functions that are told of each change of its nodes, and how they hear of it.
+"""A script's functions that are called at each change of its nodes, and how they get it.
 
-They are called between two steps, in the thread that trains. With ``Trainer`` the change is this
-process's own; else the node's agent has seen it, and writes it into the progress memory.
+They are called between two steps, in the thread that trains. With ``Trainer`` this process itself
+sees the change. Else the node's agent sees it and writes it into the progress memory.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bftrainer_slurm.elastic.steps import Memory
 
 
 @dataclass(frozen=True, slots=True)
 class NodesChanged:
-    """A change of a trainer's nodes, as ``elastic.on_change`` tells it; None is not known."""
+    """A change of a trainer's nodes, as ``elastic.on_change`` gives it; None: not known."""
 
     nodes_before: tuple[str, ...]
     nodes: tuple[str, ...]
@@ -29,24 +32,24 @@ class NodesChanged:
 
 Listener = Callable[[NodesChanged], object]
 
-_MOST = 8  # changes that nobody has heard of yet
+_MOST = 8  # changes that no process has read yet
 
 _listeners: list[Listener] = []
 
 
 def on_change(call: Listener) -> Listener:
-    """Have ``call`` told of each change of the trainer's nodes; also to be used as a decorator.
+    """Have ``call`` called at each change of the trainer's nodes; it can be used as a decorator.
 
-    It is called on rank 0 when the change is told in the job's log: ten seconds after training
-    goes on. What it raises is said on stderr, and training goes on. Outside an element nothing
-    changes.
+    It is called on rank 0 when the change is written to the job's log: ten seconds after training
+    goes on. If it raises, the error is printed to stderr, and training goes on. Outside an element
+    there are no changes.
     """
     _listeners.append(call)
     return call
 
 
 def tell(change: NodesChanged) -> None:
-    """Tell all of them."""
+    """Call all functions of the script."""
     for call in _listeners:
         try:
             call(change)
@@ -54,58 +57,41 @@ def tell(change: NodesChanged) -> None:
             print(f"bftrainer: elastic.on_change: {call!r}: {error!r}", file=sys.stderr)
 
 
-class Changes(Protocol):
-    """Where an agent writes, and the script reads (``steps.Memory``)."""
-
-    @property
-    def unread(self) -> bool:
-        """Whether the text has not been read."""
-
-    def write(self, text: bytes) -> None:
-        """Write a text."""
-
-    def text(self) -> bytes:
-        """Return it."""
-
-    def has_read(self) -> None:
-        """Say that it has been read."""
-
-
 class Teller:
-    """The agent's side: writes changes for a script, until it has heard of them."""
+    """The agent's side: writes changes for the script, and keeps them until it has read them."""
 
-    def __init__(self, memory: Changes) -> None:
+    def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._unheard: list[NodesChanged] = []
 
     def __call__(self, change: NodesChanged) -> None:
-        """Tell of a change."""
+        """Write a change, after those that are not read yet."""
         kept = self._unheard if self._memory.unread else []
         self._unheard = [*kept, change]
-        self._memory.write(written(self._unheard))
+        self._memory.write(format_changes(self._unheard))
 
 
-def hear(memory: Changes) -> None:
-    """Tell the script's functions what its agent has written."""
+def hear_changes(memory: Memory) -> None:
+    """Call the script's functions with the changes that the agent has written."""
     try:
-        changes = read(memory.text())
+        changes = parse_changes(memory.text())
     except (ValueError, TypeError):
-        return  # half written; at the next step it is whole
+        return  # half written; it is complete at the next step
     memory.has_read()
     for change in changes:
         tell(change)
 
 
-def written(changes: list[NodesChanged]) -> bytes:
-    """Return changes as a process of the script will read them; only the last ones."""
+def format_changes(changes: list[NodesChanged]) -> bytes:
+    """Return the text of the last changes, for a process of the script."""
     return json.dumps([asdict(change) for change in changes[-_MOST:]]).encode()
 
 
-def read(text: bytes) -> list[NodesChanged]:
+def parse_changes(text: bytes) -> list[NodesChanged]:
     """Return the changes that were written.
 
     Raises:
-        ValueError, TypeError: the text is being written.
+        ValueError, TypeError: the text is half written.
     """
     found = json.loads(text)
     for one in found:

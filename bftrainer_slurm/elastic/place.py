@@ -1,6 +1,6 @@
-"""Where a process is, and as whom it takes part: in an element, or in a world that does not change.
+"""A process's rank or identity: in an element, or in a world that does not change.
 
-Read from the variables that the element, torchrun or srun set; nothing here needs torch.
+It is read from the variables that the element, torchrun or srun set. Nothing here needs torch.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from bftrainer_slurm.keeper.membership import Identity, Role
+from bftrainer_slurm.keeper.messages import Identity, Role
 from bftrainer_slurm.keeper.protocol import parse_addresses
 
 _FIRST_NODE = re.compile(r"([^\[,]*)(?:\[(\d+)[^\]]*\]([^,\[]*))?")
 
 
 @dataclass(frozen=True, slots=True)
-class StaticWorld:
-    """One rank of a fixed world; torch's own ``env://`` meets at ``master``."""
+class FixedRank:
+    """One rank of a fixed world; the ranks meet at ``master``, by torch's own ``env://``."""
 
     rank: int
     world: int
     master: tuple[str, int]
 
 
-def static_world(environment: Mapping[str, str]) -> StaticWorld:
-    """Return the place that torchrun's variables give, else srun's, else one alone."""
+def fixed_rank(environment: Mapping[str, str]) -> FixedRank:
+    """Return the rank from torchrun's variables, else from srun's, else that of a lone process."""
     if "RANK" in environment and "WORLD_SIZE" in environment:
-        return StaticWorld(
+        return FixedRank(
             int(environment["RANK"]),
             int(environment["WORLD_SIZE"]),
             (environment.get("MASTER_ADDR", "127.0.0.1"), int(environment.get("MASTER_PORT", "0"))),
@@ -38,12 +38,12 @@ def static_world(environment: Mapping[str, str]) -> StaticWorld:
         job, step = environment["SLURM_JOB_ID"], environment.get("SLURM_STEP_ID", "0")
         port = environment.get("MASTER_PORT") or 20_000 + (int(job) * 31 + int(step)) % 10_000
         node = first_node(environment["SLURM_STEP_NODELIST"])
-        return StaticWorld(
+        return FixedRank(
             int(environment["SLURM_PROCID"]),
             tasks,
             (environment.get("MASTER_ADDR", node), int(port)),
         )
-    return StaticWorld(0, 1, ("127.0.0.1", 0))
+    return FixedRank(0, 1, ("127.0.0.1", 0))
 
 
 def read_identity(environment: Mapping[str, str], role: Role, address: str = "") -> Identity:
@@ -63,7 +63,7 @@ def read_identity(environment: Mapping[str, str], role: Role, address: str = "")
 
 
 def worker_identity(environment: Mapping[str, str]) -> Identity:
-    """Return as whom this process takes part in its trainer.
+    """Return this process's identity as a worker of its trainer.
 
     Raises:
         KeyError, ValueError: the environment is not an element's.
@@ -79,7 +79,7 @@ def worker_identity(environment: Mapping[str, str]) -> Identity:
 
 
 def address_towards(keeper: str) -> str:
-    """Return this host's address on the way to a keeper's first host; nothing is sent."""
+    """Return this host's address on the route to the keeper's first host; nothing is sent."""
     host, port = parse_addresses(keeper)[0]
     family, _, _, _, remote = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -96,7 +96,7 @@ def first_node(nodelist: str) -> str:
 
 
 def _local(environment: Mapping[str, str]) -> tuple[int, int]:
-    """Return rank and number of the processes on this node; an element is one node."""
+    """Return this process's rank on its node, and how many there are; an element is one node."""
     if "LOCAL_RANK" in environment:
         return int(environment["LOCAL_RANK"]), int(environment.get("LOCAL_WORLD_SIZE", "1"))
     tasks = int(environment.get("SLURM_STEP_NUM_TASKS", "1"))

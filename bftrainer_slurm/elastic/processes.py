@@ -1,16 +1,28 @@
-"""Other processes on this node, as /proc shows them, and ending a whole job's. Linux only."""
+"""Other processes on this node: those that load data, and how to end a whole job.
+
+A process that loads data must not outlive the one that trains with it. Linux only.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
+from multiprocessing.sharedctypes import RawValue
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 _ROUND_S = 0.02
+_PR_SET_PDEATHSIG = 1  # prctl.h
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process when its parent process is gone."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def job_processes(job_id: str, spare: Collection[int] = ()) -> list[int]:
@@ -33,9 +45,9 @@ def job_processes(job_id: str, spare: Collection[int] = ()) -> list[int]:
 
 
 def group_catches(number: int) -> bool:
-    """Return whether another process of this one's group has a handler of its own for a signal.
+    """Return whether another process of this one's group has its own handler for a signal.
 
-    That is so for none of those that the signal ends, or that ignore it.
+    Processes that the signal ends, or that ignore it, have none.
     """
     group, me = os.getpgrp(), os.getpid()
     for folder in Path("/proc").iterdir():
@@ -59,9 +71,9 @@ def _catches(process: Path, number: int) -> bool:
 
 @contextlib.contextmanager
 def killed_after(seconds: float, processes: Iterable[int]) -> Iterator[None]:
-    """Send SIGKILL to those of the processes that are still there after so long in this context."""
+    """Send SIGKILL to processes that are still there after ``seconds`` in this context."""
     with contextlib.ExitStack() as stack:
-        handles = []  # a number may be another process's by then
+        handles = []  # by then a number may belong to another process
         for process in processes:
             with contextlib.suppress(ProcessLookupError):
                 handles.append(os.pidfd_open(process))
@@ -86,7 +98,7 @@ def kill_job(
     within_s: float = 5.0,
     wait: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Send SIGKILL to the job's processes until none is left; return whether that was reached."""
+    """Send SIGKILL to the job's processes until none is left; return whether none is."""
     for _ in range(int(within_s / _ROUND_S)):
         left = job_processes(job_id, spare)
         if not left:
@@ -98,3 +110,29 @@ def kill_job(
                 continue
         wait(_ROUND_S)
     return False
+
+
+class DataWorkerStart:
+    """What a DataLoader's worker process does first (``worker_init_fn``), before ``own``.
+
+    Slurm's SIGTERM reaches the worker too; it ignores it, as its trainer still trains to the
+    boundary. But it obeys multiprocessing's SIGTERM when the trainer's process exits. A worker
+    that outlives a killed trainer would keep connections open, so that peers do not see the loss.
+    """
+
+    def __init__(self, own: Callable[[int], None] | None = None) -> None:
+        self._own = own
+        self._exiting = RawValue(ctypes.c_bool, False)
+        # multiprocessing calls this one before it ends its children.
+        Finalize(self, setattr, (self._exiting, "value", True), exitpriority=100)
+
+    def __call__(self, worker: int) -> None:
+        """Begin, in the worker."""
+        signal.signal(signal.SIGTERM, self._end_if_exiting)
+        end_with_parent()
+        if self._own is not None:
+            self._own(worker)
+
+    def _end_if_exiting(self, *_: object) -> None:
+        if self._exiting.value:
+            os._exit(0)

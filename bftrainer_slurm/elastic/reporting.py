@@ -1,20 +1,23 @@
 """Reports of progress to the keeper: what the progress memory says, once a second.
 
-From torchrun's agent under our rendezvous; from the training process itself under stock c10d.
+Under our rendezvous torchrun's agent reports. Under stock c10d the training process itself does,
+and also where it trains in process (``Pace``).
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bftrainer_slurm.elastic.changes import ChangeLog
 from bftrainer_slurm.elastic.place import read_identity
-from bftrainer_slurm.elastic.steps import Counts, Memory
+from bftrainer_slurm.elastic.steps import Memory, StepCounts
 from bftrainer_slurm.keeper.credentials import prover_from
-from bftrainer_slurm.keeper.membership import Membership, Role
+from bftrainer_slurm.keeper.membership import Membership
+from bftrainer_slurm.keeper.messages import Role
 
 INTERVAL_S = 1.0
 
@@ -25,7 +28,7 @@ class Era:
 
     generation: int
     nodes: int
-    before: Counts  # when it began
+    before: StepCounts  # when it began
 
 
 class Reporting:
@@ -38,7 +41,7 @@ class Reporting:
         self._changes = changes
         self._membership = membership
         self._era: Era | None = None
-        self._reported: Counts | None = None
+        self._reported: StepCounts | None = None
         self._stopped = threading.Event()
         threading.Thread(target=self._run, name="bftrainer-progress", daemon=True).start()
 
@@ -48,12 +51,12 @@ class Reporting:
         self._era = Era(generation, nodes, self._memory.read())
 
     def pause(self) -> None:
-        """Tell the last of this generation, and no more until the next begins."""
+        """Send this generation's last report; no more until the next one begins."""
         self._tell()
         self._era = None
 
     def stop(self) -> None:
-        """Tell the last, and end the thread."""
+        """Send the last report, and end the thread."""
         self.pause()
         self._stopped.set()
 
@@ -71,21 +74,51 @@ class Reporting:
         self._membership.progress(**measures(era, now))
 
 
-def measures(era: Era, now: Counts) -> dict[str, float]:
-    """Return what a report says; what is not known is left out."""
+class Pace:
+    """Measures one process's training, step by step."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._first_s = self._last_s = 0.0  # first step of this generation, last of all; 0: none
+        self._reported_s = -math.inf
+
+    def stepped(self) -> None:
+        """A step was committed."""
+        self._last_s = self._clock()
+        self._first_s = self._first_s or self._last_s
+
+    def changed(self) -> None:
+        """The world has changed since the last step."""
+        self._first_s = 0.0
+
+    def counts(self, steps: int, samples: int) -> StepCounts:
+        """Return how far the training has come by now, and when in this generation."""
+        return StepCounts(steps, samples, self._first_s, self._last_s, in_process=True)
+
+    def is_due(self) -> bool:
+        """Return whether to report; not more often than once a second."""
+        now_s = self._clock()
+        if now_s - self._reported_s < INTERVAL_S:
+            return False
+        self._reported_s = now_s
+        return True
+
+
+def measures(era: Era, now: StepCounts) -> dict[str, float]:
+    """Return the measures of a report; what is not known is left out."""
     found = {"steps": float(now.steps), "nodes": float(era.nodes), "generation": era.generation}
     if now.samples is not None:
         found["samples"] = now.samples
-    if era.before.last_s > 0:
+    if era.before.last_s > 0 and now.first_s > 0:
         found["pause_s"] = max(0.0, now.first_s - era.before.last_s)
     return found
 
 
 def report_from_here(environment: Mapping[str, str]) -> Memory:
-    """Report this process's own steps, where no agent of ours does (stock c10d).
+    """Report this process's own steps, where no agent of ours does it (stock c10d).
 
-    Returns the memory to count them in. A generation is numbered by the Unix second in which it
-    began, as c10d has no numbers for them; how long the pause before it was is not known.
+    Returns the memory to count them in. c10d does not number generations, so the number is the
+    Unix second in which this one began. The length of the pause before it is not known.
 
     Raises:
         KeyError, ValueError: the environment is not an element's.

@@ -1,19 +1,25 @@
-"""Hearing of a signal at once, whatever Python handlers others install, now or later."""
+"""Notices a signal at once, whatever Python handlers others install, now or later.
+
+A training process that got SIGTERM trains to the boundary and ends there. It never ends with exit
+code 0: for Slurm that would mean that the trainer has finished.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import threading
 from collections.abc import Callable, Collection
-from typing import NoReturn
+from types import FrameType
+from typing import Any, NoReturn
 
 
 def on_signals(numbers: Collection[int], call: Callable[[], None]) -> None:
-    """Call from a thread when one of these signals has come, beside its own handler.
+    """Call ``call`` in a thread when one of these signals comes; its own handler runs as well.
 
-    Does nothing outside the main thread: only there Python lets signals be watched.
+    Outside the main thread it does nothing: Python lets only that thread watch signals.
     """
     reader, writer = socket.socketpair()
     writer.setblocking(False)
@@ -28,7 +34,45 @@ def on_signals(numbers: Collection[int], call: Callable[[], None]) -> None:
     threading.Thread(target=watch, name="bftrainer-signals", daemon=True).start()
 
 
+class Sigterm:
+    """Calls ``heard`` in a thread of its own when SIGTERM comes; ``came`` says that it has.
+
+    A handler would not do: it runs between any two instructions of the main thread, which may hold
+    any lock, and it does not run while that thread waits in a collective.
+    """
+
+    def __init__(self, heard: Callable[[], None]) -> None:
+        self.came = False
+        self._heard = heard
+        self._before: Any = signal.SIG_DFL
+
+    def watch(self) -> bool:
+        """Begin to watch; return False outside the main thread, where Python allows no handlers."""
+        if threading.current_thread() is not threading.main_thread():
+            return False
+        self._before = signal.signal(signal.SIGTERM, self._note)
+        on_signals((signal.SIGTERM,), self._hear)
+        return True
+
+    def end(self, handler: Any = None) -> NoReturn:
+        """End as SIGTERM would have ended this process; wait for it, if it has not come.
+
+        ``handler`` handles it then; None: the handler from before ``watch``.
+        """
+        signal.signal(signal.SIGTERM, self._before if handler is None else handler)
+        if self.came:
+            os.kill(os.getpid(), signal.SIGTERM)
+        wait_for_the_end()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.came = True
+
+    def _hear(self) -> None:
+        self.came = True
+        self._heard()
+
+
 def wait_for_the_end() -> NoReturn:
-    """Wait for SIGTERM: to end now, and well, would mean that the training has finished."""
+    """Wait for SIGTERM: a process that ends well now would say that the training has finished."""
     while True:
         signal.pause()

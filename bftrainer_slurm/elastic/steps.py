@@ -1,7 +1,7 @@
 """The progress memory: a few numbers that a training process writes, and its node's agent reads.
 
 A step costs about a microsecond. Times are CLOCK_MONOTONIC, one clock for all processes of a
-node, so that a pause is exact though the processes before and after it are different ones.
+node, so that a pause is exact even if the processes before and after it are different ones.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from bftrainer_slurm.elastic import listeners
 
 VARIABLE = "BFTRAINER_STEPS"
 _NUMBERS = mmap.PAGESIZE
-_SIZE = 256 * _NUMBERS  # behind the numbers a text; what nobody writes to takes no memory
+_SIZE = 256 * _NUMBERS  # a text follows the numbers; pages without a write take no memory
 _STEPS, _SAMPLES, _FIRST_S, _LAST_S, _IN_PROCESS, _HIGHEST = range(6)
 _ASKED, _ENDING, _SAVERS = range(6, 9)
 _TEXT, _WRITTEN, _HEARD = range(9, 12)
-_SAVED = 16  # the first of a number for each process of the node
+_SAVED = 16  # from here on one number for each process of the node
 _ZEROS = memoryview(bytes(_NUMBERS)).cast("d")
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """What a memory says. Counts go on from one training process of the node to the next."""
+class StepCounts:
+    """What a memory says. The counts go on from one training process of the node to the next."""
 
     steps: int
     samples: float | None  # None: not known
@@ -36,24 +36,24 @@ class Counts:
 
 
 class Memory:
-    """A page shared by an agent and its workers, gone with the last of them."""
+    """Memory that an agent and its workers share; it is freed with the last of them."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._page = mmap.mmap(descriptor, _SIZE)
-        # Whole numbers up to 2^53 are exact; a double is written at once, never half.
+        # Whole numbers up to 2^53 are exact; a double is never half written.
         self.numbers = memoryview(self._page)[:_NUMBERS].cast("d")
 
     @classmethod
     def made(cls) -> Memory:
-        """Return a new one, all zero."""
+        """Return a new memory, all zero."""
         descriptor = os.memfd_create("bftrainer-steps")
         os.ftruncate(descriptor, _SIZE)
         return cls(descriptor)
 
     @classmethod
     def opened(cls, path: str) -> Memory:
-        """Return the one at the path that its maker has told.
+        """Return the memory at its maker's ``path``.
 
         Raises:
             OSError: it is gone.
@@ -62,24 +62,24 @@ class Memory:
 
     @property
     def path(self) -> str:
-        """Where other processes of this user on this node open it; it leaves no file behind."""
+        """Where this user's other processes on this node open it; it leaves no file behind."""
         return f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
-    def read(self) -> Counts:
+    def read(self) -> StepCounts:
         """Return what is in it now."""
         steps, samples, first_s, last_s, in_process = self.numbers[:5]
-        return Counts(
+        return StepCounts(
             int(steps), None if isnan(samples) else samples, first_s, last_s, bool(in_process)
         )
 
     def expect_first(self) -> None:
-        """Say that the process that trained so far has ended: the next step is a first one."""
+        """Say that the process that trained has ended: the next step is another one's first."""
         self.numbers[_FIRST_S] = 0.0
 
     # How an agent has its processes save before it ends them, see ``saving``.
 
     def begin(self) -> None:
-        """Say that new processes begin, who are not asked for anything yet."""
+        """Say that new processes begin, which are not asked for anything yet."""
         for number in (_ASKED, _ENDING, _SAVERS):
             self.numbers[number] = 0.0
         self.numbers[_SAVED:] = _ZEROS[_SAVED:]
@@ -90,20 +90,20 @@ class Memory:
 
     @property
     def asked(self) -> bool:
-        """Whether they are asked."""
+        """Whether they have been asked to save."""
         return bool(self.numbers[_ASKED])
 
     def end(self) -> None:
-        """Say that SIGTERM, when it comes, is to end the processes."""
+        """Say that the next SIGTERM has to end the processes at once."""
         self.numbers[_ENDING] = 1.0
 
     @property
     def ending(self) -> bool:
-        """Whether it is."""
+        """Whether the next SIGTERM has to end them at once."""
         return bool(self.numbers[_ENDING])
 
     def will_save(self, processes: int) -> None:
-        """Say that so many processes of this node save when they are asked."""
+        """Say how many processes of this node save when they are asked."""
         self.numbers[_SAVERS] = processes
 
     def has_saved(self, local_rank: int) -> None:
@@ -112,14 +112,14 @@ class Memory:
 
     @property
     def saving(self) -> bool:
-        """Whether processes that save when they are asked have not all done so."""
+        """Whether some of the processes that save when asked have not saved yet."""
         savers = int(self.numbers[_SAVERS])
         return not all(self.numbers[_SAVED : _SAVED + savers])
 
     # What the agent has to tell the script, see ``listeners``.
 
     def write(self, text: bytes) -> None:
-        """Write a text in the place of the last one; one that is too long is left out."""
+        """Write a text over the last one; a text that is too long is not written."""
         if len(text) <= _SIZE - _NUMBERS:
             self._page[_NUMBERS : _NUMBERS + len(text)] = text
             self.numbers[_TEXT] = len(text)
@@ -140,7 +140,7 @@ class Memory:
 
 
 class Counter:
-    """Counts a process's steps in a memory; between two of them the script hears of changes."""
+    """Counts a process's steps in a memory; between two steps the script is told of changes."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -152,11 +152,11 @@ class Counter:
     def count(self, samples: float | None, number: int | None = None) -> None:
         """Count one step, with the samples of all ranks in it; None: not known.
 
-        One whose ``number`` is not above that of all before is repeated, and counts nothing.
+        A step whose ``number`` is not above all numbers before is repeated, and is not counted.
         """
         numbers = self._numbers
         if numbers[_WRITTEN] > numbers[_HEARD]:
-            listeners.hear(self._memory)
+            listeners.hear_changes(self._memory)
         if number is not None:
             if number <= numbers[_HIGHEST]:
                 return
@@ -170,7 +170,7 @@ class Counter:
             numbers[_FIRST_S] = now_s
 
     def forget(self) -> None:
-        """Take back this process's counts: from now on they are told in another way."""
+        """Take back this process's counts: from now on they come in another way."""
         self._numbers[_STEPS] = self._steps_before
         self._numbers[_SAMPLES] = self._samples_before
 
@@ -181,16 +181,16 @@ class Counter:
 
 
 class Steps:
-    """The steps of this process: the script's own word, else what the optimizers say."""
+    """The steps of this process: as the script reports them, else as its optimizers step."""
 
     def __init__(self, counter: Counter | None) -> None:
         self._counter = counter
         self._by_script = False
         self._stepped: set[int] = set()
-        self._given: int | None = None  # samples, to this rank since the last step
+        self._given: int | None = None  # samples that this rank got since the last step
 
     def by_script(self, samples: float | None, number: int | None = None) -> None:
-        """Count a step that the script tells; from the first one on only these count."""
+        """Count a step that the script reports; from the first report on only these count."""
         if self._counter is None:
             return
         if not self._by_script:
@@ -199,10 +199,10 @@ class Steps:
         self._counter.count(samples, number)
 
     def by_optimizer(self, optimizer: object) -> None:
-        """Count a step when an optimizer steps that has already stepped since the last one.
+        """Count a step at an optimizer's first step, and whenever one that has stepped steps again.
 
-        So two that take turns (a GAN's) count once a round, and one alone counts every time.
-        Samples are those that DataLoaders have given, taken for as many on each rank.
+        So two optimizers that take turns (a GAN's) count once a round, and a single one counts
+        every time. The samples are those that DataLoaders gave this rank, times the ranks.
         """
         if self._counter is None or self._by_script or _makes_state(optimizer):
             return
@@ -213,18 +213,18 @@ class Steps:
         self._stepped.add(id(optimizer))
 
     def given(self, samples: int) -> None:
-        """Take note of a batch that was given to be trained."""
+        """Note how many samples of a batch were given to be trained."""
         self._given = (self._given or 0) + samples
 
     def leave_to_trainer(self) -> None:
-        """Count no more: ``elastic.Trainer`` reports by itself."""
+        """Stop counting: ``elastic.Trainer`` reports by itself."""
         if self._counter is not None:
             self._counter.leave_to_trainer()
             self._counter = None
 
 
 def _makes_state(optimizer: object) -> bool:
-    """Whether torch.distributed.checkpoint has it step, without a rate, to make its state."""
+    """Whether torch.distributed.checkpoint steps it with a rate of 0, to make its state."""
     groups = getattr(optimizer, "param_groups", ())
     return bool(groups) and all(
         isinstance(group["lr"], float) and group["lr"] == 0.0 for group in groups
@@ -232,7 +232,7 @@ def _makes_state(optimizer: object) -> bool:
 
 
 def _world() -> int:
-    """Return how many ranks train; only called where torch is there."""
+    """Return how many ranks train; only called if torch is installed."""
     import torch.distributed as dist
 
     return dist.get_world_size() if dist.is_initialized() else 1
@@ -242,18 +242,18 @@ _steps: Steps | None = None
 
 
 def step(samples: float | None = None, number: int | None = None) -> None:
-    """Tell that a training step is done; call it on all ranks.
+    """Report that a training step is done; call it on all ranks.
 
-    ``samples`` is how many samples all ranks together have trained in it (rank 0's word counts);
-    None if that is not known. ``number`` is the step's in the training, from 1 on: one that is
-    trained again after a restart is not counted again. Does nothing outside an element, and never
-    raises.
+    ``samples`` is how many samples all ranks together have trained in it (rank 0's value counts);
+    None if that is not known. ``number`` is the step's number in the training, from 1 on: a step
+    that is trained again after a restart is not counted again. It does nothing outside an element,
+    and never raises.
     """
     of_this_process().by_script(samples, number)
 
 
 def of_this_process() -> Steps:
-    """Return what counts this process's steps; only the first process of a node has a counter."""
+    """Return this process's steps; only the first process of a node counts them."""
     global _steps
     if _steps is None:
         _steps = Steps(_counter())

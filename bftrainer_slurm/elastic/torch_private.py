@@ -1,27 +1,31 @@
-"""The private places of torch that are used: all of them, and nowhere else.
+"""All uses of torch's private names ("places") are in this module.
 
-``SEEN`` are the versions on which the tests have run. Where a place is missing a script is
-restarted at changes instead, see ``members``. (FSDP2's are in ``sharded``: it has no such way.)
+``SEEN`` are the versions on which the tests have run. If one of ``PLACES`` is missing, a script is
+restarted at changes instead, see ``peers``; ``ShardedTrainer`` needs those of FSDP2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, MutableMapping
+from contextlib import suppress
 from datetime import timedelta
-from functools import cache
+from functools import cache, wraps
+from importlib import import_module
 from inspect import signature
+from types import ModuleType
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed import HashStore, TCPStore, Work  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import dataloader
 
 from bftrainer_slurm.elastic.processes import killed_after
 
 SEEN = ("2.6", "2.9", "2.13", "2.14", "2.15")
-_PLACES = (
+PLACES = (
     "torch._C._distributed_c10d.OpType",
     "torch.distributed.ProcessGroup._register_backend",
     "torch.distributed.ProcessGroup._set_group_name",
@@ -30,16 +34,22 @@ _PLACES = (
     "torch.distributed.distributed_c10d._world.group_count",
     "torch.distributed.distributed_c10d._world.pg_names",
 )
-# Those of ``functional``: without them DTensor's collectives are torch's own.
+# For ``waits.wait_in_python``: without them DTensor's collectives are torch's own.
 FUNCTIONAL = (
     "torch._C._distributed_c10d.PythonCallbackWork",
     "torch._C._distributed_c10d._register_work",
     "torch.distributed.all_gather_single",
     "torch.distributed.distributed_c10d._resolve_process_group",
 )
+# For FSDP2.
+SHARDING = (
+    "torch.distributed.fsdp.FSDPModule",
+    "torch.distributed.fsdp._fully_shard._fsdp_api.ReduceScatter",
+    "torch.distributed.fsdp._fully_shard._fsdp_collectives.DefaultAllocMixin",
+)
 
 
-def missing(places: Collection[str] = _PLACES) -> str | None:
+def missing(places: Collection[str] = PLACES) -> str | None:
     """Return the first place that this torch does not have; None: it has them all."""
     return next((place for place in places if not _is_there(place)), None)
 
@@ -47,6 +57,9 @@ def missing(places: Collection[str] = _PLACES) -> str | None:
 def _is_there(place: str) -> bool:
     found: Any = torch
     for name in place.split(".")[1:]:
+        if isinstance(found, ModuleType) and not hasattr(found, name):
+            with suppress(ImportError):  # a module that torch has not imported yet
+                import_module(f"{found.__name__}.{name}")
         if not hasattr(found, name):
             return False
         found = getattr(found, name)
@@ -54,11 +67,11 @@ def _is_there(place: str) -> bool:
 
 
 def end_workers_within(seconds: float, begins: Callable[[], None]) -> bool:
-    """Let this process's torchrun wait no longer for processes that it tells to end.
+    """Let this process's torchrun wait only so long for processes that it tells to end.
 
-    Its own 30 s are fixed where it calls ``close`` at a change (``--shutdown-timeout``, which 2.13
-    has, is for its own end). ``begins`` is called before. Returns False where ``close`` is not
-    there: then all stays as it is.
+    At a change it calls ``close`` with a fixed 30 s (the ``--shutdown-timeout`` of 2.13 is only
+    for its own end). ``begins`` is called before each ``close``. Returns False, and changes
+    nothing, if this torch has no ``close``.
     """
     from torch.distributed.elastic.multiprocessing.api import PContext
 
@@ -76,10 +89,10 @@ def end_workers_within(seconds: float, begins: Callable[[], None]) -> bool:
 
 
 def open_store(host: str, port: int, hosts: bool, timeout: timedelta) -> TCPStore:
-    """Open a store, or connect to one; its calls take so long at most.
+    """Open a store, or connect to one; its calls take ``timeout`` at most.
 
     Raises:
-        RuntimeError: it cannot be.
+        RuntimeError: it cannot be opened or reached.
     """
     return TCPStore(
         *(host, port, None, hosts),
@@ -91,7 +104,7 @@ def open_store(host: str, port: int, hosts: bool, timeout: timedelta) -> TCPStor
 
 @cache
 def has_libuv() -> bool:
-    """Return whether torch was built with libuv: Debian's is not, and says so only when asked."""
+    """Return whether torch was built with libuv: Debian's is not; only a trial shows it."""
     try:
         TCPStore("localhost", 0, is_master=True, wait_for_workers=False, use_libuv=True)
     except RuntimeError as error:
@@ -100,21 +113,57 @@ def has_libuv() -> bool:
 
 
 def set_libuv(environment: MutableMapping[str, str]) -> None:
-    """Say that torch is to do without libuv where it lacks it; it would fail instead."""
+    """Tell torch not to use libuv if it was built without; it would fail otherwise."""
     if not has_libuv():
         environment.setdefault("USE_LIBUV", "0")
 
 
 def without_buffers() -> dict[str, Any]:
-    """Return the option by which DDP's forward pass does not share buffers: 2.13 renamed it."""
+    """Return the option that stops DDP's forward pass from sharing buffers: 2.13 renamed it."""
     options = signature(DistributedDataParallel).parameters
     new = "forward_sync_buffers" in options
     return {"forward_sync_buffers" if new else "broadcast_buffers": False}
 
 
 def was_used(scaler: torch.amp.GradScaler) -> bool:
-    """Return whether a gradient scaler has ever scaled a loss; yes where that cannot be seen."""
+    """Return whether a gradient scaler has ever scaled a loss; True if that cannot be seen."""
     return getattr(scaler, "_scale", True) is not None
+
+
+def keep_groups() -> None:
+    """Let ``torch.distributed.destroy_process_group`` leave the groups' threads alone.
+
+    Only for scripts in forked workers; ``Trainer`` destroys the groups that it forms by itself.
+    DDP's reducer has the last reference to a group, and destroys it while it holds the GIL. It
+    then waits for gloo's threads, one of which may wait for the GIL to free the last collective's
+    tensors. So a script that ended with barrier(), destroy_process_group() hung once in a while
+    (torch 2.13; pytorch/pytorch#56297).
+    """
+    kept: set[dist.ProcessGroup] = set()
+    destroy = dist.destroy_process_group
+
+    @wraps(destroy)
+    def destroy_but_keep(group: dist.ProcessGroup | None = None) -> None:
+        kept.update(groups_of_process())
+        destroy(group)
+
+    dist.destroy_process_group = destroy_but_keep
+
+
+def watch_batches(watch: Callable[[Any], None]) -> bool:
+    """Call ``watch`` with each batch that a DataLoader gives; False: torch has no such place."""
+    iterator: Any = getattr(dataloader, "_BaseDataLoaderIter", None)
+    if not hasattr(iterator, "__next__"):
+        return False
+    give = iterator.__next__
+
+    def give_and_tell(batches: Any) -> Any:
+        batch = give(batches)
+        watch(batch)
+        return batch
+
+    iterator.__next__ = give_and_tell
+    return True
 
 
 def groups_of_process() -> list[dist.ProcessGroup]:
@@ -124,17 +173,17 @@ def groups_of_process() -> list[dist.ProcessGroup]:
 
 
 def count_groups_anew() -> None:
-    """Let the next group be called as its peers call theirs: one that failed would count."""
+    """Give the next group the same name as on its peers: torch counts groups that failed, too."""
     dist.distributed_c10d._world.group_count = 0
 
 
 def give_torchs_own_time(group: dist.ProcessGroup | None) -> None:
-    """Let a group's collectives take as long as torch lets them by default."""
+    """Give a group's collectives torch's default timeout."""
     dist.distributed_c10d._set_pg_timeout(dist.distributed_c10d.default_pg_timeout, group)
 
 
 def group_of_one(kinds: Collection[str], timeout: timedelta) -> dist.ProcessGroup:
-    """Return a group of this process alone for these kinds of device, beside the default one."""
+    """Return a group of only this process for these kinds of device, beside the default group."""
     store = HashStore()
     alone = dist.ProcessGroup(store, 0, 1)
     gloo = dist.ProcessGroupGloo(store, 0, 1, timeout)
@@ -151,8 +200,38 @@ def group_named(group: str | dist.ProcessGroup) -> dist.ProcessGroup:
     return dist.distributed_c10d._resolve_process_group(group)  # type: ignore[attr-defined, arg-type]
 
 
+def sum_in_python(model: nn.Module) -> int:
+    """Have FSDP2 sum gradients by an all-reduce, and wait in Python; return its number of parts.
+
+    By itself it divides them by the world, and waits in C++ (see ``waits``).
+    """
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
+    from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllocMixin
+
+    class AllReduce(DefaultAllocMixin, ReduceScatter):
+        def __call__(
+            self,
+            output_tensor: Tensor,
+            input_tensor: Tensor,
+            group: dist.ProcessGroup,
+            op: Any,
+            async_op: bool = False,
+        ) -> None:
+            """Reduce the input, in place, and take this rank's part of it."""
+            dist.all_reduce(input_tensor, op, group)
+            output_tensor.copy_(input_tensor.chunk(group.size())[group.rank()])
+
+    parts = [one for one in model.modules() if isinstance(one, FSDPModule)]
+    for part in parts:
+        part.set_gradient_divide_factor(1.0)
+        part.set_force_sum_reduction_for_comms(True)
+        part.set_custom_reduce_scatter(AllReduce())
+    return len(parts)
+
+
 def wait_for_tensor_by(tensor: Tensor, wait: Callable[[timedelta], bool]) -> None:
-    """Let torch's ``wait_tensor`` call this, where it would wait in C++."""
+    """Let torch's ``wait_tensor`` call ``wait``, instead of a wait in C++."""
     from torch._C._distributed_c10d import PythonCallbackWork, _register_work
 
     _register_work(tensor, PythonCallbackWork(wait))

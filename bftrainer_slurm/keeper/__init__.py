@@ -1,5 +1,5 @@
 """The keeper: a small process that holds what must outlive the controller.
 
-It brings trainers' members together, takes the elements' notes, and shows the last status that
-the controller published. It knows nothing of Slurm and decides nothing.
+It forms each trainer's group, collects notes from the elements, and shows the last status that
+the controller published. It never calls Slurm, and it makes no plans.
 """

@@ -1,8 +1,7 @@
-"""Runs a keeper in the foreground: ``python -m bftrainer_slurm.keeper --state DIR``."""
+"""Runs a keeper in the foreground: ``python -m bftrainer_slurm.keeper`` is ``bftrainer keeper``."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import fcntl
 import logging
@@ -14,26 +13,29 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from bftrainer_slurm.controller.publish.history import answer
-from bftrainer_slurm.keeper.announcements import Announcements
+from bftrainer_slurm.controller.publish.stories import answer
 from bftrainer_slurm.keeper.credentials import (
     JOB,
-    METHODS,
     MUNGE,
-    SECRET,
     CredentialError,
     Means,
     read_secret,
 )
-from bftrainer_slurm.keeper.gate import Gate
-from bftrainer_slurm.keeper.groups import ADOPT_S
-from bftrainer_slurm.keeper.home import own_secret, own_token, read_address, write_address
-from bftrainer_slurm.keeper.leading import wait_to_lead
-from bftrainer_slurm.keeper.private import StateError, private_folder
+from bftrainer_slurm.keeper.entrance import Announcements
+from bftrainer_slurm.keeper.gate import ByMunge, Gate, OneUser, SiteKey, Voucher
+from bftrainer_slurm.keeper.home import (
+    StateError,
+    own_secret,
+    own_token,
+    private_folder,
+    read_address,
+    write_address,
+)
+from bftrainer_slurm.keeper.lease import wait_to_lead
 from bftrainer_slurm.keeper.protocol import ProtocolError, parse_addresses
+from bftrainer_slurm.keeper.registry import MANY_FILES
+from bftrainer_slurm.keeper.rendezvous import ADOPT_S
 from bftrainer_slurm.keeper.server import Keeper
-from bftrainer_slurm.keeper.sessions import MANY_FILES
-from bftrainer_slurm.keeper.vouchers import ByMunge, OneUser, SiteKey, Voucher
 
 
 async def _serve(
@@ -59,8 +61,8 @@ async def _serve(
 def serve(state: Path, listen: str, means: Means, shared: Path | None = None) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code.
 
-    With a ``shared`` folder: while this is the host whose keeper works. ``listen`` then has the
-    addresses of all hosts.
+    With a ``shared`` folder, first wait for this host's turn; the process ends when the turn is
+    over. ``listen`` then has the addresses of all hosts.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
@@ -70,7 +72,7 @@ def serve(state: Path, listen: str, means: Means, shared: Path | None = None) ->
         with (state / "keeper.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             gate = Gate(_voucher(state, means))
-            # Where a keeper was before, the members of its groups are about to come back.
+            # If there was a keeper before, the members of its groups may come back soon.
             hold_s = ADOPT_S
             if shared is not None:
                 wait_to_lead("keeper", shared, state)
@@ -88,10 +90,10 @@ def serve(state: Path, listen: str, means: Means, shared: Path | None = None) ->
 
 
 def own_address(listen: str) -> tuple[str, int]:
-    """Return the one of ``HOST:PORT,HOST:PORT`` at which this host can be reached.
+    """Return the one of ``HOST:PORT,HOST:PORT`` that is this host's.
 
     Raises:
-        ProtocolError: these are no addresses, or none is this host's.
+        ProtocolError: these are not addresses, or none is this host's.
         OSError: the only one is not this host's.
     """
     addresses = parse_addresses(listen)
@@ -120,41 +122,13 @@ def _voucher(state: Path, means: Means) -> Voucher:
 
 
 def _allow_connections() -> int:
-    """Allow and return as many open files as this process may have: each member is one."""
+    """Raise the limit of open files as far as allowed, and return it: each member is one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return MANY_FILES if most == resource.RLIM_INFINITY else most
 
 
-def main() -> int:
-    """Read the command line, and serve."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bftrainer_slurm.keeper",
-        description="Brings the trainers' members together and takes the elements' notes.",
-    )
-    parser.add_argument("--state", type=Path, required=True, help="the controller's state folder")
-    parser.add_argument(
-        "--listen",
-        default="127.0.0.1:0",
-        metavar="HOST:PORT",
-        help="a name the nodes reach it by; with --shared those of all hosts, with commas between",
-    )
-    parser.add_argument(
-        "--shared", type=Path, metavar="DIR", help="a folder that all hosts for the keeper see"
-    )
-    parser.add_argument(
-        "--method",
-        choices=METHODS,
-        default=SECRET,
-        help="how members prove whose they are: a secret of the only user, MUNGE, or a secret of "
-        "their job",
-    )
-    parser.add_argument("--munge-socket", metavar="PATH", help="munged's, if not the usual one")
-    parser.add_argument("--key-file", type=Path, metavar="PATH", help="the site's key, for 'job'")
-    arguments = parser.parse_args()
-    means = Means(arguments.method, arguments.munge_socket, arguments.key_file)
-    return serve(arguments.state, arguments.listen, means, arguments.shared)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    from bftrainer_slurm.cli.keeper import keeper
+
+    keeper(prog_name="python -m bftrainer_slurm.keeper")

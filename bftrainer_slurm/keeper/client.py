@@ -1,4 +1,4 @@
-"""Asking the keeper: one call, one connection, an answer within a time limit.
+"""Requests to the keeper: each call is one connection, and gets its answer within a time limit.
 
 Used by the controller, the command line, and by elements in personal mode. Standard library only.
 """
@@ -33,23 +33,24 @@ logger = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 
 DEFAULT_TIMEOUT_S = 2.0
-_PAST_TIMEOUT_S = 30.0  # 90 days of a large cluster have a million stays
+_PAST_TIMEOUT_S = 30.0  # 90 days of a large cluster are a million stays of elements
 _PART_TIMEOUT_S = 4.0  # the keeper itself answers after 2 s at the latest
 
 
 class KeeperError(Exception):
-    """The keeper did not answer, or said no."""
+    """The keeper did not answer, or refused."""
 
 
 class SilentError(KeeperError):
-    """The keeper did not answer: there may be another one that does."""
+    """The keeper did not answer; a keeper at another address may."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeeperClient:
-    """The keeper at ``address``; ``token`` is needed for what only a controller may.
+    """The keeper at ``address``; ``token`` is for requests that only the controller may make.
 
-    HOST:PORT, or several with commas between them: each call asks them in turn until one answers.
+    HOST:PORT, or several with commas between them: a call tries them in turn until one answers.
+    ``publish`` and ``watch`` need a single one.
     """
 
     address: str
@@ -76,16 +77,16 @@ class KeeperClient:
         self._ask(f"endrun {self.token} {array}")
 
     def own(self, array: int, uid: int, want: int) -> None:
-        """Say whose trainer it is, and how many nodes the plan gives it (controller only).
+        """Say who owns the trainer, and how many nodes the plan gives it (controller only).
 
         ``want`` 0: not known.
         """
         self._ask(f"own {self.token} {array} {uid} {want}")
 
     def part(self, array: int, tasks: Iterable[int]) -> bool:
-        """Let these tasks leave at a step boundary; return whether they have (controller only).
+        """Ask tasks to leave at a step boundary; return whether they have left (controller only).
 
-        Takes 2 s at most; True also where none of them is a member.
+        It takes 2 s at most. If none of the tasks is a member, the answer is True.
         """
         patient = replace(self, timeout_s=max(self.timeout_s, _PART_TIMEOUT_S))
         return patient._ask(f"part {self.token} {array} {' '.join(map(str, tasks))}") == "ok"
@@ -95,25 +96,25 @@ class KeeperClient:
         self._ask(f"lost {self.token} {array} {task}")
 
     def publish(self, status: dict[str, Any]) -> None:
-        """Leave the status that users are shown (controller only)."""
+        """Send the keeper the status that users are shown (controller only)."""
         body = json.dumps(status, separators=(",", ":")).encode()
-        with self._connect(self.timeout_s) as stream:
-            stream.write(f"publish {self.token} {len(body)}\n".encode() + body)
-            stream.flush()
+        request = f"publish {self.token} {len(body)}"
+        with self._asked(request, self.timeout_s, body) as stream:
             _expect_good(stream)
 
     def status(self, credential: str = "") -> tuple[float, dict[str, Any] | None]:
         """Return the age (seconds) of the last published status, and the status or None.
 
-        All of it with the token; with a ``credential`` of MUNGE's all of the trainers of who made
-        it; else what is everybody's. What the keeper says of itself is in it under ``keeper``.
+        The token shows all of it. A MUNGE ``credential`` shows all about the trainers of the user
+        who made it; without both there is only what everybody may see. ``keeper`` in it is about
+        the keeper itself.
         """
         return self._document("status", credential, self.timeout_s)
 
     def history(self, what: str, since_s: float, credential: str = "") -> dict[str, Any]:
-        """Return what the history holds of ``what`` since then; see ``publish.history``.
+        """Return what the history has about ``what`` since then; see ``publish.stories``.
 
-        Rights are as with ``status``.
+        Who may see what is as for ``status``.
         """
         request = f"history {what} {max(0, int(since_s))}"
         _, found = self._document(request, credential, max(self.timeout_s, _PAST_TIMEOUT_S))
@@ -125,23 +126,14 @@ class KeeperClient:
         self, request: str, credential: str, patience_s: float
     ) -> tuple[float, dict[str, Any] | None]:
         proof = f"munge {credential}" if credential else self.token
-
-        def ask(keeper: KeeperClient) -> tuple[float, dict[str, Any] | None]:
-            with keeper._connect(patience_s) as stream:
-                stream.write(f"{request} {proof}".rstrip().encode("ascii") + b"\n")
-                stream.flush()
-                return _read_status(stream)
-
-        return self._in_turn(ask)
+        return self._answer(f"{request} {proof}".rstrip(), _read_status, patience_s)
 
     def watch(self, identity: str, after: int) -> Iterator[tuple[str, NumberedNote | None]]:
-        """Yield (identity of the keeper, note) for ever (controller only); first without a note.
+        """Yield (the keeper's identity, note) for ever (controller only); the first note is None.
 
-        ``identity`` and ``after`` say up to which note the caller has read.
+        ``identity`` and ``after`` say which note the caller has read last.
         """
-        with self._connect(None) as stream:
-            stream.write(f"watch {self.token} {identity or '-'} {after}\n".encode())
-            stream.flush()
+        with self._asked(f"watch {self.token} {identity or '-'} {after}", None) as stream:
             words = _expect_good(stream).split()
             if len(words) != 2 or words[0] != "keeper":
                 raise KeeperError("the keeper's answer is not a stream of notes")
@@ -149,36 +141,39 @@ class KeeperClient:
             while line := stream.readline(MAX_NOTE):
                 try:
                     note = parse_numbered(line.decode("ascii"))
-                except ValueError as error:  # of a keeper of another version
+                except ValueError as error:  # from a keeper of another version
                     logger.warning("a note left out: %s", error)
                 else:
                     yield words[1], note
 
-    def _ask(self, line: str) -> str:
-        def ask(keeper: KeeperClient) -> str:
-            with keeper._connect(keeper.timeout_s) as stream:
-                stream.write(line.encode("ascii") + b"\n")
-                stream.flush()
-                return _expect_good(stream)
+    def _ask(self, request: str) -> str:
+        return self._answer(request, _expect_good, self.timeout_s)
 
-        return self._in_turn(ask)
-
-    def _in_turn(self, ask: Callable[[KeeperClient], _Answer]) -> _Answer:
+    def _answer(
+        self, request: str, read: Callable[[BufferedRWPair], _Answer], patience_s: float
+    ) -> _Answer:
+        """Ask one address after the other until there is an answer."""
         failure = SilentError(f"'{self.address}' is no address")
         for address in self.address.split(","):
             try:
-                return ask(replace(self, address=address))
+                with replace(self, address=address)._asked(request, patience_s) as stream:
+                    return read(stream)
             except SilentError as error:
                 failure = error
         raise failure
 
     @contextmanager
-    def _connect(self, timeout_s: float | None) -> Iterator[BufferedRWPair]:
+    def _asked(
+        self, request: str, patience_s: float | None, body: bytes = b""
+    ) -> Iterator[BufferedRWPair]:
+        """Connect and send the request; yield the stream to read the answer from."""
         try:
             address = parse_address(self.address)
             with socket.create_connection(address, timeout=self.timeout_s) as connection:
-                connection.settimeout(timeout_s)
+                connection.settimeout(patience_s)
                 with connection.makefile("rwb") as stream:
+                    stream.write(request.encode("ascii") + b"\n" + body)
+                    stream.flush()
                     yield stream
         except (OSError, ProtocolError, ValueError) as error:
             raise SilentError(f"the keeper at {self.address} does not answer: {error}") from error

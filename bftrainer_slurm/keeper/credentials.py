@@ -1,8 +1,8 @@
-"""Proving and checking whose process speaks: by MUNGE, or a secret of one user or one trainer.
+"""Proofs of who owns a process: by MUNGE, or by a secret of one user or of one trainer.
 
-A proof covers the keeper's challenge, so that what was overheard is of no use a second time. It
-brings a key that only the member and the keeper know. All that follows is sealed with that key, so
-that who has taken the keeper's place can say nothing.
+A proof covers the keeper's challenge, so nobody who overheard it can use it again. It gives the
+member and the keeper a key that nobody else knows. All later lines are sealed with that key, so
+nobody else can speak in the keeper's name.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ SECRET = "secret"
 JOB = "job"
 METHODS = (SECRET, MUNGE, JOB)
 
-MUNGE_SOCKET = "BFTRAINER_MUNGE_SOCKET"  # where munged listens, if not where it usually does
+MUNGE_SOCKET = "BFTRAINER_MUNGE_SOCKET"  # where munged listens, if not at its usual place
 SECRET_FILE = "BFTRAINER_SECRET_FILE"  # personal mode: the file with the user's secret
 JOB_SECRET = "BFTRAINER_JOB_SECRET"  # without MUNGE: the trainer's, from the SPANK plugin
-KEEPER_UID = "BFTRAINER_KEEPER_UID"  # with MUNGE: the user whose process alone is the keeper
+KEEPER_UID = "BFTRAINER_KEEPER_UID"  # with MUNGE: the user that the keeper runs as
 
 MAX_PROOF = 4_096
 _OPTION_CIPHER, _OPTION_SOCKET, _OPTION_READER = 0, 8, 9  # munge.h, MUNGE_OPT_*
@@ -49,21 +49,21 @@ Prove = Callable[[str, str], Proof]
 
 
 class Seal:
-    """Seals what one side of a session says, or opens it on the other: in order, each line once."""
+    """Seals one side's lines in a session, or checks them on the other: in order, each once."""
 
     def __init__(self, key: bytes, speaker: str) -> None:
         self._key = hmac.digest(key, speaker.encode(), "sha256")
         self._count = 0
 
     def close(self, line: bytes) -> bytes:
-        """Return a line with its seal before it."""
+        """Return a line with its seal in front of it."""
         return self._next(line) + b" " + line
 
     def open(self, sealed: bytes) -> bytes:
-        """Return the line that was sealed, the next one of its speaker.
+        """Check the seal of the other side's next line; return the line.
 
         Raises:
-            CredentialError: it was sealed by nobody who knows the key, or is not the next one.
+            CredentialError: the seal was made without the key, or the line is not the next one.
         """
         seal, _, line = sealed.partition(b" ")
         if not hmac.compare_digest(seal, self._next(line)):
@@ -77,13 +77,13 @@ class Seal:
 
 
 def seals(key: bytes) -> tuple[Seal, Seal]:
-    """Return the seals of what the keeper says in a session, and of what its member says."""
+    """Return the seals of a session: one for the keeper's lines, one for the member's."""
     return Seal(key, "keeper"), Seal(key, "member")
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """How members prove whose they are, and what that needs.
+    """How members prove who owns them, and what that needs.
 
     ``munge_socket`` is where munged listens (None: as usual), ``key_file`` has the site's key.
     """
@@ -94,10 +94,10 @@ class Means:
 
 
 def prover_from(environment: Mapping[str, str]) -> Prove:
-    """Return what proves a payload by the method that the keeper takes.
+    """Return a function that proves a payload by the method that the keeper asks for.
 
-    It is called with the payload and the method, and raises CredentialError. The secret file is
-    read anew each time, as a controller may come to make it.
+    It is called with the payload and the method, and raises CredentialError. It reads the secret
+    file again each time, as a controller may make it later.
     """
 
     def prove(payload: str, method: str) -> Proof:
@@ -121,7 +121,7 @@ def read_secret(path: Path) -> bytes:
     """Return the secret, or the site's key, in a file that only its user may read.
 
     Raises:
-        CredentialError: it cannot be read, or others could.
+        CredentialError: it cannot be read, others may read it, or it is too short.
     """
     try:
         with path.open("rb") as file:
@@ -129,7 +129,7 @@ def read_secret(path: Path) -> bytes:
                 raise CredentialError(f"{path} is open to others; chmod 600 it")
             secret = file.read(1_024).strip()
     except OSError as error:
-        raise CredentialError(f"no secret: {error}") from error
+        raise CredentialError(f"{path} cannot be read: {error.strerror}") from error
     if len(secret) < _SHORTEST_SECRET:
         raise CredentialError(f"{path} holds no secret")
     return secret
@@ -138,7 +138,7 @@ def read_secret(path: Path) -> bytes:
 def secret_of_job(key: bytes, array: int, uid: int) -> bytes:
     """Return the secret that only the processes of this user's trainer know.
 
-    ``slurm_plugin/job_secret.c`` makes the same of the site's key, as root on the node.
+    ``slurm_plugin/job_secret.c`` makes the same secret from the site's key, as root on the node.
     """
     return prove_by_secret(key, f"bftrainer {array} {uid}").encode()
 
@@ -149,15 +149,15 @@ def prove_by_secret(secret: bytes, payload: str) -> str:
 
 
 def session_key(secret: bytes, payload: str) -> bytes:
-    """Return the key of a session that was begun by proving this payload."""
+    """Return the key of a session that began with a proof of this payload."""
     return hmac.digest(secret, f"session {payload}".encode(), "sha256")
 
 
 def _prove_by_munge(munge: Munge, payload: str, keeper_uid: str) -> Proof:
-    """Return a credential that munged opens to processes of this user alone, with the key in it.
+    """Return a credential with the key in it, which munged opens only for the keeper's user.
 
     Raises:
-        CredentialError: munged makes none, or it is not known whose the keeper is.
+        CredentialError: munged makes none, or the keeper's user is not known.
     """
     if not keeper_uid.isdecimal():
         raise CredentialError(
@@ -168,7 +168,7 @@ def _prove_by_munge(munge: Munge, payload: str, keeper_uid: str) -> Proof:
 
 
 def check_munge(said: str, payload: str) -> bytes:
-    """Return the session's key in what a credential says, as a member made it.
+    """Return the session's key from the text of a member's credential.
 
     Raises:
         CredentialError: it was not made for this payload.
@@ -179,19 +179,9 @@ def check_munge(said: str, payload: str) -> bytes:
     return bytes.fromhex(key)
 
 
-def check_secret(secret: bytes, payload: str, proof: str) -> None:
-    """Check a proof by secret.
-
-    Raises:
-        CredentialError: it was not made for this payload with this secret.
-    """
-    if not hmac.compare_digest(prove_by_secret(secret, payload).encode(), proof.encode()):
-        raise CredentialError("the secret is another one")
-
-
 @dataclass(frozen=True, slots=True)
 class Munge:
-    """MUNGE, as libmunge speaks it; ``socket`` None: munged's usual one."""
+    """MUNGE, through libmunge; ``socket`` None: munged's usual one."""
 
     socket: str | None = None
     _library: ctypes.CDLL = field(init=False, repr=False, compare=False)
@@ -202,7 +192,7 @@ class Munge:
     def encode(self, payload: str, reader: int | None = None) -> str:
         """Return a credential of this process's user for a payload.
 
-        Only processes of the user ``reader`` can see what is in it; None: everybody can.
+        Only processes of the user ``reader`` can open it; None: everybody can.
 
         Raises:
             CredentialError: munged does not make one.
@@ -243,7 +233,7 @@ class Munge:
             )
             return ctypes.string_at(payload, length.value).decode("utf-8", "replace"), uid.value
         finally:
-            _free(payload)  # given also with a credential that is expired or replayed
+            _free(payload)  # it is set even if the credential is expired or replayed
             self._library.munge_ctx_destroy(context)
 
     def _context(self) -> ctypes.c_void_p:

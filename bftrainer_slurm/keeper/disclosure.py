@@ -1,7 +1,7 @@
-"""What of trainers is shown to whom: of the published status, of the past, on the page. Pure.
+"""Who may see what about trainers: in the status, in the history and on the web page. Pure.
 
-Of others' trainers nobody sees more than squeue shows anyway, and what follows from it over time:
-how far a trainer has come, how it scales and what its script said last is for its owner.
+Of other users' trainers everybody sees what squeue shows, and what follows from it over time.
+Only the owner sees a trainer's progress, how it scales, and the last output of its script.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-STATUS_PAYLOAD = "bftrainer status"  # what a credential of who asks for the status is made for
+STATUS_PAYLOAD = "bftrainer status"  # the text in the credential of a user who asks for the status
 
 _EVERYBODYS = (
     *("array", "name", "user", "state", "min_nodes", "max_nodes", "weight", "grace_s"),
@@ -20,7 +20,7 @@ _EVERYBODYS = (
 
 
 def disclosed(document: bytes, may_see: Callable[[int], bool]) -> bytes:
-    """Return a published status for somebody who ``may_see`` all of these trainers (by array)."""
+    """Return a published status for one user; ``may_see(array)``: they see all of this trainer."""
     try:
         found = json.loads(document)
     except (ValueError, RecursionError):
@@ -37,7 +37,7 @@ def disclosed(document: bytes, may_see: Callable[[int], bool]) -> bytes:
 
 
 def shown(trainer: Mapping[str, Any], *, own: bool, private: bool) -> dict[str, Any] | None:
-    """Return what somebody may see of a trainer, None: nothing.
+    """Return what a user may see of a trainer; None: nothing.
 
     ``own``: it is theirs, or they may see everything. ``private``: users see their own jobs only.
     """

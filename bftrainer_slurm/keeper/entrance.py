@@ -1,40 +1,56 @@
-"""The first line of each connection: a member's begins a session, anything else is a request."""
+"""The first line of a connection: a member's greeting begins a session, any other is a request.
+
+A datagram says that something was submitted, and nothing else. Anybody can send one, and it may
+get lost. It leads to a hint, a few times a second at most.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from bftrainer_slurm.keeper.fairness import Waiting, address_of
 from bftrainer_slurm.keeper.messages import Refused, encode
 from bftrainer_slurm.keeper.protocol import GREETING, MAX_LINE, VERSION
-from bftrainer_slurm.keeper.refusals import Refusals
-from bftrainer_slurm.keeper.session import Session
-from bftrainer_slurm.keeper.turns import Turns
-from bftrainer_slurm.keeper.waiting import Waiting, address_of
+from bftrainer_slurm.keeper.registry import Registry
 
 FIRST_LINE_S = 5.0
 
+_ANNOUNCED = b"announced\n"
+_PAUSE_S = 0.2  # srun and salloc send one just before they submit; many may submit at once
+
+
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Announcements(asyncio.DatagramProtocol):
+    """Calls ``tell`` a moment after a datagram, once for all that come in that moment."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[], None]) -> None:
+        self._loop = loop
+        self._tell = tell
+        self._waits = False
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        """Take a datagram; one with any other text is ignored."""
+        if data == _ANNOUNCED and not self._waits:
+            self._waits = True
+            self._loop.call_later(_PAUSE_S, self._pass_on)
+
+    def _pass_on(self) -> None:
+        self._waits = False
+        self._tell()
 
 
 class Entrance(asyncio.Protocol):
     """Waits for a connection's first line, and hands the connection on.
 
-    ``waiting`` holds all that wait; ``open_session`` is called with the address it comes from.
+    ``serve`` answers a request, ``registry`` opens a session, ``waiting`` holds all that wait.
     """
 
-    def __init__(
-        self,
-        serve: Serve,
-        open_session: Callable[[str], Session | None],
-        waiting: Waiting[Entrance],
-        refusals: Refusals,
-        turns: Turns,
-    ) -> None:
-        self._turns = turns
-        self._refusals = refusals
+    def __init__(self, serve: Serve, registry: Registry, waiting: Waiting[Entrance]) -> None:
         self._serve = serve
-        self._open_session = open_session
+        self._registry = registry
         self._waiting = waiting
         self._buffer = b""
         self._transport: asyncio.Transport | None = None
@@ -54,11 +70,11 @@ class Entrance(asyncio.Protocol):
     def refuse(self, kind: str, why: str) -> None:
         """End the connection at once, and count why."""
         assert self._transport is not None
-        self._refusals.add(kind, self._address, why)
+        self._registry.refusals.add(kind, self._address, why)
         self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self._leave()
 
     def data_received(self, data: bytes) -> None:
@@ -70,7 +86,7 @@ class Entrance(asyncio.Protocol):
             self.refuse("oversized", f"a first line of more than {MAX_LINE} bytes")
         elif end >= 0:
             self._transport.pause_reading()
-            self._turns.add(self._address, self._hand_on)
+            self._registry.turns.add(self._address, self._hand_on)
 
     def _hand_on(self) -> None:
         assert self._transport is not None
@@ -84,7 +100,7 @@ class Entrance(asyncio.Protocol):
             self._refuse_version()
             return
         if line == GREETING:
-            protocol, left = self._open_session(self._address), rest
+            protocol, left = self._registry.open(self._address), rest
         else:
             reader = asyncio.StreamReader(limit=MAX_LINE)
             protocol, left = asyncio.StreamReaderProtocol(reader, self._serve), self._buffer
@@ -98,10 +114,10 @@ class Entrance(asyncio.Protocol):
             protocol.data_received(left)
 
     def _refuse_version(self) -> None:
-        """Tell a member of another version so: where it is newer than this, it reads it."""
+        """Tell a member that it has another version; members newer than this can read that."""
         assert self._transport is not None
         why = f"the keeper speaks version {VERSION}: install one BFTrainer on nodes and its host"
-        self._refusals.add("version", self._address, why)
+        self._registry.refusals.add("version", self._address, why)
         self._transport.write(encode(Refused(why, retry=True)))
         self._transport.close()
 

@@ -1,6 +1,6 @@
-"""Telling a script that fails from a peer that was lost, and how long to wait before a new try.
+"""Whether a script failed or lost a peer, and how long to wait before the next try.
 
-Pure: times come in, and nothing is sent.
+Pure: the time is passed in, and nothing is sent.
 """
 
 from __future__ import annotations
@@ -8,22 +8,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-AROUND_S = 2.0  # a loss this near explains a failure
+from bftrainer_slurm.keeper.protocol import Note
+
+AROUND_S = 2.0  # a loss within this time explains a failure
 MAX_DELAY_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A member's workers ended badly, for no reason that lies outside of the script."""
-
-    task: int
-    node: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Suspected:
-    failure: Failure
+    """A failure of a member's workers. The script itself may be the reason."""
+
+    failure: Note
     time_s: float
     barren: bool  # its generation had made no step
 
@@ -45,26 +40,26 @@ class Failures:
         self._failed = self._stepped = False
 
     def stepped(self, steps: float) -> None:
-        """Progress was told: steps trained so far."""
+        """Progress was reported: so many steps are trained so far."""
         if steps > 0 and steps != self._steps:
             self._stepped = True
             self._barren = 0
         self._steps = steps
 
     def disturbed(self, now_s: float) -> None:
-        """A planned change was announced: what fails just after it was ended by it."""
+        """A planned change was announced: it explains failures just after it."""
         self._disturbed_s = now_s
 
     def lost(self, now_s: float) -> None:
-        """A member was lost: what fails around it failed of it."""
+        """A member was lost: that explains failures just before and after it."""
         self._disturbed_s = now_s
         if self._suspected:
             self._barren = max(0, self._barren - sum(one.barren for one in self._suspected))
             self._suspected.clear()
             self.not_before_s = -math.inf
 
-    def failed(self, failure: Failure, now_s: float) -> None:
-        """A member's workers have failed; only the first ones of a generation count."""
+    def failed(self, failure: Note, now_s: float) -> None:
+        """A member's workers have failed; only the first failure of a generation counts."""
         if self._failed or now_s - self._disturbed_s <= AROUND_S:
             return
         self._failed = True
@@ -77,6 +72,6 @@ class Failures:
         """Return when the next failure will be certain."""
         return self._suspected[0].time_s + AROUND_S if self._suspected else math.inf
 
-    def certain(self, now_s: float) -> Failure | None:
-        """Return a failure that nothing has explained in time, each once; None: there is none."""
+    def certain(self, now_s: float) -> Note | None:
+        """Return the next failure that nothing has explained in time, each once, or None."""
         return self._suspected.pop(0).failure if now_s >= self.due_s() else None

@@ -1,27 +1,168 @@
 """Who may join which trainer: challenges, the owners that the controller named, and proofs.
 
-How a proof is checked is the voucher's business; nothing here knows groups.
+A proof is checked in one of three ways; each has a class. Checking a MUNGE credential asks munged,
+so it is done in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import os
+from abc import ABC, abstractmethod
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import ClassVar
 from weakref import WeakValueDictionary
 
-from bftrainer_slurm.keeper.credentials import MAX_PROOF
+from bftrainer_slurm.keeper.credentials import (
+    JOB,
+    MAX_PROOF,
+    MUNGE,
+    SECRET,
+    CredentialError,
+    Munge,
+    check_munge,
+    prove_by_secret,
+    secret_of_job,
+    session_key,
+)
 from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD
 from bftrainer_slurm.keeper.messages import Challenge, Hello, payload
-from bftrainer_slurm.keeper.vouchers import ByMunge, Claim, NotAdmittedError, Owner, Voucher
+
+_OWNER_UNKNOWN = "whose trainer this is, is not known yet"
+
+
+class NotAdmittedError(Exception):
+    """Somebody is not let in. Refusals are counted by ``kind``; ``retry``: a later try may work.
+
+    ``key`` seals the refusal, if the proof has one: members take only a sealed refusal as final.
+    """
+
+    def __init__(self, kind: str, why: str, retry: bool = False, key: bytes = b"") -> None:
+        super().__init__(why)
+        self.kind = kind
+        self.retry = retry
+        self.key = key
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who owns a trainer, and how many nodes the plan gives it now (0: not known)."""
+
+    uid: int
+    want: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a member has to prove: that a process of the trainer's owner sent ``text``."""
+
+    text: str
+    array: int
+    owner: Owner | None  # None: not known yet
+
+
+class Voucher(ABC):
+    """One way to check proofs. ``one_user``: only one user can prove anything."""
+
+    method: ClassVar[str]  # its name in a challenge
+    one_user: ClassVar[bool] = False
+
+    @abstractmethod
+    async def check(self, proof: str, claim: Claim) -> bytes:
+        """Check a member's proof; return the session's key. Raises NotAdmittedError."""
+
+
+class _BySecret(Voucher):
+    """Both sides know a secret."""
+
+    async def check(self, proof: str, claim: Claim) -> bytes:
+        """Check that its maker knows the secret. Raises NotAdmittedError."""
+        secret = self._secret(claim)
+        own = prove_by_secret(secret, claim.text)
+        if not hmac.compare_digest(own.encode(), proof.encode()):
+            raise NotAdmittedError("bad_proof", "the secret is wrong")
+        return session_key(secret, claim.text)
+
+    @abstractmethod
+    def _secret(self, claim: Claim) -> bytes:
+        """Return the secret. Raises NotAdmittedError."""
+
+
+@dataclass(frozen=True)
+class OneUser(_BySecret):
+    """Personal mode: a secret that only the user can read."""
+
+    secret: bytes
+    method = SECRET
+    one_user = True
+
+    def _secret(self, claim: Claim) -> bytes:
+        return self.secret
+
+
+@dataclass(frozen=True)
+class SiteKey(_BySecret):
+    """Without MUNGE: a key from which root on the nodes makes each trainer's secret."""
+
+    key: bytes
+    method = JOB
+
+    def _secret(self, claim: Claim) -> bytes:
+        if claim.owner is None:
+            raise NotAdmittedError("owner_unknown", _OWNER_UNKNOWN, True)
+        return secret_of_job(self.key, claim.array, claim.owner.uid)
+
+
+@dataclass(frozen=True)
+class ByMunge(Voucher):
+    """MUNGE says which user a process runs as. ``socket`` None: munged's usual one."""
+
+    socket: str | None = None
+    method = MUNGE
+    _threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(4, thread_name_prefix="munge")
+    )
+
+    async def check(self, proof: str, claim: Claim) -> bytes:
+        """Check that a process of the owner made the credential. Raises NotAdmittedError."""
+        said, uid = await self._opened(proof)
+        try:
+            key = check_munge(said, claim.text)
+        except CredentialError as error:
+            raise NotAdmittedError("bad_proof", str(error)) from error
+        if claim.owner is None:
+            raise NotAdmittedError("owner_unknown", _OWNER_UNKNOWN, True, key)
+        if uid != claim.owner.uid:
+            raise NotAdmittedError("not_owner", "this trainer is somebody else's", False, key)
+        return key
+
+    async def who(self, proof: str, text: str) -> int:
+        """Return the id of the user who made a credential for a text. Raises NotAdmittedError."""
+        said, uid = await self._opened(proof)
+        if said != text:
+            raise NotAdmittedError("bad_proof", "the credential is for something else")
+        return uid
+
+    async def _opened(self, proof: str) -> tuple[str, int]:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(
+                self._threads, lambda: Munge(self.socket).decode(proof)
+            )
+        except CredentialError as error:
+            why = f"{error}; this keeper runs as user {os.getuid()}"
+            raise NotAdmittedError("bad_proof", why, retry=True) from error
+
 
 REMEMBERED_OWNERS = 20_000
 
 
 @dataclass(slots=True)
 class Gate:
-    """``voucher`` is how members prove whose they are."""
+    """Who may join which trainer; ``voucher`` checks the members' proofs."""
 
     voucher: Voucher
     owners: OrderedDict[int, Owner] = field(default_factory=OrderedDict)
@@ -32,7 +173,7 @@ class Gate:
         return Challenge(os.urandom(16).hex(), self.voucher.method)
 
     def own(self, array: int, owner: Owner) -> None:
-        """Remember whose trainer this is."""
+        """Remember who owns this trainer."""
         self.owners[array] = owner
         self.owners.move_to_end(array)
         if len(self.owners) > REMEMBERED_OWNERS:
@@ -44,14 +185,14 @@ class Gate:
         return 0 if owner is None else owner.want
 
     def user(self, array: int) -> int:
-        """Return the id of the trainer's owner; -1 where there is but one user, or not known."""
+        """Return the id of the trainer's owner; -1 if it is not known, or for the only user."""
         owner = self.owners.get(array)
         return -1 if owner is None or self.voucher.one_user else owner.uid
 
     async def admit(self, challenge: Challenge, hello: Hello, address: str) -> bytes:
         """Check that the member may join the trainer that it names; return the session's key.
 
-        Of those at one ``address`` one is checked at a time: many of them keep no other out.
+        Proofs from one ``address`` are checked one at a time, so that they block no other address.
 
         Raises:
             NotAdmittedError: it may not.
@@ -67,7 +208,7 @@ class Gate:
         """Return the user id of somebody who proves who they are, to see more of the status.
 
         Raises:
-            NotAdmittedError: they do not.
+            NotAdmittedError: they do not prove it.
         """
         if not isinstance(self.voucher, ByMunge) or method != self.voucher.method:
             raise NotAdmittedError("bad_proof", "prove it by munge, or have the token")

@@ -1,7 +1,7 @@
-"""Where a keeper leaves its address and its token, and how a controller finds or starts one.
+"""The state folder: who may read its files, where the keeper is, and how a keeper is started.
 
-The folder is the controller's state folder. The address may be read by everybody, the token and
-the members' secret only by the account that the controller runs as.
+The folder belongs to the controller. Only its owner may write to it and read its files, such as
+the token and the members' secret. Everybody may read the keeper's address.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import stat
 import subprocess
 import sys
 import time
@@ -24,7 +25,45 @@ logger = logging.getLogger(__name__)
 _ADDRESS = "keeper.json"
 _TOKEN = "keeper.token"
 _SECRET = "member.secret"
+# How the names begin of what keeper and controller write into their folders.
+_OURS = ("keeper.", "controller.", "history.sqlite", "member.", "host.", "page.", "detour")
 _START_TIMEOUT_S = 60.0  # a cold disk
+
+
+class StateError(Exception):
+    """The state folder cannot be trusted; the message says why."""
+
+
+def private_folder(path: Path) -> None:
+    """Make the folder if it is missing, and take others' rights from our files in it.
+
+    From then on this process makes files that nobody else can read. Files that are not ours are
+    left alone: somebody may name /etc.
+
+    Raises:
+        OSError: it cannot be made, or its files cannot be looked at.
+        StateError: it is somebody else's, or others can write to it.
+    """
+    os.umask(0o077)
+    path.mkdir(parents=True, exist_ok=True)
+    status = path.stat()
+    if status.st_mode & stat.S_ISVTX:
+        raise StateError(f"all users share {path}; choose another folder")
+    if status.st_uid not in (os.getuid(), 0):
+        raise StateError(f"{path} is somebody else's; choose another folder")
+    if status.st_uid == os.getuid():
+        path.chmod(stat.S_IMODE(status.st_mode) & ~0o022)
+    elif status.st_mode & 0o002:
+        raise StateError(f"anybody can write to {path}; choose another folder")
+    for file in path.iterdir():
+        if file.name.startswith(_OURS) and file.name != _ADDRESS:
+            _tighten(file)
+
+
+def _tighten(file: Path) -> None:
+    status = file.lstat()
+    if stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid():
+        file.chmod(stat.S_IMODE(status.st_mode) & ~0o077)
 
 
 def read_address(state: Path) -> str | None:
@@ -37,12 +76,12 @@ def read_address(state: Path) -> str | None:
 
 
 def write_address(state: Path, address: str) -> None:
-    """Leave the keeper's address and process id for others, at once or not at all.
+    """Write the keeper's address and process id for others, in one step or not at all.
 
-    Where the disk is full and the keeper before had the same address, that one's word stands.
+    If that fails (a full disk) but the file has this address already, the old file stays.
 
     Raises:
-        OSError: it cannot be written, and nobody would find the keeper.
+        OSError: it cannot be written, so nobody would find the keeper.
     """
     beside = state / f"{_ADDRESS}.new"
     try:
@@ -61,7 +100,7 @@ def own_token(state: Path) -> str:
 
 
 def read_token(state: Path) -> str:
-    """Return the token in a state folder, empty where there is none that we may read."""
+    """Return the token in a state folder, or an empty text if there is none that we may read."""
     try:
         return (state / _TOKEN).read_text().strip()
     except OSError:
@@ -75,8 +114,8 @@ def own_secret(state: Path) -> Path:
 
 
 def own_text(path: Path) -> str:
-    """Return the random text in a file of ours, made if missing; a whole file or none at all."""
-    beside = path.with_name(f"{path.name}.{os.urandom(8).hex()}")  # of several hosts
+    """Return the random text in a file of ours. A missing file is made, in one step."""
+    beside = path.with_name(f"{path.name}.{os.urandom(8).hex()}")  # other hosts may do the same
     try:
         return path.read_text().strip()
     except FileNotFoundError:
@@ -99,10 +138,10 @@ def find_or_start(
 ) -> KeeperClient:
     """Return a client of the keeper of this state folder; start one if none answers.
 
-    A keeper that answers is kept, whoever started it. A new one takes ``listen`` (port 0: the
-    port of its predecessor, so that elements find it again, or any free one). ``means`` is
-    how members prove whose they are to a new one. With a ``shared`` folder the keeper may be at
-    any of the addresses in ``listen``, and a new one waits for this host's turn.
+    A keeper that answers is used, whoever started it. A new one listens at ``listen``; port 0
+    means its predecessor's address, so that elements find it again, or else any free port.
+    ``means`` is how members prove to a new one who owns them. With a ``shared`` folder the keeper
+    may be at any of the addresses in ``listen``, and a new one waits for this host's turn.
 
     Raises:
         KeeperError: it could not be started; its log says why.
@@ -131,7 +170,7 @@ def find_or_start(
             start_new_session=True,  # it must outlive the controller
         )
     deadline = time.monotonic() + _START_TIMEOUT_S
-    # The one that waits on this host, or works on another, may have been started by others.
+    # With a shared folder, others may have started the keeper, here or on another host.
     while time.monotonic() < deadline and (process.poll() is None or shared is not None):
         if (found := _who_answers(places(), token)) is not None:
             return found
@@ -140,7 +179,7 @@ def find_or_start(
 
 
 def _places(state: Path, listen: str, shared: Path | None) -> Callable[[], list[str]]:
-    """Return what says where the keeper may be now."""
+    """Return a function that lists the addresses where the keeper may be now."""
     if shared is not None:
         return lambda: listen.split(",")
     return lambda: [address] if (address := read_address(state)) is not None else []

@@ -1,7 +1,7 @@
 """A member's side of its group: what training processes and agents call. Standard library only.
 
-A daemon thread speaks with the keeper and connects again for ever; the training goes on unharmed
-while the keeper is away. What a message means to a group is decided in the keeper, by ``groups``.
+A daemon thread talks to the keeper, and connects again for ever; training goes on while the keeper
+is away. What a message leads to is decided in the keeper, by ``rendezvous``.
 """
 
 from __future__ import annotations
@@ -39,14 +39,12 @@ from bftrainer_slurm.keeper.messages import (
     Hello,
     Identity,
     Leave,
+    Measured,
     MessageError,
-    Peer,
     Ping,
-    Progress,
     Ready,
     Refused,
     Released,
-    Role,
     StopAt,
     StoreAt,
     Welcome,
@@ -57,51 +55,35 @@ from bftrainer_slurm.keeper.messages import (
     parse_hello,
     payload,
 )
-from bftrainer_slurm.keeper.protocol import GREETING, VERSION, parse_addresses
-
-__all__ = [
-    "Change",
-    "Dropped",
-    "DroppedError",
-    "Event",
-    "Generation",
-    "Identity",
-    "Membership",
-    "MembershipError",
-    "Peer",
-    "RefusedError",
-    "Released",
-    "ReleasedError",
-    "Role",
-]
+from bftrainer_slurm.keeper.protocol import GREETING, parse_addresses
 
 logger = logging.getLogger(__name__)
 
 PING_S = 1.0
 PROGRESS_S = 1.0
 CONNECT_S = 5.0  # for all addresses together
-SILENCE_S = 30.0  # a keeper that has said nothing for so long is gone with its host
-MOVED_S = 10.0  # and so is one that may be on another host by then
+KEEPER_SILENCE_S = 30.0  # a keeper that is silent for longer is gone with its host
+MOVED_S = 10.0  # the same, if the keeper may have moved to another host
 BACKOFF_S = (0.1, 5.0)
 _DONE_S = 2.0  # saying goodbye takes this long at most
 
-Event = Change | Generation | Released | Dropped
+Notice = Change | Generation | Released | Dropped
 
 
 class MembershipError(Exception):
-    """No generation will come as things stand."""
+    """No generation will come for this process as it is now."""
 
 
 class ReleasedError(MembershipError):
-    """The planned leave is done: wait quietly for Slurm's end, and never exit 0."""
+    """The planned leave is done: wait for Slurm to end this process, and never exit with 0."""
 
 
 class DroppedError(MembershipError):
-    """Declared lost, and nothing was said since: say ``ready`` to join anew."""
+    """The keeper has declared this process lost: call ``ready`` to join again."""
 
 
 class RefusedError(MembershipError):
-    """The keeper does not take this process for the trainer's owner's."""
+    """The keeper does not accept that this process belongs to the trainer's owner."""
 
 
 class _LostError(Exception):
@@ -112,11 +94,11 @@ class Membership:
     """This process's place in its group. All methods may be called from any thread.
 
     ``keeper`` is HOST:PORT, or several with commas between them, which are tried in turn.
-    ``on_event`` is called in the membership's own thread, and must not wait for anything.
+    ``on_notice`` is called in the membership's own thread, and must not wait for anything.
 
     Raises:
-        MessageError: a field of ``identity`` cannot be.
-        ProtocolError: ``keeper`` is no address.
+        MessageError: a field of ``identity`` is invalid.
+        ProtocolError: ``keeper`` is not an address.
     """
 
     def __init__(
@@ -124,27 +106,25 @@ class Membership:
         keeper: str,
         identity: Identity,
         prover: Prove,
-        on_event: Callable[[Event], None] | None = None,
+        on_notice: Callable[[Notice], None] | None = None,
     ) -> None:
         parse_hello(encode(Hello("", identity)))
         self._keeper = keeper
         self._addresses = parse_addresses(keeper)
-        self._silence_s = SILENCE_S if len(self._addresses) == 1 else MOVED_S
+        self._silence_s = KEEPER_SILENCE_S if len(self._addresses) == 1 else MOVED_S
         self._identity = identity
         self._prover = prover
-        self._on_event = on_event
+        self._on_notice = on_notice
         self._state = threading.Condition()
         self._outgoing: list[bytes] = []
         self._connected = False
-        self._stopped = False
         self._finished = threading.Event()
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
         self._thread = threading.Thread(target=self._live, name="bftrainer-member", daemon=True)
-        # What is known, guarded by _state. `change` and _attention are also read without.
+        # What is known, guarded by _state. `change` is also read without it.
         self.change: Change | None = None  # announced since the last generation
-        self._attention = False  # a boundary has something to look at
         self._step = -1
         self._waiting: Ready | None = None  # said, and not answered yet
         self._given: Generation | None = None  # not returned yet
@@ -152,10 +132,10 @@ class Membership:
         self._stands_alone = False
         self._armed = self._gone = False
         self._stop_step: int | None = None
-        self._released = self._dropped = False
-        self._refused: str | None = None
+        self._over: MembershipError | None = None  # why no generation will ever come
+        self._dropped = False
         self._leaving = False
-        self._progress: Progress | None = None
+        self._progress: Measured | None = None
         self._progress_s = float("-inf")
         self._complaint = ""
 
@@ -164,10 +144,10 @@ class Membership:
         self._thread.start()
 
     def ready(self, step: int, cause: str, error: str = "", lineage: int = 0) -> None:
-        """Say that this process stands at a boundary and waits for a generation.
+        """Say that this process is at a boundary and waits for a generation.
 
         ``step`` is the last completed one (-1: it has no state), ``cause`` is ``new``, ``change``
-        or ``failed``; ``error`` then holds the last lines. ``lineage``: see ``messages.Ready``.
+        or ``failed``. ``error``: the last lines of a failure. ``lineage``: see ``messages.Ready``.
         """
         with self._state:
             self._step, self._dropped = step, False
@@ -175,14 +155,14 @@ class Membership:
             self._say(self._waiting)
 
     def wait_generation(self, timeout_s: float | None = None) -> Generation:
-        """Return the next generation; ``ready`` was said before.
+        """Wait for the next generation and return it; call ``ready`` before.
 
         Raises:
-            ReleasedError: it left as planned.
-            DroppedError: it was declared lost, and has not said ``ready`` since.
+            ReleasedError: this process has left as planned.
+            DroppedError: it was declared lost, and has not called ``ready`` since.
             MembershipError: it was closed.
-            RefusedError: it is not the trainer's owner's.
-            TimeoutError: none came in time.
+            RefusedError: it does not belong to the trainer's owner.
+            TimeoutError: no generation came in time.
         """
         with self._state:
             if not self._state.wait_for(self._answered, timeout_s):
@@ -190,19 +170,13 @@ class Membership:
             if self._given is not None:
                 given, self._given = self._given, None
                 return given
-            if self._released:
-                raise ReleasedError("left as planned")
-            if self._refused is not None:
-                raise RefusedError(self._refused)
-            if self._stopped:
-                raise MembershipError("closed")
-            raise DroppedError("declared lost; say ready to join anew")
+            raise self._over or DroppedError("declared lost; say ready to join anew")
 
     def offer_store(self, generation: int, endpoint: str) -> None:
         """Say as rank 0 where the generation's store listens (HOST:PORT).
 
         Raises:
-            MessageError: that is no endpoint.
+            MessageError: ``endpoint`` is invalid.
         """
         offer = StoreAt(endpoint, generation)
         parse_from_member(encode(offer))
@@ -212,10 +186,10 @@ class Membership:
     def boundary(self, step: int) -> bool:
         """Say as a worker that a step is complete; return whether to stop here and re-form.
 
-        All of a planned change's agreement is made here: everybody stops after the same step.
+        Here the members agree on a planned change: everybody stops after the same step.
         """
         self._step = step
-        if not self._attention:
+        if self.change is None:
             return False
         with self._state:
             if self._armed and self._stop_step is None and not self._unplanned():
@@ -236,13 +210,13 @@ class Membership:
             self._say(Leave())
 
     def progress(self, **measures: float) -> None:
-        """Tell how far the training has come; sent once a second at most, the newest wins.
+        """Report progress; it is sent once a second at most, and the newest report wins.
 
-        What is no finite number is left out.
+        Invalid measures are left out: see ``messages.good_measures``.
         """
         told = good_measures(measures)
         with self._state:
-            self._progress = Progress(told) if told else None
+            self._progress = Measured(told) if told else None
 
     def done(self) -> None:
         """Say that this process ended well, and close."""
@@ -259,14 +233,14 @@ class Membership:
     # Called with _state held.
 
     def _answered(self) -> bool:
-        over = self._released or self._stopped or self._refused is not None
-        return self._given is not None or over or (self._dropped and self._waiting is None)
+        dropped = self._dropped and self._waiting is None
+        return self._given is not None or self._over is not None or dropped
 
     def _unplanned(self) -> bool:
         return self.change is not None and not self.change.planned
 
     def _choose_stop(self, step: int) -> bool:
-        """As rank 0, say where all stop, and wait until all know: then nobody can go beyond."""
+        """As rank 0, say where all stop, and wait until all know it: so nobody can go further."""
         assert self.change is not None
         number, self._stop_step = self.change.number, step + 1
         self._say(StopAt(step + 1, number))
@@ -280,7 +254,12 @@ class Membership:
 
     def _forget_change(self) -> None:
         self.change = self._stop_step = None
-        self._armed = self._gone = self._attention = False
+        self._armed = self._gone = False
+
+    def _end(self, why: MembershipError) -> None:
+        with self._state:
+            self._over = self._over or why
+            self._state.notify_all()
 
     # In the membership's own thread.
 
@@ -289,10 +268,8 @@ class Membership:
             self._wake_in.send(b".")
 
     def _stop(self) -> None:
-        with self._state:
-            self._stopped = True
-            self._state.notify_all()
-            self._wake()
+        self._end(MembershipError("closed"))
+        self._wake()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._finished.wait(_DONE_S)
 
@@ -301,7 +278,7 @@ class Membership:
         backoff_s = least_s
         connect_s = CONNECT_S / len(self._addresses)
         for address in cycle(self._addresses):
-            if self._over():
+            if self._over is not None:
                 break
             began_s = time.monotonic()
             try:
@@ -312,25 +289,21 @@ class Membership:
             except (OSError, ValueError, CredentialError, _LostError) as error:
                 self._complain(str(error))
             self._disconnected()
-            if time.monotonic() - began_s > 2 * most_s:  # it was no failed attempt
+            if time.monotonic() - began_s > 2 * most_s:  # it did not fail at once
                 backoff_s = least_s
-            if address == self._addresses[-1] and not self._over():
+            if address == self._addresses[-1] and self._over is None:
                 self._pause(backoff_s * random.uniform(0.5, 1.0))
                 backoff_s = min(most_s, 2 * backoff_s)
         self._finished.set()
 
     def _complain(self, why: str) -> None:
-        if why != self._complaint and not self._over():
-            logger.warning("bftrainer: no word with the keeper at %s: %s", self._keeper, why)
+        if why != self._complaint and self._over is None:
+            logger.warning("bftrainer: no connection to the keeper at %s: %s", self._keeper, why)
         self._complaint = why
-
-    def _over(self) -> bool:
-        with self._state:
-            return self._stopped or self._released or self._refused is not None
 
     def _pause(self, seconds: float) -> None:
         with self._state:
-            self._state.wait_for(lambda: self._stopped, seconds)
+            self._state.wait_for(lambda: self._over is not None, seconds)
 
     def _disconnected(self) -> None:
         with self._state:
@@ -348,18 +321,16 @@ class Membership:
             case Refused(why):
                 raise _LostError(why)
             case _:
-                raise _LostError("it does not speak as a keeper")
+                raise _LostError("what answers there is not a keeper")
         match link.next(2 * CONNECT_S):
             case Welcome():
                 pass
             case Refused(why, retry):
                 if not retry:
-                    with self._state:
-                        self._refused = why
-                        self._state.notify_all()
+                    self._end(RefusedError(why))
                 raise _LostError(why)
             case _:
-                raise _LostError("it does not speak as a keeper")
+                raise _LostError("what answers there is not a keeper")
         with self._state:
             self._connected = True
             if self._waiting is not None:
@@ -368,22 +339,19 @@ class Membership:
                 self._say(Leave())
 
     def _say_hello(self, link: _Link, nonce: str, method: str) -> bytes:
-        """Prove whose this process is; return the session's key, which only the keeper can know."""
+        """Prove who owns this process; return the session's key, known to the keeper only."""
         with self._state:
-            held = self._what_is_held()
+            stands, held = self._held, None
+            if stands is not None:
+                place = stands.number, stands.rank, stands.world
+                held = Held(*place, self._step, self._stands_alone)
         hello = Hello("", self._identity, held, os.urandom(16).hex())
         proof = self._prover(payload(nonce, hello), method)
         link.send(encode(replace(hello, proof=proof.text)))
         return proof.key
 
-    def _what_is_held(self) -> Held | None:
-        held = self._held
-        if held is None:
-            return None
-        return Held(held.number, held.rank, held.world, self._step, self._stands_alone)
-
     def _speak(self, link: _Link) -> None:
-        """Pass on what comes and what is to be said, until something ends it."""
+        """Send and receive messages until something ends the connection."""
         ping_s, number = time.monotonic(), 0
         with selectors.DefaultSelector() as selector:
             selector.register(link.connection, selectors.EVENT_READ)
@@ -396,7 +364,7 @@ class Membership:
                     number, ping_s = number + 1, now_s + PING_S
                     link.send(encode(Ping(number)))
                 link.send(*self._what_to_say(now_s))
-                if self._over():
+                if self._over is not None:
                     return
                 if now_s - link.heard_s > self._silence_s:
                     raise _LostError("it is silent")
@@ -417,17 +385,16 @@ class Membership:
 
     def _hear(self, message: FromKeeper) -> None:
         with self._state:
-            event = self._learn(message)
+            notice = self._learn(message)
             self._state.notify_all()
-        if event is not None and self._on_event is not None:
-            self._on_event(event)
+        if notice is not None and self._on_notice is not None:
+            self._on_notice(notice)
 
-    def _learn(self, message: FromKeeper) -> Event | None:
+    def _learn(self, message: FromKeeper) -> Notice | None:
         match message:
             case Change():
                 self._forget_change()
                 self.change = message
-                self._attention = True
                 if message.planned:
                     self._say(Ack(message.number))
             case Armed(change) if self._agreeing(change):
@@ -445,17 +412,17 @@ class Membership:
             case Alone():
                 self._stands_alone = True
             case Released():
-                self._released = True
+                self._over = self._over or ReleasedError("left as planned")
             case Dropped(why):
                 self._held = None
                 if self._waiting is not None:
-                    return None  # it stands at a boundary, and joins anew by itself
+                    return None  # it waits at a boundary, and joins again by itself
                 self._forget_change()
-                self._dropped = self._attention = True
+                self._dropped = True
                 self.change = Change(0, planned=False, why=why)
             case _:
                 return None
-        return message if isinstance(message, Event) else None
+        return message if isinstance(message, Notice) else None
 
     def _agreeing(self, change: int) -> bool:
         return self.change is not None and self.change.planned and self.change.number == change
@@ -475,25 +442,25 @@ class _Link:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def seal(self, key: bytes) -> None:
-        """From now on both sides say nothing without a seal."""
+        """From now on both sides seal each line."""
         self._keepers_seal, self._own_seal = seals(key)
 
     def send(self, *lines: bytes) -> None:
-        """Send lines, each with its end."""
+        """Send lines; each has its line end."""
         if lines:
             said = lines if self._own_seal is None else map(self._own_seal.close, lines)
             self.connection.settimeout(CONNECT_S)
             self.connection.sendall(b"".join(said))
 
     def next(self, timeout_s: float) -> FromKeeper:
-        """Wait for one message, where no more than one can come."""
+        """Wait for one message; others that come with it stay in ``pending``."""
         deadline_s = time.monotonic() + timeout_s
         while not self.pending:
             self.pending = self.receive(deadline_s - time.monotonic())
         return self.pending.pop(0)
 
     def receive(self, timeout_s: float = CONNECT_S) -> list[FromKeeper]:
-        """Return the messages that have come in whole, after waiting for some bytes.
+        """Wait for some bytes; return the messages that are complete.
 
         Raises:
             TimeoutError: nothing came.
@@ -514,14 +481,12 @@ class _Link:
         return [self._opened(bytes(line)) for line in lines]
 
     def _opened(self, line: bytes) -> FromKeeper:
-        if self._keepers_seal is None and line.startswith(b"error "):
-            raise _LostError(f"it is older than version {VERSION}, which this process speaks")
         if self._keepers_seal is None:
             return parse_from_keeper(line)
         if not line.startswith(b"{"):
             return parse_from_keeper(self._keepers_seal.open(line))
         match parse_from_keeper(line):
-            case Refused(why):  # anybody could say so: it is final only with the seal
+            case Refused(why):  # anybody could send this: only a sealed refusal is final
                 return Refused(why, retry=True)
         raise _LostError("it does not know the session's key")
 

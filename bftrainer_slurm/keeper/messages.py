@@ -1,12 +1,11 @@
-"""What a member of a group and the keeper say to each other: one JSON object a line, typed.
+"""The messages between a member of a group and the keeper: one typed JSON object per line.
 
-Nothing here does I/O. What comes in is checked to the last field, as anybody can send anything.
+Nothing here does I/O. Every field that comes in is checked, as anybody can send anything.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -14,10 +13,11 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
+from bftrainer_slurm.keeper.protocol import MAX_MEASURES
+
 MAX_FROM_MEMBER = 65_536  # bytes of a line, its end included
 MAX_FROM_KEEPER = 1_048_576  # a generation names all its members
 MAX_ERROR = 2_000  # characters of a failure's last lines
-MAX_MEASURES = 8
 MAX_MEASURE = 1e15
 CAUSES = ("new", "change", "failed")
 
@@ -31,20 +31,20 @@ _MAX_WORLD = 16_384
 
 
 class MessageError(ValueError):
-    """A line that is no message, or one with a field that cannot be."""
+    """A line that is not a message, or that has an invalid field."""
 
 
 class Role(Enum):
-    """What a connection takes part as."""
+    """Which kind of process a connection belongs to."""
 
     AGENT = "agent"  # a torchrun agent with our rendezvous handler
     WORKER = "worker"  # a training process that re-forms in process
-    REPORTER = "reporter"  # tells progress, and belongs to no group
+    REPORTER = "reporter"  # only reports progress, and belongs to no group
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a member is: one process of one element. ``address`` is what its peers reach it by."""
+    """Who a member is: one process of one element. Its peers reach it at ``address``."""
 
     array: int
     task: int
@@ -57,7 +57,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The generation that a member stands in which comes back after the keeper was away."""
+    """The generation that a member is still in when it connects to the keeper again."""
 
     generation: int
     rank: int
@@ -70,8 +70,8 @@ class Held:
 class Peer:
     """One member of a generation.
 
-    ``step`` is the last step that its state includes, or -1 where it has none of rank 0's lineage:
-    whoever's differs from rank 0's (or is -1) takes rank 0's state.
+    ``step`` is the last step that its state included as the members met, or -1 if that was not of
+    rank 0's lineage. Which of them take rank 0's state they find out themselves (``Replica``).
     """
 
     task: int
@@ -84,7 +84,7 @@ class Peer:
 class Generation:
     """One fixed membership of a group; ``members`` are in rank order.
 
-    ``store`` (HOST:PORT) is None for rank 0, who opens one, and where ``alone``.
+    ``store`` (HOST:PORT) is None for rank 0, which opens it, and where ``alone``.
     """
 
     number: int
@@ -97,9 +97,9 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The generation will end: at a step boundary where ``planned``, else at once.
+    """The generation will end: at a step boundary if ``planned``, else at once.
 
-    ``why`` is ``join``, ``leave``, ``loss``, or ``failure`` of somebody's workers.
+    ``why`` is ``join``, ``leave``, ``loss``, or ``failure`` (a member's workers have failed).
     """
 
     number: int
@@ -109,7 +109,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The answer to a challenge; ``nonce`` (hex) is the member's own, so that each key is new."""
+    """The answer to a challenge. The member makes ``nonce`` (hex), so that each key is new."""
 
     proof: str
     identity: Identity
@@ -119,10 +119,10 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """I stand at a boundary and wait for a generation; ``step`` -1: I have no state.
+    """I am at a boundary and wait for a generation; ``step`` -1: I have no state.
 
-    ``lineage`` is the number of the generation that the state was agreed in, from which on it was
-    trained: a later one is more progress than any step of an earlier one.
+    ``lineage`` is the number of the generation whose members agreed on the state. A state with a
+    later lineage has more progress than any step of an earlier one.
     """
 
     step: int = -1
@@ -140,7 +140,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class StopAt:
-    """Everybody stops after completing this step: from rank 0 to the keeper to all."""
+    """Everybody stops after this step. Rank 0 tells the keeper, and the keeper tells all."""
 
     step: int
     change: int
@@ -174,7 +174,7 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Measured:
     """How far the training has come."""
 
     measures: tuple[tuple[str, float], ...]
@@ -182,19 +182,19 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Ended well: my going away is no loss."""
+    """I have ended well: the end of my connection is no loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """I am there."""
+    """I am alive."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """The keeper's first word: what to prove, and how."""
+    """The keeper's first message: what to prove, and how."""
 
     nonce: str
     method: str
@@ -202,14 +202,14 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The proof was good; this message is the first that is sealed."""
+    """The proof was accepted. This is the first sealed message."""
 
     run: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The proof was not good; ``retry``: it may be later."""
+    """The proof was not accepted; ``retry``: a later one may be."""
 
     why: str
     retry: bool
@@ -231,17 +231,17 @@ class Go:
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """To an agent: its workers form the generations, it stands alone from now on."""
+    """To an agent: from now on its workers form the group, and it is in a group of one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Planned leave done: wait quietly for Slurm's end."""
+    """The planned leave is done: wait for Slurm to end this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Declared lost: join anew."""
+    """You were declared lost: join again."""
 
     why: str
 
@@ -253,7 +253,7 @@ class Pong:
     number: int
 
 
-FromMember = Ready | Ack | StopAt | AckStop | StoreAt | Broken | Leave | Progress | Done | Ping
+FromMember = Ready | Ack | StopAt | AckStop | StoreAt | Broken | Leave | Measured | Done | Ping
 _Small = (
     Challenge | Welcome | Refused | Change | Armed | StopAt | Go | Alone | Released | Dropped | Pong
 )
@@ -261,18 +261,18 @@ FromKeeper = _Small | Generation
 
 
 def payload(nonce: str, hello: Hello) -> str:
-    """Return what a member proves: this challenge, and all of its answer."""
+    """Return the text that a member proves: this challenge and its whole answer."""
     return f"{nonce} {encode(replace(hello, proof='')).decode().rstrip()}"
 
 
 def good_measures(found: Mapping[Any, Any]) -> tuple[tuple[str, float], ...]:
-    """Return those measures that can be told, 8 at most."""
+    """Return the valid measures, 8 at most."""
     good = [(name, float(value)) for name, value in found.items() if _is_measure(name, value)]
     return tuple(good[:MAX_MEASURES])
 
 
 def encode(message: Hello | FromMember | FromKeeper) -> bytes:
-    """Return the line for a message, its end included."""
+    """Return the line for a message, with its line end."""
     if isinstance(message, Generation):
         return _encode_generation(message)
     return json.dumps(_plain(message), separators=(",", ":")).encode() + b"\n"
@@ -282,7 +282,7 @@ def parse_hello(line: bytes) -> Hello:
     """Read a member's answer to the challenge.
 
     Raises:
-        MessageError: it is none.
+        MessageError: it is not one.
     """
     match _object(line):
         case {"proof": str(proof), "role": str(role), **rest}:
@@ -306,13 +306,13 @@ def parse_from_member(line: bytes) -> FromMember:
     """Read what an authenticated member says.
 
     Raises:
-        MessageError: nothing that a member may say.
+        MessageError: it is not something that a member may say.
     """
     match _object(line):
         case {"ping": number}:
             return Ping(_whole(number))
         case {"progress": {**measures}}:
-            return Progress(_measures(measures))
+            return Measured(_measures(measures))
         case {"ready": {"step": step, "cause": str(cause), "error": str(error), **rest}}:
             if cause not in CAUSES:
                 raise MessageError("not a cause")
@@ -339,7 +339,7 @@ def parse_from_keeper(line: bytes) -> FromKeeper:
     """Read what the keeper says.
 
     Raises:
-        MessageError: nothing that the keeper says.
+        MessageError: it is not something that the keeper says.
     """
     found = _object(line)
     for key, read in _FROM_KEEPER.items():
@@ -400,7 +400,7 @@ def _plain(message: Hello | FromMember | _Small) -> dict[str, Any]:
             return {"ack_stop": change}
         case StoreAt(endpoint, generation):
             return {"store": endpoint, "generation": generation}
-        case Progress(measures):
+        case Measured(measures):
             return {"progress": dict(measures)}
         case Leave() | Done() | Alone() | Released():
             return {type(message).__name__.lower(): True}
@@ -431,7 +431,7 @@ def _encode_generation(generation: Generation) -> bytes:
     return f'{{"generation":{text},"members":{members}}}}}\n'.encode()
 
 
-@lru_cache(maxsize=4)  # each of a hundred members is sent the same hundred
+@lru_cache(maxsize=4)  # all members of a generation are sent the same list
 def _encode_members(members: tuple[Peer, ...]) -> str:
     rows = [(peer.task, peer.node, peer.local_rank, peer.step) for peer in members]
     return json.dumps(rows, separators=(",", ":"))
@@ -507,4 +507,4 @@ def _is_measure(name: object, value: object) -> bool:
         return False
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return math.isfinite(value) and abs(value) < MAX_MEASURE
+    return abs(value) < MAX_MEASURE  # not so of nan and inf, nor of integers beyond any float

@@ -1,7 +1,7 @@
-"""The notes that the keeper remembers, so that a controller that was away reads what it missed.
+"""The notes that the keeper stores, so that a controller that was away reads what it missed.
 
-Bounded: what anybody may send, reports of progress, and members' other news each have a bound of
-their own, so that a flood of one kind pushes no note of another out.
+Hints, members' news, and all progress and announcements have a limit each, so that a flood of one
+kind pushes out no note of another.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 
-REMEMBERED = 20_000
+REMEMBERED_NOTES = 20_000
 REMEMBERED_PROGRESS = 5_000
 
 _NEWS = (NoteKind.FAILED, NoteKind.FINISHED, NoteKind.REFORMED)
@@ -21,14 +21,14 @@ _MANY = (NoteKind.PROGRESS, NoteKind.ANNOUNCED)
 
 
 class Notes:
-    """What was told, in order. ``clock`` gives Unix seconds."""
+    """The stored notes, in order. ``clock`` gives Unix seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._numbers = itertools.count(1)
         self._progress: deque[NumberedNote] = deque(maxlen=REMEMBERED_PROGRESS)
-        self._hints: deque[NumberedNote] = deque(maxlen=REMEMBERED)
-        self._news: deque[NumberedNote] = deque(maxlen=REMEMBERED)
+        self._hints: deque[NumberedNote] = deque(maxlen=REMEMBERED_NOTES)
+        self._news: deque[NumberedNote] = deque(maxlen=REMEMBERED_NOTES)
         self.last = 0  # number of the last one
 
     def add(self, note: Note) -> None:
@@ -39,7 +39,7 @@ class Notes:
         kept.append(NumberedNote(self.last, self._clock(), note))
 
     def since(self, after: int) -> list[NumberedNote]:
-        """Return the notes with a number above ``after`` that are still remembered, in order."""
+        """Return the notes with a number above ``after`` that are still stored, in order."""
         kept = (self._progress, self._hints, self._news)
         fresh = [_newer(one, after) for one in kept]
         return list(heapq.merge(*fresh, key=lambda numbered: numbered.number))

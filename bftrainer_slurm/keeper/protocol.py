@@ -1,7 +1,7 @@
-"""The lines spoken with the keeper: what may be asked, how it is read, what is remembered.
+"""The keeper's line protocol: which requests there are, how they are read, and what a note is.
 
-One ASCII line of at most 512 bytes each way. Whoever can reach the port can send any bytes, so
-everything is matched against a narrow pattern, and a note is never more than a hint.
+A request is one ASCII line of at most 512 bytes. Anybody who can reach the port can send any
+bytes, so every field must match a narrow pattern, and a note without a proof is only a hint.
 """
 
 from __future__ import annotations
@@ -11,41 +11,45 @@ from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import quote, unquote
 
-VERSION = 2  # of what members and keeper say to each other: both have to be of the same
-GREETING = b"member %d" % VERSION  # the first line of a member
+VERSION = 2  # of the messages between members and keeper: both must have the same
+GREETING = b"member %d" % VERSION  # the first line that a member sends
 MAX_LINE = 512
 MAX_NOTE = 8_192  # a line of the stream that ``watch`` returns
-MAX_TEXT = 2_000  # bytes of what a failure says
+MAX_TEXT = 2_000  # bytes of a failure's text
 MAX_DOCUMENT = 8 * 1024 * 1024
+MAX_MEASURES = 8  # in one report
 
 _WORD = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
 _WHOLE = re.compile(r"[0-9]{1,15}\Z")
 _MEASURE = re.compile(r"([a-z_]{1,20})=(-?[0-9]{1,15}(?:\.[0-9]{1,12})?)\Z")
-_MAX_MEASURES = 8
 
 
 class ProtocolError(ValueError):
-    """A line that the keeper does not take; the message is the keeper's answer."""
+    """A line that the keeper refuses. The message is its answer; it counts refusals by ``kind``."""
+
+    def __init__(self, why: str, kind: str = "malformed") -> None:
+        super().__init__(why)
+        self.kind = kind
 
 
 class NoteKind(Enum):
-    """What an element, or a submission, can tell."""
+    """What a note can be about."""
 
     UP = "up"  # the batch script is about to start on this node
-    LEAVING = "leaving"  # SIGTERM has come: reclaimed, or shrunk
+    LEAVING = "leaving"  # SIGTERM has come: the node is reclaimed, or the trainer shrinks
     GONE = "gone"  # the batch script has ended
-    SUBMITTED = "submitted"  # a trainer may be new in the queue
-    ANNOUNCED = "announced"  # any job may be
+    SUBMITTED = "submitted"  # there may be a new trainer in the queue
+    ANNOUNCED = "announced"  # there may be a new job of any kind
     # From authenticated members of a group only:
-    PROGRESS = "progress"  # samples and steps so far, as far as they are known, and more
-    FAILED = "failed"  # its workers ended badly, and no loss of others explains it
-    FINISHED = "finished"  # it has ended well, as far as its group goes
-    REFORMED = "reformed"  # a new generation stands: generation, nodes, mode (1: in process)
+    PROGRESS = "progress"  # samples and steps so far, where known, and other measures
+    FAILED = "failed"  # a member's workers failed, and no loss of another member explains it
+    FINISHED = "finished"  # a member has ended well
+    REFORMED = "reformed"  # a new generation began: its number, nodes, mode (1: in process)
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One thing told. ``text`` is what a failed script said last: any characters of a user."""
+    """One note. ``text`` is the end of a failed script's output; it may hold any characters."""
 
     kind: NoteKind
     array: int = 0
@@ -57,7 +61,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What somebody wants to know of the past; ``user`` None: they may see everything."""
+    """A question about the history by ``user``; None: somebody who may see everything."""
 
     what: str
     since_s: float
@@ -66,7 +70,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class NumberedNote:
-    """A note as the keeper remembers it: in which order, and when (Unix seconds) it came."""
+    """A note as the keeper stores it, with its number in order and its time (Unix seconds)."""
 
     number: int
     time_s: float
@@ -74,10 +78,10 @@ class NumberedNote:
 
 
 def parse_hint(words: list[str]) -> Note:
-    """Read the words of a line that anybody may send: never more than a hint.
+    """Read the words of a line that anybody may send. The note is only a hint.
 
     Raises:
-        ProtocolError: not such a line.
+        ProtocolError: it is not such a line.
     """
     match words:
         case [("submitted" | "announced") as kind]:
@@ -91,7 +95,7 @@ def parse_note(words: list[str]) -> Note:
     """Read the words of a note as the keeper passes it on.
 
     Raises:
-        ProtocolError: not a note.
+        ProtocolError: it is not a note.
     """
     match words:
         case [("progress" | "reformed") as kind, array, *measures] if measures:
@@ -105,7 +109,7 @@ def parse_note(words: list[str]) -> Note:
 
 
 def format_note(note: Note) -> str:
-    """Return the line for a note, without its end."""
+    """Return the line for a note, without the line end."""
     match note.kind:
         case NoteKind.SUBMITTED | NoteKind.ANNOUNCED as kind:
             return str(kind.value)
@@ -127,7 +131,7 @@ def parse_numbered(line: str) -> NumberedNote:
 
 
 def format_numbered(numbered: NumberedNote) -> str:
-    """Return one line of the stream that ``watch`` returns, without its end."""
+    """Return one line of the stream that ``watch`` returns, without the line end."""
     return f"{numbered.number} {numbered.time_s:.6f} {format_note(numbered.note)}"
 
 
@@ -139,7 +143,7 @@ def whole(text: str) -> int:
 
 
 def word(text: str) -> str:
-    """Check a node's name, a token or a run id."""
+    """Check the name of a node."""
     if not _WORD.match(text):
         raise ProtocolError("not a name")
     return text
@@ -149,7 +153,7 @@ def parse_address(text: str) -> tuple[str, int]:
     """Split ``HOST:PORT``.
 
     Raises:
-        ProtocolError: not an address.
+        ProtocolError: it is not an address.
     """
     host, colon, port = text.rpartition(":")
     if not colon or not host or not _WHOLE.match(port) or not 0 <= int(port) < 65536:
@@ -158,16 +162,16 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def parse_addresses(text: str) -> tuple[tuple[str, int], ...]:
-    """Split ``HOST:PORT,HOST:PORT``: where a keeper may be, in the order to ask.
+    """Split ``HOST:PORT,HOST:PORT``: the addresses of a keeper, in the order to try them.
 
     Raises:
-        ProtocolError: one of them is no address.
+        ProtocolError: one of them is not an address.
     """
     return tuple(parse_address(one) for one in text.split(","))
 
 
 def _measures(texts: list[str]) -> tuple[tuple[str, float], ...]:
-    if len(texts) > _MAX_MEASURES:
+    if len(texts) > MAX_MEASURES:
         raise ProtocolError("too many measures")
     found: dict[str, float] = {}
     for text in texts:

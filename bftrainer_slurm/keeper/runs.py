@@ -1,7 +1,7 @@
-"""A run: the groups of one trainer's members, and which of them a member belongs to.
+"""A run: the rendezvous of a trainer's agents and of its workers, and which one a member joins.
 
-Pure, as the groups are. As soon as training processes re-form in process, the agents above them
-stand alone: what concerns the group is between the processes then.
+Pure, like they are. As soon as workers re-form in process, the rendezvous is between the workers,
+and each of the agents above them is in a group of one.
 """
 
 from __future__ import annotations
@@ -10,86 +10,102 @@ import math
 from collections.abc import Collection
 from dataclasses import replace
 
-from bftrainer_slurm.keeper.groups import Group, HangUp, Output, Send
 from bftrainer_slurm.keeper.messages import (
     Alone,
-    Done,
     FromMember,
     Held,
     Identity,
-    Progress,
+    Measured,
     Role,
 )
+from bftrainer_slurm.keeper.rendezvous import HangUp, Output, Rendezvous, Send
+
+REMEMBERED_ATTEMPTS = 20_000
+
+
+class Attempts:
+    """How often each trainer has begun, by array id; the last 20,000 that ended are remembered."""
+
+    def __init__(self) -> None:
+        self._ended: dict[int, int] = {}
+
+    def name(self, array: int) -> str:
+        """Return the id of the trainer's present run."""
+        return f"{array}.{self._ended.get(array, 0) + 1}"
+
+    def end(self, array: int) -> None:
+        """The trainer's run is over: its next element begins another."""
+        self._ended[array] = self._ended.pop(array, 0) + 1
+        if len(self._ended) > REMEMBERED_ATTEMPTS:
+            del self._ended[next(iter(self._ended))]
 
 
 class Run:
-    """One life of a trainer's rendezvous. ``hold_until_s``: see ``Group``."""
+    """One attempt of a trainer. ``hold_until_s``: see ``Rendezvous``."""
 
     def __init__(self, name: str, want: int, hold_until_s: float = -math.inf) -> None:
         self.name = name
         self._out: list[Output] = []
-        self._agents = Group(Role.AGENT, self._out, hold_until_s=hold_until_s)
-        self._workers = Group(Role.WORKER, self._out, hold_until_s=hold_until_s)
-        self._solos: dict[int, Group] = {}  # by task
-        self._timed: dict[int, Group] = {}  # those of them with something due
+        self._agents = Rendezvous(Role.AGENT, self._out, hold_until_s=hold_until_s)
+        self._workers = Rendezvous(Role.WORKER, self._out, hold_until_s=hold_until_s)
+        self._solos: dict[int, Rendezvous] = {}  # by task
+        self._timed: dict[int, Rendezvous] = {}  # those of them with something due
         self._in_process = False
-        self._group_of: dict[int, Group] = {}
+        self._rendezvous_of: dict[int, Rendezvous] = {}
         self._agents.want = self._workers.want = want
 
     @property
     def size(self) -> int:
         """How many members there are."""
-        return len(self._group_of)
+        return len(self._rendezvous_of)
 
     def join(self, key: int, identity: Identity, held: Held | None, now_s: float) -> None:
-        """A member has proven who it is; a reporter belongs to no group."""
+        """A member has proven who it is; a reporter joins no rendezvous."""
         if identity.role is Role.WORKER:
             self._go_in_process(now_s)
-            group = self._workers
+            rendezvous = self._workers
         elif identity.role is Role.AGENT:
             if held is not None and held.alone:
                 self._go_in_process(now_s)
                 held = replace(held, rank=0, world=1)
-            group = self._solo(identity.task) if self._in_process else self._agents
+            rendezvous = self._solo(identity.task) if self._in_process else self._agents
         else:
             return
-        self._group_of[key] = group
+        self._rendezvous_of[key] = rendezvous
         if self._in_process and identity.role is Role.AGENT:
             self._out.append(Send(key, Alone()))
-        group.join(key, identity, held, now_s)
-        self._settle(group, identity.task)
+        rendezvous.join(key, identity, held, now_s)
+        self._settle(rendezvous, identity.task)
 
     def hear(self, key: int, message: FromMember, now_s: float) -> None:
         """A member has said something."""
-        group = self._group_of.get(key)
-        if group is None:
+        rendezvous = self._rendezvous_of.get(key)
+        if rendezvous is None:
             return
-        member = group.members.get(key)
+        member = rendezvous.members.get(key)
         if member is None:
             return
         task = member.identity.task
-        if isinstance(message, Done):
-            group.finish(key, now_s)
-        else:
-            if isinstance(message, Progress) and group is self._workers and task in self._solos:
-                # The agent's worker has come further: its next failure is no failure in a row.
-                self._solos[task].hear_steps(message)
-            group.hear(key, message, now_s)
-        self._settle(group, task)
+        solo = self._solos.get(task)
+        if solo is not None and rendezvous is self._workers and isinstance(message, Measured):
+            # The agent's worker made progress: its next failure does not follow the last one.
+            solo.hear_steps(message)
+        rendezvous.hear(key, message, now_s)
+        self._settle(rendezvous, task)
 
     def lose(self, key: int, now_s: float) -> None:
         """A connection has ended."""
-        group = self._group_of.pop(key, None)
-        member = None if group is None else group.members.get(key)
-        if group is not None and member is not None:
-            group.lose(key, now_s)
-            self._settle(group, member.identity.task)
+        rendezvous = self._rendezvous_of.pop(key, None)
+        member = None if rendezvous is None else rendezvous.members.get(key)
+        if rendezvous is not None and member is not None:
+            rendezvous.lose(key, now_s)
+            self._settle(rendezvous, member.identity.task)
 
     def want(self, nodes: int, now_s: float) -> None:
         """The plan gives the trainer this many nodes (0: not known)."""
-        for group in (self._agents, self._workers):
-            group.want = nodes
-            group.tick(now_s)
+        for rendezvous in (self._agents, self._workers):
+            rendezvous.want = nodes
+            rendezvous.tick(now_s)
 
     def part(self, tasks: Collection[int], now_s: float) -> None:
         """These tasks are to leave at the next boundary."""
@@ -101,58 +117,58 @@ class Run:
 
     def lose_task(self, task: int, now_s: float) -> None:
         """Slurm says that this task is gone."""
-        for group in (self._agents, self._workers):
-            group.lose_task(task, now_s)
+        for rendezvous in (self._agents, self._workers):
+            rendezvous.lose_task(task, now_s)
         if task in self._solos:
             self._solos[task].lose_task(task, now_s)
             self._settle(self._solos[task], task)
 
     def end(self) -> None:
-        """The run is over: all are out."""
-        for group in (self._agents, self._workers, *self._solos.values()):
-            group.drop_all("the run has ended")
+        """The run is over: drop all members."""
+        for rendezvous in (self._agents, self._workers, *self._solos.values()):
+            rendezvous.drop_all("the run has ended")
 
     def tick(self, now_s: float) -> None:
         """Do what is due."""
-        for group in (self._agents, self._workers):
-            if group.due_s() <= now_s:
-                group.tick(now_s)
+        for rendezvous in (self._agents, self._workers):
+            if rendezvous.due_s() <= now_s:
+                rendezvous.tick(now_s)
         for task, solo in list(self._timed.items()):
             if solo.due_s() <= now_s:
                 solo.tick(now_s)
                 self._settle(solo, task)
 
     def due_s(self) -> float:
-        """Return when ``tick`` has something to do, if nothing is heard before."""
-        groups = (self._agents, self._workers, *self._timed.values())
-        return min(group.due_s() for group in groups)
+        """Return when ``tick`` has something to do, if no event comes before."""
+        may_be_due = (self._agents, self._workers, *self._timed.values())
+        return min(rendezvous.due_s() for rendezvous in may_be_due)
 
     def take(self) -> list[Output]:
-        """Return what came of the events since the last call."""
+        """Return the outputs of all events since the last call."""
         out = self._out.copy()
         self._out.clear()
         for output in out:
             if isinstance(output, HangUp):
-                self._group_of.pop(output.key, None)
+                self._rendezvous_of.pop(output.key, None)
         return out
 
     @property
-    def _steering(self) -> Group:
+    def _steering(self) -> Rendezvous:
         return self._workers if self._in_process else self._agents
 
-    def _settle(self, group: Group, task: int) -> None:
-        """Keep in mind which of a thousand agents that stand alone have something due."""
-        if not group.alone:
+    def _settle(self, rendezvous: Rendezvous, task: int) -> None:
+        """Remember which of the agents in groups of one (maybe a thousand) have something due."""
+        if not rendezvous.alone:
             return
         self._timed.pop(task, None)
-        if not group.members:
+        if not rendezvous.members:
             self._solos.pop(task, None)
-        elif group.due_s() < math.inf:
-            self._timed[task] = group
+        elif rendezvous.due_s() < math.inf:
+            self._timed[task] = rendezvous
 
-    def _solo(self, task: int) -> Group:
+    def _solo(self, task: int) -> Rendezvous:
         if task not in self._solos:
-            self._solos[task] = Group(Role.AGENT, self._out, alone=True)
+            self._solos[task] = Rendezvous(Role.AGENT, self._out, alone=True)
             self._solos[task].highest = self._agents.highest
         return self._solos[task]
 
@@ -166,7 +182,7 @@ class Run:
             solo.members[member.key] = member
             solo.number = self._agents.number
             member.rank = None if member.rank is None or member.ready is not None else 0
-            self._group_of[member.key] = solo
+            self._rendezvous_of[member.key] = solo
             self._out.append(Send(member.key, Alone()))
             solo.tick(now_s)
             self._settle(solo, member.identity.task)

@@ -1,6 +1,6 @@
-"""The keeper's server: answers the lines of ``protocol`` from notes, sessions and status.
+"""The keeper's server: answers the requests of ``protocol`` from notes, members and status.
 
-Members of groups are the business of ``sessions``; here is what takes one line and one answer.
+``registry`` handles members of groups; this module handles connections with one request.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import os
 import time
 from collections.abc import Callable
 
-from bftrainer_slurm.keeper.attempts import Attempts
 from bftrainer_slurm.keeper.disclosure import disclosed
 from bftrainer_slurm.keeper.entrance import Entrance
-from bftrainer_slurm.keeper.gate import Gate
+from bftrainer_slurm.keeper.fairness import Waiting, address_of
+from bftrainer_slurm.keeper.gate import Gate, NotAdmittedError, Owner
 from bftrainer_slurm.keeper.notes import Notes
 from bftrainer_slurm.keeper.protocol import (
     MAX_DOCUMENT,
@@ -30,29 +30,28 @@ from bftrainer_slurm.keeper.protocol import (
     parse_hint,
     whole,
 )
-from bftrainer_slurm.keeper.sessions import MANY_FILES, Sessions
-from bftrainer_slurm.keeper.vouchers import NotAdmittedError, Owner
-from bftrainer_slurm.keeper.waiting import Waiting, address_of
+from bftrainer_slurm.keeper.registry import MANY_FILES, Registry
+from bftrainer_slurm.keeper.runs import Attempts
 
 logger = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_S = 5.0
 SEND_TIMEOUT_S = 30.0
-MAX_READERS = 500  # of the status at the same time: who reads slowly holds one of these places
+MAX_READERS = 500  # of the status at the same time: a slow reader takes one of these places
 MAX_WAITING = 4_000
 ACCEPTED_AT_ONCE = 16
-BACKLOG = 1_024  # of the kernel's
-MAX_ASKING = 100  # for something of the history, of which two are answered at a time
+BACKLOG = 1_024  # connections that wait in the kernel
+MAX_ASKING = 100  # requests for the history; two are answered at a time
 NOBODY = -1  # a reader of the status who has not said who they are
 _PIECE = 64 * 1024
 _TOO_MANY = "too many read the status; ask again"
 
 
 class Keeper:
-    """Everything the keeper holds. ``identity`` tells two lives of a keeper apart.
+    """Everything the keeper holds. ``identity`` is another one after each start.
 
-    ``hold_s``: see ``Sessions``; ``files`` is how many this process may have open; ``past`` answers
-    from the history, for the status that it is given as well.
+    ``hold_s``: see ``Registry``; ``files`` is how many this process may have open; ``past`` answers
+    questions about the history, and is given the last status as well.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class Keeper:
         past: Callable[[Asked, bytes], bytes] | None = None,
     ) -> None:
         self._attempts = Attempts()
-        self.sessions = Sessions(gate, self._attempts.name, self._tell, hold_s, files)
+        self.registry = Registry(gate, self._attempts.name, self._tell, hold_s, files)
         self._token = token
         self._identity = identity
         self._clock = clock
@@ -80,7 +79,7 @@ class Keeper:
         self._entering: Waiting[Entrance] = Waiting(min(MAX_WAITING, files // 4), _turn_away)
 
     async def listen(self, host: str, port: int) -> asyncio.Server:
-        """Take connections; few at once, so that a flood of them leaves time for members."""
+        """Accept connections, few at a time, so that a flood of them leaves time for members."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(self.entrance, host, port, backlog=ACCEPTED_AT_ONCE)
         for listener in server.sockets:
@@ -90,10 +89,7 @@ class Keeper:
 
     def entrance(self) -> Entrance:
         """Return what takes a new connection."""
-        sessions = self.sessions
-        return Entrance(
-            self.serve, sessions.open, self._entering, sessions.refusals, sessions.turns
-        )
+        return Entrance(self.serve, self.registry, self._entering)
 
     def announced(self) -> None:
         """Pass on that something was submitted."""
@@ -121,13 +117,9 @@ class Keeper:
             writer.transport.abort()
 
     def _refuse(self, error: Exception, writer: asyncio.StreamWriter) -> None:
-        kinds = {
-            _TooManyReadersError: "too_many",
-            NotAdmittedError: "bad_proof",
-            _TokenError: "bad_token",
-        }
         address = address_of(writer.get_extra_info("peername"))
-        self.sessions.refusals.add(kinds.get(type(error), "malformed"), address, str(error))
+        kind = getattr(error, "kind", "malformed")
+        self.registry.refusals.add(kind, address, str(error))
 
     async def _answer(
         self, words: list[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -142,46 +134,47 @@ class Keeper:
                 self._check(token)
                 after = whole(since) if identity == self._identity else 0
                 await self._stream(after, reader, writer)
-            case ["publish", token, length]:
+            case [("publish" | "endrun" | "own" | "part" | "lost"), token, *numbers]:
                 self._check(token)
-                await self._take_status(whole(length), reader)
-                writer.write(b"ok\n")
-            case ["endrun", token, array]:
-                self._check(token)
-                self._attempts.end(whole(array))
-                self.sessions.end(whole(array))
-                writer.write(b"ok\n")
-            case ["own", token, array, uid, want]:
-                self._check(token)
-                self.sessions.own(whole(array), Owner(whole(uid), whole(want)))
-                writer.write(b"ok\n")
-            case ["part", token, array, *tasks] if tasks:
-                self._check(token)
-                left = await self.sessions.part(whole(array), {whole(task) for task in tasks})
-                writer.write(b"ok\n" if left else b"late\n")
-            case ["lost", token, array, task]:
-                self._check(token)
-                self.sessions.lost(whole(array), whole(task))
-                writer.write(b"ok\n")
+                writer.write(await self._obey(words[0], [whole(one) for one in numbers], reader))
             case _:
                 writer.write(self._hint(parse_hint(words)))
 
+    async def _obey(self, command: str, numbers: list[int], reader: asyncio.StreamReader) -> bytes:
+        """Do what the controller asks; return the answer."""
+        match [command, *numbers]:
+            case ["publish", int(length)]:
+                await self._take_status(length, reader)
+            case ["endrun", int(array)]:
+                self._attempts.end(array)
+                self.registry.end(array)
+            case ["own", int(array), int(uid), int(want)]:
+                self.registry.own(array, Owner(uid, want))
+            case ["part", int(array), _, *_]:
+                if not await self.registry.part(array, set(numbers[1:])):
+                    return b"late\n"
+            case ["lost", int(array), int(task)]:
+                self.registry.lost(array, task)
+            case _:
+                raise ProtocolError("not a request that the keeper knows")
+        return b"ok\n"
+
     async def _reader(self, proof: list[str]) -> int:
-        """Return the id of the user who asks, as far as they prove it; with the token our own."""
+        """Return the id of the user who asks: as proven, our own for the token, or ``NOBODY``."""
         match proof:
             case [token]:
                 self._check(token)
                 return os.getuid()
             case [method, credential]:
-                return await self.sessions.gate.reader(method, credential)
+                return await self.registry.gate.reader(method, credential)
         return NOBODY
 
     async def _past_for(self, what: str, since_s: int, user: int) -> bytes:
-        """What of the history a user may see; others are served while it is read."""
+        """Return what a user may see of the history; others are served while it is read."""
         if self._past is None:
             raise ProtocolError("this keeper has no history")
         if self._asking >= MAX_ASKING:
-            raise _TooManyReadersError(_TOO_MANY)
+            raise ProtocolError(_TOO_MANY, "too_many")
         self._asking += 1
         try:
             async with self._reads:
@@ -192,11 +185,11 @@ class Keeper:
             self._asking -= 1
 
     def _status_for(self, user: int) -> bytes:
-        """What of the status a user may see; made where it is asked for, once for each status."""
+        """Return what a user may see of the status; made when asked for, once for each status."""
         if user in (0, os.getuid()):
             return self._status
         if user not in self._disclosed:
-            gate = self.sessions.gate
+            gate = self.registry.gate
             self._disclosed[user] = disclosed(
                 self._status, lambda array: user != NOBODY and gate.user(array) == user
             )
@@ -204,13 +197,13 @@ class Keeper:
 
     async def _show(self, writer: asyncio.StreamWriter, document: bytes) -> None:
         if self._readers >= MAX_READERS:
-            raise _TooManyReadersError(_TOO_MANY)
+            raise ProtocolError(_TOO_MANY, "too_many")
         self._readers += 1
         try:
             age_s = self._clock() - self._status_time_s
-            own = json.dumps(self.sessions.status()).encode()
+            own = json.dumps(self.registry.status()).encode()
             head = f"document {age_s:.3f} {len(document)} {len(own)}\n"
-            # Not put together: what those hold who read slowly is one and the same.
+            # Not joined: so all slow readers hold the same document, and no copy of it.
             for part in (head.encode(), document, own):
                 await _send(writer, part)
         finally:
@@ -258,15 +251,7 @@ class Keeper:
 
     def _check(self, token: str) -> None:
         if not hmac.compare_digest(token.encode(), self._token.encode()):
-            raise _TokenError("only this keeper's own controller may ask that")
-
-
-class _TooManyReadersError(ProtocolError):
-    """The status is being sent to so many already."""
-
-
-class _TokenError(ProtocolError):
-    """Somebody asked what only the controller may ask."""
+            raise ProtocolError("only this keeper's own controller may ask that", "bad_token")
 
 
 def _turn_away(entrance: Entrance) -> None:
@@ -274,7 +259,7 @@ def _turn_away(entrance: Entrance) -> None:
 
 
 async def _send(writer: asyncio.StreamWriter, document: bytes) -> None:
-    """Send piece by piece: who does not read must not make the keeper hold a copy."""
+    """Send piece by piece: a client that does not read must not make the keeper hold a copy."""
     async with asyncio.timeout(SEND_TIMEOUT_S):
         for at in range(0, len(document), _PIECE):
             writer.write(document[at : at + _PIECE])

@@ -1,18 +1,18 @@
-"""One member's connection: its proof, its lines in and out, and what its user may have of us.
+"""One member's connection: its proof, its lines in and out, and the limits of its user.
 
-What a line means is decided in ``sessions``; lines are looked at in turns, one of each user.
+What a line means is decided in ``registry``. Users take turns, one line each.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bftrainer_slurm.keeper.credentials import CredentialError, Seal, seals
+from bftrainer_slurm.keeper.fairness import MAX_KEPT, MAX_MESSAGES_OF_USER, Share
+from bftrainer_slurm.keeper.gate import NotAdmittedError
 from bftrainer_slurm.keeper.messages import (
     MAX_FROM_MEMBER,
     FromKeeper,
@@ -22,72 +22,30 @@ from bftrainer_slurm.keeper.messages import (
     encode,
     parse_hello,
 )
-from bftrainer_slurm.keeper.vouchers import NotAdmittedError
 
 if TYPE_CHECKING:
-    from bftrainer_slurm.keeper.sessions import Sessions
+    from bftrainer_slurm.keeper.registry import Registry
 
-MAX_HELLO = 8_192  # bytes, before a proof was seen
-MUCH = 2_048  # bytes; where they hold a message, no more are read before it was its turn
+MAX_HELLO = 8_192  # bytes of a line before the proof
+MUCH = 2_048  # bytes; if more wait, with a whole message, reading pauses until its turn
 MAX_MESSAGES = 1_000  # of one member between two sweeps
-MAX_UNSENT = 2 * 1024 * 1024  # bytes; who reads slower is dropped
-# Of one trainer:
-MAX_MEMBERS_OF_RUN = 4_096
-# Of one user:
-MAX_RUNS = 1_000
-MAX_MEMBERS = 10_000
-MAX_MESSAGES_OF_USER = 30_000  # between two sweeps
-MAX_KEPT = 128 * 1024 * 1024  # bytes that wait to be sent, or to be looked at
-
-
-@dataclass(slots=True)
-class Share:
-    """What one user has of the keeper now."""
-
-    user: int
-    members: int = 0
-    of_run: Counter[int] = field(default_factory=Counter)  # members, by trainer
-    messages: int = 0  # since the last sweep
-    kept: int = 0  # bytes
-
-    def check(self, array: int) -> None:
-        """Check that one more member of a trainer may join. Raises NotAdmittedError."""
-        full = (
-            (self.of_run[array] >= MAX_MEMBERS_OF_RUN, "this trainer has too many members"),
-            (self.members >= MAX_MEMBERS, "this user has too many members"),
-            (not self.of_run[array] and len(self.of_run) > MAX_RUNS, "too many trainers"),
-        )
-        for is_full, why in full:
-            if is_full:
-                raise NotAdmittedError("too_many", why, True)
-
-    def gain(self, array: int) -> None:
-        """A member of this trainer has joined."""
-        self.members += 1
-        self.of_run[array] += 1
-
-    def lose(self, array: int) -> None:
-        """A member of this trainer has gone."""
-        self.members -= 1
-        self.of_run[array] -= 1
-        if not self.of_run[array]:
-            del self.of_run[array]
+MAX_UNSENT = 2 * 1024 * 1024  # bytes; a member with more is dropped
 
 
 class Session(asyncio.Protocol):
     """One member's connection from its challenge on; ``array`` is -1 until it has proven itself."""
 
-    def __init__(self, sessions: Sessions, key: int, address: str) -> None:
+    def __init__(self, registry: Registry, key: int, address: str) -> None:
         self.key = key
         self.array = -1
-        self.share = Share(-1)  # its own, until it is known whose it is
+        self.share = Share(-1)  # a share of its own until its user is known
         self.opened_s = self.heard_s = asyncio.get_running_loop().time()
         self.progress_s = -math.inf
         self._messages = self._kept = 0
         self._address = address
         self._whose: Hashable = address
-        self._sessions = sessions
-        self._challenge = sessions.gate.challenge()
+        self._registry = registry
+        self._challenge = registry.gate.challenge()
         self._own_seal: Seal | None = None  # until the member has proven itself
         self._members_seal: Seal | None = None
         self._transport: asyncio.Transport | None = None
@@ -103,7 +61,7 @@ class Session(asyncio.Protocol):
         self.send(self._challenge)
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come; its lines are looked at when it is this user's turn."""
+        """Store what has come; its lines are handled when it is this user's turn."""
         self._buffer += data
         self.heard_s = asyncio.get_running_loop().time()
         whole = b"\n" in self._buffer
@@ -120,10 +78,10 @@ class Session(asyncio.Protocol):
         self.share.kept -= self._kept
         if self._checking is not None:
             self._checking.cancel()
-        self._sessions.closed(self)
+        self._registry.closed(self)
 
     def belong_to(self, share: Share, array: int) -> None:
-        """The member has proven that it is of this user's trainer."""
+        """The member has proven that it belongs to this user's trainer."""
         share.gain(array)
         self.array, self.share, self._whose = array, share, share.user
         self.share.kept += self._kept
@@ -135,7 +93,7 @@ class Session(asyncio.Protocol):
         self._count_kept()
 
     def send(self, message: FromKeeper) -> None:
-        """Send a message; who does not read is given up."""
+        """Send a message; end the connection of a member that does not read."""
         if self._transport is None or self._transport.is_closing():
             return
         line = encode(message)
@@ -145,7 +103,7 @@ class Session(asyncio.Protocol):
         self._count_kept()
 
     def hang_up(self) -> None:
-        """End the connection when all is sent."""
+        """End the connection; what the member has not let us send yet is dropped."""
         if self._transport is not None:
             if self._transport.get_write_buffer_size():
                 self._transport.abort()
@@ -160,27 +118,28 @@ class Session(asyncio.Protocol):
 
     def _refuse(self, kind: str, why: str) -> None:
         origin = self._address if self.array < 0 else f"{self._address} of trainer {self.array}"
-        self._sessions.refusals.add(kind, origin, why)
+        self._registry.refusals.add(kind, origin, why)
 
     def _count_kept(self) -> None:
-        """Keep account of the bytes that the keeper holds for this user."""
+        """Count the bytes that the keeper holds for this user."""
         if self._transport is None:
             return
         kept = len(self._buffer) + self._transport.get_write_buffer_size()
         self.share.kept += kept - self._kept
         grows, self._kept = kept > self._kept, kept
         if grows and self.share.kept > MAX_KEPT:
-            self.give_up("memory", "this user's members do not read, or say half of something")
+            self.give_up("memory", "this user's members send unfinished lines, or do not read")
 
     def _await_turn(self) -> None:
         if not self._waits and self._checking is None and b"\n" in self._buffer:
             self._waits = True
-            self._sessions.turns.add(self._whose, self._take_line)
+            self._registry.turns.add(self._whose, self._take_line)
 
     def _take_line(self) -> None:
         self._waits = False
         if self._transport is None or self._transport.is_closing():
             return
+        self.heard_s = asyncio.get_running_loop().time()  # what waited for its turn is heard now
         end = self._buffer.index(b"\n")
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
@@ -205,7 +164,7 @@ class Session(asyncio.Protocol):
                 hello = parse_hello(line)
                 self._checking = asyncio.ensure_future(self._admit(hello))
             else:
-                self._sessions.heard(self, self._members_seal.open(line))
+                self._registry.heard(self, self._members_seal.open(line))
         except MessageError as error:
             self.give_up("malformed", str(error))
         except CredentialError as error:
@@ -213,10 +172,10 @@ class Session(asyncio.Protocol):
 
     async def _admit(self, hello: Hello) -> None:
         try:
-            key = await self._sessions.gate.admit(self._challenge, hello, self._address)
+            key = await self._registry.gate.admit(self._challenge, hello, self._address)
             self._own_seal, self._members_seal = seals(key)
             if self._transport is not None:
-                self._sessions.proven(self, hello)
+                self._registry.proven(self, hello)
         except NotAdmittedError as error:
             if error.key:
                 self._own_seal, self._members_seal = seals(error.key)

@@ -1,1 +1,1 @@
-"""Problem in, plan out: how many nodes each trainer should have, and which ones."""
+"""From a problem to a plan: how many nodes each trainer should have, and which ones."""

@@ -1,8 +1,8 @@
-"""The child process that solves: one problem a line on stdin, answers in lines on stdout.
+"""The child process that solves: one problem per line on stdin, answers in lines on stdout.
 
-Each better plan is said as soon as it is found, so that a crash or a time-out loses none of them.
+It sends each better plan as soon as it finds it, so that a crash or a time-out loses none of them.
 
-It ends when stdin does, so it outlives the planner that started it by one problem at most.
+It ends when stdin ends, so it outlives the planner that started it by at most one problem.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from bftrainer_slurm.planner.instance import Answer, Request, problem_of
 
 
 def main() -> None:
-    """Answer until stdin ends; an answer that is an error says what was wrong."""
-    # CBC writes to the process's stdout whatever it is told: keep the answers' channel for us.
+    """Answer until stdin ends; an error is an answer too, and says what was wrong."""
+    # CBC always writes to the process's stdout: keep the channel of the answers for us.
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads cost more than they bring here
     try:
-        from bftrainer_slurm.planner import optimum  # here, so that its absence can be told
+        from bftrainer_slurm.planner import optimum  # here, so that we can report its absence
     except Exception as error:
         why = f"{error}; pip install 'bftrainer-slurm[controller]'"
         _write(answers, Answer(error=why))

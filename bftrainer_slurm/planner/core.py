@@ -1,12 +1,12 @@
 """The core problem: what reduced-cost fixing leaves of a problem.
 
-At the dual's prices, what a size brings less than its group's best is its reduced cost, its loss. A
-plan is worth the bound less all losses and less the price of unused nodes. So a plan that loses no
-more than ``most_loss`` has no size of a greater loss: such sizes are dropped, and most trainers are
-left with one.
+At the dual's prices, a size's reduced cost is its loss: how much less it brings than its group's
+best size. A plan is worth the bound, less all losses, less the price of unused nodes. So a plan
+that loses no more than ``most_loss`` has no size with a greater loss. Such sizes are dropped, and
+most trainers are left with one size.
 
-What is left is cut into concave segments: within one, how many nodes and of which class is a linear
-matter, and only which of them it is remains a choice.
+The rest is cut into concave segments. Within a segment, the numbers of nodes of each class are a
+linear problem; only the choice of the segment is not.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _ROUNDING = 1e-9  # of a node
 _SLACK = 1e-12  # relative, of what a segment brings
 
 _Prices = tuple[float, ...]  # of a node by class
-_Corner = tuple[int, float]  # (size, what it leaves after paying)
+_Corner = tuple[int, float]  # (size, its worth after paying for the nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """So many nodes more, each of which loses this much; by class where ``place`` says so."""
+    """So many more nodes, each of which loses this much; of one class if ``place`` is set."""
 
     nodes: int
     loss: float
@@ -43,11 +43,11 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class ConcaveSegment:
-    """Sizes from ``least`` up, at which ``low`` of each class are used in any case.
+    """Sizes from ``least`` up that use ``low`` nodes of each class in any case.
 
-    ``loss`` is that of the least size, all its other nodes from the cheapest class. ``steps`` are
-    the sizes above it; each of ``rooms`` is a class that nodes beyond ``low`` may be of, and what
-    they lose more there.
+    ``loss`` is that of the least size, with its other nodes from the cheapest class. ``steps`` are
+    the sizes above it; each of ``rooms`` is a class for nodes beyond ``low``, with their extra
+    loss there.
     """
 
     least: int
@@ -70,7 +70,7 @@ class ConcaveSegment:
 
 @dataclass(frozen=True, slots=True)
 class CoreGroup:
-    """Trainers (by their places) who lose alike by what is left to them."""
+    """Trainers (by their places) with the same losses for their remaining sizes."""
 
     members: tuple[int, ...]
     segments: tuple[ConcaveSegment, ...]
@@ -86,10 +86,10 @@ class _Part:
 
 
 def core_of(relaxation: Relaxation, dual: Dual, most_loss: float) -> list[CoreGroup]:
-    """Return everyone with the sizes that lose no more than this.
+    """Return all groups with the sizes that lose no more than this.
 
-    Groups that were different are often alike in the core: of those who shrink to a few nodes, it
-    does not matter any more how many they had.
+    Different groups are often alike in the core: if trainers shrink to a few nodes, it no longer
+    matters how many they had.
     """
     prices, best = tuple(map(float, dual.prices)), dual.choices.net
     floors = best - most_loss - _SLACK * np.abs(best)
@@ -116,14 +116,14 @@ def _nature(segment: ConcaveSegment, same: float) -> object:
 
 
 def _part(segment: Segment, prices: _Prices, floor: float) -> _Part:
-    """The sizes that leave at least ``floor``: they are neighbours, since a segment is concave."""
+    """The sizes worth at least ``floor``: they are neighbours, because a segment is concave."""
     corners = _corners(segment, prices)
     most = -_first_above([(-size, net) for size, net in reversed(corners)], floor)
     return _Part(segment, _first_above(corners, floor), most)
 
 
 def _corners(segment: Segment, prices: _Prices) -> list[_Corner]:
-    """Where the slope changes, when the cheapest nodes are taken first."""
+    """The sizes at which the slope changes, if the cheapest nodes are taken first."""
     fixed = sum(segment.low)
     paid = _paid(segment.low, prices)
     rooms = sorted(
@@ -148,7 +148,7 @@ def _paid(share: Share, prices: _Prices) -> float:
 
 
 def _first_above(corners: Sequence[_Corner], floor: float) -> int:
-    """The first size from the left that leaves at least this; the best one does."""
+    """The first size from the left that is worth at least this; the best size is."""
     floor = min(floor, max(net for _, net in corners))
     if corners[0][1] >= floor:
         return corners[0][0]
@@ -158,7 +158,7 @@ def _first_above(corners: Sequence[_Corner], floor: float) -> int:
 
 
 def _runs(parts: Iterable[_Part]) -> list[list[_Part]]:
-    """Join what is concave together; a corner that two parts share is in one of them."""
+    """Join parts that are concave together; a corner of two parts belongs to one of them."""
     runs: list[list[_Part]] = []
     for part in parts:
         last = runs[-1][-1] if runs else None
@@ -184,7 +184,7 @@ def _concave(run: Sequence[_Part], prices: _Prices, best: float) -> ConcaveSegme
     segment, least, most = run[0].segment, run[0].least, run[-1].most
     low, high = segment.low, segment.high
     open_places = [place for place in range(len(low)) if high[place] > low[place]]
-    if len(open_places) == 1:  # all nodes that are left to choose are of one class
+    if len(open_places) == 1:  # all nodes that can still be chosen are of one class
         (place,) = open_places
         low = (*low[:place], least - sum(low) + low[place], *low[place + 1 :])
     cheapest = min((prices[place] for place in open_places), default=0.0)

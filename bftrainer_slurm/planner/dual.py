@@ -1,9 +1,9 @@
 """The Lagrangian dual: the prices of nodes, by class, that prove the best bound.
 
-By cutting planes (Kelley 1960; in the primal, Dantzig and Wolfe 1960): what groups choose at some
-prices bounds the dual from below at all prices; where these bounds are lowest, the next prices are
-tried. With one class that is where two lines meet; with several, a linear program that CBC solves.
-Runs in the child process only (``child``).
+It uses cutting planes (Kelley 1960; in the primal, Dantzig and Wolfe 1960): the groups' choices at
+some prices bound the dual from below at all prices. The next prices are those at which these bounds
+are lowest. With one class this is the point where two lines meet; with several, a linear program
+that CBC solves. Runs in the child process only (``child``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ROUNDING = 1e-13  # relative
 
 @dataclass(frozen=True, slots=True)
 class Dual:
-    """Prices, what groups choose at them, and the bound that they prove."""
+    """Prices, the groups' choices at these prices, and the bound that they prove."""
 
     prices: Reals
     choices: Choices
@@ -34,7 +34,7 @@ class Dual:
 def solve_dual(relaxation: Relaxation, gap: float, deadline_s: float) -> Dual:
     """Return the dual's optimum to within ``gap`` (relative).
 
-    When the time (``time.monotonic``) is over, the best so far: any prices prove a bound.
+    If the time (``time.monotonic``) is over, return the best so far: any prices prove a bound.
     """
     if len(relaxation.sizes) == 1:
         return _solve_for_one_class(relaxation)
@@ -44,7 +44,7 @@ def solve_dual(relaxation: Relaxation, gap: float, deadline_s: float) -> Dual:
     while True:
         best = min(best, tried, key=lambda one: one.bound)
         if not master.add(tried.choices) and low > -math.inf:
-            return best  # but for rounding, it is as low as the master says
+            return best  # apart from rounding, it is as low as the master says
         prices, low = master.solve()
         if best.bound - low <= gap * abs(best.bound) or time.monotonic() > deadline_s:
             return best
@@ -57,10 +57,10 @@ def _at(relaxation: Relaxation, prices: Reals) -> Dual:
 
 
 def _solve_for_one_class(relaxation: Relaxation) -> Dual:
-    """Narrow down the price from both sides: more is taken than there is, or not."""
+    """Narrow down the price from both sides: trainers take more than there is, or not."""
 
     def line(at: Dual) -> tuple[float, float]:
-        """What these choices are worth in all, and how many nodes they leave."""
+        """The total worth of these choices, and how many nodes they leave."""
         used = float(relaxation.members @ at.choices.shares[:, 0])
         return float(relaxation.members @ at.choices.worth), float(relaxation.sizes[0]) - used
 
@@ -82,7 +82,7 @@ def _solve_for_one_class(relaxation: Relaxation) -> Dual:
 
 
 class _Master:
-    """The least bound over all that was chosen so far: next prices, and how low a bound can be."""
+    """The least bound over all choices so far: the next prices, and how low a bound can be."""
 
     def __init__(self, relaxation: Relaxation) -> None:
         self._unit = relaxation.highest_price() / _SCALE
@@ -98,7 +98,7 @@ class _Master:
         self.add(relaxation.choose(nobody))
 
     def add(self, choices: Choices) -> bool:
-        """No group has less left than this choice leaves it; False: all of it was known."""
+        """Add: no group is worth less than with this choice; False if that was known."""
         known = len(self._known)
         for group, (worth, share) in enumerate(zip(choices.worth, choices.shares, strict=True)):
             choice = (group, *map(float, share), float(worth))

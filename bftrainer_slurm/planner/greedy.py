@@ -1,6 +1,6 @@
-"""Plans without a solver: everyone's best at prices of nodes, as far as nodes last.
+"""Plans without a solver: each trainer's best size at some prices, as far as there are nodes.
 
-A Lagrangian heuristic: the solver's first incumbent, and the plan where there is no solver.
+This Lagrangian heuristic is the solver's first incumbent, and the plan if there is no solver.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from bftrainer_slurm.planner.lagrangian import Reals, Relaxation
 from bftrainer_slurm.planner.problem import Problem, Share, feasible, value
 from bftrainer_slurm.planner.segments import Group, groups_of
 
-_ROUNDING = 1e-9  # relative, of what somebody gains
-_A_LITTLE_MORE = 1 + 1e-6  # so that of two sizes that are as good everyone takes the smaller
+_ROUNDING = 1e-9  # relative, of a trainer's gain
+_A_LITTLE_MORE = 1 + 1e-6  # so that trainers take the smaller of two sizes that are equally good
 
 
 def greedy_shares(problem: Problem) -> list[Share]:
-    """Return a plan at one price for all classes, at which about all nodes are taken."""
+    """Return a plan at one price for all classes, at which nearly all nodes are taken."""
     if not problem.trainers:
         return []
     groups = groups_of(problem)
@@ -34,7 +34,7 @@ def one_by_one(problem: Problem, groups: Sequence[Group]) -> Relaxation:
 
 
 def shares_at(problem: Problem, singles: Relaxation, prices: Reals) -> list[Share]:
-    """Return a plan close to what everyone chooses at these prices, no worse than no change."""
+    """Return a plan close to the trainers' choices at these prices, no worse than no change."""
     now = [problem.now(one) for one in problem.trainers]
     shares = with_rest(problem, singles, _first_come(singles, now, prices * _A_LITTLE_MORE))
     is_worse = feasible(problem, now) and value(problem, now) >= value(problem, shares)
@@ -42,7 +42,7 @@ def shares_at(problem: Problem, singles: Relaxation, prices: Reals) -> list[Shar
 
 
 def with_rest(problem: Problem, singles: Relaxation, shares: Sequence[Share]) -> list[Share]:
-    """Give idle nodes to whoever gains most by each, as long as somebody gains."""
+    """Give each idle node to the trainer that gains most from it, as long as one gains."""
     taken = np.array(shares, np.float64)
     pairs = zip(problem.trainers, shares, strict=True)
     worth = np.array([problem.worth(trainer, sum(share)) for trainer, share in pairs])
@@ -62,9 +62,9 @@ def with_rest(problem: Problem, singles: Relaxation, shares: Sequence[Share]) ->
 
 
 def _first_come(singles: Relaxation, now: Sequence[Share], prices: Reals) -> list[Share]:
-    """What everyone chooses of what is left; who has most left after paying is first.
+    """Each trainer's choice from the remaining nodes; the one with most worth chooses first.
 
-    Nobody is left the nodes that others have and would like to keep.
+    No trainer may take nodes that others have and want to keep.
     """
     kept = np.minimum(np.array(now, np.float64), singles.choose(prices).shares)
     left = singles.sizes - kept.sum(axis=0)

@@ -1,14 +1,14 @@
 """One planning problem as JSON: in ``bftrainer plan``'s files, the history, and to the child.
 
-The format is that of the recorded planner instances, with optional keys for what those do not have:
-names, classes, expected ends, pauses. msgspec checks every value that is read.
+The format is that of the recorded planner instances, with optional keys for more: names, classes,
+expected ends, pauses. msgspec checks every value.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -31,7 +31,7 @@ Amount: TypeAlias = Annotated[float, Meta(ge=0, le=1e100)]  # a sum of products 
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
-# Of a trainer, what a file and the planner call by the same name.
+# A trainer's fields that have the same name in a file and in the planner.
 _ALIKE = ("min_nodes", "max_nodes", "rescale_up_s", "rescale_down_s", "paused_s", "start_cost")
 
 
@@ -40,7 +40,7 @@ class InstanceError(ValueError):
 
 
 class TrainerData(Struct, kw_only=True, omit_defaults=True):
-    """A trainer; without a name it is called by its place."""
+    """A trainer; without a name, its place is its name."""
 
     name: Name | None = None
     min_nodes: Size
@@ -65,9 +65,9 @@ class ClassData(Struct):
 class Instance(Struct, kw_only=True, omit_defaults=True):
     """A problem; node k of the cluster is called ``nK`` unless ``node_names`` says otherwise.
 
-    ``node_trainer`` has for each node the place of the trainer that has it, -1 for nobody.
-    ``current_map`` has a text of 0 and 1 per trainer, a character per node; where both are absent,
-    trainers hold the first nodes, as many as their ``current_nodes``.
+    ``node_trainer`` has for each node the place of its trainer, -1 for none. ``current_map`` has a
+    text of 0 and 1 for each trainer, a character for each node. If both are absent, trainers hold
+    the first nodes, as many as their ``current_nodes``.
     """
 
     forward_time_s: Amount
@@ -77,6 +77,7 @@ class Instance(Struct, kw_only=True, omit_defaults=True):
     node_trainer: tuple[Place, ...] | None = None
     current_map: tuple[str, ...] | None = None
     node_life_s: tuple[Amount | None, ...] | None = None
+    node_since_s: tuple[Amount | None, ...] | None = None
     trainers: Annotated[tuple[TrainerData, ...], Meta(max_length=MAX_TRAINERS)]
     classes: Annotated[tuple[ClassData, ...], Meta(min_length=1, max_length=MAX_CLASSES)] | None = (
         None
@@ -92,7 +93,7 @@ class Request(Struct):
 
 
 class Answer(Struct, omit_defaults=True):
-    """What the child says: that it is ready, a better plan, whether the last one is the best.
+    """A line of the child: that it is ready, a better plan, whether the last one is the best.
 
     Or why it cannot go on.
     """
@@ -111,7 +112,7 @@ def read_instance(path: Path) -> Problem:
     """
     try:
         with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1)  # no more of it, whatever its size claims to be
+            text = file.read(MAX_BYTES + 1)  # read no more, whatever size the file claims
     except OSError as error:
         raise InstanceError(f"{path}: {error.strerror}") from error
     if len(text) > MAX_BYTES:
@@ -123,7 +124,7 @@ def read_instance(path: Path) -> Problem:
 
 
 def parse(text: bytes) -> Problem:
-    """Return the problem that this JSON says. Raises ValueError in one line, with the key."""
+    """Return the problem in this JSON. Raises ValueError in one line, with the key."""
     try:
         instance = msgspec.json.decode(text, type=Instance)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -132,7 +133,7 @@ def parse(text: bytes) -> Problem:
 
 
 def in_words(error: Exception) -> str:
-    """Say what msgspec says in one line: the place first, and safe for a terminal."""
+    """Return msgspec's message as one line: the place first, and safe for a terminal."""
     text = "".join(char if char.isprintable() else "?" for char in str(error))
     if not isinstance(error, msgspec.ValidationError):
         return f"not JSON: {text[:200]}"
@@ -143,20 +144,26 @@ def in_words(error: Exception) -> str:
 
 
 def document_of(problem: Problem) -> dict[str, Any]:
-    """Return a problem as it is read, as plain values."""
+    """Return a problem as plain values, in the form in which it is read."""
     names = sorted(problem.pool)
     instance = _instance(problem, names, [one.name for one in problem.classes])
-    lives = (problem.life_s.get(name, math.inf) for name in names)
     instance.node_names = tuple(names)
-    instance.node_life_s = tuple(None if math.isinf(one) else one for one in lives)
+    instance.node_life_s = _in_order(problem.life_s, names)
+    instance.node_since_s = _in_order(problem.since_s, names)
     for data, trainer in zip(instance.trainers, problem.trainers, strict=True):
         data.name = trainer.key
     document: dict[str, Any] = msgspec.to_builtins(instance)
     return document
 
 
+def _in_order(times_s: Mapping[str, float], names: Sequence[str]) -> tuple[float | None, ...]:
+    """Return the times of all nodes, None for those that have no finite one."""
+    finite = {node: time_s for node, time_s in times_s.items() if math.isfinite(time_s)}
+    return tuple(map(finite.get, names))
+
+
 def anonymous(problem: Problem) -> Instance:
-    """Return the problem without names and lives, which are long, and no matter of how many."""
+    """Return the problem without names and lives: they are long, and do not affect the counts."""
     return _instance(problem, list(problem.pool), list(map(str, range(len(problem.classes)))))
 
 
@@ -189,9 +196,6 @@ def problem_of(instance: Instance) -> Problem:
     """Return the problem. Raises ValueError in one line, with the key."""
     names = _names(instance)
     held = _held(instance, names)
-    lives = instance.node_life_s
-    if lives is not None and len(lives) != len(names):
-        raise ValueError("node_life_s must have a number, or null, for each node")
     return Problem(
         pool=frozenset(names),
         forward_time_s=instance.forward_time_s,
@@ -199,9 +203,20 @@ def problem_of(instance: Instance) -> Problem:
             _trainer(index, one, held[index]) for index, one in enumerate(instance.trainers)
         ),
         costs=instance.costs,
-        life_s={name: s for name, s in zip(names, lives or (), strict=False) if s is not None},
+        life_s=_by_node("node_life_s", instance.node_life_s, names),
+        since_s=_by_node("node_since_s", instance.node_since_s, names),
         classes=_classes(instance, names),
     )
+
+
+def _by_node(
+    key: str, times_s: Sequence[float | None] | None, names: Sequence[str]
+) -> dict[str, float]:
+    if times_s is None:
+        return {}
+    if len(times_s) != len(names):
+        raise ValueError(f"{key} must have a number, or null, for each node")
+    return {name: s for name, s in zip(names, times_s, strict=True) if s is not None}
 
 
 def _names(instance: Instance) -> Sequence[str]:
@@ -223,7 +238,7 @@ def _trainer(index: int, data: TrainerData, held: frozenset[str]) -> PlannedTrai
         if not _are_names((name, *data.barred)):
             raise ValueError("name and barred must be names")
         if data.curve_objective[:1] != (0.0,):
-            raise ValueError("curve_objective must start with 0, which is what no node brings")
+            raise ValueError("curve_objective must start with 0, the value without nodes")
         return PlannedTrainer(
             key=name,
             current=held,
@@ -250,7 +265,7 @@ def _classes(instance: Instance, names: Sequence[str]) -> tuple[NodeClass, ...]:
 def _parts(
     key: str, places: Sequence[int], names: Sequence[str], count: int
 ) -> list[frozenset[str]]:
-    """Return the nodes of each place; -1 is none."""
+    """Return the nodes of each place; -1 means none."""
     if len(places) != len(names) or max(places, default=-1) >= count:
         raise ValueError(f"{key} must have a whole number below {count} for each node")
     parts: list[set[str]] = [set() for _ in range(count)]

@@ -1,7 +1,7 @@
 """The Lagrangian relaxation: nodes have prices in place of a limit, by class.
 
-At given prices each group chooses for itself what brings it most after paying; that is worth no
-less than any plan, less what the prices would bring for the whole pool. ``dual`` finds the prices.
+At given prices each group chooses what is worth most to it after paying. These choices, plus the
+price of the whole pool, are worth at least as much as any plan. ``dual`` finds the prices.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _HALVINGS = 20
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What each group chooses at some prices, a row a group, and what is left after paying.
+    """Each group's choice at some prices (a row for each group), and its worth after paying.
 
-    ``of_segments`` has the latter for every segment at its best.
+    ``of_segments`` has that worth for every segment at its best.
     """
 
     worth: Reals
@@ -53,9 +53,9 @@ class Relaxation:
         self._most = np.array([one.most for one in segments]) - self._fixed
 
     def choose(self, prices: Reals, there: Reals | None = None) -> Choices:
-        """Return what each group likes best at these prices.
+        """Return each group's best choice at these prices.
 
-        ``there`` has the nodes that there are for each group, [groups, classes]; None: all.
+        ``there`` has the available nodes of each group, [groups, classes]; None means all.
         """
         order = prices.argsort(kind="stable")
         price, high = prices[order], self._high
@@ -73,7 +73,7 @@ class Relaxation:
             net[(most < self._least) | (high < self._low).any(axis=1)] = -np.inf
         best = np.maximum.reduceat(net, self.first)
         hits = np.flatnonzero(net == best[self.group])
-        # Of several that bring as much, the first.
+        # The first of several that are equally good.
         rows = hits[np.searchsorted(self.group[hits], np.arange(len(best)))]
         shares = self._low[rows]
         shares[:, order] += taken[rows]
@@ -84,12 +84,12 @@ class Relaxation:
         return float(self.sizes @ prices + self.members @ choices.net)
 
     def highest_price(self) -> float:
-        """More than any segment is worth: at this price nobody takes a node for nothing."""
+        """More than any segment is worth: at this price no trainer wants a node."""
         reach = self._slope.clip(0.0) * self._most
         return float(np.abs(self._start).max() + reach.max()) or 1.0
 
     def common_price(self) -> Reals:
-        """One price for all classes, at which no more is taken than there is in all."""
+        """One price for all classes, at which trainers take no more nodes than there are."""
         low, high = 0.0, self.highest_price()
         for _ in range(_HALVINGS):
             price = (low + high) / 2

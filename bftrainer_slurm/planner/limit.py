@@ -1,4 +1,4 @@
-"""What can keep a trainer from having more nodes; apart, as users' commands do without numpy."""
+"""What can keep a trainer from having more nodes; separate, because users' commands lack numpy."""
 
 from __future__ import annotations
 

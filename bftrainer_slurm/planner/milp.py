@@ -1,9 +1,9 @@
 """The core problem as a mixed-integer linear program, solved by CBC through python-mip.
 
-Runs in the child process only (``child``): CBC is native code. No SOS sets and no callbacks, on
-which python-mip 2.0.0 crashes. Each concave segment has an integer, how many of the group's members
-take it; given those, the nodes of each class are a flow, whose corners are whole numbers. So
-nothing else is an integer, and the linear relaxation is as tight as the Lagrangian bound.
+Runs in the child process only (``child``), because CBC is native code. It uses no SOS sets and no
+callbacks, which crash python-mip 2.0.0. Each concave segment has an integer: how many of the
+group's members take it. Given those, the nodes of each class are a flow, whose corners are whole
+numbers. So nothing else is an integer, and the relaxation is as tight as the Lagrangian bound.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mip.cbc import cbc_set_parameter
 from bftrainer_slurm.planner.core import ConcaveSegment, CoreGroup, Stretch
 from bftrainer_slurm.planner.problem import Share
 
-# CBC's tolerances are absolute: the model counts losses in units in which the most is this.
+# CBC's tolerances are absolute: the model scales losses so that the greatest is this.
 _SCALE = 1000.0
 
 
@@ -33,9 +33,9 @@ class Supply:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What CBC found of a core: each trainer's share by its place, proven the best or not.
+    """CBC's result for a core: each trainer's share by its place, proven the best or not.
 
-    None: there is no plan that loses so little; where that is not proven, none was found.
+    None means that no plan loses so little, or, if not proven, that none was found.
     """
 
     shares: dict[int, Share] | None
@@ -88,7 +88,7 @@ def solve_core(
 def _model() -> mip.Model:
     model = mip.Model(sense=mip.MINIMIZE, solver_name=mip.CBC)
     model.verbose = 0
-    model.threads = 0  # with one of its own, CBC now and then waits for it for ever
+    model.threads = 0  # with a thread of its own, CBC sometimes waits for it for ever
     model.max_mip_gap = 0.0
     # There is little to gain before branching: the bound is tight, and a good plan is known.
     model.cuts = model.preprocess = model.pump_passes = model.clique = 0
@@ -97,7 +97,7 @@ def _model() -> mip.Model:
 
 
 def _settled(build: _Build, group: CoreGroup) -> list[tuple[int, Share]]:
-    """What trainers have to whom one share is left: a constant of the model, no column."""
+    """The nodes of trainers with one remaining share: a constant of the model, not a column."""
     only = group.segments[0]
     if len(group.segments) > 1 or only.steps or only.rooms:
         return []
@@ -108,7 +108,7 @@ def _settled(build: _Build, group: CoreGroup) -> list[tuple[int, Share]]:
 
 
 def _add_group(build: _Build, group: CoreGroup) -> list[_Choice]:
-    """Add trainers who are alike: they are shared out among their segments."""
+    """Add trainers that are alike: they are divided among their segments."""
     members = len(group.members)
     choices = [_add_segment(build, segment, members) for segment in group.segments]
     build.model += mip.xsum(choice.takers for choice in choices) == members
@@ -145,10 +145,10 @@ def _add_stretch(build: _Build, stretch: Stretch, takers: mip.Var, members: int)
 
 
 def _add_tallies(model: mip.Model, kinds: Sequence[str], choices: Sequence[_Choice]) -> None:
-    """How many take about this size, or stay as they are, is a whole number: in all, and by kind.
+    """Make the number of trainers that take about this size an integer: in all, and by kind.
 
-    That adds nothing to the model but something to branch on: with many trainers who are nearly
-    alike, that one of them takes another size changes little, that one more does changes much.
+    This adds nothing to the model but a variable to branch on. With many nearly equal trainers, it
+    changes little which of them takes another size, but much how many do.
     (300 trainers, 10,000 nodes: 0.1 s in place of more than 3 s.)
     """
     tallies: dict[object, list[mip.Var]] = defaultdict(list)
@@ -167,9 +167,9 @@ def _add_tallies(model: mip.Model, kinds: Sequence[str], choices: Sequence[_Choi
 
 
 def _shares(choices: Sequence[_Choice]) -> list[Share]:
-    """What each member takes: a segment's extra nodes, class by class, are dealt out in turn.
+    """Each member's share: a segment's extra nodes are dealt out in turn, class by class.
 
-    So no two members who take the same segment differ by more than one node, in all and of a class.
+    So members with the same segment differ by at most one node, in all and of each class.
     """
     shares = []
     for choice in choices:

@@ -20,11 +20,11 @@ from bftrainer_slurm.planner.problem import Problem, Share
 from bftrainer_slurm.planner.segments import groups_of
 
 GAP = 1e-7  # of the objective; the recorded optima are met to 1e-6
-_OF_A_STAKE = 1e-4  # so much may the gap cost the trainer to whom least is at stake
-_ROUNDING = 1e-12  # of the objective: what is less cannot be told
+_OF_A_STAKE = 1e-4  # how much the gap may cost the trainer with the smallest stake
+_ROUNDING = 1e-12  # of the objective: smaller differences cannot be told apart
 _FIRST_LOSS, _WIDER = 2e-5, 2.0  # of cores: of the bound, and times
 _FEW_GROUPS = 20  # their whole core is small
-_FIRST_LIMIT_S = 1.0  # of CBC's time for a core; it doubles, and what was found is sent before
+_FIRST_LIMIT_S = 1.0  # CBC's time for a core; it doubles, and each result is sent before
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,12 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
         answer = solve_core(core, _supply(problem, dual), most_loss, gap, min(limit_s, left_s))
         if answer.shares is not None:
             found = [answer.shares[index] for index in range(len(shares))]
-            found = with_rest(problem, singles, found)  # CBC does not see what little is worth
+            found = with_rest(problem, singles, found)  # CBC cannot see very small values
             better = _loss(problem, relaxation, dual, found)
             if better < loss:
                 shares, loss = found, better
                 yield Found(shares, False)
-        # All that a core lacks loses more than it may: what is proven of it holds of all plans.
+        # All sizes outside a core lose too much, so a proof for the core holds for all plans.
         proven = loss <= gap or (answer.optimal and loss <= most_loss + gap)
         if answer.optimal:
             most_loss *= _WIDER
@@ -76,12 +76,12 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
 
 
 def _first_core(dual: Dual, loss: float, groups: int) -> float:
-    """How much the first core may lose: a small one most often has the optimum."""
+    """How much the first core may lose: a small core most often contains the optimum."""
     return loss if groups <= _FEW_GROUPS else min(loss, _FIRST_LOSS * abs(dual.bound) or loss)
 
 
 def _loss(problem: Problem, relaxation: Relaxation, dual: Dual, shares: list[Share]) -> float:
-    """How far a plan is from the bound: a sum over trainers, or huge ones would hide small ones."""
+    """A plan's distance from the bound, trainer by trainer: huge ones must not hide small ones."""
     prices = dual.prices.tolist()
     left = list(problem.sizes())
     losses = []

@@ -1,6 +1,7 @@
 """From counts to nodes without migration: shrinking keeps a subset, growing makes a superset.
 
-Where the ends of holes are expected, nodes that last go to those who would lose most.
+If ends of holes are expected, the nodes that last go to the trainers that would lose most. Of its
+nodes that last about as long a trainer keeps those that it has had longest: rank 0 is there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TypeAlias
 
 from bftrainer_slurm.planner.problem import Problem, Share
 
-_Rank: TypeAlias = tuple[float, str]  # of a node: what lasts comes first
+_Rank: TypeAlias = tuple[float, str]  # of a node: the ones that last come first
 
 
 def place(problem: Problem, shares: Sequence[Share]) -> dict[str, frozenset[str]]:
@@ -33,17 +34,23 @@ def _place_alike(
     held: set[str],
     order: Sequence[int],
 ) -> dict[int, frozenset[str]]:
-    """Place on nodes that are alike but for their expected ends."""
+    """Place trainers on nodes of one class."""
 
     def rank(node: str) -> _Rank:
         return -problem.life_s.get(node, math.inf), node
 
+    def kept_rank(node: str) -> tuple[float, float, _Rank]:
+        # Expected ends are guesses: within a factor of two they are alike.
+        lasts_s = problem.life_s.get(node, math.inf)
+        doublings = math.frexp(lasts_s)[1] if math.isfinite(lasts_s) else math.inf
+        return -doublings, problem.since_s.get(node, math.inf), rank(node)
+
     kept = [
-        sorted(trainer.current & part, key=rank)[:count]
+        sorted(trainer.current & part, key=kept_rank)[:count]
         for trainer, count in zip(problem.trainers, counts, strict=True)
     ]
     taken = {node for nodes in kept for node in nodes}
-    # Nodes that are idle already come first: what others have yet to leave starts later.
+    # Idle nodes come first: on nodes that others have yet to leave, elements start later.
     free = iter(sorted(part - taken, key=lambda node: (node in held, rank(node))))
     return {
         index: frozenset(kept[index])
@@ -53,7 +60,7 @@ def _place_alike(
 
 
 def _by_rate(problem: Problem, counts: Sequence[int]) -> list[int]:
-    """Who chooses first: where holes are expected to end, who would lose most when one does."""
+    """The order of choice: if holes are expected to end, the greatest possible loss first."""
     order = list(range(len(counts)))
     if problem.life_s:
         order.sort(key=lambda index: -problem.trainers[index].curve.at(counts[index]))

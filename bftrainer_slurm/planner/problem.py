@@ -30,7 +30,7 @@ class NodeClass:
 class Costs(Enum):
     """What a rescale costs."""
 
-    PAPER = "paper"  # what the current nodes bring in the time that the rescale takes
+    PAPER = "paper"  # the value of the current nodes over the time of the rescale
     PAUSE = "pause"  # a rescaled trainer stands still at its new size; stopping is free
 
 
@@ -39,10 +39,9 @@ class PlannedTrainer:
     """A trainer as the planner sees it.
 
     ``curve`` is its objective curve; ``current`` its nodes now; the rescale costs are seconds
-    without progress after it grew or shrank. ``paused_s`` is how long it still stands still from
-    its last rescale, ``start_cost`` what being started costs, in units of the curve times
-    seconds; both count with ``Costs.PAUSE`` only. ``barred`` names the classes of which it can
-    have no node.
+    without progress after it grew or shrank. ``paused_s`` is how long it still stands still after
+    its last rescale, ``start_cost`` is the cost of a start, in units of the curve times seconds;
+    both count with ``Costs.PAUSE`` only. ``barred`` names the classes of which it can have no node.
     """
 
     key: str
@@ -73,10 +72,9 @@ class PlannedTrainer:
         return count == 0 or self.min_nodes <= count <= self.max_nodes
 
     def worth(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
-        """What ``count`` nodes bring over the forward time, rescaling paid.
+        """The worth of ``count`` nodes over the forward time, less the cost of rescaling.
 
-        What rescaling costs depends on whether it stops, shrinks, stays, grows or starts, not on
-        how far it does.
+        That cost depends on whether it stops, shrinks, stays, grows or starts, not by how much.
         """
         now, rate = len(self.current), self.curve.at(count)
         rescale_s = 0.0
@@ -95,11 +93,12 @@ class PlannedTrainer:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Which nodes there are, who wants them, and how far ahead (seconds) a plan looks.
+    """The nodes, the trainers that want them, and how far ahead (seconds) a plan looks.
 
-    ``life_s`` is how long each node's hole is expected to last; a node that it leaves out lasts.
-    It decides which nodes a trainer gets, not how many. ``classes`` divide the pool; where there
-    are none, all nodes are alike.
+    ``life_s`` is how long each node's hole is expected to last; a node without a value lasts. It
+    decides which nodes a trainer gets, not how many. ``since_s`` is since when (Unix seconds) each
+    node is its trainer's: of nodes that last as long, it keeps those that it has had longest.
+    ``classes`` divide the pool; without classes all nodes are alike.
     """
 
     pool: frozenset[str]
@@ -107,6 +106,7 @@ class Problem:
     trainers: tuple[PlannedTrainer, ...]
     costs: Costs = Costs.PAPER
     life_s: Mapping[str, float] = field(default_factory=dict)
+    since_s: Mapping[str, float] = field(default_factory=dict)
     classes: tuple[NodeClass, ...] = ()
 
     def __post_init__(self) -> None:
@@ -130,7 +130,7 @@ class Problem:
         return sum(map(len, parts)) == len(self.pool) and self.pool == frozenset().union(*parts)
 
     def all_classes(self) -> tuple[NodeClass, ...]:
-        """The classes; one of all nodes where they are alike."""
+        """The classes; a single one of all nodes if they are alike."""
         return self.classes or (NodeClass("", self.pool),)
 
     def sizes(self) -> Share:
@@ -144,14 +144,14 @@ class Problem:
         return tuple(len(trainer.current & one.nodes) for one in self.classes)
 
     def worth(self, trainer: PlannedTrainer, count: int) -> float:
-        """What so many nodes bring this trainer, of whatever class."""
+        """The worth of so many nodes, of any class, for this trainer."""
         return trainer.worth(count, self.forward_time_s, self.costs)
 
     def allows(self, trainer: PlannedTrainer, share: Share) -> bool:
-        """Whether this trainer can have these nodes in place of what it has.
+        """Whether this trainer can have these nodes in place of its present ones.
 
-        They are of one kind of hardware and of no class that it is barred from, and none of its
-        nodes migrates: it keeps a part of them or all of them.
+        They must be of one kind of hardware and of no barred class, and no node may migrate: the
+        trainer keeps a part of its nodes, or all of them.
         """
         classes = self.all_classes()
         if len(share) != len(classes) or min(share) < 0 or not trainer.allows(sum(share)):
@@ -181,10 +181,10 @@ class Plan:
 
 
 class PlanMaker(Protocol):
-    """Who answers planning problems."""
+    """Answers planning problems."""
 
     def plan(self, problem: Problem) -> Plan:
-        """Return a plan that was checked."""
+        """Return a checked plan."""
 
 
 def value(problem: Problem, shares: Sequence[Share]) -> float:

@@ -1,6 +1,6 @@
-"""Why a plan gives a trainer so many nodes: what other sizes would bring it, and cost others. Pure.
+"""Why a plan gives a trainer so many nodes: what other sizes are worth, and cost others. Pure.
 
-All worths are in units of the objective times seconds, over the time that the plan looks ahead.
+Worth is in units of the objective times seconds, over the time that the plan looks ahead.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from bftrainer_slurm.planner.limit import Limit
 from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem
 from bftrainer_slurm.planner.segments import groups_of
 
-_ROUNDING = 1e-4  # of what is at stake: plans are the best to within less
+_ROUNDING = 1e-4  # share of the stake: plans are the best to within less
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What so many nodes bring: the objective's rate, what rescaling costs, and what is left."""
+    """A size: the objective's rate, the cost of rescaling, and the worth after that cost."""
 
     nodes: int
     rate: float
@@ -27,13 +27,13 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """Why a trainer has ``nodes`` in a plan; ``had`` are those that it had as it was made.
+    """Why a trainer has ``nodes`` in a plan; ``had`` are those that it had before.
 
-    ``usable`` nodes of the ``pool`` it may have, ``free`` of them nobody has. ``sizes`` ascend and
-    have 0, its bounds, its planned size and the ones beside it. ``better`` is the size that was
-    looked at in place of it, worth ``gain`` more; ``loss`` is what the one trainer that could most
-    cheaply give up the nodes for it would lose (None: nobody has as many), and ``price`` what a
-    node is worth to others in the planner's bound.
+    It may have ``usable`` nodes of the ``pool``, and no trainer has ``free`` of them. ``sizes``
+    ascend and have 0, its bounds, its planned size and the ones beside it. ``better`` is the size
+    that was examined in its place, worth ``gain`` more. ``loss`` is the least that one other
+    trainer would lose by giving up the nodes for it (None if no single trainer has so many).
+    ``price`` is what a node is worth to others in the planner's bound.
     """
 
     key: str
@@ -62,7 +62,7 @@ def reasons_of(problem: Problem, plan: Plan) -> dict[str, Reasons]:
 
 
 class _Market:
-    """What the trainers of a plan have in common; all of it is worked out once."""
+    """Facts about all trainers of a plan, computed once."""
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
         self.problem, self.plan = problem, plan
@@ -73,10 +73,10 @@ class _Market:
         self._losses: dict[int, list[tuple[float, str]]] = {}
 
     def usable(self, trainer: PlannedTrainer) -> tuple[frozenset[str], int]:
-        """Return the nodes that it may have, and how many of them nobody has.
+        """Return the nodes that it may have, and how many of them no trainer has.
 
-        They are of one kind of hardware, its own or the one with most nodes, and of no class that
-        bars it.
+        They are of one kind of hardware (its own or the one with most nodes), and of no barred
+        class.
         """
         own = self.plan.assignment[trainer.key]
         classes = [part for part in self.problem.all_classes() if part.name not in trainer.barred]
@@ -147,7 +147,7 @@ class _Case:
         )
 
     def _limit(self) -> tuple[Limit, int | None]:
-        """Return what keeps it from more nodes, and the size that it would have else."""
+        """Return what keeps it from more nodes, and the size that it would have otherwise."""
         one, nodes = self._trainer, self._nodes
         least, reach = max(one.min_nodes, nodes + 1), min(one.max_nodes, len(self._usable))
         if nodes >= one.max_nodes:

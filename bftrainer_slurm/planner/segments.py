@@ -1,8 +1,7 @@
 """What each trainer can have, as linear segments: sizes between bends of its curve, by class.
 
-Trainers that are alike are one group. Within a segment, only how many nodes of each class is left
-to say, which is a linear matter; which segment it is, is the choice of the multiple-choice
-knapsack.
+Trainers that are alike are one group. Within a segment, only the numbers of nodes of each class are
+open, which is a linear problem. The choice of the segment is a multiple-choice knapsack.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from bftrainer_slurm.planner.problem import PlannedTrainer, Problem, Share
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Sizes from ``least`` to ``most``: worth ``start`` at least, and ``slope`` a node more.
+    """Sizes from ``least`` to ``most``: worth ``start``, and ``slope`` more for each node.
 
-    Of each class there are ``low`` to ``high`` nodes in it.
+    It has ``low`` to ``high`` nodes of each class.
     """
 
     least: int
@@ -36,7 +35,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Trainers, by their places in the problem, that are alike; the first segment is no node."""
+    """Trainers, by their places in the problem, that are alike; the first segment has no nodes."""
 
     members: tuple[int, ...]
     segments: tuple[Segment, ...]
@@ -49,7 +48,7 @@ class Group:
 
 
 def groups_of(problem: Problem) -> list[Group]:
-    """Return everyone who wants nodes, those that are alike as one."""
+    """Return all trainers that want nodes, in groups of those that are alike."""
     alike: dict[object, list[int]] = defaultdict(list)
     for index, one in enumerate(problem.trainers):
         bounds, now = (one.min_nodes, one.max_nodes), problem.now(one)
@@ -62,7 +61,7 @@ def groups_of(problem: Problem) -> list[Group]:
 
 
 def _segments(problem: Problem, trainer: PlannedTrainer) -> Iterator[Segment]:
-    """All that it can have. Nothing migrates: it keeps some of its nodes, or all of them."""
+    """All that it can have. No node migrates: it keeps some of its nodes, or all of them."""
     now, none = problem.now(trainer), (0,) * len(problem.all_classes())
     total = sum(now)
     yield Segment(0, 0, problem.worth(trainer, 0), 0.0, none, none)

@@ -1,4 +1,4 @@
-"""The planner: asks a child process for the optimum, checks its answer, has a plan in any case."""
+"""The planner: asks a child process for the optimum, checks its answer, and always has a plan."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from bftrainer_slurm.planner.worker import SlowWorkerError, Worker, WorkerError
 
 logger = logging.getLogger(__name__)
 
-# -P: what lies in the folder that we were started in is not to be imported.
+# -P: do not import files from the folder in which we were started.
 CHILD = (sys.executable, "-P", "-m", "bftrainer_slurm.planner.child")
 _START_LIMIT_S = 30.0  # python-mip's import, from a cold disk
-_ITS_SHARE = 0.8  # of the time is the child's: CBC looks at its clock only now and then
+_ITS_SHARE = 0.8  # the child's share of the time: CBC looks at its clock only now and then
 _TOLERANCE = 1e-6  # of objectives, relative to what is at stake
 
 
@@ -33,7 +33,7 @@ class _NoAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Best:
-    """The best plan that the child has sent, checked; why there is no better one, if it failed."""
+    """The child's best plan, checked; and why there is no better one, if it failed."""
 
     shares: list[Share]
     optimal: bool = False
@@ -41,7 +41,7 @@ class _Best:
 
 
 class Planner:
-    """Plans. Owns the child process, which is started ahead and again after a crash or a hang."""
+    """Makes plans. It starts the child process in advance, and again after a crash or a hang."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Planner:
     def plan(self, problem: Problem) -> Plan:
         """Return the best plan found within the time limit, checked; never raises for the solver.
 
-        Without a usable answer it is the greedy plan, with status ``greedy`` and the reason.
+        Without a usable answer this is the greedy plan, with status ``greedy`` and the reason.
         """
         begin_s = self._clock()
         if not problem.trainers:
@@ -86,9 +86,9 @@ class Planner:
         )
 
     def warm_up(self, limit_s: float = _START_LIMIT_S) -> None:
-        """Wait until the child can solve, so that the next plan has its time for itself.
+        """Wait until the child can solve, so that the next plan has its whole time.
 
-        Not needed for a plan: a child that takes longer than the time limit costs that plan only.
+        This is not necessary: if a child starts too slowly, only that plan is affected.
         """
         try:
             self._get_ready(limit_s)
@@ -126,7 +126,7 @@ class Planner:
     def _hear(self, worker: Worker, problem: Problem, deadline_s: float) -> _Best:
         """Take each better plan that the child sends until it says whether the last one is best.
 
-        Where it does not come so far, that plan is the answer.
+        If it never says so, the last plan is the answer.
         """
         best: _Best | None = None
         try:
@@ -138,12 +138,12 @@ class Planner:
                     return replace(best, optimal=line.optimal)
                 shares = line.shares
                 if shares is None:
-                    raise WorkerError("sends what is no plan")
+                    raise WorkerError("sends something that is not a plan")
                 if not feasible(problem, shares):
                     raise WorkerError("sends a plan that breaks a bound")
                 if best is None or value(problem, shares) > value(problem, best.shares):
                     best = _Best(shares)
-            raise SlowWorkerError("did not come to an end in time")
+            raise SlowWorkerError("did not finish in time")
         except WorkerError as error:
             self._restart()
             if best is None:
@@ -192,7 +192,7 @@ def _read(line: bytes) -> Answer:
 
 
 def _no_worse(problem: Problem, answer: _Best, fallback: list[Share]) -> list[Share]:
-    """Return the answer or, where that is as good, the fallback."""
+    """Return the answer or, if that is as good, the fallback."""
     reached, least = value(problem, answer.shares), value(problem, fallback)
     if answer.optimal and least - reached > _TOLERANCE * _stake(problem):
         raise _NoAnswerError("the solver's answer is worse than the greedy plan")
@@ -200,5 +200,5 @@ def _no_worse(problem: Problem, answer: _Best, fallback: list[Share]) -> list[Sh
 
 
 def _stake(problem: Problem) -> float:
-    """The most that trainers can bring: gains and costs may cancel to next to nothing."""
+    """The most that trainers can be worth: gains and costs may cancel to almost nothing."""
     return problem.forward_time_s * sum(max(one.curve.values) for one in problem.trainers)

@@ -1,7 +1,7 @@
 """How long a hole will still last, learnt from the holes so far; no Slurm, no clock.
 
-Two things tell: where the node stands in the scheduler's order (schedulers take nodes from one
-end of it: Slurm by weight, then by index, ``select/cons_tres``), and how old the hole is.
+Two things tell: the node's place in the scheduler's order (schedulers take nodes from one end of
+it: Slurm by weight, then by index, ``select/cons_tres``), and how old the hole is.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _PLACES = 10
 _AGE_EDGES_S = (60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 _PRIOR_LIFE_S = 600.0
 _PRIOR_ENDS = 5.0  # as if this many holes had ended before, for each place and each age
-_FORGET_S = 3 * 86400.0  # what was seen counts half as much after two days
+_FORGET_S = 3 * 86400.0  # observations count half as much after two days
 _CENTRES = (np.arange(_PLACES) + 0.5) / _PLACES
 
 Seconds = NDArray[np.float64]
 
 
 class Survival:
-    """Hazards of holes (ends per node-second) by place and by age, older sights fading."""
+    """Hazards of holes (ends per node-second) by place and by age; older observations fade."""
 
     def __init__(self) -> None:
         self._ends = np.zeros(_PLACES)
@@ -32,7 +32,7 @@ class Survival:
         self._age_expected = np.zeros(len(_AGE_EDGES_S) + 1)
 
     def saw(self, ages_s: Sequence[float], ended: Sequence[bool], seconds: float) -> None:
-        """Learn from holes, in the scheduler's order, that were there ``seconds`` ago.
+        """Learn from holes, in the scheduler's order, that existed ``seconds`` ago.
 
         ``ages_s`` is how old each was then, ``ended`` whether the scheduler has taken it since.
         """
@@ -66,6 +66,6 @@ class Survival:
 
 
 def _places(count: int) -> Seconds:
-    """Where each of so many nodes stands, from 0, the front, to 1."""
+    """The place of each of so many nodes, from 0 (the front) to 1."""
     places: Seconds = (np.arange(count) + 0.5) / max(1, count)
     return places

@@ -1,4 +1,4 @@
-"""A child process that is spoken to in lines, each with a time limit in both directions."""
+"""A child process that exchanges lines with us, each with a time limit in both directions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _CHUNK = 64 * 1024
 
 
 class WorkerError(Exception):
-    """The child cannot be started, has ended, is too slow or says too much."""
+    """The child cannot be started, has ended, is too slow or sends too much."""
 
 
 class SlowWorkerError(WorkerError):
-    """The child was not ready for, or with, a line within the limit."""
+    """The child did not take, or send, a line within the limit."""
 
 
 class Worker:
@@ -28,7 +28,7 @@ class Worker:
         """Start it.
 
         Raises:
-            WorkerError: there is no such program, or no process to be had.
+            WorkerError: there is no such program, or no process can be made.
         """
         try:
             self._process = subprocess.Popen(
@@ -42,7 +42,7 @@ class Worker:
             raise WorkerError(f"cannot be started: {error.strerror}") from error
         assert self._process.stdin is not None and self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin.fileno(), self._process.stdout.fileno()
-        # Neither a child that does not read nor half a line may block us.
+        # A child that does not read, or half a line, must not block us.
         os.set_blocking(self._stdin, False)
         os.set_blocking(self._stdout, False)
         self._heard = bytearray()
@@ -53,7 +53,7 @@ class Worker:
         return self._process.pid
 
     def has_ended(self) -> bool:
-        """Whether it is there no more."""
+        """Whether it has ended."""
         return self._process.poll() is not None
 
     def send(self, line: bytes, limit_s: float) -> None:
@@ -77,12 +77,12 @@ class Worker:
         """Read one line.
 
         Raises:
-            WorkerError: it has ended, says too much, or no whole line came within the limit.
+            WorkerError: it has ended, sends too much, or no whole line came within the limit.
         """
         deadline_s = time.monotonic() + limit_s
         while b"\n" not in self._heard:
             if len(self._heard) > _MAX_LINE:
-                raise WorkerError("says too much")
+                raise WorkerError("sends too much")
             _wait(self._stdout, select.POLLIN, deadline_s)
             chunk = os.read(self._stdout, _CHUNK)
             if not chunk:
@@ -100,7 +100,7 @@ class Worker:
                 pipe.close()
 
     def _how_it_ended(self) -> str:
-        # Its pipe closes a moment before it can be waited for.
+        # Its pipe closes a moment before its exit code is available.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
         code = self._process.returncode

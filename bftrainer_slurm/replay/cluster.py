@@ -1,7 +1,7 @@
 """A simulated cluster: what the controller's loop sees as Slurm, and its clock.
 
-Elements end at once, and start as soon as Slurm would let them; what a change costs is in the
-trainers' rescale costs. What ordinary jobs do is in ``ordinary``.
+Elements end at once, and start as soon as Slurm would start them; the trainers' rescale costs say
+what a change costs. ``ordinary`` says what ordinary jobs do.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PARTITION = "bftrainer"
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """How things stand from a time on (Unix s): nodes in holes, those used, samples/s."""
+    """The state from a time on (Unix s): nodes in holes, those used, samples/s."""
 
     time_s: float
     pool: int
@@ -41,13 +41,13 @@ class Moment:
 
 
 class SimulatedCluster:
-    """Has the methods of the controller's gateway; trainers come first come, first served.
+    """Has the methods of the controller's gateway; trainers are served first come, first served.
 
     ``at_once`` of them are submitted at a time: the next one when one is done.
     """
 
     name = "simulated"
-    grow_rpcs = 1
+    queue_rpcs = grow_rpcs = 1
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class SimulatedCluster:
         self.now_s, self.end_s = span_s
         self.changes = 0  # how often the controller has given up nodes
         self.told = True  # whether elements have news for the controller
-        self.gone = False  # whether some that it has ended are gone
+        self.gone = False  # whether elements that it has ended are gone
         self.done: list[SimulatedTrainer] = []
         self.idle_node_s = 0.0
         self.used_node_s = 0.0
@@ -69,7 +69,7 @@ class SimulatedCluster:
         self._ordinary = ordinary
         self._configuration = Configuration(backfill_s=backfill_s)
         self._looked_s = self.now_s
-        self._pending: dict[str, tuple[int, int]] = {}  # array and task let go, by the node
+        self._pending: dict[str, tuple[int, int]] = {}  # released: array and task, by the node
         self._at_once = at_once
         self._waiting = [
             SimulatedTrainer(number + 1, spec, rescale_scale)
@@ -100,7 +100,7 @@ class SimulatedCluster:
         return self._active
 
     def moment(self) -> Moment:
-        """Return how things stand."""
+        """Return the present state."""
         return Moment(
             time_s=self.now_s,
             pool=len(self._nodes) - len(self._busy),
@@ -118,7 +118,7 @@ class SimulatedCluster:
         return max(self.now_s, min(times))
 
     def advance(self, to_s: float) -> None:
-        """Let the time pass to ``to_s``, and let happen what happens then."""
+        """Advance the time to ``to_s``, and carry out the events due then."""
         seconds = to_s - self.now_s
         self.idle_node_s += seconds * (len(self._nodes) - len(self._busy))
         self.used_node_s += seconds * len(self._owner)
@@ -133,7 +133,7 @@ class SimulatedCluster:
     # What the controller calls: bftrainer_slurm.slurm.gateway.Gateway.
 
     def nodes(self) -> tuple[Node, ...]:
-        """Return all nodes, in the scheduler's order; which ones are busy says the queue."""
+        """Return all nodes, in the scheduler's order; the queue says which ones are busy."""
         return self._nodes
 
     def queue(self) -> Queue:
@@ -149,7 +149,7 @@ class SimulatedCluster:
         return ()
 
     def configuration(self, partition: str) -> Configuration:
-        """Return how often backfill looks, where there are jobs."""
+        """Return how often backfill looks, if there are jobs."""
         return self._configuration
 
     def last_pass(self) -> BackfillPass | None:
@@ -165,10 +165,10 @@ class SimulatedCluster:
         *,
         excluded: frozenset[str],
     ) -> None:
-        """Let elements go onto idle nodes; where jobs wait, a pass of backfill starts them."""
+        """Release elements onto idle nodes; if jobs wait, a pass of backfill starts them."""
         for element, node in zip(elements, sorted(nodes), strict=True):
             if node in self._busy or node in self._owner or node in self._pending:
-                raise AssertionError(f"{element} is to start on {node}, which is not free")
+                raise AssertionError(f"{element} shall start on {node}, which is not free")
             self._pending[node] = (element.array, element.task)
             self._active[element.array].pending.add(element.task)
             self._changed(element.array)
@@ -202,7 +202,7 @@ class SimulatedCluster:
         raise AssertionError(f"{elements[0]} has no time limit")
 
     def cancel(self, array: int) -> None:
-        """Not needed: a simulated trainer that is done is gone."""
+        """Not needed: simulated trainers disappear at their end."""
         raise AssertionError(f"trainer {array} has not failed")
 
     def trim(self, elements: Sequence[ElementId]) -> None:
@@ -234,7 +234,7 @@ class SimulatedCluster:
             self.told = True
 
     def _start_pending(self) -> None:
-        """Start what was let go, where its node is still idle."""
+        """Start released elements if their nodes are still idle."""
         taken = self._busy | self._owner.keys() | self._ordinary.promised()
         for node in self._pending.keys() - taken:
             array, task = self._pending.pop(node)

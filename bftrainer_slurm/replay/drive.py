@@ -1,4 +1,4 @@
-"""Drives the controller's loop through a trace, and counts what came of it."""
+"""Drives the controller's loop through a trace, and counts the results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 from bftrainer_slurm.replay.cluster import Moment, SimulatedCluster
 
-_MOST_TURNS = 10  # at one moment; a plan is reached in two: who shrinks first, who grows then
+_MOST_TURNS = 10  # turns at one moment; a plan takes two: first trainers shrink, then others grow
 
 
 class Loop(Protocol):
@@ -19,7 +19,7 @@ class Loop(Protocol):
 
 
 class Looks(Protocol):
-    """Says when the daemon looks."""
+    """Says when the daemon would look."""
 
     def due_s(self) -> float:
         """When the next look is due."""
@@ -30,10 +30,10 @@ class Looks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a replay gave. ``events`` counts the times at which the trace changed.
+    """The result of a replay. ``events`` counts the times at which the trace changed.
 
-    ``samples`` are reached by all trainers together; the lost ones are those that the trainers
-    would have reached in their pauses, on the nodes that they had then.
+    ``samples`` is the sum over all trainers. The lost ones are those that the trainers would have
+    reached in their pauses, on the nodes that they had then.
     """
 
     events: int
@@ -55,12 +55,12 @@ def drive(
 ) -> Outcome:
     """Run to the end of the trace.
 
-    The loop is told at once when a trainer loses a node or ends, as elements tell the daemon. It
-    sees new holes at once too where ``look_every_s`` is 0, as in the paper, and otherwise when it
-    looks, at least that often, as the daemon does.
+    The loop hears at once when a trainer loses a node or ends, because elements tell the daemon. If
+    ``look_every_s`` is 0 it also sees new holes at once, as in the paper. Otherwise it sees them
+    when it looks, at least that often, like the daemon.
 
     Raises:
-        RuntimeError: the loop goes on changing its mind at one moment.
+        RuntimeError: the loop does not settle on a plan at one moment.
     """
     begin_s = cluster.now_s
     look_s = begin_s
@@ -97,7 +97,7 @@ def drive_as_daemon(
 
 
 def _settle(loop: Loop, cluster: SimulatedCluster) -> None:
-    """Let the loop turn until it gives up no more nodes for others."""
+    """Run turns of the loop until it gives up no more nodes for other trainers."""
     for _ in range(_MOST_TURNS):
         changes = cluster.changes
         cluster.told = False

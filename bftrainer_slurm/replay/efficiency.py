@@ -1,4 +1,4 @@
-"""U and U_free: what was reached, measured by what dedicated nodes would reach."""
+"""U and U_free: the samples reached, compared with those on dedicated nodes."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from bftrainer_slurm.replay.drive import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A replay beside what dedicated nodes would reach, see ``efficiency``.
+    """A replay, compared with dedicated nodes, see ``efficiency``.
 
     ``plan_s`` has the seconds of each plan, from the problem to the checked plan.
     """

@@ -1,4 +1,4 @@
-"""What both reports share: one HTML file that needs nothing else, and its JSON beside it."""
+"""Code of both reports: one self-contained HTML file, and its JSON beside it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 def write_pages(folder: Path, name: str, page: str, figures: dict[str, Any]) -> Path:
     """Write ``NAME.html`` and ``NAME.json`` into a folder; return the former.
 
-    The folder is made where there is none; earlier files are replaced. Raises OSError.
+    It makes the folder if necessary, and replaces earlier files. Raises OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{name}.html"
@@ -27,7 +27,7 @@ def write_pages(folder: Path, name: str, page: str, figures: dict[str, Any]) -> 
 
 
 def rendered(template: str, filters: dict[str, Callable[..., str]], **values: Any) -> str:
-    """Return a page; whatever came from a user is escaped in it."""
+    """Return a page; all users' texts in it are escaped."""
     environment = Environment(
         loader=PackageLoader("bftrainer_slurm.replay", "templates"),
         autoescape=True,
@@ -40,7 +40,7 @@ def rendered(template: str, filters: dict[str, Callable[..., str]], **values: An
 
 
 def picture(figure: Figure) -> str:
-    """Return a picture's address: nothing in it can reach the page, nor two of them clash."""
+    """Return a picture as an address: it cannot affect the page, and two pictures cannot clash."""
     text = StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(text.getvalue().encode()).decode()

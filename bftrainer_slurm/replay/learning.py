@@ -1,4 +1,4 @@
-"""Trainers whose throughput nobody has told: planned with curves fitted to what they have done."""
+"""Trainers of unknown throughput: planned with curves fitted to what they have done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bftrainer_slurm.replay.progress import SimulatedTrainer
 
 
 class Learning:
-    """Curves of all trainers at work, fitted again only where there is news."""
+    """Curves of all trainers at work, fitted again only if there is news."""
 
     def __init__(self) -> None:
         self._fits: Fits[int] = Fits()
@@ -33,7 +33,7 @@ class Learning:
 
     @property
     def expected(self) -> dict[int, ThroughputCurve]:
-        """The curves returned last, but that nobody explores."""
+        """The curves returned last, without explorers."""
         return self._exploration.expected
 
 
@@ -45,6 +45,6 @@ def _measurements(trainer: SimulatedTrainer) -> list[Measurement]:
 
 
 def _remaining_s(trainer: SimulatedTrainer) -> float | None:
-    """How long it will still run at its present pace, None where it stands still."""
+    """How long it will still run at its present pace, None if it stands still."""
     left = max(0.0, trainer.spec.total_samples - trainer.samples)
     return left / trainer.rate if trainer.rate else None

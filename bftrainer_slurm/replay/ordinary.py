@@ -1,4 +1,4 @@
-"""What the simulated cluster asks of its ordinary side, and the plainest one: a list of holes.
+"""What the simulated cluster needs to know about ordinary jobs, and the simplest source: holes.
 
 Jobs that wait and start are in ``playback``.
 """
@@ -17,10 +17,10 @@ from bftrainer_slurm.replay.trace import Trace
 
 @dataclass(slots=True)
 class Change:
-    """What ordinary jobs do at one moment, to nodes.
+    """What ordinary jobs do with nodes at one moment.
 
-    They leave those that are ``freed`` and take those that are ``taken``. On ``cleared`` ones
-    Slurm ends elements, and they stay idle. ``times`` counts moments of the log.
+    They leave ``freed`` nodes and take ``taken`` ones. On ``cleared`` nodes Slurm ends elements,
+    and these nodes stay idle. ``times`` counts moments of the log.
     """
 
     freed: set[str] = field(default_factory=set)
@@ -30,7 +30,7 @@ class Change:
 
 
 class Ordinary(Protocol):
-    """What the simulated cluster asks of the ordinary side."""
+    """The ordinary jobs, as the simulated cluster sees them."""
 
     names: tuple[str, ...]
     kinds: Sequence[frozenset[str]]
@@ -39,7 +39,7 @@ class Ordinary(Protocol):
         """Return when something happens next."""
 
     def waiting(self) -> tuple[WaitingJob, ...]:
-        """Return who waits for nodes."""
+        """Return the jobs that wait for nodes."""
 
     def last_pass(self, now_s: float) -> BackfillPass | None:
         """Return the last pass of backfill, as sdiag tells it."""
@@ -51,11 +51,11 @@ class Ordinary(Protocol):
         """Whether Slurm starts elements in this time."""
 
     def until(self, now_s: float, harvested: Set[str]) -> Change:
-        """Do all that happens up to now, beside elements on the ``harvested`` nodes."""
+        """Carry out all events up to now, with elements on the ``harvested`` nodes."""
 
 
 class ListedHoles:
-    """Holes of which nothing is known but when they are: a node is taken at once when one ends."""
+    """Holes without further knowledge: a node is taken at once when its hole ends."""
 
     def __init__(self, trace: Trace) -> None:
         self.names = trace.nodes
@@ -70,7 +70,7 @@ class ListedHoles:
         return self._times[self._next] if self._next < len(self._times) else math.inf
 
     def waiting(self) -> tuple[WaitingJob, ...]:
-        """Return none: who waited is not known."""
+        """Return none: waiting jobs are not known."""
         return ()
 
     def last_pass(self, now_s: float) -> None:

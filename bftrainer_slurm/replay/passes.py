@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_SAME_PASS = 0.9  # of an interval: backfilled starts so close are of one pass
+_SAME_PASS = 0.9  # share of an interval: backfilled starts so close together are of one pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ def passes_of(
 ) -> list[Pass]:
     """Return the passes of backfill in a time: each of these starts of jobs is in one.
 
-    Between those that the log shows, they come as regularly as fits, ``interval_s`` or more apart.
+    Between those that the log shows, they come as regularly as possible, at least ``interval_s``
+    apart.
     """
     seen: list[Pass] = []
     for start_s in sorted({one for one in starts_s if one <= to_s}):

@@ -1,9 +1,9 @@
-"""Ordinary jobs as a log has them, played back beside trainers: who waits, who starts, how late.
+"""Ordinary jobs as a log has them, played back beside trainers: which wait or start, how late.
 
-The log says when Slurm let each job go. Here it starts then if enough nodes are idle, and as Slurm
-would have it where trainers have them: over elements the main scheduler starts it a moment later,
-backfill a pass later. A late job ends as much later, and whoever gets its nodes may wait for that;
-the order of the log stays, also where Slurm would find a better one by then.
+The log says when Slurm started each job. Here it starts then if enough nodes are idle. If trainers
+have its nodes, it starts as in Slurm: a moment later by the main scheduler, a pass later by
+backfill. A late job also ends that much later, and the next jobs on its nodes may wait for that.
+The order of the log stays, even if Slurm would find a better one.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ PREEMPTION_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class PlayedJob:
-    """A job of the log. Times are Unix seconds; ``start_s`` is infinite where it never started.
+    """A job of the log. Times are Unix seconds; ``start_s`` is infinite if it never started.
 
     It waits from ``eligible_s`` on and leaves the queue at ``gone_s``. ``takes`` are the nodes
-    (numbers in the trace) whose holes end as it starts; on its other nodes no trainer was.
+    (numbers in the trace) whose holes end when it starts; its other nodes had no trainer.
     """
 
     eligible_s: float
@@ -47,8 +47,8 @@ class PlayedJob:
 class Started:
     """A job that the log has started in this time, and how much later it starts beside trainers.
 
-    ``missed``: passes that began while it waited for trainers. One that still waits at the end has
-    waited until then.
+    ``missed`` counts passes that began while it waited for trainers. A job that still waits at the
+    end has waited until then.
     """
 
     late_s: float
@@ -59,8 +59,9 @@ class Started:
 class OrdinaryJobs:
     """Plays the log back. Nodes that look alike are interchangeable.
 
-    Where trainers have a job's nodes and others are idle, it takes those, and the log's nodes and
-    the cluster's change places: ``_place`` says which node of the cluster is which of the log's.
+    If trainers have a job's nodes and other nodes are idle, the job takes the idle ones. Nodes of
+    the log and of the cluster then change places: ``_place`` maps a node of the log to a node of
+    the cluster.
     """
 
     def __init__(
@@ -78,10 +79,10 @@ class OrdinaryJobs:
         self._origin = list(range(len(trace.nodes)))
         self._free: set[int] = set()  # nodes of the cluster that no ordinary job has
         self._holes: dict[frozenset[str], set[int]] = defaultdict(set)  # the log's, by kind
-        self._late_s = [0.0] * len(trace.nodes)  # how much later who has each of the log's nodes
+        self._late_s = [0.0] * len(trace.nodes)  # how much later the log's nodes are freed
         self._returning: list[tuple[float, int]] = []  # a heap: when late jobs leave which nodes
         self._ready: list[int] = []  # jobs that the log has started, and that wait
-        self._over_s: dict[int, float] = {}  # when the log's job left a node that it waits for here
+        self._over_s: dict[int, float] = {}  # when the log's job left a node that it waits for
         self._preempted: set[int] = set()
         self._promised: set[str] = set()
         self._waiting: dict[int, WaitingJob] = {}
@@ -100,7 +101,7 @@ class OrdinaryJobs:
         return min(event_s, returning_s, self._next_look_s())
 
     def waiting(self) -> tuple[WaitingJob, ...]:
-        """Return who waits for nodes."""
+        """Return the jobs that wait for nodes."""
         if self._seen is None:
             self._seen = tuple(self._waiting.values())
         return self._seen
@@ -115,7 +116,7 @@ class OrdinaryJobs:
         return self._promised
 
     def lets_elements_start(self, from_s: float, to_s: float) -> bool:
-        """Whether Slurm starts elements then: in a pass that ends, or as nobody waits."""
+        """Whether Slurm starts elements then: at the end of a pass, or if no job waits."""
         ended = bisect_right(self._ended_s, to_s) > bisect_right(self._ended_s, from_s)
         return ended or not self._waiting
 
@@ -144,7 +145,7 @@ class OrdinaryJobs:
         return change
 
     def close(self, end_s: float) -> list[Started]:
-        """Return what became of each job that the log has started up to the end."""
+        """Return how each job fared that the log has started up to the end."""
         for number in self._ready:
             self._note(number, end_s - self._jobs[number].start_s)
         return list(self.started.values())
@@ -152,7 +153,7 @@ class OrdinaryJobs:
     # Inside.
 
     def _next_look_s(self) -> float:
-        """When backfill looks again, where that can matter."""
+        """When backfill looks again, if that can matter."""
         if not self._ready and not self._waiting:
             return math.inf
         looks = (self._began_s, self._ended_s)
@@ -179,7 +180,7 @@ class OrdinaryJobs:
                 self._take([number], change)
 
     def _try(self, number: int, change: Change, left: set[str]) -> None:
-        """Start a job where its nodes are idle, or have elements and the main scheduler looks."""
+        """Start a job if its nodes are idle, or have elements and the main scheduler looks."""
         job = self._jobs[number]
         chosen, cleared = self._choose(job.takes, left)
         if len(chosen) < len(job.takes):
@@ -205,7 +206,7 @@ class OrdinaryJobs:
         self._note(number, late_s)
 
     def _return(self, node: int, at_s: float, change: Change) -> None:
-        """Free one of the log's nodes that is free from then on, later where its job came late."""
+        """Free one of the log's nodes that is free from then on, later if its job came late."""
         late_s, self._late_s[node] = self._late_s[node], 0.0
         if late_s > 0:
             heappush(self._returning, (at_s + late_s, self._place[node]))

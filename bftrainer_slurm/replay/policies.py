@@ -62,15 +62,15 @@ class PaperModel:
 def any_node(problem: Problem) -> Problem:
     """Return the problem with any node as good as any other.
 
-    Which one is left to chance, as the paper's solver does: order by name would be knowledge,
-    because schedulers take nodes in some order of their own.
+    The choice is random, as with the paper's solver. An order by name would add knowledge, because
+    schedulers take nodes in some order of their own.
     """
     chance = {node: float(zlib.crc32(node.encode())) for node in problem.pool}
     return replace(problem, life_s=chance)
 
 
 class Oracle:
-    """Knows the true end of every hole: what better estimates of it could gain at most."""
+    """Knows the true end of every hole: an upper bound on what better estimates can gain."""
 
     def __init__(self, planner: PlanMaker, trace: Trace, clock: Callable[[], float]) -> None:
         self._planner = planner

@@ -1,4 +1,4 @@
-"""How a simulated trainer gets on: its samples, and the pauses that each change of size costs."""
+"""A simulated trainer's progress: its samples, and the pauses at each change of its size."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
-_DONE_WITHIN_S = 1e-6  # what is left of a trainer then is rounding
+_DONE_WITHIN_S = 1e-6  # a smaller rest is rounding
 
 
 @dataclass(slots=True)
 class SimulatedTrainer:
     """One trainer at work. Times in seconds of the simulation, samples in samples.
 
-    A node trains from ``start_s`` after it has joined. A change of size stops all of it for its
-    rescale cost, counted from the change. A trainer without nodes starts free of that cost, as in
-    the paper, where it is in units of what it made before; but it does not get out of a pause by
-    it. Nodes that are reclaimed take with them what was done since the last step, and the last
-    ones what was done since the last checkpoint: on average, half of the time between two.
+    A node trains from ``start_s`` after it has joined. A change of size stops the whole trainer for
+    its rescale cost, counted from the change. A trainer without nodes starts without that cost, as
+    in the paper, where the cost is in units of its earlier speed; but this does not end a pause.
+    Reclaimed nodes lose the work since the last step, and the last nodes lose the work since the
+    last checkpoint: on average, half of the time between two.
     """
 
     array: int
@@ -39,13 +39,13 @@ class SimulatedTrainer:
 
     @property
     def done(self) -> bool:
-        """Whether it has all its samples, but for rounding."""
+        """Whether it has all its samples, apart from rounding."""
         left = self.spec.total_samples - self.samples
         return left <= _DONE_WITHIN_S * max(self.spec.curve.values)
 
     @property
     def rate(self) -> float:
-        """Samples/s on its nodes, pauses aside; below its least number of nodes it cannot train."""
+        """Samples/s on its nodes, without pauses; 0 below its least number of nodes."""
         count = len(self.nodes) - len(self._starting_s)
         return self.spec.curve.at(count) if count >= self.spec.min_nodes else 0.0
 

@@ -1,4 +1,4 @@
-"""How a replay went over time, in no more points than a picture shows."""
+"""The course of a replay over time, in no more points than a picture shows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _MOST_POINTS = 4000
 
 @dataclass(slots=True)
 class Timeline:
-    """Moments of a replay; every second one is dropped whenever there are too many."""
+    """Moments of a replay; if there are too many, every second one is dropped."""
 
     moments: list[Moment] = field(default_factory=list)
     _every: int = 1
     _seen: int = 0
 
     def add(self, moment: Moment) -> None:
-        """Take one more moment."""
+        """Add a moment."""
         if self._seen % self._every == 0:
             self.moments.append(moment)
         self._seen += 1

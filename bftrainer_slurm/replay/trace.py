@@ -1,6 +1,6 @@
-"""When which node was in a hole: a trace, and the files that hold one.
+"""A trace, which says when each node was in a hole, and the files that hold one.
 
-Files come from outside: what is not a number, a name or a truth value is refused with its place.
+Files come from outside: anything but a number, a name or a truth value is refused with its place.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class TraceError(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """A row an event, sorted by time; the first rows are the holes that are open at the start.
+    """One row for each event, sorted by time; the first rows are the holes open at the start.
 
     ``time_s`` [events] is in Unix seconds, ``node`` [events] an index into ``nodes``, ``idle``
-    [events] true where a hole begins and false where it ends. Holes still open at ``end_s`` are
+    [events] true when a hole begins and false when it ends. Holes still open at ``end_s`` are
     cut there.
     """
 
@@ -50,7 +50,7 @@ def read_events(path: Path) -> Trace:
         table = _read_table(path)
         time_s, names, idle = (_column(table, name) for name in COLUMNS)
         return _checked(np.asarray(time_s, np.float64), names, idle, _vocabulary(table))
-    except ValueError as error:  # Arrow's too: names of columns that are no UTF-8
+    except ValueError as error:  # also Arrow's: names of columns that are not UTF-8
         raise TraceError(f"{path}: {_one_line(error)}") from error
 
 
@@ -59,7 +59,7 @@ def _read_table(path: Path) -> pyarrow.Table:
     from pyarrow import csv, parquet
 
     try:
-        # Not the file itself: threads of Arrow's that read on after an error would call Python.
+        # Not the file itself: Arrow's threads may read on after an error, and would call Python.
         content = pyarrow.BufferReader(path.read_bytes())
         if path.suffix == ".parquet":
             return parquet.read_table(content)
@@ -74,6 +74,8 @@ def _column(table: pyarrow.Table, name: str) -> NDArray[np.generic]:
     if name not in table.column_names:
         raise TraceError(f"no column {name}; there must be {', '.join(COLUMNS)}")
     column = table[name]
+    if not len(column):
+        raise TraceError("it has no events")
     if column.null_count:
         raise TraceError(f"column {name} has empty values")
     found: NDArray[np.generic] = column.to_numpy()
@@ -85,7 +87,7 @@ def _column(table: pyarrow.Table, name: str) -> NDArray[np.generic]:
 
 
 def _vocabulary(table: pyarrow.Table) -> list[str]:
-    """The names of a dictionary-encoded column: all nodes, those without an event too."""
+    """The names of a dictionary-encoded column: all nodes, also those without an event."""
     column = table["node"].combine_chunks()
     return [str(name) for name in getattr(column, "dictionary", [])]
 

@@ -66,9 +66,8 @@ _Trainers: TypeAlias = Annotated[list[_TrainerData], Meta(min_length=1, max_leng
 def read_trainers(path: Path) -> tuple[TrainerSpec, ...]:
     """Read the file: a list of objects with the keys of ``TrainerSpec``.
 
-    The curve is ``curve_nodes`` and ``curve_throughput``; what has a default may be left out. Other
-    keys are left alone: a recorded ``curve_objective`` too, since the replay's own objective says
-    what is planned for.
+    The curve is ``curve_nodes`` and ``curve_throughput``. Keys with a default may be left out.
+    Other keys are ignored, also a recorded ``curve_objective``: the replay has its own objective.
 
     Raises:
         TrainersError: in one line.

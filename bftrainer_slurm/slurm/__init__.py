@@ -1,1 +1,1 @@
-"""All that talks to Slurm: the gateway and its two implementations, and submission."""
+"""All code that talks to Slurm: the gateway, its implementations, and submission."""

@@ -1,4 +1,4 @@
-"""What Slurm's accounting says of the past: jobs, nodes down, reservations. Reads only."""
+"""What Slurm's accounting says about the past: jobs, nodes down, reservations. Reads only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOW = ["sacctmgr", "--parsable2", "show"]
 
 
 def jobs(runner: SlurmRunner, hours: int, columns: str) -> str:
-    """Return what sacct prints of all jobs of the last hours; times are Unix seconds.
+    """Return sacct's output about all jobs of the last hours; times are Unix seconds.
 
     Raises:
         GatewayError: it cannot be run, or slurmdbd does not answer.

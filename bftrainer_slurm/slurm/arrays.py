@@ -11,8 +11,8 @@ _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z")
 def parse_tasks(text: str, below: int) -> tuple[int, ...]:
     """Return the tasks of an array expression that are smaller than ``below``, in its order.
 
-    A limit on how many run at once (``%N`` at the end) says nothing about which tasks there are.
-    The bound keeps an array with millions of tasks from costing memory here.
+    A limit on how many run at once (``%N`` at the end) does not change which tasks there are. The
+    bound keeps an array with millions of tasks from costing memory here.
 
     Raises:
         ValueError: not an array expression.

@@ -1,6 +1,6 @@
 """The gateway through Slurm's own commands: always there, the same on 22.05 to 26.05.
 
-What each method costs slurmctld is in ``docs/rpcs.md``, and held to by a test.
+``docs/rpcs.md`` says what each method costs slurmctld, and a test checks it.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _RESERVATION = re.compile(
     r" Duration=\S+ Nodes=(?P<nodes>\S+) ",
     re.MULTILINE,
 )
-# What Slurm says of elements in an answer for many: "...: 12_[0-3,7]: Invalid job id".
+# How Slurm names elements in an answer about many: "...: 12_[0-3,7]: Invalid job id".
 _REFUSED = re.compile(r"(?<=[:;] )(\d+)_\[?([\d,:-]+)\]?(?=: )")
 _EXCLUDED = re.compile(r" ExcNodeList=(\S+) ")
 _DIGITS = re.compile(r"(\d+)")
 _WAIT = (ElementState.HELD, ElementState.PENDING, ElementState.DELAYED)
 _THEM = "<elements>"
 _LONGEST_LIST = 120_000  # characters; Linux takes arguments of 128 KiB
-# What slurmctld says to a time limit for an element whose node was lost as it was reclaimed. The
-# element waits then, and still counts as being preempted (seen on 22.05; 26.05 has the same code).
+# slurmctld's answer to a time limit for an element whose node was lost while it was reclaimed. The
+# element then waits, and still counts as being preempted (seen on 22.05; 26.05 has the same code).
 _NO_LIMIT = "Job has already finished"
 
 
@@ -55,10 +55,10 @@ class CommandGateway:
     """Slurm through squeue, sinfo, scontrol and scancel."""
 
     name = "commands"
-    queue_rpcs = 2  # squeue asks for the partitions too, to sort by them
+    queue_rpcs = 2  # squeue also asks for the partitions, to sort by them
 
     def __init__(self, runner: SlurmRunner | None = None, grow_program: str | None = None) -> None:
-        """Take what runs the commands, and the path of bftrainer-grow where there is one."""
+        """Take the runner of commands, and the path of bftrainer-grow if there is one."""
         self._runner = runner or SlurmRunner()
         self._grow_program = grow_program
         self._queues = QueueReader()
@@ -75,7 +75,7 @@ class CommandGateway:
         """
         partitions: dict[str, set[str]] = {}
         seen: dict[str, tuple[str, str, str]] = {}
-        # One line for all nodes of a partition that are alike: short on a large cluster too.
+        # One line for all nodes of a partition that are alike: short even on a large cluster.
         for partition, *alike, nodes in self._table(("sinfo", "--all", "--exact"), _NODE_FIELDS):
             state, features, weight = alike
             for node in expand(nodes):
@@ -93,7 +93,7 @@ class CommandGateway:
         )
 
     def _keep_nodes(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
-        """Return these nodes: the tuple of the last time, if they are the same."""
+        """Return these nodes, as the tuple of the last time if they are the same."""
         found = tuple(nodes)
         if found != self._nodes:
             self._nodes = found
@@ -104,8 +104,8 @@ class CommandGateway:
 
         ``--array`` writes a line for each task. Without it squeue merges pending elements that
         have a record of their own into the pending rest of their array, whatever their state
-        (``--array-unique`` would prevent just that, but is gone from 24.11 on). Slurm's own slip:
-        where the rest is every n-th task (``0-20:2``) ``--array`` leaves out the last one.
+        (``--array-unique`` would prevent just that, but is gone from 24.11 on). A fault of Slurm:
+        if the rest is every n-th task (``0-20:2``), ``--array`` leaves out the last one.
         """
         command = ("squeue", "--local", "--all", "--states=all", "--array")
         rows = [row_of(fields) for fields in self._table(command, _JOB_FIELDS)]
@@ -140,13 +140,14 @@ class CommandGateway:
         *,
         excluded: frozenset[str],
     ) -> None:
-        """See Gateway. Which nodes the owners of elements asked for does not count.
+        """See Gateway. Nodes that the owners of elements asked for do not count.
 
         A backfill start shortens an element's limit (``--time-min``), and before 26.05 a requeue
         keeps it short; its owner may raise it, and the least, again while it is pending.
 
-        bftrainer-grow asks for all of it in one request. scontrol needs two: its Priority= takes
-        no INFINITE, which is what release sends. And it changes ReqNodeList for one element alone.
+        bftrainer-grow asks for all of this in one request. scontrol needs two, because its
+        Priority= takes no INFINITE, which release sends. It changes ReqNodeList for one element
+        only.
         """
         barred = barred_list(excluded, others - nodes)
         try:
@@ -171,7 +172,7 @@ class CommandGateway:
         self._change(elements, update, ("scontrol", "release", _THEM))
 
     def _choosy(self, elements: Sequence[ElementId]) -> list[ElementId]:
-        """Those that wait, and whose owner has asked for a node, as of the last reading."""
+        """Waiting elements whose owner has asked for a node, as of the last reading."""
         return [
             element.id
             for trainer in self._queue.trainers
@@ -180,7 +181,7 @@ class CommandGateway:
         ]
 
     def shrink(self, elements: Sequence[ElementId]) -> None:
-        """See Gateway. Without ``Incomplete`` Slurm would also requeue what was cancelled."""
+        """See Gateway. Without ``Incomplete`` Slurm would also requeue cancelled elements."""
         self._change(elements, ("scontrol", "requeuehold", "Incomplete", _THEM))
 
     def revive(self, elements: Sequence[ElementId]) -> None:
@@ -192,12 +193,12 @@ class CommandGateway:
         self._change(elements, ("scontrol", "uhold", _THEM))
 
     def end_at(self, elements: Sequence[ElementId], end_s: float) -> None:
-        """See Gateway. An end is the same for all, whenever each of them has started."""
+        """See Gateway. All get the same end, whenever each of them started."""
         end = f"EndTime=uts{int(end_s)}"
         self._change(elements, ("scontrol", "update", f"JobId={_THEM}", end))
 
     def cancel(self, array: int) -> None:
-        """See Gateway. Cancelling what has ended already is no error."""
+        """See Gateway. Cancelling an ended element is not an error."""
         self._runner.change("scancel", str(array))
 
     def trim(self, elements: Sequence[ElementId]) -> None:
@@ -216,9 +217,9 @@ class CommandGateway:
         return replace(row, excluded_nodes=self._written[key])
 
     def _as_scontrol_shows(self, array: int, nodes: str) -> str:
-        """Return a list as it was written, where scontrol tells.
+        """Return a list as it was written, if scontrol tells.
 
-        Its text is its owner's to forge, but it is asked for one array alone; once for each list.
+        Its owner can forge the text, but the request is about one array only; once for each list.
         """
         try:
             shown = self._runner.read("scontrol", "--oneliner", "show", "job", str(array))
@@ -232,7 +233,7 @@ class CommandGateway:
     def _change(
         self, elements: Sequence[ElementId], *commands: Sequence[str], given: str = ""
     ) -> None:
-        """Run commands for elements of one trainer, each for those that none before has refused."""
+        """Run commands for elements of one trainer; each skips those that were refused before."""
         left = list(elements)
         refused: list[ElementId] = []
         said: list[str] = []
@@ -253,8 +254,8 @@ class CommandGateway:
     def _table(self, command: Sequence[str], fields: Sequence[str]) -> Iterator[list[str]]:
         """Ask for these fields of every record.
 
-        Job names and comments are their owners' and can contain anything, newlines included. So
-        records and fields end in a mark that nobody can know before: nothing can be forged.
+        Owners can write anything into job names and comments, newlines included. So records and
+        fields end in a mark that nobody can know in advance: nothing can be forged.
         """
         mark = secrets.token_hex(16)
         form = mark.join(f"%{field}" for field in fields) + mark + "."
@@ -266,7 +267,7 @@ class CommandGateway:
 
 
 def _named(words: str, elements: Sequence[ElementId]) -> list[ElementId]:
-    """Return the elements that a refusal names; none where it names none, or cuts them off."""
+    """Return the elements that a refusal names; none if it names none, or cuts them off."""
     if "...: " in words:
         return []
     named = {
@@ -285,7 +286,7 @@ def _expression(elements: Sequence[ElementId]) -> str:
 
 
 def _natural(item: tuple[str, object]) -> list[tuple[int, str]]:
-    """As slurmctld sorts names: n2 before n10."""
+    """Sort names like slurmctld: n2 before n10."""
     return [
         (int(part), "") if part.isdigit() else (-1, part) for part in _DIGITS.split(item[0]) if part
     ]

@@ -1,26 +1,29 @@
-"""How slurmctld is configured, and what its schedulers did last, as far as it concerns trainers.
+"""The configuration of slurmctld, and its schedulers' last passes, as far as trainers need it.
 
-Every reading here is a request of its own.
+Every function here makes a request of its own.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 
-from bftrainer_slurm.model import PRIVATE, BackfillPass, Configuration
+from bftrainer_slurm.model import PRIVATE, BackfillPass, Configuration, RateLimit
 from bftrainer_slurm.slurm.directives import minutes_of
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from bftrainer_slurm.slurm.nodelists import expand
 from bftrainer_slurm.slurm.run import SlurmRunner
 
 _BACKFILL_S = 30.0  # Slurm's own bf_interval
+# Slurm's own limits under rl_enable: requests at once, and then more of them each period.
+_BUCKET, _REFILL, _REFILL_PERIOD_S = 30.0, 2.0, 1.0
 _PASS = re.compile(r"^\s*Last cycle when: .*\((\d+)\)$", re.MULTILINE)
 _ACTIVE = "in the middle of backfilling"
 
 
 def configuration(runner: SlurmRunner, partition: str) -> Configuration:
-    """Return what slurm.conf says.
+    """Return the settings of slurm.conf.
 
     Raises:
         GatewayError: Slurm did not answer, not as it should, or knows no such partition.
@@ -36,6 +39,7 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
         behind(partitions, partition, by_tier="partition_prio" in values.get("PreemptType", "")),
         grace_s=int(partitions[partition].get("GraceTime", "0")),
         private=_private(values.get("PrivateData", "").split(",")),
+        rate_limit=rate_limit(values, os.getuid()),
     )
 
 
@@ -53,19 +57,44 @@ def max_job_count(runner: SlurmRunner) -> int:
 
 
 def backfill_s(values: Mapping[str, str]) -> float | None:
-    """Return the time between two backfill passes, None where there are none.
+    """Return the time between two backfill passes, None if there are none.
 
     ``values`` are the lines of ``scontrol show config``; see ``bf_interval`` in slurm.conf(5).
     """
     if values.get("SchedulerType") != "sched/backfill":
         return None
-    match = re.search(r"(?:^|,)bf_interval=(-?\d+)", values.get("SchedulerParameters", ""))
-    interval_s = _BACKFILL_S if match is None else float(match[1])
+    interval_s = _parameter(values, "SchedulerParameters", "bf_interval", _BACKFILL_S)
     return interval_s if interval_s > 0 else None
 
 
+def rate_limit(values: Mapping[str, str], uid: int) -> RateLimit | None:
+    """Return how many RPCs slurmctld takes from this user, None where it sets no limit.
+
+    ``values`` are the lines of ``scontrol show config``; see ``rl_enable`` in slurm.conf(5).
+    slurmctld exempts SlurmUser.
+    """
+    enabled = "rl_enable" in values.get("SlurmctldParameters", "").split(",")
+    if not enabled or values.get("SlurmUser", "").endswith(f"({uid})"):
+        return None
+    burst, refill, period_s = (
+        _parameter(values, "SlurmctldParameters", name, default)
+        for name, default in (
+            ("rl_bucket_size", _BUCKET),
+            ("rl_refill_rate", _REFILL),
+            ("rl_refill_period", _REFILL_PERIOD_S),
+        )
+    )
+    return RateLimit(burst, refill / period_s) if period_s > 0 and refill > 0 else None
+
+
+def _parameter(values: Mapping[str, str], setting: str, name: str, default: float) -> float:
+    """Return a number from a list like ``SchedulerParameters=bf_interval=30,...``."""
+    match = re.search(rf"(?:^|,){name}=(-?\d+)", values.get(setting, ""))
+    return default if match is None else float(match[1])
+
+
 def last_pass(runner: SlurmRunner) -> BackfillPass | None:
-    """Return the last pass of the backfill scheduler, None where there was none or sdiag is barred.
+    """Return the last pass of the backfill scheduler, None if there was none or sdiag is forbidden.
 
     Slurm does not count a pass with nothing in the queue.
 
@@ -92,10 +121,10 @@ def values_of(runner: SlurmRunner) -> dict[str, str]:
 
 
 def values_in(said: str) -> dict[str, str]:
-    """Read what ``scontrol show config`` prints; of what it numbers (``Epilog[0]``) the last.
+    """Read what ``scontrol show config`` prints; of numbered settings (``Epilog[0]``) the last.
 
     Raises:
-        GatewayError: that is something else.
+        GatewayError: the text is something else.
     """
     lines = re.findall(r"^(\w+)(?:\[\d+\])?\s*= (.*?)\s*$", said, re.MULTILINE)
     values = dict(lines)
@@ -122,9 +151,9 @@ def partitions_in(said: str) -> dict[str, dict[str, str]]:
 def behind(
     partitions: Mapping[str, Mapping[str, str]], trainers: str, *, by_tier: bool
 ) -> tuple[str, ...]:
-    """Return the partitions on trainers' nodes whose jobs trainers come before, or wait beside.
+    """Return the partitions on trainers' nodes whose jobs wait behind trainers, or beside them.
 
-    Slurm goes through its queue by tier, and ``by_tier`` preempts only what is in a lower one.
+    Slurm goes through its queue by tier, and ``by_tier`` preempts only jobs of a lower tier.
     """
     nodes = {name: set(expand(one.get("Nodes", ""))) for name, one in partitions.items()}
     highest = tier(partitions[trainers]) if by_tier else tier(partitions[trainers]) - 1

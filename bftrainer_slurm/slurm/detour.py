@@ -1,8 +1,8 @@
-"""Slurm's commands where the first of slurmctld's hosts is silent: a way around it.
+"""A way around the first of slurmctld's hosts while it is silent, for Slurm's commands.
 
-Each command tries the hosts in slurm.conf's order, and waits TCPTimeout (2 s) for one that has lost
-its power: a look and a few changes would take half a minute. While the first host is silent, they
-are given a slurm.conf that names the next one as SlurmctldAddr.
+Each command tries the hosts in slurm.conf's order, and waits TCPTimeout (2 s) for one without
+power: a look and a few changes would take half a minute. While the first host is silent, the
+commands get a slurm.conf that names the next one as SlurmctldAddr.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ADDRESS = re.compile(r"^\s*SlurmctldAddr\s*=", re.M | re.I)
 
 @dataclass
 class Detour:
-    """``folder`` is for the other slurm.conf, ``environment`` what the commands are given."""
+    """``folder`` is for the other slurm.conf, ``environment`` is for the commands."""
 
     folder: Path
     environment: MutableMapping[str, str] = field(default_factory=lambda: os.environ)
@@ -39,12 +39,12 @@ class Detour:
     _checked_s: float = float("-inf")
 
     def took(self, seconds: float) -> None:
-        """A request has been made: where it was slow, see whether the first host is silent."""
+        """Call after a request: if it was slow, check whether the first host is silent."""
         if self._silent is None and seconds >= SLOW_S:
             self._begin()
 
     def mind(self) -> None:
-        """A request is about to be made: where the first host answers again, it is asked."""
+        """Call before a request: go back to the first host if it answers again."""
         if self._silent is None or time.monotonic() - self._checked_s < _CHECK_S:
             return
         self._checked_s = time.monotonic()
@@ -63,7 +63,7 @@ class Detour:
         _lay_out(self.folder, conf, other[0])
         self._usual, self._silent = self.environment.get("SLURM_CONF"), addresses[0]
         self.environment["SLURM_CONF"] = str(self.folder / "slurm.conf")
-        logger.warning("slurmctld's host %s is silent: %s is asked", addresses[0][0], other[0])
+        logger.warning("slurmctld's host %s is silent: asking %s", addresses[0][0], other[0])
 
     def _end(self) -> None:
         logger.info("slurmctld's first host answers again")
@@ -81,7 +81,7 @@ def _conf(environment: MutableMapping[str, str]) -> Path | None:
 
 
 def _hosts(conf: str) -> list[tuple[str, int]]:
-    """Return the addresses of slurmctld's hosts; none where the site has one address for all."""
+    """Return the addresses of slurmctld's hosts; none if the site has one address for all."""
     if _ADDRESS.search(conf):
         return []
     port = _PORT.search(conf)
@@ -90,7 +90,7 @@ def _hosts(conf: str) -> list[tuple[str, int]]:
 
 
 def _is_silent(address: tuple[str, int]) -> bool:
-    """Whether a host neither takes a connection nor refuses it; who refuses costs no time."""
+    """Whether a host neither takes a connection nor refuses it; a refusal costs no time."""
     try:
         socket.create_connection(address, _CONNECT_S).close()
     except ConnectionRefusedError:
@@ -101,7 +101,7 @@ def _is_silent(address: tuple[str, int]) -> bool:
 
 
 def _lay_out(folder: Path, conf: Path, address: str) -> None:
-    """Write the other slurm.conf, beside it all that lies beside the usual one."""
+    """Write the other slurm.conf, with links to all files beside the usual one."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for file in conf.parent.iterdir():

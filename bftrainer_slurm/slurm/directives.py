@@ -37,7 +37,7 @@ _FLAGS = {"exclusive", "hold", "no-requeue", "requeue", "bftrainer"}  # a value 
 _SHORT = {short: name for name, short in _VALUED.items() if short}
 # sbatch's short options without a value, which may stand before another one, as in -QN2-4.
 _SHORT_FLAGS = "HOQWhksuv"
-# What the rewriting decides, and what sbatch does not know.
+# Options that the rewriting decides, and that sbatch does not know.
 _DECIDED = {
     "array",
     "bftrainer",
@@ -65,13 +65,13 @@ class Directives:
     values: dict[str, str] = field(default_factory=dict)
 
     def get(self, name: str) -> str | None:
-        """Return an option's value, None where it is not given."""
+        """Return an option's value, None if it is not given."""
         return self.values.get(name)
 
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """One or two words of a command line, and what they mean (empty: not ours to know)."""
+    """One or two words of a command line, and what they mean (empty if we do not need to know)."""
 
     words: tuple[str, ...]
     values: dict[str, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def read_directives(script: str) -> Directives:
     """Read the ``#SBATCH`` lines of a script.
 
     Raises:
-        SubmissionError: no batch script, or quotes that do not match.
+        SubmissionError: it is not a batch script, or quotes do not match.
     """
     if not script.startswith("#!"):
         raise SubmissionError("not a batch script: its first line must be like #!/bin/bash")
@@ -127,7 +127,7 @@ def _head(script: str) -> Iterator[str]:
 
 def _words(line: str) -> list[str]:
     text = line.removeprefix(_MAGIC)
-    for attempt in (text, re.sub(r"(^|\s)#.*", "", text)):  # a remark may have a lone quote
+    for attempt in (text, re.sub(r"(^|\s)#.*", "", text)):  # a remark may have an unmatched quote
         try:
             words = shlex.split(attempt)
         except ValueError:
@@ -152,7 +152,7 @@ def _options(words: Sequence[str]) -> Iterator[_Option]:
 
 
 def _read(word: str) -> tuple[str, dict[str, str], str | None]:
-    """Return an option's name, the flags before it, and its value if that is in the same word."""
+    """Return an option's name, the flags before it, and its value if it is in the same word."""
     if word.startswith("--"):
         name, equals, value = word[2:].partition("=")
         if name.startswith("bf") and "bftrainer".startswith(name):

@@ -1,4 +1,4 @@
-"""What the controller needs of Slurm, whichever way it is asked, and the errors it can raise.
+"""What the controller needs from Slurm, and the errors that this can raise.
 
 The implementations are ``commands`` (Slurm's own commands), ``look_gateway`` and
 ``pyslurm_gateway``; ``open`` chooses.
@@ -21,7 +21,7 @@ from bftrainer_slurm.model import (
 
 
 class GatewayError(Exception):
-    """Slurm said no, or nothing; the message names the request and Slurm's own words."""
+    """Slurm refused or did not answer; the message has the request and Slurm's own words."""
 
 
 class SlurmUnavailableError(GatewayError):
@@ -29,10 +29,10 @@ class SlurmUnavailableError(GatewayError):
 
 
 class RefusedError(GatewayError):
-    """Slurm refused: no permission, or an element is not (or no longer) in a fitting state.
+    """Slurm refused: no permission, or an element is not (or no longer) in the right state.
 
-    ``elements`` are those it refused, and with the others it is done; none where it names none, or
-    more than it has room for: then any of them may be refused.
+    ``elements`` are those that it refused; for the others the request was carried out. It is empty
+    if Slurm names none, or too many for its message: then any of them may be refused.
     """
 
     def __init__(self, message: str, elements: Sequence[ElementId] = ()) -> None:
@@ -48,6 +48,7 @@ class Gateway(Protocol):
     """
 
     name: str  # "look", "pyslurm" or "commands", for logs and status
+    queue_rpcs: int  # what the queue costs
     grow_rpcs: int  # what a grow costs; every other change costs one RPC
 
     def nodes(self) -> tuple[Node, ...]:
@@ -57,19 +58,19 @@ class Gateway(Protocol):
         """
 
     def queue(self) -> Queue:
-        """Return all trainers with their elements, and what concerns us of the ordinary jobs.
+        """Return all trainers with their elements, and what we need about the ordinary jobs.
 
         A trainer that has not changed since the last reading is the very same object.
         """
 
     def reservations(self) -> tuple[Reservation, ...]:
-        """Return the reservations that are active or to come."""
+        """Return active and future reservations."""
 
     def configuration(self, partition: str) -> Configuration:
-        """Return what slurm.conf says that concerns trainers in this partition."""
+        """Return the settings of slurm.conf that concern trainers in this partition."""
 
     def last_pass(self) -> BackfillPass | None:
-        """Return the last pass of the backfill scheduler; None: none was, or it is not known."""
+        """Return the last pass of the backfill scheduler; None if none was or it is unknown."""
 
     def grow(
         self,
@@ -82,22 +83,22 @@ class Gateway(Protocol):
     ) -> None:
         """Let held or delayed elements of one trainer start now, one on each of ``nodes``.
 
-        Which element gets which node is Slurm's choice.
+        Slurm chooses which element gets which node.
 
         Args:
             elements: as many as ``nodes``.
-            nodes: they may start on these, and Slurm starts them where one is idle.
+            nodes: they may start on these, and Slurm starts them when one is idle.
             others: all other nodes of the partition: they may not start there.
             limit: the time limit to ask for: a backfill start shortens an element's limit, and a
                 requeue keeps it short. None leaves it as it is.
-            excluded: what the user excluded (``Demands.excluded``), so that the next reading tells
-                it from ``others``.
+            excluded: what the user excluded (``Demands.excluded``), so that the next reading can
+                tell it from ``others``.
         """
 
     def shrink(self, elements: Sequence[ElementId]) -> None:
         """End running elements and hold them again, all of one trainer.
 
-        Those that have ended meanwhile stay as they are: their owner may have cancelled them.
+        Elements that have ended meanwhile stay as they are: their owner may have cancelled them.
         """
 
     def revive(self, elements: Sequence[ElementId]) -> None:
@@ -107,13 +108,13 @@ class Gateway(Protocol):
         """Hold pending or delayed elements again, all of one trainer."""
 
     def end_at(self, elements: Sequence[ElementId], end_s: float) -> None:
-        """Let the time limits of running elements of one trainer end then (Unix seconds).
+        """Set the time limits of running elements of one trainer to end then (Unix seconds).
 
-        Only operators may set a later end than there is.
+        Only operators may set a later end than the present one.
         """
 
     def cancel(self, array: int) -> None:
-        """Cancel whatever is left of a trainer."""
+        """Cancel the rest of a trainer."""
 
     def trim(self, elements: Sequence[ElementId]) -> None:
         """Cancel these elements of a trainer; the others go on."""

@@ -1,7 +1,7 @@
-"""The gateway that reads through bftrainer-look, which is sent nothing where nothing has changed.
+"""The gateway that reads through bftrainer-look: slurmctld sends it nothing without a change.
 
-What has changed is found by comparing lines: only new ones are read. Reservations and all changes
-go through Slurm's commands and bftrainer-grow.
+It finds changes by comparing lines, and reads only new ones. Reservations and all changes go
+through Slurm's commands and bftrainer-grow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bftrainer_slurm.slurm.nodelists import node_state
 from bftrainer_slurm.slurm.rows import JobRow, row_of
 from bftrainer_slurm.slurm.run import SlurmRunner
 
-# slurmctld compares with its clock, which may be set back: so often it is asked for everything.
+# slurmctld compares with its clock, which may be set back: how often to ask for everything.
 _ALL_S = 60.0
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _MEANT = {"t": "\t", "n": "\n"}
@@ -30,10 +30,10 @@ class LookGateway(CommandGateway):
     def __init__(
         self, look_program: str, runner: SlurmRunner | None = None, grow_program: str | None = None
     ) -> None:
-        """Take the paths of bftrainer-look, and of bftrainer-grow where there is one."""
+        """Take the paths of bftrainer-look, and of bftrainer-grow if there is one."""
         super().__init__(runner, grow_program)
         self._look_program = look_program
-        self._last: dict[str, tuple[str, float]] = {}  # what to ask since, and when it was told
+        self._last: dict[str, tuple[str, float]] = {}  # the next SINCE, and when we got it
         self._rows: dict[str, JobRow | str] = {}  # by line
         self._node_lines: dict[str, Node] = {}
 
@@ -56,7 +56,7 @@ class LookGateway(CommandGateway):
         return self._queue
 
     def _changed(self, what: str) -> list[str] | None:
-        """Return the lines for all jobs or nodes, None where none has changed."""
+        """Return the lines for all jobs or nodes, None if none has changed."""
         since, told_s = self._last.get(what, ("0", 0.0))
         now_s = time.monotonic()
         text = self._runner.read(

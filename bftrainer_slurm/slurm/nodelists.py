@@ -1,6 +1,6 @@
 """What Slurm says about nodes: lists of names (``n[1-3,7]``), and what a state allows.
 
-Expanding goes through ClusterShell, so that asking ``scontrol show hostnames`` is not needed.
+ClusterShell expands them, so that ``scontrol show hostnames`` is not needed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from bftrainer_slurm.model import NodeState
 
 _NOTHING = ("", "(null)", "None", "N/A", "n/a")
 
-# Flags of `scontrol show node` (IDLE+PLANNED) that leave a node as usable as it is without them:
-# backfill has it in mind for a waiting job; it came with the cloud or by itself.
+# Flags of `scontrol show node` (IDLE+PLANNED) that do not make a node less usable: backfill has
+# planned it for a waiting job; it comes from the cloud, or has registered by itself.
 _HARMLESS = {"PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"}
 _BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
 _DRAINING = {"DRAIN", "DRAINING", "REBOOT_REQUESTED"}
 _REBOOT_REQUESTED = "@"
 _NUMBERED = re.compile(r"(.*?)(\d{1,9})\Z", re.DOTALL)
-# What Slurm writes where names end in their only number; ClusterShell takes many times as long.
+# Slurm's form for names that end in their only number; ClusterShell takes many times as long.
 _PART = re.compile(r"([\w.-]+)(?:\[([\d,-]+)\])?", re.ASCII)
 _PLAIN_PART = r"[\w.-]+(?:\[\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*\])?"
 _PLAIN = re.compile(rf"{_PLAIN_PART}(?:,{_PLAIN_PART})*\Z", re.ASCII)
@@ -32,7 +32,7 @@ _WORD = re.compile(r"[A-Z_]+\Z")
 
 
 def expand(nodes: str | None) -> tuple[str, ...]:
-    """Return the names in a node list as Slurm writes it; none where it says that there is none."""
+    """Return the names in a node list as Slurm writes it; none if it says that there is none."""
     if nodes is None or nodes in _NOTHING:
         return ()
     if "[" not in nodes and "," not in nodes:
@@ -61,7 +61,7 @@ def _names(part: re.Match[str]) -> Iterable[str]:
 def fold(nodes: Iterable[str]) -> str:
     """Return these names as Slurm takes them, with ranges of the last number in a name.
 
-    ClusterShell's fold is as right, and takes half a second for 10,000 nodes of racks.
+    ClusterShell's fold is correct too, but takes half a second for 10,000 nodes in racks.
     """
     numbers: dict[tuple[str, int], list[int]] = {}
     parts = []
@@ -86,9 +86,9 @@ def fold(nodes: Iterable[str]) -> str:
 def barred_list(excluded: frozenset[str], others: frozenset[str]) -> str:
     """Return the list of nodes to exclude, in which ``excluded_in`` finds ``excluded`` again.
 
-    A name that is written twice in a row parts what the user excluded from the others. Slurm
-    keeps the list of an update as it is written, and no list of a submission repeats a name
-    (22.05 to 26.05).
+    A name that is written twice in a row separates the user's exclusions from the others. Slurm
+    keeps the list of an update as it is written, and no list of a submission repeats a name (22.05
+    to 26.05).
     """
     ours = others - excluded
     if not ours:
@@ -99,12 +99,12 @@ def barred_list(excluded: frozenset[str], others: frozenset[str]) -> str:
 
 @lru_cache(maxsize=64)  # mostly the same few
 def excluded_in(nodes: str) -> frozenset[str]:
-    """Return what the user excluded of an element's ``ExcNodeList``: all that no grow has added."""
+    """Return the user's part of an element's ``ExcNodeList``: all that no grow has added."""
     marked = _MARK.search(nodes)
     return frozenset(expand(nodes[: marked.start()] if marked else nodes))
 
 
-@lru_cache(maxsize=16)  # of 10,000 names some take a megabyte
+@lru_cache(maxsize=16)  # lists of 10,000 names can take a megabyte
 def barred_in(nodes: str) -> frozenset[str]:
     """Return all nodes of an element's ``ExcNodeList``."""
     return frozenset(expand(nodes))
@@ -113,9 +113,9 @@ def barred_in(nodes: str) -> frozenset[str]:
 def node_state(text: str) -> NodeState:
     """Read a node's state as ``sinfo`` (``idle*``) or ``scontrol`` (``IDLE+DRAIN``) writes it.
 
-    Whatever is not plainly idle or busy is unavailable: a suffix (not responding ``*``, powered
-    down ``~``, rebooting ``^``, under maintenance ``$``, ...) and any unknown word included. A
-    trailing ``-`` means planned by backfill, which leaves an idle node idle.
+    A node is unavailable unless it is clearly idle or busy. So a suffix (not responding ``*``,
+    powered down ``~``, rebooting ``^``, under maintenance ``$``, ...) and any unknown word mean
+    unavailable. A trailing ``-`` means planned by backfill; an idle node then still counts as idle.
     """
     plain = text.upper().removesuffix("-")
     words = set(plain.removesuffix(_REBOOT_REQUESTED).split("+")) - _HARMLESS
@@ -125,7 +125,7 @@ def node_state(text: str) -> NodeState:
         left = words - _DRAINING
         busy = "DRAINING" in words or left & _BUSY
         return NodeState.DRAINING if busy and left <= _BUSY else NodeState.UNAVAILABLE
-    if words <= {"IDLE"}:  # nothing but harmless words: sinfo says just "planned"
+    if words <= {"IDLE"}:  # only harmless words: sinfo says just "planned"
         return NodeState.IDLE
     if words <= _BUSY | {"IDLE"}:
         return NodeState.BUSY

@@ -1,4 +1,4 @@
-"""Chooses the gateway: bftrainer-look where it is, or pyslurm, or else Slurm's commands."""
+"""Chooses the gateway: bftrainer-look if it is there, or pyslurm, or else Slurm's commands."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _log = logging.getLogger(__name__)
 
 
 def open_gateway(prefer: str = "auto") -> Gateway:
-    """Return the gateway named ``prefer``; ``auto`` takes the one that asks least.
+    """Return the gateway named ``prefer``; ``auto`` takes the one with the fewest requests.
 
     Raises:
-        GatewayError: one was asked for by name, and is not to be had; the message says why.
+        GatewayError: the named gateway is not available; the message says why.
         ValueError: no such gateway.
     """
     if prefer not in CHOICES:
@@ -49,7 +49,7 @@ def open_gateway(prefer: str = "auto") -> Gateway:
 def find_program(name: str) -> str | None:
     """Return the path of one of our programs: on PATH, or built in this checkout; or None.
 
-    One that was built for another Slurm does not start, and is not taken.
+    A program that was built for another Slurm does not start, and is not used.
     """
     for path in (shutil.which(name), str(_BUILT_HERE / name)):
         if path is not None and Path(path).is_file():

@@ -9,11 +9,11 @@ from pathlib import Path
 from bftrainer_slurm.slurm.arrays import parse_tasks
 from bftrainer_slurm.slurm.run import SlurmRunner
 
-_NO_TASK = "4294967294"  # what %a is in the record of tasks that have not been split off yet
+_NO_TASK = "4294967294"  # the value of %a in the record of tasks that have not been split off yet
 _MOST = 100_000  # tasks of an array
 _RUNNING = ("RUNNING", "COMPLETING")
 _OVER = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL")
-# The owner writes the texts before these, so that the last one in the line is Slurm's.
+# Owners can write the texts before these, so only the last one in the line is Slurm's.
 _FILE = r" {}=(?P<path>/.*?)(?= \w+=|\s*$)"
 _FILES = (re.compile(_FILE.format("StdOut")), re.compile(_FILE.format("StdErr")))
 
@@ -22,8 +22,8 @@ _FILES = (re.compile(_FILE.format("StdOut")), re.compile(_FILE.format("StdErr"))
 class Output:
     """One element: its files, and the node that it runs on or ran on last.
 
-    ``task`` is None where several elements write to the same file. ``over``: it neither runs nor
-    waits.
+    ``task`` is None if several elements write to the same file. ``over`` means that it neither runs
+    nor waits.
     """
 
     task: int | None
@@ -34,7 +34,7 @@ class Output:
 
 
 def outputs_of(runner: SlurmRunner, array: int) -> tuple[Output, ...]:
-    """Return what the elements of a trainer write to.
+    """Return the files that the elements of a trainer write to.
 
     Raises:
         SlurmUnavailableError: slurmctld does not answer.

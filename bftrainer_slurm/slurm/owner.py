@@ -1,4 +1,4 @@
-"""Who Slurm itself runs as, which tells a site's controller from a user's own."""
+"""The account that Slurm itself runs as: it tells a site's controller from a user's own."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def slurm_user(runner: SlurmRunner | None = None) -> str:
     """Return the name of SlurmUser; one RPC, and a ping for each slurmctld.
 
     Raises:
-        GatewayError: slurmctld does not answer, or not with that.
+        GatewayError: slurmctld does not answer, or does not name it.
     """
-    # Its exit status is 1 where slurmctld has told all, and then limits (rl_enable) the pings.
+    # The exit status is 1 if slurmctld answers, but then limits the pings (rl_enable).
     text = (runner or SlurmRunner()).read("scontrol", "show", "config", also=1)
     match = _SLURM_USER.search(text)
     if match is None:

@@ -1,8 +1,8 @@
-"""The gateway that reads through pyslurm, where a build for the installed Slurm can be imported.
+"""The gateway that reads through pyslurm, if a build for the installed Slurm can be imported.
 
 This is the only module that imports pyslurm, which is GPL-2.0 and no part of this package;
-``scripts/build-pyslurm`` builds it. Changes go through Slurm's commands: pyslurm takes integer
-job ids, and a task of an array that has no record of its own yet has none.
+``scripts/build-pyslurm`` builds it. Changes go through Slurm's commands: pyslurm takes integer job
+ids, and a task of an array without a record of its own has no such id yet.
 """
 
 from __future__ import annotations
@@ -74,17 +74,17 @@ class PyslurmGateway(CommandGateway):
 
 
 def _import_pyslurm() -> Any:
-    """Import pyslurm where that is safe.
+    """Import pyslurm if that is safe.
 
-    Without a slurm.conf, or built for another Slurm, importing it ends the process: so a child
-    process tries first.
+    Without a slurm.conf, or if pyslurm was built for another Slurm, importing it ends the process.
+    So a child process tries first.
     """
     if importlib.util.find_spec("pyslurm") is None:
         raise GatewayError("pyslurm is not installed")
     conf = os.environ.get("SLURM_CONF")
     if conf is not None and not Path(conf).is_file():
         # The probe would find out too, but libslurm first looks for another one for a minute.
-        raise GatewayError(f"pyslurm cannot be imported: SLURM_CONF={conf} is no file")
+        raise GatewayError(f"pyslurm cannot be imported: SLURM_CONF={conf} is not a file")
     try:
         probe = subprocess.run(
             [sys.executable, "-c", "import pyslurm"],
@@ -99,14 +99,14 @@ def _import_pyslurm() -> Any:
         last_words = probe.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         words = last_words[0] if last_words else f"it ends the process ({probe.returncode})"
         raise GatewayError(f"pyslurm cannot be imported: {words}")
-    # libslurm reads this once, when it first writes an array expression; its default is to cut
+    # libslurm reads this once, when it first writes an array expression; by default it cuts
     # them off after 64 characters.
     os.environ["SLURM_BITSTR_LEN"] = "0"
     flags = sys.getdlopenflags()
     try:
         import pyslurm
     finally:
-        # pyslurm makes every later import of a C library bind globally; that is not for others.
+        # pyslurm makes every later import of a C library bind globally; undo that for other code.
         sys.setdlopenflags(flags)
     return pyslurm
 
@@ -124,11 +124,11 @@ def _job_row(job: Any) -> JobRow:
         array=job.array_id or job.id,
         tasks=_tasks(job),
         state=job.state,
-        reason=job.state_reason or "None",  # pyslurm makes Slurm's word "None" a None
+        reason=job.state_reason or "None",  # pyslurm turns Slurm's word "None" into None
         priority=int(job.priority or 0),
         submit_s=job.submit_time,
         start_s=job.start_time,
-        # Without a limit Slurm still says an end, a year ahead.
+        # Without a limit Slurm still gives an end, a year ahead.
         end_s=job.end_time if job.time_limit else None,
         nodes=job.allocated_nodes or "",
         required_nodes=job.required_nodes or "",
@@ -151,7 +151,7 @@ def _tasks(job: Any) -> str | None:
         return None
     if job.array_tasks_waiting is not None or job.array_task_id is not None:
         return job.array_tasks_waiting or str(job.array_task_id)
-    # pyslurm 25.11 makes task 0 a None. So is the task of a pending rest that was cancelled.
+    # pyslurm 25.11 turns task 0 into None, like the task of a cancelled pending rest.
     rest = job.state == "CANCELLED" and job.id == job.array_id and not job.allocated_nodes
     return None if rest else "0"
 

@@ -1,6 +1,6 @@
 """From job records, however they were read, to the queue that the controller sees.
 
-Names, comments and everything else that users can write are data here and nothing more.
+Names, comments and everything else that users can write are only data here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bftrainer_slurm.slurm.nodelists import excluded_in, expand
 from bftrainer_slurm.slurm.rows import JobRow
 from bftrainer_slurm.spec import SpecError, TrainerRecord, is_trainer_comment, parse_comment
 
-# Slurm's job states (squeue's %T); PENDING and what else waits is told apart by _waiting_state.
+# Slurm's job states (squeue's %T); _waiting_state divides PENDING and other waiting states.
 _STATES = {
     "RUNNING": ElementState.RUNNING,
     "CONFIGURING": ElementState.RUNNING,  # its node boots or its prolog runs
@@ -44,13 +44,13 @@ _STATES = {
     "REVOKED": ElementState.CANCELLED,
     "FAILED": ElementState.FAILED,
     "TIMEOUT": ElementState.FAILED,
-    # When a node fails, elements are requeued. What stays in this state Slurm has given up, and
-    # refuses to requeue: its node is no longer in slurm.conf (seen on 22.05).
+    # When a node fails, elements are requeued. Slurm has given up those that stay in this state,
+    # and refuses to requeue them: their node is no longer in slurm.conf (seen on 22.05).
     "NODE_FAIL": ElementState.LOST,
     "BOOT_FAIL": ElementState.FAILED,
     "OUT_OF_MEMORY": ElementState.FAILED,
     "DEADLINE": ElementState.FAILED,
-    "PREEMPTED": ElementState.FAILED,  # where a site cancels instead of requeueing
+    "PREEMPTED": ElementState.FAILED,  # if a site cancels instead of requeueing
 }
 _WAITING = {"PENDING", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 _WAITS = {
@@ -59,19 +59,19 @@ _WAITS = {
     ElementState.PENDING,
     ElementState.DELAYED,
 }
-_MANY = 10_000  # of the tasks of an array; no cluster has more nodes for them
+_MANY = 10_000  # tasks of an array; no cluster has more nodes for them
 _NUMBER = re.compile(r"\d+")
 _HAS_NODES = {ElementState.RUNNING, ElementState.ENDING}
 
 # A job that waits for another job does not wait for nodes.
 _DEPENDS = {"Dependency", "DependencyNeverSatisfied"}
-# What Slurm says of a job that waits for nothing but nodes, and of one that is in the queue anew.
+# Reasons of a job that waits only for nodes, and of one that is in the queue again.
 _FOR_NODES = {"None", "Priority", "Resources"}
 _BEHIND = "Nodes required for job are DOWN"  # "... or reserved for jobs in higher priority ..."
 
 
 class QueueReader:
-    """Makes queues of job records; what has not changed since the last one is the same object."""
+    """Makes queues from job records; unchanged parts are the same objects as before."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[list[JobRow], _Array]] = {}
@@ -79,8 +79,8 @@ class QueueReader:
     def read(self, rows: Iterable[JobRow | str]) -> Queue:
         """Sort records into trainers, waiting ordinary jobs and the nodes of ordinary jobs.
 
-        Of a record that cannot be read there is a text that says why.
-        Never raises: what cannot be understood is left alone, and named in ``Queue.malformed``.
+        A record that cannot be read comes as a text that says why. Never raises: what cannot be
+        understood is left alone, and named in ``Queue.malformed``.
         """
         arrays: dict[int, list[JobRow]] = {}
         malformed: dict[int, str] = {}
@@ -110,9 +110,9 @@ class QueueReader:
             return known
         try:
             made = _read_array(members)
-        except Exception as error:  # whatever it is, all other jobs must be seen
+        except Exception as error:  # whatever it is, all other jobs must still be seen
             made = replace(_read_ordinary(members), malformed=f"{type(error).__name__}: {error}")
-        # A record may change and its trainer not: a priority does, or a forecast.
+        # A record may change without its trainer: a priority, or a forecast.
         unchanged = {trainer.partition: trainer for trainer in known.trainers}
         kept = (unchanged.get(trainer.partition) for trainer in made.trainers)
         pairs = zip(made.trainers, kept, strict=True)
@@ -121,7 +121,7 @@ class QueueReader:
 
 @dataclass(frozen=True, slots=True)
 class _Array:
-    """What the records of one job array come to, or the record of one job."""
+    """The sum of one job array's records, or the record of one job."""
 
     trainers: tuple[Trainer, ...] = ()  # one for each partition that elements are in
     waiting: tuple[WaitingJob, ...] = ()
@@ -130,7 +130,7 @@ class _Array:
 
 
 def _read_array(members: list[JobRow]) -> _Array:
-    """An element whose comment its owner has changed is one all the same, if others say so."""
+    """An element with a changed comment is still one, if the others' comments say so."""
     claims = [row for row in members if is_trainer_comment(row.comment)]
     if not claims:
         return _read_ordinary(members)
@@ -153,7 +153,7 @@ def _read_array(members: list[JobRow]) -> _Array:
 
 
 def _record(claims: list[JobRow]) -> TrainerRecord:
-    """Return what the first task says that says something valid."""
+    """Return the record of the first task with a valid one."""
     error = SpecError("a trainer is a job array")
     for row in sorted(claims, key=_first_task):
         try:
@@ -196,7 +196,7 @@ def _nodes_of(row: JobRow) -> tuple[str, ...]:
 
 
 def element_state(row: JobRow) -> ElementState:
-    """Return where a job stands. A state that this version does not know: leave it alone."""
+    """Return the state of a job. A state that this version does not know is left alone."""
     if row.state in _WAITING:
         return _waiting_state(row)
     return _STATES.get(row.state, ElementState.ENDING)
@@ -204,8 +204,8 @@ def element_state(row: JobRow) -> ElementState:
 
 def _waiting_state(row: JobRow) -> ElementState:
     if row.priority == 0:
-        # Held by an operator: its owner may not release it, so neither may we for them. After a
-        # requeue of ours the reason is another one, also where an operator's controller did it.
+        # Held by an operator: its owner may not release it, so we may not release it either. After
+        # our requeue the reason is a different one, also if an operator's controller did it.
         return ElementState.WITHHELD if row.reason == "JobHeldAdmin" else ElementState.HELD
     # A begin time shows as the reason, and until the scheduler has looked at the job (a release
     # clears the reason) as a start time without the nodes that a forecast would name.
@@ -216,7 +216,7 @@ def _waiting_state(row: JobRow) -> ElementState:
 
 
 def _trainer(record: TrainerRecord, rows: list[JobRow]) -> Trainer:
-    """Put the elements of one partition together; what should be the same in all is the first's."""
+    """Join the elements of one partition; the first one gives what should be the same in all."""
     first = min(rows, key=_first_task)
     elements = (element for row in rows for element in _elements(row, record.max_nodes))
     by_id = {element.id: element for element in elements}
@@ -254,7 +254,7 @@ def _elements(row: JobRow, max_nodes: int) -> Iterable[Element]:
             node=nodes[0] if len(nodes) == 1 else None,
             start_s=None if waits else row.start_s,
             limit_end_s=row.end_s if state is ElementState.RUNNING else None,
-            # Without what may follow: "ReqNodeNotAvail, UnavailableNodes:" and 10,000 names.
+            # Cut off what may follow: "ReqNodeNotAvail, UnavailableNodes:" and 10,000 names.
             reason=row.reason.partition(",")[0] if waits or state.over else "",
             queued_s=row.submit_s,
             end_s=row.end_s if state.over else None,
@@ -291,7 +291,7 @@ def _minutes(limit: str) -> int | None:
 
 
 def _count(tasks: str | None) -> int:
-    """How many tasks of an array a record stands for, as far as it can be read."""
+    """How many tasks of an array a record represents, as far as it can be read."""
     try:
         return 1 if tasks is None else max(1, len(parse_tasks(tasks, below=_MANY)))
     except ValueError:

@@ -1,6 +1,6 @@
 """One record of slurmctld's job table, and how squeue and bftrainer-look write it.
 
-What the records of a job come to is in ``records``.
+``records`` puts the records of a job together.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ UNREADABLE = "?"
 class JobRow:
     """One record of slurmctld's job table. ``tasks`` is an array expression, of one task or more.
 
-    ``start_s`` of a pending job is when Slurm expects it to start, if it does; ``end_s`` of a
-    running one is when its time limit ends it, and of one that is over when it ended.
+    ``start_s`` of a pending job is when Slurm expects it to start, if it does. ``end_s`` of a
+    running job is when its time limit ends it; of an ended job, when it ended.
     """
 
     job_id: int
@@ -45,12 +45,12 @@ class JobRow:
 
 
 def readable(text: str) -> str:
-    """Return a name or comment; ``?`` for one whose bytes were no text (pyslurm says no more)."""
+    """Return a name or comment; ``?`` if its bytes were not text (pyslurm tells no more)."""
     return UNREADABLE if "\ufffd" in text else text
 
 
 def row_of(values: Sequence[str]) -> JobRow | str:
-    """Read a record as squeue or bftrainer-look writes it; say so of one that cannot be read."""
+    """Read a record as squeue or bftrainer-look writes it; if it is unreadable, say so."""
     try:
         return _job_row(*values)
     except (ValueError, TypeError) as error:
@@ -80,7 +80,7 @@ def _job_row(
     licenses: str,
     reservation: str,
     limit: str,
-    exit_status: str = "",  # squeue tells none
+    exit_status: str = "",  # squeue does not tell it
 ) -> JobRow:
     return JobRow(
         job_id=int(job_id),
@@ -114,5 +114,5 @@ def _given(text: str) -> str:
 
 
 def _seconds(text: str) -> float | None:
-    """Unix seconds; Slurm writes N/A, NONE or Unknown where there is no time."""
+    """Unix seconds; Slurm writes N/A, NONE or Unknown if there is no time."""
     return float(text) if text.isdigit() else None

@@ -16,7 +16,7 @@ from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnava
 # Slurm's commands try again by themselves for MessageTimeout (10 s unless configured) or longer.
 DEFAULT_TIMEOUT_S = 60.0
 
-# What slurm_strerror() says (22.05 to 26.05) when it is not the request that is wrong.
+# Messages of slurm_strerror() (22.05 to 26.05) for errors that are not the request's fault.
 _UNAVAILABLE = (
     "Unable to contact slurm controller",
     "Socket timed out",
@@ -29,12 +29,13 @@ _UNAVAILABLE = (
     "Rate limit exceeded",  # 23.02 and later
     "Transport endpoint is not connected",
     "Unable to connect",
-    "Unexpected message received",  # what scontrol update says when nobody answers
+    "Could not establish a configuration source",  # no slurm.conf, and no answer to ask for one
+    "Unexpected message received",  # scontrol update's message when slurmctld does not answer
     "munged",
     "Munge decode failed",
     "Protocol authentication error",
 )
-# Filters and formats that a user may have set for these commands, and that would change answers.
+# A user may have set filters and formats for these commands that would change their answers.
 _OUR_OUTPUT = ("SQUEUE_", "SINFO_", "SCONTROL_", "SCANCEL_", "SDIAG_")
 _OUR_SETTINGS = {
     "LC_ALL": "C",
@@ -53,7 +54,7 @@ class SlurmRunner:
     def read(self, *command: str, also: int = 0) -> str:
         """Return what a command that changes nothing prints.
 
-        ``also`` is an exit status that is as good as 0 where the command complains of nothing.
+        ``also`` is an exit status that counts as 0 if the command prints no error.
 
         Raises:
             SlurmUnavailableError: slurmctld does not answer.
@@ -66,7 +67,7 @@ class SlurmRunner:
 
         Raises:
             SlurmUnavailableError: slurmctld does not answer.
-            RefusedError: Slurm says no; of a request for several elements the others are done.
+            RefusedError: Slurm refuses; if only for some elements, it was done for the others.
         """
         return self._run(command, self._plain_environment(), RefusedError, given)
 
@@ -96,7 +97,7 @@ class SlurmRunner:
     ) -> str:
         shown = " ".join(command[:3])
         try:
-            # Where nothing is given the input is empty: no command may wait for a terminal.
+            # Without ``given`` the input is empty: no command may wait for a terminal.
             done = subprocess.run(
                 command,
                 input=given.encode("utf-8", "surrogateescape"),
@@ -117,7 +118,7 @@ class SlurmRunner:
 
 
 def error_for(message: str, otherwise: type[GatewayError]) -> GatewayError:
-    """Return the error for what Slurm said: unavailable, or ``otherwise``."""
+    """Return the error for Slurm's message: unavailable, or ``otherwise``."""
     unavailable = any(sign in message for sign in _UNAVAILABLE)
     return SlurmUnavailableError(message) if unavailable else otherwise(message)
 
@@ -127,6 +128,6 @@ def _text(output: bytes) -> str:
 
 
 def _slurms_words(stderr: str) -> str:
-    """One line for a log: blank lines, and the elements for which all went well, left out."""
+    """One line for a log, without blank lines and elements without an error."""
     lines = (line.strip() for line in stderr.splitlines())
     return "; ".join(line for line in lines if line and not line.endswith(": No error"))

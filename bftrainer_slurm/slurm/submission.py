@@ -1,4 +1,4 @@
-"""Makes a trainer of a batch script without any plugin: what ``bftrainer submit`` does.
+"""Turns a batch script into a trainer without any plugin, for ``bftrainer submit``.
 
 The same rewriting and the same refusals as ``slurm_plugin/rewrite.c``.
 """
@@ -44,7 +44,7 @@ _REFUSED = dict(
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What sbatch is to be told, and the record that the elements carry."""
+    """The options for sbatch, and the record that the elements carry."""
 
     record: TrainerRecord
     partition: str
@@ -62,17 +62,17 @@ def compose(
     time: str | None = None,
     personal: bool = True,
 ) -> Submission:
-    """Rewrite a submission. What is given by name wins over ``options``, those over the script's.
+    """Rewrite a submission. Arguments by name win over ``options``, and these over the script's.
 
     Args:
         script_name: the job's name, unless one is given.
-        directives: what the script's head says.
+        directives: the options in the script's head.
         options: further options for sbatch, as the user wrote them.
         nodes: ``MIN-MAX``.
         spec: the value of ``--bftrainer``.
         partition: where preemptible jobs run.
         time: a time limit as sbatch takes it.
-        personal: only the owner's own controller is to run this trainer.
+        personal: only the owner's own controller shall run this trainer.
 
     Raises:
         SubmissionError: in one line, with the remedy.
@@ -145,7 +145,7 @@ def submit(
 
     Raises:
         SlurmUnavailableError: slurmctld does not answer.
-        RefusedError: Slurm says no.
+        RefusedError: Slurm refuses.
     """
     _check_share(runner, submission.record)
     # sbatch takes arguments for the script only after a file's name.
@@ -167,7 +167,7 @@ def _check_share(runner: SlurmRunner, record: TrainerRecord) -> None:
     """Refuse a trainer of more than a tenth of slurmctld's job table, as the plugin does."""
     try:
         share = max_job_count(runner) // 10
-    except GatewayError:  # a slurmctld that limits requests may answer sbatch, which waits
+    except GatewayError:  # a slurmctld that limits requests may still answer sbatch, which waits
         return
     least, most = record.min_nodes, record.max_nodes
     if most > share:

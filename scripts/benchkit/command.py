@@ -1,4 +1,4 @@
-"""How every bench is called and answers: options, --json or text, errors in a line, progress."""
+"""The command line of every bench: options, --json or text, errors in one line, progress."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Findings:
 
 
 class RefusedError(click.ClickException):
-    """What was asked for cannot be had here; exit code 2, as for a bad call."""
+    """This machine cannot do what was asked; exit code 2, as for a bad call."""
 
     exit_code = 2
 
@@ -44,9 +44,9 @@ def findings(
     wrong: str = "",
     **document: object,
 ) -> Findings:
-    """Return what was found on this machine: parts of text, and what the document has by name.
+    """Return findings on this machine: ``parts`` of the text, and the ``document`` by name.
 
-    Both say which targets are met.
+    Text and document begin with the machine and end with the targets, met or missed.
     """
     judged = ["\n".join(["targets", *map(str, targets)])] if targets else []
     text = "\n\n".join([str(machine), *filter(None, parts), *judged])
@@ -65,9 +65,9 @@ def number(name: str, default: float, least: float, most: float, about: str = ""
 def several(
     name: str, argument: str, known: Collection[str], about: str, default: Collection[str] = ()
 ) -> Option:
-    """Return an option that may be given again: some of ``known``, each once; else the default.
+    """Return an option that may be given again, for some of ``known``, each once.
 
-    Without a ``default`` that is all of them.
+    Without the option the value is ``default``; without that, all of ``known``.
     """
     return click.option(
         name,
@@ -82,17 +82,16 @@ def several(
 
 
 def folder(name: str, argument: str, about: str, default: Path | None = None) -> Option:
-    """Return the option of a folder, which need not be there."""
+    """Return an option for a folder, which need not exist."""
     kind = click.Path(path_type=Path, file_okay=False)
     return click.option(name, argument, type=kind, default=default, help=about)
 
 
 def bench_command(*errors: type[Exception]) -> Callable[[Callable[..., Findings]], click.Command]:
-    """Make a click command of what measures; it prints text, or with ``--json`` JSON.
+    """Make a click command of a function that measures; it prints text, or JSON with ``--json``.
 
-    These errors, and a child process that fails or takes too long, end it in one line with exit
-    code 1.
-    SIGTERM is taken as Ctrl-C, so that all that was started is ended; the exit code is 130.
+    These errors, and a child process that fails or takes too long, end it with one line and exit
+    code 1. SIGTERM works like Ctrl-C, so that all that was started is ended; the exit code is 130.
     """
 
     def decorate(measure: Callable[..., Findings]) -> click.Command:
@@ -120,12 +119,12 @@ def bench_command(*errors: type[Exception]) -> Callable[[Callable[..., Findings]
 
 
 def json_text(document: object) -> str:
-    """Return JSON; dataclasses are objects in it, and what else it has no word for is text."""
+    """Return JSON; dataclasses become objects, and what JSON does not know becomes text."""
     return json.dumps(document, indent=2, default=_plain)
 
 
 def progress(what: str = "") -> Callable[[str], None]:
-    """Return what says on standard error how far it is, with the seconds since now."""
+    """Return a function that prints progress to standard error, with the seconds since now."""
     begun_s = time.monotonic()
 
     def tell(text: str) -> None:

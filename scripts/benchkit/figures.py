@@ -1,4 +1,4 @@
-"""What is said of several times, and whether a target is met. Pure."""
+"""Summaries of several values, and targets that a value meets or misses. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What was asked of a figure, what it is, and whether that is enough."""
+    """A figure, what was asked of it, and whether it meets that."""
 
     text: str
     found: float
@@ -36,7 +36,7 @@ class Target:
 
 
 def summarise(values: Sequence[float]) -> Summary:
-    """Return what a table says of them; there must be one.
+    """Summarise at least one value.
 
     A quantile lies between the two values nearest to it, as numpy has it.
     """

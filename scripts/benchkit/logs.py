@@ -1,4 +1,4 @@
-"""Reading logs while they are written. No torch here."""
+"""Reads logs while they are written. No torch here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Tail:
         self._read_to: dict[Path, int] = {}
 
     def read(self) -> Iterator[tuple[Path, list[str]]]:
-        """Yield the files with what is new in them; half a line waits for its rest."""
+        """Yield the files with their new lines; half a line waits for its rest."""
         for path in self._folder.glob(self._pattern):
             with path.open("rb") as file:
                 file.seek(self._read_to.get(path, 0))

@@ -1,4 +1,4 @@
-"""What was measured on and how busy it was, and what a process takes of it, as Linux tells."""
+"""The machine and how busy it is, and what a process uses of it, as Linux reports it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Machine:
 
 
 def this_machine(*packages: str) -> Machine:
-    """Look at it, and at the versions of Python and of these packages."""
+    """Return this machine, with the versions of Python and of these packages."""
     return Machine(
         date=date.today().isoformat(),
         cores=os.cpu_count() or 1,
@@ -45,7 +45,7 @@ def cpu_s(pid: int) -> float:
 
 
 def children_cpu_s(pid: int) -> float:
-    """Return what the processes below one have used that are there now."""
+    """Return the processor time of all processes below one that have not ended."""
     used_s = 0.0
     for listed in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, listed.read_text().split()):
@@ -61,9 +61,6 @@ def memory_mb(pid: int) -> float:
 
 
 def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.machine()
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.machine())

@@ -1,35 +1,36 @@
-"""The command line of ``scripts/run demo``: two trainers on a private Slurm cluster."""
+"""The command line of ``scripts/run demo``, and what it shows while the demo runs."""
 
 from __future__ import annotations
 
 import shutil
+import sys
 import time
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import click
 
-from scripts.benchkit.command import Findings, bench_command, json_text
-from scripts.demonstration.live import LiveView
+from scripts.benchkit.command import Findings, bench_command, folder, json_text
 from scripts.demonstration.stream import STREAM, Submitted, run_stream
 from scripts.demonstration.summary import Summary, render, summary_of
 from scripts.labcluster.cluster import LabError
 from scripts.labcluster.site import Site, prepared_site
 from scripts.labcluster.waiting import wait_until
 
-_NODES = 8
+_NODES = tuple(f"n{number}" for number in range(1, 9))
 _TRAINERS = {"A": ("--bftrainer=weight=1.2", "1-3"), "B": ("--bftrainer", "1-3")}
-# Holes last seconds in the demo, not minutes: look more often, and less far ahead.
+# In the demo holes last seconds, not minutes: the controller looks more often, less far ahead.
 _SETTINGS = {"forward_time_s": 30, "queue_interval_s": 5}
-_HEAD_START_S = 60.0  # at most: trainers train before the stream begins, as on a real cluster
+_LOOK_S = 3.0  # between two lines of the live view
+_HEAD_START_S = 60.0  # at most; trainers train before the stream, as on a real cluster
 
 
 @bench_command(LabError, TimeoutError)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
+@folder(
+    *("--output", "output", "For summary.json and the controller's log; emptied first."),
     default=Path("demo-output"),
-    help="For summary.json and the controller's log; emptied first.",
 )
 def main(output: Path) -> Findings:
     """Show BFTrainer at work on a private Slurm cluster, which ends with it.
@@ -41,7 +42,7 @@ def main(output: Path) -> Findings:
         shutil.rmtree(output)
     output.mkdir(parents=True)
     tell = lambda text: click.echo(f"{text} ...", err=True)  # noqa: E731
-    with prepared_site(_NODES, kill_wait=30, tell=tell) as site:
+    with prepared_site(len(_NODES), kill_wait=30, tell=tell) as site:
         summary, stream = _demonstrate(site, output)
     (output / "summary.json").write_text(json_text(summary) + "\n")
     return Findings(f"{render(summary, stream)}\n\nwritten to {output}/summary.json", summary)
@@ -68,18 +69,45 @@ def _demonstrate(site: Site, output: Path) -> tuple[Summary, list[Submitted]]:
     history = site.controller.state / "history.sqlite"
     trainers = {letter: (array, folders[letter]) for letter, array in arrays.items()}
     streams = {"without": without, "with": stream}
-    return summary_of(_NODES, begin_s, streams, history, trainers), stream
+    return summary_of(len(_NODES), begin_s, streams, history, trainers), stream
 
 
-def _stream(site: Site, name: str, letters: dict[int, str]) -> list[Submitted]:
-    live = LiveView([f"n{number}" for number in range(1, _NODES + 1)], letters)
+def _stream(site: Site, name: str, letters: Mapping[int, str]) -> list[Submitted]:
+    """Run the stream; every few seconds a line shows which node does what."""
+    next_s = 0.0
+    form = "\r\x1b[K{}" if sys.stderr.isatty() else "{}\n"
 
     def tick(now_s: float) -> None:
-        if live.due(now_s):
-            waiting = site.run("squeue", "-h", "-p", "main", "-t", "PD").stdout.splitlines()
-            live.show(now_s, set(site.lab.busy()), len(waiting), site.controller.status())
+        nonlocal next_s
+        if now_s < next_s:
+            return
+        next_s = now_s + _LOOK_S
+        waiting = site.run("squeue", "-h", "-p", "main", "-t", "PD").stdout.count("\n")
+        told = live_view(site.lab.busy(), waiting, site.controller.status(), letters)
+        print(form.format(f"{now_s:5.0f} s  {told}"), end="", file=sys.stderr, flush=True)
 
     return run_stream(STREAM, site.folder(name=name), site.run, tick)
+
+
+def live_view(
+    busy: Collection[str], waiting: int, status: Mapping[str, Any], letters: Mapping[int, str]
+) -> str:
+    """Return a character for each node, how many jobs wait, and how far the trainers are.
+
+    ``#`` is an ordinary job, ``.`` an idle node, a letter a trainer (small: it is starting);
+    ``letters`` has each array's. ``status`` is what the controller publishes.
+    """
+    places: dict[str, str] = {}
+    words = []
+    for trainer in status.get("trainers", ()):
+        letter, rate = letters.get(trainer["array"], "?"), trainer["samples_per_s"]
+        places |= dict.fromkeys(trainer["starting"], letter.lower())
+        places |= dict.fromkeys(trainer["nodes"], letter)
+        far = f"{trainer['samples']:,.0f} samples" if trainer["samples"] else "starting"
+        speed = f", {rate:,.0f}/s" if rate else ""
+        words.append(f"{letter}: {len(trainer['nodes'])} nodes, {far}{speed}")
+    cells = "".join(places.get(node, "#" if node in busy else ".") for node in _NODES)
+    return f"[{cells}]  {waiting} waiting  {'  '.join(words)}"
 
 
 def _submit_trainer(site: Site, folder: Path, tag: str, nodes: str) -> int:

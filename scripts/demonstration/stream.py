@@ -13,7 +13,7 @@ from pathlib import Path
 class OrdinaryJob:
     """A job of ``nodes`` nodes that sleeps ``runs_s`` seconds, submitted at ``at_s``.
 
-    Slurm is told that it takes ``minutes`` at most.
+    Its time limit in Slurm is ``minutes``.
     """
 
     at_s: float
@@ -24,7 +24,7 @@ class OrdinaryJob:
 
 @dataclass(frozen=True)
 class Submitted:
-    """A job that Slurm has, and where it writes down when it starts and ends."""
+    """A submitted job, and the files in which it notes when it starts and ends."""
 
     job: OrdinaryJob
     number: int  # Slurm's job id
@@ -43,7 +43,7 @@ class Submitted:
 
     @property
     def delay_s(self) -> float:
-        """Seconds from its submission to its first line running, which it must have."""
+        """Seconds from its submission to its first line; it must have started."""
         assert self.start_s is not None
         return self.start_s - self.submit_s
 
@@ -84,7 +84,7 @@ def run_stream(
         tick(now_s)
         return all(one.end_s is not None for one in submitted)
 
-    # slurmctld looks at new batch jobs once a second: two runs should meet it at the same moment.
+    # slurmctld looks at new batch jobs once a second, so both runs begin at the same part of one.
     time.sleep(1 - time.time() % 1)
     return submit_stream(stream, folder, run, over, time.time())
 
@@ -118,7 +118,7 @@ def submit_stream(
 
 
 def submit_job(job: OrdinaryJob, name: Path, run: Run) -> Submitted:
-    """Submit one job, which writes down when it starts and ends in files called ``name``."""
+    """Submit one job, which notes when it starts and ends in files called ``name``."""
     script = _SCRIPT.format(minutes=job.minutes, name=name, runs_s=job.runs_s)
     submit_s = time.time()
     done = run(*_SBATCH, f"--nodes={job.nodes}", input=script)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from scripts.benchkit.text import table
+from scripts.benchkit.text import columns, table
 from scripts.demonstration.stream import Submitted
 
 _HEADS = ("start delay of the ordinary jobs, s", "without trainers", "with", "difference")
@@ -19,7 +19,7 @@ _SAID = re.compile(r"seen=(\d+) world=\d+ test accuracy=([0-9.]+)")
 
 @dataclass(frozen=True)
 class TrainerResult:
-    """What became of one trainer; ``accuracy`` is the last that its script said."""
+    """What became of one trainer; ``accuracy`` is the last one that its script printed."""
 
     name: str
     samples: int
@@ -31,7 +31,7 @@ class TrainerResult:
 
 @dataclass(frozen=True)
 class Summary:
-    """All of it; ``ordinary_start_delay_s`` is in the order of the stream."""
+    """All results; ``ordinary_start_delay_s`` is in the order of the stream."""
 
     nodes: int
     seconds: float
@@ -42,6 +42,16 @@ class Summary:
     trainers: tuple[TrainerResult, ...]
 
 
+_OF_TRAINER: Sequence[tuple[str, Callable[[TrainerResult], str]]] = (
+    ("trainer", lambda one: one.name),
+    ("samples", lambda one: f"{one.samples:,}"),
+    ("grew", lambda one: str(one.grew)),
+    ("shrank", lambda one: str(one.shrank)),
+    ("reclaimed", lambda one: str(one.reclaimed)),
+    ("test accuracy", lambda one: "-" if one.accuracy is None else f"{one.accuracy:.3f}"),
+)
+
+
 def summary_of(
     nodes: int,
     begin_s: float,
@@ -49,9 +59,10 @@ def summary_of(
     history: Path,
     trainers: dict[str, tuple[int, Path]],
 ) -> Summary:
-    """Return it; the ``streams`` are those without and with trainers, the last from ``begin_s`` on.
+    """Return the summary.
 
-    ``trainers`` are their arrays and the folders with their output by name, ``history`` is the
+    ``streams`` are those without and with trainers; the second one began at ``begin_s``.
+    ``trainers`` has, by name, their arrays and the folders with their output; ``history`` is the
     controller's.
     """
     jobs = streams["with"]
@@ -90,40 +101,29 @@ def _trainer(database: sqlite3.Connection, array: int, name: str, folder: Path) 
 
 
 def render(summary: Summary, stream: Sequence[Submitted]) -> str:
-    """Return the summary as it is printed."""
+    """Return the summary as text."""
     delays = list(zip(*summary.ordinary_start_delay_s.values(), strict=True))
     differences = [after - before for before, after in delays]
     jobs = [
         (f"at {job.at_s:3.0f} s: {job.nodes} nodes for {job.runs_s:.0f} s", *_signed(*times))
         for job, times in zip([one.job for one in stream], delays, strict=True)
     ]
-    trainers = [
-        (one.name, f"{one.samples:,}", str(one.grew), str(one.shrank), str(one.reclaimed))
-        + ("-" if one.accuracy is None else f"{one.accuracy:.3f}",)
-        for one in summary.trainers
-    ]
     pauses = "trainers never stood still for a change of their nodes"
     if times_s := summary.rescale_s:
         pauses = f"trainers stood still at {len(times_s)} changes of their nodes, "
         pauses += f"for {median(times_s):.2f} s in the median, {max(times_s):.2f} s at most"
-    return "\n".join(
-        [
-            "",
-            f"{summary.nodes} nodes, {summary.seconds:.0f} s",
-            f"  idle node-seconds          {summary.idle_node_s:8.1f}",
-            f"  of these used by trainers  {summary.trainer_node_s:8.1f}"
-            f"  ({summary.trainer_node_s / summary.idle_node_s:.0%})",
-            "",
-            table([_HEADS, *jobs]),
-            f"difference: median {median(differences):+.2f}, max {max(differences):+.2f}",
-            "",
-            pauses,
-            "",
-            table(
-                [("trainer", "samples", "grew", "shrank", "reclaimed", "test accuracy"), *trainers]
-            ),
-        ]
-    )
+    share = summary.trainer_node_s / summary.idle_node_s
+    return f"""
+{summary.nodes} nodes, {summary.seconds:.0f} s
+  idle node-seconds          {summary.idle_node_s:8.1f}
+  of these used by trainers  {summary.trainer_node_s:8.1f}  ({share:.0%})
+
+{table([_HEADS, *jobs])}
+difference: median {median(differences):+.2f}, max {max(differences):+.2f}
+
+{pauses}
+
+{columns(summary.trainers, _OF_TRAINER)}"""
 
 
 def _signed(before: float, after: float) -> tuple[str, str, str]:

@@ -1,1 +1,1 @@
-"""The documentation site: pages made from the code, and what mkdocs does with others."""
+"""The documentation site: pages made from the code, and mkdocs' hooks for the other pages."""

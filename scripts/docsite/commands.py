@@ -1,4 +1,4 @@
-"""The reference of the command line, from click's own help. What commands do is not known here."""
+"""The reference of the command line, made from click's own help."""
 
 from __future__ import annotations
 

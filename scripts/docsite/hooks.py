@@ -13,11 +13,11 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 _REPO = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(_REPO))  # mkdocs knows this file by its path alone
+sys.path.insert(0, str(_REPO))  # mkdocs loads this file by its path only
 
 from scripts.docsite import commands, settings  # noqa: E402
 
-# Files that belong beside the code, by the page that they are on the site.
+# Files outside docs/, by their page on the site.
 _ELSEWHERE = {
     "index.md": "README.md",
     "security.md": "SECURITY.md",
@@ -39,14 +39,14 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
 
 
 def on_page_markdown(text: str, **_: Any) -> str:
-    """Return the page with links to its neighbours on the site, where it names files elsewhere."""
+    """Return the page with its links to files outside docs/ changed to their pages."""
     for page, source in _ELSEWHERE.items():
         text = text.replace(f"](../{source}", f"]({page}").replace(f"]({source}", f"]({page}")
     return text
 
 
 def on_page_content(text: str, **_: Any) -> str:
-    """Return the page with its formulas as MathML, which needs no script."""
+    """Return the page with its formulas as MathML, which needs no JavaScript."""
     return _FORMULA.sub(_formula, text)
 
 

@@ -30,7 +30,7 @@ def page() -> str:
 
 
 def said() -> dict[str, str]:
-    """Return what is said of each setting: what it means, and what it may be."""
+    """Return the text about each setting: what it means, and which values it takes."""
     found = {}
     for name, (_, rule) in rules().items():
         bounds = f" {rule.least:g} to {rule.most:,.10g} {rule.unit}." if rule.unit else ""

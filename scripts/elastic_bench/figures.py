@@ -1,4 +1,4 @@
-"""What the step logs say: how long nodes stood still, and what a trainer lost. Pure functions."""
+"""From step logs: how long nodes stood still, and what a trainer lost. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Account:
     """What became of the steps of a training."""
 
     steps: int  # the highest one
-    repeated: int  # how often a step was done once more, as what came of it was lost
+    repeated: int  # how often a step was done again, as its result was lost
     missing: int  # steps that nobody made
     compared: int  # steps whose weights were compared between nodes
-    differing: int  # those of them where nodes had different weights
+    differing: int  # of them: steps after which nodes had different weights
 
 
 def usual_step_s(steps: Sequence[Step]) -> float:
-    """Return the median time between the last steps in a world of one size; there must be two."""
+    """Return the median time between the last steps in a world of one size; at least two steps."""
     tail = list(takewhile(lambda one: one.world == steps[-1].world, reversed(steps[-_USUAL:])))
     return median(late.time_s - early.time_s for late, early in pairwise(tail))
 
@@ -36,9 +36,9 @@ def standstill(
 ) -> float | None:
     """Return how long a node stood still until it trained in a world of another size.
 
-    That is the time from its last step before the event at ``since_s`` to its first one after it
-    in the new ``world``, less what the steps made in between take as usual. Before a ``planned``
-    change the others train on, so there its last step in the old world is what counts.
+    That is the time from its last step before the event at ``since_s`` to its first step in the
+    new ``world``, less the usual time of the steps in between. Before a ``planned`` change the
+    others train on, so the time counts from its last step in the old world.
     None: it does not train in the new world, or did not in the old one.
     """
     begin = bisect_right(steps, since_s, key=lambda one: one.time_s)

@@ -1,4 +1,4 @@
-"""The nodes of one trainer, each a torchrun agent on this host, and the keeper they meet by.
+"""The nodes of one trainer, each a torchrun agent on this host, and their keeper.
 
 A node is everything that has its SLURM_JOB_ID in its environment, as for the real element.
 """
@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 
-from bftrainer_slurm.elastic.environment import element_environment
-from bftrainer_slurm.elastic.folder import make_folder
+from bftrainer_slurm.elastic.environment import element_environment, make_folder
 from bftrainer_slurm.elastic.processes import job_processes, kill_job
 from bftrainer_slurm.keeper.credentials import SECRET_FILE
 from bftrainer_slurm.keeper.home import find_or_start, own_secret
@@ -41,7 +41,7 @@ _jobs = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What is trained: the model, the seconds of a step, and of the script's checkpoints."""
+    """The model, and seconds: what a step takes, and between the script's checkpoints."""
 
     model: str
     compute_s: float
@@ -58,13 +58,9 @@ class Node:
     started_s: float
 
     def kill(self) -> None:
-        """End everything of it at once, as if its power had gone."""
+        """End all its processes at once, as if it had lost its power."""
         kill_job(self.job, spare=())
         self.agent.wait()
-
-    def terminate(self) -> None:
-        """Send SIGTERM to everything of it, as Slurm does when it takes a node back."""
-        send_all(job_processes(self.job), signal.SIGTERM)
 
     def ended(self) -> bool:
         """Return whether its agent has ended by itself."""
@@ -80,13 +76,14 @@ class Fleet:
         training: Training,
         environment: Callable[[int], Mapping[str, str]] = lambda task: {},
     ) -> None:
-        """Make ready; ``environment`` are further variables for each task."""
+        """Prepare the fleet; ``environment`` gives further variables for each task."""
         self.setup = setup
         self._environment = environment
         self.nodes: list[Node] = []
-        self._ending: list[tuple[Node, float]] = []
+        self._ends: list[Timer] = []  # of the nodes that were reclaimed
         self._training = training
-        self._folder = Path(tempfile.mkdtemp(prefix="bench-elastic-", dir=_scratch()))
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # no disk is measured there
+        self._folder = Path(tempfile.mkdtemp(prefix="bench-elastic-", dir=memory))
 
     def __enter__(self) -> Fleet:
         (self._folder / "logs").mkdir()
@@ -97,15 +94,18 @@ class Fleet:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for node in self.nodes + [node for node, _ in self._ending]:
+        for node in self.nodes:
             node.kill()
+        for end in self._ends:
+            end.join()
         Keeper(self._folder).kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def start(self, count: int = 1) -> list[Node]:
-        """Start nodes, as the controller does for a plan that gives the trainer so many more."""
+    def start(self, count: int = 1) -> None:
+        """Start ``count`` nodes, as the controller does when a plan gives the trainer more."""
         self._keeper.own(_ARRAY, os.getuid(), len(self.nodes) + count)
-        return [self._start() for _ in range(count)]
+        for _ in range(count):
+            self._start()
 
     def kill(self, node: Node) -> None:
         """Lose a node."""
@@ -115,49 +115,36 @@ class Fleet:
     def reclaim(self, node: Node) -> None:
         """Let Slurm take a node: SIGTERM at once, and the end after its grace."""
         self.nodes.remove(node)
-        node.terminate()
-        self._ending.append((node, time.monotonic() + GRACE_S))
+        send_all(job_processes(node.job), signal.SIGTERM)
+        end = Timer(GRACE_S, node.kill)
+        end.start()
+        self._ends.append(end)
 
-    def part(self, node: Node) -> bool:
-        """Let a node leave as planned; return whether it had left before it was ended.
-
-        Where no leave can be planned, this is a reclaim.
-        """
-        in_time = self._keeper.part(_ARRAY, [node.task]) if self.setup.parts else True
+    def part(self, node: Node) -> None:
+        """Let a node leave as planned; if the set-up cannot plan a leave, reclaim it."""
+        if self.setup.parts:
+            self._keeper.part(_ARRAY, [node.task])
         self.reclaim(node)
-        return in_time
 
     def settled(self, steps: int) -> bool:
-        """Return whether each node's last so many steps were made by all nodes that there are."""
+        """Return whether each node made its last ``steps`` steps together with all the others."""
         self.logs.read()
-        last = [self.logs.of(node.job)[-steps:] for node in self.nodes]
-        return all(
-            len(made) == steps and all(one.world == len(self.nodes) for one in made)
-            for made in last
-        )
+        worlds = ([one.world for one in self.logs.of(node.job)[-steps:]] for node in self.nodes)
+        return all(last == [len(self.nodes)] * steps for last in worlds)
 
     def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until something is so; return whether it came in time."""
+        """Wait until a condition holds; return whether it did so in time."""
         try:
-            wait_until(condition, timeout_s, pause=self._rest)
+            wait_until(condition, timeout_s)
         except TimeoutError:
             return False
         return True
 
-    def messages(self, node: Node, lines: int = 12) -> str:
+    def messages(self, node: Node) -> str:
         """Return the last lines that a node printed."""
-        return last_lines(self._folder / f"{node.job}.out", lines)
+        return last_lines(self._folder / f"{node.job}.out", 12)
 
-    def _rest(self, seconds: float) -> None:
-        """Let time pass, and end the nodes whose grace is over."""
-        time.sleep(seconds)
-        now_s = time.monotonic()
-        for node, end_s in self._ending:
-            if now_s >= end_s:
-                node.kill()
-        self._ending = [(node, end_s) for node, end_s in self._ending if now_s < end_s]
-
-    def _start(self) -> Node:
+    def _start(self) -> None:
         used = {node.task for node in self.nodes}
         task = next(task for task in itertools.count() if task not in used)
         job = f"{os.getpid()}{next(_jobs):05d}"
@@ -197,11 +184,4 @@ class Fleet:
                 stderr=output,
                 start_new_session=True,
             )
-        node = Node(task, job, agent, time.monotonic())
-        self.nodes.append(node)
-        return node
-
-
-def _scratch() -> str | None:
-    """Return a folder in memory, so that no disk is measured, where there is one."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self.nodes.append(Node(task, job, agent, time.monotonic()))

@@ -1,4 +1,4 @@
-"""The same training as ``plain``, but its processes stay while ranks come and go."""
+"""The same training as ``plain``, but its processes stay when ranks come and go."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from bftrainer_slurm import elastic
 from bftrainer_slurm.elastic.inprocess.collective import Communicator
-from bftrainer_slurm.elastic.inprocess.common import Common
+from bftrainer_slurm.elastic.inprocess.replica import Replica
 from scripts.elastic_bench.workload import StepLog, Workload, arguments
 
 
@@ -29,15 +29,15 @@ def main() -> None:
 
 def _time_copies(log: StepLog) -> None:
     """Log how long it takes to get a state from another rank's memory."""
-    agree = Common.agree
+    agree = Replica.agree
 
-    def timed(common: Common, group: Communicator, *what: Any) -> None:
+    def timed(common: Replica, group: Communicator, *what: Any) -> None:
         begin_s, is_new = time.monotonic(), common.version is None
         agree(common, group, *what)
         if is_new and group.rank > 0:
             log.copied(time.monotonic() - begin_s)
 
-    Common.agree = timed  # type: ignore[method-assign, assignment]
+    Replica.agree = timed  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":

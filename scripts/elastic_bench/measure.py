@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from scripts.elastic_bench.figures import standstill, usual_step_s
-from scripts.elastic_bench.fleet import Fleet, Node, Training
+from scripts.elastic_bench.fleet import Fleet, Training
 from scripts.elastic_bench.setups import Setup
 from scripts.labcluster.lab import Tell
 
@@ -24,13 +24,11 @@ class Measured:
     setup: Setup
     step_s: list[float] = field(default_factory=list)  # the usual time of a step, all nodes there
     join_s: list[float] = field(default_factory=list)
-    copy_s: list[float] = field(default_factory=list)  # of each join, copying the state
+    copy_s: list[float] = field(default_factory=list)  # copies of the state, at joins
     kill_s: list[float] = field(default_factory=list)
     leave_s: list[float] = field(default_factory=list)
     reclaim_s: list[float] = field(default_factory=list)
-    start_s: list[float] = field(
-        default_factory=list
-    )  # joining agent started, until its first step
+    start_s: list[float] = field(default_factory=list)  # a joining agent's, until its first step
     failures: list[str] = field(default_factory=list)
 
 
@@ -39,83 +37,75 @@ class NotSettledError(Exception):
 
 
 def measure(setup: Setup, training: Training, repeat: int, tell: Tell) -> Measured:
-    """Measure each event so often; joins more often, as a node joins after each other event.
+    """Measure each event ``repeat`` times; joins more often: one follows each other event.
 
     A trainer that does not train on counts as a failure, and the next event finds a new one.
     """
     measured = Measured(setup)
-    while not _enough(measured, repeat) and len(measured.failures) < _MOST_FAILURES:
+    leaves = measured.leave_s  # they come last in a turn
+    while len(leaves) < repeat and len(measured.failures) < _MOST_FAILURES:
         try:
             with Fleet(setup, training) as fleet:
                 fleet.start(NODES)
                 settle(fleet)
-                while not _enough(measured, repeat):
+                while len(leaves) < repeat:
                     turn(fleet, measured)
-                    tell(f"{len(measured.kill_s)} of {repeat}")
+                    tell(f"{len(leaves)} of {repeat}")
         except NotSettledError as error:
             measured.failures.append(str(error))
             tell(f"failed: {error}")
     return measured
 
 
-def _enough(measured: Measured, repeat: int) -> bool:
-    return min(len(measured.kill_s), len(measured.leave_s), len(measured.reclaim_s)) >= repeat
-
-
 def turn(fleet: Fleet, measured: Measured) -> None:
     """Take a node away in each way, and give one back after each.
 
     Raises:
-        NotSettledError: the others do not train on.
+        NotSettledError: the other nodes do not train on.
     """
     place = len(measured.kill_s) % len(fleet.nodes)  # rank 0 as often as any other
     measured.step_s.append(usual_step_s(fleet.logs.of(fleet.nodes[0].job)))
-    measured.kill_s.append(_shrink(fleet, place, fleet.kill, planned=False))
+    measured.kill_s.append(_pause(fleet, lambda: fleet.kill(fleet.nodes[place])))
     _grow(fleet, measured)
-    measured.reclaim_s.append(_shrink(fleet, place, fleet.reclaim, planned=False))
+    measured.reclaim_s.append(_pause(fleet, lambda: fleet.reclaim(fleet.nodes[place])))
     _grow(fleet, measured)
     if not fleet.setup.parts:  # then that is how a node leaves
         measured.leave_s.append(measured.reclaim_s[-1])
         return
-    measured.leave_s.append(_shrink(fleet, place, fleet.part, planned=True))
+    measured.leave_s.append(_pause(fleet, lambda: fleet.part(fleet.nodes[place]), planned=True))
     _grow(fleet, measured)
 
 
-def _shrink(fleet: Fleet, place: int, take: Callable[[Node], object], *, planned: bool) -> float:
-    since_s = time.monotonic()
-    take(fleet.nodes[place])
-    return _pause(fleet, list(fleet.nodes), since_s, planned)
-
-
 def _grow(fleet: Fleet, measured: Measured) -> None:
-    others = list(fleet.nodes)
-    [node] = fleet.start()
-    measured.join_s.append(_pause(fleet, others, node.started_s, planned=True))
+    measured.join_s.append(_pause(fleet, fleet.start, planned=True))
+    node = fleet.nodes[-1]
     copy_s = fleet.logs.copy_s(node.job)
     if copy_s is not None:
         measured.copy_s.append(copy_s)
     measured.start_s.append(fleet.logs.of(node.job)[0].time_s - node.started_s)
 
 
-def _pause(fleet: Fleet, survivors: list[Node], since_s: float, planned: bool) -> float:
-    """Return how long the survivor that stood still longest did."""
-    usual_s = usual_step_s(fleet.logs.of(survivors[0].job))  # as read before the event
+def _pause(fleet: Fleet, change: Callable[[], object], planned: bool = False) -> float:
+    """Let nodes come or go; return how long the slowest survivor stood still."""
+    before, since_s = list(fleet.nodes), time.monotonic()
+    change()
+    # Their steps; the lists grow as ``settle`` reads on.
+    survivors = [fleet.logs.of(node.job) for node in before if node in fleet.nodes]
+    usual_s = usual_step_s(survivors[0])  # as read before the change
     settle(fleet)
     world = len(fleet.nodes)
-    found = [
-        standstill(fleet.logs.of(node.job), since_s, world, usual_s, planned) for node in survivors
-    ]
-    times = [one for one in found if one is not None]
-    if len(times) < len(found):
+    found = [standstill(steps, since_s, world, usual_s, planned) for steps in survivors]
+    times_s = [one for one in found if one is not None]
+    if len(times_s) < len(found):
         raise NotSettledError("a survivor made no step before the change")
-    return max(times)
+    return max(times_s)
 
 
 def settle(fleet: Fleet) -> None:
     """Wait until all nodes train together.
 
     Raises:
-        NotSettledError: they do not; the message has an agent's last words.
+        NotSettledError: they do not; the message has an agent's last lines.
     """
 
     def over() -> bool:

@@ -1,4 +1,4 @@
-"""A plain DDP script that survives restarts by its checkpoint, for c10d and for our handler."""
+"""A plain DDP script for c10d and for our handler; it survives restarts by its checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results as text for a terminal, and which of the targets are met."""
+"""The results as text for a terminal, and which targets are met."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _TARGETS = {
 
 
 def targets(model: str, all_measured: Sequence[Measured]) -> list[Target]:
-    """Return the targets of the medians of all that was measured.
+    """Return the targets for the medians of all measurements.
 
-    With the large model those of the processes that go on: an unchanged script's own reading of
-    its checkpoint is none of ours.
+    With the large model there are only those of the processes that go on, as the others' times
+    depend on how an unchanged script reads its checkpoint.
     """
     held = []
     for measured in all_measured:

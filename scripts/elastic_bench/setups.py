@@ -1,4 +1,4 @@
-"""The three ways for a trainer to follow its nodes that are measured beside each other."""
+"""The three measured ways for a trainer to follow changes of its nodes."""
 
 from __future__ import annotations
 

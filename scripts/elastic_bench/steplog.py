@@ -1,4 +1,4 @@
-"""Reading the step logs of a fleet's nodes while they are written. No torch here."""
+"""Reads the step logs of a fleet's nodes while they are written. No torch here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Step:
 
 
 class StepLogs:
-    """All steps so far of each node, in order of time; ``read`` takes in what is new."""
+    """All steps of each node so far, in order of time; ``read`` reads new ones."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -28,7 +28,7 @@ class StepLogs:
         self._steps: dict[str, list[Step]] = defaultdict(list)
 
     def read(self) -> None:
-        """Take in all lines of ``StepLog`` that were written since the last call."""
+        """Read all lines of ``StepLog`` that were written since the last call."""
         for path, lines in self._tail.read():
             steps = self._steps[path.name.partition(".")[0]]
             for time_s, *numbers in map(str.split, lines):
@@ -36,7 +36,7 @@ class StepLogs:
             steps.sort(key=lambda one: one.time_s)
 
     def of(self, node: str) -> list[Step]:
-        """Return the steps that a node's processes completed, none if it made none yet."""
+        """Return the steps that a node's processes completed, in order of time."""
         return self._steps[node]
 
     def copy_s(self, node: str) -> float | None:
@@ -46,5 +46,5 @@ class StepLogs:
 
     @property
     def all(self) -> dict[str, list[Step]]:
-        """The steps of every node that ever was."""
+        """The steps of all nodes, including those that are gone."""
         return dict(self._steps)

@@ -38,7 +38,7 @@ class Workload:
         return images, labels
 
     def train(self, parallel: nn.Module, images: Tensor, labels: Tensor) -> None:
-        """Compute gradients; the processor is free meanwhile, as beside an accelerator."""
+        """Leave the processor free for as long as an accelerator would, then compute gradients."""
         time.sleep(self._compute_s)
         images, labels = images.to(self._device), labels.to(self._device)
         loss = nn.functional.cross_entropy(parallel(images), labels)
@@ -46,7 +46,7 @@ class Workload:
 
 
 class StepLog:
-    """One line a completed step, one file a process; ``steplog`` reads it."""
+    """Writes one line for each completed step, in one file per process; ``steplog`` reads it."""
 
     def __init__(self, folder: Path, model: nn.Module) -> None:
         path = folder / "logs" / f"{os.environ['BENCH_NODE']}.{os.getpid()}.log"
@@ -55,12 +55,12 @@ class StepLog:
         self._parameters = list(model.parameters())
 
     def write(self, step: int, world: int) -> None:
-        """Say that this step has been completed now, by so many ranks."""
+        """Write that ``world`` ranks have completed this step now."""
         now_s = time.monotonic()
         os.write(self._file, f"{now_s:.6f} {step} {world} {self._weights()}\n".encode())
 
     def copied(self, seconds: float) -> None:
-        """Say that the state was copied to this process, as it joined."""
+        """Write how long the copy of the state to this process took when it joined."""
         self._copy.write_text(f"{seconds:.6f}\n")
 
     def _weights(self) -> int:

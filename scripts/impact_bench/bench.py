@@ -6,42 +6,41 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Barrier, BrokenBarrierError, Event
-from typing import TypeAlias
+from threading import Event
 
 from scripts.demonstration.stream import OrdinaryJob
-from scripts.impact_bench.course import Start, StoppedError, run_jobs
-from scripts.impact_bench.looks import common_begin, set_looks
-from scripts.impact_bench.slurmlog import BACKFILL, Log, read_log, read_looks
-from scripts.impact_bench.trainers import Work, training
+from scripts.impact_bench.course import run_jobs
+from scripts.impact_bench.figures import Measured, Side
+from scripts.impact_bench.looks import common_begin, next_pass_s, set_looks, slurmctld_log
+from scripts.impact_bench.slurmlog import BACKFILL, read_log, read_looks
+from scripts.impact_bench.trainers import training
 from scripts.labcluster.lab import Tell
-from scripts.labcluster.processes import Daemon, daemon_of, send
+from scripts.labcluster.processes import send_all
 from scripts.labcluster.site import Site, prepared_site
 from scripts.labcluster.waiting import wait_until
 
 _CONF = (
-    # With one, as at most sites, each job's end makes the main scheduler look. Without, it does so
-    # or not, as slurmd and slurmstepd happen to race: seconds of difference that nobody has made.
+    # With one, as at most sites, each job's end makes the main scheduler look. Without one, that
+    # depends on a race of slurmd and slurmstepd, which makes seconds of random difference.
     "Epilog=/bin/true",
     "SlurmdTimeout=300",  # Slurm's default
-    "MinJobAge=14400",  # slurmctld remembers what became of each job
-    "SlurmctldDebug=debug2",  # what passes and preemptions are read from
-    "SlurmdDebug=debug2",  # for whoever asks what a delay is made of
+    "MinJobAge=14400",  # slurmctld remembers the end of each job
+    "SlurmctldDebug=debug2",  # passes and preemptions are read from it
+    "SlurmdDebug=debug2",  # to find out what a delay is made of
 )
 KILL_WAIT_S = 30
-_REORDERED_S = 7.0  # neither before each pass nor never
-_LEFT_S = 5.0  # what is still there so long after the last element is left behind
+_REORDERED_S = 7.0  # before some passes, but not before each
+_LEFT_S = 5.0  # a process still there this long after the last element is left behind
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How often Slurm's schedulers look, and what differs from the controller's defaults."""
+    """How often Slurm's schedulers look, and settings other than the controller's defaults."""
 
     bf_interval_s: int
     batch_sched_delay_s: int
@@ -49,43 +48,15 @@ class Pace:
 
     @property
     def conf(self) -> tuple[str, ...]:
-        """Its lines of slurm.conf."""
+        """The lines of slurm.conf for it."""
         delay = f"batch_sched_delay={self.batch_sched_delay_s}"
         return (f"SchedulerParameters=bf_interval={self.bf_interval_s},{delay}",)
 
 
-Pair: TypeAlias = tuple[Start, Start]
 SITE = Pace(30, 3, {})  # Slurm's own defaults
-# The stream is QUICKER times as fast, and so are the schedulers.
+# The stream runs QUICKER times as fast, and so do the schedulers.
 QUICKER = 30.0
 QUICK = Pace(1, 0, {"forward_time_s": 30, "queue_interval_s": 2})
-
-
-@dataclass
-class Side:
-    """All that was measured without trainers, or with them."""
-
-    name: str
-    starts: list[Start] = field(default_factory=list)  # of the jobs, in the stream's order
-    begin_s: float = 0.0  # the pass of backfill that it began with, Unix seconds
-    passes_s: list[float] = field(default_factory=list)  # of backfill
-    log: Log = field(default_factory=dict)  # slurmctld's
-    left_behind: int = 0  # processes of trainers that outlived them
-    work: Work | None = None  # what the trainers did meanwhile
-
-
-@dataclass
-class Measured:
-    """Both sides, which had the same stream."""
-
-    off: Side
-    on: Side
-    nodes: int
-
-    @property
-    def pairs(self) -> list[Pair]:
-        """The same job on each side, in the stream's order."""
-        return list(zip(self.off.starts, self.on.starts, strict=True))
 
 
 def measure(
@@ -97,15 +68,15 @@ def measure(
     tell: Tell,
     reordered: bool = False,
 ) -> Measured:
-    """Run it on private clusters.
+    """Run the stream on private clusters.
 
-    Without a ``kind`` of trainers both sides are without them: what this cannot tell apart. Where
-    they are ``reordered``, Slurm prefers other nodes every few seconds on one of them.
+    Without a ``kind`` no side has trainers, which shows how much two equal sides differ. With
+    ``reordered``, Slurm on the second side prefers other nodes every few seconds.
 
     Raises:
         cluster.LabError: a cluster does not start, or a command fails in it.
-        TimeoutError: it does not come to rest, slurmctld does not look for jobs to start, or the
-            trainers do not run.
+        TimeoutError: a cluster does not become idle, slurmctld does not look for jobs to start, or
+            the trainers do not run.
     """
     measured = Measured(Side("without"), Side("with"), nodes)
     sides = (measured.off, measured.on)
@@ -117,25 +88,23 @@ def measure(
         ]
         if reordered:
             stack.enter_context(_reordering(sites[1], nodes))
-        try:
-            with (
-                nullcontext() if kind is None else training(sites[1], nodes, kind, pace.controller)
-            ) as measured.on.work:
-                tell("the stream begins")
-                _run_both(sites, sides, stream, pace)
-            measured.on.left_behind = _end_left_behind(sites[1])
-            for site, side in zip(sites, sides, strict=True):
-                _read_log(site, side)
-        finally:
-            for site, side in zip(sites, sides, strict=True):
-                _end_left_behind(site)
-                _keep_logs(site, logs / side.name)
+        for site, side in zip(sites, sides, strict=True):
+            stack.callback(_keep_logs, site, logs / side.name)
+            stack.callback(_end_left_behind, site)
+        trainers = training(sites[1], nodes, kind, pace.controller) if kind else nullcontext()
+        with trainers as measured.on.work:
+            tell("the stream begins")
+            _run_both(sites, sides, stream, pace)
+        measured.on.left_behind = _end_left_behind(sites[1])
+        for site, side in zip(sites, sides, strict=True):
+            lines = slurmctld_log(site.lab).read_text(errors="replace").splitlines()
+            side.log, side.passes_s = read_log(lines), read_looks(lines, BACKFILL)
     return measured
 
 
 @contextmanager
 def _reordering(site: Site, nodes: int) -> Iterator[None]:
-    """Let Slurm prefer other nodes every few seconds; which ones is drawn with the same seed."""
+    """Let Slurm prefer other nodes every few seconds, drawn at random with a fixed seed."""
     draw, stop = random.Random(nodes), Event()
 
     def reorder() -> None:
@@ -157,80 +126,52 @@ def _run_both(
     sites: Sequence[Site], sides: Sequence[Side], stream: Sequence[OrdinaryJob], pace: Pace
 ) -> None:
     """Run the same stream on both sides, which begin at the same moment with a pass of backfill."""
-    stop, dues_s, begins_s = Event(), dict[str, float](), list[float]()
+    stop, interval_s = Event(), pace.bf_interval_s
 
-    def settle() -> None:
-        order = [dues_s[side.name] for side in sides]
-        begins_s.append(common_begin(order, pace.bf_interval_s, time.time()))
+    def sleep(time_s: float) -> None:
+        if stop.wait(time_s):
+            raise CancelledError  # the other side has failed, or somebody has stopped the bench
 
-    both = Barrier(len(sides), settle)
-
-    def agree(side: Side, due_s: float) -> float:
-        dues_s[side.name] = due_s
-        try:
-            both.wait()
-        except BrokenBarrierError:
-            raise StoppedError from None
-        return begins_s[0]
+    def run(site: Site, side: Side, due_s: float, begin_s: float) -> None:
+        side.begin_s = set_looks(site.lab, due_s, begin_s, interval_s, sleep)
+        folder = site.folder(name="jobs")
+        side.starts = run_jobs(site.lab, stream, folder, side.begin_s, sleep)
 
     with ThreadPoolExecutor() as threads:
         try:
+            asked = [threads.submit(next_pass_s, site.lab, interval_s, sleep) for site in sites]
+            dues_s = [one.result() for one in asked]
+            begin_s = common_begin(dues_s, interval_s, time.time())
             runs = [
-                threads.submit(_run, site, side, stream, pace, partial(agree, side), stop)
-                for site, side in zip(sites, sides, strict=True)
+                threads.submit(run, site, side, due_s, begin_s)
+                for site, side, due_s in zip(sites, sides, dues_s, strict=True)
             ]
-            ended, _ = wait(runs, return_when=FIRST_EXCEPTION)
-            for run in ended:
-                run.result()
+            for ended in as_completed(runs):
+                ended.result()
         finally:
             stop.set()
-            both.abort()
-
-
-def _run(
-    site: Site,
-    side: Side,
-    stream: Sequence[OrdinaryJob],
-    pace: Pace,
-    agree: Callable[[float], float],
-    stop: Event,
-) -> None:
-    def sleep(time_s: float) -> None:
-        if stop.wait(time_s):
-            raise StoppedError
-
-    side.begin_s = set_looks(site.lab, pace.bf_interval_s, agree, sleep)
-    folder = site.folder(name="jobs")
-    side.starts = run_jobs(site.lab, stream, folder, side.begin_s, stop.is_set)
-
-
-def _read_log(site: Site, side: Side) -> None:
-    with (site.lab.dir / "log" / "slurmctld.log").open(errors="replace") as lines:
-        read = list(lines)
-    side.log, side.passes_s = read_log(read), read_looks(read, BACKFILL)
 
 
 def _end_left_behind(site: Site) -> int:
-    """End what jobs have left; return how many processes that were.
+    """End the processes that jobs have left; return how many there were.
 
-    They are known by their working folder, the one thing of theirs that survives ``env -i``.
+    They are found by their working folder, the only thing that survives ``env -i``.
     """
     folder = site.lab.home("alice")
     with suppress(TimeoutError):
         wait_until(lambda: not _processes_in(folder), _LEFT_S)
     left = _processes_in(folder)
-    for process in left:
-        send(process, signal.SIGKILL)
+    send_all(left, signal.SIGKILL)
     return len(left)
 
 
-def _processes_in(folder: Path) -> list[Daemon]:
+def _processes_in(folder: Path) -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cwd"):
         with suppress(OSError):
             if path.readlink().is_relative_to(folder):
-                found.append(daemon_of(int(path.parent.name)))
-    return [one for one in found if one is not None]
+                found.append(int(path.parent.name))
+    return found
 
 
 def _keep_logs(site: Site, logs: Path) -> None:

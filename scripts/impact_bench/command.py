@@ -12,6 +12,7 @@ import click
 from scripts.benchkit.command import (
     Findings,
     bench_command,
+    findings,
     folder,
     json_text,
     number,
@@ -50,10 +51,10 @@ def parsed_settings(
     "--trainers",
     type=click.Choice(list(SCRIPTS)),
     default="polite",
-    help="Elements that sleep; that do all not to be ended; that train, and rest after each step.",
+    help="Elements that sleep, that resist being ended, or that train and rest after each step.",
 )
 @click.option(
-    "--null", is_flag=True, help="No trainers on either side: what this cannot tell apart."
+    "--null", is_flag=True, help="No trainers on either side: how far two equal sides differ."
 )
 @click.option(
     "--reordered",
@@ -66,7 +67,7 @@ def parsed_settings(
     multiple=True,
     callback=parsed_settings,
     metavar="KEY=VALUE",
-    help="A line of bftrainer.toml; the controller has its defaults else.",
+    help="A line of bftrainer.toml. Everything else is the controller's default.",
 )
 @click.option(
     "--quick",
@@ -122,15 +123,15 @@ def main(
     machine = this_machine("mip")
     run = quicker(stream, QUICKER) if quick else stream
     measured = measure(run, nodes, kind, pace, out / "logs", progress(), reordered)
-    found = figures_of(measured)
-    text = f"{machine}\n{_title(asked)}\n\n{report.rendered(measured, found)}"
-    document = {"machine": machine, "settings": asked, **report.document(measured, found)}
-    replace_file(out / "table.txt", text + "\n")
-    replace_file(out / "results.json", json_text(document) + "\n")
-    off_s, on_s = delays(measured.off.starts, measured.on.starts)
-    if off_s:
-        replace_file(out / "impact.svg", report.picture(off_s, on_s))
-    return Findings(text, document)
+    figures = figures_of(measured)
+    document = report.document(measured, figures)
+    parts = [_title(asked), *report.rendered(measured, figures)]
+    found = findings(machine, *parts, settings=asked, **document)
+    replace_file(out / "table.txt", found.text + "\n")
+    replace_file(out / "results.json", json_text(found.document) + "\n")
+    if both_s := delays(measured.pairs):
+        replace_file(out / "impact.svg", report.picture(both_s))
+    return found
 
 
 def _title(asked: dict[str, Any]) -> str:

@@ -1,8 +1,7 @@
-"""The stream on one cluster: submitted, waited for, and what Slurm says of its jobs."""
+"""The stream on one cluster: submits it, waits for it, and asks Slurm about its jobs."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,19 +13,14 @@ from scripts.labcluster.lab import Lab
 from scripts.labcluster.waiting import wait_until
 
 _LOOK_EVERY_S = 5.0
-_PATIENCE_S = 1200.0  # after the last submission; then jobs count as failed
-_IDLE_S = 120.0
-
-_FIELDS = re.compile(r"(\w+)=(\S*)")
-
-
-class StoppedError(Exception):
-    """Whoever wanted this to run does not any more."""
+_PATIENCE_S = 1200.0  # after the last submission
+_FORMAT = "JobID:20,State:20,RestartCnt:20,NodeList:1000"
+_ACCOUNTS = ("squeue", "--noheader", "--partition=main", "--states=all", f"--Format={_FORMAT}")
 
 
 @dataclass(frozen=True)
 class Account:
-    """What Slurm says of a job."""
+    """What Slurm says about a job."""
 
     state: str
     restarts: int
@@ -35,7 +29,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Start:
-    """How an ordinary job fared; Unix seconds. Times are None where it never came so far."""
+    """What became of an ordinary job; Unix seconds. A time is None if the job never got there."""
 
     job: OrdinaryJob
     number: int  # Slurm's job id
@@ -61,34 +55,21 @@ def run_jobs(
     stream: Sequence[OrdinaryJob],
     folder: Path,
     begin_s: float,
-    stopped: Callable[[], bool],
+    sleep: Callable[[float], object],
 ) -> list[Start]:
-    """Submit a stream, wait until Slurm has no job of it any more, and ask what became of them.
+    """Submit a stream, wait until all of its jobs have ended, and ask what became of them.
 
-    Its time begins at ``begin_s``, in Unix seconds.
-
-    Raises:
-        StoppedError: ``stopped`` said so.
+    Its times count from ``begin_s``, in Unix seconds. If ``sleep`` raises, that ends it.
     """
-    looked_s = 0.0
 
-    def is_over(now_s: float, submitted: Sequence[Submitted]) -> bool:
-        nonlocal looked_s
-        if stopped():
-            raise StoppedError
-        if len(submitted) < len(stream):
-            return False
-        if all(one.end_s is not None for one in submitted):
-            return True
-        if now_s - looked_s < _LOOK_EVERY_S:
-            return now_s > stream[-1].at_s + _PATIENCE_S
-        looked_s = now_s
-        return not _queue(lab)
+    def over(now_s: float, submitted: Sequence[Submitted]) -> bool:
+        sleep(0.0)
+        return True
 
-    submitted = submit_stream(stream, folder, lab.run, is_over, begin_s)
-    with suppress(TimeoutError):  # the last job's end is to reach slurmctld
-        wait_until(lambda: not _queue(lab), _IDLE_S)
-    accounts = read_accounts(lab.run("scontrol", "--oneliner", "show", "job").stdout.splitlines())
+    submitted = submit_stream(stream, folder, lab.run, over, begin_s)
+    with suppress(TimeoutError):  # what is left then has failed
+        wait_until(lambda: not _queue(lab), _PATIENCE_S, pause=lambda _: sleep(_LOOK_EVERY_S))
+    accounts = read_accounts(lab.run(*_ACCOUNTS).stdout.splitlines())
     unknown = Account("UNKNOWN", 0)
     return [
         Start(
@@ -104,19 +85,11 @@ def run_jobs(
 
 
 def read_accounts(lines: Iterable[str]) -> dict[int, Account]:
-    """Read what ``scontrol --oneliner show job`` prints, by job id."""
+    """Read what squeue says about jobs, also those that have ended, by job id."""
     accounts = {}
     for line in lines:
-        # The first of a name counts: the user's own words come behind Slurm's.
-        fields: dict[str, str] = {}
-        for name, value in _FIELDS.findall(line):
-            fields.setdefault(name, value)
-        if "JobId" in fields:
-            accounts[int(fields["JobId"])] = Account(
-                fields["JobState"],
-                int(fields["Restarts"]),
-                expand(fields.get("NodeList")),
-            )
+        number, state, restarts, *nodes = line.split()
+        accounts[int(number)] = Account(state, int(restarts), expand(nodes[0]) if nodes else ())
     return accounts
 
 

@@ -1,27 +1,65 @@
-"""What both sides say about each other: differences, passes missed, nodes used, targets. Pure."""
+"""Compares both sides: differences, missed passes, used nodes, targets. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
+from typing import TypeAlias
 
 from scripts.benchkit.figures import Summary, Target, at_least, at_most, summarise
-from scripts.impact_bench.bench import Measured
 from scripts.impact_bench.course import Start
-from scripts.impact_bench.passes import (
-    elements_s,
-    idle_after_pass_s,
-    out_of_phase_s,
-    passes_waited,
-    preempting,
-)
+from scripts.impact_bench.slurmlog import Log
+from scripts.impact_bench.trainers import Work
 
 MEDIAN_TARGET_S, P95_TARGET_S, MEAN_TARGET_S = 0.05, 0.5, 0.3
 MISSED_TARGET, PREEMPTED_TARGET = 1.0, 2.0  # percent of the jobs
 MAKESPAN_TARGET = 0.3  # percent more
 SHORTEST_LIMIT_S = 60.0  # Slurm's time limits are whole minutes
 USED_TARGET = 85.0  # percent of the node-seconds that trainers could have used
+
+Pair: TypeAlias = tuple[Start, Start]  # the same job without trainers and with them
+
+
+@dataclass
+class Side:
+    """All that was measured without trainers, or with them."""
+
+    name: str
+    starts: Sequence[Start] = ()  # of the jobs, in the stream's order
+    begin_s: float = 0.0  # the pass of backfill that it began with, Unix seconds
+    passes_s: Sequence[float] = ()  # of backfill
+    log: Log = field(default_factory=dict)  # slurmctld's
+    left_behind: int = 0  # processes of trainers that outlived them
+    work: Work | None = None  # what the trainers did meanwhile
+
+    @property
+    def failed(self) -> int:
+        """How many jobs did not run to their end, once and well."""
+        return sum(one.failed for one in self.starts)
+
+    @property
+    def makespan_s(self) -> float:
+        """Seconds from the first submission to the last job's end; NaN where no job ended."""
+        ends_s = [one.end_s for one in self.starts if one.end_s is not None]
+        return max(ends_s, default=math.nan) - min(one.submit_s for one in self.starts)
+
+
+@dataclass
+class Measured:
+    """Both sides of a run; they had the same stream."""
+
+    off: Side
+    on: Side
+    nodes: int
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """The same job on each side, in the stream's order."""
+        return list(zip(self.off.starts, self.on.starts, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,107 +76,165 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What trainers did to the jobs, and what they had of the nodes; all in percent.
+    """What trainers did to the jobs, and how much of the nodes they had; all in percent.
 
-    ``used`` is None where the jobs leave nothing idle, and where there are no trainers.
+    ``used`` is None if the jobs leave nothing idle, or if there are no trainers.
     """
 
     preempted: float  # jobs that took an element's node
     missed: float  # that started some passes of backfill later than without trainers
-    sooner: float  # and some passes sooner
+    sooner: float  # that started some passes sooner
     makespan: float  # how much longer all took
     used: float | None  # of the node-seconds that were idle, without trainers, after a pass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Figures:
-    """All that is said of both sides; pairs are without and with trainers.
+    """All figures of both sides together.
 
     ``idle_s`` are the node-seconds idle after a pass without trainers, ``long_s`` those of them in
-    holes that last a minute from there, ``used_s`` those that trainers had in as much time;
-    ``passes`` are those while both sides had jobs.
+    holes that last another minute, ``used_s`` those that trainers had in the same time;
+    ``passes`` are those of each side while both had jobs.
     """
 
     start_delay_s: Comparison | None
     shares: Shares
-    failed: tuple[int, int]  # jobs
-    makespan_s: tuple[float, float]
     idle_s: float
     long_s: float
     used_s: float
-    passes: tuple[int, int]
+    passes: Mapping[str, int]
     out_of_phase_s: float
     targets: list[Target]
 
 
 def figures_of(measured: Measured) -> Figures:
-    """Return what is said of both sides."""
+    """Return the figures of both sides."""
     off, on = measured.off, measured.on
-    took_s = makespan_s(off.starts), makespan_s(on.starts)
-    end_s = off.begin_s + took_s[0]
-    idle_s, long_s = (
-        idle_after_pass_s(off.starts, measured.nodes, off.passes_s, off.begin_s, end_s, shortest_s)
-        for shortest_s in (0.0, SHORTEST_LIMIT_S)
-    )
-    used_s = elements_s(on.log, on.starts, on.begin_s, on.begin_s + took_s[0])
-    missed = [passes_missed(measured, *pair) for pair in measured.pairs]
+    holes_s = holes_after_pass_s(off, measured.nodes, off.begin_s + off.makespan_s)
+    idle_s, used_s = sum(holes_s), elements_s(on, on.begin_s + off.makespan_s)
+    missed = passes_missed(measured)
     percent = 100 / len(missed)
     shares = Shares(
-        preempted=percent * preempting(on.log, on.starts),
+        preempted=percent * sum(preempts(on, one) for one in on.starts),
         missed=percent * sum(one > 0 for one in missed),
         sooner=percent * sum(one < 0 for one in missed),
-        makespan=100 * (took_s[1] / took_s[0] - 1),
+        makespan=100 * (on.makespan_s / off.makespan_s - 1),
         used=100 * used_s / idle_s if idle_s and on.work is not None else None,
     )
+    until_s = min(off.makespan_s, on.makespan_s)
     off_s, on_s = (
-        [at_s - one.begin_s for at_s in one.passes_s if 0 <= at_s - one.begin_s <= min(took_s)]
+        [at_s - one.begin_s for at_s in one.passes_s if 0 <= at_s - one.begin_s <= until_s]
         for one in (off, on)
     )
-    seen = compared(*delays(off.starts, on.starts))
-    failed = failures(off.starts), failures(on.starts)
-    judged = [] if seen is None else targets(seen, shares, *failed, on.left_behind)
-    apart_s = out_of_phase_s(off_s, on_s)
-    passes = len(off_s), len(on_s)
-    return Figures(seen, shares, failed, took_s, idle_s, long_s, used_s, passes, apart_s, judged)
+    seen = compared(measured.pairs)
+    return Figures(
+        start_delay_s=seen,
+        shares=shares,
+        idle_s=idle_s,
+        long_s=sum(one for one in holes_s if one >= SHORTEST_LIMIT_S),
+        used_s=used_s,
+        passes={off.name: len(off_s), on.name: len(on_s)},
+        out_of_phase_s=out_of_phase_s(off_s, on_s),
+        targets=[]
+        if seen is None
+        else targets(seen, shares, off.failed, on.failed, on.left_behind),
+    )
 
 
-def passes_missed(measured: Measured, one: Start, other: Start) -> float:
-    """Return how many passes later the same job started with trainers; below zero: sooner."""
-    late = passes_waited(other, measured.on.passes_s)
-    early = passes_waited(one, measured.off.passes_s)
-    return 0 if late == early else late - early  # neither may ever have started
-
-
-def delays(off: Sequence[Start], on: Sequence[Start]) -> tuple[list[float], list[float]]:
+def delays(pairs: Iterable[Pair]) -> list[tuple[float, float]]:
     """Return the start delays of the jobs that started on both sides, in the stream's order."""
-    found = [(one.delay_s, other.delay_s) for one, other in zip(off, on, strict=True)]
-    both = [(one, other) for one, other in found if one is not None and other is not None]
-    return [one for one, _ in both], [other for _, other in both]
+    found = [(one.delay_s, other.delay_s) for one, other in pairs]
+    return [(one, other) for one, other in found if one is not None and other is not None]
 
 
-def compared(off_s: Sequence[float], on_s: Sequence[float]) -> Comparison | None:
-    """Compare the delays of the same jobs; None if there are none."""
-    if not off_s:
+def compared(pairs: Iterable[Pair]) -> Comparison | None:
+    """Compare the delays of these jobs; None if none of them started on both sides."""
+    both_s = delays(pairs)
+    if not both_s:
         return None
-    differences = [other - one for one, other in zip(off_s, on_s, strict=True)]
-    return Comparison(summarise(off_s), summarise(on_s), summarise(differences))
+    off_s, on_s = zip(*both_s, strict=True)
+    return Comparison(
+        summarise(off_s), summarise(on_s), summarise([other - one for one, other in both_s])
+    )
 
 
-def makespan_s(starts: Sequence[Start]) -> float:
-    """Return the seconds from the first submission to the last job's end."""
-    ends_s = [one.end_s for one in starts if one.end_s is not None]
-    return max(ends_s, default=math.nan) - min(one.submit_s for one in starts)
+def passes_missed(measured: Measured) -> list[float]:
+    """Return how many passes later each job started with trainers; below zero: sooner."""
+    waited = [
+        (passes_waited(one, measured.off.passes_s), passes_waited(other, measured.on.passes_s))
+        for one, other in measured.pairs
+    ]
+    return [0 if early == late else late - early for early, late in waited]  # both may be infinite
 
 
-def failures(starts: Sequence[Start]) -> int:
-    """Return how many jobs did not run to their end, once and well."""
-    return sum(one.failed for one in starts)
+def passes_waited(start: Start, passes_s: Sequence[float]) -> float:
+    """Return how many of these passes began while a job waited; infinitely many if it still does.
+
+    The passes are in order.
+    """
+    if start.start_s is None:
+        return math.inf
+    return bisect_right(passes_s, start.start_s) - bisect_right(passes_s, start.submit_s)
+
+
+def preempts(side: Side, start: Start) -> bool:
+    """Return whether Slurm ended an element for this job, from slurmctld's log."""
+    return ("preempted", start.number) in side.log
+
+
+def holes_after_pass_s(side: Side, nodes: int, end_s: float) -> list[float]:
+    """Return how long a node is idle each time that jobs leave it idle, from begin to end.
+
+    Each time counts from the first pass that began in it.
+    """
+    busy: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for one in side.starts:
+        if one.start_s is not None:
+            for node in one.account.nodes:
+                busy[node].append((one.start_s, one.end_s or end_s))
+    names = [f"n{number}" for number in range(1, nodes + 1)]
+    return [hole_s for name in names for hole_s in _holes_s(sorted(busy[name]), side, end_s)]
+
+
+def _holes_s(busy: Iterable[tuple[float, float]], side: Side, end_s: float) -> Iterator[float]:
+    """Yield how long one node is idle each time, after a pass that began while it was."""
+    edges = [side.begin_s, *chain.from_iterable(busy), end_s]
+    for since_s, until_s in list(pairwise(edges))[::2]:
+        seen = side.passes_s[bisect_left(side.passes_s, since_s) :]
+        if seen:
+            yield max(0.0, min(until_s, end_s) - seen[0])
+
+
+def elements_s(side: Side, end_s: float) -> float:
+    """Return the node-seconds of the elements (all but the ordinary jobs) from begin to end.
+
+    They are read from slurmctld's log; times are Unix seconds.
+    """
+    used_s, jobs = 0.0, {one.number for one in side.starts}
+    for (kind, job), times in side.log.items():
+        if kind != "allocated" or job in jobs:
+            continue
+        ends_s = [at_s for at_s, _ in side.log.get(("known", job), ())]
+        for at_s, _ in times:
+            until_s = next((one for one in ends_s if one >= at_s), end_s)
+            used_s += max(0.0, min(until_s, end_s) - max(at_s, side.begin_s))
+    return used_s
+
+
+def out_of_phase_s(off_s: Sequence[float], on_s: Sequence[float]) -> float:
+    """Return the largest distance of a pass of one side to the nearest pass of the other side.
+
+    Both count from the begin of their own side, in seconds.
+    """
+    if not off_s:
+        return 0.0
+    return max((min(abs(one - at_s) for one in off_s) for at_s in on_s), default=0.0)
 
 
 def targets(
     comparison: Comparison, shares: Shares, failed_off: int, failed_on: int, left_behind: int
 ) -> list[Target]:
-    """Return what is asked for, and whether it is so."""
+    """Return the targets, met or missed."""
     difference = comparison.difference
     judged = [
         at_most("median of the differences, s", difference.median, MEDIAN_TARGET_S),

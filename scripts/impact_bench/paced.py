@@ -1,7 +1,7 @@
-"""Runs the training script that it is given with a pause after each step, as beside a GPU.
+"""Runs a training script with a pause after each step, as if a GPU did the work.
 
-The script is not changed. Eight nodes share one host's few processors here; on real nodes a
-training's arithmetic is none of slurmctld's business.
+The script is not changed. Here eight nodes share one host's few processors; on real nodes a
+training does not slow slurmctld down.
 """
 
 from __future__ import annotations

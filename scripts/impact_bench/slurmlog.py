@@ -1,7 +1,7 @@
 """What slurmctld's log says of each job, and when its schedulers looked. Pure.
 
-The lines are those of Slurm 22.05 at debug2; where another version says it otherwise, fewer jobs
-are found.
+The lines are those of Slurm 22.05 at debug2. If another version writes them differently, fewer
+jobs are found.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
-# What slurmctld's two schedulers write as they begin.
+# What slurmctld's two schedulers write when they begin.
 MAIN = "sched: Running job scheduler"
 BACKFILL = "sched/backfill: _attempt_backfill: beginning"
 _LINE = re.compile(r"\[(\d{4}-\d\d-\d\dT[\d:.]+)\] (.*)")
@@ -32,7 +32,7 @@ Log: TypeAlias = Mapping[tuple[str, int], Sequence[tuple[float, str]]]
 
 
 def read_log(lines: Iterable[str]) -> Log:
-    """Read it; what is not needed is passed over."""
+    """Read the log; lines that are not needed are skipped."""
     log: dict[tuple[str, int], list[tuple[float, str]]] = defaultdict(list)
     for time_s, text in _timed(lines):
         for kind, pattern in _KINDS.items():

@@ -6,21 +6,21 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, count
 
 from scripts.demonstration.stream import OrdinaryJob
 
-_SPARE_S = 5.0  # a job that needs all of its time limit fails, now and then, by itself
-# Jobs that backfill finds room for before a large one: small, and not long. They run so many
-# seconds, log-normally, and their users ask for so many minutes more than that.
+_SPARE_S = 5.0  # a job that needs all of its time limit sometimes fails by itself
+# Small and short jobs, for which backfill finds room before a large one. Their run times (seconds)
+# are log-normal, and their users ask for so many minutes more than that.
 _MEDIAN_S, _SPREAD, _SHORTEST_S, _LONGEST_S = 35.0, 0.5, 10.0, 110.0
 _MORE_MINUTES = (0, 0, 1)
-# How often a job has up to so many nodes, as a share of all nodes; two in three have one.
+# How often a job has up to this share of all nodes; two jobs in three have one node.
 _SIZES = ((0.65, 0.0), (0.87, 0.25), (0.97, 0.5), (1.0, 0.9))
 _PASS_S = 30.0  # between backfill's passes
 _CLEAR_S = 2.0
-# A job of one node runs on, while one of all nodes waits behind it at the head of the queue. The
-# next two are there before it ends; the long one asks for as much time, and fits into no hole.
+# A job of one node runs, while a job of all nodes waits behind it at the head of the queue. The
+# next two come before it ends; the long one asks for so much time that it fits into no hole.
 _ROUND_S, _AHEAD_S = 600.0, 120.0
 _ALL_NODES_S = 12.4
 _DRAIN_S = 30.0  # from the end of the long job, as others still run
@@ -30,10 +30,10 @@ _LAST_S = 45.0  # for the last ones to be given nodes before the last large job
 def busy_stream(jobs: int, nodes: int, seed: int, load: float) -> list[OrdinaryJob]:
     """Return jobs of one node to all, behind a job of all nodes that waits at the queue's head.
 
-    ``load``: node-seconds that they ask for, of those that there are while they arrive. Times are
-    seconds since a pass of backfill, and passes come every 30 s: no job is submitted within 2 s of
-    one, nor ends so if one has started it; nor about whole seconds if the main scheduler has. Which
-    look it is in time for must not be chance.
+    ``load``: the node-seconds that they ask for, as a share of all while they arrive. Times are
+    seconds since a pass of backfill, and passes come every 30 s. Chance must not decide which look
+    sees a job: so no job is submitted within 2 s of a pass, and none that a pass has started ends
+    there. A job that the main scheduler has started does not end near a whole second.
 
     Raises:
         ValueError: the load is too low.
@@ -42,12 +42,10 @@ def busy_stream(jobs: int, nodes: int, seed: int, load: float) -> list[OrdinaryJ
     sizes = [min(_size(chooser, nodes), nodes - 1) for _ in range(jobs)]
     drawn = [_made_job(chooser, chooser.expovariate(1), size) for size in sizes]
     ahead = (_long_s(_ROUND_S) + nodes * _ALL_NODES_S) / _ROUND_S
-    rate = load * nodes - ahead  # that is left to them
+    rate = load * nodes - ahead  # nodes that are left for them
     if rate <= 0:
         raise ValueError(f"a load of {load:g} is less than the job ahead of the large one alone")
-    rounds = 0
-    while True:
-        rounds += 1
+    for rounds in count(1):
         behind = _arriving(drawn[: max(0, jobs - 2 * rounds)], rate)
         until_s = (behind[-1].at_s if behind else 0.0) + _LAST_S
         if rounds >= round(until_s / _ROUND_S):
@@ -69,7 +67,7 @@ def _long_s(round_s: float) -> float:
 
 
 def _arriving(drawn: Sequence[OrdinaryJob], rate: float) -> list[OrdinaryJob]:
-    """Return them as they come: their gaps are as drawn, and ask for ``rate`` nodes in all."""
+    """Return the jobs with their times: gaps are as drawn, and all need ``rate`` nodes in total."""
     gaps = [job.at_s for job in drawn]
     scale = sum(job.nodes * job.runs_s for job in drawn) / rate / max(sum(gaps), 1e-9)
     return [
@@ -89,12 +87,12 @@ def _clear_of_passes(time_s: float) -> float:
 
 
 def _clear_of_looks(runs_s: float) -> float:
-    # It takes 0.1 s to start and to end, and a second between looks is longer than one, by 2 ms.
+    # A job takes 0.1 s to start and to end, and two looks are 2 ms more than a second apart.
     return round(math.floor(runs_s) + 0.3 + 0.3 * (runs_s % 1), 2)
 
 
 def quicker(stream: Sequence[OrdinaryJob], times: float) -> list[OrdinaryJob]:
-    """Return the same jobs, so many times as fast; Slurm is still told of whole minutes."""
+    """Return the same jobs, ``times`` as fast; their time limits are still whole minutes."""
     return [
         replace(job, at_s=round(job.at_s / times, 3), runs_s=round(job.runs_s / times, 2))
         for job in stream

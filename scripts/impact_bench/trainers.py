@@ -1,4 +1,4 @@
-"""The trainers whose elements ordinary jobs meet: they sleep, or resist, or train."""
+"""The trainers beside the ordinary jobs: their elements sleep, resist their end, or train."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _PROGRAMS = [Path(__file__).with_name(name) for name in ("hostile.sh", "paced.py
 _PATIENCE_S = 120.0
 _TRAINERS = 2  # so that they share the nodes
 
-# Elements that sleep cost no processor; all nodes share this host's. {0} is the folder of the
-# trainer, {1} what trains.
+# Elements that sleep use no processor time, as all nodes share this host. {0} is the trainer's
+# folder, {1} the command that trains.
 SCRIPTS = {
     "polite": "#!/bin/bash\nsrun sleep infinity\n",
     "hostile": "#!/bin/bash\n. {0}/hostile.sh\nsrun bash -c '. {0}/hostile.sh; sleep infinity'\n",
@@ -32,19 +32,19 @@ class Work:
     """What trainers did beside the stream."""
 
     arrays: list[int] = field(default_factory=list)
-    nodes: int = 0  # that were used when it began
-    reclaimed: int = 0  # elements that Slurm took the node of
-    left: int = 0  # those that the controller ended, mostly for a job that was expected
+    nodes: int = 0  # used by trainers when the stream began
+    reclaimed: int = 0  # elements whose node Slurm took
+    left: int = 0  # elements that the controller ended, mostly for an expected job
 
 
 @contextmanager
 def training(site: Site, nodes: int, kind: str, settings: Mapping[str, object]) -> Iterator[Work]:
-    """Let trainers fill the cluster, and end them afterwards; what is yielded is true then.
+    """Let trainers fill the cluster, and end them afterwards; only then the result is complete.
 
-    The controller has its defaults but for these ``settings``; ``kind`` is one of ``SCRIPTS``.
+    The controller has its defaults except for these ``settings``; ``kind`` is one of ``SCRIPTS``.
 
     Raises:
-        TimeoutError: no node is used within two minutes; the message has the trainers' last words.
+        TimeoutError: no node is used within two minutes; the message has the trainers' last lines.
     """
     work = Work()
     with site.controlled(settings):
@@ -52,7 +52,7 @@ def training(site: Site, nodes: int, kind: str, settings: Mapping[str, object]) 
             for number in range(_TRAINERS):
                 folder = site.folder(name=f"trainer-{number}")
                 for program in _PROGRAMS:
-                    # The clone itself may lie where Slurm's users cannot read.
+                    # Slurm's users may not be able to read the clone itself.
                     shutil.copy(program, folder)
                 train = site.stage.repo / "examples" / "digits" / "train.py"
                 script, most = SCRIPTS[kind].format(folder, train), nodes // _TRAINERS
@@ -72,8 +72,8 @@ def training(site: Site, nodes: int, kind: str, settings: Mapping[str, object]) 
 def _wait_until_full(site: Site, nodes: int) -> int:
     """Wait until so many nodes are used; return how many are.
 
-    The controller leaves nodes alone that it keeps in reserve, and those on which elements are slow
-    to end, as hostile ones may be.
+    The controller does not use nodes that it keeps in reserve, nor nodes on which elements end
+    slowly, as hostile ones may do.
     """
 
     def used() -> int:

@@ -1,1 +1,1 @@
-"""What a keeper bears: thousands of simulated agents, and users who flood it."""
+"""How much load a keeper can take: thousands of simulated agents, and users who flood it."""

@@ -1,4 +1,4 @@
-"""Simulated agents on one event loop: real connections and messages, and nothing behind them."""
+"""Simulated agents on one event loop: real connections and messages, but no training."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from bftrainer_slurm.keeper.credentials import (
 from bftrainer_slurm.keeper.messages import Hello, Identity, Role, encode, payload
 from bftrainer_slurm.keeper.protocol import GREETING, parse_address
 
-_AT_ONCE = 100  # connect: this is but one process
+_AT_ONCE = 100  # agents connect at the same time, as all of them are in one process
 
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """A keeper, and how agents prove there whose they are; by their trainer's array."""
+    """A keeper, and a function that proves to it who owns an agent of a trainer (its array)."""
 
     keeper: str
     method: str
@@ -43,7 +43,7 @@ def by_job(keeper: str, key: bytes, uid: int) -> Entrance:
 
 
 class Agent:
-    """One agent of a trainer; it follows each change, and comes back where it was hung up on."""
+    """One agent of a trainer; it follows each change, and reconnects if the keeper hangs up."""
 
     def __init__(
         self, entrance: Entrance, array: int, task: int, source: str = "127.0.0.1"
@@ -52,19 +52,19 @@ class Agent:
         self.heard: Counter[str] = Counter()
         self.generation = 0
         self.rank = -1
-        self.hung_up = 0  # so often
+        self.hung_up = 0  # how often the keeper did that
         self.at_s = 0.0  # when the last generation came
         self._entrance, self._source = entrance, source
         self._news = asyncio.Event()
 
     async def connect(self) -> None:
-        """Connect, again and again until it is welcome."""
+        """Connect, again and again until the keeper welcomes it."""
         while not await self._welcomed():
             self.writer.close()
         self._tasks = [asyncio.ensure_future(work()) for work in (self._listen, self._ping)]
 
     async def _welcomed(self) -> bool:
-        """Prove itself; False where the keeper hung up: on a busy machine this process is slow."""
+        """Prove itself; False if the keeper hung up, as this process is slow on a busy machine."""
         host, port = parse_address(self._entrance.keeper)
         self.reader, self.writer = await asyncio.open_connection(
             host, port, limit=2**20, local_addr=(self._source, 0)
@@ -83,11 +83,11 @@ class Agent:
         return "welcome" in json.loads(self._keepers_seal.open(answer))
 
     def say(self, **message: object) -> None:
-        """Say something to the keeper."""
+        """Send a message to the keeper."""
         self.writer.write(self._own_seal.close(json.dumps(message).encode() + b"\n"))
 
     def ready(self, cause: str, error: str = "") -> None:
-        """Stand at a boundary."""
+        """Say that it is at a boundary."""
         self.say(ready={"step": -1, "cause": cause, "error": error})
 
     async def until_in(self, generation: int) -> None:
@@ -97,7 +97,7 @@ class Agent:
             await self._news.wait()
 
     def stop_reading(self) -> None:
-        """Read nothing any more."""
+        """Stop reading."""
         self._tasks[0].cancel()
         self.writer.transport.pause_reading()  # type: ignore[attr-defined]
 
@@ -135,7 +135,7 @@ class Agent:
 
 
 async def all_connect(agents: Sequence[Agent], limit_s: float) -> None:
-    """Connect agents, so many at a time. Raises TimeoutError."""
+    """Connect agents, some of them at a time. Raises TimeoutError."""
     for begin in range(0, len(agents), _AT_ONCE):
         batch = asyncio.gather(*(one.connect() for one in agents[begin : begin + _AT_ONCE]))
         await asyncio.wait_for(batch, limit_s)

@@ -1,11 +1,10 @@
-"""The command line of ``scripts/run bench-keeper``: what a keeper bears, what floods cost."""
+"""The command line of ``scripts/run bench-keeper``: a keeper under load, and what floods cost."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,9 +12,9 @@ from pathlib import Path
 
 from bftrainer_slurm.keeper.credentials import JOB, Means
 from scripts.benchkit.command import Findings, bench_command, findings, number, progress, several
-from scripts.benchkit.figures import Summary, summarise
-from scripts.benchkit.machine import cpu_s, this_machine
-from scripts.benchkit.text import columns
+from scripts.benchkit.figures import summarise
+from scripts.benchkit.machine import this_machine
+from scripts.benchkit.text import columns, table
 from scripts.keeper_bench import scale
 from scripts.keeper_bench.agents import many_files
 from scripts.keeper_bench.flood import (
@@ -39,12 +38,11 @@ _NODES = 512  # of the trainer that floods by changes
 
 @dataclass(frozen=True, slots=True)
 class Flooded:
-    """How long one user's rescales took while another flooded this keeper, or one beside it."""
+    """How long one user's rescales took while another flooded this keeper, or another keeper."""
 
     kind: str
     here: Rescales
     elsewhere: Rescales
-    keeper_share: float  # of a processor
 
 
 @bench_command(TimeoutError, ChildProcessError)
@@ -83,25 +81,17 @@ def _floods(repeat: int) -> Iterator[Flooded]:
         for kind in (*FLOODS, "all at once"):
             tell(kind)
             with flooded(kind, other.address, others_key):
-                elsewhere, _ = _rescales(keeper, key, repeat)
+                elsewhere = asyncio.run(rescales(keeper, key.read_bytes(), repeat))
             with flooded(kind, keeper.address, key):
-                here, share = _rescales(keeper, key, repeat)
-            yield Flooded(kind, here, elsewhere, share)
-
-
-def _rescales(keeper: Keeper, key: Path, repeat: int) -> tuple[Rescales, float]:
-    pid = keeper.pid
-    assert pid is not None
-    began_s, used_s = time.monotonic(), cpu_s(pid)
-    found = asyncio.run(rescales(keeper.address, key.read_bytes(), repeat))
-    return found, (cpu_s(pid) - used_s) / (time.monotonic() - began_s)
+                here = asyncio.run(rescales(keeper, key.read_bytes(), repeat))
+            yield Flooded(kind, here, elsewhere)
 
 
 @contextmanager
 def site_keeper() -> Iterator[tuple[Keeper, Path]]:
     """Start a keeper of several users, without MUNGE, and return the site's key too.
 
-    The processors prefer it: a controller's host is less busy than this one may be.
+    It has a higher priority, as a controller's host is less busy than this one may be.
     """
     with tempfile.TemporaryDirectory(prefix="bftrainer-keeper-") as name:
         key = Path(name) / "site.key"
@@ -127,22 +117,11 @@ def _table(found: scale.Scale) -> str:
     return f"{steps}\n{idle}{slow if found.hung_up else ''}"
 
 
-def _flood_table(found: list[Flooded]) -> str:
-    return (
-        "rescale of 4 nodes while another user floods another keeper, and this one; ms\n"
-        + columns(
-            found,
-            [
-                ("FLOOD", lambda one: one.kind),
-                ("MEDIAN", lambda one: f"{1e3 * _times(one.elsewhere).median:.1f}"),
-                ("P95", lambda one: f"{1e3 * _times(one.elsewhere).p95:.1f}"),
-                ("HERE: MEDIAN", lambda one: f"{1e3 * _times(one.here).median:.1f}"),
-                ("P95", lambda one: f"{1e3 * _times(one.here).p95:.1f}"),
-                ("KEEPER", lambda one: f"{one.keeper_share:.0%}"),
-            ],
-        )
-    )
-
-
-def _times(found: Rescales) -> Summary:
-    return summarise(found.losses_s + found.joins_s)
+def _flood_table(found: Sequence[Flooded]) -> str:
+    rows: list[Sequence[str]] = [("FLOOD", "MEDIAN", "P95", "HERE: MEDIAN", "P95", "KEEPER")]
+    for one in found:
+        times = [summarise(took.losses_s + took.joins_s) for took in (one.elsewhere, one.here)]
+        cells = [f"{1e3 * value:.1f}" for took in times for value in (took.median, took.p95)]
+        rows.append((one.kind, *cells, f"{one.here.keeper_share:.0%}"))
+    head = "rescale of 4 nodes while another user floods another keeper, and this one; ms"
+    return f"{head}\n{table(rows)}"

@@ -7,17 +7,19 @@ SIGTERM. ``rescales`` measures.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import itertools
 import random
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from bftrainer_slurm.keeper.protocol import GREETING, parse_address
-from scripts.keeper_bench.agents import Agent, all_connect, all_in, by_job, many_files
+from scripts.benchkit.machine import cpu_s
+from scripts.keeper_bench.agents import Agent, Entrance, all_connect, all_in, by_job, many_files
+from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.stage import REPO
 
 SOURCE = "127.0.0.2"  # where the flood comes from
@@ -34,40 +36,44 @@ class Rescales:
 
     losses_s: list[float]
     joins_s: list[float]
+    keeper_share: float  # of a processor, meanwhile
 
 
-async def rescales(keeper: str, key: bytes, repeat: int) -> Rescales:
-    """Let a trainer lose a node and get one again, so often; it belongs to VICTIM."""
-    entrance = by_job(keeper, key, VICTIM)
+async def rescales(keeper: Keeper, key: bytes, repeat: int) -> Rescales:
+    """Let VICTIM's trainer lose a node and get a new one, ``repeat`` times."""
+    pid, loop = keeper.pid, asyncio.get_running_loop()
+    assert pid is not None
+    entrance = by_job(keeper.address, key, VICTIM)
     agents = [Agent(entrance, ARRAY, task) for task in range(NODES)]
     await all_connect(agents, _LIMIT_S)
     for agent in agents:
         agent.ready("new")
     await all_in(agents, 1, _LIMIT_S)
-    found = Rescales([], [])
-    loop = asyncio.get_running_loop()
+    losses_s, joins_s = list[float](), list[float]()
+    first_s, used_s = loop.time(), cpu_s(pid)
     for task in range(NODES, NODES + repeat):
         lost = next(agent for agent in agents if agent.rank == NODES - 1)
         agents.remove(lost)
         before, began_s = agents[0].generation, loop.time()
         lost.close()
         await all_in(agents, before + 1, _LIMIT_S)
-        found.losses_s.append(max(agent.at_s for agent in agents) - began_s)
+        losses_s.append(max(agent.at_s for agent in agents) - began_s)
         newcomer = Agent(entrance, ARRAY, task)
         await all_connect([newcomer], _LIMIT_S)
         agents.append(newcomer)
         began_s = loop.time()
         newcomer.ready("new")
         await all_in(agents, before + 2, _LIMIT_S)
-        found.joins_s.append(max(agent.at_s for agent in agents) - began_s)
+        joins_s.append(max(agent.at_s for agent in agents) - began_s)
+    share = (cpu_s(pid) - used_s) / (loop.time() - first_s)
     for agent in agents:
         agent.close()
-    return found
+    return Rescales(losses_s, joins_s, share)
 
 
 @contextmanager
 def flooded(kind: str, keeper: str, key_file: Path) -> Iterator[None]:
-    """Flood the keeper meanwhile, from a process of its own."""
+    """Flood the keeper in this context, from another process."""
     command = [sys.executable, "-m", __name__, kind, keeper, str(key_file)]
     flood = subprocess.Popen(
         command,
@@ -75,7 +81,7 @@ def flooded(kind: str, keeper: str, key_file: Path) -> Iterator[None]:
         stderr=subprocess.DEVNULL,
         text=True,
         cwd=REPO,
-        start_new_session=True,  # its processor time is not this process's
+        start_new_session=True,  # so that its processor time is not this process's
     )
     assert flood.stdout is not None
     try:
@@ -89,25 +95,32 @@ def flooded(kind: str, keeper: str, key_file: Path) -> Iterator[None]:
 
 # The floods.
 
-_Flood = Callable[[str, bytes], Awaitable[None]]
+_Flood = Callable[[Entrance], Awaitable[None]]
+_tasks = itertools.count()
 
 
-async def _connect(keeper: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    host, port = parse_address(keeper)
+async def _connect(entrance: Entrance) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, port = parse_address(entrance.keeper)
     return await asyncio.open_connection(host, port, local_addr=(SOURCE, 0))
 
 
-async def _connections(keeper: str, key: bytes) -> None:
-    """Connect, say half a word or ask something, and hang up."""
-    _, writer = await _connect(keeper)
+async def _joined(entrance: Entrance) -> Agent:
+    agent = Agent(entrance, FLOODERS_ARRAY, next(_tasks), SOURCE)
+    await agent.connect()
+    return agent
+
+
+async def _connections(entrance: Entrance) -> None:
+    """Connect, send half a line or a request, and hang up."""
+    _, writer = await _connect(entrance)
     writer.write(random.choice((b"", b"mem", b"gone 13 0 n1\n", b"status\n")))
     await asyncio.sleep(0)
     writer.transport.abort()
 
 
-async def _handshakes(keeper: str, key: bytes) -> None:
-    """Begin to join with a proof that is none, or none at all."""
-    reader, writer = await _connect(keeper)
+async def _handshakes(entrance: Entrance) -> None:
+    """Begin to join, and send a false proof or no proof at all."""
+    reader, writer = await _connect(entrance)
     writer.write(GREETING + b"\n")
     await reader.readline()
     if random.random() < 0.5:
@@ -119,26 +132,27 @@ async def _handshakes(keeper: str, key: bytes) -> None:
     writer.transport.abort()
 
 
-async def _messages(keeper: str, key: bytes) -> None:
-    """Say as much as is taken."""
-    agent = await _joined(keeper, key)
+async def _messages(entrance: Entrance) -> None:
+    """Send messages as fast as the keeper takes them."""
+    agent = await _joined(entrance)
     for number in range(1_000_000):
         agent.say(ack=number)
         if number % 50 == 0:
             await agent.writer.drain()
 
 
-async def _large_messages(keeper: str, key: bytes) -> None:
-    """Say much at a time."""
-    agent = await _joined(keeper, key)
+async def _large_messages(entrance: Entrance) -> None:
+    """Send messages of 60 kB."""
+    agent = await _joined(entrance)
     for number in range(1_000_000):
         agent.ready("failed", f"{number} {'x' * 60_000}")
         await agent.writer.drain()
 
 
-async def _slow_readers(keeper: str, key: bytes) -> None:
-    """Ask, and never read."""
-    agent = await _joined(keeper, key, listens=False)
+async def _slow_readers(entrance: Entrance) -> None:
+    """Send requests, and never read an answer."""
+    agent = await _joined(entrance)
+    agent.stop_reading()
     for number in range(1_000_000):
         agent.say(ping=number)
         if number % 50 == 0:
@@ -146,23 +160,12 @@ async def _slow_readers(keeper: str, key: bytes) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _changes(keeper: str, key: bytes) -> None:
-    """Be a large trainer that changes all the time: join, and be lost again."""
-    agent = await _joined(keeper, key)
+async def _changes(entrance: Entrance) -> None:
+    """Be one node of a large trainer that changes all the time: join, and be lost again."""
+    agent = await _joined(entrance)
     agent.ready("new")
     await asyncio.sleep(random.uniform(1.0, 5.0))
     agent.close()
-
-
-_tasks = iter(range(10**9))
-
-
-async def _joined(keeper: str, key: bytes, listens: bool = True) -> Agent:
-    agent = Agent(by_job(keeper, key, FLOODER), FLOODERS_ARRAY, next(_tasks), SOURCE)
-    await agent.connect()
-    if not listens:
-        agent.stop_reading()
-    return agent
 
 
 FLOODS: dict[str, _Flood] = {
@@ -175,16 +178,16 @@ FLOODS: dict[str, _Flood] = {
 }
 
 
-async def _again(flood: _Flood, keeper: str, key: bytes) -> None:
+async def _again(flood: _Flood, entrance: Entrance) -> None:
     while True:
-        with contextlib.suppress(OSError, ValueError, EOFError):
-            await flood(keeper, key)
+        with suppress(OSError, ValueError, EOFError):
+            await flood(entrance)
 
 
-async def _flood(kind: str, keeper: str, key: bytes) -> None:
+async def _flood(kind: str, entrance: Entrance) -> None:
     kinds = [FLOODS[kind]] if kind in FLOODS else list(FLOODS.values())
     floods = [
-        asyncio.ensure_future(_again(flood, keeper, key))
+        asyncio.ensure_future(_again(flood, entrance))
         for flood in kinds
         for _ in range(CONNECTIONS // len(kinds))
     ]
@@ -194,5 +197,6 @@ async def _flood(kind: str, keeper: str, key: bytes) -> None:
 
 
 if __name__ == "__main__":
+    kind, keeper, key_file = sys.argv[1:]
     with many_files():
-        asyncio.run(_flood(sys.argv[1], sys.argv[2], Path(sys.argv[3]).read_bytes()))
+        asyncio.run(_flood(kind, by_job(keeper, Path(key_file).read_bytes(), FLOODER)))

@@ -1,4 +1,4 @@
-"""Private Slurm clusters on this machine: for ``scripts/lab``, the demo, benches and tests."""
+"""Private Slurm clusters on this machine, for ``scripts/lab``, the demo, benches and tests."""
 
 
 class LabError(Exception):

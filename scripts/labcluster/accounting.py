@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 QOS = "bftrainer"
@@ -59,22 +59,18 @@ PidFile={folder}/run/slurmdbd.pid
     subprocess.run(command, check=True, capture_output=True)
 
 
-def is_laid_out(folder: Path) -> bool:
-    """Return whether this cluster has accounting."""
-    return _conf(folder).exists()
-
-
-def daemons(folder: Path) -> Iterator[tuple[list[str], Callable[[Callable[..., str]], object]]]:
-    """Yield how each daemon is started, in order, and what raises until it is ready.
-
-    That asks by running a command.
-    """
+def database_options(folder: Path) -> list[str]:
+    """Return mariadbd's options; it is ready when it has made ``run/database.sock``."""
     said = dict(line.split("=", 1) for line in _conf(folder).read_text().splitlines())
-    socket = folder / "run" / "database.sock"
-    database = ("--no-defaults", f"--datadir={folder}/database", "--bind-address=127.0.0.1")
-    small = (f"--port={said['StoragePort']}", f"--socket={socket}", "--innodb-buffer-pool-size=32M")
-    yield ["mariadbd", *database, *small, *_as_user(said["SlurmUser"])], lambda ask: socket.stat()
-    yield ["slurmdbd", "-D"], lambda ask: ask("sacctmgr", "show", "qos")
+    return [
+        "--no-defaults",
+        f"--datadir={folder}/database",
+        "--bind-address=127.0.0.1",
+        f"--port={said['StoragePort']}",
+        f"--socket={folder}/run/database.sock",
+        "--innodb-buffer-pool-size=32M",
+        *_as_user(said["SlurmUser"]),
+    ]
 
 
 def add_everybody(ask: Callable[..., str], names: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ class C10dStore:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What is added to an element's."""
+        """The variables to add to an element's environment."""
         return {
             "PET_RDZV_BACKEND": "c10d",
             "PET_RDZV_ENDPOINT": f"127.0.0.1:{self._store.port}",

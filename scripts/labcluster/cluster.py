@@ -1,4 +1,4 @@
-"""Starting, finding and ending a private cluster: what runs is written down in its folder."""
+"""Starts, finds and ends a private cluster; a file in its folder says what runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -41,7 +42,7 @@ CONTROL_HOSTS = ("c1", "c2")  # of a cluster whose slurmctld has a backup
 _HERE = str(networks.host_of(_LOOPBACK))
 _SLURM_KEY = "slurm.key"  # where there is no MUNGE
 _OUR_KEY = "bftrainer.key"
-_SWITCH = "network"  # what keeps the switch's namespace
+_SWITCH = "network"  # the daemon that keeps the switch's namespace
 
 
 @dataclass
@@ -51,39 +52,44 @@ class Cluster:
     folder: Path
     nodes: int
     daemons: dict[str, Daemon] = field(default_factory=dict)
-    subnet: IPv4Network | None = None  # of nodes with networks of their own
-    cgroups: namespaces.Hierarchy | None = None  # that Slurm uses, None under linuxproc
+    subnet: IPv4Network | None = None  # of the nodes, if they have their own networks
+    cgroups: namespaces.Hierarchy | None = None  # that Slurm uses; None under linuxproc
 
     @property
     def address(self) -> str:
-        """Where the nodes reach this host."""
+        """The address at which the nodes reach this host."""
         return _HERE if self.subnet is None else str(networks.host_of(self.subnet))
 
     @property
+    def node_names(self) -> list[str]:
+        """The nodes' names, without nodes that were added later."""
+        return [f"n{number}" for number in range(1, self.nodes + 1)]
+
+    @property
     def environment(self) -> dict[str, str]:
-        """What its users have in theirs."""
+        """The variables that its users need."""
         variables = {
             "SLURM_CONF": f"{self.folder}/slurm.conf",
             "BFTRAINER_LAB": str(self.folder),
-            # By what elements meet. gloo must be told, as the host's name may be unknown.
+            # gloo must be told its interface, as the host's name may be unknown.
             "GLOO_SOCKET_IFNAME": "lo" if self.subnet is None else networks.INTERFACE,
-            "TMPDIR": f"{self.folder}/tmp",  # what jobs leave there goes with the cluster
+            "TMPDIR": f"{self.folder}/tmp",  # files that jobs leave are removed with the cluster
         }
-        if os.getuid() != 0:  # the nodes have no names of their own; plugstack.conf says it, too
+        if os.getuid() != 0:  # the nodes have no host names; plugstack.conf has this too
             variables["BFTRAINER_LOCAL_ADDRESS"] = _HERE
         return variables
 
     def save(self) -> None:
-        """Write down which processes are ours, and what else must be known to end them."""
+        """Write to a file which processes are ours, and what else we need to end them."""
         daemons = {name: [one.pid, one.start] for name, one in self.daemons.items()}
         subnet = self.subnet and str(self.subnet)
         note = {"nodes": self.nodes, "subnet": subnet, "cgroups": self.cgroups is not None}
         (self.folder / _NOTE).write_text(json.dumps(note | {"daemons": daemons}))
 
     def start_daemon(self, name: str, *command: str, forks: bool = False) -> None:
-        """Start a daemon and write it down at once; one that ``forks`` is the command's child."""
+        """Start a daemon and save it at once; ``forks``: the daemon is the command's child."""
         log = self.folder / "log" / f"{name}.out"
-        # On a real cluster no job takes the daemons' processors away; here all share one host.
+        # On a real cluster jobs do not slow the daemons down; here all share one host.
         root = os.getuid() == 0
         priority = ("nice", "-n", str(_PRIORITY)) if root else ()
         conf = {"SLURM_CONF": f"{self.folder}/slurm.conf"}
@@ -92,6 +98,17 @@ class Cluster:
         if root:
             prefer_session(self.daemons[name], _PRIORITY)
         self.save()
+
+    def start_munged(self) -> None:
+        """Start munged, and wait until it listens."""
+        munge = self.folder / "munge"
+        (munge / "socket").unlink(missing_ok=True)
+        self.start_daemon(
+            *("munged", _program("munged"), "--foreground"),
+            *(f"--socket={munge}/socket", f"--key-file={munge}/key", f"--pid-file={munge}/pid"),
+            *(f"--log-file={munge}/log", f"--seed-file={munge}/seed"),
+        )
+        wait_until((munge / "socket").exists, _WITHIN_S, "munged makes no socket")
 
     def start_slurmctld(self, *options: str, on: str | None = None) -> None:
         """Start slurmctld, with its saved state unless ``options`` say otherwise.
@@ -105,12 +122,12 @@ class Cluster:
             command = namespaces.within(self.host(on).pid, None, namespaces.kept_up(command))
             self.start_daemon(f"slurmctld-{on}", *command, forks=True)
             return
-        if os.getuid() == 0:  # it answers the nodes' sruns by name
+        if os.getuid() == 0:  # it answers sruns on the nodes by host name
             command = namespaces.knowing(self.folder / "hosts", command)
         self.start_daemon("slurmctld", *command)
 
     def host(self, name: str) -> Daemon:
-        """Return the first process of a node or control host; with it ends all that runs there."""
+        """Return a node's or control host's first process; all that runs there ends with it."""
         return self.daemons[_host(name)]
 
     def address_of(self, name: str) -> IPv4Address:
@@ -119,7 +136,7 @@ class Cluster:
         return networks.node_of(self.subnet or _LOOPBACK, number)
 
     def add_host(self, name: str) -> str:
-        """Make a host's namespaces, name it, and plug it into the network; return its address."""
+        """Make a host's namespaces, name it, and connect it; return its address."""
         if os.getuid() != 0:
             return _HERE
         address, hosts = self.address_of(name), self.folder / "hosts"
@@ -139,10 +156,10 @@ class Cluster:
         return str(address)
 
     def kill_host(self, name: str) -> None:
-        """Let a node or control host lose its power: nothing that runs on it says goodbye."""
+        """End all that runs on a node or control host at once, as if it had lost its power."""
         first = self.host(name)
         for other in [other for other in self.daemons if f"-{other}".endswith(f"-{name}")]:
-            go_on(self.daemons.pop(other))  # who started it has to bury it
+            go_on(self.daemons.pop(other))  # its parent must run, to reap it
         self.save()
         send(first, signal.SIGKILL)
 
@@ -156,7 +173,7 @@ class Cluster:
             networks.unplug(self.daemons[_SWITCH].pid, name)
 
     def start_slurmd(self, node: str, called: str | None = None) -> None:
-        """Start the slurmd of one node, which slurm.conf may have given another name."""
+        """Start the slurmd of one node; ``called`` is its name in slurm.conf, if it differs."""
         command = [_program("slurmd"), "-D", "-N", called or node, *self._conf_of_slurmd()]
         host = self.daemons.get(_host(node))
         if host is not None:
@@ -174,9 +191,9 @@ class Cluster:
         return ("--conf-server", f"{self.address}:{port[1]}")
 
     def disturb(self, node: str, what: str) -> None:
-        """Stop, start or hang the slurmd of a node, cut the node off; mend what was done.
+        """Stop, start or hang the slurmd of a node, cut the node off, or undo a hang or cut.
 
-        Cut off, a node reaches nobody; it must have a network of its own.
+        A node that is cut off reaches no other node; it must have its own network.
         """
         if node not in self.daemons or not re.fullmatch(r"n[0-9]+", node):
             raise LabError(f"no node '{node}'; there are n1 to n{self.nodes}")
@@ -195,7 +212,7 @@ class Cluster:
                 raise LabError("its nodes have no networks of their own to cut: lab up --networks")
 
     def make_switch(self) -> None:
-        """Make the network that nodes are plugged into."""
+        """Make the network that connects the nodes."""
         self.start_daemon(_SWITCH, *networks.HOLDER)
         holder = self.daemons[_SWITCH].pid
         apart = lambda: networks.is_apart(holder)  # noqa: E731
@@ -213,7 +230,7 @@ class Cluster:
 
 
 def find(folder: Path) -> Cluster | None:
-    """Return the cluster in this folder, None where there is none."""
+    """Return the cluster in this folder; None: there is none."""
     try:
         note = json.loads((folder / _NOTE).read_text())
     except OSError:
@@ -225,7 +242,7 @@ def find(folder: Path) -> Cluster | None:
 
 
 def up(folder: Path, options: Options) -> Cluster:
-    """Start a cluster and wait until all its nodes are idle; end it again where that fails."""
+    """Start a cluster and wait until all its nodes are idle; if that fails, end it again."""
     _check(options)
     if folder.exists() and any(folder.iterdir()):
         raise LabError(f"{folder} is not empty; choose another folder with --dir")
@@ -235,7 +252,7 @@ def up(folder: Path, options: Options) -> Cluster:
     try:
         _lay_out(lab, options)
         lab.save()
-        _start(lab)
+        _start(lab, options)
         _wait_for_nodes(lab)
     except (OSError, LabError, subprocess.SubprocessError) as error:
         log = _last_words(folder)
@@ -249,13 +266,13 @@ def up(folder: Path, options: Options) -> Cluster:
 
 def down(lab: Cluster) -> None:
     """End everything that runs in and for the cluster, and remove its folder."""
-    # What keeps the nodes' namespaces is still needed, as munged is, for all others to end.
+    # All others need munged, and what keeps the nodes' namespaces, until they have ended.
     kept = ("munged", _SWITCH, _host(""))
     end([one for name, one in lab.daemons.items() if not name.startswith(kept)])
     if lab.cgroups is not None:
-        for number in range(1, lab.nodes + 1):
-            lab.cgroups.thaw(lab.folder, f"n{number}")
-    # Jobs, and the slurmstepds that keep them, outlive their slurmd.
+        for node in lab.node_names:
+            lab.cgroups.thaw(lab.folder, node)
+    # Jobs and their slurmstepds outlive their slurmd.
     end(processes_with(f"SLURM_CONF={lab.folder}/slurm.conf"), within_s=3.0)
     end(list(lab.daemons.values()))
     if (cgroups := lab.cgroups) is not None:  # a process that was killed may take a moment
@@ -281,7 +298,7 @@ def _lay_out(lab: Cluster, options: Options) -> None:
     controllers = {host: lab.address}
     if options.backup:
         controllers = {name: lab.add_host(name) for name in CONTROL_HOSTS}
-    addresses = [lab.add_host(f"n{number}") for number in range(1, options.nodes + 1)]
+    addresses = [lab.add_host(node) for node in lab.node_names]
     if options.qos:
         dbd, database = free_ports(2)
         accounting.lay_out(folder, slurm, dbd, database)
@@ -292,18 +309,26 @@ def _lay_out(lab: Cluster, options: Options) -> None:
     )
     (folder / "slurm.conf").write_text(conf)
     (folder / "cgroup.conf").write_text(cgroup_conf(installed_version(), version))
-    all_here = None if os.getuid() == 0 else _HERE  # where nodes have names, they find each other
     plugstack = list(options.plugstack)
     if options.keeper is not None:
-        qos = accounting.QOS if options.qos else None
-        keeper = options.keeper
-        if keeper.startswith(":"):
-            keeper = ",".join(f"{address}{keeper}" for address in controllers.values())
-        identity = f"munge_socket={folder}/munge/socket"
-        if options.auth_slurm:
-            identity = f"key_file={folder}/{_OUR_KEY}"
-        plugstack.append(plugin.install(folder, keeper, identity, qos, all_here))
+        plugstack.append(plugin.install(folder, _plugin_settings(folder, options, controllers)))
     (folder / "plugstack.conf").write_text("".join(f"{line}\n" for line in plugstack))
+
+
+def _plugin_settings(
+    folder: Path, options: Options, controllers: Mapping[str, str]
+) -> dict[str, str]:
+    keeper = str(options.keeper)
+    if keeper.startswith(":"):
+        keeper = ",".join(f"{address}{keeper}" for address in controllers.values())
+    settings = {"keeper": keeper, "munge_socket": f"{folder}/munge/socket"}
+    if options.auth_slurm:
+        settings = {"keeper": keeper, "key_file": f"{folder}/{_OUR_KEY}"}
+    if os.getuid() != 0:  # the nodes have no host names by which they could meet
+        settings["local_addr"] = _HERE
+    if options.qos:
+        settings["qos"] = accounting.QOS
+    return settings
 
 
 def _make_folders(lab: Cluster, slurm: str) -> None:
@@ -313,8 +338,8 @@ def _make_folders(lab: Cluster, slurm: str) -> None:
         (folder / name).mkdir()
     (folder / "tmp").mkdir()
     (folder / "tmp").chmod(0o1777)
-    for number in range(1, lab.nodes + 1):
-        (folder / "spool" / f"n{number}").mkdir()
+    for node in lab.node_names:
+        (folder / "spool" / node).mkdir()
     key = folder / "munge" / "key"
     key.touch(mode=0o600)
     key.write_bytes(os.urandom(128))
@@ -338,43 +363,27 @@ def _make_keys(folder: Path, slurm: str) -> None:
             shutil.chown(key, slurm)
 
 
-def _start(lab: Cluster) -> None:
-    if not (lab.folder / _SLURM_KEY).exists():
-        _start_munge(lab)
-    if accounting.is_laid_out(lab.folder):
+def _start(lab: Cluster, options: Options) -> None:
+    if not options.auth_slurm:
+        lab.start_munged()
+    if options.qos:
         _start_accounting(lab)
-    if _host(CONTROL_HOSTS[0]) in lab.daemons:
-        for name in CONTROL_HOSTS:
-            lab.start_slurmctld(on=name)
-    else:
-        lab.start_slurmctld()
-    for number in range(1, lab.nodes + 1):
-        lab.start_slurmd(f"n{number}")
-
-
-def _start_munge(lab: Cluster) -> None:
-    munge = lab.folder / "munge"
-    lab.start_daemon(
-        "munged",
-        _program("munged"),
-        *("--foreground", f"--socket={munge}/socket", f"--key-file={munge}/key"),
-        *(f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed"),
-    )
-    wait_until((munge / "socket").exists, _WITHIN_S, "munged makes no socket")
+    for host in CONTROL_HOSTS if options.backup else (None,):
+        lab.start_slurmctld(on=host)
+    for node in lab.node_names:
+        lab.start_slurmd(node)
 
 
 def _start_accounting(lab: Cluster) -> None:
-    for (name, *words), ask in accounting.daemons(lab.folder):
-        lab.start_daemon(name, _program(name), *words)
+    def answers() -> bool:
+        with suppress(LabError):
+            return bool(lab.ask("sacctmgr", "show", "qos"))
+        return False
 
-        def is_ready(ask: Callable[[Callable[..., str]], object] = ask) -> bool:
-            try:
-                ask(lab.ask)
-            except (OSError, LabError):
-                return False
-            return True
-
-        wait_until(is_ready, _WITHIN_S, f"{name} is not ready")
+    lab.start_daemon("mariadbd", _program("mariadbd"), *accounting.database_options(lab.folder))
+    wait_until((lab.folder / "run/database.sock").exists, _WITHIN_S, "mariadbd is not ready")
+    lab.start_daemon("slurmdbd", _program("slurmdbd"), "-D")
+    wait_until(answers, _WITHIN_S, "slurmdbd is not ready")
     me = pwd.getpwuid(os.getuid()).pw_name
     accounting.add_everybody(lab.ask, [me] if os.getuid() else users.NAMES)
 
@@ -413,7 +422,7 @@ def installed_version() -> tuple[int, int]:
     """Return the version of the Slurm that is installed here, as (23, 11).
 
     Raises:
-        LabError: there is none, or it does not tell.
+        LabError: there is none, or it does not say its version.
     """
     text = subprocess.run([_program("slurmctld"), "-V"], capture_output=True, text=True).stdout
     match = re.search(r"(\d+)\.(\d+)", text)
@@ -423,7 +432,7 @@ def installed_version() -> tuple[int, int]:
 
 
 def _host(node: str) -> str:
-    """What keeps the namespaces of a node, among the daemons."""
+    """Return the name of the daemon that keeps a node's namespaces."""
     return f"host-{node}"
 
 
@@ -435,7 +444,7 @@ def _program(name: str, packages: str = "slurmctld slurmd munge") -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free now, below the range that the kernel gives to outgoing connections."""
+    """Return ports that are free now, below the kernel's range for outgoing connections."""
     found: list[int] = []
     candidates = random.sample(range(10_000, 32_000), 20 * count)
     for port in candidates:

@@ -14,7 +14,7 @@ def _said(default: Any, words: str) -> Any:
 
 @dataclass(frozen=True)
 class Options:
-    """What ``lab up`` was asked for, as its help says it."""
+    """The options of ``lab up``; the texts are its help."""
 
     nodes: int = field(metadata={"help": "how many, n1 to nN"})
     kill_wait: int = _said(30, "Slurm's KillWait, in seconds")
@@ -81,7 +81,7 @@ def slurm_conf(
         "SlurmdParameters": "config_overrides",  # the nodes are smaller than they say
         "PropagatePrioProcess": "1",  # jobs do not inherit the daemons' priority
     }
-    if options.auth_slurm:  # its key is slurm.key beside slurm.conf
+    if options.auth_slurm:  # its key is in slurm.key, beside slurm.conf
         lines |= {"AuthType": "auth/slurm", "CredType": "auth/slurm"}
         del lines["AuthInfo"]
     if options.backup:
@@ -89,7 +89,7 @@ def slurm_conf(
         lines["SlurmctldPidFile"] = "/run/slurm/slurmctld.pid"  # each host's own
     if options.configless:
         lines["SlurmctldParameters"] = "enable_configless"
-        del lines["PlugStackConfig"]  # a slurmd is sent the one that lies beside slurm.conf
+        del lines["PlugStackConfig"]  # slurmctld sends slurmds the one beside slurm.conf
     lines |= dict(line.split("=", 1) for line in options.conf)
     text = [f"{key}={value}" for key, value in lines.items()]
     text += [f"SlurmctldHost={other}" for other in others]
@@ -107,9 +107,9 @@ def slurm_conf(
 
 
 def cgroup_conf(slurm: tuple[int, int], version: int | None) -> str:
-    """Return cgroup.conf for this version of cgroups, None: without them.
+    """Return cgroup.conf for this version of cgroups; None: without cgroups.
 
-    From 23.11 on slurmd does without cgroups only when told to.
+    From 23.11 on slurmd works without cgroups only if it is told so.
     """
     if version is None:
         return "CgroupPlugin=disabled\n" if slurm >= (23, 11) else ""

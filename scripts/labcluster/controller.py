@@ -1,11 +1,10 @@
-"""A controller on a private cluster, with its keeper: started, asked and ended.
+"""Starts, asks and ends a controller on a private cluster, with its keeper.
 
-What restarts it, as systemd does, is not here.
+Nothing here restarts it, as systemd would.
 """
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from scripts.labcluster.cluster import LabError
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.lab import Lab
 from scripts.labcluster.processes import Daemon, end, launch, send
-from scripts.labcluster.users import identity
+from scripts.labcluster.users import as_user, give
 from scripts.labcluster.waiting import wait_until
 
 _STOP_TIMEOUT_S = 30.0
@@ -32,7 +31,7 @@ class Controller:
     program: Path
     user: str
     arguments: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)  # beside its user's own
+    environment: Mapping[str, str] = field(default_factory=dict)  # in addition to its user's own
     _daemon: Daemon | None = None
 
     @property
@@ -42,12 +41,12 @@ class Controller:
 
     @property
     def log(self) -> Path:
-        """What it says."""
+        """The file with its output."""
         return self.lab.dir / f"controller-{self.user}.log"
 
     @property
     def command(self) -> tuple[str, ...]:
-        """How it is started; the last word is the state folder."""
+        """The command that starts it; the last word is the state folder."""
         return (str(self.program), "controller", *self.arguments, "--state", str(self.state))
 
     @property
@@ -68,10 +67,10 @@ class Controller:
                 self.keeper.end()
 
     def start(self) -> None:
-        """Start it, and wait until it publishes what it does.
+        """Start it, and wait until it publishes its status.
 
         Raises:
-            LabError: it ended at once; the message has its last words.
+            LabError: it ended at once; the message has its last lines.
             TimeoutError: it does not publish anything.
         """
         self.launch()
@@ -82,11 +81,10 @@ class Controller:
         if self.pid is not None:
             return
         self.state.mkdir(exist_ok=True)
-        if identity(self.user):
-            shutil.chown(self.state, self.user, self.user)
+        give(self.state, self.user)
         path = f"{self.lab.dir}/plugin:{self.lab.env['PATH']}"  # bftrainer-grow
         own = {"HOME": str(self.lab.home(self.user)), "PATH": path, **self.environment}
-        self._daemon = launch(self.command, self.log, self.lab.env | own, **identity(self.user))
+        self._daemon = launch([*as_user(self.user), *self.command], self.log, self.lab.env | own)
 
     def stop(self) -> None:
         """End it as an admin does.

@@ -1,4 +1,4 @@
-"""A real keeper in a process of its own, known by what it has left in its state folder."""
+"""A real keeper in a process of its own, found by the files in its state folder."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from scripts.labcluster.processes import Daemon, daemon_of, end, send
 
 @dataclass(frozen=True)
 class Keeper:
-    """The keeper with this state folder, which may not have been started yet, or have ended."""
+    """The keeper with this state folder; it may not have been started yet, or may have ended."""
 
     state: Path
 
     @property
     def address(self) -> str:
-        """HOST:PORT; empty where no keeper has ever left it."""
+        """HOST:PORT; empty if no keeper has ever written it."""
         return read_address(self.state) or ""
 
     @property
     def client(self) -> KeeperClient:
-        """What asks it, with a controller's rights."""
+        """A client with a controller's rights."""
         return KeeperClient(self.address, read_token(self.state))
 
     @property
@@ -38,25 +38,25 @@ class Keeper:
         return next((process.pid for process in self._processes()), None)
 
     def kill(self) -> None:
-        """SIGKILL it, and wait for its end."""
+        """Send SIGKILL, and wait for its end."""
         processes = self._processes()
         for process in processes:
             send(process, signal.SIGKILL)
         end(processes)
 
     def end(self) -> None:
-        """End it, and wait for that: the next one may have the same address."""
+        """End it, and wait for that, as the next one may have the same address."""
         end(self._processes())
 
     def status(self) -> dict[str, Any]:
-        """Return what its controller published last; ``age_s`` is how long ago.
+        """Return the last status that its controller published, with its ``age_s``.
 
-        Nothing where no keeper answers.
+        It is empty if no keeper answers.
         """
         return published(self.client)
 
     def _processes(self) -> list[Daemon]:
-        """Return it, or nothing."""
+        """Return its process, if it runs."""
         try:
             pid = int(json.loads((self.state / "keeper.json").read_text())["pid"])
             ours = b"bftrainer_slurm.keeper" in Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -67,7 +67,7 @@ class Keeper:
 
 
 def published(client: KeeperClient) -> dict[str, Any]:
-    """Return what a controller has left with a keeper, with its age; nothing without an answer."""
+    """Return the status that a keeper has, with its age; empty if the keeper does not answer."""
     try:
         age_s, status = client.status()
     except (KeeperError, OSError, ValueError):
@@ -77,7 +77,7 @@ def published(client: KeeperClient) -> dict[str, Any]:
 
 @contextmanager
 def started_keeper(state: Path, means: Means | None = None) -> Iterator[Keeper]:
-    """Start a keeper, one user's unless ``means`` say otherwise; end it whatever happens."""
+    """Start a keeper, for one user unless ``means`` says otherwise; end it whatever happens."""
     find_or_start(state, "127.0.0.1:0", means=means or Means())
     keeper = Keeper(state)
     try:

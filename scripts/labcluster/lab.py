@@ -19,7 +19,7 @@ from typing import Any
 
 from scripts.labcluster import cluster
 from scripts.labcluster.configuration import Options
-from scripts.labcluster.users import identity
+from scripts.labcluster.users import as_user
 from scripts.labcluster.waiting import wait_until
 
 ADMIN = "root"  # without root: whoever runs this
@@ -29,12 +29,12 @@ Tell = Callable[[str], object]
 
 
 class CommandError(cluster.LabError):
-    """A command in the cluster failed; the message has what it said."""
+    """A command in the cluster failed; the message has its output."""
 
 
 @dataclass(frozen=True)
 class Lab:
-    """A running cluster. Without root there is but one user, and ``user`` is ignored."""
+    """A running cluster. Without root there is only one user, and ``user`` is ignored."""
 
     cluster: cluster.Cluster
     env: dict[str, str]  # of its users
@@ -62,9 +62,9 @@ class Lab:
         """
         home = self.home(user)
         environment = self.env | {"HOME": str(home)} | options.pop("env", {})
-        settings = {"cwd": home, **identity(user), **options}
+        settings = {"cwd": home, **options}
         done: subprocess.CompletedProcess[str] = subprocess.run(
-            [str(word) for word in command],
+            [*as_user(user), *map(str, command)],
             capture_output=True,
             text=True,
             env=environment,
@@ -82,14 +82,14 @@ class Lab:
         return int(done.stdout.partition(";")[0])
 
     def squeue(self, job: int, form: str) -> list[str]:
-        """Return a line per element or job, formatted as squeue does."""
+        """Return a line per element or job, in squeue's format ``form``."""
         listed = self.run(
             "squeue", "-h", "-r", "-t", "all", "-j", str(job), "-o", form, check=False
         )
         return listed.stdout.split("\n")[:-1]
 
     def running(self, array: int) -> dict[str, str]:
-        """Return since when each running element runs, as Slurm says."""
+        """Return when each running element was started, as Slurm says."""
         lines = (line.split() for line in self.squeue(array, "%i %t %S"))
         return {element: since for element, state, since in lines if state == "R"}
 
@@ -99,7 +99,7 @@ class Lab:
         return dict(line.split() for line in listed.splitlines())
 
     def busy(self) -> dict[str, str]:
-        """Return the states of those nodes on which something runs or ends, or could not."""
+        """Return the states of the nodes on which nothing can start just now."""
         return {node: state for node, state in self.states().items() if state not in _FREE}
 
     def wait_until_idle(self, timeout_s: float = 120.0) -> None:
@@ -137,7 +137,7 @@ def started_lab(
     Raises:
         cluster.LabError: it does not start; the message says why.
     """
-    # Guards end processes by user and job id: clusters side by side must not share ids.
+    # Our plugin ends processes by user and job id, so clusters side by side must not share ids.
     first = f"FirstJobId={1 + random.SystemRandom().randrange(600) * 100_000}"
     folder = Path(tempfile.mkdtemp(prefix="bftrainer-", dir="/var/tmp"))
     tell(f"starting a private Slurm cluster of {nodes} nodes in {folder}")
@@ -156,7 +156,7 @@ def started_lab(
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM wait: half of a cluster must not be left behind."""
+    """Hold Ctrl-C and SIGTERM back, so that no half of a cluster is left behind."""
     held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield

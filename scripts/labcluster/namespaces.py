@@ -1,6 +1,6 @@
-"""Namespaces of a cluster's nodes: a name, processes, mounts and cgroups each, as hosts have them.
+"""Namespaces of a cluster's nodes: like a host, each has its own name, processes, mounts, cgroups.
 
-What joins their networks is in networks.py. Only running processes keep a namespace. Needs root.
+Their networks are in networks.py. Only running processes keep a namespace. Needs root.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 PROGRAMS = ("unshare", "nsenter", "mount")
 _MOUNTPOINT = Path("/sys/fs/cgroup")
-_ALL = "bftrainer-lab"  # under it lie the cgroups of all clusters on this host
+_ALL = "bftrainer-lab"  # the parent of the cgroups of all clusters on this host
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class Hierarchy:
     root: Path
 
     def of_node(self, folder: Path, node: str) -> Path:
-        """Return the cgroup of a node, which the node takes for the root of all cgroups."""
+        """Return the cgroup of a node; the node sees it as the root of all cgroups."""
         return self._of_cluster(folder) / node
 
     @property
     def of_daemons(self) -> Path:
         """Return where a node's daemons start, as the node sees it.
 
-        With v2 a cgroup has processes or children.
+        With v2 a cgroup has either processes or children.
         """
         return _MOUNTPOINT / ("daemons" if self.version == 2 else "freezer")
 
@@ -42,10 +42,10 @@ class Hierarchy:
         (own / "daemons" if self.version == 2 else own).mkdir(parents=True, exist_ok=True)
 
     def thaw(self, folder: Path, node: str) -> None:
-        """Let what is frozen on a node go on, or end, where who froze it was killed meanwhile."""
+        """Let frozen processes on a node go on or end, as who froze them may have been killed."""
         file, words = {1: ("freezer.state", "THAWED"), 2: ("cgroup.freeze", "0")}[self.version]
         for path in self.of_node(folder, node).glob(f"*/**/{file}"):
-            with suppress(OSError):  # it may just go
+            with suppress(OSError):  # it may go just now
                 path.write_text(words)
 
     def remove(self, folder: Path) -> bool:
@@ -62,7 +62,7 @@ class Hierarchy:
 
 
 def hierarchy() -> Hierarchy | None:
-    """Return the cgroups that this host has; None where Slurm must do without them."""
+    """Return the cgroups that this host has; None: there are none that Slurm can use."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     for _, where, kind, options, *_ in mounts:
         root = Path(where)
@@ -78,9 +78,9 @@ def hierarchy() -> Hierarchy | None:
 def holder(cgroups: Hierarchy | None, network: bool, folder: Path, node: str) -> list[str]:
     """Return what starts a node's first process, which keeps its namespaces and buries orphans.
 
-    It starts in the root of the node's own cgroups, and makes the file run/NODE.ready at last. In
-    the cluster's ``folder`` are the names that it knows, and the socket that it finds where MUNGE's
-    is by default.
+    It starts in the root of the node's own cgroups. When all is ready it makes the file
+    run/NODE.ready. The cluster's ``folder`` has the names of hosts that it knows, and the socket
+    that it finds where MUNGE has its own by default.
     """
     options = ["--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
     steps = ["set -e", _OWN.format(folder=folder, node=node)]
@@ -114,15 +114,15 @@ mount -t cgroup2 none /sys/fs/cgroup""",
 
 
 def knowing(hosts: Path, command: Sequence[str]) -> list[str]:
-    """Return how a command is started that knows the names in this file."""
+    """Return the command line that runs a command with this file as its /etc/hosts."""
     mount = 'mount --bind "$0" /etc/hosts && exec "$@"'
     return ["unshare", "--mount", "sh", "-c", mount, str(hosts), *command]
 
 
 def within(first: int, cgroup: Path | None, command: Sequence[str]) -> list[str]:
-    """Return how a command is started on the node with this first process, in ``cgroup``.
+    """Return the command line that runs a command in ``cgroup``, on the node of a first process.
 
-    It is a child of the process that this starts.
+    The command is a child of the process that this starts.
     """
     own = ["nsenter", "--cgroup=/proc/1/ns/cgroup", "--", *command]
     spaces = ("--mount", "--uts", "--root", "--wd=/", "--pid", "--net")
@@ -130,12 +130,13 @@ def within(first: int, cgroup: Path | None, command: Sequence[str]) -> list[str]
 
 
 def kept_up(command: Sequence[str]) -> list[str]:
-    """Return what starts a command, and again two seconds after its end, as systemd does.
+    """Return the command line that runs a command, and again 2 s after each end, like systemd.
 
-    At SIGTERM it ends the command, and itself when that has ended.
+    At SIGTERM it ends the command's process group, and then itself.
     """
-    loop = """trap 'kill $!; wait; exit' TERM
-while :; do "$@" & wait $!; sleep 2 & wait $!; done"""
+    loop = """set -m
+trap 'kill -- -$!; wait -f; exit' TERM
+while :; do "$@" & wait -f $!; sleep 2 & wait -f $!; done"""
     return ["bash", "-c", loop, "kept-up", *command]
 
 

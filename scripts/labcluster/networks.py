@@ -1,7 +1,8 @@
-"""Networks for the nodes of a private cluster: a namespace each, joined by a switch in another one.
+"""Networks for the nodes of a private cluster: each node has a namespace, a switch has another one.
 
-Only running processes keep them: when the last one in a namespace has ended, however it ended, the
-kernel takes its links away, and with the switch's the host's own end. Needs root and iproute2.
+Only running processes keep them. When the last process in a namespace has ended, however it ended,
+the kernel removes the namespace's links; with the switch's, the host's end goes, too. Needs root
+and iproute2.
 """
 
 from __future__ import annotations
@@ -18,34 +19,34 @@ from scripts.labcluster import LabError
 PROGRAMS = ("ip",)
 INTERFACE = "eth0"  # of every node
 MOST_NODES = 250
-# Keeps a namespace: whatever is to run in it enters by this process.
+# This process keeps a namespace, and others enter it by its process id.
 HOLDER = ("unshare", "--net", "sleep", "infinity")
 
-_RANGE = IPv4Network("198.18.0.0/15")  # for tests between networks (RFC 2544): nobody's own
+_RANGE = IPv4Network("198.18.0.0/15")  # for tests between networks (RFC 2544): no real host has one
 _TRIES = 20
 
 
 class NetworkError(LabError):
-    """A network cannot be made or changed; the message has ip's words."""
+    """A network cannot be made or changed; the message has ip's error."""
 
 
 def is_apart(holder: int) -> bool:
-    """Return whether this process has its namespace already."""
+    """Return whether this process has entered its own namespace."""
     return Path(f"/proc/{holder}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
 
 
 def make_switch(holder: int) -> IPv4Network:
-    """Make the switch in its namespace and plug the host in; return the subnet, a free one.
+    """Make the switch in its namespace, connect the host, and return the free subnet it uses.
 
     Raises:
-        NetworkError: ip does not do it, or no subnet is free.
+        NetworkError: ip fails, or no subnet is free.
     """
     taken = _routes()
     every = list(_RANGE.subnets(new_prefix=24))
     free = [one for one in every if not any(one.overlaps(other) for other in taken)]
     for subnet in random.sample(free, min(_TRIES, len(free))):
         _, second, third, _ = subnet.network_address.packed
-        # Named for the subnet: of two clusters that choose it at once only one gets the name.
+        # Named after the subnet: if two clusters choose it at once, only one gets the name.
         link = f"bftlab-{second}-{third}"
         try:
             _ip(f"link add {link} type veth peer name uplink netns {holder}")
@@ -65,7 +66,7 @@ def make_switch(holder: int) -> IPv4Network:
 
 
 def plug_in(switch: int, holder: int, name: str, address: IPv4Address) -> None:
-    """Join a node's namespace to the switch by a link ``name``. Raises NetworkError as above."""
+    """Connect a node's namespace to the switch by a link ``name``. Raises NetworkError as above."""
     _ip(
         f"link add {name} type veth peer name {INTERFACE} netns {holder}",
         f"link set {name} master switch up",
@@ -80,18 +81,18 @@ def plug_in(switch: int, holder: int, name: str, address: IPv4Address) -> None:
 
 
 def unplug(switch: int, name: str) -> None:
-    """Take a node's link away, if it is there; the kernel does so in its own time."""
+    """Remove a node's link, if it is there; the kernel alone would do it later."""
     with suppress(NetworkError):
         _ip(f"link delete {name}", holder=switch)
 
 
 def set_link(switch: int, name: str, up: bool) -> None:
-    """Cut a node's link at the switch, or mend it. Raises NetworkError: ip does not do it."""
+    """Cut a node's link at the switch, or restore it. Raises NetworkError: ip fails."""
     _ip(f"link set {name} {'up' if up else 'down'}", holder=switch)
 
 
 def host_of(subnet: IPv4Network) -> IPv4Address:
-    """Return where nodes reach the host."""
+    """Return the address at which nodes reach the host."""
     return subnet.network_address + 1
 
 

@@ -1,4 +1,4 @@
-"""Daemons that are started, remembered and ended by process id, never by name."""
+"""Daemons, which are started, remembered and ended by process id, never by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Daemon:
 
 
 def start_of(pid: int) -> int | None:
-    """Return when a process started, None where there is none (or only its remains)."""
+    """Return when a process started; None: there is none, or it is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -36,22 +35,22 @@ def start_of(pid: int) -> int | None:
 
 
 def go_on(daemon: Daemon) -> None:
-    """Let a daemon go on, and what started it: nsenter stops itself when its child is stopped."""
+    """Let a daemon go on, and its nsenter too, which stops itself when its child is stopped."""
     with contextlib.suppress(OSError):
         parent = Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(")")[2].split()[1]
         send_all([int(parent), daemon.pid], signal.SIGCONT)
 
 
 def daemon_of(pid: int) -> Daemon | None:
-    """Return the process that has this id now, None where there is none."""
+    """Return the process that has this id now; None: there is none."""
     start = start_of(pid)
     return None if start is None else Daemon(pid, start)
 
 
 def launch(
-    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, **who: Any
+    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
 ) -> Daemon:
-    """Start a daemon in the foreground of a session of its own; ``who`` is as ``identity`` says."""
+    """Start a daemon in the foreground of a session of its own."""
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,
@@ -61,15 +60,14 @@ def launch(
             cwd="/",
             env={**os.environ, **(environment or {})},
             start_new_session=True,
-            **who,
         )
     return Daemon(process.pid, start_of(process.pid) or -1)
 
 
 def child_of(daemon: Daemon, timeout_s: float) -> Daemon:
-    """Return the one child of a process that starts it and waits for it.
+    """Return the only child of a process that starts it and waits for it.
 
-    The daemon itself where it has ended, or starts none in this time.
+    If the process has ended, or starts none in this time, return the process itself.
     """
     deadline_s = time.monotonic() + timeout_s
     while daemon.alive and time.monotonic() < deadline_s:
@@ -83,9 +81,9 @@ def child_of(daemon: Daemon, timeout_s: float) -> Daemon:
 
 
 def prefer_session(daemon: Daemon, nice: int) -> None:
-    """Let the processors prefer a daemon's whole session to others by ``nice``.
+    """Give a daemon's whole session the priority ``nice``.
 
-    Where the kernel groups processes by session, their own nice values count within it only.
+    If the kernel groups processes by session, their own nice values count only within it.
     """
     with contextlib.suppress(OSError):  # a kernel that does not, or the daemon has ended already
         Path(f"/proc/{daemon.pid}/autogroup").write_text(str(nice))
@@ -127,7 +125,7 @@ def end(daemons: Sequence[Daemon], within_s: float = 10.0) -> bool:
 
 
 def environments() -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield all processes but this one, with the variables that each was started with."""
+    """Yield all processes except this one, with the variables that each was started with."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal() or int(folder.name) == os.getpid():
             continue

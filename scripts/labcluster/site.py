@@ -1,4 +1,4 @@
-"""A site for whoever needs one: a private cluster with our plugin, its users, and our controller.
+"""A site: a private cluster with our plugin, its users, and our controller.
 
 The demo, the benches, the chaos suite and the tests all start theirs here.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,16 +19,16 @@ from scripts.labcluster.cluster import free_ports
 from scripts.labcluster.controller import Controller
 from scripts.labcluster.lab import ADMIN, Lab, started_lab
 from scripts.labcluster.stage import Stage, staged
-from scripts.labcluster.users import identity
+from scripts.labcluster.users import give
 from scripts.labcluster.waiting import wait_until
 
-# Quicker than on a real cluster, so that nobody need wait for the slow look.
+# Faster than on a real cluster, so that tests do not wait for the controller's next look.
 QUICK: Mapping[str, object] = {
     "queue_interval_s": 1,
     "nodes_interval_s": 2,
     "reservations_interval_s": 5,
     "max_failures": 3,
-    # All nodes are this host: where it is busy elements end slowly, and no node is to blame.
+    # All nodes are this host: if it is busy, elements end slowly, and no node is to blame.
     "slow_end_s": 30,
 }
 _OVER = {"CA", "CD", "F"}
@@ -42,22 +41,24 @@ class Site:
     lab: Lab
     stage: Stage
     controller: Controller
-    keeper: str = ""  # HOST:PORT where the controller's keeper is to listen
+    keeper: str = ""  # HOST:PORT where the controller's keeper has to listen
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @contextmanager
     def controlled(self, settings: Mapping[str, object] = QUICK) -> Iterator[None]:
-        """Run the site's controller with these settings; end it and its keeper."""
-        key, munge = self.lab.dir / "bftrainer.key", self.lab.dir / "munge" / "socket"
-        proof = {"key_file": str(key)} if key.exists() else {"munge_socket": str(munge)}
-        (self.lab.dir / "bftrainer.toml").write_text(
-            toml({"listen": self.keeper, "metrics": "127.0.0.1:0", **proof, **settings})
-        )
+        """Run the site's controller with these settings; at the end, end it and its keeper."""
+        self.configure({"listen": self.keeper, "metrics": "127.0.0.1:0", **settings})
         with self.controller.running():
             yield
 
+    def configure(self, settings: Mapping[str, object]) -> None:
+        """Write the site's settings, and how its users prove who they are."""
+        key, munge = self.lab.dir / "bftrainer.key", self.lab.dir / "munge" / "socket"
+        proof = {"key_file": str(key)} if key.exists() else {"munge_socket": str(munge)}
+        (self.lab.dir / "bftrainer.toml").write_text(toml({**proof, **settings}))
+
     def own_controller(self, user: str, settings: Mapping[str, object] = QUICK) -> Controller:
-        """Return a controller of a user's own (personal mode), which is not started."""
+        """Return a user's own controller (personal mode); it is not started."""
         config = self.folder(user) / "bftrainer.toml"
         config.write_text(toml(settings))
         return Controller(self.lab, self.stage.program, user, ("--config", str(config)))
@@ -67,17 +68,16 @@ class Site:
         return self.lab.run(*command, **options)
 
     def folder(self, user: str = "alice", name: str | None = None) -> Path:
-        """Return a new folder of this user's."""
+        """Return a new folder that belongs to this user."""
         folder = self.lab.home(user) / (name or f"work-{next(self._numbers)}")
         folder.mkdir()
-        if identity(user):
-            shutil.chown(folder, user, user)
+        give(folder, user)
         return folder
 
     def submit(
         self, script: str, nodes: str, *options: str, user: str = "alice", **others: Any
     ) -> int:
-        """Submit a tagged script as its user would; ``others`` are for ``Lab.run``."""
+        """Submit a script as a trainer, as its user would; ``others`` are for ``Lab.run``."""
         tagged = [] if any(one.startswith("--bftrainer") for one in options) else ["--bftrainer"]
         out = f"--output={self.folder(user)}/%a.out"
         words = (*tagged, f"-N{nodes}", out, *options)
@@ -87,21 +87,22 @@ class Site:
         """Submit the example; return its array id and its folder."""
         folder = self.folder()
         train = self.stage.repo / "examples" / "digits" / "train.py"
-        script = f"#!/bin/bash\nsrun torchrun {train} --folder {folder} --samples {samples}\n"
+        # All nodes share this host's processors.
+        script = "#!/bin/bash\nexport OMP_NUM_THREADS=1\n"
+        script += f"srun nice torchrun {train} --folder {folder} --samples {samples}\n"
         return self.submit(script, nodes, *options), folder
 
     def end(self, *arrays: int) -> None:
         """Cancel trainers and wait until nothing of them is left."""
         self.run("scancel", *map(str, arrays), user=ADMIN)
-        for array in arrays:
-            wait_until(lambda array=array: set(self.lab.squeue(array, "%t")) <= _OVER)  # type: ignore[misc]
+        wait_until(lambda: all(set(self.lab.squeue(one, "%t")) <= _OVER for one in arrays))
 
 
 @contextmanager
 def prepared_site(nodes: int, **options: Any) -> Iterator[Site]:
-    """Start a cluster with the plugin in it; its controller is ready to be started.
+    """Start a cluster with the plugin in it; its controller can be started.
 
-    ``options`` are those of ``started_lab``; the rest as there.
+    ``options`` are those of ``started_lab``.
     """
     port = f":{free_ports(1)[0]}"
     with started_lab(nodes, keeper=port, **options) as lab:

@@ -1,6 +1,6 @@
-"""A copy of the project that every Unix user can read, for clones that live in a private folder.
+"""A copy of the project that every Unix user can read, if the clone is in a private folder.
 
-Slurm's users must be able to run the trainers' Python, and /root, say, is closed to them.
+Slurm's users must be able to run the trainers' Python, but cannot enter a folder like /root.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.labcluster.users import identity
+from scripts.labcluster.users import as_user
 
 REPO = Path(__file__).resolve().parent.parent.parent
 
@@ -28,7 +28,7 @@ class Stage:
 
 
 def staged(folder: Path, user: str) -> Stage:
-    """Return a stage that ``user`` can use: the clone itself where it is open to that user.
+    """Return a stage that ``user`` can use: the clone itself, if that user can read it.
 
     Otherwise files are hard-linked (or copied, on another file system) into ``folder``.
     """
@@ -54,12 +54,11 @@ def staged(folder: Path, user: str) -> Stage:
 
 
 def _can_read(user: str) -> bool:
-    command = (REPO / ".venv" / "bin" / "python", "-c", "import bftrainer_slurm")
+    command = [*as_user(user), f"{REPO}/.venv/bin/python", "-c", "import bftrainer_slurm"]
     try:
-        done = subprocess.run(command, capture_output=True, cwd="/", **identity(user))
+        return subprocess.run(command, capture_output=True, cwd="/").returncode == 0
     except PermissionError:
         return False
-    return done.returncode == 0
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -1,1 +1,1 @@
-"""``make bench-planner``: the paper's node-level formulation beside the product's count model."""
+"""``make bench-planner``: compares the paper's node-level formulation with our count model."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from functools import partial
+from itertools import product
 
 import click
 
@@ -13,10 +14,10 @@ from scripts.benchkit.command import Findings, bench_command, findings, number
 from scripts.benchkit.machine import this_machine
 from scripts.planner_bench import report
 from scripts.planner_bench.instances import made, made_with_classes
-from scripts.planner_bench.measure import Kind, Size, compare, node_level_planner
+from scripts.planner_bench.measure import Kind, compare, fresh, node_level_planner, stream
 
-SIZES = (Size(5, 16), Size(10, 16), Size(10, 32), Size(10, 64), Size(10, 128))
-# A kind of problem that is to be measured, with classes of nodes say, is one more entry here.
+SIZES = ((5, 16), (10, 16), (10, 32), (10, 64), (10, 128))  # trainers and nodes
+# To measure another kind of problem, for example with classes of nodes, add an entry here.
 KINDS = (
     Kind("10x64", partial(made, 10, 64), target_p95_s=0.01),
     Kind("10x128", partial(made, 10, 128)),
@@ -29,7 +30,7 @@ KINDS = (
     Kind("300x10,000 smooth", partial(made, 300, 10_000, measured=False), target_p95_s=0.3),
     Kind("300x10,000 8 classes", partial(made_with_classes, 300, 10_000), target_p95_s=1.5),
 )
-_PLAN_LIMIT_S = 10.0  # twice the daemon's; what is not proven by then has another status
+_PLAN_LIMIT_S = 10.0  # twice the daemon's; a plan not proven by then has another status
 
 
 @bench_command()
@@ -56,20 +57,20 @@ def main(limit: float, problems: int, plans: int, quick: bool) -> Findings:
     if quick:
         problems, plans = min(problems, 3), min(plans, 5)
     machine = this_machine("mip")
-    logging.getLogger("bftrainer_slurm.planner").setLevel(logging.ERROR)  # the table says it all
+    logging.getLogger("bftrainer_slurm.planner").setLevel(logging.ERROR)  # the table has it all
     with (
         Planner(time_limit_s=_PLAN_LIMIT_S) as planner,
         node_level_planner(limit) as node_level,
         click.progressbar(length=len(sizes) + 2 * len(kinds), file=sys.stderr) as bar,
     ):
         planner.warm_up()
-        planner.plan(made(2, 4, 0))  # a daemon's child has solved before
+        planner.plan(made(2, 4, 0))  # as in a daemon, whose child has solved before
         comparisons, series = [], []
         for size in sizes:
             comparisons.append(compare(size, problems, limit, planner, node_level))
             bar.update(1)
-        for measure in (way for kind in kinds for way in (kind.fresh, kind.stream)):
-            series.append(measure(plans, planner))
+        for kind, measure in product(kinds, (fresh, stream)):
+            series.append(measure(kind, plans, planner))
             bar.update(1)
     agree = all(one.agree for one in comparisons)
     wrong = "" if agree else "the two models contradict each other: one of them is wrong"
@@ -80,6 +81,6 @@ def main(limit: float, problems: int, plans: int, quick: bool) -> Findings:
         targets=report.targets(comparisons, series),
         wrong=wrong,
         side_by_side=comparisons,
-        ratios={str(one.size): report.ratio(one) for one in comparisons},
+        ratios={one.size: report.ratio(one) for one in comparisons},
         alone=series,
     )

@@ -1,7 +1,8 @@
-"""The problems that are planned: the recorded ones, made ones like them, and streams of events.
+"""The problems to plan: recorded ones, made ones like them, and streams of events.
 
-The made ones have seven curves, as the recorded ones have seven ImageNet models: not concave, from
-half to nearly all of linear speed-up at the largest size; a rescale costs about 18 s up, 12 s down.
+The made ones have seven curves, like the seven ImageNet models of the recorded ones. The curves
+are not concave, and reach half to nearly all of linear speed-up at the largest size. A rescale
+costs about 18 s up, and 12 s down.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ _MOST_AT_ONCE = 50  # nodes that come or go in one event
 
 
 def recorded(trainers: int, nodes: int) -> list[Problem]:
-    """The recorded problems of this size; none where the data is absent."""
+    """Return the recorded problems of this size; none if the data is absent."""
     return [read_instance(path) for path in sorted(RECORDED.glob(f"{trainers}x{nodes}-*.json"))]
 
 
 def made(trainers: int, nodes: int, seed: int, measured: bool = True) -> Problem:
-    """A problem with a map in use: three fifths to nine tenths of the nodes, scattered.
+    """Return a problem in which three fifths to nine tenths of the nodes are used, scattered.
 
     ``measured``: curves with the bends of a measurement; otherwise they are smooth and concave.
     """
@@ -56,9 +57,9 @@ def made(trainers: int, nodes: int, seed: int, measured: bool = True) -> Problem
 
 
 def made_with_classes(trainers: int, nodes: int, seed: int) -> Problem:
-    """The same on 8 classes of nodes: two kinds of hardware, each with three that some cannot have.
+    """Return such a problem with 8 classes of nodes: four for each of two kinds of hardware.
 
-    A trainer has nodes of one kind. It is barred from one to three classes, or from none.
+    A trainer has nodes of one kind. It may not use three classes, one class, or may use all.
     """
     problem = made(trainers, nodes, seed)
     dice = random.Random(f"classes of {trainers}x{nodes}-{seed}")
@@ -76,7 +77,7 @@ def made_with_classes(trainers: int, nodes: int, seed: int) -> Problem:
 def _on_one_kind(
     trainer: PlannedTrainer, classes: tuple[NodeClass, ...], dice: random.Random
 ) -> PlannedTrainer:
-    """It keeps those of its nodes that are of one kind and that it is not barred from."""
+    """Return the trainer with only those of its nodes that are of one kind and that it may use."""
     kind = dice.choice(_KINDS)
     barred = dice.sample([one.name for one in classes[2:]], dice.choice((0, 0, 1, 3)))
     usable = frozenset().union(
@@ -88,9 +89,9 @@ def _on_one_kind(
 def after_event(
     problem: Problem, plan: Plan, dice: random.Random, serial: Iterator[int]
 ) -> Problem:
-    """What is to be planned next: the plan is carried out, and 1 to 50 nodes have come or gone.
+    """Return the next problem: the plan is carried out, and 1 to 50 nodes have come or gone.
 
-    ``serial`` numbers the nodes that come, over the whole stream.
+    ``serial`` numbers the new nodes, over the whole stream.
     """
     most = min(_MOST_AT_ONCE, len(problem.pool) // 4)
     size = dice.randint(1, max(1, most))
@@ -109,7 +110,7 @@ def after_event(
 def _repart(
     classes: tuple[NodeClass, ...], pool: frozenset[str], dice: random.Random
 ) -> tuple[NodeClass, ...]:
-    """The classes after nodes have come or gone; a new node is of any class."""
+    """Return the classes after nodes have come or gone; a new node gets a random class."""
     if not classes:
         return ()
     parts = [set(one.nodes & pool) for one in classes]
@@ -121,7 +122,7 @@ def _repart(
 
 
 def _curve(dice: random.Random, largest: int, measured: bool) -> ThroughputCurve:
-    """Speed-up at 1, 2, 4, ... nodes; a measured point is some per cent off."""
+    """Return the speed-up at 1, 2, 4, ... nodes; a measured point is some per cent off."""
     sizes = list(itertools.takewhile(lambda n: n <= largest, (2**power for power in range(12))))
     exponent = dice.uniform(0.85, 0.99)
     off = [dice.uniform(0.95, 1.02) if measured else 1.0 for _ in sizes[1:]]

@@ -1,6 +1,6 @@
-"""Takes the times: both models on the same problems, and the count model alone.
+"""Measures the times of both models on the same problems, and of the count model alone.
 
-A time runs from the problem to the checked plan, the child process and building the model included.
+A time is from the problem to the checked plan, with the child process and the model's building.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bftrainer_slurm.planner.problem import Plan, Problem
@@ -19,30 +19,19 @@ from scripts.planner_bench import nodelevel
 from scripts.planner_bench.instances import after_event, made, recorded
 
 _TOLERANCE = 1e-6  # relative, of objectives
-_OVERTIME = 1.25  # of the limit, until the child is ended: CBC looks at its clock only now and then
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How many trainers share how many nodes."""
-
-    trainers: int
-    nodes: int
-
-    def __str__(self) -> str:
-        return f"{self.trainers}x{self.nodes:,}"
+_OVERTIME = 1.25  # times the limit the child is ended, as CBC looks at its clock only now and then
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One plan: how long it took, and ``optimal`` (proven), ``limit``, or why it has failed."""
+    """One plan: its time, and ``optimal`` (proven), ``limit``, or the reason of its failure."""
 
     seconds: float
     status: str
 
     @property
     def failed(self) -> bool:
-        """Whether it ended in its time, and without an answer."""
+        """Whether it ended before its limit without an answer."""
         return self.status not in ("optimal", "limit")
 
 
@@ -50,7 +39,7 @@ class Run:
 class Comparison:
     """Both models on the problems of one size; ``agree``: no objective contradicts another."""
 
-    size: Size
+    size: str
     node_level: list[Run]
     count_s: list[float]
     agree: bool
@@ -59,6 +48,15 @@ class Comparison:
     def ended(self) -> list[Run]:
         """The node-level runs that did not fail."""
         return [run for run in self.node_level if not run.failed]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of problem for the count model alone: a maker from a seed, and the target if any."""
+
+    name: str
+    make: Callable[[int], Problem]
+    target_p95_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,75 +70,67 @@ class Series:
     target_p95_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of problem for the count model alone: a maker from a seed, and the target if any."""
+def fresh(kind: Kind, repeats: int, planner: Planner) -> Series:
+    """Plan a new problem each time."""
+    return _series(kind, "fresh", [planner.plan(kind.make(seed)) for seed in range(repeats)])
 
-    name: str
-    make: Callable[[int], Problem]
-    target_p95_s: float | None = None
 
-    def fresh(self, repeats: int, planner: Planner) -> Series:
-        """Plan a new problem each time."""
-        return self._series("fresh", [planner.plan(self.make(seed)) for seed in range(repeats)])
+def stream(kind: Kind, repeats: int, planner: Planner) -> Series:
+    """Plan from event to event, each time from the plan before, as a controller does."""
+    problem, dice, serial = kind.make(0), random.Random(kind.name), itertools.count()
+    plan, plans = planner.plan(problem), list[Plan]()  # the first plan is no answer to an event
+    for _ in range(repeats):
+        problem = after_event(problem, plan, dice, serial)
+        plan = planner.plan(problem)
+        plans.append(plan)
+    return _series(kind, "stream", plans)
 
-    def stream(self, repeats: int, planner: Planner) -> Series:
-        """Plan from event to event, each time from the plan before, as a controller does."""
-        plans = _follow(self.make(0), planner, random.Random(self.name))
-        # The first plan is no answer to an event.
-        return self._series("stream", list(itertools.islice(plans, 1, repeats + 1)))
 
-    def _series(self, mode: str, plans: list[Plan]) -> Series:
-        statuses = Counter(plan.status for plan in plans)
-        return Series(self.name, mode, [one.solve_s for one in plans], statuses, self.target_p95_s)
+def _series(kind: Kind, mode: str, plans: Sequence[Plan]) -> Series:
+    statuses = Counter(plan.status for plan in plans)
+    return Series(kind.name, mode, [plan.solve_s for plan in plans], statuses, kind.target_p95_s)
 
 
 def node_level_planner(limit_s: float) -> Planner:
-    """Start a planner that solves the node-level model, for so long at most."""
+    """Start a planner that solves the node-level model within this limit."""
     command = (sys.executable, "-P", nodelevel.__file__)
     return Planner(time_limit_s=_OVERTIME * limit_s, command=command)
 
 
 def compare(
-    size: Size, instances: int, limit_s: float, planner: Planner, node_level: Planner
+    size: tuple[int, int], instances: int, limit_s: float, planner: Planner, node_level: Planner
 ) -> Comparison:
-    """Solve that many problems of this size, the recorded ones first, by one and by the other."""
-    problems = recorded(size.trainers, size.nodes)[:instances]
-    missing = range(instances - len(problems))
-    problems += [made(size.trainers, size.nodes, seed) for seed in missing]
+    """Solve some problems of one size with both models, the recorded problems first.
+
+    A size is the number of trainers and of nodes.
+    """
+    problems = recorded(*size)[:instances]
+    problems += [made(*size, seed) for seed in range(instances - len(problems))]
     runs, counts, all_agree = [], [], True
     for problem in problems:
-        node_level.warm_up()  # a child that was ended is replaced in nobody's time
+        node_level.warm_up()  # so that no time includes a new child after one was ended
         count, other = planner.plan(problem), node_level.plan(problem)
         runs.append(run_of(other, limit_s))
         counts.append(count.solve_s)
         all_agree = all_agree and agree(runs[-1], other, count)
-    return Comparison(size, runs, counts, all_agree)
+    trainers, nodes = size
+    return Comparison(f"{trainers}x{nodes}", runs, counts, all_agree)
 
 
 def run_of(plan: Plan, limit_s: float) -> Run:
-    """Return what a plan of the node-level model took; one that was cut off took the limit."""
+    """Return the run of the node-level model's plan; one that was cut off took the limit."""
     if plan.solve_s >= limit_s or plan.status == "feasible":
         return Run(limit_s, "limit")
     return Run(plan.solve_s, plan.reason if plan.status == "greedy" else plan.status)
 
 
 def agree(run: Run, node_level: Plan, count: Plan) -> bool:
-    """Whether the plan of the node-level model fits with the count model's.
+    """Return whether the node-level model's plan agrees with the count model's.
 
-    The same optimum where both have proven theirs; no better one where its time was over.
+    If both are proven, they have the same optimum. If its time was over, it must not be better.
     """
     if run.failed:
         return True
     if run.status == "optimal" and count.status == "optimal":
         return math.isclose(node_level.objective, count.objective, rel_tol=_TOLERANCE)
     return run.status == "limit" and node_level.objective <= count.objective * (1 + _TOLERANCE)
-
-
-def _follow(problem: Problem, planner: Planner, dice: random.Random) -> Iterator[Plan]:
-    """Plan, let nodes come and go, plan again, without end."""
-    serial = itertools.count()
-    while True:
-        plan = planner.plan(problem)
-        yield plan
-        problem = after_event(problem, plan, dice, serial)

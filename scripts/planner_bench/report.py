@@ -1,17 +1,17 @@
-"""What is said of the times: how many times faster, which targets are met, and tables. Pure."""
+"""The report of the times: how many times faster, which targets are met, tables. Pure."""
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median, median_high
 
 from scripts.benchkit.figures import Target, at_least, at_most, summarise
-from scripts.benchkit.text import columns
-from scripts.planner_bench.measure import Comparison, Series, Size
+from scripts.benchkit.text import columns, table
+from scripts.planner_bench.measure import Comparison, Series
 
-FASTER_AT, FASTER_BY = Size(10, 64), 100.0  # to reach
+FASTER_AT, FASTER_BY = "10x64", 100.0  # the target
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +26,17 @@ class Ratio:
 
 
 def ratio(comparison: Comparison) -> Ratio | None:
-    """Compare the medians; runs that failed are left out, None where all did."""
-    ended = comparison.ended
-    if not ended:
+    """Compare the medians without failed runs; None: all runs failed."""
+    times_s = [run.seconds for run in comparison.ended]
+    if not times_s:
         return None
-    middle = statistics.median_high(run.seconds for run in ended)
-    cut = any(run.status == "limit" and run.seconds <= middle for run in ended)
-    node_level = statistics.median(run.seconds for run in ended)
-    return Ratio(node_level / statistics.median(comparison.count_s), cut)
+    middle_s = median_high(times_s)
+    cut = any(run.status == "limit" and run.seconds <= middle_s for run in comparison.ended)
+    return Ratio(median(times_s) / median(comparison.count_s), cut)
 
 
 def targets(comparisons: Sequence[Comparison], series: Sequence[Series]) -> list[Target]:
-    """Hold what was measured to the targets that are about it."""
+    """Return the targets for what was measured, met or missed."""
     found = []
     for comparison in comparisons:
         factor = ratio(comparison)
@@ -56,20 +55,9 @@ def targets(comparisons: Sequence[Comparison], series: Sequence[Series]) -> list
 
 def side_by_side(comparisons: Sequence[Comparison]) -> str:
     """Return the table of both models."""
-    return "both models on the same problems, medians in seconds\n" + columns(
-        comparisons,
-        [
-            ("SIZE", lambda one: str(one.size)),
-            ("PROBLEMS", lambda one: str(len(one.count_s))),
-            ("NODE-LEVEL", _node_level),
-            ("MAX", _longest),
-            ("COUNTS", lambda one: f"{statistics.median(one.count_s):.4f}"),
-            ("P95", lambda one: f"{summarise(one.count_s).p95:.4f}"),
-            ("RATIO", lambda one: str(ratio(one) or "-")),
-            ("OBJECTIVES", _verdict),
-        ],
-        "<>>>>>><",
-    )
+    heads = ("SIZE", "PROBLEMS", "NODE-LEVEL", "MAX", "COUNTS", "P95", "RATIO", "OBJECTIVES")
+    rows = table([heads, *map(_compared, comparisons)], "<>>>>>><")
+    return f"both models on the same problems, medians in seconds\n{rows}"
 
 
 def alone(series: Sequence[Series]) -> str:
@@ -80,7 +68,7 @@ def alone(series: Sequence[Series]) -> str:
             ("PROBLEM", lambda one: one.kind),
             ("MODE", lambda one: one.mode),
             ("PLANS", lambda one: str(len(one.seconds))),
-            ("MEDIAN", lambda one: f"{statistics.median(one.seconds):.4f}"),
+            ("MEDIAN", lambda one: f"{median(one.seconds):.4f}"),
             ("P95", lambda one: f"{summarise(one.seconds).p95:.4f}"),
             ("MAX", lambda one: f"{max(one.seconds):.4f}"),
             ("STATUS", lambda one: _counted(one.statuses)),
@@ -89,22 +77,23 @@ def alone(series: Sequence[Series]) -> str:
     )
 
 
+def _compared(one: Comparison) -> list[str]:
+    """Return the row of one size; a figure that is only a lower bound has ``>=`` before it."""
+    factor, counts = ratio(one), summarise(one.count_s)
+    node_level = ["-", "-"]
+    if factor is not None:
+        took = summarise([run.seconds for run in one.ended])
+        cut = any(run.status == "limit" for run in one.ended)
+        node_level = [
+            f"{_bound(factor.at_least)}{took.median:.2f}",
+            f"{_bound(cut)}{took.most:.2f}",
+        ]
+    count = [f"{counts.median:.4f}", f"{counts.p95:.4f}"]
+    return [one.size, str(counts.count), *node_level, *count, str(factor or "-"), _verdict(one)]
+
+
 def _bound(at_least: bool) -> str:
-    """Return what stands before a figure that is a lower bound."""
     return ">=" if at_least else ""
-
-
-def _node_level(one: Comparison) -> str:
-    factor = ratio(one)
-    if factor is None:
-        return "-"
-    return f"{_bound(factor.at_least)}{statistics.median(run.seconds for run in one.ended):.2f}"
-
-
-def _longest(one: Comparison) -> str:
-    cut = any(run.status == "limit" for run in one.ended)
-    most_s = max((run.seconds for run in one.ended), default=None)
-    return "-" if most_s is None else f"{_bound(cut)}{most_s:.2f}"
 
 
 def _verdict(one: Comparison) -> str:

@@ -1,7 +1,7 @@
-"""How soon a controller has dealt with a change: what each change asks of it, and its last action.
+"""How soon a controller has dealt with a change: what each change asks for, and its last action.
 
 A change is done when each node that became idle was given to an element, and each element that was
-reclaimed is held again or let go. What another change took back meanwhile is not waited for.
+reclaimed is held again or released. What another change took back meanwhile does not count.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bftrainer_slurm.model import ElementId
 
 @dataclass(slots=True)
 class Change:
-    """One change of the cluster at ``time_s``; ``left`` is what nothing was done about yet."""
+    """One change of the cluster at ``time_s``; ``left`` is what has not been dealt with yet."""
 
     time_s: float
     size: int
@@ -48,7 +48,7 @@ class Changes:
             change.last_s = now_s
 
     def overtaken(self, concerned: Iterable[ElementId | int]) -> None:
-        """Note that nothing can be done about these any more."""
+        """Note that the controller cannot deal with these any more."""
         self._without(concerned)
 
     def _without(self, concerned: Iterable[ElementId | int]) -> list[Change]:

@@ -26,11 +26,18 @@ from scripts.scale_bench.report import SIMULATED, tables, targets
     "With a change a second; as long again takes what comes before and after.",
 )
 @click.option("--seed", type=int, default=0, help="Of what is drawn.")
-def main(nodes: int, trainers: int, elements: int, minutes: float, seed: int) -> Findings:
+@click.option(
+    "--rl-enable",
+    is_flag=True,
+    help="slurmctld limits each user's requests, as with SlurmctldParameters=rl_enable.",
+)
+def main(
+    nodes: int, trainers: int, elements: int, minutes: float, seed: int, rl_enable: bool
+) -> Findings:
     """Measure the controller on a large cluster that is simulated; the daemon itself is real.
 
     It starts, is at rest, sees the whole queue of ordinary jobs change again and again, then a
-    change a second, then many nodes freed at once, and many elements reclaimed at once.
+    change a second, then many nodes freed at once, and twice many elements reclaimed at once.
 
     \b
     Example:
@@ -41,7 +48,7 @@ def main(nodes: int, trainers: int, elements: int, minutes: float, seed: int) ->
             f"--elements {elements} do not fit: take at most nine tenths of --nodes, and "
             f"{MAX_NODES} for each of --trainers"
         )
-    found = measure(Size(nodes, trainers, elements, minutes, seed), Settings())
+    found = measure(Size(nodes, trainers, elements, minutes, seed, rl_enable=rl_enable), Settings())
     judged = targets(found)
     machine = this_machine()
     return findings(machine, *tables(found), targets=judged, simulated=SIMULATED, found=found)

@@ -1,4 +1,4 @@
-"""What happens to the simulated cluster, phase after phase, and what is measured in each."""
+"""What happens to the simulated cluster, phase by phase, and what is measured in each phase."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from bftrainer_slurm.controller.state.lessons import Job, Lessons
-from bftrainer_slurm.controller.state.lessons import Look as Measured
+from bftrainer_slurm.controller.state import lessons as learnt
 from bftrainer_slurm.spec import TrainerRecord
 from scripts.benchkit.command import progress
 from scripts.benchkit.machine import memory_mb
 from scripts.scale_bench.changes import Change
 from scripts.scale_bench.requests import Requests
-from scripts.scale_bench.slurmctld import Slurmctld
+from scripts.scale_bench.slurmctld import Job, Slurmctld
 
 MAX_NODES = 64  # of a trainer
 _A_JOB = 5  # nodes of an ordinary job, in the mean
 _SETTLES_S = 600.0
-_SURELY_S = 2.0  # what has changed before is to be seen by a look that begins so much later
+_SURELY_S = 3.0  # a look that begins so long after a change, and after a pass, sees all of it
 _REARRANGED_S = 5.0
 _LOOKS = 2  # at least, in each phase
 
@@ -38,18 +37,20 @@ class StoppedError(Exception):
 
 
 class NeverSettledError(Exception):
-    """The controller always has something to do, or does nothing any more."""
+    """The controller does not come to rest, or no longer does anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large the cluster is, and how long it changes once a second."""
+    """How large the cluster is, how it is configured, and how long it changes once a second."""
 
     nodes: int = 10_000
     trainers: int = 300
-    elements: int = 5_000  # that run, as long as nothing has changed
+    elements: int = 5_000  # that run before the first change
     minutes: float = 10.0
     seed: int = 0
+    bf_interval_s: int = 30  # Slurm's default
+    rl_enable: bool = False  # Slurm's default
 
     @property
     def ordinary(self) -> int:
@@ -68,13 +69,13 @@ class Size:
 
     @property
     def rest_s(self) -> float:
-        """How long nothing happens, and how long the queue is rearranged."""
+        """How long the phase without changes lasts, and the phase in which the queue changes."""
         return 6 * self.minutes
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A turn of the controller: when it began, what it took, what it read, whether it moved."""
+    """A turn of the controller: when it began, how long it took, what it read, if it moved any."""
 
     begin_s: float
     cpu_s: float  # without the simulation's
@@ -96,6 +97,7 @@ class Phase:
     rpcs: int = 0
     moves_s: list[float] = field(default_factory=list)  # when RPCs moved elements
     limited: int = 0
+    started_alone: int = 0  # elements that nobody held in time after a reclaim
     cpu_s: float = 0.0  # of the daemon in all
     children_cpu_s: float = 0.0  # of its keeper and its planner
     rss_mb: float = 0.0  # at the end
@@ -113,12 +115,12 @@ class Phase:
 
     @property
     def reactions_s(self) -> list[float]:
-        """How long it took from changes to their last actions, of those that were dealt with."""
+        """The time from each change to its last action, for changes that were dealt with."""
         return [one.took_s for one in self.changes if one.took_s is not None]
 
 
 class Course:
-    """Lets it all happen; ``phases`` are those that have begun."""
+    """Runs all phases; ``phases`` are those that have begun."""
 
     def __init__(self, size: Size, slurmctld: Slurmctld, requests: Requests) -> None:
         self.phases: list[Phase] = []
@@ -129,16 +131,16 @@ class Course:
         self._dice = random.Random(size.seed)
         self._tell = progress()
 
-    def populate(self, lessons: Lessons) -> None:
-        """Fill the cluster as it is before the controller starts: no element runs yet.
+    def populate(self, lessons: learnt.Lessons) -> None:
+        """Fill the cluster before the controller starts; no element runs yet.
 
-        Each trainer has run before, so that its throughput is known from one node to the most.
+        Each trainer has run before, so that its throughput is known for all sizes.
         """
         size, slurmctld, dice = self._size, self._slurmctld, self._dice
         users = sorted(user.pw_name for user in pwd.getpwall())
         for number in range(size.trainers):
             record = TrainerRecord(dice.choice((1, 2, 4)), MAX_NODES, id=f"{number:08x}")
-            _teach(lessons, Job(users[number % len(users)], f"train{number}"), dice)
+            _teach(lessons, learnt.Job(users[number % len(users)], f"train{number}"), dice)
             slurmctld.submit_trainer(users[number % len(users)], f"train{number}", record)
         nodes = dice.sample(sorted(slurmctld.idle), size.nodes - size.elements)
         running = size.ordinary // 2
@@ -149,11 +151,11 @@ class Course:
             slurmctld.submit_ordinary(dice.randint(1, 2 * _A_JOB - 1))
 
     def run(self, processor: Processor) -> None:
-        """Go through all phases, as long as nobody stops it.
+        """Go through all phases, unless somebody stops it.
 
         Raises:
-            StoppedError: somebody did.
-            NeverSettledError: after a change, the controller does not come to rest.
+            StoppedError: it was stopped.
+            NeverSettledError: the controller does not come to rest after a change.
         """
         size, slurmctld = self._size, self._slurmctld
         with self._phase("start", processor):
@@ -170,7 +172,15 @@ class Course:
         with self._phase("nodes freed at once", processor):
             self._free_nodes()
             self._settle()
-        with self._phase("elements reclaimed at once", processor):
+        # Slurm takes neighbouring nodes if it can, and few trainers have most of those.
+        neighbours = sorted(self._taken_by_elements())[: size.reclaims]
+        with self._phase("neighbours reclaimed at once", processor):
+            job = self._take(neighbours)
+            self._settle()
+        with self._phase("and given back", processor):
+            slurmctld.end_ordinary([job])
+            self._settle()
+        with self._phase("scattered ones reclaimed", processor):
             self._take(self._dice.sample(self._taken_by_elements(), size.reclaims))
             self._settle()
 
@@ -189,6 +199,7 @@ class Course:
         self._go_on()
         requests, (daemon_s, children_s) = self._requests, processor()
         rpcs, moves, limited = len(requests.rpcs_s), len(requests.moves_s), requests.limited
+        alone = self._slurmctld.started_alone
         first = len(self._slurmctld.changes.all)
         self._tell(name)
         phase = Phase(name, time.time())
@@ -199,6 +210,7 @@ class Course:
         phase.rpcs = len(requests.rpcs_s) - rpcs
         phase.moves_s = requests.moves_s[moves:]
         phase.limited = requests.limited - limited
+        phase.started_alone = self._slurmctld.started_alone - alone
         phase.changes = self._slurmctld.changes.all[first:]
         ended = processor()
         phase.cpu_s, phase.children_cpu_s = ended[0] - daemon_s, ended[1] - children_s
@@ -210,10 +222,14 @@ class Course:
             raise StoppedError("the controller was stopped before the end")
 
     def _settle(self) -> None:
-        """Wait until a look finds nothing to do, and nothing is under way."""
+        """Wait until a look finds nothing to do, and nothing is under way.
+
+        The controller uses an idle node only after a whole pass of backfill has left it idle.
+        """
         begin_s, phase = time.time(), self.phases[-1]
+        surely_s = _SURELY_S + 2 * self._size.bf_interval_s
         while not self.stop.wait(0.1):
-            since_s = max([phase.begin_s, *self._requests.moves_s[-1:]]) + _SURELY_S
+            since_s = max([phase.begin_s, *self._requests.moves_s[-1:]]) + surely_s
             last = phase.looks[-1] if phase.looks else None
             if last is not None and last.begin_s > since_s and not last.moved:
                 with self._slurmctld.lock:
@@ -223,7 +239,7 @@ class Course:
                 raise NeverSettledError(f"{phase.name}: no rest within {_SETTLES_S:.0f} s")
 
     def _repeat(self, seconds: float, every_s: float, change: Callable[[], None]) -> None:
-        """Change something every so often, for so long, and until it was looked at."""
+        """Call ``change`` every ``every_s`` for some time, and until the controller has looked."""
         begin_s = time.monotonic()
         for number in range(max(1, int(seconds / every_s))):
             if self.stop.wait(max(0.0, begin_s + number * every_s - time.monotonic())):
@@ -235,7 +251,7 @@ class Course:
                 return
 
     def _one_change(self) -> None:
-        """Let an ordinary job end, or another begin; as many nodes of theirs stay, in the mean."""
+        """End an ordinary job or begin another, so that their mean number of nodes stays."""
         size, slurmctld = self._size, self._slurmctld
         with slurmctld.lock:
             running = slurmctld.ordinary("RUNNING")
@@ -248,13 +264,14 @@ class Course:
                 self._dice.shuffle(taken)
                 self._take((idle + taken)[: self._dice.randint(1, 2 * _A_JOB - 1)])
 
-    def _take(self, nodes: list[int]) -> None:
-        """Start an ordinary job that has waited, and let another one wait in its place."""
-        slurmctld = self._slurmctld
-        slurmctld.start_ordinary(slurmctld.submit_ordinary(len(nodes)), nodes)
+    def _take(self, nodes: list[int]) -> Job:
+        """Start an ordinary job on these nodes."""
+        job = self._slurmctld.submit_ordinary(len(nodes))
+        self._slurmctld.start_ordinary(job, nodes)
+        return job
 
     def _free_nodes(self) -> None:
-        """Let ordinary jobs end until all nodes are free that are to be."""
+        """End ordinary jobs until as many nodes are free as there should be."""
         ended, nodes = [], 0
         for job in self._slurmctld.ordinary("RUNNING"):
             if nodes < self._size.joins:
@@ -266,8 +283,10 @@ class Course:
         return [job.nodes[0] for job in self._slurmctld.elements("RUNNING")]
 
 
-def _teach(lessons: Lessons, job: Job, dice: random.Random) -> None:
-    """Note how a trainer of this name did before, on each power of two of nodes."""
+def _teach(lessons: learnt.Lessons, job: learnt.Job, dice: random.Random) -> None:
+    """Note the earlier throughput of a trainer of this name, for 1, 2, 4, ... nodes."""
     rate, scales = dice.uniform(50, 500), dice.uniform(0.7, 0.98)
     for nodes in (1 << power for power in range(MAX_NODES.bit_length())):
-        lessons.add_look(job, Measured(1, "samples", nodes, 1.0 + nodes, rate * nodes**scales, 60))
+        lessons.add_look(
+            job, learnt.Look(1, "samples", nodes, 1.0 + nodes, rate * nodes**scales, 60)
+        )

@@ -1,6 +1,6 @@
-"""Runs the daemon's ``run`` in this process, and beside it, in threads, a cluster.
+"""Runs the daemon's ``run`` in this process, and a simulated cluster beside it in threads.
 
-The daemon has the main thread, as it is used to. Its controller is timed from around its turns.
+The daemon has the main thread, as always. The controller's turns are timed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PROGRAMS = 50  # times that one is run, to see what that costs
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What it costs to run a program through SlurmRunner, in the mean; its own work included."""
+    """The mean cost of running a program through SlurmRunner, with the program's own work."""
 
     cpu_s: float
     wall_s: float
@@ -47,7 +47,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """All that was measured. ``base_mb`` is the memory before the daemon starts: the simulation."""
+    """All that was measured. ``base_mb`` is the simulation's memory, before the daemon starts."""
 
     size: Size
     phases: list[Phase]
@@ -55,14 +55,13 @@ class Found:
     full_look_bytes: int
     empty_program: Program  # /bin/true
     full_program: Program  # cat of a full look
-    started_alone: int
     failed_turns: int
     trouble: str | None
     status_bytes: int
 
 
 def measure(size: Size, settings: Settings) -> Found:
-    """Let the daemon run on a cluster of this size, until all of the course is through.
+    """Let the daemon run on a cluster of this size, until the course has ended.
 
     Raises:
         StoppedError: the daemon ended before.
@@ -74,7 +73,7 @@ def measure(size: Size, settings: Settings) -> Found:
         key.touch(mode=0o600)
         key.write_text(os.urandom(32).hex())
         settings = replace(settings, partition=PARTITION, key_file=str(key))
-        slurmctld = Slurmctld(size.nodes, time.time, random.Random(size.seed))
+        slurmctld = Slurmctld(size.nodes, time.time, random.Random(size.seed), size.bf_interval_s)
         requests = Requests(time.time)
         course = Course(size, slurmctld, requests)
         history = History(state / "history.sqlite")
@@ -82,16 +81,16 @@ def measure(size: Size, settings: Settings) -> Found:
         history.close()
         slurmctld.jobs_text(0)
         base_mb = memory_mb(os.getpid())
-        runner = SimulatedRunner(slurmctld=slurmctld, requests=requests)
+        runner = SimulatedRunner(slurmctld=slurmctld, requests=requests, rl_enable=size.rl_enable)
         gateway = LookGateway(LOOK, runner, GROW)
         beside = _Beside(course, slurmctld, requests, state)
         controller = _timed(course, requests)
         with _logged_to(state / "log"), patch.object(daemon, "Controller", controller):
             try:
                 beside.start()
-                daemon.run(state, daemon.Role(user=None), settings, gateway, lambda: settings)
+                daemon.run(state, daemon.Scope(user=None), settings, gateway, lambda: settings)
             finally:
-                Keeper(state).end()  # which outlives the daemon
+                Keeper(state).end()  # it outlives the daemon
                 beside.end()
         status = beside.status
         full = state / "look"
@@ -103,7 +102,6 @@ def measure(size: Size, settings: Settings) -> Found:
             len(requests.largest),
             _cost_of("/bin/true"),
             _cost_of("/bin/cat", str(full)),
-            slurmctld.started_alone,
             int(status["controller"]["failed_turns"]),
             status["controller"]["error"],
             len(json.dumps(status)),
@@ -111,7 +109,7 @@ def measure(size: Size, settings: Settings) -> Found:
 
 
 def _timed(course: Course, requests: Requests) -> type[Controller]:
-    """Return the controller, of which each turn and each status is timed."""
+    """Return a controller whose turns and statuses are timed."""
 
     class Timed(Controller):
         def turn(self) -> None:
@@ -136,7 +134,7 @@ def _timed(course: Course, requests: Requests) -> type[Controller]:
 
 
 class _Beside:
-    """The threads beside the daemon: slurmctld, the elements that speak, and the course."""
+    """The threads beside the daemon: slurmctld, the elements' notes, and the course."""
 
     def __init__(
         self, course: Course, slurmctld: Slurmctld, requests: Requests, state: Path
@@ -157,7 +155,7 @@ class _Beside:
             thread.start()
 
     def end(self) -> None:
-        """Stop all of it; raise what went wrong in the course."""
+        """Stop all threads; raise an error of the course."""
         self._over.set()
         self._course.stop.set()
         for thread in self._threads:
@@ -173,7 +171,7 @@ class _Beside:
         while not self._over.wait(_TICK_S):
             client = self._keeper.client if self._keeper.address else None
             while client is not None and not self._slurmctld.said.empty():
-                with suppress(KeeperError):  # as an element does: it goes on
+                with suppress(KeeperError):  # an element goes on, too
                     client.tell(self._slurmctld.said.get())
 
     def _go(self) -> None:
@@ -205,7 +203,7 @@ def _cost_of(*command: str) -> Program:
 
 @contextmanager
 def _as_it_was() -> Iterator[None]:
-    """Give back the handlers of signals and the umask that the daemon takes."""
+    """Restore the signal handlers and the umask, which the daemon changes."""
     numbers = (signal.SIGTERM, signal.SIGINT)
     handlers = [signal.getsignal(number) for number in numbers]
     umask = os.umask(0o077)
@@ -219,7 +217,7 @@ def _as_it_was() -> Iterator[None]:
 
 @contextmanager
 def _logged_to(path: Path) -> Iterator[None]:
-    """Log as the daemon does, which has its price, but to a file."""
+    """Log as much as the daemon does, as that costs time, but to a file."""
     handler, log = logging.FileHandler(path), logging.getLogger("bftrainer_slurm")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
     log.addHandler(handler)

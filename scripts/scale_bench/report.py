@@ -1,4 +1,4 @@
-"""What is said of a run: the targets, tables and the document. Pure."""
+"""The report of a run: its targets, tables and document. Pure."""
 
 from __future__ import annotations
 
@@ -17,23 +17,28 @@ SIMULATED = (
 
 
 def phase(found: Found, name: str) -> Phase:
-    """Return one of the phases. Raises KeyError: there is none of this name."""
+    """Return the phase of this name. Raises KeyError: there is none."""
     return {one.name: one for one in found.phases}[name]
 
 
 def after_s(one: Phase) -> float:
-    """Return how long it took from a burst to the last action; infinite: some is left."""
+    """Return the time from a burst to its last action; infinite: not all was dealt with."""
     dealt_with = len(one.reactions_s) == len(one.changes) > 0
     return max(one.reactions_s) if dealt_with else math.inf
 
 
 def targets(found: Found) -> list[Target]:
-    """Hold what was measured to what was asked."""
+    """Return the targets, met or missed."""
     rest, busy = phase(found, "at rest"), phase(found, "ordinary jobs change")
     freed = phase(found, "nodes freed at once")
-    taken = phase(found, "elements reclaimed at once")
-    limited = sum(one.limited for one in found.phases)
+    reclaimed = {
+        "neighbours": phase(found, "neighbours reclaimed at once"),
+        "scattered elements": phase(found, "scattered ones reclaimed"),
+    }
     size = found.size
+    limited = [
+        at_most("RPCs that rl_enable turns away", sum(one.limited for one in found.phases), 0)
+    ]
     return [
         at_most("processor s a look at rest, mean", _cpu(rest).mean, 0.1),
         at_most(
@@ -42,22 +47,27 @@ def targets(found: Found) -> list[Target]:
         at_most("MB read a look at rest, mean", _read_mb(rest).mean, 1.0),
         at_most(f"{size.joins:,} joins: s from the first request to the last", freed.acting_s, 10),
         at_most(f"{size.joins:,} joins: RPCs", freed.rpcs, 60),
-        at_most("RPCs that rl_enable would have turned away", limited, 0),
-        at_most(
-            f"{size.reclaims:,} reclaimed: s until the last is held again",
-            after_s(taken),
-            121,
+        *(limited if size.rl_enable else []),
+        *(
+            at_most(
+                f"{size.reclaims:,} {who} reclaimed: s until the last is held", after_s(one), 121
+            )
+            for who, one in reclaimed.items()
         ),
-        at_most("elements that started by themselves after a reclaim", found.started_alone, 0),
+        *(
+            at_most(f"{who} that started by themselves after it", one.started_alone, 0)
+            for who, one in reclaimed.items()
+        ),
     ]
 
 
 def tables(found: Found) -> list[str]:
-    """Return what is said of it, but for the targets."""
+    """Return the report's tables, without the targets."""
     size = found.size
     heading = (
         f"{size.nodes:,} nodes, {size.trainers:,} trainers of at most 64 nodes, about "
-        f"{size.elements:,} running elements, {size.ordinary:,} ordinary jobs"
+        f"{size.elements:,} running elements, {size.ordinary:,} ordinary jobs; "
+        f"bf_interval={size.bf_interval_s}{', rl_enable' * size.rl_enable}"
     )
     changed = [one for one in found.phases if one.changes]
     return [

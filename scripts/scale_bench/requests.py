@@ -1,6 +1,7 @@
-"""What runs Slurm's commands for the gateway: here the simulated slurmctld answers.
+"""Runs Slurm's commands for the gateway; here the simulated slurmctld answers them.
 
-What is asked is counted, and the simulation's own processor time, to be taken off the daemon's.
+It counts the requests, and measures the simulation's own processor time, which is taken off the
+daemon's.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from scripts.scale_bench.slurmctld import PARTITION, Slurmctld
 
 LOOK, GROW = "bftrainer-look", "bftrainer-grow"
 _MANY_TASKS = 1_000_000
-# rl_enable by default: so many RPCs of a user at once, and then so many a second.
+# The defaults under rl_enable: so many RPCs of a user at once, and then so many per second.
 _RL_BUCKET, _RL_PER_S = 30.0, 2.0
 
 
 @dataclass(slots=True)
 class Requests:
-    """What was asked so far: when each RPC came, what was read, and the simulation's own time.
+    """The requests so far: when each RPC came, what was read, and the simulation's own time.
 
-    ``limited`` are the RPCs that rl_enable would have turned away.
+    ``limited`` are the RPCs that slurmctld would turn away under rl_enable.
     """
 
     clock: Callable[[], float]
@@ -68,13 +69,14 @@ class Requests:
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedRunner(SlurmRunner):
-    """Answers as the programs would that a LookGateway runs. One that it does not know, it raises.
+    """Answers as the programs that a LookGateway runs; it raises an error for an unknown one.
 
-    In the process of its caller: what running a program costs is not in it.
+    It runs in its caller's process, so the cost of starting a program is not in it.
     """
 
     slurmctld: Slurmctld
     requests: Requests
+    rl_enable: bool = False
 
     def read(self, *command: str, also: int = 0) -> str:
         """See SlurmRunner."""
@@ -94,7 +96,7 @@ class SimulatedRunner(SlurmRunner):
             return ""
 
     def _answer(self, command: Sequence[str]) -> tuple[int, str]:
-        """Return how many RPCs a command takes, and what it prints."""
+        """Return how many RPCs a command sends, and what it prints."""
         match command:
             case (program, "jobs", since) if program == LOOK:
                 return 1, self.slurmctld.jobs_text(int(since))
@@ -103,16 +105,20 @@ class SimulatedRunner(SlurmRunner):
             case ("scontrol", *_, "show", "reservation"):
                 return 1, "No reservations in the system\n"
             case ("scontrol", "show", "config"):
-                backfill = "SchedulerType = sched/backfill\nSchedulerParameters = bf_interval=1"
-                return 1, f"MaxJobCount = 100000\n{backfill}\n"
+                return 1, (
+                    "MaxJobCount = 100000\n"
+                    "SchedulerType = sched/backfill\n"
+                    f"SchedulerParameters = bf_interval={self.slurmctld.bf_interval_s}\n"
+                    f"SlurmctldParameters = {'rl_enable' if self.rl_enable else '(null)'}\n"
+                )
             case ("scontrol", *_, "show", "partition"):
                 return 1, f"PartitionName={PARTITION} MaxTime=UNLIMITED PriorityTier=0\n"
             case ("sdiag",):
-                return 1, f"\tLast cycle when: now ({self.requests.clock():.0f})\n"
+                return 1, f"\tLast cycle when: then ({self.slurmctld.last_backfill_s})\n"
         raise ValueError(f"not simulated: {command}")
 
     def _carried_out(self, command: Sequence[str], given: str) -> tuple[int, list[int]]:
-        """Return which array a command was about, and the tasks for which it could not be done."""
+        """Carry out a command; return its array, and the tasks for which it failed."""
         slurmctld = self.slurmctld
         match command:
             case (program, elements, *minutes) if program == GROW:

@@ -1,7 +1,7 @@
 """A simulated slurmctld: its job table, its nodes and its scheduler, as a controller sees them.
 
-A real one of this size cannot be had on one machine. What is asked of it is read in ``requests``;
-it follows Slurm 22.05 to 26.05 where a controller can tell, and is as quick as it can be.
+One machine cannot run a real one of this size. ``requests`` reads the controller's requests. To a
+controller it looks like Slurm 22.05 to 26.05, and it is as fast as possible.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from scripts.scale_bench.changes import Changes
 PARTITION = "bftrainer"
 _ENDS_S = 1.0  # from SIGTERM to an idle node: the grace, and the epilog
 _PASS_S = 1.0  # from one pass of the scheduler to the next
-_REQUEUE_S = 121  # slurmctld lets what it has requeued start again so long after
+_REQUEUE_S = 121  # after this, slurmctld lets a requeued job start again
 _KEPT_S = 300  # MinJobAge
 _LIMIT_MINUTES = 60
 
 
 @dataclass(slots=True)
 class Job:
-    """A record of the job table; ``tasks`` has more than one where it is the rest of an array.
+    """A record of the job table; ``tasks`` has more than one if it is the rest of an array.
 
-    ``granted``: the controller has let it go, and nobody has held or reclaimed it since.
+    ``granted``: the controller has released it, and nobody has held or reclaimed it since.
     """
 
     job_id: int
@@ -60,19 +60,22 @@ class Job:
 
     @property
     def id(self) -> ElementId:
-        """Which element it is, where it is one."""
+        """Which element it is, if it is one."""
         return ElementId(self.array, min(self.tasks, default=0))
 
 
 class Slurmctld:
-    """All of it; safe for threads. Nodes are numbers, from 1.
+    """The whole simulation; safe for threads. Nodes are numbers, from 1.
 
-    ``said`` is what elements tell the keeper; ``started_alone`` counts those that started again by
-    themselves after a reclaim.
+    ``said`` has the elements' notes to the keeper; ``started_alone`` counts elements that started
+    again after a reclaim without the controller.
     """
 
-    def __init__(self, nodes: int, clock: Callable[[], float], dice: random.Random) -> None:
+    def __init__(
+        self, nodes: int, clock: Callable[[], float], dice: random.Random, bf_interval_s: int = 30
+    ) -> None:
         self.lock = threading.RLock()
+        self.bf_interval_s = bf_interval_s
         self.changes = Changes()
         self.said: queue.SimpleQueue[Note] = queue.SimpleQueue()
         self.started_alone = 0
@@ -94,7 +97,7 @@ class Slurmctld:
     # What happens on the cluster.
 
     def advance(self) -> None:
-        """Let happen what is due, and start what can start."""
+        """Do what is due now, and start what can start."""
         with self.lock:
             while self._due and self._due[0][0] <= self._clock():
                 heapq.heappop(self._due)[2]()
@@ -112,7 +115,7 @@ class Slurmctld:
         self._add(rest)
 
     def submit_ordinary(self, count: int) -> Job:
-        """Queue an ordinary job that waits, for hours still, with a forecast of where it starts."""
+        """Queue an ordinary job that waits for hours, with a forecast of where it starts."""
         job_id = next(self._ids)
         user = f"user{self._dice.randrange(500)}"
         job = Job(job_id, job_id, user, "batch", self._clock(), count=count, reason="Priority")
@@ -122,7 +125,7 @@ class Slurmctld:
         return job
 
     def start_ordinary(self, job: Job, nodes: Iterable[int]) -> None:
-        """Let an ordinary job have these nodes; elements on them are ended and requeued first."""
+        """Give an ordinary job these nodes; elements on them are ended and requeued first."""
         with self.lock:
             now_s, wanted = self._clock(), tuple(nodes)
             there = [self._on[node] for node in wanted if node in self._on]
@@ -138,7 +141,7 @@ class Slurmctld:
             self._later(2 * _ENDS_S if there else 0.0, partial(self._run, job, wanted))
 
     def end_ordinary(self, jobs: Iterable[Job]) -> None:
-        """Let ordinary jobs end, all at once; their nodes are idle in a moment."""
+        """End ordinary jobs, all at once; their nodes are idle a moment later."""
         with self.lock:
             ended = tuple(jobs)
             for job in ended:
@@ -157,7 +160,7 @@ class Slurmctld:
                 self._touch(job)
 
     def spread_limits(self) -> None:
-        """Let the elements' limits end as of trainers that began at any time, not all at once."""
+        """Spread the ends of the elements' time limits, as if trainers had begun at any time."""
         with self.lock:
             arrays = list(self._records)
             for number, array in enumerate(arrays):
@@ -178,12 +181,17 @@ class Slurmctld:
 
     @property
     def idle(self) -> set[int]:
-        """The nodes that nobody has or is about to have."""
+        """The nodes that nobody has or will have soon."""
         return set(self._idle)
 
     @property
+    def last_backfill_s(self) -> int:
+        """When the last pass of backfill began, in Unix seconds. No pass starts anything here."""
+        return int(self._clock()) // self.bf_interval_s * self.bf_interval_s
+
+    @property
     def unsettled(self) -> bool:
-        """Whether an element ends or may start, or an ordinary job is about to."""
+        """Whether an element is ending or may start, or an ordinary job is about to start."""
         return bool(self._eligible or self._promised or self.elements("COMPLETING"))
 
     # What a controller reads.
@@ -210,12 +218,12 @@ class Slurmctld:
             )
             return f"{int(self._clock())}\n" + "".join(lines)
 
-    # What a controller asks for. Each returns the tasks for which it cannot be done.
+    # What a controller asks for. Each method returns the tasks for which it cannot be done.
 
     def let_go(
         self, array: int, tasks: Iterable[int], excluded: str, minutes: int | None
     ) -> list[int]:
-        """Let held or delayed elements start, on any nodes but these."""
+        """Let held or delayed elements start, on any nodes except ``excluded``."""
         self.changes.acted(self._idle - _numbers(excluded), self._clock())
 
         def let_go(job: Job) -> None:
@@ -239,7 +247,7 @@ class Slurmctld:
         return self._each(array, tasks, "RUNNING", end)
 
     def limit(self, array: int, tasks: Iterable[int], end_s: int) -> list[int]:
-        """Set when the limits of running elements end them."""
+        """Set when running elements reach their time limit."""
         return self._each(array, tasks, "RUNNING", lambda job: setattr(job, "end_s", end_s))
 
     # How it works.
@@ -247,7 +255,7 @@ class Slurmctld:
     def _each(
         self, array: int, tasks: Iterable[int], state: str, change: Callable[[Job], None]
     ) -> list[int]:
-        """Change those elements that are in this state; return the tasks of the others."""
+        """Change the elements that are in this state; return the tasks of the others."""
         refused, done = [], []
         for task in tasks:
             job = self._own(array, task)
@@ -321,7 +329,7 @@ class Slurmctld:
         self._touch(job, nodes=True)
 
     def _begin(self, job: Job) -> None:
-        """Let an element start whose begin time has come, if nobody has held it since."""
+        """Let an element start at its begin time, if nobody has held it since."""
         if job.reason == "BeginTime" and job.start_s <= self._clock():
             job.reason = "Resources"
             self._eligible[job.job_id] = job
@@ -374,14 +382,14 @@ def _names(nodes: Iterable[int]) -> str:
     return fold(f"n{node:05}" for node in nodes)
 
 
-@lru_cache(256)  # it is asked for each element that was let go with others, pass after pass
+@lru_cache(256)  # the same list comes for each element that was released with others
 def _numbers(names: str) -> frozenset[int]:
     """Return the nodes in a list as the controller writes it."""
     return frozenset(int(name.removeprefix("n")) for name in expand(names))
 
 
 def _line(job: Job) -> str:
-    """Return a record as bftrainer-look writes it; nothing stands for what jobs here never have."""
+    """Return a record as bftrainer-look writes it; fields that jobs here never have are empty."""
     waits = job.state == "PENDING"
     has = (job.job_id, job.array, format_tasks(job.tasks), job.state, job.reason, job.priority)
     times = (int(job.submit_s), int(job.start_s) or "", int(job.end_s) or "")

@@ -1,1 +1,1 @@
-"""The parts of ``make test``: which lanes there are, how they are run, and what is told of them."""
+"""The parts of ``make test``: which lanes there are, how they run, and what is printed."""

@@ -1,25 +1,60 @@
-"""The command line of ``scripts/run lanes``, and what it prints."""
+"""The command line of ``scripts/run lanes``: which lanes there are, and what it prints of them."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import click
 
+from scripts.benchkit import text
 from scripts.benchkit.command import Findings, bench_command
-from scripts.benchkit.text import columns
 from scripts.labcluster.stage import REPO
-from scripts.testlanes.catalogue import LANES, Lane
-from scripts.testlanes.run import Run, clock, run
+from scripts.testlanes.run import Lane, Run, clock, run
 
 _LOGS = REPO / "build" / "lanes"
+_PYTEST = (".venv/bin/python", "-m", "pytest", "-p", "no:cacheprovider")
+_SHORT = ("-q", "--durations=30")
+# What rests most on torch, of what runs in jobs. The lane "torch" has all of it, with a newer one.
+_OF_JOBS = tuple(
+    f"tests/elastic/test_{name}.py"
+    for name in ("rendezvous", "saving", "trainer", "forming", "torch_private", "warm_fork_server")
+)
+_PACKAGES = "packaging/try && packaging/try --rpm"
+
+
+def _here(name: str, which: str, alone: bool = False) -> Lane:
+    return Lane(name, ("scripts/apart", *_PYTEST, *_SHORT, "-m", which), alone)
+
+
+def _newer(name: str, suite: str, which: str) -> Lane:
+    matrix = ("scripts/matrix", "--suite", suite, "--only", which)
+    return Lane(name, (*matrix, *_SHORT), matrix=True)
+
+
+# The longest come first, those that mostly compute last. Each test is in one of the lanes of this
+# host, and in no other one.
+LANES = (
+    _here("training", "slurm and torch and not chaos and not load"),
+    _here("chaos", "chaos and not load"),
+    _newer("forky", "forky", "not torch"),
+    _here("torch", "torch and not slurm and not chaos and not load"),
+    _newer("forky-training", "forky", "torch"),
+    _newer("trixie", "trixie", "not torch"),
+    _newer("trixie-training", "trixie", "torch"),
+    _here("slurm", "slurm and not torch and not chaos and not load"),
+    Lane("packages", ("sh", "-c", _PACKAGES), tests=False, matrix=True),
+    _here("units", "not slurm and not torch and not chaos and not load and not frameworks"),
+    Lane("lint", ("make", "--no-print-directory", "lint"), tests=False),
+    Lane("oldest", ("scripts/oldest-torch", *_SHORT, *_OF_JOBS), matrix=True),
+    _here("load", "load", alone=True),
+)
 
 
 @bench_command()
-@click.argument("names", nargs=-1, metavar="[LANE]...")
-@click.option("--at-once", type=click.IntRange(min=1), default=5, help="How many run side by side.")
+@click.argument("names", nargs=-1, type=click.Choice([*(lane.name for lane in LANES), "all"]))
+@click.option("--at-once", type=click.IntRange(min=1), default=7, help="How many run side by side.")
 def main(names: Sequence[str], at_once: int) -> Findings:
     """Run the checks and tests in lanes, side by side and apart from each other.
 
@@ -39,17 +74,7 @@ def main(names: Sequence[str], at_once: int) -> Findings:
 
 
 def chosen(names: Sequence[str]) -> list[Lane]:
-    """Return the lanes that these words mean, in the order in which they start.
-
-    Raises:
-        click.BadParameter: there is no such lane.
-    """
-    known = {lane.name for lane in LANES}
-    for name in names:
-        if name not in known | {"all"}:
-            raise click.BadParameter(
-                f"no lane '{name}'; there are: {', '.join(sorted(known))}, all"
-            )
+    """Return the lanes that these words mean, in the order in which they start."""
     if "all" in names:
         return list(LANES)
     return [lane for lane in LANES if (lane.name in names if names else not lane.matrix)]
@@ -57,17 +82,17 @@ def chosen(names: Sequence[str]) -> list[Lane]:
 
 def table(done: Sequence[Run], wall_s: float) -> str:
     """Return a line for each lane, and the sum as pytest says it."""
-    counted = [(word, _counted(word)) for word in ("passed", "failed", "skipped")]
-    cells: list[tuple[str, Callable[[Run], str]]] = [
-        ("lane", lambda one: one.lane.name),
-        *counted,
-        ("time", lambda one: clock(one.wall_s)),
-        ("processor", lambda one: clock(one.processor_s)),
-        ("", lambda one: one.outcome),
+    words = ("passed", "failed", "skipped")
+    rows = [
+        (
+            one.lane.name,
+            *(str(one.counts[word]) for word in words),
+            clock(one.wall_s),
+            clock(one.processor_s),
+            one.outcome,
+        )
+        for one in done
     ]
-    total = [f"{sum(int(count(one)) for one in done)} {word}" for word, count in counted]
-    return f"{columns(done, cells)}\n{', '.join(total)} in {clock(wall_s)}"
-
-
-def _counted(word: str) -> Callable[[Run], str]:
-    return lambda one: str(one.counts[word])
+    total = ", ".join(f"{sum(one.counts[word] for one in done)} {word}" for word in words)
+    lines = text.table([("lane", *words, "time", "processor", ""), *rows])
+    return f"{lines}\n{total} in {clock(wall_s)}"

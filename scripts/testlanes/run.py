@@ -13,16 +13,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts.testlanes.catalogue import Lane
-
 NO_TEST = 5  # pytest's own exit code where there was none
 
 _CGROUPS = Path("/sys/fs/cgroup")
-_MEMORY_BYTES = 4 << 30  # who takes more is ended, and nobody else
+_MEMORY_BYTES = 4 << 30  # a lane that takes more is ended, and no other one
 _PATIENCE_S = 60.0  # for what is interrupted to end by itself
 _ENTER = 'for group in $1; do echo 0 > "$group/cgroup.procs"; done; shift; exec "$@"'
 _RESULTS = re.compile(r"^([.FEsxX]+)(?= |$)", re.MULTILINE)
 _LAST_LINE = re.compile(r"^(\d+ \w+(?:, \d+ \w+)*) in [\d.]+s", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A command that runs beside others, or ``alone``, when all others have ended.
+
+    Its tests are counted where it ``tests``; the ``matrix`` needs more than this host's Slurm.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    alone: bool = False
+    tests: bool = True
+    matrix: bool = False
 
 
 @dataclass
@@ -81,7 +93,7 @@ class Run:
         return True
 
     def end(self) -> None:
-        """Interrupt it as a person does; what goes on all the same is killed."""
+        """Interrupt it as a person does, and kill what does not end by that."""
         os.killpg(self.process.pid, signal.SIGINT)
         deadline_s = time.monotonic() + _PATIENCE_S
         while not self.ended():
@@ -93,9 +105,9 @@ class Run:
 def run(
     lanes: Sequence[Lane], at_once: int, logs: Path, tell: Callable[[str], object]
 ) -> list[Run]:
-    """Run lanes in this order, so many at a time; whatever happens, none outlives this call.
+    """Run lanes in this order, ``at_once`` at a time; whatever happens, none outlives this call.
 
-    Their outputs are kept in ``logs``, and told as they end; each minute it tells how far all are.
+    Their outputs go to ``logs``, and are told as they end. Each minute it tells how far all are.
     """
     waiting, running, done = list(lanes), list[Run](), list[Run]()
     told_s = time.monotonic()

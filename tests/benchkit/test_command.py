@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -156,6 +157,25 @@ def test_a_tool_that_there_is_not_is_refused_with_the_names_of_all(name: str) ->
     assert done.returncode == 2
     assert all(one in done.stderr for one in TOOLS)
     assert done.stderr.count("\n") == 1
+
+
+def outside(*command: object) -> subprocess.CompletedProcess[str]:
+    """Run with a Python that has no packages of ours, as who has not activated .venv."""
+    python = Path(sys.base_prefix) / "bin" / "python3"
+    return subprocess.run([python, *map(str, command)], capture_output=True, text=True)
+
+
+def test_a_tool_finds_the_projects_own_python() -> None:
+    done = outside(REPO / "scripts" / "run", "bench-scale", "--help")
+    assert done.stdout.startswith("Usage: run bench-scale ")
+
+
+def test_without_the_projects_python_a_tool_says_how_to_have_it(tmp_path: Path) -> None:
+    run = tmp_path / "scripts" / "run"
+    replace_file(run, (REPO / "scripts" / "run").read_text())
+    done = outside(run, "bench-scale")
+    assert done.returncode == 2
+    assert done.stderr == "scripts/run: the tools need Python packages: run make setup\n"
 
 
 def test_makes_targets_run_tools_that_there_are() -> None:

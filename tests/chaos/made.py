@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from scripts.chaos_suite.observe import Element, Process, Snapshot, Trainer
-from scripts.chaos_suite.training import Generation, add_step, in_order
+from tests.chaos.observe import Element, Process, Snapshot
+from tests.chaos.trainers import Trainer
+from tests.chaos.training import Training
 
 ARRAY = 12
 NOW_S = 100.0
 
 
-def steps(*lines: str) -> list[Generation]:
-    """Return generations from lines of ``node.process time key number``."""
-    made: dict[str, Generation] = {}
+def trained(*lines: str) -> Training:
+    """Return what has been trained, from lines of ``node.process time key number``."""
+    made = Training(Path())
     for line in lines:
         where, time_s, key, number = line.split()
-        add_step(made, where, float(time_s), key, 2, float(number))
-    return in_order(made)
+        made.add_step(where, float(time_s), key, 2, float(number))
+    return made
 
 
 def element(task: int, node: str, state: str = "RUNNING", **other: Any) -> Element:
-    return Element(
-        **({"array": ARRAY, "task": str(task), "reason": "None"} | other), state=state, node=node
-    )
+    settings: dict[str, Any] = {"array": ARRAY, "task": str(task), "reason": "None"}
+    return Element(**(settings | other), state=state, node=node)
 
 
 def process(pid: int, task: int, node: str, life: str = "0") -> Process:
-    return Process(pid, f"{node}.{pid}", "13", ARRAY, str(task), node, life)
+    return Process(pid, f"{node}.{pid}", ARRAY, str(task), node, life)
 
 
 def trainer(*nodes: str, stepped_s: float = NOW_S - 1) -> Trainer:
     lines = [f"{node}.{number} {stepped_s} a 10" for number, node in enumerate(nodes)]
-    return Trainer(ARRAY, "digits", 3, steps(*lines))
+    return trainer_with(trained(*lines))
+
+
+def trainer_with(training: Training) -> Trainer:
+    return Trainer("digits", "", Path(), training, ARRAY, max_nodes=3)
 
 
 def snapshot(**other: Any) -> Snapshot:

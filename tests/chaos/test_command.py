@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from scripts.chaos_suite.command import main
 from scripts.labcluster.stage import REPO
+from tests.chaos.command import main
 
 CHAOS = (str(REPO / "scripts" / "run"), "chaos")
 # Each of these once; `make chaos` has the others, and all of them again and again.

@@ -22,5 +22,5 @@ def test_a_process_that_was_left_behind_does_not_replace_a_newer_checkpoint(tmp_
         beside = tmp_path / "newer"
         torch.save(torch.load(checkpoint) | {"seen": 10**9}, beside)
         beside.replace(checkpoint)
-        assert training.wait(120) == 0
+        assert training.wait(280) == 0  # a busy host imports torch slowly
     assert torch.load(checkpoint)["seen"] == 10**9

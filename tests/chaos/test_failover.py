@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from scripts.chaos_suite.failover import EACH, NODES, host_dies
-from scripts.chaos_suite.hosts import started_hosts
-from scripts.chaos_suite.run import begin, inject
+from tests.chaos.failover import EACH, NODES, host_dies
+from tests.chaos.hosts import started_hosts
+from tests.chaos.run import begin, inject
 
 pytestmark = [
     pytest.mark.slurm,

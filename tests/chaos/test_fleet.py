@@ -15,12 +15,12 @@ from typing import Any, cast
 
 import pytest
 
-from scripts.chaos_suite.fleet import FleetResult, spare_one
-from scripts.chaos_suite.report import fleet_table
 from scripts.elastic_bench.figures import Account
 from scripts.elastic_bench.fleet import Node
 from scripts.elastic_bench.setups import SETUPS
 from scripts.labcluster.stage import REPO
+from tests.chaos.fleet import FleetResult, spare_one
+from tests.chaos.report import fleet_table
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def test_what_must_not_become_of_it_is_a_violation(change: dict[str, Any], words
 @pytest.mark.timeout(600)
 def test_random_events_end_with_a_trainer_that_trains_on() -> None:
     options = ("--fleet", "2", "--setup", "handler")
-    command = [sys.executable, REPO / "scripts" / "run", "chaos", *options]
+    command = [sys.executable, str(REPO / "scripts" / "run"), "chaos", *options]
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     [result] = json.loads(done.stdout)

@@ -1,6 +1,6 @@
 import pytest
 
-from scripts.chaos_suite.patience import Patience
+from tests.chaos.patience import Patience
 
 
 class Machine:

@@ -3,10 +3,10 @@ from random import Random
 
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.model import ElementId
-from scripts.chaos_suite.faults.catalogue import CATALOGUE
-from scripts.chaos_suite.faults.state import make_first_version
-from scripts.chaos_suite.report import document, table
-from scripts.chaos_suite.run import Outcome, Result, order
+from tests.chaos.faults import CATALOGUE
+from tests.chaos.faults.state import make_first_version
+from tests.chaos.report import document, table
+from tests.chaos.run import Outcome, Result, order
 
 
 def test_each_kind_of_fault_comes_once_before_any_comes_again() -> None:

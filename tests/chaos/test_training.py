@@ -1,18 +1,20 @@
 from pathlib import Path
 
-from scripts.chaos_suite.training import (
+from tests.chaos.made import trained
+from tests.chaos.training import (
+    Generation,
     Loss,
     Save,
     Training,
-    add_step,
     doubled,
     forget_apart,
-    in_order,
     losses,
-    newest,
     twins,
 )
-from tests.chaos.made import steps
+
+
+def steps(*lines: str) -> list[Generation]:
+    return trained(*lines).generations
 
 
 def test_nothing_is_lost_where_the_next_generation_goes_on() -> None:
@@ -64,12 +66,12 @@ def test_what_trains_on_where_nobody_reaches_it_is_no_twin() -> None:
 
 def test_what_was_forgiven_stays_so_and_what_comes_after_does_not() -> None:
     old = [f"n1.1 {time_s} a {number}" for number, time_s in enumerate((1, 2, 11, 12, 13))]
-    generations = {one.key: one for one in steps(*old, "n2.2 8 b 1")}
-    forget_apart(generations.values(), {"n1"})
-    assert twins(in_order(generations)) == []
+    training = trained(*old, "n2.2 8 b 1")
+    forget_apart(training.generations, {"n1"})
+    assert twins(training.generations) == []
     for time_s in (21, 22, 23):
-        add_step(generations, "n1.1", time_s, "a", 1, 9)
-    assert twins(in_order(generations))
+        training.add_step("n1.1", time_s, "a", 1, 9)
+    assert twins(training.generations)
 
 
 def test_two_processes_of_one_generation_on_one_node_are_seen() -> None:
@@ -88,7 +90,7 @@ def test_a_log_is_read_as_it_grows_and_half_a_line_waits(tmp_path: Path) -> None
     log = tmp_path / "n1.77"
     log.write_text("1.0 step a 1 1\n1.5 saved a 1 1\n2.0 st")
     training.read()
-    seen = newest(training.generations.values())
+    seen = training.newest
     assert seen is not None and seen.last == 1.0
     assert training.saves == [Save(1.5, 1.0)]
     with log.open("a") as file:

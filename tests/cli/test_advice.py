@@ -23,7 +23,7 @@ OUT_OF_MEMORY = "use a smaller batch"
         ("slurmstepd: error: Detected 1 oom_kill event in StepId=12.0", OUT_OF_MEMORY),
         ("RuntimeError: DefaultCPUAllocator: can't allocate memory: 800 bytes", OUT_OF_MEMORY),
         ("ValueError: environment variable RANK expected, but not set", "srun torchrun train.py"),
-        ("process 0 terminated with signal SIGKILL", "most often as memory ran out"),
+        ("process 0 terminated with signal SIGKILL", "most often because memory ran out"),
     ],
 )
 def test_what_beginners_meet_has_a_remedy(words: str, told: str) -> None:

@@ -112,7 +112,7 @@ def test_malformed_lines_are_shown_escaped(log: Path) -> None:
 def test_a_made_cluster_needs_no_log() -> None:
     result = assess("--synthetic", "50:0.8:7", "--days", "1")
     assert result.exit_code == 0
-    assert "made cluster, EASY backfill" in result.stdout
+    assert "made-up cluster, EASY backfill" in result.stdout
     assert "10 trainers at once" in result.stdout
     assert "started 1.00 s later on average" in result.stdout
 
@@ -171,20 +171,23 @@ def test_where_accounting_does_not_answer_the_remedy_is_said(
         (["--synthetic", "10", "--down", "log"], "--down goes with a LOG only"),
         (["--synthetic", "10", "--from", "2024-03-01"], "--from goes with a LOG only"),
         (["log", "--days", "2"], "--days goes with --synthetic only"),
-        (["--synthetic", "many"], "--synthetic 'many' is not NODES[:LOAD[:SEED]]"),
+        (["--synthetic", "many"], "--synthetic many: write NODES[:LOAD[:SEED]]"),
+        (["--synthetic", "0"], "--synthetic 0: a made-up cluster has 1 to 100,000 nodes"),
         (["nowhere"], "nowhere: No such file or directory"),
         (["log", "--from", "yesterday"], "--from yesterday: write 2024-03-01"),
         (["log", "--from", "2024-02-30"], "--from 2024-02-30: write 2024-03-01"),
         (["log", "--from", "4000", "--to", "3000"], "nothing is left between --from and --to"),
-        (["log", "--time-zone", "Mars/Olympus"], "Mars/Olympus is no time zone"),
-        (["log", "--time-zone", "../../etc/passwd"], "is no time zone"),
+        (["log", "--time-zone", "Mars/Olympus"], "Mars/Olympus is not a time zone"),
+        (["log", "--time-zone", "../../etc/passwd"], "is not a time zone"),
         (["log", "--min-hole", "nan"], "nan"),
         (["log", "--days", "nan"], "nan"),
         (["log", "--trainers", "nowhere"], "--trainers nowhere"),
         (["log", "--nodes", "5"], "the log has node lists"),
         (["log", "--report", "log"], "--report"),
         (["log", "--csv", "/"], "--csv"),
-        (["log", *WINDOW, "--no-replay", "--csv", "no/where"], "--csv no/where: No such file"),
+        (["log", *WINDOW, "--csv", "no/where"], "--csv no/where: No such file"),
+        (["log", "--no-replay", "--csv", "idle.csv"], "leave out either it or --no-replay"),
+        (["log", "--no-replay", "--parquet", "idle.parquet"], "--parquet writes what was replayed"),
     ],
 )
 def test_what_cannot_be_is_refused(

@@ -13,7 +13,7 @@ from bftrainer_slurm.cli.common import fail_where_unreadable, safe_lines
 from bftrainer_slurm.cli.plot import Point, plot
 from bftrainer_slurm.cli.show import render as render_trainer
 from bftrainer_slurm.cli.status import shown_lines
-from bftrainer_slurm.controller.state.trainer import BATCH_SCRIPT
+from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 
 TRAINER = {
     "array": 12,
@@ -134,12 +134,12 @@ def test_the_table_shows_a_trainer_in_a_line() -> None:
 
 
 def test_what_a_trainer_should_know_is_said_below_the_table_and_in_show() -> None:
-    notice = "n2, n3 run, none has joined"
+    notice = "n2, n3 run, but none has joined"
     document = DOCUMENT | {
         "trainers": [TRAINER | {"notice": notice}, TRAINER | {"why": "it failed"}]
     }
     assert render(document).splitlines()[-2:] == [
-        "trainer 12: n2, n3 run, none has joined",
+        "trainer 12: n2, n3 run, but none has joined",
         "trainer 12: it failed",
     ]
     assert f"notice      {notice}" in render_trainer(SHOWN | {"notice": notice})
@@ -147,7 +147,7 @@ def test_what_a_trainer_should_know_is_said_below_the_table_and_in_show() -> Non
 
 def test_many_trainers_in_trouble_do_not_fill_the_screen() -> None:
     lines = render(DOCUMENT | {"trainers": [TRAINER | {"why": "it failed"}] * 8}).splitlines()
-    assert lines[-1] == "3 more in trouble: 'bftrainer show TRAINER' says what it is"
+    assert lines[-1] == "3 more trainers have problems: see 'bftrainer show TRAINER'"
     assert len(lines) == 2 + 8 + 5 + 1
 
 
@@ -206,7 +206,7 @@ def test_trouble_comes_first_with_what_to_do_about_it() -> None:
     failed = TRAINER | {"notice": "failed 3 times in a row on n1", "error": error}
     assert render(DOCUMENT | {"trainers": [failed]}).splitlines()[-3:] == [
         "trainer 12: failed 3 times in a row on n1",
-        "  it said last: ModuleNotFoundError: No module named 'einops'",
+        "  its last output: ModuleNotFoundError: No module named 'einops'",
         "  try: install einops in the Python environment that the script activates, and keep it in "
         "a folder that all nodes see",
     ]
@@ -238,7 +238,7 @@ def test_of_a_failed_batch_script_show_has_the_end_of_its_output_and_where_that_
     shown = render_trainer(SHOWN | {"error": BATCH_SCRIPT, "output": output})
     assert "output      /home/alice/12_0.out" in shown
     assert shown.splitlines()[-3:] == [
-        "it said last:",
+        "its last output:",
         "  starting",
         "  venv/bin/activate: no such file",
     ]
@@ -272,7 +272,7 @@ def test_show_says_where_a_trainers_time_went(spent: tuple[float | None, ...], l
     ("limit", "line"),
     [
         ("cost", "\ngrowing     costs 0.1 s, gains less within 30 s"),
-        ("no gain", "\ngrowing     more nodes would make it no faster"),
+        ("no gain", "\ngrowing     more nodes would not make it faster"),
     ],
 )
 def test_show_says_why_a_trainer_does_not_grow_onto_idle_nodes(limit: str, line: str) -> None:
@@ -303,7 +303,7 @@ def test_trouble_with_the_history_is_shown_too() -> None:
 def test_members_that_were_refused_are_counted() -> None:
     refused = DOCUMENT | {"keeper": {"refused": {"not_owner": 2, "bad_proof": 1}}}
     last = render(refused).splitlines()[-1]
-    assert last == "refused at the keeper's door: bad_proof 1, not_owner 2"
+    assert last == "the keeper refused: bad_proof 1, not_owner 2"
 
 
 def test_trouble_with_slurm_is_shown_first() -> None:
@@ -366,7 +366,7 @@ def test_a_keeper_needs_a_key_where_jobs_have_secrets_and_nowhere_else(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "which script?"),
+        ((), "no script is given"),
         (("-N", "2-4", "absent.sh"), "absent.sh: No such file"),
         (("-p", "idle", "SCRIPT"), "write -N MIN-MAX"),
         (("-N", "4-2", "-p", "idle", "SCRIPT"), "MIN is at least 1 and not above MAX"),

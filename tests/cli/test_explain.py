@@ -65,13 +65,13 @@ def said(changes: dict[str, Any] | None = None, **terms: Any) -> str:
 @pytest.mark.parametrize(
     ("terms", "sentence"),
     [
-        ({"limit": "most", "most": 3}, "It has as many nodes as it may have now, 3."),
-        ({"limit": "pool", "usable": 3}, "It has all 3 nodes that there are for it."),
+        ({"limit": "most", "most": 3}, "It has 3 nodes, as many as it may have now."),
+        ({"limit": "pool", "usable": 3}, "It has all 3 nodes that it can use now."),
         (
             {"limit": "pool", "nodes": 0, "least": 4, "usable": 3},
-            "It needs 4 nodes at least, and there are 3 for it.",
+            "It needs at least 4 nodes, and can use only 3 now.",
         ),
-        ({"limit": "no gain"}, "On 4 nodes it trains no faster than on 3"),
+        ({"limit": "no gain"}, "it trains no faster on 4 nodes than on 3."),
         (
             {"limit": "cost", "gain": -4.0},
             "A change to 4 nodes costs 16 in rescaling, more than they bring in the 120 s that the "
@@ -79,12 +79,12 @@ def said(changes: dict[str, Any] | None = None, **terms: Any) -> str:
         ),
         (
             {},
-            "With 4 nodes it would gain 60 (+25% a second), but other trainers have 1 of these. "
-            "The one that could give up so many most cheaply would lose 90.",
+            "With 4 nodes it would gain 60 (+25% a second), but other trainers have 1 of them. "
+            "The trainer that would lose least by giving up so many would lose 90.",
         ),
-        ({"loss": None}, "none of them so many. A node is worth about 70 to them."),
-        ({"limit": "unproven"}, "4 nodes would be better (60 more): the planner ran out of time"),
-        ({"usable": 5}, "Of the pool's 8 nodes it may use 5: the others are of another kind"),
+        ({"loss": None}, "no single trainer has so many. To them a node is worth about 70."),
+        ({"limit": "unproven"}, "4 nodes would be better (60 more), but the planner ran out of"),
+        ({"usable": 5}, "It may use 5 of the pool's 8 nodes: the others are another kind"),
     ],
 )
 def test_what_keeps_a_trainer_from_more_nodes_is_a_sentence(
@@ -106,8 +106,8 @@ def test_there_is_a_sentence_for_each_limit() -> None:
         ({"why": "it asks for licences"}, "It cannot have more now: it asks for licences."),
         ({"starting": ["n4"]}, "1 node more is starting."),
         ({"nodes": ["n1"]}, "The plan gives it 3 nodes; it is on its way there."),
-        ({"plan": None}, "It is in no plan now: it has just come, rests after a failure"),
-        ({"plan": None, "hidden": True}, "What the plan says of it is for alice to see."),
+        ({"plan": None}, "It is in no plan now: it is new, it rests after a failure"),
+        ({"plan": None, "hidden": True}, "Only alice sees what the plan says about it."),
     ],
 )
 def test_why_it_waits_or_changes_is_a_sentence(changes: dict[str, Any], sentence: str) -> None:
@@ -121,7 +121,7 @@ def test_idle_nodes_that_trainers_may_not_have_are_counted_by_why() -> None:
 def test_while_the_controller_is_down_nobody_plans() -> None:
     down = STATUS | {"down": "the controller is down", "pool": None}
     (sentence,) = reasons(TRAINER | {"plan": None}, down)
-    assert sentence.startswith("Nobody plans now: the controller is down.")
+    assert sentence.startswith("No plans are made now: the controller is down.")
 
 
 def test_the_sizes_are_a_table_with_the_planned_one_marked() -> None:
@@ -132,7 +132,7 @@ def test_the_sizes_are_a_table_with_the_planned_one_marked() -> None:
         ["3", "240", "-16", "224", "<-", "the", "plan"],
         ["4", "300", "-16", "284"],
     ]
-    assert "planned 7 s ago, from the 2 nodes that it had" in " ".join(" ".join(shown).split())
+    assert "planned 7 s ago, when it had 2 nodes" in " ".join(" ".join(shown).split())
 
 
 def test_hostile_names_cannot_write_to_the_terminal() -> None:
@@ -165,10 +165,10 @@ def test_what_was_planned_before_is_planned_again_and_explained(state: Path) -> 
     lines = call("12", "--from-history", "1", "--state", str(state)).stdout.splitlines()
     assert lines[:3] == [
         "trainer 12, 1 plan ago: 2 nodes",
-        "  It has as many nodes as it may have now, 2.",
+        "  It has 2 nodes, as many as it may have now.",
         "  Trainers use 4 of the 4 nodes without ordinary jobs.",
     ]
-    assert "planned again now, from the 1 node that it had" in " ".join(" ".join(lines).split())
+    assert "planned again now, when it had 1 node" in " ".join(" ".join(lines).split())
     found = json.loads(call("13", "--from-history", "1", "--state", str(state), "--json").stdout)
     assert (found["plan"]["limit"], found["nodes"]) == ("most", ["n1", "n2"])
 

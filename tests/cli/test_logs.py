@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_read_is_named(folder: Path) -> None:
     os.mkfifo(folder / "slurm-70_0.out")
     result = call("70")
     assert "early" in result.stdout
-    assert "slurm-70_0.out: no plain file" in result.stderr
+    assert "slurm-70_0.out: not a plain file" in result.stderr
 
 
 def test_where_nothing_can_be_read_that_is_the_error(folder: Path) -> None:

@@ -48,6 +48,7 @@ class MadeUpSlurm:
     now_s: float
     node_names: tuple[str, ...]
     name: str = "made up"
+    queue_rpcs: int = 1
     grow_rpcs: int = 1
     away: bool = False
     refuses: bool = False  # the next change

@@ -221,7 +221,7 @@ def test_a_file_that_is_not_right_changes_nothing_and_is_shown(
     work = working(FakeController, reread)
     wait_until(lambda: bool(work.made) and work.made[0].turns > 0)
     work.configured.ask()
-    said = "bftrainer.toml: unknown key 'colour'; the settings of before hold"
+    said = "bftrainer.toml: unknown key 'colour'; the earlier settings stay"
     wait_until(lambda: work.feed.last.get("settings") == said)
     assert len(work.made) == 1
 
@@ -246,8 +246,8 @@ def test_its_last_word_is_that_it_has_stopped(working: Callable[..., Working]) -
 def test_metrics_are_served_by_the_sites_controller_unless_told_otherwise(
     user: str | None, setting: str, address: tuple[str, int] | None
 ) -> None:
-    role, settings = daemon.Role(user), Settings(metrics=setting)
-    assert daemon._metrics_address(role, settings) == address
+    scope, settings = daemon.Scope(user), Settings(metrics=setting)
+    assert daemon._metrics_address(scope, settings) == address
 
 
 @pytest.mark.parametrize(("answers", "up"), [(True, 1.0), (False, 0.0)])

@@ -66,14 +66,14 @@ def test_who_can_have_any_node_leaves_the_others_to_those_who_cannot(site: Site)
 
 def test_too_few_nodes_that_fit_are_said(site: Site) -> None:
     array = site.submit(IDLE, "3-4", "-C", "red")
-    wait_until(lambda: "of 4 nodes 2 will do" in says(site, array))
+    wait_until(lambda: "2 of 4 nodes fit" in says(site, array))
     assert_never_tried(site, array)
 
 
 @pytest.mark.parametrize(
     ("option", "why"),
     [
-        ("--mem=100G", "of 4 nodes 0 will do"),
+        ("--mem=100G", "0 of 4 nodes fit"),
         ("--cpus-per-task=64", "PartitionConfig"),
     ],
 )

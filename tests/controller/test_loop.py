@@ -58,7 +58,7 @@ class Slurm:
     """Does at once what it is asked."""
 
     name = "made up"
-    grow_rpcs = 1
+    queue_rpcs = grow_rpcs = 1
     away = False
     id: str | None = None
 
@@ -318,7 +318,7 @@ def test_a_reclaimed_element_is_said_to_be_lost() -> None:
 
 
 NONE_HAS_JOINED = (
-    "n1, n2 run, none has joined: write 'srun torchrun train.py' without rendezvous flags"
+    "n1, n2 run, but none has joined: write 'srun torchrun train.py' without rendezvous flags"
 )
 
 

@@ -40,8 +40,8 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("job_table_share = 2", "job_table_share: must be from 0.001 to 1 of MaxJobCount"),
         ('listen = "6740"', "listen: '6740' is not HOST:PORT"),
         ('listen = "a:1,b"', "listen: 'b' is not HOST:PORT"),
-        ('shared = "state"', "shared: 'state' is no absolute path"),
-        ('partition = "a b"', "partition: 'a b' is no name"),
+        ('shared = "state"', "shared: 'state' is not an absolute path"),
+        ('partition = "a b"', "partition: 'a b' is not a name"),
         ('operator = "no"', "operator: must be true or false"),
         ('forward_time_s = "long"', "forward_time_s: must be a number"),
         ("forward_time_s = -1", "forward_time_s: must be from 0.1"),
@@ -156,8 +156,8 @@ def test_what_cannot_is_kept_and_named(caplog: pytest.LogCaptureFixture) -> None
     configured, changed = asked(lambda: Settings(listen="ctl:6740", partition="idle"))
     assert not changed
     assert configured.settings == Settings()
-    assert configured.trouble == "wait for a restart: listen, partition"
-    assert "wait for a restart: listen, partition" in caplog.text
+    assert configured.trouble == "need a restart: listen, partition"
+    assert "need a restart: listen, partition" in caplog.text
 
 
 def test_a_file_that_is_not_right_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -166,14 +166,14 @@ def test_a_file_that_is_not_right_changes_nothing(caplog: pytest.LogCaptureFixtu
 
     configured, changed = asked(reread)
     assert (configured.settings, changed) == (Settings(), False)
-    assert configured.trouble == "bftrainer.toml: no; the settings of before hold"
+    assert configured.trouble == "bftrainer.toml: no; the earlier settings stay"
     assert "bftrainer.toml: no" in caplog.text
 
 
 def test_a_file_that_is_right_again_ends_the_trouble() -> None:
     said = iter([Settings(metrics="off"), Settings()])
     configured = Configured(Settings(), lambda: next(said))
-    for trouble in ("wait for a restart: metrics", None):
+    for trouble in ("need a restart: metrics", None):
         configured.ask()
         configured.reload_if_asked()
         assert configured.trouble == trouble

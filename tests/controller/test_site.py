@@ -133,7 +133,7 @@ def test_two_trainers_share_by_weight(site: Site) -> None:
     with trainer(site, "1-3", "--bftrainer=weight=5") as heavy, trainer(site, "1-3") as light:
         wait_until(lambda: (nodes_of(site, heavy), nodes_of(site, light)) == (3, 1))
         explain = ("bftrainer", "explain", str(light))
-        wait_until(lambda: "other trainers have 1 of these" in site.run(*explain).stdout)
+        wait_until(lambda: "other trainers have 1 of them" in site.run(*explain).stdout)
 
 
 @pytest.mark.once
@@ -182,8 +182,7 @@ def test_no_element_waits_unheld_for_slurm_to_start_it(site: Site) -> None:
 
 def test_what_a_user_lets_go_onto_anothers_node_is_held_again(site: Site) -> None:
     with trainer(site, "1-4") as array, trainer(site, "1-4") as other:
-        wait_until(lambda: nodes_of(site, array) + nodes_of(site, other) == 4)
-        wait_until(lambda: nodes_of(site, other) > 0)
+        wait_until(lambda: (nodes_of(site, array), nodes_of(site, other)) == (2, 2))
         theirs = site.controller.trainer(other)["nodes"]
         held = next(
             task
@@ -191,10 +190,15 @@ def test_what_a_user_lets_go_onto_anothers_node_is_held_again(site: Site) -> Non
             if state == "PD"
         )
         element = f"{array}_{held}"
+
+        def holds() -> int:
+            return len(re.findall(rf"hold .*\b{element}\b", site.controller.log.read_text()))
+
+        before = holds()
         site.lab.run("scontrol", "update", f"JobId={element}", f"ReqNodeList={theirs[0]}")
         site.lab.run("scontrol", "release", element)
-        hold = f"hold {element}: somebody else has let it go"
-        wait_until(lambda: hold in site.controller.log.read_text())
+        wait_until(lambda: holds() > before)
+        wait_until(lambda: f"{held} JobHeldUser" in site.lab.squeue(array, "%K %r"))
         assert site.controller.trainer(other)["nodes"] == theirs
         assert site.controller.status()["controller"]["error"] is None
 

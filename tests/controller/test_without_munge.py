@@ -61,4 +61,4 @@ def test_a_controller_whose_key_is_missing_says_so(site: Site) -> None:
     state = site.folder("alice")
     done = site.run(*command, state, user="alice", check=False)
     assert isinstance(done, subprocess.CompletedProcess)
-    assert (done.returncode, "key_file: no secret" in done.stderr) == (2, True)
+    assert (done.returncode, "key_file: /nowhere/key cannot be read" in done.stderr) == (2, True)

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from bftrainer_slurm.controller.act.execute import Pacer
 from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.act.pacing import Pacer
 from bftrainer_slurm.controller.loop import Controller, World
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.element import ElementRecord, Phase
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import Appraiser, Profiles
-from bftrainer_slurm.controller.state.trainer import TrainerState, advance
+from bftrainer_slurm.controller.state.trainer_state import TrainerState, advance
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
 from bftrainer_slurm.model import (
     Element,

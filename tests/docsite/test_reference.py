@@ -28,6 +28,6 @@ def test_the_reference_has_every_setting_with_its_default() -> None:
 
 def test_a_setting_is_explained_by_what_stands_beside_it() -> None:
     said = settings.said()
-    assert said["shared"].lower().startswith("a folder that all hosts for the controller see")
-    assert said["metrics"].startswith("Where Prometheus asks")
+    assert said["shared"].lower().startswith("a folder that all hosts of the controller see")
+    assert said["metrics"].startswith("Where metrics and the page are served")
     assert said["partition"] != said["listen"]

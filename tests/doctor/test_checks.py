@@ -184,7 +184,7 @@ def test_a_port_of_slurms_own_is_not_the_keepers(port: int) -> None:
     address = f"ctl.example.org:{port}"
     facts = site(line=LINE.replace(KEEPER, address), SlurmctldPort="6817")
     (found,) = of(replace(facts, settings=replace(facts.settings, listen=address)), Level.CHANGE)
-    assert (found.check, f"{port} is slurm" in found.found) == ("keeper's port", True)
+    assert (found.check, f"{port} is the port of slurm" in found.found) == ("keeper's port", True)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_it_says_how_late_the_ordinary_job_came(slurm: Path) -> None:
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0] == "Submitted batch job 7"
-    assert lines[-1].startswith("an ordinary job on n3 was through after ")
+    assert lines[-1].startswith("an ordinary job on n3 took ")
     assert told(slurm).count("srun") == 2
     assert told(slurm)[-1] == "scancel"
 
@@ -88,6 +88,15 @@ def test_what_slurm_refuses_is_said_in_a_line_and_nothing_is_left(
     assert result.stderr.endswith("no such thing\n")
     assert len(result.stderr.splitlines()) == 1
     assert told(slurm)[-1] == "scancel"
+
+
+def test_an_error_of_cleaning_up_does_not_hide_the_first_one(slurm: Path) -> None:
+    replace(slurm, "sbatch", "echo Unable to contact slurm controller >&2; exit 1")
+    replace(slurm, "scancel", "echo no such thing >&2; exit 1")
+    result = call()
+    assert result.exit_code == 3
+    assert "sbatch" in result.stderr
+    assert "Unable to contact slurm controller" in result.stderr
 
 
 def test_it_refuses_to_run_inside_a_job(slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:

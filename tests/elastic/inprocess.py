@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import Dataset, IterableDataset
 
 from bftrainer_slurm import elastic
+from bftrainer_slurm.elastic.inprocess.replica import Replica
 from bftrainer_slurm.elastic.inprocess.sockets import Connections
-from bftrainer_slurm.elastic.inprocess.state import flatten
+from bftrainer_slurm.elastic.inprocess.transfer import flatten
 
 
 class Numbers(Dataset[tuple[Tensor, int]]):
@@ -59,6 +60,23 @@ class Stream(IterableDataset[tuple[Tensor, int]]):
 def forget_as_gloo_does() -> None:
     """Let no collective of this process fail where its peer is frozen: gloo forgets a few so."""
     Connections.shut_down = lambda *_, **__: None  # type: ignore[method-assign]
+
+
+def hang_once(folder: Path, owner: type, name: str, where: Callable[[Any], bool]) -> None:
+    """Let the first rank that calls this method hang in it; it says so in a file."""
+    method = getattr(owner, name)
+
+    def call_or_hang(self: Any) -> Any:
+        if where(self) and not (folder / "hangs").exists():
+            (folder / "hangs").write_text(os.environ["SLURMD_NODENAME"])
+            time.sleep(600)
+        return method(self)
+
+    setattr(owner, name, call_or_hang)
+
+
+def hang_in_last_save(folder: Path) -> None:
+    hang_once(folder, Replica, "save_last", lambda replica: replica.cursor.step > 0)
 
 
 def digest(*objects: Any) -> str:
@@ -103,12 +121,15 @@ def main(folder: Path, given: dict[str, Any]) -> None:
         "fail_rank": None,
         "own": False,  # a collective in each step
         "forget": False,
+        "hang": False,  # in the last save
         "norm": True,  # batch statistics are of a rank's own batch
         "stream": False,  # an iterable data set
         "several": False,  # optimizers and schedulers, parts of a batch, a scaler, an average
     } | given
     if options["forget"]:
         forget_as_gloo_does()
+    if options["hang"]:
+        hang_in_last_save(folder)
     torch.set_num_threads(1)
     # Else no two processes begin with the same weights.
     torch.manual_seed(0 if options["seed_weights"] else os.getpid())

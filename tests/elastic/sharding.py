@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
 from bftrainer_slurm import elastic
-from tests.elastic.inprocess import Numbers, forget_as_gloo_does
+from tests.elastic.inprocess import Numbers, forget_as_gloo_does, hang_in_last_save, hang_once
 
 
 def build(mesh: DeviceMesh) -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -35,14 +35,23 @@ def main(folder: Path, given: dict[str, Any]) -> None:
         "size": 200,
         "epochs": 1,
         "every": 20,
+        "copy_every": 1,
         "pause_s": 0.01,
         "forget": False,
+        "hang": "",  # at the end, as rank 0 in its "save", or as another before they "gather"
     } | given
     if options["forget"]:
         forget_as_gloo_does()
+    if options["hang"] == "save":
+        hang_in_last_save(folder)
+    if options["hang"] == "gather":
+        hang_once(folder, elastic.ShardedTrainer, "finish", lambda trainer: trainer.rank > 0)
     torch.set_num_threads(1)
     trainer = elastic.ShardedTrainer(
-        build, checkpoint=folder / "checkpoints", checkpoint_every=options["every"]
+        build,
+        checkpoint=folder / "checkpoints",
+        checkpoint_every=options["every"],
+        copy_every=options["copy_every"],
     )
     # The same steps whatever the world is, so that all runs end with the same weights.
     loader = trainer.loader(Numbers(options["size"]), 8, options["epochs"], batch="global")

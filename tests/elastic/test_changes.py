@@ -7,15 +7,15 @@ import logging
 import pytest
 
 from bftrainer_slurm.elastic.changes import ChangeLog, FirstWord, given_back
-from bftrainer_slurm.elastic.inprocess.pace import Pace
-from bftrainer_slurm.elastic.steps import Counts
+from bftrainer_slurm.elastic.reporting import Pace
+from bftrainer_slurm.elastic.steps import StepCounts
 
 N1, N2, N3 = (1, "n1"), (2, "n2"), (3, "n3")
-NOTHING = Counts(0, None, 0.0, 0.0, in_process=False)
+NOTHING = StepCounts(0, None, 0.0, 0.0, in_process=False)
 
 
-def progress(steps: int, first_s: float, last_s: float, samples: float | None = None) -> Counts:
-    return Counts(steps, samples, first_s, last_s, in_process=False)
+def progress(steps: int, first_s: float, last_s: float, samples: float | None = None) -> StepCounts:
+    return StepCounts(steps, samples, first_s, last_s, in_process=False)
 
 
 class Log(ChangeLog):
@@ -116,8 +116,8 @@ def test_a_process_that_trains_on_knows_when_its_generation_began_to_train() -> 
     pace.changed()
     pace.stepped()
     pace.stepped()
-    assert pace.progress(2, 64) == Counts(2, 64, 5.0, 6.0, in_process=True)
+    assert pace.counts(2, 64) == StepCounts(2, 64, 5.0, 6.0, in_process=True)
     pace.changed()
-    assert pace.progress(2, 64).first_s == 0.0
+    assert pace.counts(2, 64).first_s == 0.0
     pace.stepped()
-    assert pace.progress(3, 96).first_s == 9.0
+    assert pace.counts(3, 96).first_s == 9.0

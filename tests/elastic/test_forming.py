@@ -11,7 +11,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from bftrainer_slurm.elastic.inprocess.collective import Communicator, PeerLostError
 from bftrainer_slurm.elastic.torch_private import open_store
-from bftrainer_slurm.keeper.membership import Generation, Peer
+from bftrainer_slurm.keeper.messages import Generation, Peer
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
 
@@ -46,7 +46,7 @@ def test_a_peer_that_is_lost_as_it_connects_is_not_waited_for_for_half_an_hour()
 PEER = """
 import sys
 from bftrainer_slurm.elastic.inprocess.collective import Communicator
-from bftrainer_slurm.keeper.membership import Generation, Peer
+from bftrainer_slurm.keeper.messages import Generation, Peer
 peers = (Peer(0, "n0", 0, 1),) * 2
 Communicator().form(Generation(1, 1, 2, False, sys.argv[1], peers), "gloo", "127.0.0.1", None)
 """

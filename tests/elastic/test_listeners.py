@@ -9,7 +9,7 @@ import pytest
 from bftrainer_slurm.elastic import listeners, steps
 from bftrainer_slurm.elastic.changes import ChangeLog
 from bftrainer_slurm.elastic.listeners import NodesChanged, Teller
-from bftrainer_slurm.elastic.steps import Counter, Counts, Memory
+from bftrainer_slurm.elastic.steps import Counter, Memory, StepCounts
 
 N1, N2 = (1, "n1"), (2, "n2")
 CHANGE = NodesChanged(("n1",), ("n1", "n2"), "join", 0.4, 10.0, 19.0, None, 600.0)
@@ -25,10 +25,10 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[NodesChanged]]:
 
 def test_a_change_says_what_was_before_and_after_and_why(heard: list[NodesChanged]) -> None:
     log = ChangeLog(tell=lambda text: None, hear=listeners.tell)
-    log.began({N1}, "", Counts(0, 0, 0, 0, False), tells=True)
-    log.ended(Counts(101, 404, 100, 110, False))
-    log.began({N1, N2}, "join", Counts(101, 404, 100, 110, False), tells=True)
-    log.trained(Counts(502, 2008, 110.5, 130.5, False))
+    log.began({N1}, "", StepCounts(0, 0, 0, 0, False), tells=True)
+    log.ended(StepCounts(101, 404, 100, 110, False))
+    log.began({N1, N2}, "join", StepCounts(101, 404, 100, 110, False), tells=True)
+    log.trained(StepCounts(502, 2008, 110.5, 130.5, False))
     assert [change.why for change in heard] == ["begin", "join"]
     join = heard[-1]
     assert (join.nodes_before, join.nodes) == (("n1",), ("n1", "n2"))
@@ -84,7 +84,7 @@ def test_a_text_that_is_half_written_is_read_at_a_later_step(heard: list[NodesCh
     counter = Counter(memory)
     counter.count(None)
     assert heard == []
-    memory.write(listeners.written([CHANGE]))
+    memory.write(listeners.format_changes([CHANGE]))
     counter.count(None)
     assert heard == [CHANGE]
 

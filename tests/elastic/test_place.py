@@ -3,13 +3,13 @@
 import pytest
 
 from bftrainer_slurm.elastic.place import (
-    StaticWorld,
+    FixedRank,
     address_towards,
     first_node,
-    static_world,
+    fixed_rank,
     worker_identity,
 )
-from bftrainer_slurm.keeper.membership import Identity, Role
+from bftrainer_slurm.keeper.messages import Identity, Role
 
 ELEMENT = {"BFTRAINER_ELEMENT": "12_3", "BFTRAINER_KEEPER": "127.0.0.1:5", "SLURMD_NODENAME": "n3"}
 SRUN = {
@@ -24,21 +24,21 @@ TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "n1", "MASTER_PORT": 
 
 
 def test_an_ordinary_script_is_alone() -> None:
-    assert static_world({}) == StaticWorld(0, 1, ("127.0.0.1", 0))
+    assert fixed_rank({}) == FixedRank(0, 1, ("127.0.0.1", 0))
 
 
 def test_torchrun_says_rank_and_world() -> None:
-    assert static_world(TORCHRUN | SRUN) == StaticWorld(1, 2, ("n1", 29500))
+    assert fixed_rank(TORCHRUN | SRUN) == FixedRank(1, 2, ("n1", 29500))
 
 
 def test_srun_says_rank_and_world_and_all_tasks_come_to_one_port() -> None:
-    place = static_world(SRUN)
-    assert place == StaticWorld(3, 4, ("gpu07", 23102))
-    assert static_world(SRUN | {"SLURM_PROCID": "0"}).master == place.master
+    place = fixed_rank(SRUN)
+    assert place == FixedRank(3, 4, ("gpu07", 23102))
+    assert fixed_rank(SRUN | {"SLURM_PROCID": "0"}).master == place.master
 
 
 def test_a_batch_script_without_srun_is_alone() -> None:
-    assert static_world({"SLURM_JOB_ID": "100", "SLURM_PROCID": "0"}).world == 1
+    assert fixed_rank({"SLURM_JOB_ID": "100", "SLURM_PROCID": "0"}).world == 1
 
 
 @pytest.mark.parametrize(

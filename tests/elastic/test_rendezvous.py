@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer_slurm.elastic import torch_private
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from scripts.labcluster.c10d import C10dStore
@@ -238,6 +239,9 @@ def test_under_stock_c10d_a_script_reports_by_itself(
     assert reported["samples"] == 32 * reported["steps"] > 0
 
 
+@pytest.mark.skipif(
+    not torch_private.has_libuv(), reason="torchrun's own c10d needs a torch with libuv"
+)
 def test_a_user_may_opt_out(agents: Agents) -> None:
     store = C10dStore()
     agents.start(

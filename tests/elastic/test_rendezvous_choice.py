@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from bftrainer_slurm.elastic.rendezvous import choose, handler, is_torchrun, trains_alone
+from bftrainer_slurm.elastic.rendezvous import choose, handler
+from bftrainer_slurm.elastic.rendezvous.command_line import is_torchrun, trains_alone
 
 _WARM = {
     "PET_RUN_PATH": "1",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.elastic import saving
-from bftrainer_slurm.elastic.saving import LONGEST_S, Asking
+from bftrainer_slurm.elastic.saving import LONGEST_SAVE_S, Asking
 from bftrainer_slurm.elastic.steps import Memory
 from scripts.labcluster.keeper import started_keeper
 from tests.elastic.agents import ARRAY, Agents, Step, steps_in
@@ -62,7 +62,7 @@ def test_one_that_takes_too_long_is_ended(memory: Memory) -> None:
     asking = Asking(memory, clock)
     memory.will_save(1)
     assert not asking.is_over("join")
-    clock.now_s += LONGEST_S
+    clock.now_s += LONGEST_SAVE_S
     assert asking.is_over("join")
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bftrainer_slurm.elastic.inprocess.scaling import Rate, Rule, ScaledRate
+from bftrainer_slurm.elastic.inprocess.scaling import Rate, RateRule, ScaledRate
 
 WEIGHT = torch.nn.Parameter(torch.zeros(1))
 SGD, ADAM = torch.optim.SGD([WEIGHT]), torch.optim.Adam([WEIGHT])
@@ -20,7 +20,7 @@ SGD, ADAM = torch.optim.SGD([WEIGHT]), torch.optim.Adam([WEIGHT])
         (None, ADAM, 2.0),
     ],
 )
-def test_rules(rule: Rule | None, optimizer: torch.optim.Optimizer, factor: float) -> None:
+def test_rules(rule: RateRule | None, optimizer: torch.optim.Optimizer, factor: float) -> None:
     assert Rate(rule, ramp=0).factor(4.0, optimizer) == factor
 
 

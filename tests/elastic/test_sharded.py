@@ -11,11 +11,19 @@ import torch
 from torch import nn
 
 from bftrainer_slurm import elastic
+from bftrainer_slurm.elastic import torch_private
 from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.workers import ARRAY, Workers, started_workers
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(
+        torch_private.missing(torch_private.SHARDING) is not None,
+        reason="ShardedTrainer needs FSDP2 as torch has it from 2.9 on",
+    ),
+]
 
 Start = Callable[..., Workers]
 EPOCHS = 20  # of 25 steps
@@ -62,6 +70,16 @@ def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) ->
     torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
+def around_the_loss(workers: Workers, task: int) -> tuple[Any, Any]:
+    """The last step that an element tried in its largest world, and the first in a smaller one."""
+    steps = workers.steps(task)
+    world = max(step.world for step in steps)
+    first = next(
+        step for step, before in zip(steps[1:], steps, strict=False) if step.world < before.world
+    )
+    return [step for step in steps if step.world == world][-1], first
+
+
 def test_nodes_join_and_leave_as_if_there_had_been_one_process(
     start: Start, alone: dict[str, torch.Tensor]
 ) -> None:
@@ -80,21 +98,94 @@ def test_nodes_join_and_leave_as_if_there_had_been_one_process(
     )
 
 
-def test_after_the_loss_of_a_node_the_same_processes_go_on_from_the_last_checkpoint(
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_the_loss_of_a_node_costs_the_same_processes_one_step_at_most(
+    start: Start, alone: dict[str, torch.Tensor], lost: int
+) -> None:
+    workers = start(3, every=10_000)
+    wait_until(lambda: workers.steps(lost)[-1].number > 45)
+    workers.kill(lost)
+    others = [task for task in range(3) if task != lost]
+    workers.wait_for_world(2, *others)
+    assert workers.wait(*others) == [0, 0]
+    for task in others:
+        last, first = around_the_loss(workers, task)
+        assert last.number <= first.number
+        assert first.process == last.process
+    assert_same(weights(workers), alone)
+
+
+def test_one_loss_after_the_other_costs_a_step_each(
     start: Start, alone: dict[str, torch.Tensor]
 ) -> None:
-    workers = start(3)
+    workers = start(3, every=10_000)
+    for left in (2, 1):
+        wait_until(lambda: workers.steps(0)[-1].number > 45)
+        workers.kill(left)
+        workers.wait_for_world(left, *range(left))
+    assert workers.wait(0) == [0]
+    numbers = [step.number for step in workers.steps(0)]
+    assert len(numbers) - len(set(numbers)) <= 2
+    assert_same(weights(workers), alone)
+
+
+def test_copies_may_be_made_more_seldom(start: Start, alone: dict[str, torch.Tensor]) -> None:
+    workers = start(3, every=10_000, copy_every=7)
     wait_until(lambda: workers.steps(0)[-1].number > 45)
     workers.kill(1)
     workers.wait_for_world(2, 0, 2)
     assert workers.wait(0, 2) == [0, 0]
-    steps = workers.steps(0)
-    first = next(step for step in steps if step.world == 2)
-    last = [step for step in steps if step.world == 3][-1]
+    last, first = around_the_loss(workers, 0)
+    assert last.number - 7 < first.number
+    assert first.number % 7 == 1
+    assert_same(weights(workers), alone)
+
+
+def lose_two_of_four(workers: Workers, *ranks: int) -> int:
+    """End the nodes of two ranks at once, train to the end, and return a task that stayed.
+
+    Which rank a node has is open: the first to reach the keeper has rank 0.
+    """
+    wait_until(lambda: workers.steps(0)[-1].number > 45)
+    of_rank = {workers.steps(task)[-1].rank: task for task in range(4)}
+    lost = [of_rank.pop(rank) for rank in ranks]
+    workers.kill(*lost)
+    workers.wait_for_world(2, *of_rank.values())
+    assert workers.wait(*of_rank.values()) == [0, 0]
+    return min(of_rank.values())
+
+
+def test_after_the_loss_of_neighbours_at_once_it_goes_on_from_the_last_checkpoint(
+    start: Start, alone: dict[str, torch.Tensor]
+) -> None:
+    workers = start(4)
+    last, first = around_the_loss(workers, lose_two_of_four(workers, 1, 2))
     assert last.number - 20 < first.number <= last.number + 1
     assert first.number % 20 == 1  # of the checkpoints' 20 steps
     assert first.process == last.process
     assert_same(weights(workers), alone)
+
+
+def test_the_loss_at_once_of_nodes_that_are_no_neighbours_costs_one_step_at_most(
+    start: Start, alone: dict[str, torch.Tensor]
+) -> None:
+    workers = start(4, every=10_000)
+    last, first = around_the_loss(workers, lose_two_of_four(workers, 0, 2))
+    assert last.number <= first.number
+    assert first.process == last.process
+    assert_same(weights(workers), alone)
+
+
+@pytest.mark.parametrize("hang", ["save", "gather"])
+def test_the_last_checkpoint_is_written_though_a_rank_is_lost_at_the_end(
+    start: Start, hang: str
+) -> None:
+    workers = start(2, epochs=2, every=10_000, hang=hang)
+    wait_until((hangs := workers.folder / "hangs").exists)
+    lost = int(hangs.read_text()[1:])
+    workers.kill(lost)
+    assert workers.wait(1 - lost) == [0]
+    assert any((workers.folder / "checkpoints").glob("step-50-*"))
 
 
 def test_without_any_shard_there_is_nothing_to_train(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import IterableDataset
 
-from bftrainer_slurm.elastic.inprocess.sampler import Batch, Course, Cursor
+from bftrainer_slurm.elastic.inprocess.sampler import Batch, Course, Cursor, Part
 from bftrainer_slurm.elastic.inprocess.stream import UNKNOWN_SIZE, Stream
 
 pytestmark = pytest.mark.torch
@@ -49,6 +49,13 @@ class Rank:
         self.cursor = other.cursor
 
 
+def after(batch: tuple[Any, Part]) -> Cursor:
+    """Return where the training stands after the step that a batch is of."""
+    _, part = batch
+    assert part.after is not None
+    return part.after
+
+
 courses = st.builds(
     Course,
     size=st.just(UNKNOWN_SIZE),
@@ -75,11 +82,13 @@ def test_each_sample_is_trained_once_an_epoch_whoever_comes_and_goes(
             newcomer.take_over(first)
             first = newcomer
         given = [first.stream.batch(first.cursor, rank, world) for rank in range(world)]
-        assert len({one.after for one in given}) == 1
-        assert sum(one.weight for one in given) == pytest.approx(1.0)
+        assert len({part.after for _, part in given}) == 1
+        assert sum(part.weight for _, part in given) == pytest.approx(1.0)
         if not lost:
-            trained[first.cursor.epoch] += [n for one in given if one.weight for n in one.batch]
-            first.cursor = given[0].after
+            trained[first.cursor.epoch] += [
+                n for batch, part in given if part.weight for n in batch
+            ]
+            first.cursor = after(given[0])
     assert trained == [list(range(size))] * course.epochs
 
 
@@ -87,9 +96,8 @@ def test_no_rank_trains_a_lone_sample_where_two_can_be_had() -> None:
     rank = Rank(9, Course(UNKNOWN_SIZE, 1, 4))
     sizes = []
     while rank.cursor.epoch == 0:
-        step = rank.stream.batch(rank.cursor, 0, 2)
         sizes.append(rank.cursor.samples)
-        rank.cursor = step.after
+        rank.cursor = after(rank.stream.batch(rank.cursor, 0, 2))
     assert sizes == [0, 7]  # not 8, which would leave one
 
 
@@ -104,9 +112,9 @@ def test_a_data_set_whose_order_changes_is_told_the_epoch() -> None:
 
     cursor = Cursor()
     stream = Stream(Shuffled(4), Course(UNKNOWN_SIZE, 2, 4), lambda: cursor, collate_fn=list)
-    assert stream.batch(cursor, 0, 1).batch == [0, 1, 2, 3]
-    cursor = stream.batch(cursor, 0, 1).after
-    assert stream.batch(cursor, 0, 1).batch == [100, 101, 102, 103]
+    assert stream.batch(cursor, 0, 1)[0] == [0, 1, 2, 3]
+    cursor = after(stream.batch(cursor, 0, 1))
+    assert stream.batch(cursor, 0, 1)[0] == [100, 101, 102, 103]
 
 
 def test_a_data_set_without_samples_is_an_error() -> None:

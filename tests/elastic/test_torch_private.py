@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from torch.distributed.elastic.multiprocessing import api
 
+from bftrainer_slurm import elastic
 from bftrainer_slurm.elastic import torch_private
-from bftrainer_slurm.elastic.inprocess.members import RestartError, be_restarted, find_members
+from bftrainer_slurm.elastic.inprocess.peers import RestartError, be_restarted, find_peers
 from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.agents import Agents
@@ -20,8 +23,39 @@ ELEMENT = {"BFTRAINER_KEEPER": "ctl:6820", "BFTRAINER_ELEMENT": "12_3"}
 
 def test_this_torch_has_them_all_and_is_named_among_those_seen() -> None:
     """A torch that fails here is added to SEEN once the tests in this folder have passed on it."""
-    assert torch_private.missing() is None
+    assert torch_private.missing(torch_private.PLACES) is None
     assert torch.__version__.startswith(torch_private.SEEN)
+
+
+@pytest.mark.skipif(
+    torch.__version__.startswith(("2.6", "2.9")), reason="what these lack is in docs/frameworks"
+)
+def test_this_torch_has_what_sharded_models_use() -> None:
+    assert torch_private.missing(torch_private.FUNCTIONAL) is None
+    assert torch_private.missing(torch_private.SHARDING) is None
+
+
+def test_no_other_module_uses_a_private_place() -> None:
+    found = []
+    for path in Path(elastic.__path__[0]).rglob("*.py"):
+        if path.name != "torch_private.py":
+            found += [f"{path.name}: {one}" for one in private_places(ast.parse(path.read_text()))]
+    assert not found
+
+
+def private_places(tree: ast.AST) -> Iterator[str]:
+    """Yield what a module imports of torch, or reads in it, that begins with an underscore."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "torch":
+            names = [f"{node.module}.{one.name}" for one in node.names]
+        elif isinstance(node, ast.Import):
+            names = [one.name for one in node.names if one.name.partition(".")[0] == "torch"]
+        elif isinstance(node, ast.Attribute):
+            name = ast.unparse(node)
+            names = [name] if name.partition(".")[0] in ("torch", "dist", "distributed") else []
+        else:
+            continue
+        yield from (name for name in names if "._" in name.replace(".__version__", ""))
 
 
 def test_one_that_is_missing_is_named() -> None:
@@ -39,7 +73,7 @@ def test_where_torchruns_end_of_its_processes_is_another_it_stays_as_it_is(
 def test_without_one_of_them_torchrun_restarts_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_private, "missing", lambda: "torch.gone")
     with pytest.raises(RestartError, match=r"has no torch\.gone: write 'srun torchrun'"):
-        find_members(ELEMENT, "gloo", nccl_in_process=False)
+        find_peers(ELEMENT, "gloo", nccl_in_process=False)
 
 
 def test_the_first_rank_says_that_it_is_restarted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -133,14 +133,15 @@ def test_a_frozen_node_is_dropped_and_joins_anew_when_it_thaws(start: Start) -> 
     end(workers, 0, 1, 2)
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
 def test_a_node_that_was_away_goes_on_from_the_checkpoint_of_those_who_are_gone(
-    start: Start, tmp_path: Path
+    start: Start, tmp_path: Path, ranks: int
 ) -> None:
     folder = tmp_path / "checkpoints"
-    workers = start(2, checkpoint=str(folder))
+    workers = start(2, local_world=ranks, checkpoint=str(folder))
     workers.wait_for_steps(0)
     workers.signal(1, signal.SIGSTOP)
-    workers.wait_for_world(1, 0)
+    workers.wait_for_world(ranks, 0)
     frozen_at = workers.steps(1)[-1].number
     wait_until(lambda: workers.steps(0)[-1].number > frozen_at + 200)
     workers.kill(0)
@@ -228,6 +229,19 @@ def test_after_the_loss_of_all_nodes_training_goes_on_from_the_checkpoint(
     end(workers, 0, 1)
     after = [step for step in workers.steps() if step.time_s > lost_s]
     assert after[0].number == max(steps) + 1
+
+
+def test_the_last_checkpoint_is_written_though_its_writer_is_lost(
+    start: Start, tmp_path: Path
+) -> None:
+    workers = start(2, epochs=10, checkpoint=str(tmp_path / "kept"), every_s=600, hang=True)
+    wait_until((hangs := workers.folder / "hangs").exists)
+    writer = int(hangs.read_text()[1:])
+    workers.kill(writer)
+    assert workers.wait(1 - writer) == [0]
+    last = max(step.number for step in workers.steps())
+    [saved] = (tmp_path / "kept").glob("step-*")
+    assert saved.name.split("-")[1] == str(last)
 
 
 def test_30_kills_joins_and_leaves_in_a_row_lose_nothing(start: Start) -> None:

@@ -117,6 +117,39 @@ def test_a_step_that_a_gradient_scaler_passes_over_counts() -> None:
     assert training.cursor.samples == 10
 
 
+def a_part(training: Trainer, batch: list[Tensor], scaler: torch.amp.GradScaler) -> None:
+    scaler.scale(loss(training, batch)).backward()  # type: ignore[no-untyped-call]
+
+
+def unscaled(training: Trainer, batch: list[Tensor], scaler: torch.amp.GradScaler) -> None:
+    loss(training, batch).backward()  # type: ignore[no-untyped-call]
+
+
+def nothing(training: Trainer, batch: list[Tensor], scaler: torch.amp.GradScaler) -> None: ...
+
+
+def without_ddp(training: Trainer, batch: list[Tensor], scaler: torch.amp.GradScaler) -> None:
+    nowhere = torch.tensor(float("inf"), requires_grad=True)
+    optimizer = torch.optim.SGD([nowhere])
+    scaler.scale(nowhere * 2 * float("inf")).backward()  # type: ignore[no-untyped-call]
+    scaler.step(optimizer)
+    scaler.update()
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("body", [a_part, unscaled, nothing, without_ddp])
+def test_a_gradient_scaler_excuses_no_step_but_those_that_it_passes_over(
+    body: Callable[[Trainer, list[Tensor], torch.amp.GradScaler], None],
+) -> None:
+    scaler = torch.amp.GradScaler("cpu")
+    training, _ = trainer(scaler=scaler)
+    with pytest.raises(RuntimeError, match=r"one optimizer\.step\(\) in one trainer\.step"):
+        for batch in training.loader(DATA, 5, 1):
+            with training.step():
+                body(training, batch, scaler)
+    assert training.cursor.samples == 0
+
+
 @pytest.mark.usefixtures("alone")
 def test_a_step_without_an_update_is_an_error() -> None:
     training, optimizer = trainer()
@@ -225,19 +258,43 @@ def test_several_optimizers_come_to_the_weights_of_a_plain_loop() -> None:
         torch.testing.assert_close(own, other, rtol=0, atol=0)
 
 
-def train_two(body: Callable[[Trainer, list[Tensor], list[torch.optim.Optimizer]], None]) -> None:
+def train_two(
+    body: Callable[[Trainer, list[Tensor], list[torch.optim.Optimizer]], None],
+    scaler: torch.amp.GradScaler | None = None,
+) -> Trainer:
     model, optimizers = two_optimizers()
-    training = Trainer(model, optimizers)
+    training = Trainer(model, optimizers, **{} if scaler is None else {"scaler": scaler})
     for batch in training.loader(DATA, 5, 1):
         with training.step():
-            loss(training, batch).backward()  # type: ignore[no-untyped-call]
+            error = loss(training, batch)
+            (error if scaler is None else scaler.scale(error)).backward()  # type: ignore[no-untyped-call]
             body(training, batch, optimizers)
+    return training
 
 
 @pytest.mark.usefixtures("alone")
 def test_an_optimizer_that_does_not_step_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="each of a trainer's optimizers steps once"):
         train_two(lambda _, __, optimizers: optimizers[0].step())
+
+
+@pytest.mark.usefixtures("alone")
+def test_of_two_optimizers_a_gradient_scaler_may_pass_over_one_and_the_script_none() -> None:
+    scaler = torch.amp.GradScaler("cpu")
+
+    def infinite(_: Trainer, __: list[Tensor], optimizers: list[torch.optim.Optimizer]) -> None:
+        optimizers[1].param_groups[0]["params"][0].grad.fill_(float("inf"))
+        for one in optimizers:
+            scaler.step(one)
+        scaler.update()
+
+    def forgotten(_: Trainer, __: list[Tensor], optimizers: list[torch.optim.Optimizer]) -> None:
+        scaler.step(optimizers[0])
+        scaler.update()
+
+    assert train_two(infinite, scaler).cursor.samples == 10
+    with pytest.raises(RuntimeError, match="each of a trainer's optimizers steps once"):
+        train_two(forgotten, scaler)
 
 
 @pytest.mark.usefixtures("alone")

@@ -68,6 +68,14 @@ def test_nothing_has_been_computed_and_cuda_is_untouched_where_workers_are_forke
     assert ran.output == ["False"]
 
 
+def test_a_scripts_garbage_is_collected_but_nothing_that_was_there_before_it(run: Run) -> None:
+    ran = run(
+        "import gc, torch; print(gc.isenabled(), gc.is_tracked(torch), "
+        "any(one is torch.__dict__ for one in gc.get_objects()))"
+    )
+    assert ran.output == ["True True False"]
+
+
 def test_the_scripts_folder_comes_first_in_the_path(run: Run, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "helper.py").write_text("NAME = 'beside the script'")

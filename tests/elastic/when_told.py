@@ -28,14 +28,16 @@ def main() -> None:
             optimizer.zero_grad()
             step += 1
             elastic.step(samples=8 * dist.get_world_size(), number=int(step))
+            must_save = elastic.must_save()
+            # Only from its first call on is a process asked: who waits for a step waits for that.
             print(time.monotonic(), dist.get_world_size(), step.item(), file=log)
-            if elastic.must_save():
+            if must_save:
                 if dist.get_rank() == 0:
                     beside = folder / "checkpoint.new"
                     beside.write_text(str(step.item()))
                     beside.replace(checkpoint)
                 elastic.saved()
-            time.sleep(0.005)
+            time.sleep(0.02)  # the processors are for all nodes
 
 
 if __name__ == "__main__":

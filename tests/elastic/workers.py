@@ -106,9 +106,9 @@ class Workers(Elements[Step]):
             assert process.pid is not None
             os.kill(process.pid, number)
 
-    def kill(self, task: int) -> None:
-        """End a node's processes at once, as its loss does."""
-        for process in self.processes.pop(task):
+    def kill(self, *tasks: int) -> None:
+        """End the processes of nodes at once, as their loss does."""
+        for process in [one for task in tasks for one in self.processes.pop(task)]:
             _kill(process)
 
     def end(self) -> None:

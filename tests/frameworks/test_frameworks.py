@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from scripts.labcluster.site import Site, started_site
-from tests.frameworks.training import Change, taken, training
+from tests.frameworks.training import Change, lent, taken, training
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(900)]
 NODES = 3
@@ -39,9 +39,7 @@ def lived_through(site: Site, example: str, what: str, **options: str) -> list[C
             told(example, f"{what}, a node is reclaimed", reclaim)
         join = running.change(NODES, time.monotonic())
         told(example, f"{what}, it joins", join)
-        with taken(site, NODES):
-            idle_s = time.monotonic()
-        back = running.change(NODES, idle_s)
+        back = running.change(NODES, lent(site, NODES))
         told(example, f"{what}, all were reclaimed, and are back", back)
     return [reclaim, join, back]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.labcluster.site import Site
-from scripts.labcluster.users import identity
+from scripts.labcluster.users import give
 from scripts.labcluster.waiting import wait_until
 
 _RECORDER = Path(__file__).with_name("recorder.py")
@@ -50,30 +50,38 @@ class Training:
         records = self.folder / "records"
         records.mkdir()
         shutil.copy(_RECORDER, self.folder)
-        if identity("alice"):
-            shutil.chown(records, "alice", "alice")
+        give(records, "alice")
         train = site.stage.repo / "examples" / "frameworks" / example / "train.py"
         script = _SCRIPT.format(folder=self.folder, train=train, options=options)
         out = f"--output={self.folder}/%a.out"
         self.array = site.submit(script, f"1-{nodes}", out, f"--bftrainer={spec}")
         self._records = records
+        self._steps: list[Step] = []
+        self._read: dict[Path, int] = {}  # characters of each file
 
     def steps(self) -> list[Step]:
-        """Return all steps of all processes so far, in order of time."""
-        found = []
+        """Return all steps of all processes so far, in order of time.
+
+        Each line is read once: who waits asks often, and the trainer needs the processors.
+        """
         for path in self._records.glob("*.*"):
-            for line in path.read_text().splitlines():
-                match line.split():
-                    case [time_s, world, number]:
-                        found.append(Step(float(time_s), int(world), int(number)))
-        return sorted(found, key=lambda step: step.time_s)
+            with path.open() as file:
+                file.seek(self._read.get(path, 0))
+                lines, end, _ = file.read().rpartition("\n")
+            self._read[path] = self._read.get(path, 0) + len(lines + end)
+            for line in lines.splitlines():
+                time_s, world, number = line.split()
+                self._steps.append(Step(float(time_s), int(world), int(number)))
+        self._steps.sort(key=lambda step: step.time_s)
+        return self._steps
 
     def wait_for(self, world: int, since_s: float = 0.0) -> None:
         """Wait until so many nodes train together."""
 
         def together() -> bool:
-            last = [step for step in self.steps() if step.time_s > since_s][-_SETTLED * world :]
-            return len(last) == _SETTLED * world and all(step.world == world for step in last)
+            last = self.steps()[-_SETTLED * world :]
+            settled = all(step.world == world and step.time_s > since_s for step in last)
+            return settled and len(last) == _SETTLED * world
 
         wait_until(together, _PATIENCE_S, f"{world} nodes do not train together")
 
@@ -113,10 +121,24 @@ def training(site: Site, example: str, nodes: int, **options: str) -> Iterator[T
 def taken(site: Site, nodes: int) -> Iterator[float]:
     """An ordinary job takes so many nodes, until the end; gives when it was submitted."""
     since_s = time.monotonic()
-    ordinary = ("-p", "main", f"-N{nodes}", "--exclusive", "-o", "/dev/null")
-    job = site.lab.sbatch(*ordinary, script="#!/bin/sh\nsleep 1000\n")
+    job = _ordinary(site, nodes, 1000)
     try:
         wait_until(lambda: site.lab.squeue(job, "%t") == ["R"])
         yield since_s
     finally:
         site.end(job)
+
+
+def lent(site: Site, nodes: int) -> float:
+    """Let an ordinary job run on so many nodes; return when they were idle again."""
+    job = _ordinary(site, nodes, 10)
+    try:
+        wait_until(lambda: site.lab.squeue(job, "%t") == ["CD"])
+        return time.monotonic()
+    finally:
+        site.end(job)
+
+
+def _ordinary(site: Site, nodes: int, seconds: int) -> int:
+    options = ("-p", "main", f"-N{nodes}", "--exclusive", "-o", "/dev/null")
+    return site.lab.sbatch(*options, script=f"#!/bin/sh\nsleep {seconds}\n")

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from bftrainer_slurm.keeper.credentials import Seal, prove_by_secret, seals, session_key
 from bftrainer_slurm.keeper.entrance import Entrance
-from bftrainer_slurm.keeper.gate import Gate
+from bftrainer_slurm.keeper.gate import Gate, OneUser, Owner
 from bftrainer_slurm.keeper.messages import (
     MAX_FROM_KEEPER,
     Challenge,
@@ -29,7 +29,6 @@ from bftrainer_slurm.keeper.messages import (
 )
 from bftrainer_slurm.keeper.protocol import GREETING
 from bftrainer_slurm.keeper.server import Keeper
-from bftrainer_slurm.keeper.vouchers import OneUser, Owner
 from tests.fuzz.promises import BrokenPromiseError, promise
 
 CONNECTIONS = 4
@@ -55,7 +54,7 @@ def conversation(data: bytes) -> None:
 
 async def _talk(steps: list[bytes], loop: _Loop) -> None:
     keeper = Keeper(Gate(OneUser(_SECRET)), "token", "fuzzed")
-    keeper.sessions.own(_ARRAY, Owner(0, 2))
+    keeper.registry.own(_ARRAY, Owner(0, 2))
     lines = [_Line(keeper.entrance, number) for number in range(CONNECTIONS)]
     for step in steps:
         if not step:
@@ -69,8 +68,8 @@ async def _talk(steps: list[bytes], loop: _Loop) -> None:
     for line in lines:
         line.hang_up()
     await _settled()
-    keeper.sessions.close()
-    promise(keeper.sessions.status()["members"] == 0, "a member that has gone is still counted")
+    keeper.registry.close()
+    promise(keeper.registry.status()["members"] == 0, "a member that has gone is still counted")
     await _end(loop.tasks - {asyncio.current_task()})
 
 

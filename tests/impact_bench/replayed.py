@@ -1,6 +1,6 @@
 """The bench's stream, replayed: what the simulation behind ``bftrainer assess`` says of it.
 
-The log is the side without trainers of a run on Slurm, or the made cluster's scheduler runs the
+The log is the side without trainers of a run on Slurm, or the made-up cluster's scheduler runs the
 stream. So the replay can be held against what was measured on Slurm with the same stream:
 ``python -m tests.impact_bench.replayed`` prints the table of docs/assess.md.
 """
@@ -98,7 +98,7 @@ def _replay(log: Log, kind: type[OrdinaryJobs]) -> Replayed:
 
 
 def scheduled(stream: Sequence[OrdinaryJob], nodes: int) -> Log:
-    """Return the log of a stream as the made cluster's scheduler runs it."""
+    """Return the log of a stream as the made-up cluster's scheduler runs it."""
     jobs = Jobs(
         submit_s=np.array([job.at_s for job in stream]),
         nodes=np.array([job.nodes for job in stream], np.int32),

@@ -1,22 +1,38 @@
-"""What is said of the two sides is true of them."""
+"""What is said of the two sides is true of them: delays, passes missed, what was idle and used."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from scripts.impact_bench.course import Start
 from scripts.impact_bench.figures import (
     Comparison,
+    Measured,
     Shares,
+    Side,
     compared,
     delays,
-    failures,
-    makespan_s,
+    elements_s,
+    figures_of,
+    holes_after_pass_s,
+    out_of_phase_s,
+    passes_waited,
+    preempts,
     targets,
 )
+from scripts.impact_bench.slurmlog import Log
 from tests.impact_bench.starts import start
+
+
+def compare(off_s: list[float], on_s: list[float]) -> Comparison | None:
+    """Compare jobs that started so long after their submission."""
+    return compared(
+        (start(delay_s=one), start(delay_s=other)) for one, other in zip(off_s, on_s, strict=True)
+    )
 
 
 def test_a_jobs_delay_is_from_its_sbatch_to_its_first_line() -> None:
@@ -26,11 +42,11 @@ def test_a_jobs_delay_is_from_its_sbatch_to_its_first_line() -> None:
 def test_delays_are_of_the_same_jobs_on_both_sides() -> None:
     off = [start(delay_s=1.0), start(delay_s=2.0), start(delay_s=3.0)]
     on = [start(delay_s=1.5), start(delay_s=None), start(delay_s=3.25)]
-    assert delays(off, on) == ([1.0, 3.0], [1.5, 3.25])
+    assert delays(zip(off, on, strict=True)) == [(1.0, 1.5), (3.0, 3.25)]
 
 
 def test_the_difference_is_of_each_job_not_of_the_medians() -> None:
-    found = compared([1.0, 2.0, 9.0], [3.0, 2.5, 9.1])
+    found = compare([1.0, 2.0, 9.0], [3.0, 2.5, 9.1])
     assert found is not None
     assert found.difference.median == pytest.approx(0.5)
     assert found.on.median - found.off.median == pytest.approx(1.0)
@@ -38,11 +54,11 @@ def test_the_difference_is_of_each_job_not_of_the_medians() -> None:
 
 def test_a_makespan_ends_with_the_last_job() -> None:
     starts = [start(submit_s=0, delay_s=1, runs_s=20), start(submit_s=10, delay_s=1, runs_s=2)]
-    assert makespan_s(starts) == pytest.approx(21)
+    assert Side("without", starts).makespan_s == pytest.approx(21)
 
 
 def test_a_stream_of_which_nothing_ended_has_no_makespan() -> None:
-    assert math.isnan(makespan_s([start(delay_s=None)]))
+    assert math.isnan(Side("without", [start(delay_s=None)]).makespan_s)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +72,7 @@ def test_a_stream_of_which_nothing_ended_has_no_makespan() -> None:
     ids=["ran well", "failed", "never started", "was requeued"],
 )
 def test_a_job_fails_that_does_not_run_once_and_well(job, failed) -> None:  # type: ignore[no-untyped-def]
-    assert failures([job]) == failed
+    assert Side("without", [job]).failed == failed
 
 
 FINE = Shares(preempted=1.0, missed=1.0, sooner=5.0, makespan=0.2, used=90.0)
@@ -68,21 +84,92 @@ def met(comparison: Comparison | None, shares: Shares, *failed: int) -> list[boo
 
 
 def test_all_targets_can_be_met() -> None:
-    assert met(compared([0.1] * 99 + [0.5], [0.14] * 99 + [2.0]), FINE, 1, 1, 0) == [True] * 9
+    assert met(compare([0.1] * 99 + [0.5], [0.14] * 99 + [2.0]), FINE, 1, 1, 0) == [True] * 9
 
 
 @pytest.mark.parametrize(
     ("name", "value", "missed"), [("missed", 1.1, 3), ("preempted", 2.1, 4), ("makespan", 0.4, 5)]
 )
 def test_a_share_that_is_too_large_misses_its_target(name: str, value: float, missed: int) -> None:
-    judged = met(compared([0.1], [0.1]), replace(FINE, **{name: value}), 0, 0, 0)
+    judged = met(compare([0.1], [0.1]), replace(FINE, **{name: value}), 0, 0, 0)
     assert [number for number, one in enumerate(judged) if not one] == [missed]
 
 
 def test_where_jobs_leave_nothing_idle_nothing_is_asked_of_trainers() -> None:
-    assert len(met(compared([0.1], [0.1]), replace(FINE, used=None), 0, 0, 0)) == 8
-    assert met(compared([0.1], [0.1]), replace(FINE, used=84.0), 0, 0, 0)[8] is False
+    assert len(met(compare([0.1], [0.1]), replace(FINE, used=None), 0, 0, 0)) == 8
+    assert met(compare([0.1], [0.1]), replace(FINE, used=84.0), 0, 0, 0)[8] is False
 
 
 def test_jobs_that_failed_on_both_sides_are_not_the_trainers_fault_but_more_are() -> None:
-    assert met(compared([0.1], [0.1]), FINE, 1, 2, 3)[6:8] == [False, False]
+    assert met(compare([0.1], [0.1]), FINE, 1, 2, 3)[6:8] == [False, False]
+
+
+def test_a_job_waits_for_the_passes_between_its_submission_and_its_start() -> None:
+    passes_s = [0.0, 30.0, 60.0]
+    assert passes_waited(start(submit_s=5, delay_s=1), passes_s) == 0
+    assert passes_waited(start(submit_s=5, delay_s=25.1), passes_s) == 1
+    assert passes_waited(start(submit_s=5, delay_s=60), passes_s) == 2
+    assert passes_waited(start(submit_s=5, delay_s=None), passes_s) == math.inf
+
+
+def side(*starts: Start, passes_s: Sequence[float] = (), log: Log | None = None) -> Side:
+    return Side("without", starts, passes_s=passes_s, log=log or {})
+
+
+def test_idle_time_counts_from_the_first_pass_that_saw_it() -> None:
+    one = start(submit_s=5, delay_s=5, runs_s=40, on=("n1",))  # from 10 to 50
+    off = side(one, passes_s=[0.0, 30.0, 60.0, 90.0])
+    # n1 from 0 to 10 and from 60 to 100, n2 from 0 to 100
+    assert holes_after_pass_s(off, 2, 100) == pytest.approx([10, 40, 100])
+
+
+def test_a_hole_is_as_long_as_it_lasts_after_the_pass() -> None:
+    one = start(submit_s=5, delay_s=5, runs_s=40, on=("n1",))
+    # The pass before it saw nothing idle.
+    assert holes_after_pass_s(side(one, passes_s=[30.0, 60.0]), 1, 100) == [0, 40]
+
+
+def test_holes_that_are_too_short_for_any_time_limit_are_told_apart() -> None:
+    starts = [start(delay_s=0, runs_s=100, on=("n1",)), start(delay_s=0, runs_s=65, on=("n2",))]
+    off = side(*starts, passes_s=[0.0, 30.0, 70.0])  # n2 is idle for 30 s after a pass, n3 for 100
+    found = figures_of(Measured(off, side(*starts), 3))
+    assert (found.idle_s, found.long_s) == (130, 100)
+
+
+def test_a_hole_that_no_pass_saw_counts_nothing() -> None:
+    off = side(
+        start(submit_s=0, delay_s=0, runs_s=35, on=("n1",)),
+        start(submit_s=40, delay_s=0, runs_s=60, on=("n1",)),  # idle from 35 to 40
+        passes_s=[0.0, 30.0, 60.0],
+    )
+    assert sum(holes_after_pass_s(off, 1, 100)) == 0
+
+
+def test_elements_are_what_else_was_given_nodes() -> None:
+    log = {
+        ("allocated", 1): [(5.0, "")],  # the ordinary job
+        ("known", 1): [(25.0, "n1")],
+        ("allocated", 9): [(-5.0, ""), (30.0, "")],
+        ("known", 9): [(4.0, "n1"), (90.0, "n2")],
+        ("allocated", 8): [(50.0, "")],  # and still runs
+    }
+    assert elements_s(side(start(number=1), log=log), 70) == pytest.approx(4 + 40 + 20)
+
+
+def test_a_job_preempts_once_however_many_elements_it_takes() -> None:
+    log = {("preempted", 1): [(5.0, "8"), (5.0, "9")], ("preempted", 7): [(5.0, "8")]}
+    starts = [start(number=1), start(number=2)]
+    assert [preempts(side(log=log), one) for one in starts] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("off_s", "on_s", "apart_s"),
+    [
+        ([0.0, 30.1, 60.2], [0.0, 30.0, 60.0], 0.2),
+        ([0.0, 30.0], [0.0, 11.0, 30.0], 11.0),
+        ([0.0, 30.0], [33.0], 3.0),
+        ([], [1.0], 0.0),
+    ],
+)
+def test_a_pass_is_out_of_phase_with_the_nearest_one(off_s, on_s, apart_s) -> None:  # type: ignore[no-untyped-def]
+    assert out_of_phase_s(off_s, on_s) == pytest.approx(apart_s)

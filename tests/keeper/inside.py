@@ -12,11 +12,11 @@ from typing import Any, cast
 
 from bftrainer_slurm.keeper.client import KeeperClient
 from bftrainer_slurm.keeper.credentials import Proof, prove_by_secret, session_key
-from bftrainer_slurm.keeper.gate import Gate
-from bftrainer_slurm.keeper.membership import Generation, Identity, Membership, Role
+from bftrainer_slurm.keeper.gate import Gate, OneUser
+from bftrainer_slurm.keeper.membership import Membership
+from bftrainer_slurm.keeper.messages import Generation, Identity, Role
 from bftrainer_slurm.keeper.protocol import Note
 from bftrainer_slurm.keeper.server import Keeper
-from bftrainer_slurm.keeper.vouchers import OneUser
 
 TOKEN = "token"
 SECRET_TEXT = b"a secret of sixteen bytes or more"
@@ -70,7 +70,7 @@ def keeper_inside(gate: Gate | None = None, port: int = 0) -> Iterator[Inside]:
     async def begin() -> tuple[asyncio.Server, Counter[str]]:
         keeper = Keeper(gate or Gate(OneUser(SECRET_TEXT)), TOKEN, identity="inside")
         server = await keeper.listen("127.0.0.1", port)
-        return server, keeper.sessions.refusals.counts
+        return server, keeper.registry.refusals.counts
 
     server, refusals = asyncio.run_coroutine_threadsafe(begin(), loop).result(10)
     port = server.sockets[0].getsockname()[1]

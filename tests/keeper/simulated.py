@@ -1,4 +1,4 @@
-"""Members of a group without sockets, threads or time: each takes messages and steps when told.
+"""Members of a rendezvous without sockets, threads or time: each does what it is told.
 
 A step is a collective: it completes for a member only once all of its generation have begun it,
 and a member's state tells which steps it was trained by, in which generations.
@@ -10,8 +10,6 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from bftrainer_slurm.keeper.failures import Failure
-from bftrainer_slurm.keeper.groups import Group, HangUp, Output, Reformed, Send
 from bftrainer_slurm.keeper.messages import (
     Ack,
     AckStop,
@@ -29,6 +27,8 @@ from bftrainer_slurm.keeper.messages import (
     StopAt,
     StoreAt,
 )
+from bftrainer_slurm.keeper.protocol import Note
+from bftrainer_slurm.keeper.rendezvous import HangUp, Output, Rendezvous, Send
 
 State = tuple[tuple[int, int], ...]  # (step, generation) of each completed step
 
@@ -173,11 +173,11 @@ class Process:
 
 
 class World:
-    """A group, its members, and virtual time."""
+    """A rendezvous, its members, and virtual time."""
 
     def __init__(self, role: Role, want: int = 0) -> None:
         self.out: list[Output] = []
-        self.group = Group(role, self.out, want=want)
+        self.rendezvous = Rendezvous(role, self.out, want=want)
         self.role = role
         self.now_s = 0.0
         self.keys = self.said = 0
@@ -185,7 +185,7 @@ class World:
         self.first_state: dict[int, State] = {}
         self.members: dict[int, tuple[object, ...]] = {}
         self.ranks: dict[int, dict[int, Process]] = {}
-        self.notes: list[Reformed | Failure] = []
+        self.notes: list[Note] = []
 
     def start(self, task: int, local_world: int = 1) -> list[Process]:
         """Start the processes of an element; they connect, and are not warm yet."""
@@ -201,18 +201,18 @@ class World:
     def say(self, process: Process, message: object) -> None:
         self.said += 1
         if process.connected:
-            self.group.hear(process.key, message, self.now_s)  # type: ignore[arg-type]
+            self.rendezvous.hear(process.key, message, self.now_s)  # type: ignore[arg-type]
             self.deliver()
 
     def kill(self, process: Process) -> None:
         process.alive = process.connected = False
-        self.group.lose(process.key, self.now_s)
+        self.rendezvous.lose(process.key, self.now_s)
         self.deliver()
 
     def rejoin(self, process: Process) -> None:
         """What the client does when it was declared lost."""
         if process.connected:
-            self.group.lose(process.key, self.now_s)
+            self.rendezvous.lose(process.key, self.now_s)
         process.inbox.clear()
         process.change = None
         self._connect(process)
@@ -221,16 +221,16 @@ class World:
     def _connect(self, process: Process) -> None:
         self.keys += 1
         process.key, process.connected = self.keys, True
-        self.group.join(process.key, process.identity, None, self.now_s)
+        self.rendezvous.join(process.key, process.identity, None, self.now_s)
         self.deliver()
 
     def part(self, tasks: set[int]) -> None:
-        self.group.part(tasks, self.now_s)
+        self.rendezvous.part(tasks, self.now_s)
         self.deliver()
 
     def wait_until(self, time_s: float) -> None:
         self.now_s = max(self.now_s, time_s)
-        self.group.tick(self.now_s)
+        self.rendezvous.tick(self.now_s)
         self.deliver()
 
     def deliver(self) -> None:
@@ -244,7 +244,7 @@ class World:
                     for process in self.processes:
                         if process.key == key:
                             process.connected = False
-                case Reformed() | Failure():
+                case Note():
                     self.notes.append(output)
         self.out.clear()
 
@@ -278,7 +278,7 @@ class World:
                     process.say_ready("new")
                 process.break_off()
                 process.take_step()
-            due_s = self.group.due_s()
+            due_s = self.rendezvous.due_s()
             quiet = quiet + 1 if self.said == said else 0
             if quiet > 3 and due_s < math.inf:
                 self.wait_until(due_s)

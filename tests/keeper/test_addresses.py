@@ -13,7 +13,8 @@ import pytest
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import SECRET_FILE, prover_from
 from bftrainer_slurm.keeper.home import find_or_start, own_secret
-from bftrainer_slurm.keeper.membership import Identity, Membership, Role
+from bftrainer_slurm.keeper.membership import Membership
+from bftrainer_slurm.keeper.messages import Identity, Role
 from bftrainer_slurm.keeper.protocol import NoteKind, ProtocolError, parse_addresses
 from scripts.labcluster.cluster import free_ports
 from scripts.labcluster.keeper import Keeper

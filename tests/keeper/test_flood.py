@@ -27,5 +27,5 @@ def test_a_flood_of_all_kinds_starves_nobody_else() -> None:
         keeper.client.own(ARRAY, VICTIM, NODES)
         keeper.client.own(FLOODERS_ARRAY, FLOODER, 256)
         with flooded("all at once", keeper.address, key):
-            found = asyncio.run(rescales(keeper.address, key.read_bytes(), 3))
+            found = asyncio.run(rescales(keeper, key.read_bytes(), 3))
     assert max(found.losses_s + found.joins_s) < STARVED_S

@@ -14,17 +14,21 @@ from bftrainer_slurm.keeper.credentials import SECRET, SECRET_FILE, Proof, prove
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.home import find_or_start, own_secret
 from bftrainer_slurm.keeper.membership import (
-    Change,
     DroppedError,
-    Event,
-    Generation,
-    Identity,
     Membership,
     MembershipError,
+    Notice,
     ReleasedError,
+)
+from bftrainer_slurm.keeper.messages import (
+    Challenge,
+    Change,
+    Generation,
+    Hello,
+    Identity,
+    MessageError,
     Role,
 )
-from bftrainer_slurm.keeper.messages import Challenge, Hello, MessageError
 from bftrainer_slurm.keeper.protocol import NoteKind
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
@@ -164,8 +168,8 @@ def test_a_member_that_slurm_says_is_gone_is_told_so_and_may_join_anew(keeper: I
 
 
 def test_events_are_told_as_they_come(keeper: Inside) -> None:
-    events: list[Event] = []
-    members = [keeper.member(1, on_event=events.append), keeper.member(2)]
+    events: list[Notice] = []
+    members = [keeper.member(1, on_notice=events.append), keeper.member(2)]
     together(members)
     members[1].close()
     wait_until(lambda: len(events) == 2)
@@ -217,8 +221,8 @@ def test_who_has_a_wrong_secret_hears_so_and_tries_again(
     member.start()
     member.ready(-1, "new")
     wait_until(lambda: keeper.counts().get("bad_proof", 0) > 1)
-    assert "no word with the keeper" in caplog.text
-    assert "the secret is another one" in caplog.text
+    assert "no connection to the keeper" in caplog.text
+    assert "the secret is wrong" in caplog.text
     with pytest.raises(TimeoutError):
         member.wait_generation(0.1)
 

@@ -21,9 +21,9 @@ from bftrainer_slurm.keeper.credentials import (
     Prove,
     prover_from,
 )
-from bftrainer_slurm.keeper.gate import Gate
-from bftrainer_slurm.keeper.membership import Identity, Membership, RefusedError, Role
-from bftrainer_slurm.keeper.vouchers import ByMunge
+from bftrainer_slurm.keeper.gate import ByMunge, Gate
+from bftrainer_slurm.keeper.membership import Membership, RefusedError
+from bftrainer_slurm.keeper.messages import Identity, Role
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import Inside, keeper_inside, together
 
@@ -144,7 +144,8 @@ import os, sys
 sys.path.insert(0, {package!r})
 os.setgroups([]), os.setgid({uid}), os.setuid({uid})
 from bftrainer_slurm.keeper.credentials import prover_from
-from bftrainer_slurm.keeper.membership import Identity, Membership, RefusedError, Role
+from bftrainer_slurm.keeper.membership import Membership, RefusedError
+from bftrainer_slurm.keeper.messages import Identity, Role
 member = Membership({keeper!r}, Identity(12, 1, "n1", Role.WORKER), prover_from(os.environ))
 member.start()
 member.ready(10**6, "change")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bftrainer_slurm.controller.publish.history import ALL
+from bftrainer_slurm.controller.publish.stories import ALL
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.model import ElementId

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from bftrainer_slurm.keeper.credentials import JOB_SECRET, prover_from, secret_of_job
-from bftrainer_slurm.keeper.gate import Gate
-from bftrainer_slurm.keeper.membership import Identity, Membership, Role
-from bftrainer_slurm.keeper.vouchers import Claim, SiteKey
+from bftrainer_slurm.keeper.gate import Claim, Gate, SiteKey
+from bftrainer_slurm.keeper.membership import Membership
+from bftrainer_slurm.keeper.messages import Identity, Role
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import Inside, keeper_inside, together
 

@@ -73,12 +73,15 @@ def test_what_ends_on_a_control_host_is_started_again(lab: Lab) -> None:
     wait_until(again)
 
 
-def test_what_is_kept_up_ends_with_what_keeps_it(tmp_path: Path) -> None:
-    service = launch(namespaces.kept_up(("sleep", "1000")), tmp_path / "log")
-    wait_until(lambda: child_of(service, 60) != service)
+def test_what_is_kept_up_ends_with_what_keeps_it_and_all_it_has_started(tmp_path: Path) -> None:
+    command = ("sh", "-c", "sleep 1000 & wait")
+    service = launch(namespaces.kept_up(command), tmp_path / "log")
     kept = child_of(service, 60)
+    started = child_of(kept, 60)
+    assert len({service, kept, started}) == 3
     assert end([service])  # without SIGKILL
     assert not kept.alive
+    wait_until(lambda: not started.alive)
 
 
 def test_two_hosts_without_networks_are_refused() -> None:

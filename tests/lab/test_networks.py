@@ -82,7 +82,8 @@ def test_a_node_that_is_cut_off_reaches_nobody_and_comes_back(apart: Lab) -> Non
     job = apart.sbatch("-w", "n2", "-o", "/dev/null", script=script)
 
     def last() -> str:
-        return answers.read_text().split("\n")[-2] if answers.exists() else ""
+        lines = answers.read_text().splitlines() if answers.exists() else []
+        return lines[-1] if lines else ""
 
     wait_until(lambda: last() == "reached")
     apart.cluster.disturb("n2", "cut")

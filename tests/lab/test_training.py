@@ -72,7 +72,7 @@ def training(site: Site, nodes: str, before: str = "") -> Iterator[Training]:
 
 def batch_script(folder: Path, before: str = "") -> str:
     script = shutil.copy(REPO / "tests" / "elastic" / "ddp.py", folder / "train.py")
-    return f"#!/bin/bash\n{before}\nsrun torchrun {script} {folder}\n"
+    return f"#!/bin/bash\nexport OMP_NUM_THREADS=1\n{before}\nsrun torchrun {script} {folder}\n"
 
 
 @contextmanager
@@ -161,7 +161,8 @@ def trains_by_submit(site: Site, controller: Controller, user: str, *options: st
 JOIN = """
 import sys
 from bftrainer_slurm.keeper.credentials import prover_from
-from bftrainer_slurm.keeper.membership import Identity, Membership, RefusedError, Role
+from bftrainer_slurm.keeper.membership import Membership, RefusedError
+from bftrainer_slurm.keeper.messages import Identity, Role
 keeper, array, socket, uid = sys.argv[1:]
 identity = Identity(int(array), 99, "n1", Role.AGENT, address="127.0.0.1")
 munge = {"BFTRAINER_MUNGE_SOCKET": socket, "BFTRAINER_KEEPER_UID": uid}

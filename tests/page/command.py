@@ -11,9 +11,9 @@ import click
 from PIL import Image
 from selenium.webdriver import Chrome
 
-from bftrainer_slurm.controller.publish.notes import notes
 from bftrainer_slurm.controller.publish.page import Page
-from bftrainer_slurm.controller.publish.server import serving
+from bftrainer_slurm.controller.publish.remarks import remarks
+from bftrainer_slurm.controller.publish.web_server import serving
 from scripts.benchkit.command import folder, number
 from tests.page.chromium import browser, look, wait_until_drawn
 from tests.page.made_up import Week, status_of, write_history
@@ -79,4 +79,4 @@ def _show_days(driver: Chrome) -> None:
 def _remarkable(week: Week) -> int:
     """Return the trainer of which there is most to say, of those that run."""
     running = [one for one in status_of(week)["trainers"] if one["nodes"]]
-    return int(max(running, key=lambda one: len(notes(one, free=0)))["array"])
+    return int(max(running, key=lambda one: len(remarks(one, free=0)))["array"])

@@ -75,7 +75,8 @@ class Week:
             lasts_s = min(24 * HOUR_S, self._draw.lognormvariate(np.log(2.5 * HOUR_S), 0.9))
             start = self._draw.randrange(nodes)
             order = np.argsort(
-                np.round(free_s / 1800) + ((np.arange(nodes) - start) % nodes) / nodes
+                np.round((free_s - self.begin_s) / 1800)
+                + ((np.arange(nodes) - start) % nodes) / nodes
             )
             chosen = order[:width]
             start_s = float(free_s[chosen].max()) + 5.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bftrainer_slurm.replay.drive import Outcome
-from scripts.evidence.paper.runs import Result, Run, dedicated, free, papers
+from experiments.paper.runs import Result, Run, dedicated, free, papers
 
 RUN = Run("hpo-1000")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.evidence.paper.catalogue import FULL, QUICK, Size, experiments, runs_of
-from scripts.evidence.paper.replays import METHODS
-from scripts.evidence.paper.runs import DEDICATED
+from experiments.paper.catalogue import FULL, QUICK, Size, experiments, runs_of
+from experiments.paper.replays import METHODS
+from experiments.paper.runs import DEDICATED
 from tests.paper import made
 
 SIZES = pytest.mark.parametrize("size", [FULL, QUICK], ids=["full", "quick"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.evidence.paper.replays import SUMMIT
+from experiments.paper.replays import SUMMIT
 from tests.tools import run_tool
 
 pytestmark = pytest.mark.skipif(not SUMMIT.is_dir(), reason=f"no trace in {SUMMIT}")

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from scripts.evidence.paper.replays import SUMMIT, execute_one, trainers_of_run
-from scripts.evidence.paper.runs import Run, dedicated
+from experiments.paper.replays import SUMMIT, execute_one, trainers_of_run
+from experiments.paper.runs import Run, dedicated
 
 pytestmark = pytest.mark.skipif(not SUMMIT.is_dir(), reason=f"no trace in {SUMMIT}")
 SHORT = Run("hpo-1000", nodes=256, hours=2.0)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from scripts.evidence.paper import tables as measures
-from scripts.evidence.paper.runs import dedicated, free
+from experiments.paper import tables as measures
+from experiments.paper.runs import dedicated, free
 from tests.paper.made import RESULTS, RUN, result
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bftrainer_slurm.planner.problem import Plan, Problem
 from bftrainer_slurm.replay.policies import PaperModel
-from scripts.evidence.paper.replays import Asked
+from experiments.paper.replays import Asked
 from tests.planner.problems import planned, problem
 
 ENDS = {"n0": 10.0, "n1": 20.0, "n2": 30.0}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from experiments.paper.catalogue import Experiment
+from experiments.paper.report import Report, refresh_page, write_report
+from experiments.paper.runs import papers
+from experiments.paper.tables import over
 from scripts.benchkit.machine import Machine
-from scripts.evidence.paper.catalogue import Experiment
-from scripts.evidence.paper.report import Report, refresh_page, write_report
-from scripts.evidence.paper.runs import papers
-from scripts.evidence.paper.tables import over
 from tests.paper.made import RESULTS, RUN
 
 TABLE = over("name", "Title", "", {"a": RUN}, {"ours": lambda run: run, "paper": papers})

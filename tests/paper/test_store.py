@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from experiments.paper.replays import Store
 from scripts.benchkit.command import RefusedError
-from scripts.evidence.paper.replays import Store
 from tests.paper.made import RESULTS, RUN, result
 
 

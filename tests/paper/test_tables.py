@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scripts.evidence.paper import tables as measures
-from scripts.evidence.paper.runs import dedicated, free, papers
-from scripts.evidence.paper.tables import U, of_runs, over
+from experiments.paper import tables as measures
+from experiments.paper.runs import dedicated, free, papers
+from experiments.paper.tables import U, of_runs, over
 from tests.paper.made import RESULTS, RUN
 
 BY_METHOD = over("t", "Title", "", {"a": RUN}, {"ours": lambda run: run, "paper": papers})

@@ -36,6 +36,19 @@ def test_a_trainer_that_shrinks_gives_up_what_ends_first() -> None:
     assert place(case, [(2,)]) == {"a": {"n1", "n2"}}
 
 
+def test_a_trainer_that_shrinks_keeps_what_it_has_had_longest() -> None:
+    lives = {"n0": 720.0, "n1": 600.0, "n2": 650.0}  # about as long
+    since = {"n0": 900.0, "n1": 100.0, "n2": 500.0}
+    case = problem(3, planned("a", "n0 n1 n2"), life_s=lives, since_s=since)
+    assert place(case, [(2,)]) == {"a": {"n1", "n2"}}
+
+
+def test_it_gives_up_what_ends_first_even_if_it_has_had_that_longest() -> None:
+    ends, since = {"n0": 60.0, "n1": 900.0}, {"n0": 100.0, "n1": 500.0}
+    case = problem(2, planned("a", "n0 n1"), life_s=ends, since_s=since)
+    assert place(case, [(1,)]) == {"a": {"n1"}}
+
+
 def test_what_lasts_goes_first_to_whoever_brings_most() -> None:
     steep = planned("b", curve=ThroughputCurve((0, 1, 8), (0.0, 3.0, 24.0)))
     case = problem(2, planned("a"), steep, life_s={"n0": 60.0, "n1": 900.0})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,7 @@ def test_a_problem_is_read_as_it_was_written(problem: Problem) -> None:
 
 def test_plans_again_what_the_controller_has_planned(tmp_path: Path) -> None:
     lasting = problem(3, planned("17", "n0"), planned("18"), life_s={"n1": 60.0}, costs=Costs.PAUSE)
+    lasting = replace(lasting, since_s={"n0": 5.0})
     history = History(tmp_path / "history.sqlite")
     history.add_problem(1.0, lambda: document_of(lasting))
     asked = ["--from-history", "1", "--state", str(tmp_path)]
@@ -126,7 +128,7 @@ def test_plans_again_what_the_controller_has_planned(tmp_path: Path) -> None:
 def test_wants_a_file_or_a_history(options: list[str]) -> None:
     result = CliRunner().invoke(plan, options)
     assert result.exit_code == 2
-    assert result.stderr == "bftrainer: give a FILE, or --from-history N\n"
+    assert result.stderr == "bftrainer: give either a FILE or --from-history N\n"
 
 
 def test_says_that_there_is_no_history(tmp_path: Path) -> None:

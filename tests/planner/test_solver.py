@@ -57,8 +57,8 @@ UNUSABLE = {
     "answers no object": (saying("[1, 2]"), "nonsense"),
     "answers deep nesting": (saying("[" * 100_000), "nonsense"),
     "answers an error": (saying('{"error": "no"}'), "failed: no"),
-    "found nothing": (saying('{"optimal": false}'), "no plan"),
-    "answers without shares": (saying("{}"), "no plan"),
+    "found nothing": (saying('{"optimal": false}'), "not a plan"),
+    "answers without shares": (saying("{}"), "not a plan"),
     "answers numbers": (saying('{"shares": [1, 1]}'), "nonsense"),
     "answers texts": (saying('{"shares": [["1"], ["1"]]}'), "nonsense"),
     "answers fractions": (saying('{"shares": [[1.5], [1.5]]}'), "nonsense"),
@@ -84,7 +84,7 @@ def test_falls_back_to_greedy_when_the_child(code: str, reason: str) -> None:
 def test_falls_back_to_greedy_when_the_child_never_stops_talking() -> None:
     # 16 MB of it take a moment, on a busy host a long one.
     plan = plan_with(READY + "\nwhile True: print('0' * 10**6, end='')", time_limit_s=50.0)
-    assert (plan.status, plan.reason) == ("greedy", "the solver says too much")
+    assert (plan.status, plan.reason) == ("greedy", "the solver sends too much")
 
 
 def test_falls_back_to_greedy_when_the_program_is_missing() -> None:
@@ -121,7 +121,7 @@ LOST = {
     "hangs": ("import time; time.sleep(600)", "the solver did not answer in time"),
     "goes on and on": (
         f"while True: print('{AS_GOOD}', flush=True)",
-        "the solver did not come to an end in time",
+        "the solver did not finish in time",
     ),
     "fails": ('print(\'{"error": "no"}\', flush=True)', "the solver failed: no"),
     "breaks a bound": ("print('{\"shares\": [[3], [3]]}', flush=True)", "breaks a bound"),

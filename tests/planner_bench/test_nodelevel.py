@@ -24,8 +24,8 @@ small = problems().filter(lambda one: len(one.pool) <= 10 and 1 <= len(one.train
 
 def nodes_of(problem: Problem) -> tuple[frozenset[str], ...]:
     answer = solve(problem, LIMIT_S)
+    assert answer is not None
     assert answer.optimal
-    assert answer.nodes is not None
     return answer.nodes
 
 

@@ -41,7 +41,7 @@ def test_reads_parquet_with_the_nodes_that_are_never_idle(tmp_path: Path) -> Non
     ("text", "said"),
     [
         ("time,node\n1,a\n", "no column idle"),
-        ("time,node,idle\n", "events.csv"),
+        ("time,node,idle\n", "events.csv: it has no events"),
         ("time,node,idle\n5,a,true\n1,a,false\n", "event 2 is earlier"),
         ("time,node,idle\nsoon,a,true\n", "column time must hold Unix seconds"),
         ("time,node,idle\n-5,a,true\n", "column time must hold Unix seconds"),
@@ -82,12 +82,12 @@ def test_the_time_before_the_first_hole_counts_as_the_time_after_the_last_does()
 
 
 def test_refuses_a_part_that_is_not_there() -> None:
-    with pytest.raises(TraceError, match="nothing is left"):
+    with pytest.raises(TraceError, match="no hole is left"):
         select(holes(("a", 0, 100)), None, T0 + 200, None)
 
 
 def test_refuses_nodes_of_which_no_time_is_left() -> None:
-    with pytest.raises(TraceError, match="nothing is left"):
+    with pytest.raises(TraceError, match="no hole is left"):
         select(holes(("a", 100, 100), ("b", 0, 100)), 1, None, None)
 
 

@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from scripts.scale_bench.measure import Found, measure
 from scripts.scale_bench.report import phase, tables, targets
 from tests.tools import run_tool, tool
 
-SIZE = Size(nodes=200, trainers=10, elements=100, minutes=0.2, seed=1)
+SIZE = Size(nodes=200, trainers=10, elements=100, minutes=0.2, seed=1, bf_interval_s=1)
 SOON = Settings(queue_interval_s=1.0, nodes_interval_s=2.0, reservations_interval_s=5.0)
 
 
@@ -56,13 +57,21 @@ def test_nodes_that_are_freed_at_once_are_all_given_away(found: Found) -> None:
     assert freed.moves_s
 
 
-def test_elements_that_are_reclaimed_at_once_are_all_held(found: Found) -> None:
-    taken = phase(found, "elements reclaimed at once")
-    [change] = taken.changes
+@pytest.mark.parametrize(
+    ("before", "taken"),
+    [
+        ("nodes freed at once", "neighbours reclaimed at once"),
+        ("and given back", "scattered ones reclaimed"),
+    ],
+)
+def test_elements_that_are_reclaimed_at_once_are_all_held(
+    found: Found, before: str, taken: str
+) -> None:
+    [change] = phase(found, taken).changes
     assert change.size == SIZE.reclaims
     assert change.took_s is not None
-    assert taken.elements == phase(found, "nodes freed at once").elements - SIZE.reclaims
-    assert found.started_alone == 0
+    assert phase(found, taken).elements == phase(found, before).elements - SIZE.reclaims
+    assert phase(found, taken).started_alone == 0
 
 
 def test_no_turn_of_the_controller_fails(found: Found) -> None:
@@ -82,9 +91,14 @@ def test_the_document_has_every_look(found: Found) -> None:
 
 def test_each_target_is_judged(found: Found) -> None:
     judged = {one.text: one for one in targets(found)}
-    assert len(judged) == 8
-    assert judged["elements that started by themselves after a reclaim"].met
-    assert judged["20 reclaimed: s until the last is held again"].found < math.inf
+    assert len(judged) == 9
+    assert judged["neighbours that started by themselves after it"].met
+    assert judged["20 scattered elements reclaimed: s until the last is held"].found < math.inf
+
+
+def test_requests_that_are_turned_away_count_only_under_rl_enable(found: Found) -> None:
+    limited = replace(found, size=replace(found.size, rl_enable=True))
+    assert len(targets(limited)) == len(targets(found)) + 1
 
 
 def test_more_elements_than_fit_are_refused() -> None:

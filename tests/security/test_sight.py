@@ -32,5 +32,5 @@ def test_how_a_trainer_does_is_for_its_owner_and_operators(site: Site, victim: V
 
 def test_show_says_whose_it_is_to_see(site: Site, victim: Victim) -> None:
     show = ("bftrainer", "show", str(victim.array))
-    assert "for alice to see" in site.run(*show, user="bob").stdout
-    assert "for alice to see" not in site.run(*show, user="alice").stdout
+    assert "only alice sees it" in site.run(*show, user="bob").stdout
+    assert "only alice sees it" not in site.run(*show, user="alice").stdout

@@ -68,6 +68,7 @@ def test_a_missing_command_is_named(tmp_path: Path) -> None:
         "slurm_load_jobs error: Rate limit exceeded, please retry later",
         "slurm_load_node: Socket timed out on send/recv operation",
         "Unexpected message received for job 1_0",
+        "sinfo: fatal: Could not establish a configuration source",
     ],
 )
 def test_slurms_words_for_unavailable_are_known(tmp_path: Path, words: str) -> None:

@@ -27,7 +27,8 @@ pytestmark = [
 
 GRACE_S = 0.5
 # From sbatch to the ordinary job's first line: Slurm needs two passes of its scheduler, which it
-# makes each second or so, to preempt and then to start. A slow machine (scripts/machine) says more.
+# makes each second or so, to preempt and then to start. A slow machine (packaging/machine) says
+# more.
 BOUND_S = GRACE_S + float(os.environ.get("BFTRAINER_MARGIN_S", "2"))
 
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.5; done"

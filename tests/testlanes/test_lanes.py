@@ -15,9 +15,8 @@ from click.testing import CliRunner
 
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
-from scripts.testlanes.catalogue import LANES, Lane
-from scripts.testlanes.command import main, table
-from scripts.testlanes.run import NO_TEST, Run, run
+from scripts.testlanes.command import LANES, main, table
+from scripts.testlanes.run import NO_TEST, Lane, Run, run
 
 MARKS = ("slurm", "torch", "chaos", "load")
 SUBSETS = [*chain.from_iterable(combinations(MARKS, size) for size in range(len(MARKS) + 1))]
@@ -36,6 +35,16 @@ def done(folder: Path, *of: Lane, at_once: int = 4) -> dict[str, Run]:
 def test_each_test_is_in_just_one_lane_of_this_host(marks: tuple[str, ...]) -> None:
     here = [lane for lane in LANES if lane.tests and not lane.matrix]
     which = [Expression.compile(lane.command[-1]) for lane in here]
+    assert sum(one.evaluate(lambda name, **_: name in marks) for one in which) == 1
+
+
+@pytest.mark.parametrize("suite", ["trixie", "forky"])
+@pytest.mark.parametrize("marks", [("slurm",), ("slurm", "torch")], ids=" ".join)
+def test_each_test_on_a_newer_slurm_is_in_just_one_of_its_lanes(
+    marks: tuple[str, ...], suite: str
+) -> None:
+    lanes = [lane for lane in LANES if lane.command[:3] == ("scripts/matrix", "--suite", suite)]
+    which = [Expression.compile(lane.command[4]) for lane in lanes]
     assert sum(one.evaluate(lambda name, **_: name in marks) for one in which) == 1
 
 
@@ -102,7 +111,7 @@ def test_an_interruption_ends_all_lanes(tmp_path: Path) -> None:
     script = f"sleep 1000 & echo $! > {tmp_path}/pid; trap 'echo ended; exit 130' INT; wait"
     code = (
         "import signal, sys\nfrom pathlib import Path\n"
-        "from scripts.testlanes.catalogue import Lane\nfrom scripts.testlanes.run import run\n"
+        "from scripts.testlanes.run import Lane, run\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"lane = Lane('one', ('sh', '-c', {script!r}))\n"
         f"run([lane], 1, Path({str(tmp_path)!r}), print)\n"
@@ -119,4 +128,4 @@ def test_an_interruption_ends_all_lanes(tmp_path: Path) -> None:
 def test_a_lane_that_there_is_not_is_refused() -> None:
     refused = CliRunner().invoke(main, ["fast"])
     assert refused.exit_code == 2
-    assert "no lane 'fast'; there are: chaos, " in refused.output
+    assert "'fast' is not one of 'training', " in refused.output

@@ -1,1 +1,1 @@
-"""Carrying out what was decided."""
+"""Carrying out decisions."""

@@ -1,16 +1,17 @@
-"""Carrying out a turn's actions: paced, within a budget of time; refusals are survived.
+"""Carrying out a turn's actions within a budget of time, in spite of refusals.
 
-What is known of trainers after it (``after``) is here too.
+``after`` returns the trainers' states that follow.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.act.pacing import Pacer
 from bftrainer_slurm.controller.decide.actions import (
     Action,
     Cancel,
@@ -22,16 +23,15 @@ from bftrainer_slurm.controller.decide.actions import (
     Trim,
     array_of,
 )
-from bftrainer_slurm.controller.state.element import Phase
-from bftrainer_slurm.controller.state.trainer import TrainerState, change, refuse, release
+from bftrainer_slurm.controller.state.phases import Phase
+from bftrainer_slurm.controller.state.trainer_state import TrainerState, change, refuse, release
 from bftrainer_slurm.slurm.gateway import Gateway, RefusedError
 
 logger = logging.getLogger(__name__)
 
-BURST = 20  # RPCs; slurmctld's own rate limit (rl_enable) allows a user 30 at once
-BUDGET_S = 2.0  # then the controller listens and looks again before it goes on
+BUDGET_S = 2.0  # after this time the controller listens and looks again before it goes on
 _REFUSED_S = 30.0
-# In this order: what frees nodes comes first; what is held late starts again by itself.
+# In this order: first what frees nodes; elements that are held too late start by themselves.
 _VERBS: dict[type[Action], str] = {
     Shrink: "shrink",
     Hold: "hold",
@@ -45,34 +45,10 @@ _ORDER = tuple(_VERBS)
 
 
 @dataclass(slots=True)
-class Pacer:
-    """Lets commands of ``BURST`` RPCs go at once, and ``per_s`` RPCs a second after that."""
-
-    per_s: float
-    clock: Callable[[], float]
-    sleep: Callable[[float], None]
-    _credit: float = BURST
-    _last_s: float | None = None
-
-    def wait(self, rpcs: int, at_most_s: float) -> bool:
-        """Wait until a command of so many RPCs may be sent; False where that takes too long."""
-        now_s = self.clock()
-        earned = 0.0 if self._last_s is None else max(0.0, now_s - self._last_s) * self.per_s
-        self._credit, self._last_s = min(BURST, self._credit + earned), now_s
-        wait_s = max(0.0, (rpcs - self._credit) / self.per_s)
-        if wait_s > at_most_s:
-            return False
-        if wait_s > 0:
-            self.sleep(wait_s)
-        self._credit -= rpcs
-        return True
-
-
-@dataclass(slots=True)
 class Results:
     """What became of a turn's actions.
 
-    ``left`` were not tried: the budget was spent. Another turn can do the first of them in
+    ``left`` were not tried: the budget was spent. There is credit for the first of them in
     ``again_in_s`` seconds.
     """
 
@@ -85,10 +61,10 @@ class Results:
 def execute(
     actions: Iterable[Action], gateway: Gateway, pacer: Pacer, groups: Groups, results: Results
 ) -> None:
-    """Do what was decided, as far as the budget goes; note in ``results`` what came of it.
+    """Carry out the decision as far as the budget allows; note the outcome in ``results``.
 
-    Elements that are to leave are asked to leave before they are ended. A trainer that has nothing
-    alive begins a new rendezvous with its first element.
+    Elements are asked to leave before they are ended. A trainer without live elements begins a new
+    rendezvous with its first element.
 
     Raises:
         SlurmUnavailableError: slurmctld does not answer; an action in no list may have been done.
@@ -100,7 +76,7 @@ def execute(
         rpcs = gateway.grow_rpcs if isinstance(action, Grow) else 1
         if not pacer.wait(rpcs, end_s - pacer.clock()):
             results.left += in_order[number:]
-            results.again_in_s = max(0.0, rpcs / pacer.per_s - BUDGET_S)
+            results.again_in_s = pacer.due_in_s(rpcs)
             return
         if isinstance(action, Grow) and action.first:
             groups.end(action.elements[0].array)
@@ -115,7 +91,7 @@ def execute(
 
 
 def _rest(action: Action, error: RefusedError) -> list[Action]:
-    """The action for the elements that Slurm did not refuse, where it names those that it did."""
+    """The action for the elements that Slurm did not refuse, if it names those that it did."""
     if isinstance(action, Cancel) or not error.elements:
         return []
     done = tuple(one for one in action.elements if one not in error.elements)
@@ -123,7 +99,7 @@ def _rest(action: Action, error: RefusedError) -> list[Action]:
 
 
 def describe(action: Action) -> str:
-    """Say an action in a few words, for the log."""
+    """Describe an action in a few words, for the log."""
     verb = _VERBS[type(action)]
     if isinstance(action, Cancel):
         return f"{verb} {action.array}: {action.why.partition(chr(10))[0]}"
@@ -168,7 +144,7 @@ def after(
 ) -> dict[int, TrainerState]:
     """Return the states (by array) that actions have changed.
 
-    What is refused may be done all the same, or a part of it: the next look tells.
+    A refused action may still have happened, or a part of it: the next look tells.
     """
     changed: dict[int, TrainerState] = {}
     grows = [action for action in results.refused if isinstance(action, Grow)]

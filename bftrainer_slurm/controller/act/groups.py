@@ -1,6 +1,6 @@
-"""What the keeper is told of the trainers' groups: whose they are, how large, who leaves.
+"""Tells the keeper about the trainers' groups: whose they are, how large, who leaves.
 
-The loop only tells; a keeper that does not answer is told again later.
+Nothing waits for answers; a keeper that does not answer is told again later.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ _TASKS_A_LINE = 50  # of the keeper's 512 bytes
 
 
 class Groups:
-    """What the loop has to say. This one says nothing: a simulated trainer needs no keeper."""
+    """What the loop tells. This class tells nothing: simulated trainers need no keeper."""
 
     def own(self, array: int, user: str, want: int) -> None:
-        """A trainer is this user's, and is to have so many nodes; said as often as one likes."""
+        """A trainer belongs to this user and shall have so many nodes; may be repeated."""
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> None:
-        """These tasks (by array) are to leave; returns when they have, or after a moment."""
+        """These tasks (by array) shall leave; returns when they have left, or after a moment."""
 
     def lost(self, element: ElementId) -> None:
-        """Slurm says that an element is gone that nobody has asked to leave."""
+        """Slurm says that an element is gone that was not asked to leave."""
 
     def end(self, array: int) -> None:
-        """A trainer has nothing alive: its next element begins a new run."""
+        """A trainer has no live element: its next element begins a new run."""
 
 
 class KeeperGroups(Groups):
     """Tells the keeper that ``keeper`` returns: (its identity, its client), as of now.
 
-    A keeper with another identity knows nothing, and is told everything again.
+    A keeper with a new identity knows nothing, and is told everything again.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class KeeperGroups(Groups):
         self._silent_until_s = float("-inf")
 
     def own(self, array: int, user: str, want: int) -> None:
-        """Tell it, unless this keeper knows."""
+        """Tell the keeper, unless it knows."""
         uid = self._uid(user)
         identity, _ = self._keeper()
         if identity != self._identity:
@@ -69,7 +69,7 @@ class KeeperGroups(Groups):
             self._told[array] = uid, want
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> None:
-        """Ask all groups at the same time, so that one that is slow costs the others nothing."""
+        """Ask all groups at the same time, so that a slow one does not delay the others."""
         asked = [
             (array, tasks[begin : begin + _TASKS_A_LINE])
             for array, tasks in leaving.items()
@@ -106,13 +106,13 @@ class KeeperGroups(Groups):
         return True
 
     def _uid(self, user: str) -> int | None:
-        """The user's id; None where this host knows no such user (now): they can join no group."""
+        """The user's id; None if this host does not know the user now: they can join no group."""
         if user not in self._uids:
             try:
                 self._uids[user] = pwd.getpwnam(user).pw_uid
             except KeyError:
                 if user not in self._unknown:
-                    logger.error("no user %r here: their trainers cannot form a group", user)
+                    logger.error("unknown user %r: their trainers cannot form a group", user)
                 self._unknown.add(user)
                 return None
         return self._uids[user]

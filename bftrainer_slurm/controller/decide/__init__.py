@@ -1,1 +1,1 @@
-"""From what is seen and known to actions; pure."""
+"""From snapshot and state to actions; pure."""

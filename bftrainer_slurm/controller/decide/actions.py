@@ -1,4 +1,4 @@
-"""What a turn of the controller can decide to do; carried out by ``act``."""
+"""The actions that a turn of the controller can decide on; ``act`` carries them out."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Grow:
     """Let elements of one trainer start, one on each of ``nodes``; Slurm chooses which.
 
     ``others`` are the rest of the partition's nodes, ``excluded`` those that its user excluded.
-    ``first``: nothing of the trainer is alive, so it begins a new rendezvous. ``limit`` is the
-    time limit to ask for.
+    ``first`` is true if nothing of the trainer is alive: it then begins a new rendezvous. ``limit``
+    is the time limit to ask for.
     """
 
     elements: tuple[ElementId, ...]
@@ -26,7 +26,7 @@ class Grow:
 
 @dataclass(frozen=True, slots=True)
 class EndAt:
-    """Let the time limits of running elements of one trainer end then (Unix seconds)."""
+    """Set the time limits of running elements of one trainer to end at this time (Unix seconds)."""
 
     elements: tuple[ElementId, ...]
     end_s: float
@@ -34,18 +34,18 @@ class EndAt:
 
 @dataclass(frozen=True, slots=True)
 class _OfElements:
-    """Something to be done with elements of one trainer; ``why`` is for the log."""
+    """An action on elements of one trainer; ``why`` is for the log."""
 
     elements: tuple[ElementId, ...]
     why: str
 
 
 class Shrink(_OfElements):
-    """End elements that run, and hold them."""
+    """End running elements, and hold them."""
 
 
 class Hold(_OfElements):
-    """Hold elements that wait without being held."""
+    """Hold pending elements that are not held."""
 
 
 class Trim(_OfElements):
@@ -61,7 +61,7 @@ class Revive(_OfElements):
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel what is left of a trainer: it has finished, or is given up."""
+    """Cancel the rest of a trainer that has finished, or is given up."""
 
     array: int
     why: str

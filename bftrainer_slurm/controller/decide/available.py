@@ -1,8 +1,8 @@
-"""Which nodes trainers may use: idle, in service, nobody's, and in a hole that is long enough.
+"""Which nodes trainers may use: idle, in service, unclaimed, and in a hole that is long enough.
 
-And which of them are left to ordinary jobs all the same: new ones, wanted ones, a reserve. While a
-job waits that the main scheduler cannot start, Slurm starts elements in backfill passes only, and
-there after all ordinary jobs: a node that no pass has seen idle needs no gate of ours. Pure.
+And which of these are still left to ordinary jobs: new ones, wanted ones, a reserve. While a job
+waits that the main scheduler cannot start, Slurm starts elements in backfill passes only, and
+there after all ordinary jobs. So nodes that no pass has seen idle need no extra protection. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.time_limits import SHORTEST_S
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.element import OCCUPIES, Phase
+from bftrainer_slurm.controller.state.phases import OCCUPIES, Phase
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.model import ElementId
 
@@ -22,7 +22,7 @@ from bftrainer_slurm.model import ElementId
 def available_nodes(picture: Picture, settings: Settings) -> frozenset[str]:
     """Return the nodes that an element can start on now.
 
-    A node that was busy when nodes were last read counts as idle once no job is on it.
+    A node that was busy when the nodes were last read counts as idle when no job is on it any more.
     """
     return _unused(picture).difference(*left_alone(picture, settings).values())
 
@@ -30,7 +30,7 @@ def available_nodes(picture: Picture, settings: Settings) -> frozenset[str]:
 def soon_available(picture: Picture, settings: Settings) -> frozenset[str]:
     """Return the nodes that elements are leaving because the controller has ended them.
 
-    A plan that left them out would be another one as long as its own moves last.
+    Without them the plan would change while its own moves are being made.
     """
     leaving = frozenset(
         record.node
@@ -45,7 +45,7 @@ def soon_available(picture: Picture, settings: Settings) -> frozenset[str]:
 
 
 def left_alone(picture: Picture, settings: Settings) -> Mapping[str, frozenset[str]]:
-    """Return idle nodes that no element may start on now, by why; a node may have several."""
+    """Return idle nodes that no element may start on now, by reason; a node may have several."""
     return _left_alone(_unused(picture), picture, settings)
 
 
@@ -67,7 +67,7 @@ def _left_alone(
 
 
 def _unused(picture: Picture) -> frozenset[str]:
-    """Return the nodes in holes on which no element runs or ends, or is to start."""
+    """Return the nodes in holes on which no element runs, ends, or will start."""
     taken = set(picture.out_of_reach)
     for view in picture.views:
         taken.update(view.placed)
@@ -80,8 +80,8 @@ def growable(
 ) -> frozenset[str]:
     """Return the free nodes that trainers may grow onto.
 
-    Not among them are nodes ``kept`` for jobs, those in holes for less than ``min_idle_s``, and so
-    many as the reserve has, first those that are expected to be wanted soonest.
+    This leaves out nodes ``kept`` for jobs, nodes in holes for less than ``min_idle_s``, and the
+    reserve: as many nodes as it has, those first that are expected to be wanted soonest.
     """
     now_s, since_s = picture.now_s, picture.since_s
     settled = [
@@ -94,10 +94,10 @@ def growable(
 
 
 def refill(free: frozenset[str], picture: Picture) -> list[Shrink]:
-    """Return what trainers give up where ordinary jobs have taken nodes of the reserve.
+    """Return what trainers give up if ordinary jobs have taken nodes of the reserve.
 
-    First the nodes that are wanted soonest, and no trainer goes below its least size for it. Nodes
-    that elements are leaving are waited for.
+    They give up the nodes that are wanted soonest, but no trainer goes below its least size for
+    that. Nodes that elements are leaving already count as given up.
     """
     views = picture.views
     leaving = sum(len(view.ids(Phase.LEAVING, Phase.ENDING)) for view in views)

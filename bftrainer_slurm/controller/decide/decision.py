@@ -1,6 +1,6 @@
-"""The decision of one turn: upkeep, who has to leave, the plan, and the moves towards it.
+"""The decision of one turn: upkeep, elements that must leave, the plan, and moves towards it.
 
-Talks to nobody but the planner. What was asked last is kept, so that a plan stands while it can.
+Calls nothing but the planner. The last problem is kept, so that a plan stands while it can.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from bftrainer_slurm.controller.decide.available import (
     soon_available,
 )
 from bftrainer_slurm.controller.decide.eligibility import eligibility
-from bftrainer_slurm.controller.decide.failures import judge
 from bftrainer_slurm.controller.decide.job_table import excess
 from bftrainer_slurm.controller.decide.problem import (
     Outlook,
@@ -38,12 +37,13 @@ from bftrainer_slurm.controller.decide.reconcile import (
 )
 from bftrainer_slurm.controller.decide.time_limits import keep_limits, limits_at_start
 from bftrainer_slurm.controller.decide.vacate import vacate, wanted
+from bftrainer_slurm.controller.decide.verdicts import judge
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import Appraiser
-from bftrainer_slurm.controller.state.trainer import TrainerState
+from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView, without
 from bftrainer_slurm.model import NodeState
 from bftrainer_slurm.planner.instance import document_of
@@ -52,8 +52,8 @@ from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 
 logger = logging.getLogger(__name__)
 
-_AVOID_S = 60.0  # a node on which an element did not start, though nobody has it
-_GREEDY_S = 60.0  # so long a plan stands that was made without the solver: a try may take seconds
+_AVOID_S = 60.0  # a node on which an element did not start, though it is not in use
+_GREEDY_S = 60.0  # how long a plan without the solver stands: a try may take seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done, and what the next decision has to know.
+    """The actions, and what the next decision has to know.
 
     ``free`` are nodes that trainers may grow onto, ``avoid`` says until when others are left alone,
-    ``left_alone`` how many idle nodes are, by why; ``states`` are of the trainers (by array) that
-    were judged, ``stuck`` says why some cannot grow. ``trouble``: why no plan could be ``made``.
+    ``left_alone`` how many idle nodes are, by reason; ``states`` are those of the judged trainers
+    (by array), ``stuck`` says why some cannot grow. ``trouble`` says why no plan could be ``made``.
     """
 
     actions: tuple[Action, ...] = ()
@@ -91,9 +91,9 @@ class Decision:
 
 @dataclass(slots=True)
 class _Draft:
-    """A decision in the making: the picture without what leaves, and how that is made to leave.
+    """A decision in the making: the picture without the elements that leave, and their actions.
 
-    ``kept`` are nodes that ordinary jobs are to find idle.
+    ``kept`` are nodes that ordinary jobs shall find idle.
     """
 
     picture: Picture
@@ -102,7 +102,7 @@ class _Draft:
     kept: frozenset[str] = frozenset()
 
     def end(self, actions: Sequence[Action]) -> None:
-        """Let elements leave."""
+        """Make elements leave."""
         self.actions += actions
         ends = (action for action in actions if isinstance(action, Shrink | Trim))
         gone = {element for action in ends for element in action.elements}
@@ -121,7 +121,7 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What a plan is made for; ``idle`` says how many nodes of others there are, by why.
+    """What a plan is made for; ``idle`` counts the idle nodes left to others, by reason.
 
     Trainers may grow onto ``free`` nodes now, and onto ``open_`` ones by the time they can.
     """
@@ -151,7 +151,7 @@ class Decider:
         self._objective = find(self.settings.objective)
 
     def decide(self, picture: Picture) -> Decision:
-        """Return what is to be done now; a trainer at fault gets its upkeep, and nothing else."""
+        """Return the actions of this turn; a trainer at fault gets its upkeep, and nothing else."""
         everybody = picture.views
         picture = _apart(picture, self.faults.why)
         try:
@@ -193,7 +193,7 @@ class Decider:
         )
 
     def _draft(self, picture: Picture) -> _Draft:
-        """Decide who has to leave, whatever the plan will be."""
+        """Decide which elements have to leave, whatever the plan will be."""
         patience_s = patience(self.settings, picture.snapshot.configuration)
         late = [
             node for view in picture.views for node in late_nodes(view, picture.now_s, patience_s)
@@ -207,7 +207,7 @@ class Decider:
         return draft
 
     def _question(self, draft: _Draft) -> _Question:
-        """Return what to plan: onto which nodes trainers may grow, and who may have which."""
+        """Return what to plan: onto which nodes trainers may grow, and which ones each may have."""
         picture, settings = draft.picture, self.settings
         available = available_nodes(picture, settings)
         free = growable(available, picture, settings, draft.kept)
@@ -232,7 +232,7 @@ class Decider:
         return actions
 
     def _leave(self, draft: _Draft) -> None:
-        """End what may not go on where it is."""
+        """End elements that may not go on where they are."""
         settings, snapshot = self.settings, draft.picture.snapshot
         draining = {node.name for node in snapshot.nodes if node.state is NodeState.DRAINING}
 
@@ -245,7 +245,7 @@ class Decider:
             draft.end(self._of_each(views, decide))
 
     def _give(self, draft: _Draft) -> None:
-        """Give ordinary jobs what they are to find idle."""
+        """Empty the nodes that ordinary jobs shall find idle."""
         settings, picture = self.settings, draft.picture
         want = wanted(picture)
         draft.kept = want.idle
@@ -256,7 +256,7 @@ class Decider:
             draft.end(refill(available_nodes(draft.picture, settings), draft.picture))
 
     def _judge(self, draft: _Draft) -> None:
-        """End what has failed too often where it is, or at all."""
+        """End elements that have failed too often on their node, or at all."""
         picture, settings = draft.picture, self.settings
         if not any(view.state.failing for view in picture.views):
             return
@@ -267,7 +267,7 @@ class Decider:
         draft.end(verdict.leaving)
 
     def _make_room(self, draft: _Draft) -> None:
-        """Give up what slurmctld's job table has no room for."""
+        """Give up elements and trainers for which slurmctld's job table has no room."""
         views = draft.picture.views
         trainers = [view.trainer for view in views if not view.over]
         max_jobs = draft.picture.snapshot.configuration.max_jobs
@@ -283,11 +283,11 @@ class Decider:
         draft.end(more.trims)
 
     def _has_begun(self, array: int) -> bool:
-        """Whether a trainer has ever had a node; where the history does not tell, it has."""
+        """Whether a trainer has ever had a node; yes if the history does not tell."""
         return self.history.trouble is not None or self.history.tally(array).grew > 0
 
     def _planned(self, question: _Question) -> tuple[Made | None, str | None]:
-        """Return the plan that stands, or None and why none can be made: then nobody moves."""
+        """Return the plan that stands, or None and why none can be made: then no element moves."""
         try:
             if not self._stands(question.problem, question.picture.now_s):
                 self._made = self._plan(question)
@@ -299,7 +299,7 @@ class Decider:
             return None, f"no plan: {type(error).__name__}: {error}"
 
     def _stands(self, problem: Problem, now_s: float) -> bool:
-        """Whether the last plan will do for this problem."""
+        """Whether the last plan still fits this problem."""
         made = self._made
         if made is None or not same_question(problem, self._asked):
             return False

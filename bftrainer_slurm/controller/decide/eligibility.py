@@ -1,6 +1,6 @@
-"""Which nodes a trainer may have: by what it asks for, and by what Slurm has said. Pure.
+"""Which nodes a trainer may have, by what it asks for and what Slurm has said. Pure.
 
-Failures of what runs are in ``failures``.
+Failures of running elements are in ``verdicts``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constraint
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.state.trainer import Wait
+from bftrainer_slurm.controller.state.trainer_state import Wait
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Demands, Node
 
@@ -24,7 +24,7 @@ class Eligibility:
 
 
 def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibility:
-    """Return what keeps each trainer back. A node that it has is not among those it cannot have."""
+    """Return what keeps each trainer from growing. Its own nodes are never among those refused."""
     now_s = snapshot.time_s
     nodes: tuple[Node, ...] = ()
     if any(_is_choosy(view.trainer.demands) or view.state.refused for view in views):
@@ -55,7 +55,7 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
 
 
 def why_never(demands: Demands) -> str | None:
-    """Say why a trainer that asks for this is not run at all, None: it is."""
+    """Say why a trainer that asks for this is not run at all, None if it is run."""
     if demands.licenses:
         return f"it asks for licences ({demands.licenses}), which do not come back with its nodes"
     if demands.reservation:
@@ -68,7 +68,7 @@ def why_never(demands: Demands) -> str | None:
 
 
 def _why_too_small(view: TrainerView, snapshot: Snapshot) -> str | None:
-    """Say that a trainer wants more nodes than there are, where they are known."""
+    """Say that a trainer wants more nodes than there are, if these are known."""
     if view.placed or not snapshot.all_nodes:
         return None
     least, count, there = (
@@ -96,9 +96,7 @@ def _too_few(view: TrainerView, nodes: tuple[Node, ...], out: frozenset[str]) ->
     fit = sum(node.name not in out for node in nodes)
     if fit >= view.trainer.record.min_nodes:
         return None
-    return (
-        f"of {len(nodes)} nodes {fit} will do: others lack what it asks for, or Slurm refuses them"
-    )
+    return f"{fit} of {len(nodes)} nodes fit: others lack what it asks for, or Slurm refuses them"
 
 
 def _is_choosy(demands: Demands) -> bool:

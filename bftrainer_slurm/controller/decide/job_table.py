@@ -1,7 +1,7 @@
-"""How much of slurmctld's job table trainers may hold, and what they give up beyond that.
+"""How much of slurmctld's job table trainers may hold, and what they give up above that.
 
-Pure. Each task of an array counts in it (MaxJobCount) from its submission on, whether it runs or
-not; when it is full nobody can submit anything.
+Pure. Each task of an array counts (MaxJobCount) from its submission on, whether it runs or not.
+When the table is full, no user can submit a job.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bftrainer_slurm.model import ElementId, ElementState, Trainer
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """What is to be given up: held elements, and trainers of which nothing has started.
+    """What to give up: held elements, and trainers of which no element has started.
 
     ``why`` is for users and the log.
     """
@@ -28,7 +28,7 @@ class Excess:
 
 @dataclass(frozen=True, slots=True)
 class _Holding:
-    """How many jobs a trainer is. Those that are over are forgotten within minutes (MinJobAge)."""
+    """How many jobs a trainer is. Slurm forgets ended ones within minutes (MinJobAge)."""
 
     trainer: Trainer
     size: int
@@ -36,7 +36,7 @@ class _Holding:
 
     @property
     def is_held(self) -> bool:
-        """Whether nothing of it runs, or is about to."""
+        """Whether no element of it runs or is about to."""
         return 0 < self.size == len(self.held)
 
     @property
@@ -51,12 +51,12 @@ def excess(
     settings: Settings,
     has_begun: Callable[[int], bool],
 ) -> Excess:
-    """Return what is to be given up where trainers together hold more than they may.
+    """Return what to give up if trainers together hold more than they may.
 
-    The largest give up held elements, down to one size for all; nobody goes below its least size,
-    or loses what is not held. Who has begun stays; the others are refused where their least size
-    has no room, those that came last first. ``max_jobs`` is how many jobs slurmctld holds, None: it
-    is not known. ``has_begun`` says of an array whether it has ever had a node.
+    The largest give up held elements, down to one size for all. No trainer goes below its least
+    size, or loses elements that are not held. Trainers that have begun stay. Others are refused if
+    their least size has no room, the latest ones first. ``max_jobs`` is how many jobs slurmctld
+    holds, None if that is unknown. ``has_begun`` says whether an array has ever had a node.
     """
     if max_jobs is None:
         return Excess()
@@ -93,7 +93,7 @@ def _holding(trainer: Trainer) -> _Holding:
 
 
 def _level(holdings: Sequence[_Holding], room: int) -> int:
-    """Return the greatest size that all may have; those that need more have that."""
+    """Return the greatest size that all may have; trainers that need more may have more."""
     low, high = 0, max((one.size for one in holdings), default=0)
     while low < high:
         level = (low + high + 1) // 2

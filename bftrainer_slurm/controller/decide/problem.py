@@ -13,18 +13,18 @@ from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
 from bftrainer_slurm.planner.problem import Costs, NodeClass, Plan, PlannedTrainer, Problem
 
-# A start takes its time too: else a trainer loses its last node to one that would begin there, as
-# soon as it stands still for a moment. At most half of the forward time, so that a node that
-# nobody else wants is worth a start in any case.
+# A start takes time too. Without this cost a trainer that stands still for a moment would lose its
+# last node to one that would start there. It is at most half of the forward time, so that a node
+# that no other trainer wants is always worth a start.
 _MOST_OF_FORWARD = 0.5
-# Costs of rescaling that differ by less are noise, and make no new plan.
+# Smaller differences of rescaling costs are noise, and make no new plan.
 _SAME_S = 1.0
 _SAME_SHARE = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What a plan is made with beside the picture: to which end, and who may have which nodes."""
+    """What a plan needs besides the picture: the objective, and the nodes each trainer may have."""
 
     objective: Objective
     appraiser: Appraiser
@@ -37,7 +37,7 @@ def problem_of(
 ) -> Problem:
     """Return the planning problem: every trainer that can use nodes, over all available nodes.
 
-    Trainers may have curves with some hope in them, unless nobody is to explore.
+    Trainers may have optimistic curves, unless exploring is off.
     """
     now_s, stuck = picture.now_s, outlook.eligible.stuck
     chosen = [view for view in picture.views if _can_use_nodes(view, now_s, stuck)]
@@ -65,6 +65,12 @@ def problem_of(
         trainers,
         costs=Costs.PAUSE,
         life_s={node: life for node, life in picture.life_s.items() if node in pool},
+        since_s={
+            node: record.start_s
+            for view in chosen
+            for node, record in view.running().items()
+            if record.start_s is not None
+        },
         classes=classes,
     )
 
@@ -86,8 +92,8 @@ def _classes(
 def same_question(problem: Problem, other: Problem | None) -> bool:
     """Whether the plan for one problem still stands for another.
 
-    It does as long as the same trainers want the same nodes, at much the same cost of rescaling:
-    what has changed beside are the moves towards that plan, and what passes with time.
+    It stands as long as the same trainers want the same nodes at about the same cost of rescaling:
+    other changes are moves towards that plan, and the passing of time.
     """
     if other is None or _wanted(problem) != _wanted(other):
         return False

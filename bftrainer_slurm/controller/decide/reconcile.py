@@ -1,6 +1,6 @@
-"""From observed and planned state to actions: by the phases of elements, and towards a plan.
+"""From observed and planned state to actions: what each phase needs, and moves towards a plan.
 
-Pure. What an element's phase means is in ``state.element``.
+Pure. ``state.phases`` says what an element's phase means.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from itertools import islice
 
 from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.element import Phase
-from bftrainer_slurm.controller.state.trainer import waits_in_vain
+from bftrainer_slurm.controller.state.phases import Phase
+from bftrainer_slurm.controller.state.trainer_state import waits_in_vain
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Configuration, ElementId, TimeLimit
 from bftrainer_slurm.planner.problem import Plan
@@ -21,15 +21,15 @@ _CANCEL_AGAIN_S = 60.0
 
 
 def patience(settings: Settings, configuration: Configuration) -> float:
-    """Return how long (seconds) an element that was let go may take to start.
+    """Return how long (seconds) a released element may take to start.
 
-    Where a large job waits, backfill alone starts it, and may pass it by once.
+    While a large job waits, only backfill starts it, and may skip it once.
     """
     return max(settings.start_timeout_s, 3 * (configuration.backfill_s or 0.0))
 
 
 def keep_up(view: TrainerView, now_s: float, patience_s: float) -> list[Action]:
-    """Return what a trainer's elements need whatever the plan says."""
+    """Return the actions that a trainer's elements need, whatever the plan says."""
     if view.abandoned:
         return [Cancel(view.array, "cancelled by its owner")] if view.spare else []
     if view.over and (cancel := _end(view, now_s)):
@@ -45,13 +45,13 @@ def keep_up(view: TrainerView, now_s: float, patience_s: float) -> list[Action]:
 
 
 def _holds(view: TrainerView, now_s: float, patience_s: float) -> list[Action]:
-    """Hold the elements that wait and should be held; each for one reason."""
+    """Hold pending elements that should be held; each for one reason."""
     released = dict(view.within(Phase.RELEASED))
     why = dict.fromkeys(late_elements(view, now_s, patience_s), "it has not started")
     why |= dict.fromkeys(released.keys() & set(view.surplus), "its node is taken")
     vain = (id_ for id_, record in released.items() if waits_in_vain(record.reason))
     why |= dict.fromkeys(vain, "Slurm does not start it there")
-    why |= dict.fromkeys(view.ids(Phase.ASTRAY), "somebody else has let it go")
+    why |= dict.fromkeys(view.ids(Phase.ASTRAY), "it was released by somebody else")
     return [
         Hold(tuple(sorted(id_ for id_ in why if why[id_] == reason)), reason)
         for reason in dict.fromkeys(why.values())
@@ -59,20 +59,20 @@ def _holds(view: TrainerView, now_s: float, patience_s: float) -> list[Action]:
 
 
 def late_elements(view: TrainerView, now_s: float, patience_s: float) -> tuple[ElementId, ...]:
-    """Return the elements that were let go and have not started in time."""
+    """Return the released elements that have not started in time."""
     return tuple(
         id_ for id_, record in view.within(Phase.RELEASED) if now_s - record.since_s > patience_s
     )
 
 
 def late_nodes(view: TrainerView, now_s: float, patience_s: float) -> list[str]:
-    """Return the nodes on which elements have not started, though nobody has them."""
+    """Return the nodes on which elements have not started, though these nodes are not in use."""
     late = set(late_elements(view, now_s, patience_s))
     return [node for node, id_ in view.placed.items() if id_ in late]
 
 
 def leave_draining(view: TrainerView, draining: Set[str]) -> list[Shrink]:
-    """End the elements on nodes that an admin waits for: elements are lengthened, jobs end."""
+    """End elements on nodes that an admin waits for: jobs end, but we lengthen elements."""
     leaving = tuple(view.placed[node] for node in sorted(view.running().keys() & draining))
     return [Shrink(leaving, "its node is to be empty")] if leaving else []
 
@@ -86,8 +86,8 @@ def towards(
 ) -> list[Action]:
     """Return the moves of a trainer towards the plan that can be made now.
 
-    A node that another trainer still has is given on at a later turn, when it is idle. ``nodes``
-    are all of the partition; ``limits`` says with which time limit elements start on which nodes.
+    A node that another trainer still has is passed on in a later turn, when it is idle. ``nodes``
+    are all of the partition; ``limits`` gives the time limit for elements that start on them.
     """
     target = plan.assignment.get(str(view.array))
     if target is None:
@@ -120,7 +120,7 @@ def hold_reclaimed(view: TrainerView, actions: Collection[Action]) -> list[Actio
 
 
 def _end(view: TrainerView, now_s: float) -> list[Action]:
-    """Cancel what is left of a trainer that is over; its elements that run have time to end."""
+    """Cancel the rest of a trainer that is over; its running elements get time to end."""
     since_s = view.state.over_since_s if view.state.over_since_s is not None else now_s
     if view.finishing and view.live and now_s - since_s < _FINISH_TIMEOUT_S:
         return []

@@ -1,6 +1,6 @@
-"""Time limits of elements: which one to ask for at a start, when to set another, when to leave.
+"""Time limits of elements: which one to ask for at a start, when to change it, when to leave.
 
-Pure, and the one place that knows about them. What a plan does with nodes is not decided here.
+Pure, and the only place that knows about them. Plans are made elsewhere.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from bftrainer_slurm.controller.observe.snapshot import Claims
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.model import Element, ElementId, TimeLimit
 
-# slurmctld refuses a reservation of nodes on which a job runs whose limit lies behind its start.
+# slurmctld refuses to reserve a node if a job's limit there is after the reservation's start.
 LONGEST_S = 3600.0
-# A limit ends so long before a reservation: slurmctld ends a job up to 30 s after its limit.
+# How long before a reservation limits end: slurmctld ends a job up to 30 s after its limit.
 _CLEAR_S = 60.0
-# A node that is reserved sooner has no minute left for an element.
+# If a node is reserved sooner than this, no minute is left for an element.
 SHORTEST_S = _CLEAR_S + 60.0
-# A limit is set anew when less is left, so that the controller may be away for so long.
+# A limit is renewed when less than this is left, so that the controller may be away for so long.
 _RENEW_S = 1800.0
-# Backfill before 26.05 gives an element no more than the least that it asks for (--time-min).
+# Backfill before 26.05 gives an element only the least time that it asks for (--time-min).
 _LEAST_MINUTES = 10
-# A look, a pass of backfill and its resolution: until Slurm judges an element that is let go.
+# A look, a pass of backfill and its resolution: until Slurm has judged a released element.
 _PASS_S = 120.0
 _AHEAD_S = 120.0
-_SLACK_S = 60.0  # by so little another limit is not asked for
+_SLACK_S = 60.0  # no request for such a small change
 
 
 def limits_at_start(
@@ -36,11 +36,11 @@ def limits_at_start(
     now_s: float,
     settings: Settings,
 ) -> dict[TimeLimit, frozenset[str]]:
-    """Return which limit to ask for where elements of one trainer are to start on these nodes.
+    """Return which limits to ask for when elements of one trainer start on these nodes.
 
-    An operator's controller lengthens it later. Otherwise it is all that an element gets, so the
-    least that will do is the whole hole, where Slurm says how long that is. ``user_minutes`` is
-    what the trainer's user asked for. Nodes on which a reservation leaves no minute have none.
+    An operator's controller lengthens them later. Otherwise an element gets no more time, so it
+    asks for at least the whole hole, if Slurm says how long that is. ``user_minutes`` is what the
+    trainer's user asked for. Nodes on which a reservation leaves no minute have no limit.
     """
     limits: dict[TimeLimit, set[str]] = {}
     for node in nodes:
@@ -57,10 +57,10 @@ def keep_limits(
     now_s: float,
     settings: Settings,
 ) -> list[EndAt | Shrink]:
-    """Return what is to be done now about the limits of elements of one trainer that run.
+    """Return the actions on the time limits of one trainer's running elements.
 
     An owner may only shorten them, an operator also lengthen them, up to what the user asked for.
-    Those whose limits are set at one look get the same end, so that one request does it.
+    Limits that are set at one look get the same end, so that one request is enough.
     """
     ends: dict[float, list[ElementId]] = {}
     leaving: dict[str, list[ElementId]] = {}
@@ -102,8 +102,8 @@ def _limit(
 def _ahead_s(element: Element, end_s: float) -> float:
     """How much sooner than others this element leaves at its limit.
 
-    The limits of elements that began together end together. Every second one goes ahead: those
-    that stay hold the trainer's state.
+    The limits of elements that began together end together. Every second element leaves earlier:
+    those that stay hold the trainer's state.
     """
     if element.id.task % 2 or element.start_s is None:
         return 0.0
@@ -111,13 +111,13 @@ def _ahead_s(element: Element, end_s: float) -> float:
 
 
 def _clear_s(node: str | None, claims: Claims) -> float:
-    """Return when this node is to be clear of elements."""
+    """Return when this node must be free of elements."""
     reservation = claims.reserved.get(node or "")
     return math.inf if reservation is None else reservation.start_s - _CLEAR_S
 
 
 def _user_end_s(element: Element, user_minutes: int | None) -> float:
-    """Return when an element has run for as long as its user asked for."""
+    """Return when an element will have run as long as its user asked for."""
     if user_minutes is None or element.start_s is None:
         return math.inf
     return element.start_s + 60 * user_minutes

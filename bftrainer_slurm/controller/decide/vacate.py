@@ -1,8 +1,9 @@
-"""Which nodes ordinary jobs are to find idle when Slurm next looks for nodes for them. Pure.
+"""Which nodes ordinary jobs shall find idle when Slurm next looks for nodes for them. Pure.
 
-Slurm serves a job at once only from nodes that are idle when a backfill pass begins; over elements
-it comes a pass later. Slurm's choice is foreseen by partition, features, time limits and planned
-starts. Where that is wrong the next pass tells: a job that it left waiting is left alone.
+Slurm serves a job at once only from nodes that are idle when a backfill pass begins; if elements
+are on them, the job starts a pass later. We predict Slurm's choice by partition, features, time
+limits and planned starts. If that is wrong, the next pass shows it: trainers do not leave for a
+job that a pass left waiting.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
 
 from bftrainer_slurm.controller.decide.actions import Shrink
-from bftrainer_slurm.controller.state.element import Phase
 from bftrainer_slurm.controller.state.passes import Fit, in_holes_without
+from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import WaitingJob
 
 _JOBS = 500  # Slurm's own bf_max_job_test
 _RESOLUTION_S = 60.0  # Slurm's bf_resolution: starts are planned for whole minutes
-_PLANNED_S = 5.0  # nodes of a start that Slurm has planned are empty so long before it
+_PLANNED_S = 5.0  # how long before a planned start its nodes are empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,11 @@ class Wanted:
 def wanted(picture: Picture) -> Wanted:
     """Return which nodes to keep idle, and which to empty before the next pass.
 
-    Nodes that elements are leaving count as idle, and those on which some are only about to start:
-    Slurm lets ordinary jobs come first.
+    Nodes that elements are leaving count as idle, and so do those on which elements are only about
+    to start: Slurm serves ordinary jobs first.
 
-    Jobs are served in the order of their priority, each by idle nodes first. One that idle nodes
-    and those of trainers together do not suffice for wants none: it waits for other jobs to end.
+    Jobs are served in the order of their priority, each from idle nodes first. If idle nodes and
+    trainers' nodes together are too few, a job gets none: it waits for other jobs to end.
     """
     jobs = _in_order(picture)
     if not jobs:
@@ -52,7 +53,7 @@ def wanted(picture: Picture) -> Wanted:
 
 
 def vacate(views: Iterable[TrainerView], leave: frozenset[str]) -> list[Shrink]:
-    """Return how trainers leave these nodes."""
+    """Return the actions by which trainers leave these nodes."""
     of_each = [
         tuple(view.placed[node] for node in sorted(view.running().keys() & leave)) for view in views
     ]
@@ -60,7 +61,7 @@ def vacate(views: Iterable[TrainerView], leave: frozenset[str]) -> list[Shrink]:
 
 
 def _in_order(picture: Picture) -> list[WaitingJob]:
-    """The jobs that may be served, the first one first; as many as a pass of Slurm's looks at."""
+    """The jobs that may be served, in order; as many as a pass of Slurm looks at."""
     left = picture.judgement.left
     jobs = (
         job
@@ -81,7 +82,7 @@ class _Choice:
         idle -= picture.out_of_reach
         self._idle, self._harvested = Fit(nodes, idle), Fit(nodes, self._owner.keys())
         self._surplus = {one.array: len(one.placed) - one.trainer.record.min_nodes for one in views}
-        # From when on a node is somebody's who comes before the job in hand.
+        # From when on a node belongs to a job that comes before the present one.
         self._until_s: dict[str, float] = {}
         for node, one in picture.snapshot.claims.reserved.items():
             self._claim((node,), one.start_s)
@@ -89,11 +90,13 @@ class _Choice:
         self.leave: set[str] = set()
 
     def serve(self, job: WaitingJob) -> None:
-        """Choose nodes for all that waits in this record, as far as they suffice."""
+        """Choose nodes for all tasks that wait in this record, as far as there are enough."""
         planned_s = math.inf if job.expected_start_s is None else job.expected_start_s
         soon = planned_s <= self._now_s + _PLANNED_S
-        self._take(set(job.expected_nodes if soon else self._nodes_for(job)))
-        self._claim(job.expected_nodes, planned_s)
+        nodes = self._nodes_for(job)
+        if len(nodes) < job.nodes * job.count:  # else it does not need what a pass has planned
+            self._claim(job.expected_nodes, planned_s)
+        self._take(set(nodes or (job.expected_nodes if soon else ())))
 
     def _take(self, nodes: set[str]) -> None:
         ours = nodes & self._owner.keys()
@@ -103,7 +106,7 @@ class _Choice:
             self._surplus[self._owner[node]] -= 1
 
     def _nodes_for(self, job: WaitingJob) -> list[str]:
-        """Return nodes for as many of its tasks as they suffice for."""
+        """Return nodes for as many of its tasks as possible."""
         ends_s = math.inf if job.minutes is None else self._now_s + 60.0 * job.minutes
 
         def free(fit: Fit, taken: set[str]) -> Iterator[str]:
@@ -120,7 +123,7 @@ class _Choice:
         return idle[:found] + self._cheapest(ours, max(0, found - len(idle)))
 
     def _cheapest(self, nodes: Iterable[str], count: int) -> list[str]:
-        """Return so many of these nodes: one after the other from who has most to spare."""
+        """Return so many of these nodes, each from the trainer that has most to spare."""
         by_array: dict[int, list[str]] = {}
         for node in nodes:
             by_array.setdefault(self._owner[node], []).append(node)

@@ -1,1 +1,1 @@
-"""What the controller sees: Slurm, members of trainers, and when to look. Decides nothing."""
+"""What the controller sees: Slurm, members of trainers, and when to look. Makes no decisions."""

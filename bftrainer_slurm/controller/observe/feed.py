@@ -1,7 +1,7 @@
 """The notes of elements as they come in, for the controller's loop to wait on.
 
-A thread reads the keeper's stream and connects again when it breaks; notes that came meanwhile
-are read then, as the keeper remembers them. It always knows which keeper there is now.
+A thread reads the keeper's stream and connects again when it breaks. It then reads the notes that
+came meanwhile: the keeper remembers them. It always knows which keeper there is now.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from bftrainer_slurm.keeper.protocol import NumberedNote
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
-_MOST_NOTES = 10_000  # that wait for the loop; then the keeper has to wait, which forgets old ones
+_MOST_NOTES = 10_000  # notes that wait for the loop; then the keeper waits, and forgets old ones
 
 
 class Feed:
-    """Notes from the keeper. ``revive`` is called when it does not answer, and returns it."""
+    """Notes from the keeper. ``revive`` is called if it does not answer, and returns a keeper."""
 
     def __init__(self, client: KeeperClient, revive: Callable[[], KeeperClient]) -> None:
         self._client = client
@@ -37,11 +37,11 @@ class Feed:
 
     @property
     def keeper(self) -> tuple[str, KeeperClient]:
-        """The identity of the keeper that is heard (empty: none yet), and a client of it."""
+        """The identity of the present keeper (empty: none yet), and a client of it."""
         return self._identity, self._client
 
     def wait(self, timeout_s: float) -> list[NumberedNote]:
-        """Return the notes that are there; wait for the first at most ``timeout_s`` seconds."""
+        """Return the notes that have come; wait for the first at most ``timeout_s`` seconds."""
         notes: list[NumberedNote] = []
         try:
             notes.append(self._notes.get(timeout=max(0.0, timeout_s)))
@@ -52,7 +52,7 @@ class Feed:
         return notes
 
     def stop(self) -> None:
-        """Read no more; the thread ends with the process."""
+        """Stop reading; the thread ends with the process."""
         self._stopped.set()
 
     def _read(self) -> None:

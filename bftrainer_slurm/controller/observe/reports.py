@@ -1,6 +1,6 @@
-"""What trainers say of themselves: how far they have come, and which generation they stand in.
+"""What trainers report: how far they have come, and which generation they are in.
 
-Reports come from users' jobs, so what cannot be true is refused.
+Reports come from users' jobs, so impossible ones are refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LONGEST_PAUSE_S = 3600.0
 
 
 class Runtime(Enum):
-    """How a trainer follows its nodes; the values are what users are shown."""
+    """How a trainer follows its nodes; users see the values."""
 
     C10D = "c10d"  # torchrun's own rendezvous
     AGENT = "bftrainer"  # our rendezvous handler, script unchanged
@@ -41,10 +41,10 @@ _RUNTIME_OF_MODE = {0.0: Runtime.AGENT, 1.0: Runtime.WORKER}
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A trainer's word: samples and steps so far, on how many nodes, in which generation.
+    """A trainer's report: samples and steps so far, on how many nodes, in which generation.
 
-    ``pause_s`` is for how long training stood still before that generation. None: not said.
-    ``measures`` is what the script measured beside.
+    ``pause_s`` is how long training stood still before that generation, None if not reported.
+    ``measures`` are the script's own measurements.
     """
 
     time_s: float
@@ -57,7 +57,7 @@ class Report:
 
 
 def read_report(numbered: NumberedNote, max_nodes: int) -> Report | None:
-    """Return a progress note as a report; None where something in it cannot be true."""
+    """Return a progress note as a report; None if something in it is impossible."""
     measures = dict(numbered.note.measures)
     most = {"samples": _MOST, "steps": _MOST, "generation": _MOST, "pause_s": _LONGEST_PAUSE_S}
     most["nodes"] = max_nodes
@@ -77,7 +77,7 @@ def read_report(numbered: NumberedNote, max_nodes: int) -> Report | None:
 
 
 def read_reform(numbered: NumberedNote) -> Reform | None:
-    """Return a note on a new generation; None where it is none that can be."""
+    """Return a note on a new generation; None if it is impossible."""
     measures = dict(numbered.note.measures)
     runtime = _RUNTIME_OF_MODE.get(measures.get("mode", -1.0))
     generation, nodes = measures.get("generation", 0.0), measures.get("nodes", 0.0)
@@ -87,11 +87,11 @@ def read_reform(numbered: NumberedNote) -> Reform | None:
 
 
 class Progress:
-    """One trainer's reports of the last half minute, with what they come to in all.
+    """One trainer's reports of the last half minute, and their totals.
 
-    The element that reports may be another one after a change, and counts for itself: what is
-    gained from one report to the next is summed up. ``before`` is how many samples the trainer had
-    when the controller last ran, None: not known. ``refused`` counts reports that cannot be true.
+    After a change another element may report, with a count of its own: so the gains from one
+    report to the next are summed. ``before`` is how many samples the trainer had when the
+    controller last ran, None if unknown. ``refused`` counts impossible reports.
     """
 
     def __init__(self, before: float | None = None) -> None:
@@ -106,7 +106,7 @@ class Progress:
         return self._recent[-1] if self._recent else None
 
     def add(self, report: Report) -> Report:
-        """Take a report; return it with the samples and steps in all."""
+        """Take a report; return it with the total samples and steps."""
         said, total, self._said = self._said, self.last, report
         if said is None or total is None:
             known = [one for one in (report.samples, self._before) if one is not None]
@@ -123,7 +123,7 @@ class Progress:
         return total
 
     def samples_per_s(self, now_s: float) -> float | None:
-        """Return samples/s over the last 30 s up to now, or None where that is not known."""
+        """Return samples/s over the last 30 s up to now, or None if unknown."""
         recent = [
             (report.time_s, report.samples)
             for report in self._recent
@@ -136,7 +136,7 @@ class Progress:
 
 
 def _sum(total: float | None, before: float | None, now: float | None) -> float | None:
-    """The total after another report; a count that fell has begun anew."""
+    """The total after another report; a count that fell has started again from zero."""
     if now is None or before is None:
         return total if now is None else max(now, total or 0.0)
     return (total or 0.0) + max(0.0, now - before)

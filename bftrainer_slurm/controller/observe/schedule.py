@@ -15,24 +15,24 @@ _AFTER_GONE_S = 0.15  # slurmctld has taken the node back by then
 _AFTER_LEAVING_S = 3.0  # in case the note that it is gone does not arrive
 _GAP_S = 0.5
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 2.0, 60.0
-# So long before a backfill pass trainers leave: more where elements take long to end, because of
-# an Epilog say. Who submits later than that may find their nodes not yet empty.
+# How long before a backfill pass trainers leave: longer if elements take long to end, for example
+# because of an Epilog. Jobs that are submitted later may find their nodes not yet empty.
 LEAD_S, _MAX_LEAD_S = 3.0, 15.0
 _UNTIL_IT_ENDS_S = 1.0  # from the order until a look sees the element end
 # From when a pass may begin; Slurm tells in whole seconds when the last one did. In the last second
-# before it leave only those elements that end at once, and do not use their grace.
+# before it, only elements leave that end at once and do not use their grace.
 _AROUND_A_PASS_S = (-LEAD_S, -2.0, -1.0, 1.2, 3.0)
 _FIRST_ENDING_S = 1.0  # while elements end; then twice as long, up to a regular look
-# A slow slurmctld is asked less often. Between two regular looks lies so many times the duration of
-# the last look, and fewer times that between any two. Free nodes that no element has spoken of wait
-# for a regular look.
+# A slow slurmctld is asked less often: this many times the duration of the last look passes between
+# two regular looks, and fewer times that between any two. Free nodes that no element has reported
+# wait for a regular look.
 _REST_AFTER_A_LOOK = 30.0
 _GAP_AFTER_A_LOOK = 3.0
 _MAX_INTERVAL_S = 60.0
-_SLOW_S = 1.0  # of a look: from then on it is said
+_SLOW_S = 1.0  # duration of a look: from this on it is logged
 _SAY_AGAIN_S = 600.0
 # In its first seconds a controller keeps only the gap between two looks: slurmctld may have just
-# started too, and much changes that no element speaks of.
+# started too, and many changes are not reported by elements.
 _NEW_S = 60.0
 # Anybody can send hints. They bring at most so many looks at once, then one in so many seconds.
 _HINTED_LOOKS = 20.0
@@ -40,14 +40,14 @@ _A_HINTED_LOOK_S = 3.0
 
 
 def lead_s(ending_s: float) -> float:
-    """Return how long before a pass trainers leave, where elements take so long to end."""
+    """Return how long before a pass trainers leave if elements take so long to end."""
     return min(_MAX_LEAD_S, max(LEAD_S, _UNTIL_IT_ENDS_S + ending_s))
 
 
 class Schedule:
     """The times (seconds of the loop's clock) of the next looks.
 
-    ``slowed_to_s`` is the time between regular looks where slurmctld is slow, else None.
+    ``slowed_to_s`` is the time between regular looks if slurmctld is slow, else None.
     """
 
     def __init__(self, settings: Settings, now_s: float) -> None:
@@ -75,18 +75,18 @@ class Schedule:
         return max(self._queue_due_s, self._last_look_s + gap_s)
 
     def is_due(self, now_s: float) -> bool:
-        """Whether it is time for a look, also where the clock was set back."""
+        """Whether it is time for a look, also if the clock was set back."""
         return now_s >= self.due_s() or now_s < self._last_look_s
 
     def also_due(self, now_s: float) -> frozenset[str]:
-        """What this look should read beside the queue: nodes, reservations."""
+        """What this look should read besides the queue: nodes, reservations."""
         back = now_s < self._last_look_s
         return frozenset(what for what, due_s in self._also_due_s.items() if back or now_s >= due_s)
 
     def heard(self, kind: NoteKind, now_s: float) -> None:
-        """Look sooner because of what an element or a submission said.
+        """Look sooner because of a note of an element or a submission.
 
-        What was submitted is looked at in time before the next backfill pass anyway.
+        The look before the next backfill pass sees submitted jobs in any case.
         """
         if kind is NoteKind.ANNOUNCED and now_s < self._no_pass_until_s - self._lead_s:
             return
@@ -115,7 +115,7 @@ class Schedule:
     def looked(self, now_s: float, also: Set[str], ending: bool, took_s: float = 0.0) -> None:
         """Plan the next look; a second from now, then more, while elements are still ending.
 
-        ``also``: what was read beside the queue. ``took_s``: how long it took slurmctld.
+        ``also`` is what was read besides the queue, ``took_s`` how long slurmctld took.
         """
         earned = max(0.0, now_s - self._last_look_s) / _A_HINTED_LOOK_S
         self._hinted = min(_HINTED_LOOKS, self._hinted + earned) - (now_s < self._regular_s)
@@ -143,7 +143,7 @@ class Schedule:
             )
 
     def went_well(self) -> None:
-        """All that was to be done is done."""
+        """All actions are done."""
         self._backoff_s = _FIRST_BACKOFF_S
 
     def failed(self, now_s: float) -> None:

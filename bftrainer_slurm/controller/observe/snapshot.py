@@ -1,4 +1,4 @@
-"""One reading of Slurm: the queue, and the rest where it is due. When to read is not here."""
+"""One reading of Slurm: the queue, and the rest if it is due. ``schedule`` says when to read."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
 logger = logging.getLogger(__name__)
 
 _CONFIGURATION_S = 3600.0  # admins change it now and then
-_CONFIGURATION_AGAIN_S = 60.0  # where Slurm did not say
+_CONFIGURATION_AGAIN_S = 60.0  # if Slurm did not say
 _THERE = (ElementState.RUNNING, ElementState.ENDING)
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What Slurm itself means to do with nodes, by node.
+    """What Slurm plans to do with nodes, by node.
 
     ``reserved`` has the first reservation that has not ended, ``wanted_s`` when the first waiting
-    job is expected to start there (Unix seconds); ``judged`` whether Slurm has said so of all that
-    wait. ``partition_minutes`` is the longest limit that the partition allows, None for any.
+    job is expected to start there (Unix seconds); ``judged`` whether Slurm has said this for all
+    waiting jobs. ``partition_minutes`` is the longest limit in the partition, None for any.
     """
 
     reserved: Mapping[str, Reservation]
@@ -46,9 +46,9 @@ class Claims:
 class Snapshot:
     """What Slurm says. ``nodes`` and ``reservations`` may be older than ``queue``.
 
-    ``unexplained`` are nodes that were busy when nodes were read though no job was to be seen on
-    them: jobs of others are hidden (PrivateData). ``last_pass`` may be older too. What follows for
-    the trainers' ``partition`` is worked out once: there may be 10,000 nodes.
+    ``unexplained`` are nodes that were busy when nodes were read, although no job was visible on
+    them: other users' jobs are hidden (PrivateData). ``last_pass`` may be older too. Facts about
+    the trainers' ``partition`` are computed once: there may be 10,000 nodes.
     """
 
     time_s: float
@@ -85,7 +85,7 @@ class Snapshot:
 
     @cached_property
     def claims(self) -> Claims:
-        """What is known of reservations, and of ordinary jobs that wait, by node."""
+        """Reservations, and ordinary jobs that wait, by node."""
         last_first = sorted(self.reservations, key=lambda one: one.start_s, reverse=True)
         there = [one for one in last_first if one.end_s > self.time_s]
         wanted_s: dict[str, float] = {}
@@ -110,7 +110,7 @@ def read(
 ) -> Snapshot:
     """Read the queue, and what is ``due``: "nodes", "reservations", "pass".
 
-    The rest is as in ``last``. Trainers of others are ordinary jobs.
+    The rest is as in ``last``. Other users' trainers are ordinary jobs.
 
     Raises:
         GatewayError: Slurm did not answer, or not as it should.
@@ -137,7 +137,7 @@ def read(
 
 
 def _configured(snapshot: Snapshot, gateway: Gateway) -> Snapshot:
-    """Ask how Slurm is configured; where it does not say so now, what was known stands."""
+    """Ask how Slurm is configured; if it does not answer now, the last answer stays."""
     partition = snapshot.partition
     try:
         configuration = gateway.configuration(partition)

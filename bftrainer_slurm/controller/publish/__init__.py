@@ -1,1 +1,1 @@
-"""What users and admins are shown."""
+"""What users and admins see."""

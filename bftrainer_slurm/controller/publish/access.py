@@ -1,8 +1,8 @@
-"""Who may see what on the page: keys, and what of the status is whose. Pure but for the key's file.
+"""Who may see what on the page, by keys. Pure, except for the key's file.
 
-Whoever reaches the page sees what squeue shows to everybody. A user's key shows all of that user's
-trainers; the keeper tells it to their owner only, with the rest of the status. The key in the state
-folder shows everything.
+Everybody who reaches the page sees what squeue shows to everybody. A user's key shows all about
+that user's trainers; the keeper gives it to their owner only, with the rest of the status. The key
+in the state folder shows everything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BYTES = 24
 
 
 def secret_of(state: Path) -> str:
-    """Return the key that shows everything; made where there is none.
+    """Return the key that shows everything; make one if there is none.
 
     Raises:
         OSError: it cannot be read or written.
@@ -44,18 +44,18 @@ def key_of(user: str, secret: str) -> str:
 
 
 def link_of(address: str, array: int, user: str, secret: str) -> str:
-    """Return where the owner of a trainer reads all of it.
+    """Return the address where the owner of a trainer sees all of it.
 
-    What follows the # is not sent by browsers: the key gets into no log.
+    Browsers do not send what follows the #, so the key gets into no log.
     """
     return f"http://{address}/#trainer={array}&key={quote(key_of(user, secret))}"
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Somebody who looks: with the key of ``user``, with the one for ``everything``, or with none.
+    """A reader of the page: with the key of ``user``, with the one for ``everything``, or without.
 
-    ``private`` is what users may not see of others, in the words of slurm.conf's PrivateData.
+    ``private`` is what users may not see about others, in the words of slurm.conf's PrivateData.
     """
 
     user: str | None = None
@@ -63,34 +63,34 @@ class Viewer:
     private: frozenset[str] = frozenset()
 
     def owns(self, user: str) -> bool:
-        """Whether all of a user's trainers is theirs to see."""
+        """Whether they may see all about a user's trainers."""
         return self.everything or (self.user is not None and self.user == user)
 
     def named(self, user: str) -> bool:
-        """Whether they may know of a user's trainers at all."""
+        """Whether they may see a user's trainers at all."""
         return self.owns(user) or "jobs" not in self.private
 
     def counted(self, user: str) -> bool:
-        """Whether they may know what a user has used."""
+        """Whether they may see what a user has used."""
         return self.named(user) and (self.owns(user) or "usage" not in self.private)
 
     @property
     def tells_nodes_apart(self) -> bool:
-        """Whether they may know of each node."""
+        """Whether they may see each node."""
         return self.everything or "nodes" not in self.private
 
     def shown(self, trainer: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return what they may see of a trainer, None: nothing."""
+        """Return what they may see of a trainer, None if nothing."""
         own, private = self.owns(trainer["user"]), "jobs" in self.private
         return disclosure.shown(trainer, own=own, private=private)
 
     def trainers(self, known: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return the trainers that they may know of, as they may be shown."""
+        """Return the trainers that they may see, with what they may see of each."""
         return [seen for one in known if (seen := self.shown(one)) is not None]
 
 
 def viewer(authorization: str, secret: str, private: frozenset[str]) -> Viewer:
-    """Return who looks, by the key that was sent; a wrong one is none."""
+    """Return the reader by the key that was sent; a wrong key counts as none."""
     _, _, key = authorization.partition(" ")
     said = key.strip().encode()
     if secret and hmac.compare_digest(said, secret.encode()):

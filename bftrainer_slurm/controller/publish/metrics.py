@@ -1,6 +1,6 @@
-"""The status as Prometheus metrics: documents in, families out; and what a scrape is answered.
+"""The status as Prometheus metrics: documents in, families out; and the answer to a scrape.
 
-The names, units and meanings are those of docs/monitoring.md. The port is in ``server``.
+Names, units and meanings are those of docs/monitoring.md. ``web_server`` has the port.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from bftrainer_slurm import __version__
-from bftrainer_slurm.controller.publish.server import Answer, Request
 from bftrainer_slurm.controller.publish.status import STATES
+from bftrainer_slurm.controller.publish.web_server import Answer, Request
 
 Source = Callable[[], Iterable[Metric]]
 
-MOST_USERS = 20  # with a label of their own; the others share one
-OTHERS = "(other)"  # no Unix name
-_TEXT = "text/plain; version=0.0.4; charset=utf-8"  # which every Prometheus reads
-_KEEP_S = 1.0  # whoever asks within it gets the same answer
+MOST_USERS = 20  # users with a label of their own; the others share one
+OTHERS = "(other)"  # not a Unix name
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"  # every Prometheus reads this
+_KEEP_S = 1.0  # within this time everybody gets the same answer
 _ENDS = ("shrank", "reclaimed", "ended")
 _PLANS = ("optimal", "feasible", "greedy")
 
@@ -38,17 +38,19 @@ _PLANS = ("optimal", "feasible", "greedy")
 def families(
     status: Mapping[str, Any], age_s: float, keeper: Mapping[str, Any] | None
 ) -> Iterator[Metric]:
-    """Return what is known; what is not has no sample.
+    """Return the metrics; unknown values have no sample.
 
-    The ``status`` is as published, for ``age_s`` seconds the same. ``keeper`` is what the keeper
-    says of itself, None: it does not answer.
+    The ``status`` is as published, and unchanged for ``age_s`` seconds. ``keeper`` is what the
+    keeper reports about itself, None if it does not answer.
     """
     yield from _of_controller(status["controller"], age_s)
     yield from _of_keeper(keeper)
     if status["pool"] is not None:
         yield from _of_pool(status["pool"], status["plan"])
         left = status["left_alone"]
-        yield _family(Gauge, "left_alone_nodes", "Idle, but not for trainers.", left, "why")
+        yield _family(
+            Gauge, "left_alone_nodes", "Idle nodes that trainers leave alone.", left, "why"
+        )
         yield from _of_trainers(status["trainers"], status["malformed"])
         yield from _of_users([] if status["jobs_private"] else status["trainers"])
         yield from _of_counts(status["counts"])
@@ -62,10 +64,12 @@ def _of_controller(about: Mapping[str, Any], age_s: float) -> Iterator[Metric]:
     since_s, turns = about["since_s"], about["failed_turns"]
     trouble, history = bool(about["error"]), bool(about.get("history"))
     yield _family(Gauge, "start_time_seconds", "When the controller began, Unix time.", since_s)
-    yield _family(Gauge, "status_age_seconds", "Since the controller's last word of itself.", age_s)
+    yield _family(Gauge, "status_age_seconds", "Since the controller's last status.", age_s)
     yield _family(Gauge, "trouble", "1: the last turn did less than it should.", trouble)
     yield _family(Gauge, "history_trouble", "1: the history cannot be written.", history)
-    yield _family(Total, "failed_turns", "Turns that failed, unless Slurm was away.", turns)
+    yield _family(
+        Total, "failed_turns", "Turns that failed, except when Slurm did not answer.", turns
+    )
 
 
 def _of_keeper(keeper: Mapping[str, Any] | None) -> Iterator[Metric]:
@@ -85,10 +89,10 @@ def _of_pool(pool: Mapping[str, Any], plan: Mapping[str, Any] | None) -> Iterato
     yield _family(Gauge, "pool_used_nodes", "Nodes that trainers have.", pool["used"])
     yield _family(Gauge, "pool_free_nodes", "Nodes that trainers may grow onto.", free)
     now = {status: plan is not None and plan["status"] == status for status in _PLANS}
-    yield _family(Gauge, "plan_status", "1: how the plan in force was made.", now, "status")
+    yield _family(Gauge, "plan_status", "1: how the current plan was made.", now, "status")
     if plan is not None:
         worth = plan["objective"]
-        yield _family(Gauge, "plan_objective", "What the plan in force is worth.", worth)
+        yield _family(Gauge, "plan_objective", "What the current plan is worth.", worth)
 
 
 def _of_trainers(
@@ -97,12 +101,12 @@ def _of_trainers(
     states = Counter(dict.fromkeys(STATES, 0))
     states.update(one["state"] for one in trainers)
     yield _family(Gauge, "trainers", "Trainers, by state.", states, "state")
-    about = "Jobs that are no trainers, or faulty ones."
+    about = "Jobs that are not trainers, or faulty trainers."
     yield _family(Gauge, "jobs_left_alone", about, len(malformed))
 
 
 def _of_users(trainers: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
-    """Those with the most nodes have a label of their own, whoever else there is."""
+    """The users with the most nodes have a label of their own; all others share one."""
     nodes, jobs = Counter[str](), Counter[str]()
     for one in trainers:
         nodes[one["user"]] += len(one["nodes"])
@@ -110,7 +114,7 @@ def _of_users(trainers: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
     ranked = sorted(nodes, key=lambda user: (-nodes[user], -jobs[user], user))
     for name, text, counts in (
         ("user_nodes", "Nodes on which a user's trainers run.", nodes),
-        ("user_trainers", "A user's trainers that are not over.", jobs),
+        ("user_trainers", "A user's trainers that have not ended.", jobs),
     ):
         shown = {user: counts[user] for user in ranked[:MOST_USERS]}
         if len(ranked) > MOST_USERS:
@@ -124,7 +128,7 @@ def _of_counts(counts: Mapping[str, Any]) -> Iterator[Metric]:
     failed = dict.fromkeys(counts["requests"], 0) | counts["failed_requests"]
     for kind, name, text, known, *label in (
         (Total, "elements_started", "Elements that have begun to run.", counts["started"]),
-        (Total, "elements_ended", "Elements that run no more.", ended | counts["ended"], "how"),
+        (Total, "elements_ended", "Elements that have ended.", ended | counts["ended"], "how"),
         (
             *(
                 Total,
@@ -149,7 +153,7 @@ def _of_counts(counts: Mapping[str, Any]) -> Iterator[Metric]:
         (Summary, "plan_solve_seconds", "How long plans took.", counts["solving"]),
         (Summary, "look_seconds", "How long looks at Slurm took.", counts["looks"]),
         (Summary, "slurm_request_seconds", "How long Slurm took to answer.", requests, "request"),
-        (Total, "slurm_request_failures", "Refused or unanswered.", failed, "request"),
+        (Total, "slurm_request_failures", "Requests refused or not answered.", failed, "request"),
     ):
         yield _family(kind, name, text, known, *label)
 
@@ -178,7 +182,7 @@ class Scrapes(Collector):
         self._text, self._made_s = b"", float("-inf")
 
     def __call__(self, request: Request) -> Answer:
-        """Answer with the metrics, whatever is asked for."""
+        """Answer every request with the metrics."""
         with self._lock:
             if time.monotonic() - self._made_s >= _KEEP_S:
                 self._text = generate_latest(self)

@@ -1,4 +1,4 @@
-"""What nodes were used for over time: the history as a map of nodes and times. Bounded by a window.
+"""What nodes were used for over time: the history as a map of nodes and times, within a window.
 
 All of it is array arithmetic: a week of 5,000 nodes is some 100,000 stretches of time.
 """
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from bftrainer_slurm.controller.publish.past import Named, owner_of
 
-_MOST_INTERVALS = 200_000  # of a kind; where there are more the earliest are left out
-_MOST_TRAINERS = 254  # with a code of their own in an answer, which is a byte
+_MOST_INTERVALS = 200_000  # of each kind; if there are more, the earliest are left out
+_MOST_TRAINERS = 254  # trainers with a code of their own in an answer; a code is a byte
 _OTHERS = 255
 _DIGITS = re.compile(r"(\d+)")
 
@@ -33,7 +33,7 @@ class Window:
     columns: int
     rows: int
     first: int = 0
-    last: int | None = None  # node, counted from 0; None: the last one
+    last: int | None = None  # node, counted from 0; None means the last one
 
     def column(self, time_s: _Floats) -> _Floats:
         """Return where times lie, in columns from the left edge."""
@@ -49,7 +49,7 @@ class _Intervals:
     begin: _Floats
     end: _Floats
     array: NDArray[np.int64]
-    cut_s: float  # what ended before was left out
+    cut_s: float  # earlier stretches were left out
 
 
 def nodes_over_time(
@@ -57,7 +57,7 @@ def nodes_over_time(
 ) -> dict[str, Any]:
     """Return what nodes were used for: shares for each row and column, and the sums over all rows.
 
-    What is neither trainers', idle nor out of service is ordinary jobs'.
+    Time that is not trainers', idle or out of service belongs to ordinary jobs.
     """
     names = _nodes(history)
     shown = names[window.first : window.last]
@@ -105,7 +105,7 @@ def nodes_over_time(
 
 
 def _nodes(history: sqlite3.Connection) -> list[str]:
-    """Return all nodes as people count: n2 comes before n10."""
+    """Return all nodes in natural order: n2 comes before n10."""
     names = [name for (name,) in history.execute("SELECT node FROM nodes")]
     parts = {name: _DIGITS.split(name) for name in names}
     return sorted(
@@ -170,7 +170,7 @@ def _legend(
 
 
 def _who(stays: _Intervals, codes: dict[int, int], shape: tuple[int, int]) -> str:
-    """Return the code of one trainer in each cell, 0: there is none. The longest stays win."""
+    """Return the code of one trainer in each cell, 0 if there is none. The longest stays win."""
     cells = np.zeros(shape, dtype=np.uint8)
     order = np.argsort(stays.end - stays.begin, kind="stable")
     begin = np.floor(stays.begin).astype(int)[order].tolist()
@@ -182,7 +182,7 @@ def _who(stays: _Intervals, codes: dict[int, int], shape: tuple[int, int]) -> st
 
 
 def _seen(history: sqlite3.Connection, window: Window, cut_s: float) -> _Floats:
-    """Return which share of each column a controller has looked at, and can be told of."""
+    """Return the share of each column's time in which a controller was looking."""
     query = "SELECT start_s, end_s FROM watches WHERE end_s > ? AND start_s < ?"
     rows = history.execute(query, (window.from_s, window.to_s)).fetchall()
     times = np.array(rows, dtype=float).reshape(-1, 2)

@@ -1,7 +1,7 @@
-"""The page: its files, and the questions that its script asks, answered in JSON (docs/web.md).
+"""The page: its files, and the answers in JSON to its script's requests (docs/web.md).
 
-One answer is made at a time, and for no more than a share of a processor: the controller has work
-to do. Everything that is kept is bounded.
+One answer is made at a time, with no more than a share of a processor, because the controller has
+other work. All caches are bounded.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from urllib.parse import parse_qsl
 from bftrainer_slurm import __version__
 from bftrainer_slurm.controller.publish import past
 from bftrainer_slurm.controller.publish.access import Viewer, viewer
-from bftrainer_slurm.controller.publish.history import counted_changes
-from bftrainer_slurm.controller.publish.notes import notes
 from bftrainer_slurm.controller.publish.occupancy import Window, nodes_over_time
+from bftrainer_slurm.controller.publish.remarks import remarks
 from bftrainer_slurm.controller.publish.sentences import down, reasons
-from bftrainer_slurm.controller.publish.server import Answer, Request
+from bftrainer_slurm.controller.publish.stories import counted_changes
+from bftrainer_slurm.controller.publish.web_server import Answer, Request
 from bftrainer_slurm.controller.state.database import reading
 from bftrainer_slurm.model import PRIVATE
 
@@ -56,7 +56,7 @@ _KINDS = {
 _JSON = "application/json"
 _SMALL = 512  # bytes, not worth compressing
 _KEPT = 32  # answers
-_REST = 3.0  # times as long as an answer took is made no other one
+_REST = 3.0  # times as long as an answer took: so long no other one is made
 _MOST_WAIT_S = 10.0  # for one's turn
 _DEADLINE_S = 3.0  # of the history, for one answer
 _WEEK_S = 7 * 86_400.0
@@ -64,11 +64,11 @@ _MOST_DAYS = 92
 _MOST_ROWS, _MOST_COLUMNS = 512, 512
 _MOST_NODES = 1_000_000
 _MOST_TRAINERS = 500  # in the list
-_LAST_DAYS_S = 3600.0  # after its end a day of the harvest stands
+_LAST_DAYS_S = 3600.0  # after this time a past day of the harvest does not change
 
 
 class AskedWrongError(ValueError):
-    """A question that has no answer; the message says why. ``status`` is HTTP's."""
+    """A request that cannot be answered; the message says why. ``status`` is HTTP's."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -78,8 +78,8 @@ class AskedWrongError(ValueError):
 class Page:
     """A site: the page itself at ``/``, and below ``/api/1/`` what it shows.
 
-    ``status`` is asked for what was published last, in threads of the server's. ``host`` is the
-    name by which the admin has it served.
+    ``status`` returns what was published last; the server's threads call it. ``host`` is the name
+    under which the admin serves the page.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Page:
     def __call__(self, request: Request) -> Answer:
         """Answer a request."""
         if not self._meant(request.headers.get("host", "")):
-            return _said(421, "ask by an address, by localhost or by this host's name")
+            return _said(421, "use an address, localhost or this host's name")
         if not request.path.startswith("/api/"):
             return self._file(request)
         try:
@@ -121,7 +121,7 @@ class Page:
             return _said(503, f"the history cannot be read now: {error}")
 
     def _meant(self, host: str) -> bool:
-        """Whether this host was asked, not a name that a stranger lets point here."""
+        """Whether the request names this host, not a stranger's name that points here."""
         name = host if host.endswith("]") else host.rsplit(":", 1)[0]
         try:
             ipaddress.ip_address(name.strip("[]"))
@@ -146,7 +146,7 @@ class Page:
         keep_s, question = self._questions[name]
         status, age_s = self._status()
         if status is None:
-            raise AskedWrongError("the controller has just begun", 503)
+            raise AskedWrongError("the controller has just started", 503)
         private = frozenset(status.get("private", PRIVATE))
         who = viewer(request.headers.get("authorization", ""), self._secret, private)
         asked = _Asked(request.query, {**status, "down": down(status, age_s)}, self._clock(), who)
@@ -170,19 +170,19 @@ class Page:
 
     @contextmanager
     def _patiently(self) -> Iterator[None]:
-        """Wait for one's turn, though not for long."""
+        """Wait for a turn, but not for long."""
         if not self._turn.acquire(timeout=_MOST_WAIT_S):
-            raise AskedWrongError("too much is asked for now", 503)
+            raise AskedWrongError("too many requests now", 503)
         try:
             yield
         finally:
             self._turn.release()
 
     def _make(self, question: _Question, asked: _Asked) -> Answer:
-        """Make an answer, once the processor is ours again."""
+        """Make an answer when this thread may use the processor again."""
         wait_s = self._free_s - time.monotonic()
         if wait_s > _MOST_WAIT_S:
-            raise AskedWrongError("too much is asked for now", 503)
+            raise AskedWrongError("too many requests now", 503)
         time.sleep(max(0.0, wait_s))
         began_s = time.thread_time()
         try:
@@ -270,17 +270,17 @@ class Page:
         return {
             **{name: one[name] for name in ("array", "user", "name")},
             "status": {key: value for key, value in one.items() if key != "page"},
-            "notes": [asdict(note) for note in notes(one, free)],
+            "notes": [asdict(remark) for remark in remarks(one, free)],
             "reasons": reasons(one, asked.status),
             **told,
         }
 
 
 class _Asked:
-    """A question with its values, whoever asks, and what is known at the moment.
+    """A request with its values, its reader, and the present status.
 
     Raises:
-        AskedWrongError: a value is out of bounds, or no number.
+        AskedWrongError: a value is out of bounds, or not a number.
     """
 
     def __init__(self, query: str, status: Mapping[str, Any], now_s: float, who: Viewer) -> None:
@@ -304,7 +304,7 @@ class _Asked:
         return value
 
     def span(self, default_s: float, most_s: float) -> tuple[float, float]:
-        """Return from when to when, Unix seconds: up to now, unless it is said."""
+        """Return from when to when (Unix seconds); by default up to now."""
         now_s = int(self.now_s)
         to_s = self.number("to", now_s, 1, 2**40)
         from_s = self.number("from", max(0, to_s - int(default_s)), 0, 2**40)
@@ -319,7 +319,7 @@ _Question: TypeAlias = Callable[[_Asked], dict[str, Any]]
 def _listed(one: Mapping[str, Any], free: int) -> dict[str, Any]:
     """Return a trainer's line in the list."""
     kept = ("array", "name", "user", "state", "min_nodes", "max_nodes", "submit_s", "reclaimed")
-    levels = [note.level for note in notes(one, free)]
+    levels = [remark.level for remark in remarks(one, free)]
     plan = one.get("plan") or {}
     return {
         **{name: one.get(name) for name in kept},
@@ -334,7 +334,7 @@ def _listed(one: Mapping[str, Any], free: int) -> dict[str, Any]:
 
 
 def _files() -> dict[str, Answer]:
-    """Read what the page is made of; all of it is served from memory."""
+    """Read the page's files; all of them are served from memory."""
     found = {}
     for file in files("bftrainer_slurm.controller.publish").joinpath("assets").iterdir():
         kind = _KINDS.get(file.name.rpartition(".")[2])

@@ -1,6 +1,6 @@
-"""What the page tells of days past: delays of ordinary jobs, and the harvest. Answers are bounded.
+"""What the page shows of past days: delays of ordinary jobs, and the harvest. Answers are bounded.
 
-Who may see it is not known here: names are those of whom ``named`` lets through.
+``named`` decides which users' names are shown.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _SHOWN_DELAYS = 1_000
 _MOST_USERS = 20
 _DAY_S = 86_400.0
 
-Named: TypeAlias = Callable[[str], bool]  # whether the trainers of a user may be told by name
+Named: TypeAlias = Callable[[str], bool]  # whether a user's trainers may be shown by name
 
 
 def delays(history: sqlite3.Connection, from_s: float, to_s: float) -> dict[str, Any]:
-    """Return which ordinary jobs had to preempt, and how long it took them; all, and by day."""
+    """Return which ordinary jobs had to preempt, and how long that took; all, and by day."""
     query = (
         "SELECT time_s, elements, delay_s FROM preemptions WHERE time_s >= ? AND time_s < ? "
         "ORDER BY time_s DESC LIMIT ?"
@@ -47,7 +47,7 @@ def delays(history: sqlite3.Connection, from_s: float, to_s: float) -> dict[str,
 def day_of_harvest(
     history: sqlite3.Connection, begin_s: float, end_s: float, now_s: float
 ) -> tuple[dict[str, float], float]:
-    """Return the node-hours of each user's trainers in a day, and those in holes altogether."""
+    """Return the node-hours of each user's trainers in a day, and all node-hours in holes."""
     part = "total(max(0, min(coalesce(end_s, :now), :end) - max(start_s, :begin))) / 3600"
     during = "(end_s > :begin OR end_s IS NULL) AND start_s < :end"
     values = {"now": now_s, "begin": begin_s, "end": end_s}
@@ -61,7 +61,7 @@ def day_of_harvest(
 
 
 def harvest(found: dict[str, tuple[dict[str, float], float]], named: Named) -> dict[str, Any]:
-    """Return days of the harvest, by their dates; whom it was not most for shares a sum."""
+    """Return days of the harvest, by date; users with few node-hours share one sum."""
     total: dict[str, float] = defaultdict(float)
     for users, _ in found.values():
         for user, hours in users.items():
@@ -83,13 +83,13 @@ def harvest(found: dict[str, tuple[dict[str, float], float]], named: Named) -> d
 
 
 def owner_of(history: sqlite3.Connection, array: int) -> tuple[str, str] | None:
-    """Return user and name of a trainer, None: there was none."""
+    """Return user and name of a trainer, None if there was none."""
     rows = history.execute("SELECT user, name FROM met WHERE array = ?", (array,)).fetchall()
     return next(iter(rows), None)
 
 
 def days(from_s: float, to_s: float) -> Iterator[tuple[str, float, float]]:
-    """Yield date, begin and end of each day here that has a part in this time."""
+    """Yield date, begin and end of each day (local time) that overlaps this time."""
     begin_s = _midnight(from_s)
     while begin_s < to_s:
         end_s = _midnight(begin_s + 1.5 * _DAY_S)  # a day may have 23 hours, or 25

@@ -1,4 +1,4 @@
-"""Leaves the status with the keeper again and again, however long a turn of the loop takes."""
+"""Sends the status to the keeper again and again, however long a turn of the loop takes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONG_S = 10.0
 
 
 class Publisher:
-    """A thread of its own. ``busy_s`` in what it publishes says for how long a turn has lasted."""
+    """A thread of its own. ``busy_s`` in the status says how long a turn has lasted."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -27,12 +27,12 @@ class Publisher:
         self._thread = threading.Thread(target=self._run, name="publish", daemon=True)
 
     def start(self) -> None:
-        """Begin to publish what is shown."""
+        """Begin to publish."""
         self._thread.start()
 
     @property
     def status(self) -> dict[str, Any] | None:
-        """What was shown last."""
+        """The last status."""
         return self._status
 
     @property
@@ -46,7 +46,7 @@ class Publisher:
         self._changed.set()
 
     def stop(self, last: dict[str, Any]) -> None:
-        """Publish a last status, and nothing more."""
+        """Publish a last status, then stop."""
         self._stopped = True
         self._changed.set()
         self._thread.join()

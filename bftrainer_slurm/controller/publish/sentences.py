@@ -23,17 +23,17 @@ OLD_S = 15.0  # a working controller publishes every two seconds
 
 
 def down(status: Mapping[str, Any], age_s: float) -> str | None:
-    """Return why nobody plans now, by the status that was published last; None: somebody does."""
+    """Return why no plans are made now, by the last published status; None if they are made."""
     if status["controller"].get("error") == "stopped":
         return "the controller is down: it was stopped"
-    word = f"the controller is down; its last word is {age_s:.0f} s old"
+    word = f"the controller is down; its last status is {age_s:.0f} s old"
     return word if age_s >= OLD_S else None
 
 
 def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
     """Return why it has so many nodes, in sentences."""
     if document["down"]:
-        return [f"Nobody plans now: {document['down']}. It keeps the nodes that it has."]
+        return [f"No plans are made now: {document['down']}. It keeps the nodes that it has."]
     if one["state"] in _OVER:
         why = f": {one['why']}" if one.get("why") else ""
         return [f"{_OVER[one['state']]}{why}."]
@@ -46,27 +46,27 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
         if len(one["nodes"]) + len(one["starting"]) != plan["nodes"]:
             found.append(f"The plan gives it {nodes(plan['nodes'])}; it is on its way there.")
     elif one.get("hidden"):
-        found += [f"What the plan says of it is for {one['user']} to see.", _pool(document)]
+        found += [f"Only {one['user']} sees what the plan says about it.", _pool(document)]
     elif not found:
         found.append(
-            "It is in no plan now: it has just come, rests after a failure, or has fewer elements "
+            "It is in no plan now: it is new, it rests after a failure, or it has fewer elements "
             "left than it needs nodes."
         )
     return found
 
 
 def _room(plan: Mapping[str, Any]) -> list[str]:
-    """Say where it may have fewer nodes than are in the pool."""
+    """Say if it may have fewer nodes than are in the pool."""
     if plan["usable"] == plan["pool"]:
         return []
     return [
-        f"Of the pool's {nodes(plan['pool'])} it may use {plan['usable']}: the others are of "
-        "another kind of hardware, or not what it asks for."
+        f"It may use {plan['usable']} of the pool's {nodes(plan['pool'])}: the others are another "
+        "kind of hardware, or lack what it asks for."
     ]
 
 
 def _pool(document: Mapping[str, Any]) -> str:
-    """Say what there is, and what of it is not for trainers now."""
+    """Say how many nodes there are, and which of them trainers may not use now."""
     pool = document["pool"]
     left = [f"{count} ({why})" for why, count in document.get("left_alone", {}).items() if count]
     more = f" Idle, but left alone: {', '.join(left)}." if left else ""
@@ -74,19 +74,19 @@ def _pool(document: Mapping[str, Any]) -> str:
 
 
 def _most(plan: Mapping[str, Any]) -> str:
-    return f"It has as many nodes as it may have now, {plan['most']}."
+    return f"It has {nodes(plan['most'])}, as many as it may have now."
 
 
 def _too_few(plan: Mapping[str, Any]) -> str:
     if plan["nodes"]:
-        return f"It has all {nodes(plan['usable'])} that there are for it."
-    return f"It needs {nodes(plan['least'])} at least, and there are {plan['usable']} for it."
+        return f"It has all {nodes(plan['usable'])} that it can use now."
+    return f"It needs at least {nodes(plan['least'])}, and can use only {plan['usable']} now."
 
 
 def _no_gain(plan: Mapping[str, Any]) -> str:
     return (
-        f"On {nodes(plan['better'])} it trains no faster than on {plan['nodes']}, as far as its "
-        "throughput curve says."
+        f"By its throughput curve it trains no faster on {nodes(plan['better'])} than on "
+        f"{plan['nodes']}."
     )
 
 
@@ -102,20 +102,23 @@ def _cost(plan: Mapping[str, Any]) -> str:
 def _others(plan: Mapping[str, Any]) -> str:
     missing = plan["better"] - plan["nodes"] - plan["free"]
     gain = f"With {nodes(plan['better'])} it would gain {number(plan['gain'])}{_share(plan)}"
-    others = f"other trainers have {missing} of these"
+    others = f"other trainers have {missing} of them"
     if plan["loss"] is None:
         price = number(plan["price"])
-        return f"{gain}, but {others}, none of them so many. A node is worth about {price} to them."
+        return (
+            f"{gain}, but {others}, and no single trainer has so many. To them a node is worth "
+            f"about {price}."
+        )
     return (
-        f"{gain}, but {others}. The one that could give up so many most cheaply would lose "
+        f"{gain}, but {others}. The trainer that would lose least by giving up so many would lose "
         f"{number(plan['loss'])}."
     )
 
 
 def _unproven(plan: Mapping[str, Any]) -> str:
     return (
-        f"{nodes(plan['better'])} would be better ({number(plan['gain'])} more): the planner ran "
-        "out of time, or had no solver. 'bftrainer status' shows its trouble."
+        f"{nodes(plan['better'])} would be better ({number(plan['gain'])} more), but the planner "
+        "ran out of time, or had no solver. 'bftrainer status' shows the problem."
     )
 
 
@@ -148,5 +151,5 @@ def _is(many: Any) -> str:
 
 
 def number(value: float) -> str:
-    """Return a value of the plan in three digits, or whole from a thousand on."""
+    """Return a value of the plan in three digits; from a thousand on as a whole number."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

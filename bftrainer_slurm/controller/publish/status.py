@@ -8,9 +8,9 @@ from typing import Any
 
 from bftrainer_slurm.controller.observe.reports import Progress
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.state.element import Phase
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History, Tally
+from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.preemptions import summary
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState
@@ -36,10 +36,10 @@ def trainer_status(
     known: Mapping[str, Any],
     now_s: float,
 ) -> dict[str, Any]:
-    """Return what users are shown of one trainer.
+    """Return what users see of one trainer.
 
-    ``trouble`` says why it cannot grow, if so; ``known`` what is known of its throughput and its
-    costs.
+    ``trouble`` says why it cannot grow, if so; ``known`` has its throughput and its costs as far as
+    they are known.
     """
     trainer, failing = view.trainer, view.state.failing
     given_up, _, error = ("" if view.finishing else view.state.over or "").partition("\n")
@@ -91,8 +91,8 @@ def cluster_status(
 ) -> dict[str, Any]:
     """Return the whole status.
 
-    ``trainers`` are as they are shown, ``free`` the nodes of the pool that none of them has;
-    ``left_alone`` says how many other nodes are idle, by why, and ``faulty`` which trainers the
+    ``trainers`` are as users see them, ``free`` the nodes of the pool that none of them has.
+    ``left_alone`` says how many other nodes are idle, by reason, and ``faulty`` which trainers the
     controller cannot handle.
     """
     used = {node for view in views for node in view.placed}
@@ -122,7 +122,7 @@ def terms_of(problem: Problem, plan: Plan, planned_s: float) -> dict[str, dict[s
 
 
 def _rounded(value: Any) -> Any:
-    """Keep six digits of each number: they are for people, and there may be many."""
+    """Keep six digits of each number: people read them, and there may be many."""
     if isinstance(value, dict):
         return {key: _rounded(one) for key, one in value.items()}
     if isinstance(value, tuple):
@@ -145,7 +145,7 @@ def no_status(now_s: float, controller: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _running(view: TrainerView) -> dict[str, float | None]:
-    """Since when an element runs on each node; its own word counts until the next look at Slurm."""
+    """Since when an element runs on each node; until the next look at Slurm, by its own report."""
     running: dict[str, float | None] = {}
     for node, id_ in view.placed.items():
         record = view.state.of(id_.task)
@@ -163,22 +163,22 @@ def _failing(failing: Failing | None) -> str | None:
     if failing is None or failing.count < _IN_A_ROW:
         return None
     nodes = f" on {_named(failing.nodes)}" if failing.nodes else ""
-    return f"failed {failing.count} times in a row{nodes}: 'bftrainer show' has its last words"
+    return f"failed {failing.count} times in a row{nodes}: 'bftrainer show' has its last output"
 
 
 def _unheard(
     running: Mapping[str, float | None], progress: Progress, known: Mapping[str, Any], now_s: float
 ) -> str | None:
-    """Say that elements have run for a while, and nothing in them has ever spoken with the keeper.
+    """Say that elements have run for a while, but nothing in them has ever contacted the keeper.
 
-    A trainer that is no torch at all is told so too, and runs on.
+    A trainer without torch gets the same notice, and runs on.
     """
     if "runtime" not in known or known["runtime"] is not None or progress.last is not None:
         return None
     since_s = min((start_s for start_s in running.values() if start_s is not None), default=now_s)
     if now_s - since_s < _JOIN_S:
         return None
-    who = "runs, it has not" if len(running) == 1 else "run, none has"
+    who = "runs, but has not" if len(running) == 1 else "run, but none has"
     return (
         f"{_named(sorted(running))} {who} joined: "
         "write 'srun torchrun train.py' without rendezvous flags"
@@ -191,7 +191,7 @@ def _named(nodes: Sequence[str]) -> str:
 
 
 def _cancelled(view: TrainerView) -> str | None:
-    """Say that there is less of a trainer than its user asked for."""
+    """Say that a trainer has fewer elements than its user asked for."""
     most = view.trainer.record.max_nodes
     left = sum(one.state is not ElementState.CANCELLED for one in view.trainer.elements)
     if view.over or not 0 < left < most:

@@ -1,4 +1,4 @@
-"""What systemd is told: that the controller is up, and that it works (sd_notify(3))."""
+"""Tells systemd that the controller is up, and that it works (sd_notify(3))."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 
 
 def notify(state: str) -> None:
-    """Send a state such as ``READY=1``; nothing happens where systemd has not started us."""
+    """Send a state such as ``READY=1``; does nothing if systemd has not started us."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return

@@ -1,1 +1,1 @@
-"""What the controller knows beside what Slurm says: trainers, holes, profiles, history."""
+"""What the controller knows besides Slurm's data: trainers, holes, profiles, history."""

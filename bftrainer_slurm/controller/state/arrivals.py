@@ -1,6 +1,6 @@
-"""How many nodes are worth keeping idle for ordinary jobs that nobody knows of yet.
+"""How many nodes are worth keeping idle for ordinary jobs that have not been submitted yet.
 
-Learnt from those that came lately; which nodes these are is in ``decide.available``.
+It is learnt from recent jobs; ``decide.available`` chooses the nodes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from bftrainer_slurm.model import OrdinaryRun
 
-# What preemption costs a job that the main scheduler starts, seconds (docs/bench-impact.md).
+# Delay in seconds of a job that the main scheduler starts if it has to preempt
+# (docs/bench-impact.md).
 PREEMPTION_S = 0.3
 _AT_ONCE_S = 5.0  # from submission to start by the main scheduler; batch_sched_delay is 3 s
 _REMEMBERED_S = 24 * 3600.0
@@ -18,9 +19,9 @@ _HOUR_S = 3600.0
 
 
 class Arrivals:
-    """The jobs of the last day that the main scheduler started as they came, by their nodes.
+    """The jobs of the last day that the main scheduler started at once, by their nodes.
 
-    It preempts for such a job where too few nodes are idle: nobody can leave ahead of it.
+    It preempts for such a job if too few nodes are idle: trainers cannot leave ahead of it.
     """
 
     def __init__(self, now_s: float) -> None:
@@ -29,7 +30,7 @@ class Arrivals:
         self._hours: deque[tuple[float, Counter[int]]] = deque()
 
     def look(self, runs: Iterable[OrdinaryRun], now_s: float) -> None:
-        """Take in the ordinary jobs that run; those that have come since the last look count."""
+        """Take in the running ordinary jobs; those that have come since the last look count."""
         before, self._running = self._running, frozenset(runs)
         came = Counter(
             len(run.nodes)
@@ -45,11 +46,12 @@ class Arrivals:
             self._hours.popleft()
 
     def worth_keeping(self, delay_worth: float, now_s: float) -> int:
-        """Return how many idle nodes spare more than they cost.
+        """Return how many idle nodes save more than they cost.
 
-        ``delay_worth``: how many node-seconds a second of an ordinary job's delay is worth. Nodes
-        that are kept cost trainers a node-second a second each, and spare every job that needs no
-        more than they are its preemption. What came in less than an hour is taken for an hour's.
+        ``delay_worth`` is how many node-seconds a second of an ordinary job's delay is worth. Each
+        kept node costs trainers a node-second per second. The kept nodes save a preemption for
+        every job that needs no more nodes than these. If less than an hour was observed, its jobs
+        count as those of an hour.
         """
         known_s = max(_HOUR_S, min(_REMEMBERED_S, now_s - self._began_s))
         came = sum((counts for _, counts in self._hours), Counter[int]())

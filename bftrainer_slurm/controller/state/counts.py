@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
@@ -14,14 +15,17 @@ from typing import Any
 from bftrainer_slurm.controller.state.preemptions import LATE_S
 from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
 
-# Seconds. A node comes back within tenths of one; who waits longer than LATE_S has missed a pass.
+# Seconds. A node comes back within tenths of one; a job that waits longer than LATE_S has missed
+# a pass.
 _DELAYS_S = (0.5, 1.0, 2.0, 5.0, LATE_S, 30.0, 60.0, 120.0)
+# What looks cost beside the queue (docs/rpcs.md).
+_LOOK_RPCS = {"nodes": 2, "reservations": 1, "last_pass": 1, "configuration": 3}
 _PAUSES_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 @dataclass(slots=True)
 class Durations:
-    """How often something took how long; ``within`` counts those of no more than each bound."""
+    """A histogram of durations; ``within`` counts those up to each bound."""
 
     bounds_s: tuple[float, ...] = ()
     count: int = 0
@@ -29,23 +33,23 @@ class Durations:
     within: Counter[float] = field(default_factory=Counter)
 
     def add(self, seconds: float) -> None:
-        """Take one more."""
+        """Add a duration."""
         self.count += 1
         self.sum_s += seconds
         self.within.update(bound for bound in self.bounds_s if seconds <= bound)
 
     def shown(self) -> dict[str, Any]:
-        """Return them for the status."""
+        """Return the counts for the status."""
         within = [[bound, self.within[bound]] for bound in self.bounds_s]
         return {"count": self.count, "sum_s": self.sum_s, "within": within}
 
 
 @dataclass(slots=True)
 class Counts:
-    """All that is counted. None of it ever falls.
+    """All counts. None of them ever falls.
 
-    ``ended`` is by how a stay on a node ended, ``plans`` by their status, ``pauses`` by whether the
-    trainer grew (up), ``requests`` and ``failed_requests`` by the gateway's method.
+    ``ended`` is by the way a stay on a node ended, ``plans`` by their status, ``pauses`` by whether
+    the trainer grew (up), ``requests`` and ``failed_requests`` by the gateway's method.
     """
 
     started: int = 0
@@ -74,11 +78,15 @@ def _shown(value: Any) -> Any:
 
 
 class MeteredGateway:
-    """A gateway like the one that it is given; ``counts`` gets a line for each of its methods."""
+    """Wraps a gateway, and counts and times the calls of each of its methods in ``counts``.
 
-    def __init__(self, gateway: Gateway, counts: Counts) -> None:
+    ``draw`` is told how many RPCs a look is about to take.
+    """
+
+    def __init__(self, gateway: Gateway, counts: Counts, draw: Callable[[int], None]) -> None:
         self._gateway = gateway
         self._counts = counts
+        self._draw = draw
 
     def __getattr__(self, name: str) -> Any:
         request = getattr(self._gateway, name)
@@ -87,6 +95,7 @@ class MeteredGateway:
 
         def ask(*words: Any, **more: Any) -> Any:
             began_s = time.monotonic()
+            self._draw(self._gateway.queue_rpcs if name == "queue" else _LOOK_RPCS.get(name, 0))
             try:
                 return request(*words, **more)
             except GatewayError:

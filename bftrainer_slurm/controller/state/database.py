@@ -1,7 +1,7 @@
-"""The SQLite file of the history: opened once, written whatever happens to the disk meanwhile.
+"""The SQLite file of the history: opened once, and written in spite of errors of the disk.
 
-A write that fails is kept and tried again with the next ones, in their order; nobody who writes
-has to care. Others only read it (``reading``). Knows nothing of what is in the tables.
+A write that fails is kept and tried again with the next ones, in their order; callers need not
+care. Other processes only read the file (``reading``). This module does not know the tables.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ Statement: TypeAlias = tuple[str, Sequence[Any]]
 
 _WAIT_MS = 200  # for another process that has the file locked
 _RETRY_S = 5.0
-_MOST_KEPT = 50_000  # statements that wait for the disk; then the oldest are lost
+_MOST_KEPT = 50_000  # statements that wait for the disk; above this the oldest are lost
 _READ_WAIT_S = 1.0
-_STEPS = 100_000  # of SQLite's machine, after which it asks whether to go on
+_STEPS = 100_000  # steps of SQLite's machine, after which it asks whether to go on
 
 
 def put(table: str, *values: Any) -> Statement:
-    """Return the statement that writes a row, in place of one with the same key."""
+    """Return the statement that writes a row, replacing one with the same key."""
     return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(values))})", values
 
 
 class Database:
-    """An open file. ``trouble`` says why the last write failed, None: it did not.
+    """An open file. ``trouble`` says why the last write failed, None if it did not.
 
-    ``upgrades`` are SQL scripts: what each version of the file has brought. A damaged file is set
-    aside for a new one.
+    ``upgrades`` are SQL scripts with the changes of each version of the file. A damaged file is
+    moved aside and replaced by a new one.
 
     Raises:
         sqlite3.Error: it cannot be opened, was written by a later version, or cannot be changed.
@@ -62,7 +62,7 @@ class Database:
             self._connection = _opened(path, upgrades)
 
     def write(self, *statements: Statement) -> None:
-        """Carry out statements, together or not at all, now or as soon as it can be done."""
+        """Carry out statements, together or not at all, now or as soon as possible."""
         self._waiting.extend(statements)
         if self._clock() < self._retry_s:
             return
@@ -76,7 +76,7 @@ class Database:
             self.trouble = None
 
     def read(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """Return the rows; none where the file cannot be read now."""
+        """Return the rows; none if the file cannot be read now."""
         try:
             return self._connection.execute(query, parameters).fetchall()
         except sqlite3.Error as error:
@@ -84,7 +84,7 @@ class Database:
             return []
 
     def close(self) -> None:
-        """Write what waits, if it can be, and close the file."""
+        """Write waiting statements if possible, and close the file."""
         self._retry_s = float("-inf")
         if self._waiting:
             self.write()
@@ -113,19 +113,19 @@ class Database:
 
 
 class Spans:
-    """A table of when nodes were in some state: ``node``, ``start_s``, and ``end_s``."""
+    """A table that says when nodes were in some state: ``node``, ``start_s``, and ``end_s``."""
 
     def __init__(self, database: Database, table: str) -> None:
         self._database = database
         self._table = table
 
     def open(self) -> dict[str, float]:
-        """Return the nodes that are in it as far as is known, and since when."""
+        """Return the nodes that are in the state as far as is known, and since when."""
         query = f"SELECT node, start_s FROM {self._table} WHERE end_s IS NULL"
         return dict(self._database.read(query))
 
     def change(self, ended: Iterable[str], began: Iterable[str], time_s: float) -> None:
-        """Note that nodes have left it, and others come to it."""
+        """Note that nodes have left the state, and others have entered it."""
         end = f"UPDATE {self._table} SET end_s = max(start_s, ?) WHERE node = ? AND end_s IS NULL"
         begin = f"INSERT INTO {self._table} (node, start_s) VALUES (?, ?)"
         statements: list[Statement] = [(end, (time_s, node)) for node in ended]
@@ -135,17 +135,17 @@ class Spans:
 
 
 class _DamageError(sqlite3.DatabaseError):
-    """The file is a database, but parts of it are not what they should be."""
+    """The file is a database, but parts of it are wrong."""
 
 
 @contextmanager
 def reading(path: Path, deadline_s: float) -> Iterator[sqlite3.Connection]:
-    """Open a file that only its writer may change; what is asked may take so long altogether.
+    """Open a file that only its writer may change; all queries together may take so long.
 
     Raises:
         sqlite3.Error: it cannot be read now, or not in this time.
     """
-    # Where nobody writes it, a reader would otherwise leave a write-ahead log of its own behind,
+    # Without a writer, a reader would otherwise leave a write-ahead log of its own behind,
     # that the writer may not be allowed to touch.
     mode = "ro" if path.with_name(f"{path.name}-wal").exists() else "ro&immutable=1"
     address = f"file:{quote(str(path))}?mode={mode}"
@@ -156,7 +156,7 @@ def reading(path: Path, deadline_s: float) -> Iterator[sqlite3.Connection]:
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
-    """Whether an error says that the file itself is no good, not just its disk at the moment."""
+    """Whether an error means that the file itself is damaged, not just its disk out of order."""
     code = getattr(error, "sqlite_errorcode", None)
     return isinstance(error, _DamageError) or code in (
         sqlite3.SQLITE_CORRUPT,
@@ -165,9 +165,9 @@ def _is_damage(error: sqlite3.Error) -> bool:
 
 
 def _set_aside(path: Path) -> Path:
-    """Rename a database file, in place of the one set aside before; return its new name."""
+    """Rename a database file, replacing one moved aside before; return its new name."""
     aside = path.with_name(f"{path.name}.damaged")
-    for end in ("", "-wal", "-shm"):  # these belong to each other
+    for end in ("", "-wal", "-shm"):  # these files belong together
         aside.with_name(f"{aside.name}{end}").unlink(missing_ok=True)
         part = path.with_name(f"{path.name}{end}")
         if part.exists():
@@ -176,7 +176,7 @@ def _set_aside(path: Path) -> Path:
 
 
 def _opened(path: Path | str, upgrades: Sequence[str]) -> sqlite3.Connection:
-    """Open a file, read all of it for what does not belong together, and bring it up to date."""
+    """Open a file, check all of it for inconsistencies, and bring it up to date."""
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute("PRAGMA journal_mode=WAL")
@@ -193,7 +193,7 @@ def _opened(path: Path | str, upgrades: Sequence[str]) -> sqlite3.Connection:
 
 
 def _upgrade(connection: sqlite3.Connection, upgrades: Sequence[str]) -> None:
-    """Carry out the scripts that the file has not had, all of them or none."""
+    """Carry out the upgrades that the file has not had, all of them or none."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > len(upgrades):
         raise sqlite3.DatabaseError(f"written by another version ({version})")

@@ -1,4 +1,4 @@
-"""How long Slurm takes to end elements, and on which nodes that takes unusually long."""
+"""How long Slurm takes to end elements, and on which nodes this takes unusually long."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from statistics import median
 
-from bftrainer_slurm.controller.state.element import Ended, Phase
-from bftrainer_slurm.controller.state.trainer import TrainerState
+from bftrainer_slurm.controller.state.phases import Ended, Phase
+from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.model import Trainer
 
 _COUNTED = 50
@@ -17,7 +17,7 @@ _UNUSUAL = 2.0  # times as long as the median
 
 
 class Endings:
-    """The last endings of elements. Slurm's word alone counts: others could forge an element's."""
+    """The last endings of elements. Only Slurm's data counts: an element's report can be forged."""
 
     def __init__(self) -> None:
         self._took_s: deque[float] = deque(maxlen=_COUNTED)
@@ -28,7 +28,7 @@ class Endings:
 
     @property
     def usual_s(self) -> float:
-        """How long the slower ones took: nine in ten no longer."""
+        """How long endings take: nine in ten take no longer."""
         return sorted(self._took_s)[int(0.9 * len(self._took_s))] if self._took_s else 0.0
 
     def blame(
@@ -36,8 +36,8 @@ class Endings:
     ) -> tuple[TrainerState, dict[str, float]]:
         """Return the nodes that take too long to end an element, and for how long they have.
 
-        That is ``allowed_s`` longer than the grace, and twice as long as is usual here: an Epilog
-        may take its time on every node. A node is blamed once for each ending.
+        Too long means ``allowed_s`` longer than the grace, and twice as long as usual here: an
+        Epilog may take long on every node. A node is blamed once for each ending.
         """
         if len(self._took_s) < _FEW:
             return state, {}

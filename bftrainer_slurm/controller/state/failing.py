@@ -1,14 +1,14 @@
-"""A trainer's failures in a row, and how they are counted. What follows from them is not here."""
+"""A trainer's failures in a row, and how they are counted; ``decide.failures`` acts on them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-_IN_A_ROW_S = 3600.0  # failures further apart have nothing to do with each other
+_IN_A_ROW_S = 3600.0  # failures further apart are unrelated
 _REST_S = 5.0  # after an element failed, doubled by each further failure ...
-_DOUBLED = 6  # ... so often at most,
-_DOUBLED_AT_ONCE = 1  # and where the script fails as it starts: its user is to hear of it soon
+_DOUBLED = 6  # ... at most so often,
+_DOUBLED_AT_ONCE = 1  # or if the script fails at its start: its user should hear of it soon
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Suspect:
 class Failing:
     """A trainer's failures in a row, without progress between them.
 
-    ``nodes`` are those on which it failed, as far as can be said; ``on_node`` of the failures in a
-    row were on ``node``, the last ones. ``text`` is what the script said last; ``at_once``: it
-    failed as it started.
+    ``nodes`` are those on which it failed, as far as known; the last ``on_node`` failures in a row
+    were on ``node``. ``text`` is the script's last output; ``at_once`` is true if it failed at its
+    start.
     """
 
     since_s: float
@@ -55,9 +55,10 @@ def failed(
     now_s: float,
     at_once: bool = False,
 ) -> Failing:
-    """Count a failure, on one node or on several together; none where it cannot be said on which.
+    """Count a failure, on one node or on several together; on none if the node is unknown.
 
-    ``trained``: the trainer has made progress at some time, so its script is not simply wrong.
+    ``trained`` is true if the trainer has ever made progress, so that its script is not simply
+    wrong.
     """
     if before is None or now_s - before.last_s > _IN_A_ROW_S:
         before = Failing(since_s=now_s)

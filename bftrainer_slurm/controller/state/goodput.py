@@ -1,6 +1,6 @@
 """Where a trainer's time went: trained, waiting for nodes, rescaling, lost. Pure.
 
-What it trained is its own word, in reports; when it had nodes is in the history.
+What it trained comes from its own reports; when it had nodes is in the history.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bftrainer_slurm.controller.observe.reports import Report
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a trainer's reports come to up to ``time_s``; it was submitted at ``since_s``.
+    """The sum of a trainer's reports up to ``time_s``; it was submitted at ``since_s``.
 
     ``generation`` is the one that the last report is of.
     """
@@ -27,9 +27,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """For how long a trainer had a node, one or more, up to its last change.
+    """How long a trainer had at least one node, up to its last change.
 
-    It has one since ``open_s``, None: it has none now. ``first_s`` and ``last_s`` are when the
+    It has one since ``open_s``, None if it has none now. ``first_s`` and ``last_s`` are when the
     first stay began and the last one ended.
     """
 
@@ -40,7 +40,7 @@ class Served:
 
 
 def worked(before: Work | None, report: Report, submit_s: float) -> Work:
-    """Return the work with a further report; one that was heard before changes nothing."""
+    """Return the work with a further report; a repeated report changes nothing."""
     if before is None:
         return Work(min(submit_s, report.time_s), report.time_s, generation=report.generation)
     gap_s = report.time_s - before.time_s
@@ -55,7 +55,7 @@ def worked(before: Work | None, report: Report, submit_s: float) -> Work:
     if report.generation == before.generation:
         return replace(work, trained_s=work.trained_s + gap_s)
     if report.pause_s is None:
-        return work  # all nodes were gone between, or nobody knows
+        return work  # all nodes were gone in between, or that is unknown
     pause_s = min(report.pause_s, gap_s)
     return replace(
         work,
@@ -65,7 +65,7 @@ def worked(before: Work | None, report: Report, submit_s: float) -> Work:
 
 
 def served(stays: Iterable[tuple[float, float | None]]) -> Served:
-    """Return when a trainer had nodes; ``stays`` are begins and ends (None: it is there still)."""
+    """Return when a trainer had nodes; ``stays`` are begins and ends (None: it is still there)."""
     seconds, begin, end = 0.0, None, float("-inf")
     first = last = None
     for start_s, end_s in sorted(stays, key=lambda stay: stay[0]):
@@ -85,10 +85,10 @@ def served(stays: Iterable[tuple[float, float | None]]) -> Served:
 def goodput(
     work: Work | None, had: Served, submit_s: float, *, ended: bool, now_s: float
 ) -> dict[str, float | None]:
-    """Return what became of the time since a trainer was submitted, in seconds.
+    """Return how the time since a trainer was submitted was spent, in seconds.
 
-    That is until now, or until the last node left one that has ended. ``lost_s`` is with nodes and
-    without progress: while it starts, fails, or hangs. None: it reports nothing.
+    The time ends now, or when an ended trainer's last node left. ``lost_s`` is time with nodes but
+    without progress: while it starts, fails, or hangs. Values are None if it reports nothing.
     """
     since_s = min(known for known in (submit_s, had.first_s, work and work.since_s) if known)
     until_s = had.last_s if ended and had.open_s is None and had.last_s is not None else now_s

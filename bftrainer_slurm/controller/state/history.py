@@ -1,4 +1,4 @@
-"""What Slurm does not know: holes, stays of elements on nodes, plans, progress, what was learnt.
+"""What Slurm does not know: holes, stays of elements on nodes, plans, progress, lessons.
 
 Only the controller writes. A reader opens the file read-only.
 """
@@ -55,7 +55,7 @@ class HistoryError(Exception):
 
 
 def past_problem(path: Path, back: int) -> bytes:
-    """Return the problem, as JSON, that the controller planned so many plans ago; 1 is the last.
+    """Return the problem, as JSON, of the controller's plan so many plans ago; 1 is the last.
 
     Raises:
         HistoryError: in one line.
@@ -73,7 +73,7 @@ def past_problem(path: Path, back: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What became of one trainer so far. ``node_s`` counts finished stays only.
+    """A summary of one trainer so far. ``node_s`` counts finished stays only.
 
     ``had`` says when it had nodes.
     """
@@ -88,16 +88,16 @@ class Tally:
 class History:
     """The history file. ``how`` a stay ended: shrank, reclaimed, or ended (by itself).
 
-    Nothing but opening it raises: what cannot be written waits, and ``trouble`` says why. A damaged
-    file is set aside for a new one: trainers are planned for without their past, too. ``counts`` is
-    what this process has noted.
+    Only opening it raises: what cannot be written waits, and ``trouble`` says why. A damaged file
+    is moved aside and replaced: trainers can also be planned without their past. ``counts`` is what
+    this process has noted.
     """
 
     def __init__(self, path: Path | str) -> None:
         try:
             self._database = Database(path, UPGRADES)
         except sqlite3.Error as error:
-            raise HistoryError(f"history {path}: {error}; move it away to begin anew") from error
+            raise HistoryError(f"history {path}: {error}; move it away to get a new one") from error
         self.counts = Counts()
         self.lessons = Lessons(self._database, self.counts.pauses)
         self.holes = Spans(self._database, "holes")
@@ -109,7 +109,7 @@ class History:
 
     @property
     def trouble(self) -> str | None:
-        """Why it cannot be written now, None: it can."""
+        """Why it cannot be written now, None if it can."""
         return self._database.trouble
 
     def begin_stay(self, element: ElementId, node: str, time_s: float) -> None:
@@ -120,7 +120,7 @@ class History:
         self._database.write((begin, (element.array, element.task, node, time_s)))
 
     def end_stay(self, element: ElementId, time_s: float, how: str) -> None:
-        """Note that an element runs no more."""
+        """Note that an element has ended."""
         self.counts.ended[how] += 1
         self._tallies.pop(element.array, None)
         end = (
@@ -130,7 +130,7 @@ class History:
         self._database.write((end, (time_s, how, element.array, element.task)))
 
     def open_stays(self) -> dict[ElementId, str]:
-        """Return the node of each element that runs as far as is known."""
+        """Return the node of each element that runs, as far as is known."""
         rows = self._database.read("SELECT array, task, node FROM stays WHERE end_s IS NULL")
         return {ElementId(array, task): node for array, task, node in rows}
 
@@ -149,11 +149,11 @@ class History:
         return tally
 
     def set_work(self, array: int, work: Work) -> None:
-        """Note what a trainer's reports come to."""
+        """Note the sum of a trainer's reports."""
         self._database.write(put("work", array, *astuple(work)))
 
     def work(self, array: int) -> Work | None:
-        """Return what a trainer's reports came to, None: it has made none."""
+        """Return the sum of a trainer's reports, None if it has made none."""
         rows = self._database.read(
             "SELECT since_s, time_s, trained_s, rescaling_s, generation FROM work WHERE array = ?",
             array,
@@ -161,7 +161,7 @@ class History:
         return next((Work(*row) for row in rows), None)
 
     def add_preemptions(self, preemptions: Iterable[Preemption]) -> None:
-        """Note ordinary jobs that started where Slurm first had to take elements."""
+        """Note ordinary jobs that started on nodes from which Slurm first had to take elements."""
         for one in preemptions:
             self.counts.delays.add(one.delay_s)
             self.counts.preempted_elements += one.elements
@@ -170,7 +170,7 @@ class History:
             self._preemptions = None
 
     def preemptions(self, since_s: float) -> list[Preemption]:
-        """Return them from then on."""
+        """Return these jobs from a time on."""
         if self._preemptions is None:
             rows = self._database.read("SELECT * FROM preemptions WHERE time_s >= ?", since_s)
             self._preemptions = [Preemption(*row) for row in rows]
@@ -179,16 +179,16 @@ class History:
     def add_plan(
         self, time_s: float, pool: int, used: int, objective: float, status: str, solve_s: float
     ) -> None:
-        """Note a plan that was made."""
+        """Note a plan."""
         self.counts.plans[status] += 1
         self.counts.solving.add(solve_s)
         plan = put("plans", time_s, pool, used, objective, status, solve_s)
         self._database.write(plan)
 
     def add_problem(self, time_s: float, document_of: Callable[[], dict[str, Any]]) -> None:
-        """Note the problem that was planned. In a file the last ones are kept.
+        """Note the planned problem. A file keeps the last ones.
 
-        They are large: where the disk is full they are not kept for later.
+        They are large: if the disk is full, they are not kept for later.
         """
         if not self._in_file or self.trouble is not None:
             return
@@ -203,21 +203,21 @@ class History:
         self._database.write(put("progress", array, time_s, samples, measures))
 
     def add_pause(self, array: int, time_s: float, nodes: int, seconds: float) -> None:
-        """Note for how long a trainer stood still before it went on with so many nodes."""
+        """Note how long a trainer stood still before it went on with so many nodes."""
         self._database.write(
             put("pauses", array, time_s, nodes, seconds),
             (_ONLY_LAST_PAUSES, (array, array, _PAUSES_KEPT)),
         )
 
     def samples(self, array: int) -> float | None:
-        """Return how many samples a trainer had by its last progress, None: it told of none."""
+        """Return how many samples a trainer had at its last report, None if it reported none."""
         rows = self._database.read(
             "SELECT samples FROM progress WHERE array = ? ORDER BY time_s DESC LIMIT 1", array
         )
         return float(rows[0][0]) if rows else None
 
     def has_trained(self, array: int) -> bool:
-        """Return whether anything was learnt of a trainer's throughput: it does train."""
+        """Return whether a trainer's throughput was ever measured: then it does train."""
         return bool(self._database.read("SELECT 1 FROM looks WHERE array = ? LIMIT 1", array))
 
     def knows_another(self, array: int, id_: str) -> bool:
@@ -226,10 +226,10 @@ class History:
         return bool(rows) and differ(id_, rows[0][0])
 
     def meet(self, array: int, id_: str, time_s: float) -> str | None:
-        """Return why a trainer is over, None: it is not, as far as is known.
+        """Return why a trainer is over, None if it is not, as far as is known.
 
-        What is known of another one under the same array is dropped first: a slurmctld that lost
-        its state begins anew with its first number. Without an ``id_`` they cannot be told apart.
+        Data about another trainer under the same array is dropped first: a slurmctld that lost its
+        state starts again with its first number. Without an ``id_`` they cannot be told apart.
         """
         if self.knows_another(array, id_):
             self.forget(array)
@@ -242,7 +242,7 @@ class History:
         return self._ended.get(array, rows[0][0] if rows else None)
 
     def describe(self, trainer: Trainer, time_s: float) -> None:
-        """Note who a trainer is, for when Slurm has forgotten it."""
+        """Note a trainer's user and name, for the time when Slurm has forgotten it."""
         who = (trainer.user, trainer.name, trainer.submit_s)
         wants = (trainer.record.min_nodes, trainer.record.max_nodes)
         self._database.write(put("met", trainer.array, time_s, *who, *wants))
@@ -258,9 +258,9 @@ class History:
         return [(array, id_, time_s, why) for array, id_, time_s, why in rows]
 
     def resume_after_others(self, over: Iterable[tuple[int, str, float, str]]) -> None:
-        """Take in which trainers are ``over``, after other hosts' controllers have worked.
+        """Take over which trainers are ``over``, after other hosts' controllers have worked.
 
-        What ran when this one worked last has ended at a time that nobody here has seen.
+        Elements that ran when this host worked last have ended at an unknown time.
         """
         self._tallies.clear()
         self._database.write(
@@ -271,14 +271,14 @@ class History:
         )
 
     def forget(self, array: int) -> None:
-        """Drop all that is known of the trainer of this array id."""
+        """Drop all data about the trainer with this array id."""
         these = ((f"DELETE FROM {table} WHERE array = ?", (array,)) for table in _BY_ARRAY)
         self._database.write(*these)
         self._tallies.pop(array, None)
         self._ended.pop(array, None)
 
     def forget_old(self, now_s: float) -> None:
-        """Drop what is older than 90 days."""
+        """Drop data older than 90 days."""
         old_s = now_s - _KEEP_S
         self._database.write(
             *((f"DELETE FROM {table} WHERE end_s < ?", (old_s,)) for table in _LASTING),
@@ -292,5 +292,5 @@ class History:
 
 
 def differ(id_: str, other: str) -> bool:
-    """Whether the ids of two records say that they are two trainers."""
+    """Whether the ids of two records show that they are two trainers."""
     return bool(id_ and other and id_ != other)

@@ -1,6 +1,6 @@
-"""The holes of the cluster as the loop sees them: since when, how long still, how they change.
+"""The holes of the cluster as the loop sees them: since when, for how long, and how they change.
 
-Needs nothing but one snapshot after the other.
+It needs only one snapshot after the other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SHORTEST_S, _LONGEST_S = 60.0, 300.0  # forward times
 
 
 class Holes:
-    """Remembers holes, writes the ended ones to the history, and expects their ends."""
+    """Remembers holes, writes the ended ones to the history, and predicts their ends."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -44,7 +44,7 @@ class Holes:
     def life_s(self, snapshot: Snapshot) -> Mapping[str, float]:
         """Return how long (seconds) each node in a hole is expected to stay in it.
 
-        What Slurm says itself counts where it is sooner: expected starts and reservations.
+        Slurm's own expected starts and reservations count if they are sooner.
         """
         now_s = snapshot.time_s
         ages_s = [max(0.0, now_s - self._since_s[node]) for node in self._order]
@@ -63,9 +63,9 @@ class Holes:
         return self._since_s
 
     def forward_time_s(self, settings: Settings) -> float:
-        """Return how far ahead to plan: as the admin says, or the mean gap between changes lately.
+        """Return how far to plan ahead: the admin's setting, or the mean gap of recent changes.
 
-        A plan stands until the pool changes next, so that is what a rescale has to pay off in.
+        A plan stands until the pool changes next, so a rescale has to pay off in that time.
         """
         if not settings.adapt_forward_time or self._changes < 1:
             return settings.forward_time_s
@@ -76,7 +76,7 @@ class Holes:
         self._history.holes.change(
             ended=gone, began=set(order) - self._since_s.keys(), time_s=now_s
         )
-        # A clock that was set back since would make holes that have not begun yet.
+        # If the clock was set back since, a hole would begin in the future.
         self._since_s = {node: min(self._since_s.get(node, now_s), now_s) for node in order}
 
     def _learn(self, order: list[str], taken: frozenset[str], now_s: float) -> None:

@@ -1,6 +1,6 @@
-"""Which nodes there are, when they were out of service, and when a controller has looked at all.
+"""Which nodes there are, when they were out of service, and when a controller was looking.
 
-Only for people who look back: no decision is made from it.
+It is only for people who look back: no decision uses it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.database import Database, Spans, put
 from bftrainer_slurm.model import Node
 
-_EVERY_S = 60.0  # so often is written that somebody still looks
-_UNSEEN_S = 300.0  # without a look: nobody knows what was between
+_EVERY_S = 60.0  # how often to write that a controller still looks
+_UNSEEN_S = 300.0  # longer gaps between looks count as not observed
 
 
 class Inventory:
-    """Compares each reading of the nodes with the last one, and writes what has changed.
+    """Compares each reading of the nodes with the last one, and writes the changes.
 
-    Costs nothing where nothing was read anew.
+    Costs nothing if nothing was read again.
     """
 
     def __init__(self, database: Database) -> None:
@@ -53,6 +53,6 @@ class Inventory:
         self._outages.change(out - outside, outside - out, snapshot.time_s)
 
     def _as_left(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Return what the controller before has written."""
+        """Return what the previous controller has written."""
         nodes = self._database.read("SELECT node FROM nodes")
         return frozenset(node for (node,) in nodes), frozenset(self._outages.open())

@@ -1,7 +1,7 @@
-"""What was learnt of trainers, in the history file: looks at their throughput, costs of rescaling.
+"""What was learnt about trainers, in the history file: looks at throughput, costs of rescaling.
 
-By user and job name, so that a trainer that is submitted again starts with it. Bounded: a user can
-fill the disk neither with looks nor with names.
+It is kept by user and job name, so that a trainer that is submitted again starts with it. It is
+bounded: a user can fill the disk neither with looks nor with names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RESCALES_A_KIND = 9
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is learnt is kept by user and job name, so that it serves the next job of that name."""
+    """Lessons are kept by user and job name, so that the next job of that name can use them."""
 
     user: str
     name: str
@@ -47,7 +47,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Rescale:
-    """A change of size at ``time_s``, and the seconds without progress that it really cost."""
+    """A change of size at ``time_s``, and the measured seconds without progress."""
 
     runtime: Runtime
     grew: bool
@@ -56,9 +56,9 @@ class Rescale:
 
 
 class Lessons:
-    """The part of the history file that plans are made with.
+    """The part of the history file that plans use.
 
-    ``pauses`` gets what each change of size has cost: ``up`` or ``down``.
+    ``pauses`` gets the cost of each change of size: ``up`` or ``down``.
     """
 
     def __init__(self, database: Database, pauses: Mapping[str, Durations]) -> None:
@@ -66,7 +66,7 @@ class Lessons:
         self._pauses = pauses
 
     def add_look(self, job: Job, look: Look) -> None:
-        """Note what a trainer did on a number of nodes; older looks make room."""
+        """Note a trainer's throughput on a number of nodes; older looks are dropped."""
         array = (job.user, job.name, look.array)
         size = (*array, look.unit, look.nodes)
         self._database.write(
@@ -76,7 +76,7 @@ class Lessons:
         )
 
     def looks(self, job: Job) -> list[Look]:
-        """Return what was seen of all trainers of this name, oldest first."""
+        """Return the looks of all trainers of this name, oldest first."""
         rows = self._database.read(
             "SELECT array, unit, nodes, time_s, rate, seconds FROM looks "
             "WHERE user = ? AND name = ? ORDER BY time_s, rowid",
@@ -85,7 +85,7 @@ class Lessons:
         return [Look(*row) for row in rows]
 
     def add_rescale(self, job: Job, rescale: Rescale) -> None:
-        """Note what a change of size really cost; older ones make room."""
+        """Note what a change of size really cost; older ones are dropped."""
         self._pauses["up" if rescale.grew else "down"].add(rescale.seconds)
         kind = (job.user, job.name, rescale.runtime.value, int(rescale.grew))
         self._database.write(
@@ -103,12 +103,12 @@ class Lessons:
         return [Rescale(Runtime(runtime), bool(grew), *rest) for runtime, grew, *rest in rows]
 
     def set_reform(self, array: int, reform: Reform) -> None:
-        """Note the generation that a trainer stands in now."""
+        """Note a trainer's present generation."""
         row = (reform.time_s, reform.runtime.value, reform.generation, reform.nodes)
         self._database.write(put("reforms", array, *row))
 
     def reform(self, array: int) -> Reform | None:
-        """Return the generation that a trainer stands in as far as is known."""
+        """Return a trainer's present generation as far as is known."""
         rows = self._database.read(
             "SELECT time_s, runtime, generation, nodes FROM reforms WHERE array = ?", array
         )
@@ -117,7 +117,7 @@ class Lessons:
     def forget_too_much(self, active: Collection[int]) -> None:
         """Drop the looks of all but the newest trainers (array ids) of a name, and names of a user.
 
-        Those that are ``active`` keep them.
+        ``active`` trainers keep them.
         """
         self._database.write(
             *(

@@ -1,7 +1,7 @@
 """From one trainer's reports to what can be learnt from them: looks at throughput, real costs.
 
-Needs nothing but one report after the other. A look lies within one generation and begins when
-that is warm; a cost is the pause before the first progress of another size.
+It needs only one report after the other. A look lies within one generation and begins when the
+generation is warm; a cost is the pause before the first progress at another size.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from bftrainer_slurm.controller.state.lessons import Look, Rescale
 
 _WARM_S = 15.0  # caches, lazy imports, autotuners: the first steps of a generation are slow
 _LOOK_S = 20.0
-# Looks grow with the generation: few are kept, and a node that is slow for some minutes must not
-# be in most of them.
+# Looks grow with the generation: only a few are kept, and a node that is slow for some minutes must
+# not be in most of them.
 _LONGEST_LOOK_S = 80.0
-_SHORT_LOOK_S = 10.0  # what a generation's last look may last at least
+_SHORT_LOOK_S = 10.0  # the shortest last look of a generation
 _MOST_PER_NODE = 1e9  # samples/s
-_UNIX_S = 1e9  # under c10d generations have the number of the Unix second in which they began
+_UNIX_S = 1e9  # under c10d the number of a generation is the Unix second in which it began
 
 
 @dataclass(slots=True)
 class _Generation:
-    """The generation that is being measured, since its first report."""
+    """The measured generation, since its first report."""
 
     number: int | None
     nodes: int
@@ -33,7 +33,7 @@ class _Generation:
 
     @property
     def look_s(self) -> float:
-        """How long the look lasts: as long as was measured before it, within bounds."""
+        """How long the look lasts: as long as the measurement before it, within bounds."""
         if self.begin is None:
             return _LOOK_S
         before_s = self.begin.time_s - self.since_s - _WARM_S
@@ -41,7 +41,7 @@ class _Generation:
 
 
 class Stopwatch:
-    """What one trainer's reports say together. ``formed`` is the generation it stands in."""
+    """The state of one trainer's measurements. ``formed`` is its present generation."""
 
     def __init__(self, array: int, formed: Reform | None = None) -> None:
         self.formed = formed
@@ -52,14 +52,14 @@ class Stopwatch:
 
     @property
     def runtime(self) -> Runtime | None:
-        """How the trainer follows its nodes; None: it has not said anything yet."""
+        """How the trainer follows its nodes; None if it has not reported anything yet."""
         present, formed = self._present, self.formed
         if present is not None and (formed is None or (present.number or 0) >= _UNIX_S):
             return Runtime.C10D
         return None if formed is None else formed.runtime
 
     def reformed(self, reform: Reform) -> bool:
-        """Hear of a new generation; return whether it is the trainer's.
+        """Take a note on a new generation; return whether it is the trainer's.
 
         The agents of an in-process trainer form generations too, before its workers do.
         """
@@ -75,9 +75,9 @@ class Stopwatch:
         return True
 
     def report(self, report: Report, nodes: int) -> tuple[list[Look], list[Rescale]]:
-        """Take a report; return the looks that it completes, and the cost that it tells.
+        """Take a report; return the looks that it completes, and the cost that it shows.
 
-        ``nodes`` is how many the trainer has, where it does not say on how many it was.
+        ``nodes`` is how many nodes the trainer has, if the report does not say.
         """
         size = report.nodes or nodes
         if size < 1:
@@ -97,7 +97,7 @@ class Stopwatch:
         return self._look(present.look_s), cost
 
     def _look(self, least_s: float) -> list[Look]:
-        """End the present look where it has lasted long enough."""
+        """End the present look if it has lasted long enough."""
         present = self._present
         if present is None or present.begin is None or present.last is None:
             return []
@@ -114,7 +114,7 @@ class Stopwatch:
             return []  # it stood still, or counts nothing
         rate = amount / seconds
         if rate > _MOST_PER_NODE * present.nodes:
-            return []  # nobody trains so fast
+            return []  # no trainer is so fast
         return [Look(self._array, unit, present.nodes, end.time_s, rate, seconds)]
 
     def _cost(self, report: Report, nodes: int) -> list[Rescale]:
@@ -134,7 +134,7 @@ class Stopwatch:
 
 
 def _fell(before: Report, after: Report) -> bool:
-    """Whether less is done than before, which cannot be in one generation."""
+    """Whether less is done than before, which is impossible within one generation."""
     return any(
         old is not None and new is not None and new < old
         for old, new in ((before.samples, after.samples), (before.steps, after.steps))

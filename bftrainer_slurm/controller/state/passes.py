@@ -1,7 +1,7 @@
 """What Slurm's backfill scheduler has judged, and when it judges next.
 
-A pass tries every waiting job, on idle nodes and over elements: it preempts them where a job fits.
-What to do about it is in ``decide.vacate``.
+A pass tries every waiting job, on idle nodes and on nodes of elements, which it preempts if a job
+fits. ``decide.vacate`` says what to do about it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from heapq import nsmallest
 
 from bftrainer_slurm.constraint import ConstraintError, parse_constraint
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.state.element import Phase
+from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Node, WaitingJob
 
 _TAKES_S = 3.5  # Slurm's clock ticks in whole seconds, and a pass takes a moment
-_SHORT_S = 10.0  # where passes come so often none is worth a look of its own
-_STALE = 10  # passes since the last one that was seen: then when they come is not known any more
+_SHORT_S = 10.0  # if passes come so often, none is worth a look of its own
+_STALE = 10  # after so many passes without one that was seen, their times are unknown again
 
 
 _Demand = tuple[int, int | None, str, str, frozenset[str]]
@@ -29,11 +29,11 @@ _Demand = tuple[int, int | None, str, str, frozenset[str]]
 class Judgement:
     """What is known of the passes so far. Times are Unix seconds.
 
-    The next pass is expected from ``due_s`` on, minus infinity: at any moment, and before
-    ``until_s`` if something has changed. Before ``sure_s`` there is none. ``asks``: a job waits
-    that the next pass may start. ``left`` are jobs for which trainers do not leave: a pass left
-    them waiting though enough nodes were in holes, and nothing has changed for them since; or the
-    main scheduler may be about to start them.
+    The next pass is expected from ``due_s`` on (minus infinity means at any moment), and before
+    ``until_s`` if something has changed. There is none before ``sure_s``. ``asks`` is true if a job
+    waits that the next pass may start. ``left`` are jobs for which trainers do not leave: a pass
+    left them waiting although enough nodes were in holes, and nothing has changed for them since;
+    or the main scheduler may be about to start them.
     """
 
     due_s: float = -math.inf
@@ -49,38 +49,48 @@ class Passes:
     def __init__(self) -> None:
         self._began_s = -math.inf
         self._gap_s = 0.0  # between the last two that were seen
-        # What each job asks for, and since when it has waited for that; None: nobody has looked.
+        # What each job asks for, and since when it has waited for that; None if not looked at yet.
         self._waits: dict[int, tuple[_Demand, float]] | None = None
         self._looked_s = -math.inf
-        self._pool: frozenset[str] = frozenset()
-        # How many nodes in holes that fit each job passes have left it waiting beside, at most.
+        # Since when (Unix seconds) each node has been in the pool at every look.
+        self._in_pool_s: dict[str, float] = {}
+        # For each job, the most nodes in holes that fit it when a pass left it waiting.
         self._left: dict[int, int] = {}
-        self._blocked: dict[int, int] = {}  # jobs that want more than is in holes: their priority
-        # Jobs that were left waiting, and may fit by now. Most wait for something else: they are
+        self._blocked: dict[int, int] = {}  # priority of jobs that want more than is in holes
+        # Jobs that were left waiting, and may fit by now. Most wait for something else, so they are
         # tried one at a time, and twice as many after a pass that has started all of them.
         self._again: frozenset[int] = frozenset()
         self._tries = 1
         self._asks = False
 
-    def look(self, snapshot: Snapshot, pool: frozenset[str]) -> None:
-        """Take in a snapshot; on the nodes of the ``pool`` nothing runs but elements.
+    def look(self, snapshot: Snapshot, pool: frozenset[str], now_s: float) -> None:
+        """Take in a snapshot; only elements run on the nodes of the ``pool``.
 
-        A new controller takes it that jobs have waited since they were submitted.
+        ``now_s`` (Unix seconds) is when Slurm had answered: what is new in the snapshot may have
+        changed as late as that.
+
+        A new controller assumes that jobs have waited since they were submitted, and that nodes
+        were in holes before it looked.
         """
+        first = self._waits is None
         waiting = {job.job_id: job for job in snapshot.queue.waiting if job.for_nodes}
         self._waits = {
-            job.job_id: self._wait(job, job.submit_s if self._waits is None else snapshot.time_s)
+            job.job_id: self._wait(job, job.submit_s if first else now_s)
             for job in waiting.values()
         }
-        freed = self._forget(waiting)
+        freed = self._forget(waiting) or not pool <= self._in_pool_s.keys()
+        new_s = -math.inf if first else now_s
+        self._in_pool_s = {node: self._in_pool_s.get(node, new_s) for node in pool}
         last = snapshot.last_pass
         if last is not None and last.began_s != self._began_s and not last.active:
             self._began_s, self._gap_s = last.began_s, last.began_s - self._began_s
-            self._judge(waiting, Fit(snapshot.by_weight, pool & (self._pool or pool)))
-        if self._left and (freed or not pool <= self._pool):
+            # Looks may lie between the pass and the one that learns of it.
+            at_pass = {node for node, in_s in self._in_pool_s.items() if in_s < last.began_s}
+            self._judge(waiting, Fit(snapshot.by_weight, at_pass))
+        if self._left and freed:
             self._try_again(waiting, Fit(snapshot.by_weight, pool))
         self._blocked = {one: job.priority for one, job in waiting.items() if job.nodes > len(pool)}
-        self._looked_s, self._pool = snapshot.time_s, pool
+        self._looked_s = now_s
         alone = self._alone
         self._asks = any(
             job.nodes <= len(pool) and job_id not in alone for job_id, job in waiting.items()
@@ -92,15 +102,15 @@ class Passes:
         return frozenset(self._left.keys() - self._again)
 
     def _wait(self, job: WaitingJob, since_s: float) -> tuple[_Demand, float]:
-        """Return what a job asks for, and since when: ``since_s``, if it asked for another."""
+        """Return what a job asks for, and since when: ``since_s`` if its request has changed."""
         known = None if self._waits is None else self._waits.get(job.job_id)
         demand = (job.nodes, job.minutes, job.partition, job.constraint, job.excluded)
         return known if known is not None and known[0] == demand else (demand, since_s)
 
     def _forget(self, waiting: Mapping[int, WaitingJob]) -> bool:
-        """Drop judgements of jobs that have changed, and doubt those made behind a large job.
+        """Drop judgements of changed jobs, and doubt those that were made behind a large job.
 
-        Returns whether such a large one waits no more.
+        Returns whether such a large job no longer waits.
         """
         waits = self._waits or {}
         self._left = {
@@ -125,7 +135,7 @@ class Passes:
             self._again = frozenset()
 
     def _try_again(self, waiting: Mapping[int, WaitingJob], fit: Fit) -> None:
-        """Choose jobs beside which more nodes that fit are in holes than any pass had."""
+        """Choose jobs for which more fitting nodes are in holes than at any pass."""
         jobs = (
             waiting[one]
             for one, nodes in self._left.items()
@@ -135,16 +145,16 @@ class Passes:
         self._again = frozenset(job.job_id for job in first)
 
     def nobody_waits(self) -> None:
-        """Take in that no job waits for nodes."""
+        """Note that no job waits for nodes."""
         self._waits, self._left, self._blocked, self._asks = {}, {}, {}, False
-        self._again = frozenset()
+        self._again, self._in_pool_s = frozenset(), {}
 
     def judgement(self, interval_s: float | None, now_s: float) -> Judgement:
-        """Return what is known now; ``interval_s`` is Slurm's ``bf_interval``, None: no passes."""
+        """Return what is known; ``interval_s`` is Slurm's ``bf_interval``, None without passes."""
         left = self._alone
         if interval_s is None or interval_s < _SHORT_S:
-            # The main scheduler tries a new job first, and may be at it: then trainers would leave
-            # beside the elements that it preempts.
+            # The main scheduler tries a new job first, and may be doing so: trainers would then
+            # leave in addition to the elements that it preempts.
             waits = (self._waits or {}).items()
             new = {one for one, (_, since_s) in waits if since_s == self._looked_s}
             until_s = self._looked_s + _TAKES_S if new else -math.inf
@@ -170,9 +180,9 @@ def in_holes_without(
 
 
 class Fit:
-    """Which of some nodes would do for a job, as far as partition and features tell.
+    """Which of some nodes fit a job, as far as partition and features tell.
 
-    ``nodes`` are in the order in which Slurm takes them, ``among`` those that are in question.
+    ``nodes`` are in the order in which Slurm takes them, ``among`` are the candidates.
     """
 
     def __init__(self, nodes: Iterable[Node], among: Set[str]) -> None:
@@ -180,7 +190,7 @@ class Fit:
         self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def nodes_for(self, job: WaitingJob) -> tuple[str, ...]:
-        """Return them in the order in which Slurm takes them."""
+        """Return the nodes in the order in which Slurm takes them."""
         key = (job.partition, job.constraint, job.excluded)
         if key not in self._known:
             partitions = frozenset(job.partition.split(","))
@@ -195,7 +205,7 @@ class Fit:
 
 
 def _has(node: Node, constraint: str) -> bool:
-    """Whether a node has the features; one that cannot be read asks for something of many nodes."""
+    """Whether a node has the features; an unreadable request asks for something of many nodes."""
     try:
         return not constraint or parse_constraint(constraint).allows(node.features)
     except ConstraintError:

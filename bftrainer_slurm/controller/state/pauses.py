@@ -7,7 +7,7 @@ from collections.abc import Set
 from dataclasses import replace
 
 from bftrainer_slurm.controller.state.profiles import RescaleCosts
-from bftrainer_slurm.controller.state.trainer import TrainerState
+from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 
 
@@ -27,10 +27,10 @@ def note_change(
 def _paused_until_s(
     view: TrainerView, joined: Set[str], now_s: float, costs: RescaleCosts
 ) -> float:
-    """Return when its pause ends, as these nodes have joined it, or others have left.
+    """Return when its pause ends, after these nodes have joined it, or others have left.
 
-    It may be some time before a node is seen; and one that came as soon as the first ones, from
-    another trainer say, belongs to the start.
+    A node may be seen late. A node that came as soon as the first ones, for example from another
+    trainer, belongs to the start.
     """
     if not joined:
         return now_s + costs.down_s

@@ -1,6 +1,6 @@
-"""The picture that a decision is made from: what Slurm says, and what is known beside.
+"""The picture for a decision: what Slurm says, and what the controller knows besides.
 
-What is known of the cluster is kept here from look to look; of trainers it is in ``roster``.
+Knowledge of the cluster is kept here from look to look; knowledge of trainers is in ``roster``.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from bftrainer_slurm.controller.observe.schedule import LEAD_S
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.arrivals import Arrivals
-from bftrainer_slurm.controller.state.element import Event, Phase
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.holes import Holes
 from bftrainer_slurm.controller.state.passes import Judgement, Passes, in_holes_without
+from bftrainer_slurm.controller.state.phases import Event, Phase
 from bftrainer_slurm.controller.state.preemptions import Preemptions
 from bftrainer_slurm.controller.state.roster import Roster
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -27,10 +27,10 @@ class Picture:
 
     ``avoid`` says until when nodes are left alone; ``out_of_reach`` are nodes of trainers that
     cannot be handled; ``taken`` those that Slurm took from elements for a job that has not started
-    yet. Of holes it tells since when each is there, how long it will last, and how
-    far ahead to plan; ``reserve`` is how many nodes to keep idle for ordinary jobs that nobody
-    knows of yet; ``judgement`` is what Slurm's backfill scheduler has made of holes and jobs;
-    ``lead_s`` is how long before its next pass trainers leave.
+    yet. For holes it tells since when each is there, how long it will last, and how far ahead to
+    plan. ``reserve`` is how many nodes to keep idle for future ordinary jobs; ``judgement`` is what
+    Slurm's backfill scheduler has decided about jobs; ``lead_s`` is how long before its next pass
+    trainers leave.
     """
 
     snapshot: Snapshot
@@ -52,7 +52,7 @@ class Picture:
 
 
 class Surroundings:
-    """What is known of the cluster beside its trainers: holes, ordinary jobs, Slurm's passes."""
+    """What is known of the cluster besides its trainers: holes, ordinary jobs, Slurm's passes."""
 
     def __init__(self, history: History, settings: Settings, now_s: float) -> None:
         self._history = history
@@ -79,12 +79,12 @@ class Surroundings:
         self._history.inventory.update(snapshot)
         if any(job.for_nodes for job in queue.waiting):
             pool = in_holes_without(snapshot, views, Phase.LEAVING, Phase.ENDING)
-            self._passes.look(snapshot, pool)
+            self._passes.look(snapshot, pool, now_s)
         else:
             self._passes.nobody_waits()
 
     def judgement(self, snapshot: Snapshot, now_s: float) -> Judgement:
-        """Return what is known now of Slurm's passes."""
+        """Return what is now known of Slurm's passes."""
         return self._passes.judgement(snapshot.configuration.backfill_s, now_s)
 
     def picture(self, snapshot: Snapshot, roster: Roster) -> Picture:
@@ -103,5 +103,5 @@ class Surroundings:
             max(settings.reserve_nodes, learnt),
             self.judgement(snapshot, now_s),
             roster.lead_s,
-            frozenset(self._preemptions.taken),
+            self._preemptions.nodes,
         )

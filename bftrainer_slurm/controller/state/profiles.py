@@ -1,4 +1,4 @@
-"""What plans are told of trainers: what these have shown, now and under the same name before.
+"""What plans know of trainers: their measurements, now and earlier under the same name.
 
 Reports in, appraisals out. A curve changes only when measurements say something new, so that
 noise does not make plans.
@@ -29,24 +29,24 @@ from bftrainer_slurm.planner.curves import Exploration, Fit, Fits, Measurement, 
 from bftrainer_slurm.planner.curves.news import FIRST_S
 
 _SIZES = 64
-# How many measured rescales the prior weighs as much as: a single one that hung is not believed.
-# It weighs one more with each ten minutes in which there was none: then it is worth another try.
+# The prior weighs as much as so many measured rescales: a single one that hung is not believed. It
+# weighs one more for each ten minutes without a rescale: then another try is worth while.
 _PRIOR_WEIGHS = 2
 _FADES_S = 600.0
-_MOST_COST_S = 120.0  # nobody keeps their nodes by telling of long pauses
-_ANOTHER_SCRIPT = 0.25  # relative; under one name, but with other throughputs
+_MOST_COST_S = 120.0  # nobody can keep nodes by reporting long pauses
+_ANOTHER_SCRIPT = 0.25  # a larger relative difference shows another script of this name
 
 
 @dataclass(frozen=True, slots=True)
 class RescaleCosts:
-    """Seconds without progress: after a trainer grew, after it shrank, of a start from no node."""
+    """Seconds without progress: after a trainer grew, after it shrank, at a start without nodes."""
 
     up_s: float
     down_s: float
     start_s: float
 
 
-# Until a trainer's own are measured. Measured with torch 2.13; DESIGN.md, "The elastic runtime".
+# Until a trainer's own are measured. With torch 2.13 on CPUs.
 PRIOR_COSTS = {
     Runtime.C10D: RescaleCosts(8.0, 7.0, start_s=8.0),
     Runtime.AGENT: RescaleCosts(0.3, 0.3, start_s=8.0),
@@ -56,11 +56,11 @@ PRIOR_COSTS = {
 
 @dataclass(frozen=True, slots=True)
 class Appraisal:
-    """What a trainer is planned with.
+    """What a plan knows of a trainer.
 
-    ``curve`` is in samples/s (or in any unit, where only its shape is known); ``done`` is the
-    share of its samples that is done, None: unknown. ``expected`` is the curve without
-    optimism where the trainer explores; None: there is none.
+    ``curve`` is in samples/s (or in any unit, if only its shape is known); ``done`` is the share of
+    its samples that is done, None if unknown. ``expected`` is the curve without optimism if the
+    trainer explores, else None.
     """
 
     curve: ThroughputCurve
@@ -73,19 +73,19 @@ class Appraiser(Protocol):
     """Knows trainers; the daemon's learns from what they report."""
 
     def progressed(self, view: TrainerView, report: Report) -> None:
-        """Hear how far a trainer has come."""
+        """Take a report of progress."""
 
     def reformed(self, view: TrainerView, reform: Reform) -> None:
-        """Hear that a trainer stands in a new generation."""
+        """Take a note that a trainer is in a new generation."""
 
     def costs(self, view: TrainerView, now_s: float) -> RescaleCosts:
         """Return what a change of size costs this trainer, as far as is known now."""
 
     def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
-        """Return what each of the trainers is to be planned with, in their order."""
+        """Return an appraisal of each trainer, in their order."""
 
     def known(self, view: TrainerView, now_s: float) -> dict[str, Any]:
-        """Return what users are shown of it."""
+        """Return what users see of it."""
 
     def forget(self, keep: frozenset[int]) -> None:
         """Drop the trainers whose array is not among ``keep``."""
@@ -93,9 +93,9 @@ class Appraiser(Protocol):
 
 @dataclass(slots=True)
 class _Known:
-    """One trainer. ``own`` looks by unit and size; ``before`` those of others of its name.
+    """One trainer. ``own`` are its looks by unit and size; ``before`` those of others of its name.
 
-    ``fit`` is of these looks, None where there are new ones; ``drawn`` a fit's curve, for users.
+    ``fit`` belongs to these looks, None if there are new ones; ``drawn`` is a curve for users.
     """
 
     job: Job
@@ -108,7 +108,7 @@ class _Known:
     drawn: tuple[Fit, dict[str, Any]] | None = None
 
     def add(self, look: Look) -> None:
-        """Take another look."""
+        """Add a look."""
         looks = self.own.pop((look.unit, look.nodes), deque(maxlen=LOOKS_A_SIZE))
         looks.append(look)
         self.own[look.unit, look.nodes] = looks
@@ -117,9 +117,9 @@ class _Known:
         self.unit, self.last_s, self.fit = look.unit, look.time_s, None
 
     def looks(self) -> list[Look]:
-        """Return its own looks, and those of others of its name on sizes that it has not shown.
+        """Return its own looks, and those of others of its name on sizes that it has not tried.
 
-        The others' do not count if its throughput differs from theirs on a size that both know.
+        The others' looks do not count if its throughput differs on a size that both know.
         """
         own = {
             size: looks
@@ -147,7 +147,7 @@ class Profiles:
         self._exploration: Exploration[int] = Exploration()
 
     def progressed(self, view: TrainerView, report: Report) -> None:
-        """Learn from how far a trainer has come."""
+        """Learn from a report of progress."""
         known = self._trainer(view)
         looks, rescales = known.stopwatch.report(report, len(view.placed))
         for look in looks:
@@ -162,12 +162,12 @@ class Profiles:
                 self._lessons.add_rescale(known.job, rescale)
 
     def reformed(self, view: TrainerView, reform: Reform) -> None:
-        """Hear that a trainer stands in a new generation."""
+        """Take a note that a trainer is in a new generation."""
         if self._trainer(view).stopwatch.reformed(reform):
             self._lessons.set_reform(view.array, reform)
 
     def costs(self, view: TrainerView, now_s: float) -> RescaleCosts:
-        """Return what changes of size have cost lately, as a median of them and of the prior."""
+        """Return the recent costs of changes of size, as a median of them and of the prior."""
         known = self._trainer(view)
         prior = PRIOR_COSTS[self._runtime(known)]
         up_s = _cost_s(prior.up_s, self._costs(known, grew=True), now_s)
@@ -175,7 +175,7 @@ class Profiles:
         return RescaleCosts(up_s, down_s, prior.start_s)
 
     def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
-        """Return what to plan with."""
+        """Return the appraisals for a plan."""
         standings = {
             view.array: Standing(
                 self._fit(view.array, known),
@@ -207,7 +207,7 @@ class Profiles:
         }
 
     def forget(self, keep: frozenset[int]) -> None:
-        """Drop trainers that are gone; what they have shown stays for others of their name."""
+        """Drop trainers that are gone; their looks stay for others of their name."""
         gone = self._trainers.keys() - keep
         for array in gone:
             del self._trainers[array]
@@ -247,7 +247,7 @@ class Profiles:
         return [one for one in rescales if (one.runtime, one.grew) == kind][-RESCALES_A_KIND:]
 
     def _runtime(self, known: _Known) -> Runtime:
-        """Return its runtime; until it has said so that of the last one of its name."""
+        """Return its runtime; until it has reported one, that of the last trainer of its name."""
         rescales = self._of_job(known.job)
         last = rescales[-1].runtime if rescales else Runtime.C10D
         return known.stopwatch.runtime or last
@@ -277,6 +277,6 @@ def _cost_s(prior_s: float, measured: Sequence[Rescale], now_s: float) -> float:
 
 
 def _differ(looks: Iterable[Look], others: Iterable[Look]) -> bool:
-    """Whether these looks at one size cannot be of the same script."""
+    """Whether these looks at one size cannot come from the same script."""
     ratio = median(one.rate for one in looks) / median(one.rate for one in others)
     return abs(math.log(ratio)) > _ANOTHER_SCRIPT

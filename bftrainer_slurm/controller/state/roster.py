@@ -1,6 +1,6 @@
-"""The one picture of all trainers: a record of each, kept up to date by looks, notes and actions.
+"""The records of all trainers, kept up to date by looks, notes and actions.
 
-What is to be done about it is decided elsewhere (``decide``).
+``decide`` says what to do about them.
 """
 
 from __future__ import annotations
@@ -13,25 +13,21 @@ from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.schedule import lead_s
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.element import Began, ElementRecord, Ended, Event, Phase
 from bftrainer_slurm.controller.state.endings import Endings
 from bftrainer_slurm.controller.state.history import History, differ
-from bftrainer_slurm.controller.state.trainer import TrainerState, advance, gone, note_failed
+from bftrainer_slurm.controller.state.phases import Began, ElementRecord, Ended, Event, Phase
+from bftrainer_slurm.controller.state.trainer_state import TrainerState, advance, gone, note_failed
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
 from bftrainer_slurm.model import Trainer
 
 logger = logging.getLogger(__name__)
-
-# Slurm ends a reclaimed element first, and only then gives the node to the job that needs it; until
-# then the node looks idle.
-_RECLAIM_S = 5.0
 
 
 class Roster:
     """All trainers, by array.
 
     ``avoid`` says until when (Unix seconds) nodes are left alone; ``out_of_reach`` are nodes of
-    trainers that cannot be handled. ``replaced`` have come under the array of another one.
+    trainers that cannot be handled. ``replaced`` trainers reuse the array id of another one.
     """
 
     def __init__(self, history: History, settings: Settings, faults: Faults) -> None:
@@ -53,7 +49,7 @@ class Roster:
 
     @property
     def lead_s(self) -> float:
-        """How long before a backfill pass trainers leave, as elements take to end."""
+        """How long before a backfill pass trainers leave, by how long elements take to end."""
         return lead_s(self._endings.usual_s)
 
     def view(self, array: int) -> TrainerView | None:
@@ -61,7 +57,7 @@ class Roster:
         return self._by_array.get(array)
 
     def put(self, states: Mapping[int, TrainerState]) -> None:
-        """Replace the states of trainers; what is over is kept for good."""
+        """Replace the states of trainers; ends of trainers are written to the history."""
         for array, state in states.items():
             before = self._states.get(array)
             if state.over is not None and (before is None or before.over is None):
@@ -88,7 +84,7 @@ class Roster:
             with self._faults.of(trainer.array):
                 last, view = self._states.get(trainer.array), self._by_array.get(trainer.array)
                 if last is not None and view is not None and view.is_of(trainer, last):
-                    states[trainer.array] = last  # nothing new: most of the time, of most
+                    states[trainer.array] = last  # no news: the usual case
                     continue
                 state, happened = self._follow(trainer, ids[trainer.array], now_s)
                 self._write(happened)
@@ -127,13 +123,8 @@ class Roster:
                 self._history.end_stay(event.element, event.time_s, event.how)
 
     def _avoid(self, events: Iterable[Event], now_s: float) -> None:
-        ended = [event for event in events if isinstance(event, Ended)]
-        self._endings.saw(ended)
-        taken = [one.node for one in ended if one.how == "reclaimed"]
-        kept = {node: until_s for node, until_s in self.avoid.items() if until_s > now_s}
-        for node in taken:
-            kept[node] = max(kept.get(node, 0.0), now_s + _RECLAIM_S)
-        self.avoid = kept
+        self._endings.saw(event for event in events if isinstance(event, Ended))
+        self.avoid = {node: until_s for node, until_s in self.avoid.items() if until_s > now_s}
 
     def _see(self, snapshot: Snapshot, states: Mapping[int, TrainerState]) -> None:
         known = [(one, states[one.array]) for one in snapshot.queue.trainers if one.array in states]
@@ -150,7 +141,7 @@ class Roster:
 
 
 def _as_left(history: History) -> dict[int, TrainerState]:
-    """The states as the controller before has left them: what ran then may run now."""
+    """The states as the previous controller left them: elements that ran then may run now."""
     states: dict[int, TrainerState] = {}
     for id_, node in history.open_stays().items():
         record = ElementRecord(Phase.RUNNING, float("-inf"), node)

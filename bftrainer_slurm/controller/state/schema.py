@@ -1,4 +1,4 @@
-"""The tables of the history file, as SQL: what each version of the file has brought."""
+"""The tables of the history file, as SQL: the changes of each version of the file."""
 
 from __future__ import annotations
 
@@ -60,14 +60,15 @@ CREATE TABLE problems (time_s REAL NOT NULL, document BLOB NOT NULL);
     """
 CREATE TABLE preemptions (time_s REAL NOT NULL, elements INTEGER NOT NULL, delay_s REAL NOT NULL);
 """,
-    # What a trainer's reports come to, see ``goodput``.
+    # The sum of a trainer's reports, see ``goodput``.
     """
 CREATE TABLE work (
     array INTEGER PRIMARY KEY, since_s REAL NOT NULL, time_s REAL NOT NULL,
     trained_s REAL NOT NULL, rescaling_s REAL NOT NULL, generation INTEGER
 );
 """,
-    # Who trainers are, for when Slurm has forgotten them, and what each change of size has cost.
+    # Users and names of trainers, for the time when Slurm has forgotten them, and the cost of each
+    # change of size.
     """
 CREATE TABLE met (
     array INTEGER PRIMARY KEY, time_s REAL NOT NULL, user TEXT NOT NULL, name TEXT NOT NULL,

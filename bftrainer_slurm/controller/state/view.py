@@ -1,6 +1,6 @@
-"""A trainer as the controller sees it after a look: which elements are where, which can be let go.
+"""A trainer after a look: where its elements are, and which of them can be released. Pure.
 
-Pure. What to do about it is not here.
+``decide`` says what to do about it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from bftrainer_slurm.controller.state.element import ElementRecord, Phase
-from bftrainer_slurm.controller.state.trainer import FINISHED, TrainerState
+from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
+from bftrainer_slurm.controller.state.trainer_state import FINISHED, TrainerState
 from bftrainer_slurm.model import Element, ElementId, ElementState, Trainer
 
 
@@ -19,8 +19,8 @@ from bftrainer_slurm.model import Element, ElementId, ElementState, Trainer
 class TrainerView:
     """A trainer, and what is known of it.
 
-    ``placed`` are its elements by node: running, or let go and about to run there. ``spare`` are
-    those that can be let go. ``surplus`` run, or wait, on nodes that others have.
+    ``placed`` are its elements by node: running, or released and about to run there. ``spare`` can
+    be released. ``surplus`` run, or wait, on nodes that belong to others.
     """
 
     trainer: Trainer
@@ -46,15 +46,19 @@ class TrainerView:
 
     @property
     def abandoned(self) -> bool:
-        """Whether its owner has cancelled all of it but what was just brought back.
+        """Whether its owner has cancelled all of it, except elements that were just brought back.
 
-        scancel passes over what has failed, so that this would live on alone.
+        scancel skips failed elements, so that these would live on alone. An element that failed
+        later than that was not skipped: its owner had cancelled some of the others only.
         """
         elements = self.trainer.elements
-        if not any(one.state is ElementState.CANCELLED for one in elements):
+        cancelled = [one for one in elements if one.state is ElementState.CANCELLED]
+        left = (self.state.of(one.id.task) for one in elements if not one.state.over)
+        if not cancelled or any(record.phase is not Phase.REVIVED for record in left):
             return False
-        left = (one.id.task for one in elements if not one.state.over)
-        return all(self.state.of(task).phase is Phase.REVIVED for task in left)
+        cancelled_s = max(self.state.of(one.id.task).since_s for one in cancelled)
+        failed = self.within(Phase.FAILED, Phase.UNLAUNCHED, Phase.REVIVED)
+        return all(record.since_s <= cancelled_s for _, record in failed)
 
     def rests(self, rested_s: float) -> bool:
         """Whether it could grow if its elements had not ended after ``rested_s`` (Unix seconds)."""
@@ -64,7 +68,7 @@ class TrainerView:
         return any(record.since_s > rested_s for _, record in ended)
 
     def is_of(self, trainer: Trainer, state: TrainerState) -> bool:
-        """Whether it was made of just these, and time alone changes nothing about them."""
+        """Whether it was made from just these, and time alone changes nothing about them."""
         return self.trainer is trainer and self.state is state and state.settled
 
     @property
@@ -104,11 +108,11 @@ def views_of(
     rested_s: float = math.inf,
     last: Mapping[int, TrainerView] = MappingProxyType({}),
 ) -> tuple[TrainerView, ...]:
-    """Sort the trainers' elements; a node belongs to one element, whoever else claims it.
+    """Sort the trainers' elements; each node belongs to one element only.
 
-    Ordinary jobs come first, then who runs, then who was let go; of two that run, the one that was
-    there first. Only elements that ended before ``rested_s`` (Unix seconds) can be let go. ``last``
-    views (by array) are taken again where nothing has changed.
+    Ordinary jobs come first, then running elements, then released ones. Of two that run, the first
+    one there wins. Only elements that ended before ``rested_s`` (Unix seconds) can be released.
+    ``last`` views (by array) are used again if nothing has changed.
     """
     known = list(trainers)
     same = {
@@ -152,7 +156,7 @@ def _view(
     taken: set[str],
     rested_s: float,
 ) -> TrainerView:
-    """Sort one trainer's elements; ``taken`` gets the nodes that they are expected to start on."""
+    """Sort one trainer's elements; adds the nodes of their expected starts to ``taken``."""
     placed: dict[str, ElementId] = {}
     surplus: list[ElementId] = []
     released: list[tuple[ElementId, ElementRecord]] = []
@@ -176,7 +180,7 @@ def _view(
 
 
 def _spare(trainer: Trainer, state: TrainerState, rested_s: float) -> tuple[ElementId, ...]:
-    """The elements that can be let go, the held ones first: Slurm may still end the others."""
+    """The elements that can be released, the held ones first: Slurm may still end the others."""
     held: list[ElementId] = []
     reclaimed: list[ElementId] = []
     for element in trainer.elements:
@@ -191,7 +195,7 @@ def _spare(trainer: Trainer, state: TrainerState, rested_s: float) -> tuple[Elem
 
 
 def _expected_on(record: ElementRecord, taken: Set[str]) -> str | None:
-    """Which of its nodes a released element will probably start on; None: there is none left."""
+    """The node on which a released element will probably start; None if none is left."""
     if record.node is not None and record.node in record.targets and record.node not in taken:
         return record.node
     return min(record.targets - taken, default=None)

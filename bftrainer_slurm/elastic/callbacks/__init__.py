@@ -1,1 +1,1 @@
-"""Callbacks for frameworks, a module each, which alone imports its framework."""
+"""Callbacks for frameworks: one module for each, and only that module imports the framework."""

@@ -1,4 +1,4 @@
-"""For a Hugging Face Trainer: its progress is known, and it saves before its nodes change."""
+"""For a Hugging Face Trainer: it reports its progress, and saves before its nodes change."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from bftrainer_slurm.elastic.steps import step
 class Elastic(TrainerCallback):
     """Add it to the trainer's ``callbacks``; outside an element it does nothing.
 
-    When the nodes are about to change it has the trainer save a checkpoint as ever, on all ranks
-    after the same step, and ends the process.
+    When the nodes are about to change, it has the trainer save a checkpoint in its usual way, on
+    all ranks after the same step, and ends the process.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Elastic(TrainerCallback):
         control: TrainerControl,
         **others: Any,
     ) -> None:
-        """Be ready before the first step."""
+        """Get ready before the first step."""
         must_save()
 
     def on_step_end(
@@ -37,12 +37,12 @@ class Elastic(TrainerCallback):
         control: TrainerControl,
         **others: Any,
     ) -> TrainerControl:
-        """Tell of a step, and have the state saved if it was the last one on these nodes."""
+        """Report a step, and have the state saved if it was the last one on these nodes."""
         batch = args.train_batch_size * args.gradient_accumulation_steps
         step(samples=batch * args.world_size, number=state.global_step)
         if must_save():
             self._saving = control.should_save = True
-            control.should_evaluate = False  # which may take longer than there is time
+            control.should_evaluate = False  # it may take more time than there is
         return control
 
     def on_save(
@@ -52,6 +52,6 @@ class Elastic(TrainerCallback):
         control: TrainerControl,
         **others: Any,
     ) -> None:
-        """End the process if that was what the checkpoint was for."""
+        """End the process if the checkpoint was made for that."""
         if self._saving:
             saved()

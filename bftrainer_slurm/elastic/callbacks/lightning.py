@@ -1,4 +1,4 @@
-"""For a Lightning trainer: its progress is known, and it saves before its nodes change."""
+"""For a Lightning trainer: it reports its progress, and saves before its nodes change."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Elastic(Callback):
     """Add it to the trainer's ``callbacks``; outside an element it does nothing.
 
     When the nodes are about to change, all ranks save after the same step, to ``last.ckpt`` in
-    ``folder``, and end. Go on from it by ``trainer.fit(..., ckpt_path="last")`` where ``folder``
-    is a ModelCheckpoint's ``dirpath``. It takes Lightning's handler of SIGTERM away, which
-    broadcasts in the middle of whatever the ranks do, and hangs.
+    ``folder``, and end. ``trainer.fit(..., ckpt_path="last")`` goes on from it if ``folder`` is a
+    ModelCheckpoint's ``dirpath``. It replaces Lightning's handler of SIGTERM, which broadcasts
+    while the ranks may do something else, and hangs.
 
     Args:
-        folder: one that all nodes see.
+        folder: a folder that all nodes see.
         batch_size: samples in a batch of one rank.
     """
 
@@ -32,14 +32,14 @@ class Elastic(Callback):
         self._batches = self._told = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Be ready before the first step, and after Lightning has set its handlers."""
+        """Get ready before the first step, and after Lightning has set its handlers."""
         self._told = trainer.global_step
         must_save()
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, *others: Any, **more: Any
     ) -> None:
-        """Tell of a step, and save if it was the last one on these nodes."""
+        """Report a step, and save if it was the last one on these nodes."""
         self._batches += 1
         if trainer.global_step == self._told:
             return  # gradients are still being accumulated
@@ -52,7 +52,7 @@ class Elastic(Callback):
             saved()
 
     def _save(self, trainer: Trainer) -> None:
-        """Write beside, and rename: the node may be taken in the middle."""
+        """Write a new file and rename it, as the node may be taken in the middle."""
         beside, last = self._folder / f".step-{self._told}.ckpt", self._folder / "last.ckpt"
         trainer.save_checkpoint(beside)
         if trainer.is_global_zero:

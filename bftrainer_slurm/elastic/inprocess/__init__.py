@@ -1,1 +1,1 @@
-"""Rescaling in process: the trainers, their groups, what ranks have in common, and their data."""
+"""Rescaling in process: the trainers, their groups, their shared state, and their data."""

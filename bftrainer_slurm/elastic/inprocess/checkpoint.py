@@ -1,6 +1,6 @@
-"""Checkpoints on disk, for the loss of all nodes at once: written beside, then renamed.
+"""Checkpoints on disk, in case all nodes are lost at once: a new folder, renamed when complete.
 
-torch.distributed.checkpoint writes them in a thread, from a copy of the state, by one rank.
+One rank writes them by torch.distributed.checkpoint, in a thread, from a copy of the state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load, load_state_dict
 from torch.distributed.checkpoint.state_dict_saver import async_save, save_state_dict
 
-from bftrainer_slurm.elastic.inprocess.state import flatten, unflatten
+from bftrainer_slurm.elastic.inprocess.transfer import flatten, unflatten
 
 _KEPT = 2
 _NAME = re.compile(r"step-(\d+)-of-(\d+)\Z")
@@ -33,17 +33,17 @@ _DESCRIPTION = "description"
 _ERRORS = (
     Exception,
     CheckpointException,
-)  # the latter, of any kind of failure, is none of the former
+)  # CheckpointException, for any kind of failure, is not an Exception
 
 
 class Version(NamedTuple):
-    """Which state it is; the larger, the further the training has come.
+    """The version of a state; a larger one is further in the training.
 
-    A step number is no measure by itself: a node that was cut off may train on alone, while the
-    others, in a later generation, have agreed on another state.
+    The step alone does not say it: a node that was cut off may train on alone, while the others
+    have agreed on another state in a later generation.
     """
 
-    lineage: int  # number of the generation that its ranks agreed on it in
+    lineage: int  # number of the generation in which its ranks agreed on it
     step: int
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Version(NamedTuple):
 
 
 class Checkpoints:
-    """The checkpoints in a folder that all nodes see, one each ``every_s`` seconds at most."""
+    """The checkpoints in a folder that all nodes see, one in ``every_s`` seconds at most."""
 
     def __init__(
         self, folder: Path, every_s: float, clock: Callable[[], float] = time.monotonic
@@ -63,14 +63,14 @@ class Checkpoints:
         self._writing: Future[Any] | None = None
 
     def due(self) -> bool:
-        """Return whether it is time for the next one, and the one before is written."""
+        """Return whether it is time for the next one, and the last one is written."""
         waited = self._clock() - self._last_s >= self._every_s
         return waited and (self._writing is None or self._writing.done())
 
     def save(self, version: Version, state: Any) -> None:
         """Copy the state now, and write it in the background.
 
-        What goes wrong there is said on stderr: the training goes on without this checkpoint.
+        A failure is printed to stderr, and the training goes on without this checkpoint.
         """
         self.wait()
         self._last_s = self._clock()
@@ -91,12 +91,13 @@ class Checkpoints:
             self._writing.result()
 
     def newest(self, after: Version | None = None) -> Any | None:
-        """Return the state of the newest checkpoint that can be read, or None without any.
+        """Return the state of the newest readable checkpoint, or None if there is none.
 
-        Only those of later states than ``after`` count; None: there is no other state.
+        Only those of later states than ``after`` count. ``after`` None: we have no state yet.
 
         Raises:
-            Exception, CheckpointException: none of them can be; to begin anew would lose them.
+            Exception, CheckpointException: ``after`` is None and none of them can be read. A new
+                training would remove them.
         """
         found = [one for one in _versions(self._folder) if after is None or one > after]
         for version in reversed(found):
@@ -114,7 +115,7 @@ class Checkpoints:
         try:
             done.result()
             target = self._folder / str(version)
-            if target.exists():  # of a rank 0 before this one, with the same state
+            if target.exists():  # from an earlier rank 0, with the same state
                 shutil.rmtree(beside)
             else:
                 beside.rename(target)
@@ -131,11 +132,11 @@ class Checkpoints:
     def _prune(self) -> None:
         for version in _versions(self._folder)[:-_KEPT]:
             hidden = self._folder / f".{version}.old"
-            # A half removed one must not look like a checkpoint; another process may be faster.
+            # A half-removed one must not look like a checkpoint; another process may be faster.
             with contextlib.suppress(FileNotFoundError):
                 (self._folder / str(version)).rename(hidden)
             shutil.rmtree(hidden, ignore_errors=True)
-        for beside in self._folder.glob(".step-*"):  # torn ones of processes that are gone
+        for beside in self._folder.glob(".step-*"):  # incomplete ones of processes that are gone
             if time.time() - beside.stat().st_mtime > max(600.0, 2 * self._every_s):
                 shutil.rmtree(beside, ignore_errors=True)
 
@@ -148,11 +149,11 @@ def _content(state: Any) -> dict[str, Any]:
 
 
 def _begin_to_write(content: dict[str, Tensor], folder: Path) -> Future[Any]:
-    """Copy the content now, and write it in a thread, without a word to other ranks."""
+    """Copy the content now, and write it in a thread, without other ranks."""
     writer = FileSystemWriter(folder)
     if "no_dist" in signature(async_save).parameters:
         writing = async_save(content, storage_writer=writer, no_dist=True)
-        assert isinstance(writing, Future)  # with our own stager it would be another type
+        assert isinstance(writing, Future)  # it would be another type with a stager of our own
         return writing
     copied = {name: tensor.to("cpu", copy=True) for name, tensor in content.items()}
     thread = ThreadPoolExecutor(1)
@@ -179,7 +180,7 @@ def _read(path: Path) -> Any:
 
 
 def _versions(folder: Path) -> list[Version]:
-    """Return those in a folder, the oldest first."""
+    """Return the versions in a folder, the oldest first."""
     if not folder.is_dir():
         return []
     matches = (_NAME.match(path.name) for path in folder.iterdir())

@@ -1,7 +1,7 @@
-"""The process group of one generation: how it comes to be, how gradients are averaged, its end.
+"""The process group of one generation: how it is formed, how it averages gradients, how it ends.
 
 It is torch's default group, so ``dist.get_rank()`` and the like work in users' code. A failed
-collective is remembered and raised at the step's commit, never into DDP's reducer.
+collective is remembered and raised at the step's commit, never inside DDP's reducer.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from bftrainer_slurm.elastic.torch_private import (
     groups_of_process,
     open_store,
 )
-from bftrainer_slurm.keeper.membership import Generation
+from bftrainer_slurm.keeper.messages import Generation
 from bftrainer_slurm.keeper.protocol import parse_address
 
 _CONNECT_S = 3.0  # a store's host that is up answers at once
 _CONNECTS = 6
 _STORE_S = 60.0
-# gloo waits five times as long for a peer to connect, and there is no connection yet that could be
-# cut: so long does it stand still if a peer is lost in these milliseconds.
+# gloo waits five times this for a peer to connect. There is no connection yet that could be cut, so
+# the group stands still for so long if a peer is lost in these milliseconds.
 _FORM_S = 2.0
 _AGAIN_S = 0.02
-# gloo hangs up at once what it is let read the end of; stores may not.
+# gloo closes a connection at once when it reads its end; stores may not.
 _GENTLY_S = 1.0
-# Now and then gloo forgets a send whose connection is closed as it begins (torch 2.13; see
-# ``Connections.shut_down``). After so long all that will ever fail has failed.
+# Now and then gloo forgets a send if its connection is closed just then (torch 2.13; see
+# ``Connections.shut_down``). After this long, all that will ever fail has failed.
 _HOPELESS_S = 5.0
 
-# A torchrun agent sets 1, with which a lost peer ends this process; 2 only cleans up.
+# torchrun's agent sets 1: then a lost peer ends this process. 2 only cleans up.
 _NCCL = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "2", "TORCH_NCCL_ENABLE_MONITORING": "0"}
 
 
@@ -62,7 +62,7 @@ class PeerLostError(Exception):
 class Communicator:
     """The default process group while a generation lasts.
 
-    ``keeper_ports`` are of connections that are none of the group's.
+    ``keeper_ports``: connections to these ports do not belong to the group.
     """
 
     def __init__(self, keeper_ports: Collection[int] = ()) -> None:
@@ -70,15 +70,15 @@ class Communicator:
         self.world = 1
         self.weight = 1.0  # of this rank's gradients in the step
         self.record = False
-        self.averaged = False  # gradients have been, in this step
+        self.averaged = False  # gradients were averaged in this step
         self.layout: list[tuple[int, ...]] = []  # ids of the parameters in each of its buckets
         self._nccl = False
         self._keeper_ports = keeper_ports
-        self._connections: Connections | None = None  # before it forms it has none
+        self._connections: Connections | None = None  # None until it forms
         self._works: list[_Watched] = []
         self._sums: list[_Sum] = []  # that DDP waits for
-        self._hopeless = False  # to wait for what has not ended yet
-        self._forsaken = False  # a collective was
+        self._hopeless = False  # what has not ended yet never will
+        self._forsaken = False  # we went on without a collective
         self._failure: Exception | None = None
         self._aborted: str | None = None
         self._over = threading.Event()
@@ -89,8 +89,8 @@ class Communicator:
     ) -> None:
         """Connect with the generation's other members.
 
-        ``address`` is what they reach this process by; ``offer`` tells them of a store at
-        HOST:PORT, which rank 0 opens.
+        They reach this process at ``address``. Rank 0 opens a store, and ``offer`` tells them its
+        HOST:PORT.
 
         Raises:
             PeerLostError: not all of them can be reached.
@@ -105,12 +105,12 @@ class Communicator:
             else:
                 store = self._open_store(*_reachable(generation.store or ""), hosts=False)
             self._store = store
-            # Who waits here can be freed, unlike who waits in the group's making.
+            # A wait here can be ended from outside; a wait while the group is made cannot.
             store.set(f"here/{self.rank}", "")
             store.wait([f"here/{rank}" for rank in range(self.world)])
             own = PrefixStore(str(generation.number), store)
             make_default(backend, own, generation.rank, generation.world)
-            if self._nccl:  # makes its communicator with the first collective: not in a step
+            if self._nccl:  # the first collective makes NCCL's communicator: better not in a step
                 meeting = dist.all_reduce(torch.zeros(1, device="cuda"), async_op=True)
                 self.end_of(meeting, on_gpu=True)
                 self.check()
@@ -118,8 +118,8 @@ class Communicator:
     def _open_store(self, host: str, port: int, hosts: bool) -> TCPStore:
         """Open a store, or connect to one.
 
-        A connection that is cut meanwhile, or whose other end has gone, is tried again and again
-        for the whole timeout: so that is short at first, and who has aborted does not try again.
+        For its whole timeout, torch retries a connection that is cut or whose other end is gone.
+        So the timeout is short at first, and there is no new attempt after an abort.
         """
         for _ in range(_CONNECTS):
             try:
@@ -134,10 +134,10 @@ class Communicator:
         raise failure
 
     def formed(self) -> None:
-        """Say that all connections are there which the group will have.
+        """Say that all connections of the group are there now.
 
         Raises:
-            PeerLostError: it has ended already.
+            PeerLostError: the group has failed already.
         """
         if self._connections is not None:
             self._connections.complete()
@@ -145,7 +145,7 @@ class Communicator:
             self.commit()
 
     def agree(self, key: str, value: str) -> str:
-        """Return what rank 0 says here; rank 0 says ``value``.
+        """Return rank 0's ``value`` on all ranks.
 
         Raises:
             PeerLostError: rank 0 cannot be asked.
@@ -157,8 +157,18 @@ class Communicator:
             told: bytes = self._store.get(key)
             return told.decode()
 
+    def all_gather(self, numbers: Sequence[int]) -> Tensor:
+        """Return the numbers of all ranks, a row for each; all ranks call it with as many.
+
+        Raises:
+            PeerLostError: they did not arrive.
+        """
+        rows = [torch.empty(len(numbers), dtype=torch.int64) for _ in range(self.world)]
+        self.complete(lambda: dist.all_gather(rows, torch.tensor(numbers), async_op=True))
+        return torch.stack(rows)
+
     def channel(self, others: Sequence[int] | None = None) -> Channel:
-        """Return the way from rank 0 to these ranks, or to all; all ranks call it.
+        """Return a channel from rank 0 to these ranks, or to all; all ranks call it.
 
         Raises:
             PeerLostError: it cannot be made.
@@ -168,7 +178,7 @@ class Communicator:
             return Channel(self, _group_of([0, *others]) if others and some else None)
 
     def begin(self, weight: float, record: bool = False) -> None:
-        """Begin a step in which this rank's gradients have this weight; ``record`` its layout."""
+        """Begin a step in which this rank's gradients have this weight; ``record``: its layout."""
         self.weight, self.record = weight, record
         self.layout, self.averaged = [], False
         self._works, self._sums = [], []
@@ -179,7 +189,7 @@ class Communicator:
         if self.record:
             self.layout.append(tuple(map(id, bucket.parameters())))
         if self.weight == 0.0:
-            buffer.zero_()  # not a product: what a rank without samples has may be nan
+            buffer.zero_()  # not multiplied: the gradients of a rank without samples may be nan
         elif self.weight != 1.0:
             buffer.mul_(self.weight)
         if self.world > 1 and self._usable():
@@ -197,14 +207,27 @@ class Communicator:
         return finished
 
     def attempt(self, send: Callable[[], None]) -> None:
-        """Run what sends something to all ranks; if it fails, the step does at its commit."""
+        """Run ``send``, which sends something to all; if it fails, the step fails at its commit."""
         if self.world > 1 and self._usable():
             with contextlib.suppress(PeerLostError), self.noting():
                 send()
 
     def watch(self, work: dist.Work, on_gpu: bool) -> None:
-        """Let the step depend on a collective: NCCL's where it is of tensors on a GPU."""
+        """Let the step depend on a collective; on a GPU it is NCCL's."""
         self._works.append(_Watched(work, on_gpu))
+
+    def complete(self, start: Callable[[], dist.Work]) -> None:
+        """Start a collective of tensors on the CPU, and wait until it is done.
+
+        Raises:
+            PeerLostError: it failed, or an earlier one did.
+        """
+        if self._usable():
+            with self.noting():
+                work = start()
+            self.watch(work, on_gpu=False)
+            self.end_of(work, on_gpu=False)
+        self.check()
 
     def commit(self) -> None:
         """Wait until the step's collectives are done.
@@ -222,7 +245,7 @@ class Communicator:
             raise PeerLostError(str(self._failure)) from self._failure
 
     def fail(self, error: Exception) -> None:
-        """Remember that a collective failed; what is said first counts."""
+        """Remember that a collective failed; the first error counts."""
         if self._failure is None:
             self._failure = error
 
@@ -233,14 +256,14 @@ class Communicator:
     def abort(self, why: str) -> None:
         """End all collectives in flight, from another thread: a peer is lost or frozen.
 
-        A step whose collectives are done by then can still be committed. What is said first, and
-        then done, is the order on which ``end_of`` relies.
+        A step whose collectives are done by then can still be committed. The reason is set before
+        anything is aborted, as ``end_of`` relies on that order.
         """
         self._aborted = why
         threading.Thread(target=self._abort, daemon=True).start()
 
     def close(self) -> None:
-        """Cut all connections, so that no peer waits for this rank; the ranks stay known."""
+        """Cut all connections, so that no peer waits for this rank; ``rank`` and ``world`` stay."""
         self._over.set()
         with self._aborting:
             self._cut()
@@ -259,10 +282,10 @@ class Communicator:
             self._over.wait(_AGAIN_S)
 
     def _give_up(self) -> None:
-        """Free who waits for collectives of gloo's that will not end."""
+        """Free the threads that wait for gloo's collectives that will not end."""
         works = [watched.work for watched in list(self._works) if not watched.on_gpu]
         if any(not work.is_completed() for work in works):
-            self._forsake()  # first: DDP goes on with what is no sum
+            self._forsake()  # first, as DDP then goes on with a wrong sum
             for one in list(self._sums):
                 one.give_up()
         self._hopeless = True
@@ -278,20 +301,20 @@ class Communicator:
         return error
 
     def check_end(self, work: dist.Work) -> None:
-        """Check that a collective may still end: one of gloo's that somebody waits for.
+        """Check that one of gloo's collectives, which somebody waits for, may still end.
 
         Raises:
-            PeerLostError: it will not.
+            PeerLostError: it will not end.
         """
         if self._hopeless and not work.is_completed():
             raise self._forsake()
 
     def end_of(self, work: dist.Work, on_gpu: bool) -> None:
-        """Wait for a collective, and remember how it failed.
+        """Wait for a collective, and remember its failure.
 
-        Never blocks in NCCL or gloo, which may not return. One of NCCL's that was aborted ends as
-        if it were complete, with anything in its tensors: so whether the group was aborted is
-        looked up after its end, and before anybody uses them.
+        This never blocks in NCCL or gloo, which may not return. An aborted collective of NCCL's
+        ends as if it were complete, with anything in its tensors. So we look after its end whether
+        the group was aborted, before anybody uses them.
         """
         pause_s = 0.00005
         while not work.is_completed():
@@ -302,7 +325,7 @@ class Communicator:
             pause_s = min(0.001, 1.1 * pause_s)
         if not on_gpu:
             try:
-                work.wait()  # is over, and says how
+                work.wait()  # it has ended; this raises its failure
             except RuntimeError as error:
                 self.fail(error)
             return
@@ -351,7 +374,7 @@ class Communicator:
 
 
 class _Sum:
-    """A bucket's sum, given once: by who has it, or by who gives up."""
+    """A bucket's sum. It is set once: when it is there, or when we give up."""
 
     def __init__(self, buffer: Tensor) -> None:
         self.future: Future[Tensor] = Future()
@@ -375,7 +398,7 @@ class _Watched:
 
 
 class Channel:
-    """The way from rank 0 of a group to the others in ``within``, or to all."""
+    """Broadcasts from rank 0 of a group to the others in ``within``, or to all."""
 
     def __init__(self, group: Communicator, within: dist.ProcessGroup | None) -> None:
         self._group = group
@@ -383,17 +406,17 @@ class Channel:
         self._begun: list[_Watched] = []
 
     def broadcast(self, tensor: Tensor) -> None:
-        """Begin to give a tensor rank 0's content."""
+        """Begin to fill a tensor with rank 0's content; all call it in the same order."""
         with self._group.noting():
             work = dist.broadcast(tensor, src=0, group=self._within, async_op=True)
             self._begun.append(_Watched(work, tensor.is_cuda))
             self._group.watch(work, tensor.is_cuda)
 
     def arrive(self) -> None:
-        """Wait for all that was begun; what did not come from rank 0 is not to be used.
+        """Wait for all broadcasts that were begun.
 
         Raises:
-            PeerLostError: one of them failed.
+            PeerLostError: one of them failed; do not use the tensors then.
         """
         with self._group.noting():
             for one in self._begun:
@@ -406,14 +429,14 @@ class Channel:
 
 
 def of_collective(error: RuntimeError) -> bool:
-    """Return whether a failed collective raised this; gloo's errors have no type of their own."""
+    """Return whether a failed collective raised this; gloo's errors have no own type."""
     return isinstance(error, dist.DistError) or "gloo" in str(error)
 
 
 def make_default(backend: str, store: Store, rank: int, world: int) -> None:
-    """Make a new default process group, in the place of the one there is."""
+    """Make a new default process group in place of the current one."""
     if dist.is_initialized():
-        dist.distributed_c10d.destroy_process_group()  # not the one that keeps groups
+        dist.distributed_c10d.destroy_process_group()  # not the one of ``keep_groups``
     count_groups_anew()
     dist.init_process_group(
         backend, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=_FORM_S)
@@ -422,14 +445,14 @@ def make_default(backend: str, store: Store, rank: int, world: int) -> None:
 
 
 def abort_together(groups: Sequence[dist.ProcessGroup]) -> None:
-    """Abort groups of NCCL's: one left out could still wait for a kernel of another's."""
+    """Abort NCCL's groups, all of them: one left out could wait for a kernel of another group."""
     for group in groups:
         with contextlib.suppress(RuntimeError):  # over already
             group.abort()
 
 
 def _keep_for_ever(group: dist.ProcessGroup) -> None:
-    """A group waits for its threads as it is destroyed, one of which waits for nobody now."""
+    """Never destroy a group: that would wait for its threads, one of which will never end."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
 
@@ -447,19 +470,19 @@ def backend_for(model: nn.Module) -> str:
 
 
 def outlive_lost_peers(backend: str) -> None:
-    """Keep NCCL, where it is in use, from ending this process when a peer is lost."""
+    """If NCCL is used, keep it from ending this process when a peer is lost."""
     if "nccl" in backend:
         os.environ.update(_NCCL)
 
 
 def alone_group(model: nn.Module) -> dist.ProcessGroup:
-    """Return a process group of this rank alone, beside the default one, for a model's devices."""
+    """Return a group of only this rank, beside the default group, for a model's devices."""
     kinds = {parameter.device.type for parameter in model.parameters()} | {"cpu"}
     return group_of_one(kinds, timedelta(seconds=_STORE_S))
 
 
 def _reachable(endpoint: str) -> tuple[str, int]:
-    """Check first what the store's client would try again and again for its whole timeout."""
+    """Return a store's address if it answers; its client would retry for its whole timeout."""
     address = parse_address(endpoint)
     with socket.create_connection(address, timeout=_CONNECT_S):
         return address

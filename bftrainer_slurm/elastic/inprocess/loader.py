@@ -1,18 +1,18 @@
-"""The batches of a training, in step with its trainer: repeated when a step was, redistributed
+"""The batches of a training: a batch is repeated with its step, and batches are divided again
 when the world has changed."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from bftrainer_slurm.elastic.data_workers import DataWorkerStart
-from bftrainer_slurm.elastic.inprocess.sampler import Course, Cursor
+from bftrainer_slurm.elastic.inprocess.sampler import Course, Cursor, Part
+from bftrainer_slurm.elastic.inprocess.stream import Stream
+from bftrainer_slurm.elastic.processes import DataWorkerStart
 
 if TYPE_CHECKING:
     from bftrainer_slurm.elastic.inprocess.training import Training
@@ -20,32 +20,12 @@ if TYPE_CHECKING:
 _REHEARSALS = 2  # DDP orders its buckets after the first backward pass
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A rank's batch, what part of the step's samples it is, and where the step leads."""
-
-    batch: Any
-    weight: float
-    after: Cursor
-
-
-class Source(Protocol):
-    """Where the samples come from."""
-
-    def rehearsal(self) -> Any:
-        """Return a batch for a step that is not committed."""
-
-    def batch(self, cursor: Cursor, rank: int, world: int) -> Given:
-        """Return a rank's batch of the step at ``cursor``."""
-
-    def discard(self) -> None:
-        """Forget what was prefetched: the world changes, or the last step is repeated."""
-
-
 class Loader:
     """Iterate over it once: it gives this rank's batches of all epochs that are left."""
 
-    def __init__(self, trainer: Training, source: Source, course: Course, seed: int | None) -> None:
+    def __init__(
+        self, trainer: Training, source: Indexed | Stream, course: Course, seed: int | None
+    ) -> None:
         self._trainer = trainer
         self._source = source
         self._course = course
@@ -55,12 +35,12 @@ class Loader:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the batch given last, from 0 on."""
+        """The epoch of the last batch, from 0 on."""
         return self._epoch
 
     @property
     def ends_epoch(self) -> bool:
-        """Whether the batch given last is its epoch's last one."""
+        """Whether the last batch was its epoch's last one."""
         return self._ends_epoch
 
     def __iter__(self) -> Iterator[Any]:
@@ -77,28 +57,28 @@ class Loader:
                 self._source.discard()
                 trainer.regroup()
                 continue
-            seed_step(self._seed, cursor.step, trainer.rank)  # the workers' seeds come of it
-            given = self._source.batch(cursor, trainer.rank, trainer.world)
+            seed_step(self._seed, cursor.step, trainer.rank)  # DataLoader's workers use it
+            batch, part = self._source.batch(cursor, trainer.rank, trainer.world)
             self._epoch = cursor.epoch
-            self._ends_epoch = given.after.epoch > cursor.epoch
-            trainer.expect(given.weight, given.after)
-            yield given.batch
+            self._ends_epoch = part.after is not None and part.after.epoch > cursor.epoch
+            trainer.expect(part)
+            yield batch
             trainer.check_stepped()
             if trainer.cursor == cursor:
                 self._source.discard()
 
     def _rehearse(self) -> Iterator[Any]:
-        """Give batches for steps that are not committed: whoever joins has done its first ones."""
+        """Give batches for steps that are not committed, for a newcomer's first steps."""
         for _ in range(_REHEARSALS):
             seed_step(self._seed, 0, 0)
             batch = self._source.rehearsal()
-            self._trainer.expect_rehearsal()
+            self._trainer.expect(Part(1.0, None))
             yield batch
             self._trainer.check_stepped()
 
 
 class Indexed:
-    """A data set whose samples have numbers, read by DataLoader."""
+    """A data set with numbered samples, read by DataLoader."""
 
     def __init__(
         self,
@@ -122,17 +102,16 @@ class Indexed:
         (batch,) = self._data
         return batch
 
-    def batch(self, cursor: Cursor, rank: int, world: int) -> Given:
-        """Return a rank's batch of the step at ``cursor``, and begin to load those after it."""
+    def batch(self, cursor: Cursor, rank: int, world: int) -> tuple[Any, Part]:
+        """Return a rank's batch of the step at ``cursor``, and begin to load the next ones."""
         if self._batches is None:
             self._plan.lists = self._course.batches(cursor, rank, world)
             self._batches = iter(self._data)
             seed_step(self._seed, cursor.step, rank)
-        weight, after = self._course.weight(cursor, rank, world), self._course.after(cursor, world)
-        return Given(next(self._batches), weight, after)
+        return next(self._batches), self._course.part(cursor, rank, world)
 
     def discard(self) -> None:
-        """Drop what was prefetched, in a thread: worker processes take their time to end."""
+        """Drop what was prefetched, in a thread, as worker processes end slowly."""
         if self._batches is not None:
             held, self._batches = [self._batches], None
             threading.Thread(target=held.clear, daemon=True).start()
@@ -150,7 +129,7 @@ def step_seed(seed: int, step: int, rank: int) -> int:
 
 
 class _Plan:
-    """DataLoader's batch sampler: the lists of indices from where the training stands."""
+    """DataLoader's batch sampler: the lists of indices from the training's cursor on."""
 
     def __init__(self) -> None:
         self.lists: Iterator[list[int]] = iter(())

@@ -1,7 +1,7 @@
 """Which samples a rank trains in a step, whatever the world's size: pure functions of a cursor.
 
-An epoch is one order of all samples, which steps use up from its begin to its end. A step takes
-the next ``total`` of them, so a change of the world's size moves no border that is behind it.
+An epoch is one order of all samples, which steps use up from the first to the last. A step takes
+the next ``total`` of them, so a change of the world's size does not touch steps before it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,23 @@ class Batch(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Where a training stands: completed steps, samples trained, and the place in its epoch."""
+    """How far a training has come: completed steps, trained samples, the place in its epoch."""
 
     step: int = 0
     samples: int = 0
     epoch: int = 0
     position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A rank's part of a step: its share of the samples, from 0 to 1, and the cursor after it.
+
+    ``after`` None: it is a rehearsal.
+    """
+
+    weight: float
+    after: Cursor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +65,7 @@ class Course:
     def taken(self, cursor: Cursor, world: int) -> int:
         """Return how many samples the step at ``cursor`` takes: fewer at the end of an epoch.
 
-        It leaves none alone for the next step, see ``share``.
+        It leaves no single sample for the next step, see ``share``.
         """
         left, total = self.size - cursor.position, self.total(world)
         return total - 1 if left == total + 1 and total > 2 else min(left, total)
@@ -64,7 +75,7 @@ class Course:
         return cursor.position + self.taken(cursor, world) == self.size
 
     def after(self, cursor: Cursor, world: int) -> Cursor:
-        """Return where the training stands after the step at ``cursor``."""
+        """Return the cursor after the step at ``cursor``."""
         taken = self.taken(cursor, world)
         ends = self.ends_epoch(cursor, world)
         return Cursor(
@@ -79,14 +90,14 @@ class Course:
         return cursor.epoch >= self.epochs
 
     def rehearsal(self) -> list[int]:
-        """Return some samples for a step that is not committed; no more than a rank may get."""
+        """Return some samples for a step that is not committed; not more than a rank may get."""
         return list(range(min(self.size, self.batch_size if self.batch is Batch.LOCAL else 2)))
 
     def batches(self, cursor: Cursor, rank: int, world: int) -> Iterator[list[int]]:
         """Yield a rank's samples of all steps from ``cursor`` on, if the world stays as it is.
 
-        A rank without a share gets rank 0's: it needs something to compute with, and its
-        gradients weigh nothing.
+        A rank without a share gets rank 0's samples, as it needs something to compute; its
+        gradients have no weight.
         """
         while not self.is_over(cursor):
             order = _order(self.size, self.shuffle, self.seed + cursor.epoch)
@@ -95,7 +106,7 @@ class Course:
             cursor = self.after(cursor, world)
 
     def places(self, cursor: Cursor, rank: int, world: int) -> range:
-        """Return which places of the epoch a rank computes in the step at ``cursor``."""
+        """Return the places in the epoch that a rank computes in the step at ``cursor``."""
         taken = self.taken(cursor, world)
         return share(cursor.position, taken, rank, world) or share(cursor.position, taken, 0, world)
 
@@ -104,13 +115,17 @@ class Course:
         taken = self.taken(cursor, world)
         return len(share(cursor.position, taken, rank, world)) / taken
 
+    def part(self, cursor: Cursor, rank: int, world: int) -> Part:
+        """Return what a rank trains of the step at ``cursor``."""
+        return Part(self.weight(cursor, rank, world), self.after(cursor, world))
+
 
 def share(position: int, taken: int, rank: int, world: int) -> range:
     """Return one rank's places among the ``taken`` ones from ``position`` on.
 
-    Parts lie one after the other and differ by at most one place; the first ranks have the larger
-    ones, so rank 0 is never without. No part is of one place, if that can be: batch normalisation
-    refuses a lone sample, and it must not depend on the world whether a script runs.
+    Parts follow each other and differ by at most one place. The first ranks have the larger ones,
+    so rank 0 always has one. If possible, no part has just one place: batch normalisation refuses
+    a single sample, and whether a script runs must not depend on the world.
     """
     sharing = min(world, max(1, taken // 2))
     if rank >= sharing:
@@ -120,7 +135,7 @@ def share(position: int, taken: int, rank: int, world: int) -> range:
     return range(begin, begin + each + (rank < more))
 
 
-@lru_cache(maxsize=2)  # an epoch's is asked for at each step, and again after each change
+@lru_cache(maxsize=2)  # it is needed at each step
 def _order(size: int, shuffle: bool, seed: int) -> Tensor:
     if not shuffle:
         return torch.arange(size)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-Rule = Literal["linear", "sqrt", "none"] | Callable[[float], float]
+RateRule = Literal["linear", "sqrt", "none"] | Callable[[float], float]
 
 _RULES: dict[str, Callable[[float], float]] = {
     "linear": lambda times: times,
@@ -18,14 +18,14 @@ _RULES: dict[str, Callable[[float], float]] = {
 
 
 class Rate:
-    """What the script's learning rate, meant for one rank's batch, is multiplied by.
+    """The factor for the script's learning rate, which is meant for one rank's batch.
 
-    ``rule`` says by what for a global batch that is so many times larger; None: ``linear`` for
-    SGD, ``sqrt`` for the others, of which Adam is one. After a change the factor gets there in
-    ``ramp`` steps. All ranks step by it together, so a newcomer needs its state.
+    ``rule`` gives the factor for a global batch that is so many times larger; None: ``linear`` for
+    SGD, ``sqrt`` for others, such as Adam. After a change the factor gets to its new value in
+    ``ramp`` steps. It is the same on all ranks, so a newcomer needs its state.
     """
 
-    def __init__(self, rule: Rule | None, ramp: int) -> None:
+    def __init__(self, rule: RateRule | None, ramp: int) -> None:
         if isinstance(rule, str) and rule not in _RULES:
             raise ValueError(f"rate is {', '.join(map(repr, _RULES))} or a function, not {rule!r}")
         if ramp < 0:
@@ -37,7 +37,7 @@ class Rate:
         self._left = 0  # steps until the target
 
     def factor(self, times: float, optimizer: torch.optim.Optimizer) -> float:
-        """Return the factor of the next step; each is asked for once."""
+        """Return the factor of the next step; call it once for each step."""
         target = self._follow(optimizer)(times)
         if target != self._target:
             self._target, self._left = target, max(1, self._ramp)
@@ -63,7 +63,7 @@ class Rate:
 
 
 class ScaledRate:
-    """Scales an optimizer's learning rates while it steps, by what ``rate`` says.
+    """Scales an optimizer's learning rates by ``rate`` while it steps.
 
     Between steps they are the script's own, so schedulers, checkpoints and newcomers see rates
     that do not depend on the world.
@@ -83,7 +83,7 @@ class ScaledRate:
             own = group["lr"]
             self._own.append((group, own.clone() if isinstance(own, torch.Tensor) else own))
             if isinstance(own, torch.Tensor):
-                own.mul_(factor)  # in place: captured graphs hold this very tensor
+                own.mul_(factor)  # in place, as captured graphs hold this tensor
             else:
                 group["lr"] = own * factor
 

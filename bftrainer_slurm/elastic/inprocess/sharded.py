@@ -1,7 +1,8 @@
 """A trainer whose model is sharded over all ranks (FSDP2, ``fully_shard``), and rebuilt at changes.
 
 Between two generations the whole state is in the memory of every rank that was in the first one;
-in a generation each has its shard only. What was lost with a rank comes from the last checkpoint.
+in a generation each has its shards, and a copy of another rank's (``neighbours``). What is lost
+with both comes from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -22,27 +23,24 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-try:
-    from torch.distributed.fsdp import FSDPModule
-    from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
-    from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllocMixin
-except ImportError as error:
-    raise ImportError(
-        f"elastic.ShardedTrainer needs a later torch than {torch.__version__}: use FSDP2 under "
-        "torchrun, which restarts the script at changes, see docs/frameworks/fsdp2.md"
-    ) from error
-
 from bftrainer_slurm.elastic import torch_private
 from bftrainer_slurm.elastic.changes import say
 from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints
 from bftrainer_slurm.elastic.inprocess.collective import PeerLostError, of_collective
-from bftrainer_slurm.elastic.inprocess.common import Common
-from bftrainer_slurm.elastic.inprocess.members import find_members
+from bftrainer_slurm.elastic.inprocess.neighbours import Neighbours, local, packed
+from bftrainer_slurm.elastic.inprocess.peers import find_peers
+from bftrainer_slurm.elastic.inprocess.replica import Replica
 from bftrainer_slurm.elastic.inprocess.sampler import Cursor
-from bftrainer_slurm.elastic.inprocess.scaling import Rate, Rule
-from bftrainer_slurm.elastic.inprocess.state import copied
+from bftrainer_slurm.elastic.inprocess.scaling import Rate, RateRule
 from bftrainer_slurm.elastic.inprocess.training import RehearsedError, Step, Training
-from bftrainer_slurm.keeper.membership import Generation
+from bftrainer_slurm.elastic.inprocess.transfer import copied
+from bftrainer_slurm.keeper.messages import Generation
+
+if torch_private.missing(torch_private.SHARDING) is not None:
+    raise ImportError(
+        f"elastic.ShardedTrainer needs a later torch than {torch.__version__}: use FSDP2 under "
+        "torchrun, which restarts the script at changes, see docs/frameworks/fsdp2.md"
+    )
 
 Build = Callable[[DeviceMesh], tuple[nn.Module, torch.optim.Optimizer]]
 
@@ -56,9 +54,11 @@ class ShardedTrainer(Training):
     Args:
         build: makes the model, sharded over the mesh that it is given (``fully_shard(model,
             mesh=mesh)``), and its optimizer. It is called anew in each generation.
-        checkpoint: a folder that all nodes see. The loss of a node costs the steps since the last
-            checkpoint there.
+        checkpoint: a folder that all nodes see. The loss of several nodes at once costs the steps
+            since the last checkpoint there.
         checkpoint_every: steps between checkpoints.
+        copy_every: steps between copies of each rank's shards to a rank on another node. The loss
+            of one node costs the steps since the last copy: 1, one step at most.
         rate: what multiplies the learning rate as the global batch grows with the world: "linear",
             "sqrt", "none", or a function of how many times larger it is. None: linear for SGD,
             sqrt for others.
@@ -76,18 +76,24 @@ class ShardedTrainer(Training):
         *,
         checkpoint: str | os.PathLike[str],
         checkpoint_every: int = 1000,
-        rate: Rule | None = None,
+        copy_every: int = 1,
+        rate: RateRule | None = None,
         rate_ramp: int = 0,
         seed: int | None = 0,
     ) -> None:
+        if min(checkpoint_every, copy_every) < 1:
+            raise ValueError("checkpoint_every and copy_every are numbers of steps, from 1 on")
         self._build = build
         self._every = checkpoint_every
+        self._copy_every = copy_every
+        self._neighbours = Neighbours()
+        self._nodes: list[int] = []  # of each rank
         self._whole = _Whole()
         self._rate = Rate(rate, rate_ramp)
-        common = Common(
+        replica = Replica(
             {"training": self._whole, "rate": self._rate}, Checkpoints(Path(checkpoint), 0.0)
         )
-        super().__init__(find_members(os.environ, "gloo", nccl_in_process=False), common, seed)
+        super().__init__(find_peers(os.environ, "gloo", nccl_in_process=False), replica, seed)
         place = torch_private.missing(torch_private.FUNCTIONAL)
         if self.changing and place is not None:
             say(f"torch {torch.__version__} has no {place}: at a loss ranks may wait for 5 minutes")
@@ -101,14 +107,24 @@ class ShardedTrainer(Training):
 
     def regroup(self) -> None:
         """Get into the next generation, with the whole state of whoever has come furthest."""
-        if self._generation is not None and not self._regroup_now:
-            self._keep()
+        if self._era is not None and not self._regroup_now:
+            try:
+                self._complete()
+            except PeerLostError:
+                self._lose()
         super().regroup()
         self._whole.state = None
 
     def _take_over(self, generation: Generation) -> None:
-        self._common.agree(self._group, generation)
+        self._nodes = [member.task for member in generation.members]
+        if self.changing:
+            recovered = self._neighbours.recovered(self._group, self._replica.version)
+            if recovered is not None:
+                self._replica.take(recovered)
+        self._replica.agree(self._group, generation.number)
         self._spread(generation.number)
+        if self.changing:
+            self._copy()
 
     def leave(self, step: Step, error: BaseException | None) -> bool:
         """Commit or give up a step; return whether ``error`` is dealt with."""
@@ -128,39 +144,43 @@ class ShardedTrainer(Training):
             step.committed = True
         return error is None
 
-    def _check_gradients(self) -> None:
-        """FSDP has summed them, or there are none."""
-
     def _begin(self, rehearsal: bool) -> None:
         self._group.begin(self._present.weight)
 
-    def _complete(self) -> None:
-        self._keep()
-
     def _commit(self, after: Cursor) -> None:
         super()._commit(after)
-        if after.step % self._every == 0:
-            try:
-                self._whole.state = self._gathered(everywhere=False)
-            except PeerLostError:
-                self._lose()
-                return
-            if self.rank == 0:
-                self._common.save()
-            self._whole.state = None
-
-    def _lose(self) -> None:
-        """Give up what this rank has: of the lost rank's shards there is no copy."""
-        super()._lose()
-        self._common.forget()
-        self._whole.state = None
-
-    def _keep(self) -> None:
-        """Have the whole state in the memory of each rank."""
         try:
-            self._whole.state = self._gathered(everywhere=True)
+            if after.step % self._every == 0:
+                self._save()
+            if self.changing and after.step % self._copy_every == 0:
+                self._copy()
         except PeerLostError:
             self._lose()
+
+    def _save(self) -> None:
+        """Make a checkpoint, on rank 0."""
+        with self._whole.holding(self._gathered(everywhere=False)):
+            if self.rank == 0:
+                self._replica.save()
+
+    def _copy(self) -> None:
+        """Give a copy of this rank's shards to a rank on another node."""
+        version = self._replica.version
+        assert version is not None
+        model, optimizer = get_state_dict(self.model, self.optimizer)
+        with self._whole.holding({"model": local(model), "optimizer": local(optimizer)}):
+            own = packed(self._replica.state())
+        self._neighbours.exchange(self._group, self._nodes, version, own)
+
+    def _lose(self) -> None:
+        """Give up what this rank trains on: another rank's shards are missing."""
+        super()._lose()
+        self._replica.forget()
+        self._whole.state = None
+
+    def _complete(self) -> None:
+        """Have the whole state in the memory of each rank."""
+        self._whole.state = self._gathered(everywhere=True)
 
     def _spread(self, generation: int) -> None:
         """Shard the whole state over the ranks there are."""
@@ -176,7 +196,7 @@ class ShardedTrainer(Training):
             )
             if self.cursor.step == 0:  # who loses a peer has to find a checkpoint
                 if self.rank == 0:
-                    self._common.save_last()
+                    self._replica.save_last()
                 dist.barrier()
         # Not before its state is there: torch steps once to make it.
         self._scaled = self._watch(self.optimizer, self._rate)
@@ -189,13 +209,9 @@ class ShardedTrainer(Training):
                 "cpu", (dist.get_world_size(),), mesh_dim_names=(f"generation_{generation}",)
             )
             self.model, self.optimizer = self._build(mesh)
-        shards = [one for one in self.model.modules() if isinstance(one, FSDPModule)]
-        if not shards:
+        # Sums: backward() has weighted each rank's part.
+        if not torch_private.sum_in_python(self.model):
             raise ValueError("build has to shard its model: fully_shard(model, mesh=mesh)")
-        for one in shards:  # sums: backward() has weighted each rank's part
-            one.set_gradient_divide_factor(1.0)
-            one.set_force_sum_reduction_for_comms(True)
-            one.set_custom_reduce_scatter(_ReduceScatter())
 
     def _gathered(self, everywhere: bool) -> dict[str, Any]:
         """Return the whole state, on rank 0 or everywhere."""
@@ -216,27 +232,20 @@ class ShardedTrainer(Training):
             raise PeerLostError(str(error)) from error
 
 
-class _ReduceScatter(DefaultAllocMixin, ReduceScatter):
-    """What gloo makes of a reduce-scatter, waited for in Python (see ``waits``), not in C++."""
-
-    def __call__(
-        self,
-        output_tensor: Tensor,
-        input_tensor: Tensor,
-        group: dist.ProcessGroup,
-        op: Any,
-        async_op: bool = False,
-    ) -> None:
-        """Reduce the input, in place, and take this rank's part of it."""
-        dist.all_reduce(input_tensor, op, group)
-        output_tensor.copy_(input_tensor.chunk(group.size())[group.rank()])
-
-
 class _Whole:
-    """The whole state while it is in memory, as ``Common`` sends and saves it."""
+    """The whole state while it is in memory, as ``Replica`` sends and saves it."""
 
     def __init__(self) -> None:
         self.state: dict[str, Any] | None = None
+
+    @contextlib.contextmanager
+    def holding(self, state: dict[str, Any]) -> Iterator[None]:
+        """Have this in the place of the whole state for a while."""
+        before, self.state = self.state, state
+        try:
+            yield
+        finally:
+            self.state = before
 
     def state_dict(self) -> dict[str, Any]:
         """Return it."""

@@ -1,4 +1,4 @@
-"""Closing the TCP connections that a library opened: the way to free a thread that waits in gloo.
+"""Closes the TCP connections that a library opened: the way to free a thread that waits in gloo.
 
 gloo cannot be aborted (torch 2.13: ``ProcessGroup.abort`` does nothing there), but a collective
 whose connection is shut down fails at once, here and at the peers. Linux only.
@@ -14,9 +14,9 @@ from pathlib import Path
 
 
 class Connections:
-    """The connections opened between the making of this object and ``complete``.
+    """The connections that are opened after this object is made, and before ``complete``.
 
-    Those to ports ``spared`` are not counted: another thread may open one at any time.
+    Those to the ports ``spared`` do not count: another thread may open one at any time.
     """
 
     def __init__(self, spared: Collection[int]) -> None:
@@ -25,16 +25,16 @@ class Connections:
         self._ours: frozenset[str] | None = None
 
     def complete(self) -> None:
-        """Say that from now on others open theirs."""
+        """Say that connections opened from now on are others'."""
         self._ours = frozenset(inode for _, inode in _sockets()) - self._before
 
     def shut_down(self, gently: bool = False) -> None:
-        """End them, from whatever thread; the descriptors stay their owner's to close.
+        """End them, from any thread; their owner still has to close the descriptors.
 
-        ``gently``: let their owner read that they have ended, and still write until it does. gloo
-        then fails all that is under way, and hangs up. A write that fails first it forgets now and
-        then: who waits for that send waits for its timeout, half an hour. (Of pairs of ranks that
-        did nothing but collectives, 42 in 145 hung when cut, and none in 200 when cut gently.)
+        ``gently``: their owner reads that they have ended, and can write until then. gloo then
+        fails all that is under way, and closes them. If a write fails first, gloo now and then
+        forgets it, and who waits for that send waits for its timeout, half an hour. (Of pairs of
+        ranks that only ran collectives, 42 in 145 hung when cut, and none in 200 when cut gently.)
 
         Listening sockets stay as they are: gloo ends the process if accept fails.
         """
@@ -47,7 +47,7 @@ class Connections:
 
 
 def _shut_down(descriptor: int, inode: str, spared: Collection[int], how: int) -> None:
-    # A duplicate: the number may be somebody else's file a moment later.
+    # A duplicate, as the number may be somebody else's file a moment later.
     with socket.socket(fileno=os.dup(descriptor)) as duplicate:
         if (
             _inode(Path(f"/proc/self/fd/{duplicate.fileno()}")) == inode

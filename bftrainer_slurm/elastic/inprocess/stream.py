@@ -1,6 +1,6 @@
-"""An iterable data set with state, read by all ranks alike: each trains its part of what it reads.
+"""An iterable data set with state. Every rank reads all of it, and trains its part of it.
 
-So the place in it is one, however many ranks there are. Which part is whose is in ``sampler``.
+So there is one place in it, however many ranks there are. ``sampler`` says which part is whose.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from typing import Any
 
 from torch.utils.data import Dataset, IterableDataset, default_collate
 
-from bftrainer_slurm.elastic.inprocess.loader import Given
-from bftrainer_slurm.elastic.inprocess.sampler import Course, Cursor
-from bftrainer_slurm.elastic.inprocess.state import flatten, unflatten
+from bftrainer_slurm.elastic.inprocess.sampler import Course, Cursor, Part
+from bftrainer_slurm.elastic.inprocess.transfer import flatten, unflatten
 
 UNKNOWN_SIZE = sys.maxsize  # of an epoch: more than anybody will have read
 
-# Read ahead of a step: whether the epoch ends with it, or with a lone sample, which it then shares.
+# Samples read beyond a step: they show whether the epoch ends with it, or with one sample more.
 _AHEAD = 2
 
 
@@ -31,18 +30,18 @@ def is_iterable(dataset: Dataset[Any]) -> bool:
 
 
 class Stream:
-    """Where ``cursor`` says, in a data set whose state can be read and set.
+    """Gives the batches at ``cursor`` from a data set whose state can be read and set.
 
     Args:
         dataset: after ``load_state_dict`` with what ``state_dict`` returned, its iterator goes on
-            after the sample that it had given last. Its order is the same on all ranks; with
-            ``set_epoch`` it may be another in each epoch.
+            after the last sample that it had given. Its order is the same on all ranks; with
+            ``set_epoch`` it may differ from epoch to epoch.
         course: how much a step takes.
-        cursor: returns where the training stands.
+        cursor: returns how far the training has come.
         collate_fn: as DataLoader's.
 
     Raises:
-        TypeError: the data set's state is none, or cannot be sent; or other options are wished.
+        TypeError: the data set has no state, or one that cannot be sent, or an option is wrong.
     """
 
     def __init__(
@@ -66,19 +65,19 @@ class Stream:
         samples = self._ahead_of(self._cursor(), len(self._course.rehearsal()))
         return self._collate(samples)
 
-    def batch(self, cursor: Cursor, rank: int, world: int) -> Given:
-        """Return a rank's batch of the step at ``cursor``."""
+    def batch(self, cursor: Cursor, rank: int, world: int) -> tuple[Any, Part]:
+        """Return a rank's batch of the step at ``cursor``, and which part of the step it is."""
         samples = self._ahead_of(cursor, self._course.total(world) + _AHEAD)
         seen = replace(self._course, size=cursor.position + len(samples))
         places = seen.places(cursor, rank, world)
         batch = self._collate([samples[place - cursor.position] for place in places])
-        return Given(batch, seen.weight(cursor, rank, world), seen.after(cursor, world))
+        return batch, seen.part(cursor, rank, world)
 
     def discard(self) -> None:
-        """Keep what was read: nothing of it depends on the world."""
+        """Do nothing: what was read does not depend on the world."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a place before the training's, and how many samples lie between them."""
+        """Return a state of the data set at or before the training's place, and where that is."""
         cursor = self._cursor()
         read, state = 0, self._first
         if cursor.epoch == self._epoch:
@@ -86,7 +85,7 @@ class Stream:
         return {"epoch": cursor.epoch, "read": read, "state": state}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go there."""
+        """Go to the place that ``state_dict`` returned."""
         self._read_from(state_dict["epoch"], state_dict["read"], state_dict["state"])
 
     def _read_from(self, epoch: int, read: int, state: Any) -> None:
@@ -95,15 +94,15 @@ class Stream:
             self._dataset.set_epoch(epoch)
         self._epoch = epoch
         self._read = read  # samples of the epoch
-        self._waiting: deque[Any] = deque()  # of these, those that are not trained yet
+        self._waiting: deque[Any] = deque()  # those of them that are not trained yet
         self._marks = [(read, state)]  # the data set's states after so many samples
         self._iterator: Iterator[Any] = iter(self._dataset)
 
     def _ahead_of(self, cursor: Cursor, count: int) -> list[Any]:
-        """Return the next samples, fewer where the epoch ends.
+        """Return the next samples, fewer at the end of the epoch.
 
         Raises:
-            ValueError: there is none.
+            ValueError: there are none.
         """
         if cursor.epoch != self._epoch:
             self._read_from(cursor.epoch, 0, self._first)

@@ -1,8 +1,8 @@
 """The trainer: a script's model and optimizer on ranks that come and go while it trains.
 
-How ranks find each other is in ``members``, what they send each other in ``collective``, what
-they have in common in ``common``, which samples they train in ``sampler``. Here a step is
-committed or repeated.
+How ranks find each other is in ``peers``, what they send each other in ``collective``, their
+shared state in ``replica``, which samples they train in ``sampler``. Here a step is committed or
+repeated.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from bftrainer_slurm.elastic.inprocess.collective import (
     backend_for,
     of_collective,
 )
-from bftrainer_slurm.elastic.inprocess.common import Common, Stateful
-from bftrainer_slurm.elastic.inprocess.members import find_members
+from bftrainer_slurm.elastic.inprocess.peers import find_peers
+from bftrainer_slurm.elastic.inprocess.replica import Replica, Stateful
 from bftrainer_slurm.elastic.inprocess.sampler import Cursor
-from bftrainer_slurm.elastic.inprocess.scaling import Rate, Rule
-from bftrainer_slurm.elastic.inprocess.state import share_tensors
+from bftrainer_slurm.elastic.inprocess.scaling import Rate, RateRule
 from bftrainer_slurm.elastic.inprocess.training import RehearsedError, Step, Training
+from bftrainer_slurm.elastic.inprocess.transfer import share_tensors
 from bftrainer_slurm.elastic.torch_private import was_used, without_buffers
-from bftrainer_slurm.keeper.membership import Generation
+from bftrainer_slurm.keeper.messages import Generation
 
 _UNUSED = (
     "all ranks must use the same parameters: those that a model never uses get "
@@ -44,31 +44,30 @@ _SCALER = (
 
 
 class LayoutError(Exception):
-    """This rank's gradients come in another order than rank 0's: their models differ."""
+    """This rank's gradients come in another order than rank 0's, so their models differ."""
 
 
 class Trainer(Training):
-    """Trains ``model`` with one optimizer or several on whatever ranks there are.
+    """Trains ``model`` with one optimizer or several on the ranks that there are.
 
     In an element of BFTrainer ranks come and go between steps; elsewhere the world is torchrun's,
     srun's, or this process alone. ``ddp`` is the model wrapped for it.
 
     Args:
         model: on the device that it trains on.
-        optimizer: the one whose ``step()`` commits a training step, or several, each of which
-            steps once in it: the first to do so commits it.
-        rate: what multiplies the learning rate as the global batch grows with the world: "linear",
-            "sqrt", "none", or a function of how many times larger it is. None: linear for SGD,
-            sqrt for others.
-        rate_ramp: steps in which the rate gets there after a change.
-        seed: of the order of samples, and of torch's generators in each step and rank; None
+        optimizer: the one whose ``step()`` commits a training step, or several. Each of them steps
+            once in a training step, and the first to do so commits it.
+        rate: how the learning rate grows with the global batch: "linear", "sqrt", "none", or a
+            function of how many times larger the batch is. None: linear for SGD, sqrt for others.
+        rate_ramp: in how many steps the rate gets to its new value after a change.
+        seed: for the order of samples, and for torch's generators in each step and rank; None
             leaves the generators to the script.
         checkpoint: a folder that all nodes see; None writes no checkpoints.
-        checkpoint_every_s: seconds between them.
+        checkpoint_every_s: seconds between checkpoints.
         broadcast_buffers: give each step rank 0's buffers, as DDP does.
         ddp: further options of DistributedDataParallel.
-        nccl_in_process: train in process on GPUs too, which no run has shown to work; else
-            torchrun restarts the script at each change.
+        nccl_in_process: train in process on GPUs too, which no run has shown to work. Without it
+            torchrun restarts a script on GPUs at each change.
         others: further objects with ``state_dict`` and ``load_state_dict``.
     """
 
@@ -77,7 +76,7 @@ class Trainer(Training):
         model: nn.Module,
         optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
         *,
-        rate: Rule | None = None,
+        rate: RateRule | None = None,
         rate_ramp: int = 0,
         seed: int | None = 0,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -100,23 +99,24 @@ class Trainer(Training):
         }
         self._buffers = list(model.buffers()) if broadcast_buffers else []
         kept = None if checkpoint is None else Checkpoints(Path(checkpoint), checkpoint_every_s)
-        members = find_members(os.environ, backend_for(model), nccl_in_process)
-        super().__init__(members, Common(self._stateful, kept), seed)
+        peers = find_peers(os.environ, backend_for(model), nccl_in_process)
+        super().__init__(peers, Replica(self._stateful, kept), seed)
         self.ddp = DistributedDataParallel(
             model,
-            process_group=self._members.ddp_group(model),
-            **without_buffers(),  # a step begins with them, in the present generation
+            process_group=self._peers.ddp_group(model),
+            **without_buffers(),  # a step begins with them, in the current generation
             **options,
         )
         self.ddp.register_comm_hook(None, lambda _, bucket: self._group.average(bucket))
         self._scaled = [self._watch(*pair) for pair in zip(self._optimizers, rates, strict=True)]
         self._kept: list[Tensor] = []
+        self._scales: list[float] = []  # of the gradient scalers as the step began
         self._layout: list[tuple[int, ...]] = []
 
     def _take_over(self, generation: Generation) -> None:
         if self.changing:
             self._check_layout()
-        self._common.agree(self._group, generation)
+        self._replica.agree(self._group, generation.number)
 
     def leave(self, step: Step, error: BaseException | None) -> bool:
         """Commit or give up a step; return whether ``error`` is dealt with."""
@@ -127,7 +127,7 @@ class Trainer(Training):
             one.restore()
         if self._present.after is None:
             return self._leave_rehearsal(error)
-        if error is None and not step.updated:  # a gradient scaler may pass over an update
+        if error is None and not step.updated:  # a gradient scaler may skip an update
             try:
                 self._group.commit()
             except PeerLostError as failure:
@@ -136,11 +136,11 @@ class Trainer(Training):
         if isinstance(error, RuntimeError) and of_collective(error):  # one of the script's own
             self._group.fail(error)
             ours = True
-        # Before the update, the script may have stumbled over gradients that are none.
+        # Before the update, the script may have failed because of wrong gradients.
         follows = isinstance(error, Exception) and not step.updated
         lost = self._group.failed() and (ours or follows)
         if error is not None and step.updated and not self._all_stepped(step):
-            return False  # half an update: this state is nobody's
+            return False  # half an update: no other rank has this state
         if error is None and not lost:
             self._check_updated(step)
         if error is None or (step.updated and lost):
@@ -155,6 +155,7 @@ class Trainer(Training):
 
     def _begin(self, rehearsal: bool) -> None:
         self._group.begin(self._present.weight, record=rehearsal)
+        self._scales = self._present_scales()
         if rehearsal:
             self._kept = [buffer.clone() for buffer in self._model.buffers()]
         else:
@@ -169,7 +170,7 @@ class Trainer(Training):
                 "no gradient was averaged: compute with trainer.ddp, not the model. Where that is "
                 f"so, some parameters were not used: {_UNUSED}"
             )
-        if any(not was_used(one) for one in self._scalers() if one.is_enabled()):
+        if any(not was_used(one) for one in self._scalers()):
             raise RuntimeError(_SCALER)
 
     def _check_updated(self, step: Step) -> None:
@@ -178,8 +179,11 @@ class Trainer(Training):
             raise RuntimeError(_EACH_STEPS)
 
     def _all_stepped(self, step: Step) -> bool:
-        passed_over = any(one.is_enabled() for one in self._scalers())  # by a gradient scaler
-        return passed_over or len(step.stepped) == len(self._optimizers)
+        if len(step.stepped) == len(self._optimizers):
+            return True
+        now = self._present_scales()  # one falls where its scaler passes over an update
+        passed_over = any(one < before for one, before in zip(now, self._scales, strict=True))
+        return passed_over and (step.updated or self._group.averaged)
 
     def _leave_rehearsal(self, error: BaseException | None) -> bool:
         for buffer, kept in zip(self._model.buffers(), self._kept, strict=True):
@@ -191,15 +195,18 @@ class Trainer(Training):
         return error is None or isinstance(error, RehearsedError)
 
     def _forget_gradients(self) -> None:
-        """Leave nothing of a step that is repeated, wherever the script has its zero_grad()."""
+        """Clear what a step left that will be repeated, wherever the script calls zero_grad()."""
         for optimizer in self._optimizers:
             optimizer.zero_grad()
         for one in self._scalers():
-            if one.is_enabled():
-                one.update(one.get_scale())  # it remembers that it has unscaled gradients
+            one.update(one.get_scale())  # it remembers that it has unscaled gradients
 
     def _scalers(self) -> list[torch.amp.GradScaler]:
-        return [one for one in self._stateful.values() if isinstance(one, torch.amp.GradScaler)]
+        given = self._stateful.values()
+        return [one for one in given if isinstance(one, torch.amp.GradScaler) and one.is_enabled()]
+
+    def _present_scales(self) -> list[float]:
+        return [one.get_scale() for one in self._scalers()]
 
     def _share_buffers(self) -> None:
         if self._buffers:
@@ -208,10 +215,10 @@ class Trainer(Training):
     def _commit(self, after: Cursor) -> None:
         super()._commit(after)
         if self.rank == 0:
-            self._common.save_if_due()
+            self._replica.save_if_due()
 
     def _check_layout(self) -> None:
-        """A collective whose sizes differ between ranks would end their processes."""
+        """Compare it with rank 0's: a collective with different sizes would end the processes."""
         mine = hashlib.sha256(repr(self._layout).encode()).hexdigest()
         if self._group.agree("layout", mine) != mine:
             raise LayoutError("this rank's gradients come in another order than rank 0's")
@@ -227,15 +234,15 @@ def _optimizers(given: object) -> list[torch.optim.Optimizer]:
 
 
 def _numbered(name: str, objects: Sequence[Any]) -> dict[str, Any]:
-    """Return objects by name: the first has the name alone, as in checkpoints with one."""
+    """Return objects by name. The first has no number, as in checkpoints with only one."""
     return {f"{name}-{place}" if place else name: one for place, one in enumerate(objects)}
 
 
 def _check(options: dict[str, Any], others: dict[str, Stateful]) -> None:
-    """Check what else a script has handed over.
+    """Check the other arguments of a script.
 
     Raises:
-        ValueError: that cannot be; the message says what to write.
+        ValueError: one is not allowed; the message says what to write.
     """
     if options.get("find_unused_parameters"):
         raise ValueError(f"find_unused_parameters: {_UNUSED}")

@@ -1,13 +1,12 @@
-"""What all trainers share: the loader's side of a training on ranks that come and go.
+"""What all trainers share: the loader, the steps, and the changes of the ranks.
 
-How a model is trained on them, and what becomes of its state at a change, is in ``trainer`` (DDP)
-and ``sharded`` (FSDP2).
+How a model is trained, and what happens to its state at a change, is in ``trainer`` (DDP) and
+``sharded`` (FSDP2).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
 
@@ -19,19 +18,19 @@ from torch.utils.data import Dataset
 from bftrainer_slurm.elastic import listeners
 from bftrainer_slurm.elastic.changes import ChangeLog
 from bftrainer_slurm.elastic.inprocess.collective import Communicator, PeerLostError
-from bftrainer_slurm.elastic.inprocess.common import Common
-from bftrainer_slurm.elastic.inprocess.loader import Indexed, Loader, Source
-from bftrainer_slurm.elastic.inprocess.members import Members
-from bftrainer_slurm.elastic.inprocess.pace import Pace, known
-from bftrainer_slurm.elastic.inprocess.sampler import Batch, Course, Cursor
+from bftrainer_slurm.elastic.inprocess.loader import Indexed, Loader
+from bftrainer_slurm.elastic.inprocess.peers import Peers
+from bftrainer_slurm.elastic.inprocess.replica import Replica
+from bftrainer_slurm.elastic.inprocess.sampler import Batch, Course, Cursor, Part
 from bftrainer_slurm.elastic.inprocess.scaling import Rate, ScaledRate
 from bftrainer_slurm.elastic.inprocess.stream import UNKNOWN_SIZE, Stream, is_iterable
-from bftrainer_slurm.elastic.steps import Counts
-from bftrainer_slurm.keeper.membership import Generation
+from bftrainer_slurm.elastic.reporting import Era, Pace, measures
+from bftrainer_slurm.elastic.steps import StepCounts
+from bftrainer_slurm.keeper.messages import Generation
 
 _ONE_STEP = (
-    "a training step is one optimizer.step() in one trainer.step(): several batches for one update "
-    "are parts of one larger batch, see docs/elastic.md"
+    "a training step is one optimizer.step() in one trainer.step(), also its scaler's update(): "
+    "several batches for one update are parts of one larger batch, see docs/elastic.md"
 )
 _GRADIENTS_FIRST = (
     "gradients were computed after the first optimizer.step() of a step, which is its commit: "
@@ -45,23 +44,23 @@ _ONE_LOADER = (
 
 
 class RehearsedError(Exception):
-    """The rehearsal has come to the commit, and ends there."""
+    """A rehearsal has reached the commit of its step, and ends there."""
 
 
 class Training(ABC):
     """A training as its loader and its steps see it."""
 
-    def __init__(self, members: Members, common: Common, seed: int | None) -> None:
+    def __init__(self, peers: Peers, replica: Replica, seed: int | None) -> None:
         self.loss: float | Tensor | None = None  # set it to have it reported
-        self.changing = members.changing
-        self._members = members
-        self._common = common
+        self.changing = peers.changing
+        self._peers = peers
+        self._replica = replica
         self._seed = seed
-        self._generation: Generation | None = None
+        self._era: Era | None = None  # of the current generation
         self._course: Course | None = None
         self._step: Step | None = None  # the one that has been entered
-        self._expected: Expected | None = None  # by the batch given last, if not entered yet
-        self._present = Expected(1.0, None)  # in the step entered last
+        self._expected: Part | None = None  # of the last batch, if its step is not entered yet
+        self._present = Part(1.0, None)  # of the step entered last
         self._regroup_now = False
         self._pace = Pace()
         self._changes = ChangeLog(hear=listeners.tell)
@@ -78,9 +77,9 @@ class Training(ABC):
     ) -> Loader:
         """Return the batches of the whole training, for one ``for`` loop.
 
-        ``batch_size`` is of each rank (``batch="local"``), or of all together (``"global"``).
-        ``options`` go to DataLoader. Of an iterable data set, which needs ``state_dict`` and
-        ``load_state_dict``, the only one is ``collate_fn``.
+        ``batch_size`` is for each rank (``batch="local"``), or for all together (``"global"``).
+        ``options`` go to DataLoader. An iterable data set needs ``state_dict`` and
+        ``load_state_dict``, and ``collate_fn`` is its only option.
         """
         if self._course is not None:
             raise RuntimeError(_ONE_LOADER)
@@ -93,10 +92,10 @@ class Training(ABC):
             shuffle=shuffle,
             seed=self._seed or 0,
         )
-        source: Source
+        source: Indexed | Stream
         if iterable:
             source = stream = Stream(dataset, self._course, lambda: self.cursor, **options)
-            self._common.add("stream", stream)
+            self._replica.add("stream", stream)
         else:
             source = Indexed(dataset, self._course, self._seed, self.changing, options)
         return Loader(self, source, self._course, self._seed)
@@ -104,49 +103,51 @@ class Training(ABC):
     def step(self) -> Step:
         """Return the context of one training step, from the forward pass to optimizer.step().
 
-        If a peer is lost in it, the step ends where it stands, and the loader gives its samples
-        again, to the ranks that there are then.
+        If a peer is lost in it, the step ends there, and the loader gives its samples again, to
+        the ranks of the next generation.
         """
         return Step(self)
 
     @property
     def cursor(self) -> Cursor:
         """How far the training has come."""
-        return self._common.cursor
+        return self._replica.cursor
 
     @property
     def rank(self) -> int:
-        """This process's rank in the present generation."""
+        """This process's rank in the current generation."""
         return self._group.rank
 
     @property
     def world(self) -> int:
-        """How many ranks the present generation has."""
+        """How many ranks the current generation has."""
         return self._group.world
 
     @property
     def generation(self) -> int:
-        """The number of the present generation; 0 before the first, and in a fixed world."""
-        return 0 if self._generation is None else self._generation.number
+        """The number of the current generation; 0 before the first, and in a fixed world."""
+        return 0 if self._era is None else self._era.generation
 
     def finish(self) -> bool:
-        """End the training, on all ranks after the same step; the loader does it at its end.
+        """End the training, on all ranks after the same step; the loader calls it at its end.
 
-        Returns whether all ranks have come here; if not, one was lost and the training goes on.
+        Returns whether all ranks have come here; if not, one was lost, and the training goes on.
         """
         self._group.begin(1.0)
-        self._group.attempt(self._meet)
         try:
             self._complete()
+            if self.rank == 0:
+                self._replica.save_last()
+            # Nobody is done before that: if rank 0 is lost in it, another one saves.
+            self._group.attempt(self._meet)
             self._group.commit()
         except PeerLostError:
             self._lose()
             return False
         if self.rank == 0:
-            self._common.save_last()
             self._report()
         self._changes.ended(self._trained())
-        self._members.done()
+        self._peers.done()
         return True
 
     def _meet(self) -> None:
@@ -156,45 +157,42 @@ class Training(ABC):
 
     def must_regroup(self) -> bool:
         """Return whether the ranks are about to change, now that a step has been committed."""
-        return self._regroup_now or self._members.boundary(self._common.cursor.step)
+        return self._regroup_now or self._peers.boundary(self._replica.cursor.step)
 
     def regroup(self) -> None:
-        """Get into the next generation, with the state of whoever has come furthest."""
+        """Get into the next generation, with the state of the rank that has come furthest."""
         self._changes.ended(self._trained())
         self._pace.changed()
         while True:
-            generation = self._members.form(self._common.version)
+            generation = self._peers.form(self._replica.version)
             try:
                 self._take_over(generation)
                 self._group.formed()
             except PeerLostError:
-                self._await_others()  # this rank still has all that it came with
+                self._await_others()  # this rank still has the state that it came with
             else:
-                self._generation = generation
+                nodes = len({member.task for member in generation.members})
+                self._era = Era(generation.number, nodes, self._trained())
                 self._regroup_now = False
                 if self.changing:
                     places = {(member.task, member.node) for member in generation.members}
-                    why, tells = self._members.why, generation.rank == 0
+                    why, tells = self._peers.why, generation.rank == 0
                     self._changes.began(places, why, self._trained(), tells)
                 return
 
     @abstractmethod
     def _take_over(self, generation: Generation) -> None:
-        """Have all ranks of a generation begin with the same state."""
+        """Let all ranks of a generation begin with the same state."""
 
-    def expect(self, weight: float, after: Cursor) -> None:
-        """Say what the step that follows trains, and where the training stands after it."""
-        self._expected = Expected(weight, after)
-
-    def expect_rehearsal(self) -> None:
-        """Say that the step that follows is not to be committed."""
-        self._expected = Expected(1.0, None)
+    def expect(self, part: Part) -> None:
+        """Say which part the next step trains."""
+        self._expected = part
 
     def check_stepped(self) -> None:
-        """Check that the batch given last was trained, at least in vain.
+        """Check that the last batch had its step, even if the step was not committed.
 
         Raises:
-            RuntimeError: the loop's body was without ``with trainer.step():``.
+            RuntimeError: the loop's body had no ``with trainer.step():``.
         """
         if self._expected is not None:
             raise RuntimeError("each batch of the loader needs one 'with trainer.step():'")
@@ -215,14 +213,18 @@ class Training(ABC):
 
     @abstractmethod
     def _begin(self, rehearsal: bool) -> None:
-        """Make ready for a step."""
+        """Prepare a step."""
 
     @abstractmethod
     def _complete(self) -> None:
-        """Do what all ranks do at the end of the training."""
+        """Do what all ranks do before the last save.
+
+        Raises:
+            PeerLostError: not all of them have done it.
+        """
 
     def _watch(self, optimizer: torch.optim.Optimizer, rate: Rate) -> ScaledRate:
-        """Have an optimizer's ``step()`` be a part of the training step; the first commits it."""
+        """Make an optimizer's ``step()`` a part of the training step; the first one commits it."""
         scaled = ScaledRate(optimizer, rate)
 
         def before(_: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
@@ -255,8 +257,7 @@ class Training(ABC):
         self._group.commit()
         self._group.averaged = False
 
-    @abstractmethod
-    def _check_gradients(self) -> None:
+    def _check_gradients(self) -> None:  # noqa: B027 - FSDP has summed them, or there are none
         """Check, before the optimizer steps, that its gradients are the world's."""
 
     def _check_updated(self, step: Step) -> None:
@@ -269,14 +270,14 @@ class Training(ABC):
             raise RuntimeError(_ONE_STEP)
 
     def _commit(self, after: Cursor) -> None:
-        self._common.cursor = after
+        self._replica.cursor = after
         self._pace.stepped()
         if self.rank == 0 and self._pace.is_due():
             self._report()
             self._changes.trained(self._trained())
 
-    def _trained(self) -> Counts:
-        return self._pace.progress(self._common.cursor.step, self._common.cursor.samples)
+    def _trained(self) -> StepCounts:
+        return self._pace.counts(self._replica.cursor.step, self._replica.cursor.samples)
 
     def _lose(self) -> None:
         """A peer was lost while the ranks trained."""
@@ -284,35 +285,29 @@ class Training(ABC):
 
     def _await_others(self) -> None:
         if not self.changing:
-            self._group.commit()  # raises what has happened: nobody will come
+            self._group.commit()  # raises the failure, as nobody else will come
         self._regroup_now = True
-        self._members.lost()
+        self._peers.lost()
 
     def _report(self) -> None:
-        assert self._generation is not None
-        self._members.progress(
-            **known(
-                samples=self._common.cursor.samples,
-                steps=self._common.cursor.step,
-                nodes=len({member.task for member in self._generation.members}),
-                generation=self._generation.number,
-                pause_s=self._pace.pause_s,
-                loss=self.loss,
-            )
-        )
+        assert self._era is not None
+        told = measures(self._era, self._trained())
+        if self.loss is not None:
+            told["loss"] = float(self.loss)  # a tensor is read only here
+        self._peers.progress(**told)
 
     @property
     def _group(self) -> Communicator:
-        return self._members.group
+        return self._peers.group
 
 
 class Step:
-    """One training step; ``committed`` says afterwards whether it counts or will be repeated."""
+    """One training step; afterwards ``committed`` says whether it counts or will be repeated."""
 
     def __init__(self, training: Training) -> None:
         self._training = training
         self.weight = 0.0  # of this rank's samples in it, from 0 to 1
-        self.stepped: list[torch.optim.Optimizer] = []  # those that have, in this order
+        self.stepped: list[torch.optim.Optimizer] = []  # those that have stepped, in this order
         self.committed = False
 
     @property
@@ -331,11 +326,3 @@ class Step:
         trace: TracebackType | None,
     ) -> bool:
         return self._training.leave(self, error)
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What a step trains: this rank's part of it, and where it leads; None: it is a rehearsal."""
-
-    weight: float
-    after: Cursor | None

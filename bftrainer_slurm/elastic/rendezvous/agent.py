@@ -1,7 +1,7 @@
 """torchrun's rendezvous in an element: the keeper says who trains together, and from when on.
 
-Ranks, changes and losses come over ``keeper.membership``; this is only how torchrun's agent sees
-them. Facts about the agent: torch 2.13, torch/distributed/elastic/agent/server/api.py.
+Ranks, changes and losses come from ``keeper.membership``; this module passes them to torchrun's
+agent. Facts about the agent: torch 2.13, torch/distributed/elastic/agent/server/api.py.
 """
 
 from __future__ import annotations
@@ -29,34 +29,31 @@ from bftrainer_slurm.elastic.listeners import Teller
 from bftrainer_slurm.elastic.place import address_towards, read_identity
 from bftrainer_slurm.elastic.processes import group_catches
 from bftrainer_slurm.elastic.rendezvous import warm
-from bftrainer_slurm.elastic.rendezvous.ending import Ending
 from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore
 from bftrainer_slurm.elastic.rendezvous.last_failure import LastFailure, is_peers
+from bftrainer_slurm.elastic.rendezvous.quick_exit import QuickExit
 from bftrainer_slurm.elastic.reporting import Reporting
 from bftrainer_slurm.elastic.saving import Asking
 from bftrainer_slurm.elastic.signals import on_signals, wait_for_the_end
 from bftrainer_slurm.elastic.steps import VARIABLE, Memory
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import (
-    Change,
-    Dropped,
     DroppedError,
-    Event,
-    Generation,
     Membership,
+    Notice,
     RefusedError,
     ReleasedError,
-    Role,
 )
+from bftrainer_slurm.keeper.messages import Change, Dropped, Generation, Role
 from bftrainer_slurm.keeper.protocol import parse_address
 
 _STORE = timedelta(minutes=5)  # torch's own
-_ATTEMPT = timedelta(seconds=1)  # to reach a store, before looking whether its host is lost
+_ATTEMPT = timedelta(seconds=1)  # for a store to answer, before we look whether its host is lost
 _BETWEEN_ATTEMPTS_S = 0.05
-_PEERS_WORD_S = 2.0  # a lost or failed peer's own news comes within a moment, unless hosts are busy
-_SIGNALLED = 1  # what torchrun ends with when a signal, which it makes an exception, has come
+_PEERS_WORD_S = 2.0  # news of a lost or failed peer comes at once, or later if hosts are busy
+_SIGNALLED = 1  # torchrun's exit code after a signal, which it turns into an exception
 _NO_STATE = -1  # a script's state is in its own checkpoints
-_LEAST_S = 2.0  # a process has after SIGTERM; torchrun would give it 30, in which all wait
+_LEAST_S = 2.0  # what a process has after SIGTERM; torchrun gives it 30 s, in which all wait
 
 
 class AgentRendezvous(RendezvousHandler):
@@ -68,7 +65,7 @@ class AgentRendezvous(RendezvousHandler):
         self._run_id = parameters.run_id
         try:
             keeper = environment["BFTRAINER_KEEPER"]
-            # Not the host's name, as torchrun has it: names lead to nowhere on many a node.
+            # Not the host's name, which torchrun uses: on many nodes it cannot be resolved.
             self._address = parameters.local_addr or address_towards(keeper)
             identity = read_identity(environment, Role.AGENT, self._address)
         except (KeyError, ValueError) as error:
@@ -80,12 +77,12 @@ class AgentRendezvous(RendezvousHandler):
         torch_private.set_libuv(environment)  # for workers
         self._forks = environment.get("PET_START_METHOD") == "forkserver"
         if self._forks:
-            # torch.cuda.is_available() must not initialise CUDA where workers are forked from.
+            # torch.cuda.is_available() must not initialise CUDA in what workers are forked from.
             environment.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
             warm.start()
         self._failure = LastFailure()
         self._changes = ChangeLog(hear=Teller(self._memory))
-        self._why = ""  # the last generation has ended
+        self._why = ""  # why the last generation has ended
         self._given_back: str | None = environment.get("SLURMD_NODENAME", "this node")
         FirstWord(self._say_given_back)
         self._change_is_known = threading.Event()
@@ -96,15 +93,15 @@ class AgentRendezvous(RendezvousHandler):
         least_s = max(_LEAST_S, float(environment.get("BFTRAINER_GRACE", 0)))
         if not torch_private.end_workers_within(least_s, self._about_to_end_workers):
             say("this torch gives a script that hangs at SIGTERM 30 s, in which all nodes wait")
-        self._ending = Ending()
+        self._exit = QuickExit()
         on_signals(_ending_signals(environment), self._leave)
         self._store: GenerationStore | None = None
 
     @property
     def use_agent_store(self) -> bool:
-        """Workers use the generation's store as well: it is there before them.
+        """Whether workers use the generation's store as well, as it is there before them.
 
-        Not without libuv: torch asks for it there, whatever it is told (seen in 2.6).
+        Not without libuv: there torch asks for libuv, whatever the settings are (seen in 2.6).
         """
         return torch_private.has_libuv()
 
@@ -117,22 +114,22 @@ class AgentRendezvous(RendezvousHandler):
         return self._run_id
 
     def is_closed(self) -> bool:
-        """Return False: a trainer ends when its elements do."""
+        """Return False: a trainer ends when its elements end."""
         return False
 
     def set_closed(self) -> None:
         """Do nothing, for the same reason."""
 
     def num_nodes_waiting(self) -> int:
-        """Return 1 when the generation ends here and now; torchrun then stops its workers."""
+        """Return 1 when this node has to end its generation; torchrun then stops its workers."""
         change = self._membership.change
         return int(change is not None and self._asking.is_over(change.why))
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """Stand ready, and return this node's place in the next generation.
+        """Wait for the next generation, and return this node's place in it.
 
         Raises:
-            RendezvousConnectionError: the keeper does not take this element.
+            RendezvousConnectionError: the keeper refuses this element.
         """
         cause, error = self._why_again()
         self._end_generation()
@@ -156,7 +153,7 @@ class AgentRendezvous(RendezvousHandler):
             cause, error = "change", ""
 
     def shutdown(self) -> bool:
-        """Say goodbye: all has been done, unless torchrun is ending with an exception."""
+        """Leave the keeper: the training is done, unless torchrun is ending with an exception."""
         self._reporting.stop()
         if sys.exc_info()[0] is None:
             self._membership.done()
@@ -166,27 +163,27 @@ class AgentRendezvous(RendezvousHandler):
         return True
 
     def _leave(self) -> None:
-        """Leave the group, and end as fast as the others of this node let it.
+        """Leave the group, and end as fast as this node's other processes allow.
 
-        Slurm has signalled them all. Where nobody does something about it there is nothing to wait
-        for, and torchrun need not stop its workers one by one.
+        Slurm has signalled all of them. If none of them handles the signal, there is nothing to
+        wait for, and torchrun need not stop its workers one by one.
         """
         self._say_given_back()
-        self._ending.be_quick(_SIGNALLED)
+        self._exit.be_quick(_SIGNALLED)
         self._membership.leave()
         if self._forks and not group_catches(signal.SIGTERM):
             self._membership.close()
-            self._ending.at_once(_SIGNALLED)
+            self._exit.at_once(_SIGNALLED)
 
     def _say_given_back(self, planned: bool = False) -> None:
         node, self._given_back = self._given_back, None
         if node is not None:
-            # The keeper lets go of processes, not of the agent above them.
+            # In process, the keeper lets the workers go, not the agent, so it cannot know why.
             in_process = self._memory.read().in_process
             say(given_back(node, None if in_process else planned))
 
     def _about_to_end_workers(self) -> None:
-        if self._given_back is not None:  # else Slurm ends them too, and they may use the grace
+        if self._given_back is not None:  # else Slurm has signalled them too: they have the grace
             self._memory.end()
 
     def _why_again(self) -> tuple[str, str]:
@@ -201,9 +198,9 @@ class AgentRendezvous(RendezvousHandler):
             return "change", ""
         return "failed", text
 
-    def _hear(self, event: Event) -> None:
-        if isinstance(event, Change | Dropped):
-            self._why = event.why if isinstance(event, Change) else "loss"
+    def _hear(self, notice: Notice) -> None:
+        if isinstance(notice, Change | Dropped):
+            self._why = notice.why if isinstance(notice, Change) else "loss"
             self._change_is_known.set()
 
     def _end_generation(self) -> None:
@@ -211,11 +208,11 @@ class AgentRendezvous(RendezvousHandler):
         if self._store is not None:
             self._store.close()
             now = self._memory.read()
-            if not now.in_process:  # else the trainer in it says what changes
+            if not now.in_process:  # else elastic.Trainer reports the changes
                 self._changes.ended(now)
 
     def _enter(self, generation: Generation) -> RendezvousInfo | None:
-        """Return the agent's place in a generation, or None if it has ended already."""
+        """Return the agent's place in a generation, or None if the generation has ended already."""
         if generation.alone or generation.rank == 0:
             store = torch_private.open_store("localhost", 0, hosts=True, timeout=_STORE)
             host, port = self._address, store.port
@@ -227,7 +224,9 @@ class AgentRendezvous(RendezvousHandler):
             if found is None:
                 return None
             store = found
-        self._store = GenerationStore(store, self._has_ended if generation.world > 1 else _never)
+        self._store = GenerationStore(
+            store, self._has_ended if generation.world > 1 else lambda: False
+        )
         if not generation.alone:
             places = {(member.task, member.node) for member in generation.members}
             now = self._memory.read()
@@ -236,7 +235,7 @@ class AgentRendezvous(RendezvousHandler):
             self._reporting.begin(generation.number, generation.world)
         try:
             workers = self._workers_store(self._store, generation.rank, host, port)
-        except ValueError:  # what is no port: the generation has ended
+        except ValueError:  # the answer is not a port: the generation has ended
             return None
         return RendezvousInfo(self._store, generation.rank, generation.world, workers)
 
@@ -250,7 +249,7 @@ class AgentRendezvous(RendezvousHandler):
     def _reach(self, host: str, port: int) -> TCPStore | None:
         while self._membership.change is None:
             try:
-                # TCPStore alone would complain at length of a host that has just been lost.
+                # TCPStore alone would log long complaints about a host that was just lost.
                 socket.create_connection((host, port), _ATTEMPT.total_seconds()).close()
                 return torch_private.open_store(host, port, hosts=False, timeout=_ATTEMPT)
             except (OSError, DistError):
@@ -260,7 +259,7 @@ class AgentRendezvous(RendezvousHandler):
     def _has_ended(self) -> bool:
         """Whether agents of this generation may be gone, so that nobody should wait for them.
 
-        Agents whose workers re-form by themselves are not told of changes.
+        Agents whose workers re-form in process are not told of changes.
         """
         return self._membership.change is not None or self._memory.read().in_process
 
@@ -269,7 +268,3 @@ def _ending_signals(environment: MutableMapping[str, str]) -> set[int]:
     names = environment.get("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
     numbers = (getattr(signal, name.strip(), None) for name in names.split(","))
     return {int(number) for number in numbers if number is not None}
-
-
-def _never() -> bool:
-    return False

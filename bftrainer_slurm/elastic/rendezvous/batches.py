@@ -1,4 +1,4 @@
-"""How many samples the DataLoaders of a process give it to train, for scripts that do not tell."""
+"""Counts the samples that a process's DataLoaders give it, for scripts that do not report them."""
 
 from __future__ import annotations
 
@@ -7,27 +7,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import dataloader
+
+from bftrainer_slurm.elastic.torch_private import watch_batches
 
 
 def tell_of_batches(tell: Callable[[int], None]) -> bool:
-    """Call ``tell`` with the samples of each batch that is given where gradients are computed.
+    """Call ``tell`` with the number of samples in each batch, while gradients are enabled.
 
-    So validation does not count. Returns False where torch has no such place.
+    So validation does not count. Returns False if this torch offers no way to do it.
     """
-    iterator: Any = getattr(dataloader, "_BaseDataLoaderIter", None)
-    if not hasattr(iterator, "__next__"):
-        return False
-    give = iterator.__next__
 
-    def give_and_tell(batches: Any) -> Any:
-        batch = give(batches)
+    def watch(batch: Any) -> None:
         if torch.is_grad_enabled():
             tell(samples_in(batch))
-        return batch
 
-    iterator.__next__ = give_and_tell
-    return True
+    return watch_batches(watch)
 
 
 def samples_in(batch: Any) -> int:

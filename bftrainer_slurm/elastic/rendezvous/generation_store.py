@@ -1,7 +1,7 @@
-"""A generation's store as torchrun's agent sees it: it ends with the generation, without a fuss.
+"""A generation's store as torchrun's agent sees it: it ends with the generation, without errors.
 
-The agent takes an error of its store for its own end, and waits in it for agents that are gone.
-But when a generation has ended the next one is on its way, and any answer will do until then.
+The agent ends at an error of its store, and waits in the store for agents that are gone. But when
+a generation has ended, the next one is on its way, and any answer will do until then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
 
 _Answer = TypeVar("_Answer")
 _LOOK = timedelta(seconds=0.2)  # how often a wait looks whether the generation has ended
-_ALONE = b"[0, 1, 0, 1]"  # torchrun's answer to: which ranks are mine, and of how many?
+_ALONE = b"[0, 1, 0, 1]"  # what torchrun stores for an agent: its ranks, and of how many
 
 
 class GenerationStore(Store):
@@ -33,10 +33,10 @@ class GenerationStore(Store):
         self._own = b""
 
     def close(self) -> None:
-        """Let go of the store; the one who hosts it closes it by that."""
+        """Let go of the store; on its host this closes it."""
         self._store = None
 
-    def set(self, key: str, value: str | bytes) -> None:  # torch's says str, its agent sets bytes
+    def set(self, key: str, value: str | bytes) -> None:  # torch's is str, its agent sets bytes
         """Set a key."""
         self._own = value if isinstance(value, bytes) else value.encode()
         self._try(lambda store: store.set(key, value), None)

@@ -1,6 +1,6 @@
-"""Why this node's workers ended: what torchrun says about it in its log.
+"""Why this node's workers ended, as torchrun says it in its log.
 
-Neither exit code nor exception reach a rendezvous handler in another way.
+A rendezvous handler gets neither exit code nor exception in another way.
 """
 
 from __future__ import annotations
@@ -54,5 +54,5 @@ def last_lines(text: str) -> str:
 
 
 def is_peers(text: str) -> bool:
-    """Whether a failure reads as one that another node's has brought about."""
+    """Whether a failure looks as if another node caused it."""
     return _PEERS.search(text.splitlines()[-1] if text else "") is not None

@@ -1,7 +1,7 @@
-"""Running a script in a forked worker as ``python script`` or ``python -m module`` would.
+"""Runs a script in a forked worker as ``python script`` or ``python -m module`` would.
 
-torchrun's ``--run-path`` calls ``runpy.run_path``, which leaves out sys.path, buffers the output,
-and never comes to an end if the script calls ``sys.exit()``.
+torchrun's ``--run-path`` calls ``runpy.run_path``, which does not set sys.path, buffers the output,
+and never ends if the script calls ``sys.exit()``.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
-from torch.multiprocessing import _prctl_pr_set_pdeathsig  # type: ignore[attr-defined]
+from bftrainer_slurm.elastic.processes import end_with_parent
 
 _runpy_run_path = runpy.run_path
 
 
 def take_over_run_path() -> None:
-    """Let the next ``runpy.run_path`` for ``__main__`` in a forked worker be ours."""
+    """Replace the next ``runpy.run_path`` for ``__main__`` in a forked worker by ours."""
     runpy.run_path = _run_path
 
 
 def _run_path(
     path_name: str, init_globals: Mapping[str, Any] | None = None, run_name: str | None = None
 ) -> dict[str, Any]:
-    if run_name != "__main__":  # multiprocessing reads torchrun's own file in this way
+    if run_name != "__main__":  # multiprocessing loads torchrun's own file in this way
         return _runpy_run_path(path_name, dict(init_globals or {}), run_name)
     runpy.run_path = _runpy_run_path
-    _prctl_pr_set_pdeathsig(signal.SIGKILL)  # torch asks for SIGINT, which C code does not see
+    end_with_parent()  # torch asks for SIGINT, which C code does not notice
     _look_like_a_program()
     run(path_name)
     return {}
@@ -48,19 +48,19 @@ def run(name: str) -> None:
     """Run a script, a folder or archive with a ``__main__``, or a module; ``sys.argv`` is set.
 
     Raises:
-        SystemExit: the script asked for it, with something else than None.
+        SystemExit: the script called ``sys.exit()`` with something else than None.
         Exception: whatever the script raises.
     """
     try:
         _run(name)
     except SystemExit as end:
-        # torchrun would wait for ever for a worker that ends well without returning.
+        # torchrun would wait for ever for a worker that exits well without a return.
         if end.code is not None:
             raise
     except KeyboardInterrupt:  # the same
         raise SystemExit(128 + signal.SIGINT) from None
     finally:
-        # As the interpreter does at its end, which multiprocessing's processes leave out.
+        # The interpreter does this at its end, but multiprocessing's processes skip it.
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
 
@@ -82,7 +82,7 @@ def _run_file(path: Path) -> None:
     main = types.ModuleType("__main__")
     loader = SourceFileLoader("__main__", str(path))
     main.__dict__.update(__builtins__=builtins, __file__=str(path), __loader__=loader)
-    sys.modules["__main__"] = main  # and stays it: threads and atexit's functions may need it
+    sys.modules["__main__"] = main  # it stays: threads and atexit's functions may need it
     _put_into_path(path.resolve().parent)
     with io.open_code(str(path)) as file:
         code = compile(file.read(), str(path), "exec", dont_inherit=True)
@@ -90,7 +90,7 @@ def _run_file(path: Path) -> None:
 
 
 def _put_into_path(folder: Path) -> None:
-    """Replace torchrun's own folder, where Python has put the program's in sys.path."""
+    """Put a folder where Python has put torchrun's own one in sys.path."""
     if not getattr(sys.flags, "safe_path", False):  # from Python 3.11 on
         sys.path[0] = str(folder)
 
@@ -100,6 +100,6 @@ def _look_like_a_program() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)  # torchrun runs scripts with python -u
-    # random is seeded anew in a forked process, numpy is not.
+    # Python seeds random again in a forked process, but numpy does not do that.
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()

@@ -1,7 +1,7 @@
-"""The named semaphores that an agent shares with its forked workers: those of killed ones go.
+"""Removes the named semaphores of killed agents, which agents share with their forked workers.
 
-multiprocessing removes them as a process ends, which one that gets SIGKILL does not live to see;
-a node that is harvested a thousand times a day would collect them in /dev/shm.
+multiprocessing removes a process's semaphores at its end, but not after SIGKILL. On a node that is
+harvested a thousand times a day they would fill /dev/shm.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from pathlib import Path
 
 _FOLDER = Path("/dev/shm")
 _NAME = re.compile(r"sem\.bftrainer-(\d+)-")
-_OPENED_S = 60.0  # by then all who share one have opened it, and need its name no more
+_OPENED_S = 60.0  # by then all processes that share one have opened it, and need no name
 
 
 def claim(folder: Path = _FOLDER) -> None:
-    """Let this process's semaphores bear its id, and remove those of processes that are gone.
+    """Name this process's semaphores after its id, and remove those of processes that are gone.
 
-    To be called before the first one is made. Those of other users stay: they are not ours to
-    remove.
+    Call it before the first semaphore is made. Those of other users stay: we may not remove them.
     """
     process.current_process()._config["semprefix"] = f"/bftrainer-{os.getpid()}"  # type: ignore[attr-defined]
     with contextlib.suppress(OSError):  # no such folder: no such files
@@ -33,9 +32,9 @@ def claim(folder: Path = _FOLDER) -> None:
 
 
 def remove_own(folder: Path = _FOLDER) -> None:
-    """Remove those of this process, which is about to end without multiprocessing's own end."""
+    """Remove this process's semaphores, as it is about to end without multiprocessing's exit."""
     for path in folder.glob(f"sem.bftrainer-{os.getpid()}-*"):
-        # Else the tracker, which outlives this process, would miss them, and complain.
+        # Else the tracker, which outlives this process, would complain that they are gone.
         resource_tracker.unregister(f"/{path.name.removeprefix('sem.')}", "semaphore")
         path.unlink(missing_ok=True)
 

@@ -1,32 +1,105 @@
-"""The agent's side of warm workers: the process that they are forked from, started and ready.
+"""The process that warm workers are forked from: multiprocessing's fork server.
 
-What that process does at its start is in ``preload``.
+It is a fork of this process, which has imported torch already. multiprocessing alone would start a
+new Python, which imports torch a second time (2 s of a core). ``preload`` is what it does at its
+start.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
+import sys
+import threading
+from collections.abc import Sequence
+from multiprocessing import forkserver, resource_tracker, util
+from pathlib import Path
+from typing import Any
 
-from bftrainer_slurm.elastic.rendezvous import fork_server, semaphores
+from bftrainer_slurm.elastic.rendezvous import semaphores
 
-_REHEARSAL_S = 60.0  # a cold disk takes a while; without a rehearsal the first step takes longer
+_START_NEW = util.spawnv_passfds
+_REHEARSAL_S = 60.0  # for a cold disk; if the rehearsal is cut off, the first step takes longer
 
 
 def start() -> None:
     """Start multiprocessing's fork server, which begins to import what training needs.
 
-    Returns at once. To be called in the main thread, as the server ends with the thread that
-    started it, and before there are others.
+    It returns at once. Call it in the main thread, as the server ends with the thread that started
+    it, and before there are other threads.
     """
     semaphores.claim()
     multiprocessing.set_forkserver_preload(["bftrainer_slurm.elastic.rendezvous.preload"])
-    fork_server.ensure_running()
+    ensure_running()
+
+
+def ensure_running() -> None:
+    """Start the fork server if it does not run; as a new Python if this one cannot be copied."""
+    resource_tracker.ensure_running()  # this is a new Python in any case
+    if not _can_be_copied():
+        forkserver.ensure_running()
+        return
+    util.spawnv_passfds = _copy  # type: ignore[assignment]
+    try:
+        forkserver.ensure_running()
+    finally:
+        util.spawnv_passfds = _START_NEW
+
+
+def _can_be_copied() -> bool:
+    """Whether a copy would lose nothing: it would lose other threads, and CUDA if it is loaded."""
+    return threading.active_count() == 1 and "libcuda.so" not in Path("/proc/self/maps").read_text()
+
+
+def _copy(path: str, arguments: Sequence[str], passed: Sequence[int]) -> int:
+    """Run in a fork what ``python -c`` would run; return its process id (``spawnv_passfds``)."""
+    sys.stdout.flush()  # else each worker would print it again
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        _forget_origin({0, 1, 2, *passed})
+        code, sys.argv = program(arguments, sys.argv)
+        exec(code, {})
+        status = 0
+    except SystemExit:
+        status = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(status)
+
+
+def program(arguments: Sequence[str], argv: list[str]) -> tuple[str, list[str]]:
+    """Return the code of a command line with ``-c``, and its ``sys.argv``.
+
+    From Python 3.14 on, arguments follow the code; if there are none, ``argv`` is kept.
+    """
+    code, *own = arguments[arguments.index("-c") + 1 :]
+    return code, ["-c", *own] if own else argv
+
+
+def _forget_origin(kept: set[int]) -> None:
+    """In the copy, let go of all that belongs to the original process."""
+    util.spawnv_passfds = _START_NEW
+    gc.freeze()  # garbage must not close its files later: the numbers may be others' by then
+    for name in [path.name for path in Path("/proc/self/fd").iterdir()]:
+        with contextlib.suppress(OSError):  # the one of this listing
+            if int(name) not in kept:
+                os.close(int(name))
+    # The original holds this lock while it starts us; workers need it free.
+    server: Any = forkserver._forkserver
+    server._lock = threading.Lock()
+    tracker: Any = resource_tracker._resource_tracker
+    tracker._fd = tracker._pid = None
 
 
 def wait() -> None:
-    """Return when a forked worker would come to its first step at once."""
+    """Wait until a forked worker would get to its first step at once."""
     rehearsal = multiprocessing.get_context("forkserver").Process(target=_rehearse)
     rehearsal.start()
     rehearsal.join(_REHEARSAL_S)
@@ -36,21 +109,21 @@ def wait() -> None:
 
 
 def _rehearse() -> None:
-    """Make one tiny step on the CPU, so that what it needs of torch's libraries is in memory.
+    """Train two tiny steps on the CPU, so that the libraries they need are in memory.
 
-    The nodes that train already stand still while a newcomer makes its first step.
+    The nodes that train already must wait while a newcomer makes its first step.
     """
     import torch
     from torch import distributed, nn
 
     os.environ.pop("BFTRAINER_ELEMENT", None)  # these steps do not count
     with contextlib.suppress(Exception), open(os.devnull, "w") as nowhere:  # noqa: PTH123
-        for stream in (1, 2):  # gloo of torch 2.9 writes there, past Python
+        for stream in (1, 2):  # the gloo of torch 2.9 writes there directly
             os.dup2(nowhere.fileno(), stream)
         store = distributed.HashStore()  # type: ignore[attr-defined]
         distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
         parallel = nn.parallel.DistributedDataParallel(nn.Linear(8, 8))
         optimizer = torch.optim.SGD(parallel.parameters(), lr=0.1)
-        for _ in range(2):  # DDP arranges its buckets anew after the first
+        for _ in range(2):  # DDP rebuilds its buckets after the first one
             parallel(torch.ones(4, 8)).sum().backward()
             optimizer.step()

@@ -1,7 +1,7 @@
-"""Throughput curves that nobody has to supply: measured points, a fitted law between them.
+"""Throughput curves from measurements: measured points, and a fitted law between them.
 
-``fit`` turns measurements into a posterior, ``Fits`` keeps those of many trainers until there is
-news; ``planning_curves`` is what a plan uses of them, ``Exploration`` what one after another does.
+``fit`` turns measurements into a posterior. ``Fits`` keeps those of many trainers until there is
+news. ``planning_curves`` are the curves for one plan, ``Exploration`` those for a series of plans.
 """
 
 from bftrainer_slurm.planner.curves.exploration import Exploration

@@ -1,7 +1,7 @@
-"""Planning curves from one plan to the next: who explores goes on until there is an answer.
+"""Planning curves from one plan to the next: an explorer goes on until there is an answer.
 
-An explorer that has just got more nodes is not measured there yet. Were another one chosen then,
-its curve would fall back, and the plan take the nodes away again before they have said anything.
+An explorer that has just got more nodes is not measured there yet. If another one were chosen then,
+its curve would fall back, and the plan would take the nodes away before they were measured.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Generic, TypeVar
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.curves.planning import Standing, explorers, planning_curves
 
-_LOOKING_S = 600.0  # who was not given more nodes by then makes room for another
+_LOOKING_S = 600.0  # an explorer without more nodes by then makes room for another one
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class _Looking:
-    """An explorer: its curve is raised above that many nodes until then.
+    """An explorer: its curve is raised above that many nodes until this time.
 
     ``known`` are the sizes that had been measured when it began.
     """
@@ -31,13 +31,13 @@ class _Looking:
 
 
 class Exploration(Generic[Key]):
-    """Remembers who explores."""
+    """Remembers the explorers."""
 
     def __init__(self) -> None:
         self._looking: dict[Key, _Looking] = {}
         self._asked: dict[Key, Standing] = {}
         self._curves: dict[Key, ThroughputCurve] = {}
-        self.expected: dict[Key, ThroughputCurve] = {}  # the same curves, but that nobody explores
+        self.expected: dict[Key, ThroughputCurve] = {}  # the same curves without explorers
 
     def curves(self, trainers: Mapping[Key, Standing], now_s: float) -> dict[Key, ThroughputCurve]:
         """Return the curves to plan with; the same ones as long as nothing has changed."""
@@ -64,7 +64,7 @@ class Exploration(Generic[Key]):
 
 
 def _goes_on(looking: _Looking, one: Standing, now_s: float) -> bool:
-    # A size on the way that was known before is no answer to what more nodes bring.
+    # A size in between that was known before does not tell what more nodes bring.
     new = one.nodes > looking.above and one.nodes not in looking.known
     seen = new and one.fit.has_measured(one.nodes)
     return not seen and one.nodes >= looking.above and now_s < looking.until_s

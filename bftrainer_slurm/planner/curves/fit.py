@@ -17,7 +17,7 @@ from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.curves.law import PRIOR, Array, log_speed_ups
 from bftrainer_slurm.planner.curves.measurement import Measurement, points_of
 
-# How far real curves lie off the law, and over how many doublings of nodes they do.
+# How far real curves are from the law, and over how many doublings of nodes.
 _OFF_LAW = 0.05
 _DOUBLINGS = 1.0
 _MOST_REMEMBERED = 32
@@ -27,11 +27,11 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """What is known of a trainer's curve. With L laws and M measured sizes:
+    """The posterior of a trainer's curve. With L laws and M measured sizes:
 
     ``sizes`` [M] ascending; ``belief`` [L] the probability of each law; ``log_units`` [L] log g
-    under each; ``residuals`` [L, M] what each leaves over; ``precision`` [M, M] the inverse
-    covariance of the points. Nothing measured: M = 0, and g is taken as 1.
+    under each; ``residuals`` [L, M] the residuals of each; ``precision`` [M, M] the inverse
+    covariance of the points. Without measurements M = 0, and g is taken as 1.
     """
 
     sizes: Array
@@ -43,7 +43,7 @@ class Fit:
 
     @property
     def unit(self) -> float | None:
-        """Samples/s on one node; None: nothing is measured, so only speed-ups are known."""
+        """Samples/s on one node; None without measurements: then only speed-ups are known."""
         if not len(self.sizes):
             return None
         return self._once("unit", lambda: float(np.exp(self._beliefs(np.array([1.0]))[0][0])))
@@ -55,8 +55,8 @@ class Fit:
     def curve(self, max_nodes: int, optimism: float = 0.0, above: int = 1) -> ThroughputCurve:
         """Return the median curve, in samples/s, or speed-up over one node if nothing is measured.
 
-        With ``optimism`` it is raised on more nodes than ``above``, up to that many standard
-        deviations of log(X(2 * above) / X(above)) on twice as many: what more nodes might bring.
+        With ``optimism`` it is raised above ``above`` nodes, by up to that many standard deviations
+        of log(X(2 * above) / X(above)) on twice as many: what more nodes might bring.
         """
         if max_nodes < 1 or above < 1:
             raise ValueError("a curve needs max_nodes and above of 1 or more")
@@ -80,7 +80,7 @@ class Fit:
         return self._once((nodes, above), lambda: float(self._ratio(places, above)[0]))
 
     def _once(self, question: object, answer: Callable[[], Answer]) -> Answer:
-        """Plans ask the same things of a fit again and again."""
+        """Cache answers: plans ask a fit for the same values again and again."""
         if question not in self._asked:
             if len(self._asked) >= _MOST_REMEMBERED:
                 self._asked.clear()
@@ -124,7 +124,7 @@ class Fit:
 
 
 def fit(measurements: Sequence[Measurement]) -> Fit:
-    """Fit the curve of one trainer. With no measurement it is what is believed of any trainer."""
+    """Fit the curve of one trainer. Without measurements it is the prior of any trainer."""
     points = points_of(measurements)
     sizes = np.array([float(point.nodes) for point in points])
     noise = np.diag([point.deviation**2 for point in points])

@@ -1,4 +1,4 @@
-"""The universal scalability law, and what is believed of it before anything is measured.
+"""The universal scalability law, and the prior of its parameters.
 
 X(n) = g * n / (1 + a (n - 1) + b n (n - 1)): a is the share that does not scale, b what every pair
 of nodes costs (Gunther, "Guerrilla Capacity Planning", 2007); b = 0 is Amdahl's law.
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-# Medians and standard deviations (of the logarithms) of a and b before anything is measured.
+# Medians and standard deviations (of the logarithms) of a and b before any measurement.
 # On 2 to 64 nodes the median curve is that of Amdahl's law with 5 % that does not scale.
 _SERIAL = (0.035, 1.5)
 _PAIRS = (3e-7, 2.5)
@@ -36,6 +36,6 @@ SERIAL, PAIRS, PRIOR = _grid()
 
 
 def log_speed_ups(nodes: Array) -> Array:
-    """Return log(X(n) / X(1)) for each law of the grid, one row a law, one column a size."""
+    """Return log(X(n) / X(1)): a row for each law of the grid, a column for each size."""
     above = nodes - 1
     return np.log(nodes) - np.log1p(np.outer(SERIAL, above) + np.outer(PAIRS, nodes * above))

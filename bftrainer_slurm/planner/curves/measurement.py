@@ -1,4 +1,4 @@
-"""Measured throughputs, and what those of one size say together, whatever stragglers do."""
+"""Measured throughputs, and a robust value for each size, in spite of stragglers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# Standard deviations of log throughput. Nodes differ for good; a short look is noisy; a single
-# look may have met a straggler or the warm-up after a rescale, which only several can tell.
+# Standard deviations of log throughput. Nodes differ permanently. A short look is noisy. A single
+# look may have met a straggler or the warm-up after a rescale; only several looks can tell.
 _ALWAYS = 0.01
 _OF_TEN_SECONDS = 0.10
 _OF_ONE_LOOK = 0.10
@@ -52,7 +52,7 @@ def points_of(measurements: Iterable[Measurement]) -> list[Point]:
 
 
 def _point(measurements: list[Measurement]) -> Point:
-    """The median by time: what falls behind for less than half of the time has no say."""
+    """The median by time: a slowdown for less than half of the time does not count."""
     rates = np.log([one.samples_per_s for one in measurements])
     seconds = np.array([one.seconds for one in measurements])
     middle = _median(rates, seconds)
@@ -65,6 +65,6 @@ def _point(measurements: list[Measurement]) -> Point:
 
 def _median(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
     """The weighted median, linear between values, so that two count as their mean."""
-    order = np.lexsort((weights, values))  # whatever the order they came in
+    order = np.lexsort((weights, values))  # independent of the order in which they came
     middles = np.cumsum(weights[order]) - weights[order] / 2
     return float(np.interp(weights.sum() / 2, middles, values[order]))

@@ -1,6 +1,6 @@
 """The fits of many trainers, each made again only when its measurements say something new.
 
-A new fit is a new question to the planner, so noise must not make one.
+A new fit makes a new plan, so noise must not make a new fit.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Generic, TypeVar
 from bftrainer_slurm.planner.curves.fit import Fit, fit
 from bftrainer_slurm.planner.curves.measurement import Measurement
 
-FIRST_S = 30.0  # as long as a trainer must have trained on a number of nodes to be believed
+FIRST_S = 30.0  # how long a trainer must have trained on a number of nodes to be believed
 _WORTH_A_FIT = 1.5  # a size is fitted again when its time has grown by this factor,
-_MOVED = 0.10  # or when its middle has moved so far (relative): another phase, other nodes
+_MOVED = 0.10  # or when its median has moved so far (relative): another phase, other nodes
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """What a fit was made with on one number of nodes: for how long, and log of samples/s."""
+    """A fit's data for one number of nodes: measured seconds, and log of samples/s."""
 
     seconds: float
     log_rate: float
@@ -38,7 +38,7 @@ class Fits(Generic[Key]):
         self._used: dict[Key, dict[int, _Size]] = {}
 
     def update(self, key: Key, measurements: Iterable[Measurement]) -> Fit:
-        """Return the fit of what was measured: the last one, unless there is news."""
+        """Return the fit of the measurements: the last one, unless there is news."""
         by_size: dict[int, list[Measurement]] = {}
         for one in measurements:
             by_size.setdefault(one.nodes, []).append(one)

@@ -1,7 +1,7 @@
-"""Which curves a plan is made with: as fitted, and few raised where a look at more nodes may pay.
+"""The curves for a plan: as fitted, a few of them raised if trying more nodes may pay off.
 
-A plan that only believes its fits never learns what it does not try, and one that hopes everywhere
-tries everything at once. So few are raised at a time, and only up to twice their nodes.
+A plan that only believes its fits never learns what it does not try. A plan that is optimistic
+everywhere tries everything at once. So only a few curves are raised, up to twice their nodes.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from bftrainer_slurm.planner.objectives.base import scaled
 # Chosen by scripts/run bench-curves; docs/curves.md has what others give.
 _HOPE = 2.0  # standard deviations; less does not outweigh the cost of rescaling
 _TRAINERS_AN_EXPLORER = 20
-_KNOWN = 0.08  # relative; what is known better needs no look
+_KNOWN = 0.08  # relative; smaller uncertainties need no look
 _PAYS_AFTER_S = 900.0  # a look costs two rescales, and the rest of the run repays it
 _ABOVE_LINEAR = 1.25  # no trainer does more on twice the nodes than twice as much, and a quarter
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A trainer to be planned: what is known of its curve, the nodes it has, the run time left.
+    """A trainer in a plan: its fitted curve, its nodes, its remaining run time.
 
-    ``remaining_s`` is None where it is unknown. ``in_samples``: what was measured is samples/s, and
-    not only proportional to them. ``above``: it was raised above that many nodes already, and is
-    to stay so until it is measured there.
+    ``remaining_s`` is None if it is unknown. ``in_samples`` is true if the measurements are
+    samples/s, and not only proportional to them. ``above``: its curve is already raised above that
+    many nodes, and stays so until it is measured there.
     """
 
     fit: Fit
@@ -41,7 +41,7 @@ class Standing:
 
     @property
     def doubt(self) -> float:
-        """Relative uncertainty of what twice its nodes would bring; 0 where a look cannot pay."""
+        """Relative uncertainty of the gain from twice its nodes; 0 if a look cannot pay off."""
         if not self.fit.has_measured(self.nodes):
             return 0.0  # first see what it does where it is
         if self.remaining_s is not None and self.remaining_s < _PAYS_AFTER_S:
@@ -52,9 +52,9 @@ class Standing:
 def planning_curves(trainers: Sequence[Standing], exploring: bool = True) -> list[ThroughputCurve]:
     """Return the throughput curves to plan with, in samples/s, in the trainers' order.
 
-    The trainer whose next nodes are least known explores, one in twenty trainers, until a
-    measurement says more; the others' curves are concave, and all are where nobody is to explore.
-    Where a trainer's samples/s are not known, those of the others stand in.
+    One in twenty trainers explores: the one whose next nodes are least known, until a measurement
+    says more. The others' curves are concave; all are if exploring is off. If a trainer's samples/s
+    are unknown, those of the others take their place.
     """
     raised = explorers(trainers) if exploring else frozenset()
     unit = common_unit([one.fit for one in trainers if one.in_samples])
@@ -66,7 +66,7 @@ def planning_curves(trainers: Sequence[Standing], exploring: bool = True) -> lis
 
 
 def explorers(trainers: Sequence[Standing]) -> frozenset[int]:
-    """Return whose curves are raised, by index: those that explore already, then the doubtful."""
+    """Return the indexes of raised curves: explorers first, then the most uncertain ones."""
     exploring = [index for index, one in enumerate(trainers) if one.above is not None]
     doubts = {index: one.doubt for index, one in enumerate(trainers) if one.above is None}
     doubtful = [index for index, doubt in doubts.items() if doubt > _KNOWN]
@@ -75,10 +75,10 @@ def explorers(trainers: Sequence[Standing]) -> frozenset[int]:
 
 
 def common_unit(fits: Sequence[Fit]) -> float:
-    """Return samples/s on one node for trainers of which they are not known.
+    """Return samples/s on one node for trainers for which they are unknown.
 
-    The (geometric) middle of the others: objectives in samples/s neither starve nor prefer them,
-    and whoever reports nonsense does not move it.
+    It is the (geometric) median of the others: objectives in samples/s then neither starve nor
+    prefer such trainers, and a trainer that reports nonsense does not move it.
     """
     logs = [math.log(unit) for fit in fits if (unit := fit.unit) is not None]
     return math.exp(median(logs)) if logs else 1.0
@@ -87,7 +87,7 @@ def common_unit(fits: Sequence[Fit]) -> float:
 def concave(curve: ThroughputCurve) -> ThroughputCurve:
     """Return the lowest curve above this one whose slopes never rise.
 
-    Noise makes dents, which mean nothing and cost the solver a binary variable each.
+    Dents come from noise. They mean nothing, and each costs the solver a binary variable.
     """
     hull: list[tuple[int, float]] = []
     for point in zip(curve.nodes, curve.values, strict=True):
@@ -103,7 +103,7 @@ def _is_absolute(one: Standing) -> bool:
 
 
 def _curve(one: Standing, explores: bool) -> ThroughputCurve:
-    # An explorer's curve is not made concave: that would raise what it does on few nodes too.
+    # An explorer's curve is not made concave: that would also raise it on few nodes.
     if explores:
         above = one.nodes if one.above is None else one.above
         return _bounded(one.fit.curve(one.max_nodes, _HOPE, above))
@@ -111,7 +111,7 @@ def _curve(one: Standing, explores: bool) -> ThroughputCurve:
 
 
 def _bounded(curve: ThroughputCurve) -> ThroughputCurve:
-    """The curve, cut where it rises by far more than its nodes: nobody is believed that."""
+    """The curve, cut where it rises by far more than its nodes: that is not credible."""
     values, least = [0.0], math.inf  # the least of a node so far
     for nodes, value in zip(curve.nodes[1:], curve.values[1:], strict=True):
         values.append(min(value, _ABOVE_LINEAR * least * nodes))

@@ -1,6 +1,6 @@
-"""What an objective is: what it may know of a trainer, and what it returns.
+"""The interface of objectives: what they know of a trainer, and what they return.
 
-Also the two ways in which objectives make a curve out of another one.
+Also the two ways in which objectives make a curve from another one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bftrainer_slurm.model import ThroughputCurve
 
 
 class ObjectiveError(ValueError):
-    """An objective that cannot be had; one line that says why and which there are."""
+    """An objective that is not available; one line says why, and which ones there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Facts:
     """What an objective may know of a trainer.
 
     ``curve`` is in samples/s; ``waited_s`` counts from when it last had a node (0 while it has
-    one); ``done`` is the share of its samples that is done, 0 to 1, None: unknown.
+    one); ``done`` is the share of its samples that is done, 0 to 1, None if unknown.
     """
 
     curve: ThroughputCurve
@@ -59,7 +59,7 @@ def scaled(curve: ThroughputCurve, factor: float) -> ThroughputCurve:
 
 
 def redrawn(facts: Facts, curve: ThroughputCurve, value: Callable[[int], float]) -> ThroughputCurve:
-    """Return ``value`` over the curve's own sizes and enough others for lines between to do.
+    """Return ``value`` at the curve's own sizes, and at enough others for straight lines between.
 
     These are the least, the most, and the powers of two times the least between them.
     """

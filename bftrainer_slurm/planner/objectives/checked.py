@@ -1,4 +1,4 @@
-"""Objectives from outside are not believed: what they return is held to what a plan can use."""
+"""Objectives from outside are not trusted: this checks that a plan can use what they return."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MOST = 1e15  # of one value; sums and products of such are still finite
 
 
 def curves_of(objective: Objective, trainers: Sequence[Facts]) -> list[ThroughputCurve]:
-    """Return the objective curves; where they cannot be used, throughput, and log why."""
+    """Return the objective curves; if they cannot be used, throughput, and log why."""
     try:
         curves = objective(trainers)
         problem = _problem(curves, len(trainers))
-    except Exception as error:  # whatever a site's own code may raise
+    except Exception as error:  # a site's own code may raise anything
         problem = f"it raised {type(error).__name__}: {error}"
     if problem:
         logger.warning("objective not usable, planning by throughput: %s", problem)

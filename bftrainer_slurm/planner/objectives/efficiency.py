@@ -1,4 +1,4 @@
-"""Scaling efficiency: speed-up that counts the less, the worse the nodes are used.
+"""Scaling efficiency: the speed-up counts less if the nodes are used badly.
 
 Maximising the efficiency itself would leave every trainer on its least nodes, where it is 1, so
 the speed-up S is taken times the efficiency E: their product is greatest at the knee of the curve

@@ -21,11 +21,11 @@ MOST = 100.0  # after ten hours
 def fairness(objective: Objective) -> Objective:
     """Share fairly between users what the objective counts, and by the objective within each.
 
-    A user's log(1 + sum of S_j) is not a sum over trainers, which a plan needs. Its lower bound
-    that is tight at the present allocation is one (Jensen; so plan by plan the sum over users
-    rises): p_j * log(1 + S_j / w_j). S_j is trainer j's speed-up, w_j its part of what the
-    objective gives the user's trainers on their least nodes (their weights, mostly), and p_j its
-    part of what they reach now. While a user has no node at all, waiting multiplies that.
+    A plan needs a sum over trainers, but a user's log(1 + sum of S_j) is not one. Its lower bound
+    that is tight at the present allocation is one (Jensen; so the sum over users rises plan by
+    plan): p_j * log(1 + S_j / w_j). S_j is trainer j's speed-up. w_j is its part of the objective
+    of the user's trainers on their least nodes (mostly their weights), p_j its part of what they
+    reach now. While a user has no node at all, waiting multiplies that.
     """
 
     def modified(trainers: Sequence[Facts]) -> list[ThroughputCurve]:
@@ -45,14 +45,14 @@ def fairness(objective: Objective) -> Objective:
 def impatience(waited_s: float) -> float:
     """Return by how much waiting raises a weight: 1 at first, 2 after an hour, at most ``MOST``.
 
-    It rises with the square of the time: waits of minutes, which any change of the pool brings,
-    are not to make trainers take turns.
+    It rises with the square of the time, so that waits of minutes, which come with any change of
+    the pool, do not make trainers take turns.
     """
     return min(1 + (waited_s / HOUR_S) ** 2, MOST)
 
 
 def _share(trainers: list[Facts], curves: list[ThroughputCurve]) -> list[ThroughputCurve]:
-    """The curves of one user's trainers; a trainer worth nothing on its least nodes stays so."""
+    """The curves of one user's trainers; a trainer without value on its least nodes keeps none."""
     gains = [relative(curve, one.min_nodes) for one, curve in zip(trainers, curves, strict=True)]
     weights = _parts([curve.at(one.min_nodes) for one, curve in zip(trainers, curves, strict=True)])
     reached = [gain.at(one.nodes) for one, gain in zip(trainers, gains, strict=True)]
@@ -66,7 +66,7 @@ def _share(trainers: list[Facts], curves: list[ThroughputCurve]) -> list[Through
 
 
 def _parts(amounts: list[float]) -> list[float]:
-    """The amounts as parts of 1; all 0 if nothing is there."""
+    """The amounts as parts of 1; all 0 if their sum is 0."""
     whole = sum(amounts)
     return [amount / whole if whole > 0 else 0.0 for amount in amounts]
 

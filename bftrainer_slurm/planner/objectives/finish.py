@@ -1,4 +1,4 @@
-"""Finish: what is nearly done goes first, so that its results are there and its nodes free."""
+"""Finish: nearly finished trainers go first, so that they have results and free their nodes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.objectives.base import Facts, Objective, scaled
 
-MOST = 4.0  # reached in the last quarter: who reports nonsense gains no more than that
+MOST = 4.0  # reached in the last quarter: a false report gains no more than that
 
 
 def finish(objective: Objective) -> Objective:
-    """Raise each curve by one over the share that is left (Smith's rule), at most ``MOST`` times.
+    """Multiply each curve by one over the share that is left (Smith's rule), at most ``MOST``.
 
-    A trainer that does not say how far it is counts as one that has just begun.
+    A trainer that does not report its progress counts as one that has just begun.
     """
 
     def modified(trainers: Sequence[Facts]) -> list[ThroughputCurve]:

@@ -1,4 +1,4 @@
-"""Objectives by name: ours, a site's own by entry point, and what '+' makes of them."""
+"""Objectives by name: ours, a site's own by entry point, and combinations with '+'."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bftrainer_slurm.planner.objectives.speedup import speedup
 from bftrainer_slurm.planner.objectives.throughput import throughput
 
 GROUP = "bftrainer.objectives"
-# Not by entry point: they are there however we were installed, and nothing can take their place.
+# Not by entry point: they always exist, however we were installed, and cannot be replaced.
 METRICS: dict[str, Objective] = {
     "throughput": throughput,
     "speedup": speedup,
@@ -23,7 +23,7 @@ MODIFIERS: dict[str, Modifier] = {"finish": finish, "fairness": fairness}
 
 
 def find(name: str) -> Objective:
-    """Return the objective of a name as ``speedup+finish+fairness``: a metric, then modifiers.
+    """Return the objective of a name like ``speedup+finish+fairness``: a metric, then modifiers.
 
     Modifiers are applied from left to right. Raises ObjectiveError for a name that is not known
     and for a site's own objective that cannot be loaded.

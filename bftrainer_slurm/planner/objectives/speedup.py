@@ -16,7 +16,7 @@ def speedup(trainers: Sequence[Facts]) -> list[ThroughputCurve]:
 def relative(curve: ThroughputCurve, least: int, factor: float = 1.0) -> ThroughputCurve:
     """Return the curve in units of its value at ``least``, times a factor.
 
-    The unit is the first positive value beyond where nothing is reached there.
+    If that value is 0, the unit is the first positive value at a larger size.
     """
     unit = curve.at(least)
     if unit <= 0:

@@ -1,4 +1,4 @@
-"""Throughput: samples/s, times the weight. What the paper takes for trainers of one kind."""
+"""Throughput: samples/s, times the weight. The paper uses it for trainers of one kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An assessment: the log, its figures, what trainers make of its holes, and what jobs feel."""
+"""An assessment: the log, its figures, how trainers use its holes, and how jobs are delayed."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All samples together: what trainers used, how well, and what ordinary jobs felt.
+    """All samples together: what trainers used, how well, and how ordinary jobs were delayed.
 
     ``equivalent_nodes`` are of the whole log: U times the nodes idle on average. ``felt`` is None
-    where the log does not tell of jobs.
+    if the log has no times of submission.
     """
 
     options: HarvestOptions
@@ -49,7 +49,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What is used of the whole log, in money and energy; None where there is no price for it."""
+    """What trainers use of the whole log, in money and energy; None if no price is given."""
 
     used_node_hours: float
     money: float | None
@@ -58,7 +58,7 @@ class Worth:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What a node-hour costs, and how many watts more a node draws that trains than an idle one."""
+    """What a node-hour costs, and how many watts more a training node draws than an idle one."""
 
     price: float | None = None
     watts: float | None = None
@@ -66,7 +66,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assessment:
-    """Everything that a report says. Without samples nothing was replayed."""
+    """Everything in a report. Without samples nothing was replayed."""
 
     source: str  # the log's name, as its owner knows it
     log: Log
@@ -80,7 +80,7 @@ class Assessment:
 
     @property
     def summaries(self) -> tuple[Summary, ...]:
-        """Return the samples together, for each number of trainers at once."""
+        """Return a summary of the samples for each number of trainers at once."""
         options = dict.fromkeys(one.options for one in self.replayed)
         return tuple(self._summary(one) for one in options)
 
@@ -114,7 +114,7 @@ def _range(values: Sequence[float]) -> Range:
 
 @dataclass(frozen=True, slots=True)
 class Replays:
-    """Which replays an assessment makes, and how; ``hours`` None: as long as makes sense."""
+    """Which replays an assessment makes, and how; ``hours`` is None to choose the length itself."""
 
     harvest: Harvest
     trainers: tuple[TrainerSpec, ...]
@@ -131,7 +131,7 @@ def assess(
     wanted: Replays | None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Assessment:
-    """Assess a log; ``advance`` is told after each replay. A log without a hole is not replayed."""
+    """Assess a log; calls ``advance`` after each replay. A log without a hole is not replayed."""
     statistics = describe(log, zone)
     reasons = reasons_of(log, zone, WEEKDAYS)
     if wanted is None or not statistics.holes:

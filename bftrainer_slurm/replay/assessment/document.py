@@ -28,7 +28,7 @@ _FIGURES = (
 
 
 def document(assessment: Assessment) -> dict[str, Any]:
-    """Return everything that an assessment says; what is not known is null."""
+    """Return the whole assessment; unknown values are null."""
     log, figures = assessment.log, assessment.statistics
     return {
         "source": assessment.source,
@@ -79,7 +79,7 @@ def _number(value: float) -> float | None:
 
 
 def table(assessment: Assessment) -> str:
-    """Return the main figures for a terminal; of the log's text only names of partitions."""
+    """Return the main figures for a terminal; from the log's text only names of partitions."""
     log, figures = assessment.log, assessment.statistics
     lines = [
         f"{log.kind}, {moment(log.from_s, assessment.zone)} to "
@@ -104,7 +104,7 @@ def table(assessment: Assessment) -> str:
 
 
 def _reasons(found: Reasons | None) -> list[str]:
-    """Why nodes were idle: in all, and for each kind of node where there are several."""
+    """Why nodes were idle: in all, and for each kind of node if there are several."""
     if found is None:
         return []
     several = (one for one in (found.by_partition, found.by_type) if len(one) > 1)
@@ -116,7 +116,7 @@ def _reasons(found: Reasons | None) -> list[str]:
 
 
 def _gpus(use: GpuUse | None) -> list[str]:
-    """What is idle in nodes in use: apart from all other figures."""
+    """GPUs that are idle in nodes in use: separate from all other figures."""
     if use is None:
         return []
     return [
@@ -179,7 +179,7 @@ def _summarised(summary: Summary) -> list[str]:
         f"({amount(nodes.least)} to {amount(nodes.most)})",
     ]
     if summary.felt is None:
-        return [*lines, "ordinary jobs    not known: the log has no times of submission"]
+        return [*lines, "ordinary jobs    unknown: the log has no times of submission"]
     found = summary.felt
     return [
         *lines,

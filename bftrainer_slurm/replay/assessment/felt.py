@@ -1,4 +1,4 @@
-"""What ordinary jobs feel of trainers: how much later they start, as a distribution."""
+"""How trainers delay ordinary jobs: how much later these start, as a distribution."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bftrainer_slurm.replay.playback import Started
 
 @dataclass(frozen=True, slots=True)
 class Felt:
-    """Of so many jobs: added start delay in seconds, and how many lost a pass or preempted."""
+    """For so many jobs: added start delay in seconds, and how many missed a pass or preempted."""
 
     jobs: int
     median_s: float
@@ -25,7 +25,7 @@ class Felt:
 
 
 def felt(started: Sequence[Started]) -> Felt | None:
-    """Return the distribution; None where no job started."""
+    """Return the distribution; None if no job started."""
     if not started:
         return None
     late_s = np.array([one.late_s for one in started])

@@ -1,6 +1,6 @@
-"""What trainers would have made of the holes: which parts of a log are replayed, and the results.
+"""How trainers would have used the holes: which parts of a log are replayed, and the results.
 
-The replay itself is handed in, so that nothing here knows the controller.
+The caller passes the replay itself, so that nothing here knows the controller.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bftrainer_slurm.replay.trainers import TrainerSpec
 HOUR_S = 3600.0
 SAMPLES = 5
 _SAMPLE_HOURS = (12.0, 6.0, 3.0, 1.0)
-_MOMENTS = 1000  # at which something happens in a sample, about
+_MOMENTS = 1000  # about how many moments with an event a sample may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class HarvestOptions:
 
 @dataclass(frozen=True, slots=True)
 class HarvestResult:
-    """What a replay gave.
+    """The result of a replay.
 
     ``efficiency`` is U: samples, over those of the same trainers on as many dedicated nodes as
     were idle on average, in the same time without rescaling. ``started`` are the ordinary jobs,
-    None: nothing is known of them. ``moments`` are nodes idle and used over time.
+    None if nothing is known about them. ``moments`` are nodes idle and used over time.
     """
 
     used_node_hours: float
@@ -95,8 +95,8 @@ class Replayed:
 def samples_of(log: Log, hours: float | None = None, most: int = SAMPLES) -> list[Sample]:
     """Return the parts of a log to replay, in the order of time.
 
-    The log is cut into parts of 12 hours, or fewer where too much happens in them. Of these, as
-    many as wanted are taken: those whose idle node time is at the 10th, 30th, ... 90th percentile.
+    The log is cut into parts of 12 hours, or fewer if too much happens in them. From these it takes
+    as many as wanted: those whose idle node time is at the 10th, 30th, ... 90th percentile.
     """
     for length_s in [HOUR_S * hours] if hours else [HOUR_S * each for each in _SAMPLE_HOURS]:
         width_s = min(length_s, log.to_s - log.from_s)

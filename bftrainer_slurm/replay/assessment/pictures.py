@@ -19,7 +19,7 @@ from bftrainer_slurm.replay.html import picture
 from bftrainer_slurm.replay.logs.log import Log
 
 _INK, _FILL, _COLOURS = "#22303c", "#2a78b5", "Blues"
-_ROWS, _COLUMNS = 240, 900  # of the picture of holes; more cannot be told apart
+_ROWS, _COLUMNS = 240, 900  # rows of the picture of holes; more would not be visible
 _DAY_S = 86400.0  # matplotlib's dates are days since 1970
 _STYLE: Any = {
     "font.size": 9,

@@ -1,7 +1,7 @@
-"""Why nodes are idle: what waited in the queue meanwhile, as far as a log of jobs tells.
+"""Why nodes are idle: what waited in the queue at that time, as far as a log of jobs tells.
 
-The log is cut into cells of time; a cell's idle node time has the reason that the queue gives in
-the middle of it, for each partition by itself.
+The log is cut into cells of time. A cell's idle node time gets the reason that the queue gives in
+the middle of the cell, for each partition separately.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from bftrainer_slurm.replay.logs.log import Log
 _CELLS = 5000  # at most
 _SHORTEST_S = 60.0
 _HOUR_S = 3600.0
-_LITTLE_MORE = 1.01  # memory: what nodes have is known by what jobs had
+_LITTLE_MORE = 1.01  # memory: what jobs had shows what nodes have
 
 
 class Reason(Enum):
     """Why nodes were idle, in words for a report.
 
-    A later reason of the queue's is that of a job that was nearer to a start; the last two are no
-    idle time, as no trainer could have had these nodes either.
+    A later reason of the queue is that of a job that was nearer to a start. The last two are not
+    idle time, because no trainer could have had these nodes either.
     """
 
     EMPTY = "nothing waited for them"
     LARGER = "every job that waited needs more nodes than were idle"
-    GPUS = "a job waited that needs more GPUs a node than idle ones have"
-    MEMORY = "a job waited that needs more memory a node than idle ones have, as far as jobs show"
-    TIME = "a job waited whose time limit reaches beyond the start of a larger one ahead of it"
-    OTHER = "a job waited for which there were nodes: licences, limits on users, features"
+    GPUS = "a job waited that needs more GPUs per node than idle nodes have"
+    MEMORY = "a job waited that needs more memory per node than idle ones have, as far as jobs show"
+    TIME = "a job waited whose time limit would have delayed a larger job ahead of it"
+    OTHER = "a job waited although there were nodes: licences, limits on users, features"
     RESERVED = "no job, but reserved: not counted as idle"
     DOWN = "no job, but down or drained: not counted as idle"
 
@@ -69,7 +69,7 @@ class Reasons:
 
     @property
     def seen(self) -> tuple[Reason, ...]:
-        """The reasons that there are, in order; where there is none, the first."""
+        """The reasons that occur, in order; the first one if none does."""
         hours = self.total.node_hours
         return tuple(one for one in Reason if hours[one.name.lower()] > 0) or (Reason.EMPTY,)
 
@@ -85,7 +85,7 @@ class _Kind:
 
 
 def reasons_of(log: Log, zone: tzinfo, weekdays: tuple[str, ...]) -> Reasons | None:
-    """Return why nodes were idle; None where the log does not say who waited when."""
+    """Return why nodes were idle; None if the log does not say which jobs waited when."""
     if log.jobs is None or not log.jobs.says_who_waited():
         return None
     span_s = log.to_s - log.from_s
@@ -116,7 +116,7 @@ def _kinds(log: Log) -> tuple[list[_Kind], NDArray[np.int64]]:
     pairs = list(zip(log.kinds, types, strict=True))
     distinct = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
     row = np.array([distinct[pair] for pair in pairs])
-    # Where the log does not tell what nodes have, they lack nothing.
+    # If the log does not tell what nodes have, assume that they lack nothing.
     gpus, memory_mb = np.full((2, len(distinct)), np.inf if log.hardware is None else 0.0)
     if log.hardware is not None:
         np.maximum.at(gpus, row, log.hardware.gpus)
@@ -152,7 +152,7 @@ IdleWith = Callable[[float, float], NDArray[np.float64]]
 def _idle_with(
     kinds: Sequence[_Kind], member: NDArray[np.bool_], idle: NDArray[np.float64]
 ) -> IdleWith:
-    """Return what says how many nodes were idle that have so many GPUs and so much memory."""
+    """Return a function: how many nodes with so many GPUs and so much memory were idle."""
     gpus = np.array([one.gpus for one in kinds])
     memory_mb = np.array([one.memory_mb for one in kinds]) * _LITTLE_MORE
 
@@ -194,7 +194,7 @@ def _of_partition(
 
 
 def _rank(job: Job) -> float:
-    """Return what orders the queue: the log's priority; without, who has waited longest."""
+    """Return the order of the queue: the log's priority, or else the longest wait first."""
     return job.priority or -job.eligible_s
 
 

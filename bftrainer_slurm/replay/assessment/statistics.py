@@ -20,7 +20,7 @@ _LENGTHS_S = (0.0, 60.0, 300.0, 600.0, 1800.0, 3600.0, 10800.0, 43200.0, 86400.0
 
 @dataclass(frozen=True, slots=True)
 class LengthClass:
-    """The holes of ``from_s`` and more, below ``to_s``: how many, and the idle time in them."""
+    """The holes of ``from_s`` or more and below ``to_s``: how many, and the idle time in them."""
 
     from_s: float
     to_s: float
@@ -36,7 +36,7 @@ class Statistics:
     machine_nodes: int
     idle_node_hours: float
     holes: int
-    median_hole_s: float  # NaN where there is none
+    median_hole_s: float  # NaN if there is none
     mean_hole_s: float
     lengths: tuple[LengthClass, ...]
     by_hour: NDArray[np.float64]  # [7, 24] mean idle nodes, Monday first; NaN: not in the log

@@ -1,4 +1,4 @@
-"""A typical elastic trainer, for those who have none to describe.
+"""A typical elastic trainer, for users who do not describe their own.
 
 A vision model with data parallelism: Amdahl's law with 1 % of a step serial (64 nodes give 39
 times one node's speed), up to 64 nodes. Its pauses are those of the project's own runtime with an
@@ -17,12 +17,12 @@ _NEVER_DONE = 1e15  # samples: more than any cluster gives in a year
 DESCRIPTION = (
     "1 to 64 nodes; 1 % of each step does not scale (64 nodes are 39 times as fast as one); "
     "a new node trains after 3 s, the others pause for 0.2 s when a node joins or leaves; steps of "
-    "1 s, and a checkpoint each 300 s, which matters where all its nodes are taken at once"
+    "1 s, and a checkpoint each 300 s, which matters if all its nodes are taken at once"
 )
 
 
 def typical_trainers(count: int) -> tuple[TrainerSpec, ...]:
-    """Return so many equal trainers that are never done."""
+    """Return so many equal trainers that never end."""
     speed = [_ONE_NODE_SAMPLES_S * n / (1 + _SERIAL * (n - 1)) for n in _NODES]
     curve = ThroughputCurve((0, *_NODES), (0.0, *speed))
     return tuple(

@@ -10,7 +10,7 @@ _UNITS = ((86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def duration(seconds: float) -> str:
-    """Say a duration in its largest unit that it has at least one of, such as ``1.5 h``."""
+    """Write a duration in the largest unit that fits into it, such as ``1.5 h``."""
     if not math.isfinite(seconds):
         return "-"
     for size, unit in _UNITS:
@@ -21,7 +21,7 @@ def duration(seconds: float) -> str:
 
 
 def between(from_s: float, to_s: float) -> str:
-    """Say a range of durations."""
+    """Write a range of durations."""
     if from_s <= 0:
         return f"under {duration(to_s)}"
     return (
@@ -32,22 +32,22 @@ def between(from_s: float, to_s: float) -> str:
 
 
 def moment(time_s: float, zone: tzinfo) -> str:
-    """Say a time of day and the zone it is in."""
+    """Write a date, a time of day and its zone."""
     return datetime.fromtimestamp(time_s, zone).strftime("%Y-%m-%d %H:%M %Z")
 
 
 def amount(number: float) -> str:
-    """Say a number with as many digits as help: 12,345 or 12.3 or 0.12."""
+    """Write a number with useful digits: 12,345 or 12.3 or 0.12."""
     if not math.isfinite(number):
         return "-"
     return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
 
 def percent(share: float) -> str:
-    """Say a share as a percentage."""
+    """Write a share as a percentage."""
     return f"{100 * share:.1f} %" if math.isfinite(share) else "-"
 
 
 def printable(text: str) -> str:
-    """Replace what is no printable character; the result still needs escaping for HTML."""
+    """Replace characters that are not printable; the result still needs escaping for HTML."""
     return "".join(char if char.isprintable() else "?" for char in text)

@@ -1,1 +1,1 @@
-"""A centre's own job log in, a trace of its holes out."""
+"""From a centre's own job log to a trace of its holes."""

@@ -9,30 +9,30 @@ RESERVED = (
     "free by a reservation do (--reservations)."
 )
 ONLY_RESERVED = (
-    "Nodes that were reserved do not count as idle; those that were down or drained do, as the log "
-    "does not know them (--down)."
+    "Nodes that were reserved do not count as idle; those that were down or drained do, because "
+    "the log does not know them (--down)."
 )
 UNSEEN = (
-    "A node that no job in the log ever used does not appear; the machine is taken to be the "
+    "A node that no job in the log ever used does not appear; the machine is assumed to have the "
     "nodes that appear, or those of --node-list."
 )
 ANONYMOUS = (
     "The log does not say which nodes a job had. How many nodes were idle at any time is right; "
     "the length of each hole assumes that the node freed last is taken first, so that the longest "
-    "holes are longer, and the shortest shorter, than those of real nodes; a replay of them comes "
-    "out somewhat too well."
+    "holes are longer, and the shortest shorter, than those of real nodes; a replay of them gives "
+    "somewhat too good results."
 )
 WHOLE = (
-    "Each job is counted with whole nodes: where small jobs share nodes, more nodes were idle "
-    "than it says here (--cpus-per-node counts CPUs instead)."
+    "Each job is counted with whole nodes: if small jobs share nodes, more nodes were idle "
+    "than shown here (--cpus-per-node counts CPUs instead)."
 )
 PACKED = (
-    "Jobs are counted by CPUs, packed as tightly as can be: where idle CPUs were scattered over "
-    "half-used nodes, fewer whole nodes were idle than it says here."
+    "Jobs are counted by CPUs, packed as tightly as possible: if idle CPUs were scattered over "
+    "half-used nodes, fewer whole nodes were idle than shown here."
 )
 PEAK = (
-    "The size of the machine is not in the log; it is taken to be the most nodes ever busy at "
-    "once (--nodes says it better)."
+    "The size of the machine is not in the log; it is assumed to be the most nodes ever busy at "
+    "once (--nodes gives the true size)."
 )
 OVERFULL = (
     "At its peak the log has {peak:,} nodes busy, more than the {nodes:,} of the machine: nodes "
@@ -40,22 +40,22 @@ OVERFULL = (
 )
 EDGES = (
     "Jobs that began before the log, or were still running when it was taken, may be missing "
-    "from it; its edges were cut off by how long its jobs run (--from and --to say it better)."
+    "from it; its edges were cut off by how long its jobs run (--from and --to give better edges)."
 )
 RUNNING = (
     "{jobs:,} jobs have no end in the log and hold their nodes to its last moment; ends that the "
     "accounting lost look the same (sacctmgr show runawayjobs)."
 )
-LISTED = "The holes are as the file lists them; how they were found is not known here."
+LISTED = "The holes are as the file lists them; it does not say how they were found."
 CONTROLLER = (
-    "The holes are those that the controller saw while it ran; while it was away it saw none. "
+    "The holes are those that the controller saw while it ran; while it was down it saw none. "
     "Nodes that were down, drained or reserved are not among them."
 )
 MACHINE = (
-    "The size of the machine is not in the file; it is taken to be the nodes that ever had a "
-    "hole (--nodes says it better)."
+    "The size of the machine is not in the file; it is assumed to be the nodes that ever had a "
+    "hole (--nodes gives the true size)."
 )
 SYNTHETIC = (
-    "The cluster is made: its jobs are drawn by chance and scheduled first come first served "
+    "The cluster is made up: its jobs are drawn at random and scheduled first come first served "
     "with EASY backfill. It shows what the figures mean, not what a real cluster has."
 )

@@ -1,7 +1,7 @@
 """Lines of a log as columns of text, split by pyarrow; and columns of text to numbers.
 
-What a column's text means is the readers' matter. What is no plain number is read
-once, however often it is there.
+The readers know what a column's text means. A text that is not a plain number is parsed once,
+however often it occurs.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Rows:
         return Rows(self.line[which], self.text[which], columns)
 
     def readable(self, why: Objects, notes: Notes) -> NDArray[np.bool_]:
-        """Return which rows there is no reason against; note the others."""
+        """Return which rows are good; note the others."""
         good: NDArray[np.bool_] = why == ""
         for one in zip(self.line[~good].tolist(), self.text[~good], why[~good], strict=True):
             notes.skip(*one)
         return good
 
     def texts(self, name: str) -> Objects:
-        """Return a column; empty texts where the log has none of this name."""
+        """Return a column; empty texts if the log has no column of this name."""
         if name not in self.columns:
             return np.full(len(self.line), "", object)
         encoded = self.columns[name].dictionary_encode()
@@ -60,8 +60,8 @@ class Rows:
     def numbers(self, name: str, parse: Parse, absent: float = 0.0) -> tuple[Reals, Objects]:
         """Return the numbers in a column (NaN: nothing), and why there is none, or "".
 
-        ``parse`` reads what is no plain number. It is ``absent`` in all rows where the log has no
-        such column.
+        ``parse`` reads what is not a plain number. All rows are ``absent`` if the log has no such
+        column.
         """
         why = np.full(len(self.line), "", object)
         if name not in self.columns:
@@ -100,7 +100,7 @@ def rows_of(
 
 
 def splitter(header: str) -> Split:
-    """Return what splits the lines below a header."""
+    """Return the character that separates the columns below a header."""
     if "|" in header:
         return lambda lines: compute.split_pattern(lines, "|")
     texts = pyarrow.list_(pyarrow.string())
@@ -108,7 +108,7 @@ def splitter(header: str) -> Split:
 
 
 def fields(line: str, header: str) -> list[str]:
-    """Split one line below a header: at each |, or as CSV; into none where it cannot be."""
+    """Split one line below a header at each |, or as CSV; empty if that is impossible."""
     if "|" in header:
         return line.split("|")
     try:
@@ -118,7 +118,7 @@ def fields(line: str, header: str) -> list[str]:
 
 
 def columns_of(header: str) -> list[str]:
-    """Return the names of a header's columns in small letters; none in no header."""
+    """Return the names of a header's columns in small letters; none if it is not a header."""
     return [name.strip().lower() for name in fields(header, header)]
 
 

@@ -16,7 +16,7 @@ _NODES_AT_A_TIME = 256  # bounds the memory, whatever the size of the machine
 
 
 class Counts:
-    """How many nodes (or, with ``cpus_per_node``, CPUs) these jobs had, none of them twice."""
+    """How many nodes (or, with ``cpus_per_node``, CPUs) these jobs had, counting each job once."""
 
     def __init__(self, jobs: JobTable, cpus_per_node: int | None) -> None:
         size = jobs.cpus / cpus_per_node if cpus_per_node else jobs.nodes

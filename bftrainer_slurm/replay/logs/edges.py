@@ -1,6 +1,6 @@
-"""Where a log can be trusted: at its edges, jobs are missing that ran then.
+"""Which part of a log can be trusted: at its edges, jobs that ran then are missing.
 
-What is missing is judged by how long the log's own jobs run.
+The run times of the log's own jobs show how much is missing.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _BINS = np.concatenate([[0.0], np.geomspace(1.0, 1e10, 401)])  # run times in se
 def trusted(jobs: JobTable, last_submit_s: float) -> tuple[float, float]:
     """Return from when to when (Unix seconds) nearly all that ran is in the log.
 
-    A log begins where its first job ends: ``sacct --starttime`` shows every job that ran
-    then or later. Another log may lack what had started before, so that as much is cut off
-    as it takes until those hold 1 % of the busy nodes, but at most a quarter of the log.
-    It ends with the last submission (the last start, where the log has none); where no job
-    ran on after that, it was picked by end times, and the same is cut off at this end.
-    Raises ValueError where nothing is left.
+    A log begins when its first job ends: ``sacct --starttime`` shows every job that ran then or
+    later. Another log may lack jobs that had started before. So the beginning is cut off until
+    such jobs hold only 1 % of the busy nodes, but at most a quarter of the log. The log ends with
+    the last submission, or the last start if it has no submissions. If no job ran on after that,
+    the log was picked by end times, and the same is cut off at this end.
+    Raises ValueError if nothing is left.
     """
     begin_s = float(jobs.end_s.min(initial=math.inf))
     last_start_s = float(jobs.start_s.max(initial=-math.inf))

@@ -1,8 +1,8 @@
-"""What jobs do not tell of nodes: when they were down or reserved, and of which type they are.
+"""What jobs do not tell about nodes: when they were down or reserved, and which type they are.
 
-The first two as ``sacctmgr`` prints them, the third as ``sinfo`` does. Unlike a log, these files
-are refused as a whole where a line is malformed: they are there to prevent that a node is taken for
-idle by mistake.
+The first two as ``sacctmgr`` prints them, the third as ``sinfo`` does. Unlike a log, such a file is
+refused as a whole if one line is malformed: it is there to prevent that a node wrongly counts as
+idle.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class NodeEvent(NamedTuple):
 
 
 def read_events(path: Path, zone: tzinfo, kind: Kind) -> Iterator[NodeEvent]:
-    """Yield the events of nodes; those of the whole cluster name no node and are passed over.
+    """Yield the events of nodes; skip those of the whole cluster, which name no node.
 
     Raises LogError, OSError.
     """

@@ -1,6 +1,6 @@
 """What nodes have, as far as their jobs show; and GPUs that are idle in nodes that are in use.
 
-These GPUs are said apart: trainers take whole nodes, so no other figure has them.
+These GPUs are shown separately: trainers take whole nodes, so no other figure includes them.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Allocations:
         self._memory_mb = np.zeros(MOST_NODES, np.float32)
 
     def add(self, nodes: NDArray[np.int32], job: Job, of_nodes: int) -> None:
-        """Note what a job had on these nodes, which are some of so many."""
+        """Note what a job had on these nodes, out of so many."""
         self._memory_mb[nodes] = np.maximum(self._memory_mb[nodes], job.memory_mb / of_nodes)
         if job.gpus:
             self._jobs.append((nodes, job.start_s, job.end_s, job.gpus / of_nodes))
 
     def hardware(self, nodes: int, gpus_per_node: int | None) -> Hardware:
-        """Return what the first nodes have; GPUs: as told, else the most in use at once."""
+        """Return what the first nodes have; GPUs as given, else the most in use at once."""
         node, start_s, end_s, gpus = self._stretches()
         most = np.zeros(nodes)
         at_s, change = np.concatenate([start_s, end_s]), np.concatenate([gpus, -gpus])
@@ -65,7 +65,7 @@ class Allocations:
     def gpu_use(
         self, hardware: Hardware, without_job: HoleTable, from_s: float, to_s: float
     ) -> GpuUse | None:
-        """Return how nodes in use use their GPUs between two times; None where none has any."""
+        """Return how nodes in use use their GPUs between two times; None if none has any."""
         gpus, count = hardware.gpus, len(hardware.gpus)
         if not gpus.any():
             return None

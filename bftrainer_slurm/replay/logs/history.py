@@ -51,8 +51,8 @@ def read_history(path: Path, min_hole_s: float) -> tuple[HoleTable, float, float
 def _address(path: Path) -> str:
     """SQLite's address of a file that must not change.
 
-    Where no controller has it open, a reader would otherwise leave a write-ahead log of its own
-    behind, which might not be the controller's to write.
+    If no controller has it open, a reader would otherwise leave a write-ahead log behind that the
+    controller may not be allowed to write.
     """
     in_use = path.with_name(f"{path.name}-wal").exists()
     return f"file:{quote(str(path))}?mode=ro{'' if in_use else '&immutable=1'}"

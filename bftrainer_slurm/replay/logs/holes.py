@@ -1,6 +1,6 @@
-"""Holes as arrays: what millions of them are kept in, and how they become a trace.
+"""Holes as arrays, for millions of them, and how they become a trace.
 
-``HoleTable`` is a column a field; one hole is one row.
+``HoleTable`` has a column for each field and a row for each hole.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def trace_of_holes(holes: HoleTable, start_s: float, end_s: float) -> Trace:
 
 
 def between(holes: HoleTable, from_s: float, to_s: float) -> HoleTable:
-    """Return what of these holes lies between two times."""
+    """Return the parts of these holes between two times."""
     start_s, end_s = np.maximum(holes.start_s, from_s), np.minimum(holes.end_s, to_s)
     kept = start_s < end_s
     return HoleTable(holes.nodes, holes.node[kept], start_s[kept], end_s[kept])
 
 
 def minus(holes: HoleTable, others: HoleTable) -> HoleTable:
-    """Return what lies in these holes and in none of the others, which all lie in these."""
+    """Return the parts of these holes outside the others, which all lie inside these."""
     node = np.concatenate([holes.node, holes.node, others.node, others.node])
     time_s = np.concatenate([holes.start_s, holes.end_s, others.start_s, others.end_s])
     one, other = np.ones(len(holes.node), np.int8), np.ones(len(others.node), np.int8)
@@ -83,7 +83,7 @@ def select(
     Without a time it begins with the first event of these nodes.
 
     Raises:
-        TraceError: nothing is left.
+        TraceError: no hole is left.
     """
     if first_nodes is not None and first_nodes < len(trace.nodes):
         trace = _first_nodes(trace, first_nodes)
@@ -93,7 +93,7 @@ def select(
     left = between(holes_in(trace), begin_s, end_s)
     if not trace.start_s <= begin_s < end_s or not len(left.node):
         raise TraceError(
-            f"the events go from {trace.start_s:.0f} to {trace.end_s:.0f}: nothing is left of them"
+            f"no hole is left: the events go from {trace.start_s:.0f} to {trace.end_s:.0f}"
         )
     if from_s is None and hours is None:
         return replace(trace, start_s=begin_s)
@@ -101,7 +101,7 @@ def select(
 
 
 def _first_nodes(trace: Trace, count: int) -> Trace:
-    """By name, which is the order in which ``nodes`` are, whatever wrote the file."""
+    """By name: ``nodes`` are in this order, whatever wrote the file."""
     chosen = sorted(range(len(trace.nodes)), key=lambda index: trace.nodes[index])[:count]
     number = np.full(len(trace.nodes), -1, np.int32)
     number[chosen] = np.arange(len(chosen))

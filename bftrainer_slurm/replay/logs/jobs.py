@@ -1,4 +1,4 @@
-"""What every log has in common: jobs, a column a field, and what was noted while reading."""
+"""What all logs share: jobs, with a column for each field, and notes made while reading."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class LogError(ValueError):
 
 
 class Job(NamedTuple):
-    """One stretch in which a job held nodes, or waited in vain; times are Unix seconds.
+    """One stretch in which a job held nodes, or waited without ever starting; in Unix seconds.
 
-    ``end_s`` is infinite while it runs, ``start_s`` where it never started: then it left the queue
-    at ``end_s``. ``node_list`` is in Slurm's syntax, empty where the log has none. The same ``key``
-    marks a stretch that the log shows twice; ``line`` is where it stands in the file.
-    ``eligible_s`` is NaN where the log has no time of submission; ``backfilled``: backfill has
-    started it, None: the log does not say. ``gpus`` and ``memory_mb`` are of all its nodes, 0 where
-    it has none or the log does not say; ``limit_s`` is its time limit, infinite where it has none.
+    ``end_s`` is infinite while it runs, ``start_s`` if it never started: then it left the queue
+    at ``end_s``. ``node_list`` is in Slurm's syntax, empty if the log has none. The same ``key``
+    marks a stretch that the log shows twice; ``line`` is its line in the file. ``eligible_s`` is
+    NaN if the log has no time of submission. ``backfilled`` says whether backfill started it, None
+    if the log does not say. ``gpus`` and ``memory_mb`` are of all its nodes, 0 if it has none or
+    the log does not say; ``limit_s`` is its time limit, infinite if it has none.
     """
 
     line: int
@@ -109,7 +109,7 @@ class JobTable:
     def once(self) -> JobTable:
         """Return the table without what the log shows twice.
 
-        Of a job that still ran when one part of the log was taken, the part with its end stays.
+        If a job still ran when one part of the log was taken, the part with its end stays.
         """
         order = np.lexsort((self.end_s, self.key))
         _, first = np.unique(self.key[order], return_index=True)
@@ -117,7 +117,7 @@ class JobTable:
 
     @property
     def started(self) -> NDArray[np.bool_]:
-        """Which of them ever held a node."""
+        """Which of the jobs ever held a node."""
         return np.isfinite(self.start_s)
 
     def says_who_waited(self) -> bool:
@@ -125,7 +125,7 @@ class JobTable:
         return bool(np.isfinite(self.eligible_s).any())
 
     def waiting(self, from_s: float, width_s: float, count: int) -> list[tuple[slice, Job]]:
-        """Return who waits in the middle of which cells of time, of so many cells."""
+        """Return which jobs wait in the middle of which of so many cells of time."""
         gone_s = np.minimum(self.start_s, self.end_s)
         cells = (np.stack([self.eligible_s, gone_s]) - from_s) / width_s + 0.5
         first, last = np.clip(np.nan_to_num(cells), 0, count).astype(np.int64)
@@ -159,17 +159,17 @@ def keys_of(ids: Iterable[str], start_s: Reals) -> Integers:
 
 
 def faults(jobs: JobTable) -> Objects:
-    """Say why each job cannot be, an empty text where it can."""
+    """Say why each job is impossible; empty if it is possible."""
     never = np.isinf(jobs.start_s) & (jobs.end_s < math.inf)
-    no_time = "is no time of this century or the last"
+    no_time = "is not a time of this century or the last"
     cases = {
         f"its start {no_time}": ~(_within(jobs.start_s, 0, _LATEST_S) | never),
         "it ends before it starts": (jobs.end_s < jobs.start_s) & ~never,
         f"its end {no_time}": (jobs.end_s >= _LATEST_S) & np.isfinite(jobs.end_s),
-        "its number of nodes or CPUs cannot be": ~(
+        "its number of nodes or CPUs is impossible": ~(
             _within(jobs.nodes, 1, 1 << 24) & _within(jobs.cpus, 0, 1 << 31)
         ),
-        "its GPUs, memory or time limit cannot be": ~(
+        "its GPUs, memory or time limit is impossible": ~(
             _within(jobs.gpus, 0, 1 << 24) & _within(jobs.memory_mb, 0, 1e12) & (jobs.limit_s >= 0)
         ),
     }
@@ -191,7 +191,7 @@ class BadLine:
 
 @dataclass(slots=True)
 class Notes:
-    """What a reader noted: how many lines were what, and the first few that it could not read."""
+    """A reader's notes: how many lines of which kind, and the first few that it could not read."""
 
     jobs: int = 0
     never_ran: int = 0

@@ -1,6 +1,6 @@
 """Text lines of a log, plain or gzipped, streamed and bounded.
 
-A hostile or binary file costs no more memory than one line may have.
+A hostile or binary file costs no more memory than the longest allowed line.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Lines = Iterator[tuple[int, str]]
 def read_lines(path: Path, advance: Callable[[int], None] = lambda _: None) -> Lines:
     """Yield line number (from 1) and text of every line that is not empty.
 
-    ``advance`` is told, now and then, how many more bytes of the file have been read. A longer
-    line than ``LONGEST_LINE`` arrives in pieces, under one number. Raises OSError.
+    ``advance`` is called now and then with how many more bytes of the file have been read. A line
+    longer than ``LONGEST_LINE`` arrives in pieces, under one number. Raises OSError.
     """
     with path.open("rb") as raw:
         told = 0

@@ -1,6 +1,6 @@
-"""From a log file of any kind to its holes, with what must be said about them.
+"""From a log file of any kind to its holes, with the caveats that belong to them.
 
-Tells the kind by the file's first bytes.
+The file's first bytes tell the kind.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bftrainer_slurm.replay.trace import TraceError, read_events
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What the one who asks knows better than the log; times are Unix seconds."""
+    """What the user knows better than the log; times are Unix seconds."""
 
     nodes: int | None = None  # of the machine, where the log has no node lists
     node_list: str = ""  # these nodes only, in Slurm's syntax
@@ -48,7 +48,7 @@ class LogOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Log:
-    """The holes of a log between two times (Unix seconds), and what was noted on the way."""
+    """The holes of a log between two times (Unix seconds), and notes made while reading."""
 
     kind: str
     holes: HoleTable
@@ -62,16 +62,16 @@ class Log:
     types: tuple[str, ...] = ()  # of each node, where the log or a file tells
     hardware: Hardware | None = None
     gpu_use: GpuUse | None = None
-    # What the holes leave out though no job was there: when nodes were "down" or "reserved".
+    # Times without a job that are not holes: when nodes were "down" or "reserved".
     unusable: Mapping[str, HoleTable] = field(default_factory=dict)
 
 
 def read_log(
     path: Path, options: LogOptions, advance: Callable[[int], None] = lambda _: None
 ) -> Log:
-    """Read a log; ``advance`` is told how many more bytes of it have been read.
+    """Read a log; calls ``advance`` with how many more bytes of it have been read.
 
-    Raises LogError where the file holds no usable log, OSError where it cannot be read.
+    Raises LogError if the file holds no usable log, OSError if it cannot be read.
     """
     with path.open("rb") as file:
         head = file.read(len(history.MAGIC))
@@ -114,7 +114,7 @@ def _from_jobs(lines: Lines, first: str, options: LogOptions) -> Log:
 
 def _by_nodes(kind: str, jobs: JobTable, notes: Notes, options: LogOptions) -> Log:
     if options.nodes or options.cpus_per_node:
-        raise LogError("the log has node lists: --nodes and --cpus-per-node do not go with it")
+        raise LogError("the log has node lists: leave out --nodes and --cpus-per-node")
     numbers = NodeNumbers(_named(options.node_list))
     occupancy, partitions = Occupancy(options.min_hole_s), Partitions()
     allocations, counts = Allocations(), []
@@ -176,7 +176,7 @@ def _usable(
 
 
 def _types(names: tuple[str, ...], hardware: Hardware, options: LogOptions) -> tuple[str, ...]:
-    """Return the type of each node: as told, else how many GPUs it has, where any has some."""
+    """Return the type of each node: as given, else how many GPUs it has, if any node has some."""
     if options.node_types is not None:
         told = events.read_types(options.node_types)
         return tuple(told.get(name, "not known") for name in names)
@@ -193,12 +193,16 @@ def _by_counts(
     if any(needs_names) or options.gpus_per_node is not None:
         raise LogError(
             "the log has no node lists: --node-list, --down, --reservations, --node-types and "
-            "--gpus-per-node do not go with it"
+            "--gpus-per-node cannot be used"
         )
     if options.cpus_per_node:
         countless = jobs.started & (jobs.cpus == 0)
         for line in jobs.line[countless].tolist():
-            notes.skip(line, "", "it has no number of CPUs, which --cpus-per-node needs")
+            notes.skip(
+                line,
+                "",
+                "--cpus-per-node needs numbers of CPUs, which the log does not have",
+            )
         jobs = jobs.rows(~countless)
     jobs = replace(jobs, partition=np.full(len(jobs), "", object))  # nodes are all alike
     started = jobs.rows(jobs.started)
@@ -207,7 +211,7 @@ def _by_counts(
     peak = counts.peak(from_s, to_s)
     nodes = options.nodes or machine_nodes or peak
     if not nodes:
-        raise LogError("no job had a node between --from and --to; say --nodes")
+        raise LogError("no job had a node between --from and --to; give --nodes")
     holes = counts.holes(nodes, options.min_hole_s, from_s, to_s)
     caveats = [caveats_of.ANONYMOUS, caveats_of.DOWN]
     caveats.append(caveats_of.PACKED if options.cpus_per_node else caveats_of.WHOLE)
@@ -275,7 +279,7 @@ def _window(started: JobTable, notes: Notes, options: LogOptions) -> tuple[float
                 started.rows(started.nodes > 0), notes.last_submit_s
             )
         except ValueError as error:
-            raise LogError(f"{error}; say --from and --to") from error
+            raise LogError(f"{error}; give --from and --to") from error
         from_s = trusted_from_s if from_s is None else from_s
         to_s = trusted_to_s if to_s is None else to_s
     if not from_s < to_s:
@@ -291,7 +295,7 @@ def _first_bad_line(notes: Notes) -> str:
 
 
 def _unknown(options: LogOptions) -> tuple[str, ...]:
-    """What was not told of nodes, and so is missing."""
+    """What is missing because it was not given for nodes."""
     if options.down is None and options.reservations is None:
         return (caveats_of.DOWN,)
     if options.reservations is None:

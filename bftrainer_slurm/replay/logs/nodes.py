@@ -23,9 +23,9 @@ _MOST_PARTITIONS = 63
 class NodeNumbers:
     """Numbers the nodes of a log in the order in which they are first seen.
 
-    With ``only``, those names alone exist, in that order, and any other is passed over. Expanding
-    a list costs far more than reading its line, and the same ranges come again in ever new lists:
-    the ranges are remembered.
+    With ``only``, just these names exist, in that order, and others are skipped. Expanding a list
+    costs far more than reading its line, and the same ranges come in many different lists, so the
+    ranges are remembered.
     """
 
     def __init__(self, only: tuple[str, ...] = ()) -> None:
@@ -43,7 +43,7 @@ class NodeNumbers:
         return self._numbers.get(name)
 
     def of(self, node_list: str) -> NDArray[np.int32]:
-        """Return the numbers of a node list; raise ValueError where it is none, or too long."""
+        """Return the numbers of a node list; raise ValueError if it is not one, or too long."""
         pieces, count = [], 0
         for piece in _pieces(node_list):
             pieces.append(self._of_piece(piece))
@@ -66,7 +66,7 @@ class NodeNumbers:
 
 
 class Partitions:
-    """In which partitions jobs have had which nodes: the bits of a number each."""
+    """In which partitions jobs have had which nodes, as the bits of a number for each node."""
 
     def __init__(self) -> None:
         self._bit: dict[str, int] = {}
@@ -94,7 +94,7 @@ def _pieces(node_list: str) -> Iterator[str]:
         return
     elements = _ELEMENTS.findall(node_list)
     if ",".join(elements) != node_list:
-        raise ValueError(f"{node_list[:30]!r} is no node list")
+        raise ValueError(f"{node_list[:30]!r} is not a node list")
     for element in elements:
         if element.count("[") != 1:
             yield element
@@ -106,9 +106,9 @@ def _pieces(node_list: str) -> Iterator[str]:
 
 
 def expand(node_list: str) -> list[str]:
-    """Return the names in a node list; raise ValueError where it is none, or too long."""
+    """Return the names in a node list; raise ValueError if it is not one, or too long."""
     if not _ALLOWED.match(node_list):
-        raise ValueError(f"{node_list[:30]!r} is no node list")
+        raise ValueError(f"{node_list[:30]!r} is not a node list")
     if "[" not in node_list and "," not in node_list:
         return [node_list]
     if _size(node_list) > MOST_NODES:
@@ -116,11 +116,11 @@ def expand(node_list: str) -> list[str]:
     try:
         return list(NodeSet(node_list, resolver=RESOLVER_NOGROUP))
     except NodeSetException:
-        raise ValueError(f"{node_list[:30]!r} is no node list") from None
+        raise ValueError(f"{node_list[:30]!r} is not a node list") from None
 
 
 def _size(node_list: str) -> int:
-    """At most how many names the brackets of a list expand to, without expanding them."""
+    """The most names that the brackets of a list can expand to, without expanding them."""
     elements = _ELEMENT.findall(node_list)
     return sum(prod(map(_range_size, _RANGES.findall(element))) for element in elements)
 
@@ -130,6 +130,6 @@ def _range_size(ranges: str) -> int:
     for part in ranges.split(","):
         first, dash, last = part.partition("-")
         if len(part) > 24 or not (first.isdecimal() and (last.isdecimal() or not dash)):
-            raise ValueError(f"{part[:24]!r} is no range of nodes")
+            raise ValueError(f"{part[:24]!r} is not a range of nodes")
         size += int(last) - int(first) + 1 if dash else 1
     return size

@@ -23,7 +23,7 @@ _TIME = (1 << _BITS) - 1
 
 
 class Occupancy:
-    """Collects who held which nodes, and merges stretches less than ``min_hole_s`` apart.
+    """Collects which nodes were busy, and merges stretches less than ``min_hole_s`` apart.
 
     Merging a part of the log at a time is harmless: no other stretch makes such a gap longer.
     """
@@ -35,7 +35,7 @@ class Occupancy:
         self._runs: list[_Stretches] = []
 
     def add(self, nodes: NDArray[np.int32], start_s: float, end_s: float) -> None:
-        """Note that these nodes were busy from then to then (Unix seconds)."""
+        """Note that these nodes were busy between two times (Unix seconds)."""
         self._buffer.append((nodes, start_s, end_s))
         self._buffered += len(nodes)
         if self._buffered >= _MERGED_AT:
@@ -105,7 +105,7 @@ def _union(busy: _Stretches, min_gap_s: float) -> _Stretches:
         return busy
     order = np.argsort(busy.begin)
     begin = busy.begin[order]
-    # How far any stretch so far reaches; one of the next node always reaches further.
+    # The latest end of all stretches so far; a stretch of the next node always ends later.
     reach = np.maximum.accumulate(busy.end[order])
     gap_ms = max(1, round(min_gap_s * 1000))
     first = np.flatnonzero(np.insert(begin[1:] - reach[:-1] >= gap_ms, 0, True))

@@ -1,6 +1,6 @@
-"""From the jobs of a log to those that are played back: who waits when, and which holes each ends.
+"""From a log's jobs to those that are played back: when each waits, and which holes it ends.
 
-Where Slurm's accounting does not say which scheduler started a job, its times and nodes tell.
+If Slurm's accounting does not say which scheduler started a job, its times and nodes tell.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Play:
 def play_of(log: Log, holes: HoleTable, from_s: float, to_s: float) -> Play | None:
     """Return what to play back from a part of a log, which has these holes.
 
-    None where the log does not say when jobs were submitted.
+    None if the log does not say when jobs were submitted.
     """
     if log.jobs is None:
         return None
@@ -70,7 +70,7 @@ def _played(job: Job, rank: int, taken: Callable[[Job], tuple[int, ...]]) -> Pla
 
 
 def _ranks(jobs: Sequence[Job]) -> list[int]:
-    """Return priorities: the log's; without, who has waited longest comes first."""
+    """Return priorities: the log's, or else the longest wait comes first."""
     if any(job.priority for job in jobs):
         return [job.priority for job in jobs]
     first = sorted(range(len(jobs)), key=lambda one: jobs[one].eligible_s)
@@ -79,7 +79,7 @@ def _ranks(jobs: Sequence[Job]) -> list[int]:
 
 
 def _takers(holes: HoleTable, to_s: float) -> Callable[[Job], tuple[int, ...]]:
-    """Return what says which holes end as a job starts; each hole is one job's."""
+    """Return a function: which holes end when a job starts; each hole belongs to one job."""
     number = {name: at for at, name in enumerate(holes.nodes)}
     ending: dict[int, dict[int, None]] = defaultdict(dict)  # the nodes, by milliseconds
     for node, end_s in zip(holes.node.tolist(), holes.end_s.tolist(), strict=True):

@@ -40,7 +40,7 @@ _USED = {name.lower() for name in COLUMNS.split(",")} - {"state"}
 _OTHER_NAMES = {"allocnodes": "nnodes", "alloccpus": "ncpus"}
 _UNITS_MB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _SCHEDULERS = {"SchedMain": 0, "SchedSubmit": 0, "SchedBackfill": 1}
-_BACKFILLED = np.array([False, True, None], object)  # by scheduler; the last: not said
+_BACKFILLED = np.array([False, True, None], object)  # by scheduler; the last means unknown
 
 
 def is_header(line: str) -> bool:
@@ -54,16 +54,16 @@ def has_node_lists(header: str) -> bool:
 
 
 def read_sacct(lines: Lines, notes: Notes, zone: tzinfo) -> JobTable:
-    """Return every stretch in which a job had nodes, and jobs that have waited in vain.
+    """Return every stretch in which a job had nodes, and jobs that waited without ever starting.
 
     Times are Unix seconds (``SLURM_TIME_FORMAT=%s``) or ISO without a zone, taken to be in
-    ``zone``. Raises LogError where the header lacks a column.
+    ``zone``. Raises LogError if the header lacks a column.
     """
     _, header = next(lines, (0, ""))
     if not header:
         raise LogError("the log is empty")
     columns = columns_of(header)
-    # Where a log has two columns for one thing, the one by its own name: it comes last here.
+    # If a log has two columns for one thing, the exact name counts: it comes last here.
     names = {_OTHER_NAMES.get(name, name): at for at, name in enumerate(columns)}
     names |= {name: at for at, name in enumerate(columns)}
     missing = [name for name in ("JobID", "Start", "End") if name.lower() not in names]
@@ -107,10 +107,10 @@ def _with_times(rows: Rows, notes: Notes, zone: tzinfo) -> tuple[Rows, NDArray[n
 
 
 def _checked(rows: Rows, start_s: Reals, end_s: Reals, eligible_s: Reals, notes: Notes) -> JobTable:
-    """Return the jobs of these rows; note those that cannot be."""
+    """Return the jobs of these rows; note the impossible ones."""
     listed = np.where(np.isfinite(start_s), rows.texts("nodelist"), "")
     nodes, why_nodes = rows.numbers("nnodes", _whole, 1.0)
-    # Where the nodes are listed, how many they are need not be said right.
+    # If the nodes are listed, their number may be wrong.
     nodes, why_nodes = np.where(listed == "", nodes, 1.0), np.where(listed == "", why_nodes, "")
     cpus, why_cpus = rows.numbers("ncpus" if "nodelist" not in rows.columns else "", _whole)
     gpus, why_gpus = _had(rows, _gpus)
@@ -180,7 +180,7 @@ def _whole(text: str) -> int:
 
 
 def time_of(text: str, zone: tzinfo) -> float | None:
-    """Return Unix seconds, None where Slurm says that there is no time; or raise ValueError."""
+    """Return Unix seconds, None if Slurm says that there is no time; or raise ValueError."""
     if text.isdecimal() and len(text) <= _DIGITS:
         return float(text)
     if text in _NEVER:
@@ -188,4 +188,4 @@ def time_of(text: str, zone: tzinfo) -> float | None:
     try:
         return datetime.fromisoformat(text).replace(tzinfo=zone).timestamp()
     except ValueError:
-        raise ValueError(f"{text[:30]!r} is no time") from None
+        raise ValueError(f"{text[:30]!r} is not a time") from None

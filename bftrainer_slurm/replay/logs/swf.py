@@ -1,6 +1,6 @@
 """Reads logs in the Standard Workload Format, version 2.2 (Parallel Workloads Archive).
 
-Header comments describe the machine; then a job a line, 18 numbers, -1 for unknown.
+Header comments describe the machine. Then comes one line for each job: 18 numbers, -1 for unknown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COMMENT = re.compile(r";\s*(MaxNodes|MaxProcs|UnixStartTime)\s*:\s*(\d{1,12})\b
 
 @dataclass(slots=True)
 class Machine:
-    """What the header says of the machine; 0 where it does not say."""
+    """What the header says about the machine; 0 if it does not say."""
 
     maxnodes: int = 0
     maxprocs: int = 0
@@ -31,12 +31,12 @@ class Machine:
 
     @property
     def processors_per_node(self) -> int:
-        """Processors a node, rounded up; 1 where the header does not say."""
+        """Processors per node, rounded up; 1 if the header does not say."""
         return -(-self.maxprocs // self.maxnodes) if self.maxnodes and self.maxprocs else 1
 
     @property
     def nodes(self) -> int:
-        """Nodes of the machine; where only processors are known, each counts as a node."""
+        """Nodes of the machine; if only processors are known, each counts as a node."""
         return self.maxnodes or self.maxprocs
 
 

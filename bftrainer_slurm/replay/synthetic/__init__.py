@@ -1,1 +1,1 @@
-"""A made cluster: a workload drawn by chance, scheduled as Slurm would, and its holes."""
+"""A made-up cluster: a random workload, scheduled as Slurm would, and its holes."""

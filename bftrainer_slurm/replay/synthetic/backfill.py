@@ -1,8 +1,8 @@
-"""The scheduler of the made cluster: first come first served, with EASY backfill in passes.
+"""The scheduler of the made-up cluster: first come first served, with EASY backfill in passes.
 
-As Slurm does, its main part looks whenever a job comes or ends, and stops at the first job that
+As in Slurm, the main scheduler looks whenever a job comes or ends, and stops at the first job that
 cannot start; backfill looks regularly. EASY (Lifka, "The ANL/IBM SP scheduling system", 1995): the
-first waiting job gets a reservation, and any later one may start if that does not put it off.
+first waiting job gets a reservation, and a later job may start if that does not delay the first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Reservation:
 
 @dataclass(slots=True)
 class Timetable:
-    """What became of the jobs: start times (NaN: not started), nodes, and who was expected when."""
+    """Start times of jobs (NaN: not started), their nodes, and the first job's expected starts."""
 
     start_s: NDArray[np.float64]
     held: list[NDArray[np.int32]]
@@ -42,7 +42,7 @@ class Timetable:
 
 
 def schedule(jobs: Jobs, nodes: int, until_s: float, interval_s: float = INTERVAL_S) -> Timetable:
-    """Run the jobs on a cluster of so many nodes until a time; return who ran when and where.
+    """Run the jobs on a cluster of so many nodes until a time; return when and where they ran.
 
     The scheduler knows limits, not run times. Nodes are taken by lowest number first. Backfill
     looks each ``interval_s`` from 0 on.
@@ -65,7 +65,7 @@ def schedule(jobs: Jobs, nodes: int, until_s: float, interval_s: float = INTERVA
 
 
 class _Cluster:
-    """Who runs, who waits, which nodes are free."""
+    """Running jobs, waiting jobs, and free nodes."""
 
     def __init__(self, jobs: Jobs, nodes: int) -> None:
         self._size: list[int] = jobs.nodes.tolist()
@@ -94,7 +94,7 @@ class _Cluster:
             self._limits.remove((latest_s, job))
 
     def start_jobs(self, now_s: float, backfill: bool) -> None:
-        """Start whoever may start now, and note the reservation of the first who may not."""
+        """Start all jobs that may start now, and note the reservation of the first that may not."""
         fitting = 0
         while fitting < len(self.waiting) and self._size[self.waiting[fitting]] <= self._free:
             self._start(self.waiting[fitting], now_s)
@@ -116,7 +116,7 @@ class _Cluster:
             free += self._size[running]
             if free >= self._size[job]:
                 return latest_s, free - self._size[job]
-        raise AssertionError("a job larger than the cluster was let in")
+        raise AssertionError("a job is larger than the cluster")
 
     def _backfill(self, now_s: float, expected_s: float, extra: int) -> None:
         started = set()

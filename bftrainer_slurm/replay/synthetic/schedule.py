@@ -1,4 +1,4 @@
-"""What the made cluster did: the job schedule and its holes."""
+"""What the made-up cluster did: the job schedule and its holes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ EPOCH_S = 1_704_067_200.0  # Monday, 1 January 2024, 00:00 UTC
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """Who ran when and where. Times are Unix seconds; the warm-up is part of it.
+    """When and where jobs ran. Times are Unix seconds; the warm-up is included.
 
     ``start_s`` is NaN for a job that still waited at the end; ``held`` are its nodes' numbers.
-    ``backfilled``: a pass of backfill has started it.
+    ``backfilled`` is true if a pass of backfill started it.
     """
 
     workload: Workload

@@ -1,4 +1,4 @@
-"""A made workload: which jobs users submit when, drawn from a seed.
+"""A made-up workload: which jobs users submit when, drawn from a seed.
 
 Sizes, run times and arrivals follow what is common to the logs of the Parallel Workloads Archive
 (Lublin and Feitelson, "The workload on parallel supercomputers", JPDC 63, 2003).
@@ -38,13 +38,13 @@ class Workload:
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= 100_000:
-            raise WorkloadError("a made cluster has 1 to 100,000 nodes")
+            raise WorkloadError("a made-up cluster has 1 to 100,000 nodes")
         if not 0 < self.load <= 1.5:
-            raise WorkloadError("the load of a made cluster is above 0 and at most 1.5")
+            raise WorkloadError("the load of a made-up cluster is above 0 and at most 1.5")
         if not 0 <= self.seed < 1 << 63:
-            raise WorkloadError("the seed of a made cluster is 0 or more")
+            raise WorkloadError("the seed of a made-up cluster is 0 or more")
         if not (0 < self.days <= 400 and 0 <= self.warm_up_days <= 30):
-            raise WorkloadError("a made cluster runs for more than 0 and at most 400 days")
+            raise WorkloadError("a made-up cluster runs for more than 0 and at most 400 days")
         if not (0 < self.largest <= 1 and self.spread >= 0):
             raise WorkloadError("the largest job is a share of the cluster, at most 1")
         if not 1 <= self.median_run_s <= self.longest_run_s < math.inf:
@@ -53,7 +53,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jobs:
-    """What users submit, a job a row, by submit time (seconds from the start)."""
+    """What users submit, a row for each job, by submit time (seconds from the start)."""
 
     submit_s: NDArray[np.float64]
     nodes: NDArray[np.int32]
@@ -71,7 +71,7 @@ def parse_synthetic(text: str, days: float = 7.0) -> Workload:
     except ValueError:
         parts = []
     if not 1 <= len(parts) <= 3:
-        raise WorkloadError(f"{text[:40]!r} is not NODES[:LOAD[:SEED]], such as 1000:0.9:42")
+        raise WorkloadError("write NODES[:LOAD[:SEED]], such as 1000:0.9:42")
     return Workload(nodes, load, seed, days)
 
 

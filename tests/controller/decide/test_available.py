@@ -16,8 +16,8 @@ from bftrainer_slurm.controller.decide.available import (
 )
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.element import ElementRecord, Phase
-from bftrainer_slurm.controller.state.trainer import TrainerState
+from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
+from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementId, ElementState, NodeState, Reservation, WaitingJob
 from tests.controller.worlds import ARRAY, NOW_S, element, node, picture, released, snapshot, view

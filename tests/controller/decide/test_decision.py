@@ -17,7 +17,7 @@ from bftrainer_slurm.controller.state.history import History, past_problem
 from bftrainer_slurm.controller.state.passes import Judgement
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import Appraisal, Profiles
-from bftrainer_slurm.controller.state.trainer import TrainerState
+from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (
     Element,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bftrainer_slurm.controller.decide.eligibility import Eligibility, eligibility, why_never
-from bftrainer_slurm.controller.state.trainer import TrainerState, Wait
+from bftrainer_slurm.controller.state.trainer_state import TrainerState, Wait
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Demands, Element, ElementState, NodeState
 from tests.controller.worlds import ARRAY, NOW_S, element, node, snapshot, trainer, view, view_of
@@ -54,7 +54,7 @@ def test_a_node_that_it_has_is_not_barred() -> None:
 
 def test_who_has_too_few_nodes_that_fit_cannot_grow() -> None:
     wants_two = asking(HELD, HELD, min_nodes=2, constraints=frozenset({"big"}))
-    assert found(wants_two).stuck[ARRAY].startswith("of 3 nodes 1 will do")
+    assert found(wants_two).stuck[ARRAY].startswith("1 of 3 nodes fit")
     assert found(wants_two).barred == {}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from bftrainer_slurm.controller.decide.eligibility import Eligibility
 from bftrainer_slurm.controller.decide.problem import Outlook, problem_of, same_question
-from bftrainer_slurm.controller.state.element import ElementRecord, Phase
+from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.profiles import Appraisal, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState, ThroughputCurve
@@ -51,6 +51,11 @@ def test_the_pool_is_what_is_free_and_what_trainers_have() -> None:
     problem = asked(view(ON_N1, HELD), free="n7 n8")
     assert problem.pool == {"n1", "n7", "n8"}
     assert problem.trainers[0].current == {"n1"}
+
+
+def test_the_planner_is_told_since_when_each_node_is_had() -> None:
+    problem = asked(view(replace(ON_N1, start_s=NOW_S - 60.0), HELD), free="n7")
+    assert problem.since_s == {"n1": NOW_S - 60.0}
 
 
 def test_kinds_of_hardware_become_classes_of_nodes() -> None:

@@ -17,8 +17,8 @@ from bftrainer_slurm.controller.decide.reconcile import (
     towards,
 )
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.element import ElementRecord, Phase
-from bftrainer_slurm.controller.state.trainer import TrainerState
+from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
+from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
 from bftrainer_slurm.model import (
     Configuration,
@@ -72,7 +72,7 @@ def test_what_runs_waits_or_has_ended_well_needs_nothing() -> None:
 
 
 def test_a_pending_element_that_the_controller_did_not_let_go_is_held() -> None:
-    assert kept(view(PENDING)) == [Hold((FIRST,), "somebody else has let it go")]
+    assert kept(view(PENDING)) == [Hold((FIRST,), "it was released by somebody else")]
 
 
 def test_one_that_it_let_go_has_time_to_start() -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.vacate import Wanted, vacate, wanted
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.state.element import ElementRecord, Phase
 from bftrainer_slurm.controller.state.passes import Judgement
+from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState, Reservation, WaitingJob
 from tests.controller.worlds import (
@@ -128,6 +128,26 @@ def test_a_job_that_would_reach_into_a_planned_start_of_one_before_it_does_not_f
     assert (
         asked(replace(first, priority=1), job(8, 1, priority=2, minutes=20), busy=busy) != Wanted()
     )
+
+
+def test_a_job_that_is_served_does_not_need_the_nodes_that_an_earlier_pass_planned_for_it() -> None:
+    planned = {"expected_start_s": NOW_S + 40.0, "expected_nodes": ("n2", "n3")}
+    first = job(7, 2, priority=9, minutes=3, **planned)
+    second = job(8, 1, priority=8, minutes=2)
+    assert asked(first, second, busy=THREE_OF_SIX).idle == {"n1", "n2", "n3"}
+
+
+def test_nor_does_one_whose_planned_start_is_due_before_its_nodes_are_free() -> None:
+    due = job(7, 2, expected_start_s=NOW_S + 3, expected_nodes=("n1", "n4"))
+    found = asked(due, views=(trainer("n2", "n3"),), busy=THREE_OF_SIX)
+    assert (found.idle, len(found.leave)) == ({"n1"}, 1)
+
+
+def test_an_array_that_is_served_in_part_keeps_what_is_planned_for_it() -> None:
+    planned = {"expected_start_s": NOW_S + 40.0, "expected_nodes": ("n3", "n4")}
+    first = job(7, 2, priority=9, minutes=3, count=2, **planned)
+    second = job(8, 1, priority=8, minutes=2)
+    assert asked(first, second, busy=THREE_OF_SIX).idle == {"n1", "n2"}
 
 
 def test_nor_does_one_that_would_reach_into_a_reservation() -> None:

@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bftrainer_slurm.controller.publish import metrics
 from bftrainer_slurm.controller.publish.metrics import MOST_USERS, OTHERS, Scrapes, families
-from bftrainer_slurm.controller.publish.server import Request
 from bftrainer_slurm.controller.publish.status import no_status
+from bftrainer_slurm.controller.publish.web_server import Request
 from bftrainer_slurm.controller.state.counts import Counts
 
 DOCUMENTS = Path(__file__).parents[3] / "docs"

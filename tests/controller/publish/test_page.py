@@ -19,8 +19,8 @@ from bftrainer_slurm.controller.publish import page as page_module
 from bftrainer_slurm.controller.publish.access import key_of
 from bftrainer_slurm.controller.publish.page import Page
 from bftrainer_slurm.controller.publish.sentences import down
-from bftrainer_slurm.controller.publish.server import Answer, Request
 from bftrainer_slurm.controller.publish.status import no_status
+from bftrainer_slurm.controller.publish.web_server import Answer, Request
 from tests.page.made_up import Week, status_of
 
 SECRET = "s3cret"
@@ -91,7 +91,7 @@ def test_an_owner_sees_notes_reasons_and_progress_of_their_own(
     one = next(one for one in status_of(week)["trainers"] if one["failures"])
     owner, other = made(key_of(one["user"], SECRET)), made()
     question = f"trainer?array={one['array']}"
-    assert "Read its last words" in owner(question)["notes"][0]["do"]
+    assert "Read its last output" in owner(question)["notes"][0]["do"]
     assert owner(question)["status"]["plan"] == one["plan"]
     assert any("other trainers have" in text or "as many" in text
                for text in owner(question)["reasons"])  # fmt: skip
@@ -113,7 +113,7 @@ def test_a_trainer_that_slurm_has_forgotten_has_its_story_still(asking: Asking, 
     [
         (None, 14.0, None),
         ("no answer", 0.0, None),
-        (None, 61.0, "the controller is down; its last word is 61 s old"),
+        (None, 61.0, "the controller is down; its last status is 61 s old"),
         ("stopped", 0.0, "the controller is down: it was stopped"),
     ],
 )
@@ -186,7 +186,7 @@ def test_a_status_that_says_nothing_of_privacy_is_private(week: Week, history: P
 def test_an_old_status_says_so(week: Week, history: Path) -> None:
     status = status_of(week)
     page = Page(history, lambda: (status, 61.0), SECRET, clock=lambda: week.now_s, rest=0.0)
-    assert asking_now(page)["down"] == "the controller is down; its last word is 61 s old"
+    assert asking_now(page)["down"] == "the controller is down; its last status is 61 s old"
 
 
 def asking_now(page: Page) -> Any:
@@ -195,7 +195,7 @@ def asking_now(page: Page) -> Any:
 
 def test_before_the_first_status_the_page_asks_for_patience(history: Path) -> None:
     asking = Asking(Page(history, lambda: (None, 0.0), SECRET))
-    assert asking("now", 503)["error"] == "the controller has just begun"
+    assert asking("now", 503)["error"] == "the controller has just started"
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ def test_answers_take_no_more_than_a_share_of_a_processor(week: Week, history: P
     status = status_of(week)
     asking = Asking(Page(history, lambda: (status, 0.0), "", clock=lambda: week.now_s, rest=1e9))
     first = asking("nodes")
-    assert asking("delays", 503)["error"] == "too much is asked for now"
+    assert asking("delays", 503)["error"] == "too many requests now"
     assert asking("nodes") == first, "it costs nothing"
 
 
@@ -348,7 +348,7 @@ def test_who_would_wait_for_long_is_told_so(
 ) -> None:
     monkeypatch.setattr(page_module, "_MOST_WAIT_S", 0.05)
     with asking.page._turn:
-        assert asking("now", 503)["error"] == "too much is asked for now"
+        assert asking("now", 503)["error"] == "too many requests now"
     assert asking("now")["schema"] == 1
 
 
@@ -374,3 +374,12 @@ def test_each_question_and_each_key_of_its_answer_is_documented(
         assert f"`/api/1/{question.partition('?')[0]}`" in text
         keys = everything(question).keys() - {"schema", "time_s"}
         assert [key for key in keys if f"`{key}`" not in text] == []
+
+
+def test_a_made_up_week_is_the_same_at_whatever_time_it_ends(week: Week) -> None:
+    ends_s = [week.now_s + later_s for later_s in (0.0, 157.0, 1000.0)]
+    weeks = [Week(nodes=500, now_s=end_s, days=0.5) for end_s in ends_s]
+    begun = [[round(hole.start_s - one.begin_s, 3) for hole in one.holes] for one in weeks]
+    present = [[trainer.now for trainer in one.trainers] for one in weeks]
+    assert begun == [begun[0]] * 3
+    assert present == [present[0]] * 3

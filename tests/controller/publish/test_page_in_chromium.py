@@ -16,7 +16,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
 from bftrainer_slurm.controller.publish import page as page_module
-from bftrainer_slurm.controller.publish.server import Answer, Request, serving
+from bftrainer_slurm.controller.publish.web_server import Answer, Request, serving
 from tests.page.chromium import PATIENCE_S, browser, look, wait_until_drawn
 from tests.page.command import SECRET, page_of
 from tests.page.made_up import Week

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bftrainer_slurm.controller.state.element import Ended
 from bftrainer_slurm.controller.state.endings import Endings
-from bftrainer_slurm.controller.state.trainer import TrainerState
+from bftrainer_slurm.controller.state.phases import Ended
+from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.model import ElementId, ElementState
 from tests.controller.worlds import ARRAY, NOW_S, element, state_of, trainer
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
-from bftrainer_slurm.controller.publish.history import told
+from bftrainer_slurm.controller.publish.stories import told
 from bftrainer_slurm.controller.state import schema
 from bftrainer_slurm.controller.state.goodput import Served
 from bftrainer_slurm.controller.state.history import History, HistoryError, Tally, past_problem

@@ -28,7 +28,7 @@ def seen(began_s: float | None, *jobs: WaitingJob, active: bool = False) -> Snap
 def watched(*looks: tuple[Snapshot, frozenset[str]]) -> Passes:
     passes = Passes()
     for one, idle in looks:
-        passes.look(one, idle)
+        passes.look(one, idle, one.time_s)
     return passes
 
 
@@ -95,6 +95,20 @@ def test_a_pass_that_found_too_few_nodes_says_nothing_of_a_job() -> None:
     few = frozenset({"n1"})
     assert left((seen(10.0), few), (seen(40.0), ALL)) == set()
     assert left((seen(10.0), ALL), (seen(40.0), few)) == set()
+
+
+def test_nodes_that_were_freed_after_a_pass_are_not_counted_however_late_it_is_heard_of() -> None:
+    few = frozenset({"n1"})
+    between = replace(seen(10.0), time_s=48.0)  # a look that does not ask for the last pass
+    assert left((seen(10.0), few), (between, ALL), (seen(40.0), ALL)) == set()
+    assert left((seen(10.0), ALL), (between, ALL), (seen(40.0), ALL)) == {7}
+
+
+def test_nor_are_nodes_that_may_have_been_freed_while_slurm_was_asked() -> None:
+    passes = watched((seen(10.0), frozenset({"n1"})))
+    passes.look(replace(seen(10.0), time_s=39.0), ALL, 41.0)  # a slow answer
+    passes.look(seen(40.0), ALL, 51.0)
+    assert not passes.judgement(30.0, NOW_S).left
 
 
 def test_nor_does_a_pass_that_may_have_begun_before_the_job_came() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bftrainer_slurm.controller.state.pauses import note_change
 from bftrainer_slurm.controller.state.profiles import RescaleCosts
-from bftrainer_slurm.controller.state.trainer import TrainerState
+from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState
 from tests.controller.worlds import NOW_S, element, view

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bftrainer_slurm.controller.state.element import Began, Ended
+import pytest
+
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.phases import Began, Ended
 from bftrainer_slurm.controller.state.preemptions import Preemption, Preemptions, summary
 from bftrainer_slurm.model import ElementId, OrdinaryRun, Queue, WaitingJob
 from tests.controller.worlds import ARRAY, NOW_S
@@ -38,16 +40,31 @@ def test_a_job_waits_from_when_its_elements_are_told_to_go_until_it_starts() -> 
 def test_a_node_is_the_jobs_from_when_it_was_taken_until_a_job_starts_there() -> None:
     felt = Preemptions()
     felt.look([gone("n1"), gone("n2")], queue(), BACKFILL_S, NOW_S)
-    assert felt.taken.keys() == {"n1", "n2"}
+    assert felt.nodes == {"n1", "n2"}
     felt.look([], queue(run("n1", after_s=29.0)), BACKFILL_S, NOW_S + 30)
-    assert felt.taken.keys() == {"n2"}
+    assert felt.nodes == {"n2"}
 
 
 def test_a_node_that_nobody_has_come_for_in_some_passes_is_nobodys() -> None:
     felt = Preemptions()
     felt.look([gone("n1")], queue(), BACKFILL_S, NOW_S)
     felt.look([], queue(), BACKFILL_S, NOW_S + 80)
-    assert not felt.taken
+    assert not felt.nodes
+
+
+def test_a_node_is_left_for_a_moment_to_a_job_that_nobody_has_seen_wait() -> None:
+    felt = Preemptions()
+    felt.look([gone("n1")], queue(waits=False), BACKFILL_S, NOW_S)
+    assert felt.nodes == {"n1"}
+    felt.look([], queue(waits=False), BACKFILL_S, NOW_S + 10)
+    assert not felt.nodes
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_node_is_left_to_nobody_once_a_job_has_started_there(waits: bool) -> None:
+    felt = Preemptions()
+    felt.look([gone("n1")], queue(run("n1", after_s=0.0), waits=waits), BACKFILL_S, NOW_S)
+    assert not felt.nodes
 
 
 def test_a_job_that_starts_between_two_looks_is_counted_once() -> None:

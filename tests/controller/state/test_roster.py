@@ -10,11 +10,11 @@ import pytest
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.element import Ended, Event, Phase
 from bftrainer_slurm.controller.state.goodput import Served
 from bftrainer_slurm.controller.state.history import History, Tally
+from bftrainer_slurm.controller.state.phases import Ended, Event, Phase
 from bftrainer_slurm.controller.state.roster import Roster
-from bftrainer_slurm.controller.state.trainer import change
+from bftrainer_slurm.controller.state.trainer_state import change
 from bftrainer_slurm.model import Element, ElementId, ElementState, Trainer
 from tests.controller.worlds import ARRAY, NOW_S, element, failed, snapshot, trainer
 
@@ -97,17 +97,7 @@ def test_what_ended_while_no_controller_ran_has_ended(tmp_path: Path) -> None:
     after = Looking(History(tmp_path / "history.sqlite"))
     (ended,) = after.at(trainer(element(0, ElementState.DELAYED)))
     assert isinstance(ended, Ended)
-    assert (ended.how, after.roster.avoid.keys()) == ("reclaimed", {"n1"})
-
-
-def test_a_node_just_reclaimed_is_left_for_a_moment_to_the_job_that_needs_it() -> None:
-    looking = Looking()
-    looking.at(trainer(ON_N1))
-    looking.at(trainer(element(0, ElementState.DELAYED)))
-    until_s = looking.roster.avoid["n1"]
-    assert looking.now_s < until_s < looking.now_s + 60
-    looking.at(trainer(HELD))
-    assert looking.roster.avoid == {}
+    assert (ended.how, ended.node) == ("reclaimed", "n1")
 
 
 def test_a_node_on_which_an_element_takes_unusually_long_to_end_is_left_alone() -> None:

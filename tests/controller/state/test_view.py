@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.controller.state.element import ElementRecord, Phase
-from bftrainer_slurm.controller.state.trainer import TrainerState
+from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
+from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView, views_of, without
 from bftrainer_slurm.model import Element, ElementId, ElementState
 from tests.controller.worlds import (
@@ -190,6 +190,14 @@ def test_a_trainer_of_which_something_else_is_left_is_not_abandoned(state: Eleme
 def test_nor_is_one_that_is_cancelled_in_part_much_later() -> None:
     assert not revived(HELD, CANCELLED, seconds=600).abandoned
     assert not view(HELD, CANCELLED).abandoned
+
+
+@pytest.mark.parametrize(("phase", "first"), [(Phase.FAILED, failed(0)), (Phase.REVIVED, HELD)])
+def test_nor_is_one_of_which_an_element_was_cancelled_before_all_others_failed(
+    phase: Phase, first: Element
+) -> None:
+    before = {0: ElementRecord(phase, NOW_S - 5), 1: ElementRecord(Phase.DONE, NOW_S - 60)}
+    assert not view_of(trainer(first, CANCELLED), TrainerState(before)).abandoned
 
 
 def test_a_view_can_be_taken_as_if_elements_had_left_already() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bftrainer_slurm.planner.solver import Planner
-from scripts.evidence.curves.regret import (
+from experiments.curves.regret import (
     Controller,
     Method,
     Outcome,

@@ -126,7 +126,7 @@ def test_the_document_is_plain_json(assessment: Assessment) -> None:
 
 def test_the_table_says_that_nothing_is_known_of_jobs(assessment: Assessment) -> None:
     text = table(assessment)
-    assert text.count("ordinary jobs    not known: the log has no times of submission") == 2
+    assert text.count("ordinary jobs    unknown: the log has no times of submission") == 2
     assert "\x1b" not in text
 
 

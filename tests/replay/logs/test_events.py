@@ -40,10 +40,10 @@ def test_events_of_the_cluster_are_passed_over(tmp_path: Path) -> None:
         ("", "no column nodename, timeend, timestart; use: .*sacctmgr"),
         ("NodeName|TimeStart\n", "no column timeend"),
         ("NodeName,\rTimeStart\n", "no column nodename"),
-        (HEADER + "n1|soon|200|DOWN\n", "line 2: 'soon' is no time"),
+        (HEADER + "n1|soon|200|DOWN\n", "line 2: 'soon' is not a time"),
         (HEADER + "n1|Unknown|200|DOWN\n", "line 2: it has no beginning"),
         (HEADER + "n1\n", "line 2"),
-        (HEADER + "n[1-|100|200|DOWN\n", "line 2: .* is no node list"),
+        (HEADER + "n[1-|100|200|DOWN\n", "line 2: .* is not a node list"),
     ],
 )
 def test_a_malformed_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -76,7 +76,9 @@ def test_a_reservation_has_several_nodes(tmp_path: Path) -> None:
 
 def test_a_malformed_list_of_reservations_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "resv", RESERVATIONS.replace("1200", "soon"))
-    with pytest.raises(LogError, match=r"--reservations .*'soon' is no time; use: .*reservation"):
+    with pytest.raises(
+        LogError, match=r"--reservations .*'soon' is not a time; use: .*reservation"
+    ):
         list(read_events(path, UTC, RESERVED))
 
 

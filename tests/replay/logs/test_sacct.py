@@ -136,9 +136,9 @@ def test_headers_in_between_are_passed_over() -> None:
         ("7|1|1|100|200|300|COMPLETED", "7 columns"),
         ("7|1|1|100|200|300|COMPLETED|n1|more", "9 columns"),
         ("7|1|1|100|300|200|COMPLETED|n1", "ends before it starts"),
-        ("7|1|1|100|yesterday|200|COMPLETED|n1", "is no time"),
-        ("7|1|1|100|9999999999|Unknown|RUNNING|n1", "no time of this century"),
-        ("7|1|1|100|200|" + "9" * 5000 + "|RUNNING|n1", "is no time"),
+        ("7|1|1|100|yesterday|200|COMPLETED|n1", "is not a time"),
+        ("7|1|1|100|9999999999|Unknown|RUNNING|n1", "not a time of this century"),
+        ("7|1|1|100|200|" + "9" * 5000 + "|RUNNING|n1", "is not a time"),
     ],
 )
 def test_a_malformed_row_is_counted_and_explained(row: str, why: str) -> None:
@@ -150,7 +150,12 @@ def test_a_malformed_row_is_counted_and_explained(row: str, why: str) -> None:
 
 @pytest.mark.parametrize(
     ("nodes", "why"),
-    [("x", "invalid literal"), ("0", "cannot be"), ("-1", "cannot be"), ("9" * 5000, "digits")],
+    [
+        ("x", "invalid literal"),
+        ("0", "is impossible"),
+        ("-1", "is impossible"),
+        ("9" * 5000, "digits"),
+    ],
 )
 def test_a_number_of_nodes_that_cannot_be_is_malformed(nodes: str, why: str) -> None:
     jobs, notes = read("JobID|NNodes|Start|End", f"7|{nodes}|200|300")

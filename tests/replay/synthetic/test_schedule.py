@@ -1,4 +1,4 @@
-"""A made cluster's holes are where its schedule has nobody."""
+"""A made-up cluster's holes are where its schedule has nobody."""
 
 from __future__ import annotations
 

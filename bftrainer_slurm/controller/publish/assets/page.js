@@ -40,7 +40,7 @@ function regularly(what, every_ms) {
 
 async function showNow() {
   const now = await ask("now");
-  complain(now.down ? new Error(`Nobody plans now: ${now.down}`) : now.trouble.length ? new Error(now.trouble.join("; ")) : null);
+  complain(now.down ? new Error(`No plans are made now: ${now.down}`) : now.trouble.length ? new Error(now.trouble.join("; ")) : null);
   const {mode, partition} = now.controller;
   $("about").textContent = `${mode === "site" || mode === "personal" ? `${mode} mode` : mode}, partition ${partition}`;
   $("version").textContent = `Version ${now.version}.`;
@@ -58,11 +58,11 @@ function showTiles({pool, preempted, count, left_alone: left, plan, jobs_left_al
     tile("Nodes in holes", number(pool?.nodes), "no ordinary job is on them"),
     tile("Used by trainers", number(pool?.used), share),
     tile("Free", number(pool?.free), "trainers may grow onto them"),
-    tile("Trainers", number(count), others ? `and ${others} jobs that are none` : "known to Slurm"),
+    tile("Trainers", number(count), others ? `and ${others} jobs that are not trainers` : "known to Slurm"),
     tile("Ordinary jobs delayed, 24 h", number(preempted?.jobs), felt));
   const alone = Object.entries(left).filter(([, many]) => many).map(([why, many]) => `${many} (${why})`).join(", ");
   $("plan").textContent = (plan
-    ? `The plan in force is ${plan.status}: worth ${number(plan.objective, 1)}, made in ${number(plan.solve_s, 2)} s.`
+    ? `The current plan is ${plan.status}: worth ${number(plan.objective, 1)}, made in ${number(plan.solve_s, 2)} s.`
     : "There is no plan.") + (alone ? ` Idle nodes that trainers leave alone: ${alone}.` : "");
 }
 
@@ -72,9 +72,9 @@ const badges = ({trouble, advice}) => el("span", {},
 
 function showTrainers({viewer, trainers, count, left_out: left}) {
   const who = viewer.everything ? "You see everything."
-    : viewer.user ? `You see all of ${viewer.user}'s trainers, and of others what squeue shows.`
-      : viewer.private.includes("jobs") ? "Slurm keeps jobs private (PrivateData), so only totals are shown. 'bftrainer show' links to your own trainers."
-        : "You see what squeue shows to everybody. 'bftrainer show' links to all of your own trainers.";
+    : viewer.user ? `You see all about ${viewer.user}'s trainers, and what squeue shows about others.`
+      : viewer.private.includes("jobs") ? "Slurm keeps jobs private (PrivateData), so only totals are shown. 'bftrainer show' has a link to your own trainers."
+        : "You see what squeue shows to everybody. 'bftrainer show' has a link that shows all about your own trainers.";
   $("who").textContent = who + (left ? ` ${left} more trainers have fewer nodes.` : "");
   const row = (one) => [
     el("span", {}, chip(trainerColor(one.array)),
@@ -129,7 +129,7 @@ function showLegend({trainers}) {
   const more = trainers.length - LEGEND;
   $("legend").replaceChildren(
     entry(style("--ordinary"), "ordinary jobs"), entry(style("--idle"), "idle"),
-    entry(style("--out"), "out of service"), entry(style("--unseen"), "nobody looked"),
+    entry(style("--out"), "out of service"), entry(style("--unseen"), "not observed"),
     ...trainers.slice(0, LEGEND).map((one) => entry(trainerColor(one.array), called(one))),
     more > 0 ? el("li", {}, `and ${more} more trainers`) : "");
 }
@@ -143,7 +143,7 @@ function showMapTables({sums, trainers}, times, width) {
   const rows = [...Array(bins).keys()].map((bin) => [time(times[Math.floor(bin * size)] - width / 2),
     ...["trainers", "idle", "ordinary", "out"].map((name) => mean(sums[name], bin))]);
   $("map-tables").replaceChildren(
-    table("Nodes in the mean, from then on", ["Time", ["Trainers"], ["Idle"], ["Ordinary jobs"], ["Out of service"]], rows),
+    table("Mean number of nodes, from each time on", ["Time", ["Trainers"], ["Idle"], ["Ordinary jobs"], ["Out of service"]], rows),
     table("Trainers in this time", ["Trainer", "User", ["Node-hours"]],
       trainers.map((one) => [el("span", {}, chip(trainerColor(one.array)), `${one.array} ${one.name}`), one.user, number(one.node_h, 1)])));
 }
@@ -153,7 +153,7 @@ function readOut({time_s: at, row: [first, last, size], seen, trainers, idle, ou
   const name = who ? `trainer ${called(who)}` : "trainers";
   const parts = [part(trainers, name), part(idle, "idle"), part(out, "out of service"), part(1 - trainers - idle - out, "ordinary jobs")];
   const where = size > 1 ? `${first} to ${last}` : first;
-  $("readout").textContent = `${where}, ${time(at)}: ${seen ? parts.filter(Boolean).join(", ") : "nobody looked"}`;
+  $("readout").textContent = `${where}, ${time(at)}: ${seen ? parts.filter(Boolean).join(", ") : "not observed"}`;
 }
 
 // Show what was asked for, and try again while nothing else is.
@@ -219,11 +219,11 @@ async function showStory() {
   $("story").hidden = false;
   $("story").replaceChildren(
     el("h2", {id: "story-title"}, chip(trainerColor(told.array)), `Trainer ${called(told)}`), close,
-    el("p", {}, one ? facts(one) : "It is over: Slurm does not know it any more."),
+    el("p", {}, one ? facts(one) : "It has ended: Slurm does not know it any more."),
     ...noteList(told), ...reasonsOf(told),
     el("h3", {}, "Nodes over time"), plot,
     el("details", {}, el("summary", {}, "Its changes, as a table"), changeTable(changes)),
-    ...(one?.error ? [el("h3", {}, "Its last words"), el("pre", {}, one.error)] : []));
+    ...(one?.error ? [el("h3", {}, "Its last output"), el("pre", {}, one.error)] : []));
   charts.chart(plot, () => charts.story(changes, nowS()));
 }
 
@@ -243,7 +243,7 @@ function noteList({status, notes}) {
   if (!notes?.length) return [];
   const line = (note) => el("li", {class: note.level}, el("b", {}, `${{trouble: "▲ Trouble", advice: "● Advice", fact: "Fact"}[note.level]}: `),
     note.text, note.do ? el("span", {}, ` ${note.do}`) : null);
-  const hidden = status.hidden ? [el("p", {class: "quiet"}, `There may be more for ${status.user} to see.`)] : [];
+  const hidden = status.hidden ? [el("p", {class: "quiet"}, `${status.user} may see more.`)] : [];
   return [el("h3", {}, "Notes"), el("ul", {class: "notes"}, ...notes.map(line)), ...hidden];
 }
 

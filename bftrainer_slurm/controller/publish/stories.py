@@ -1,0 +1,292 @@
+"""What users see of the past: all trainers, their last hour, one trainer's history.
+
+It is read from the history file, for a keeper, a command or the page. About other users' trainers
+it shows no more than squeue and sacct do. docs/json.md has the keys.
+"""
+
+from __future__ import annotations
+
+import json
+import pwd
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from bftrainer_slurm.controller.publish.access import Viewer
+from bftrainer_slurm.controller.state.database import reading
+from bftrainer_slurm.controller.state.goodput import Work, goodput, served
+from bftrainer_slurm.controller.state.history import HistoryError
+from bftrainer_slurm.controller.state.schema import UPGRADES
+from bftrainer_slurm.keeper.protocol import Asked, whole
+
+SCHEMA = 1
+ALL, STRIPS = "all", "strips"  # what may be asked for, besides the id of one trainer
+STRIP_S, STRIP_PARTS = 3600.0, 60
+_COURSE_PARTS = 240
+_MOST_CHANGES = 200
+_MOST_STAYS = 2_000  # of one trainer, if they are only counted
+_AT_ONCE_S = 2.0  # nodes that come or go so soon after each other are one change
+_DEADLINE_S = 15.0  # for all questions together; by then the asker has given up
+_MET = "array, name, user, submit_s, min_nodes, max_nodes, over"
+_OF_ALL = f"""
+SELECT {_MET}, grew, shrank, reclaimed, node_s, first_s, last_s FROM (
+    SELECT array, CAST(total(start_s >= :since) AS INTEGER) AS grew,
+    CAST(total(how = 'shrank') AS INTEGER) AS shrank,
+    CAST(total(how = 'reclaimed') AS INTEGER) AS reclaimed,
+    max(0.0, total(coalesce(end_s, :now) - max(start_s, :since))) AS node_s,
+    min(start_s) AS first_s, iif(count(end_s) = count(*), max(end_s), NULL) AS last_s
+    -- +: by way of the index of ends; that of arrays would lead through all 90 days
+    FROM stays WHERE end_s IS NULL OR end_s > :since GROUP BY +array
+) JOIN met USING (array) LEFT JOIN trainers USING (array)
+ORDER BY submit_s DESC, array DESC LIMIT 2000
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A time that an element spent on a node. ``end_s`` is None if it is still there."""
+
+    node: str
+    start_s: float
+    end_s: float | None
+    how: str | None
+
+
+def answer(path: Path, asked: Asked, status: bytes) -> bytes:
+    """Return a keeper's answer as JSON. ``status`` is the one published last."""
+    now_s = time.time()
+    private = _private(status)
+    try:
+        found = told(path, asked.what, asked.since_s, now_s, _reader(asked), private=private)
+    except HistoryError as error:
+        found = {"schema": SCHEMA, "error": str(error)}
+    return json.dumps(found, separators=(",", ":")).encode()
+
+
+def _reader(asked: Asked) -> str | None:
+    """Return the name of the user who asks; empty if it is unknown."""
+    if asked.user is None:
+        return None
+    try:
+        return pwd.getpwuid(asked.user).pw_name
+    except (KeyError, OverflowError):
+        return ""
+
+
+def _private(status: bytes) -> bool:
+    """Whether users see their own jobs only, as the controller says, or if it says nothing."""
+    try:
+        return bool(json.loads(status)["jobs_private"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return True
+
+
+def told(
+    path: Path, what: str, since_s: float, now_s: float, reader: str | None, *, private: bool
+) -> dict[str, Any]:
+    """Return what the history at ``path`` holds of ``what``: an array id, ALL or STRIPS.
+
+    ``reader`` is a user, or None for a reader who may see everything. With ``private`` users see
+    only their own trainers. A trainer that is unknown, or not for this reader, is null.
+
+    Raises:
+        HistoryError: the history cannot be read.
+        ValueError: it cannot be asked for.
+    """
+    array = None if what in (ALL, STRIPS) else whole(what)
+    head = {"schema": SCHEMA, "time_s": now_s, "since_s": since_s}
+    who = Viewer(reader or None, reader is None, frozenset({"jobs"} if private else ()))
+    with opened(path) as history:
+        if what == STRIPS:
+            return head | {"since_s": now_s - STRIP_S} | _strips(history, now_s, who)
+        if array is None:
+            return head | {"trainers": who.trainers(_all(history, since_s, now_s))}
+        found = _story(history, array, since_s, now_s, who)
+    return head | {"trainer": found and who.shown(found)}
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a history file for reading.
+
+    Raises:
+        HistoryError: there is none, it cannot be read, or is of another version.
+    """
+    try:
+        with reading(path, _DEADLINE_S) as history:
+            history.row_factory = sqlite3.Row
+            ((version,),) = history.execute("PRAGMA user_version").fetchall()
+            if version != len(UPGRADES):
+                raise HistoryError(f"history {path}: written by another version ({version})")
+            yield history
+    except (sqlite3.Error, TypeError, ValueError) as error:
+        raise HistoryError(f"history {path}: {error}") from error
+
+
+def _all(history: sqlite3.Connection, since_s: float, now_s: float) -> list[dict[str, Any]]:
+    """Return the trainers that had nodes from ``since_s`` on, with totals, the newest first."""
+    rows = history.execute(_OF_ALL, {"since": since_s, "now": now_s})
+    return [_met(row) for row in rows]
+
+
+def _met(row: sqlite3.Row) -> dict[str, Any]:
+    """Return a trainer's id, name and user; the last output of its script is not included."""
+    known = dict(row)
+    return known | {"over": known["over"] and known["over"].partition("\n")[0]}
+
+
+def _strips(history: sqlite3.Connection, now_s: float, who: Viewer) -> dict[str, Any]:
+    """Return the mean number of nodes of each trainer in each minute of the last hour."""
+    since_s, part_s = now_s - STRIP_S, STRIP_S / STRIP_PARTS
+    seen = {one["array"] for one in who.trainers(_all(history, since_s, now_s))}
+    stays: dict[int, list[Stay]] = {}
+    query = "SELECT array, node, start_s, end_s, how FROM stays WHERE end_s IS NULL OR end_s > ?"
+    for array, *rest in history.execute(query, (since_s,)):
+        stays.setdefault(array, []).append(Stay(*rest))
+    strips = {
+        str(array): course(stays[array], since_s, part_s, STRIP_PARTS, now_s)
+        for array in sorted(stays.keys() & seen)
+    }
+    return {"part_s": part_s, "strips": strips}
+
+
+def stays_of(
+    history: sqlite3.Connection, array: int, since_s: float = 0.0, most: int = -1
+) -> list[Stay]:
+    """Return a trainer's stays that lasted beyond ``since_s``, the last ``most`` of them to end."""
+    rows = history.execute(
+        "SELECT node, start_s, end_s, how FROM stays WHERE array = ? AND "
+        "(end_s IS NULL OR end_s > ?) ORDER BY coalesce(end_s, 9e99) DESC LIMIT ?",
+        (array, since_s, most),
+    )
+    return [Stay(*row) for row in rows]
+
+
+def _story(
+    history: sqlite3.Connection, array: int, since_s: float, now_s: float, who: Viewer
+) -> dict[str, Any] | None:
+    """Return all records of one trainer from ``since_s`` on, None if there are none."""
+    query = f"SELECT {_MET} FROM met LEFT JOIN trainers USING (array) WHERE array = ?"
+    met = next((_met(row) for row in history.execute(query, (array,))), None)
+    if met is None or not who.named(met["user"]):
+        return None
+    stays, ours = stays_of(history, array, since_s), (array, since_s)
+    began_s = min((one.start_s for one in stays), default=now_s)
+    entire, since_s = since_s <= began_s, max(since_s, began_s)
+    running = any(one.end_s is None for one in stays)
+    until_s = now_s if running else max((one.end_s or 0.0 for one in stays), default=now_s)
+    part_s = max(1.0, (until_s - since_s) / _COURSE_PARTS)
+    parts = max(1, min(_COURSE_PARTS, round((until_s - since_s) / part_s)))
+    changes = [_named(*one) for one in _changes(stays)]
+    samples = (
+        "SELECT time_s, samples FROM progress WHERE array = ? AND time_s > ? "
+        "ORDER BY time_s DESC LIMIT 2000"
+    )
+    pauses = "SELECT time_s, nodes, seconds FROM pauses WHERE array = ? AND time_s > ?"
+    return met | {
+        "from_s": since_s,
+        "until_s": until_s,
+        "total": _total(stays, since_s, until_s),
+        "course": {"part_s": part_s, "nodes": course(stays, since_s, part_s, parts, until_s)},
+        "changes": changes[-_MOST_CHANGES:],
+        "earlier_changes": max(0, len(changes) - _MOST_CHANGES),
+        "samples": [dict(row) for row in history.execute(samples, ours)][::-1],
+        "rescales": [dict(row) for row in history.execute(f"{pauses} ORDER BY time_s", ours)],
+        # known only for a whole life
+        "goodput": _spent(history, met, stays, now_s) if entire else None,
+    }
+
+
+def _spent(
+    history: sqlite3.Connection, met: dict[str, Any], stays: Sequence[Stay], now_s: float
+) -> dict[str, float | None]:
+    query = "SELECT since_s, time_s, trained_s, rescaling_s, generation FROM work WHERE array = ?"
+    work = next((Work(*row) for row in history.execute(query, (met["array"],))), None)
+    had = served((one.start_s, one.end_s) for one in stays)
+    ended = all(one.end_s is not None for one in stays)
+    return goodput(work, had, met["submit_s"], ended=ended, now_s=now_s)
+
+
+def _total(stays: Sequence[Stay], since_s: float, until_s: float) -> dict[str, float]:
+    """Return how a trainer's stays on nodes ended."""
+    return {
+        "grew": sum(one.start_s >= since_s for one in stays),
+        **{how: sum(one.how == how for one in stays) for how in ("shrank", "reclaimed", "ended")},
+        "node_s": sum(
+            max(0.0, (until_s if one.end_s is None else one.end_s) - max(one.start_s, since_s))
+            for one in stays
+        ),
+    }
+
+
+def course(
+    stays: Sequence[Stay], since_s: float, part_s: float, parts: int, now_s: float
+) -> list[float]:
+    """Return the mean number of nodes in each of ``parts`` of time from ``since_s`` on."""
+    node_s = [0.0] * (parts + 1)  # in the part where a stay begins or ends
+    whole = [0] * (parts + 2)  # more or fewer nodes from this part on, all of it
+    for stay in stays:
+        begin = max(0.0, stay.start_s - since_s) / part_s
+        end = ((now_s if stay.end_s is None else stay.end_s) - since_s) / part_s
+        begin, end = min(begin, parts), min(end, parts)
+        first, last = int(begin), int(end)
+        if end <= begin:
+            continue
+        if first == last:
+            node_s[first] += end - begin
+            continue
+        node_s[first] += first + 1 - begin
+        node_s[last] += end - last
+        whole[first + 1] += 1
+        whole[last] -= 1
+    steady = list(accumulate(whole))
+    return [round(node_s[part] + steady[part], 3) for part in range(parts)]
+
+
+_Change = tuple[float, int, list[str], list[tuple[str, str]]]
+
+
+def _changes(stays: Sequence[Stay], since_s: float = 0.0) -> list[_Change]:
+    """Return when nodes came and went, oldest first.
+
+    Each time has the number of nodes then, those that came, those that went, and how.
+    """
+    events = [(max(one.start_s, since_s), "", one.node) for one in stays]
+    events += [(one.end_s, one.how or "ended", one.node) for one in stays if one.end_s is not None]
+    changes: list[_Change] = []
+    nodes = 0
+    for time_s, how, node in sorted(events):
+        nodes += -1 if how else 1
+        if not changes or time_s - changes[-1][0] > _AT_ONCE_S:
+            changes.append((time_s, nodes, [], []))
+        first_s, _, came, went = changes[-1]
+        changes[-1] = (first_s, nodes, came, went)
+        if how:
+            went.append((how, node))
+        else:
+            came.append(node)
+    return changes
+
+
+def _named(
+    time_s: float, nodes: int, came: list[str], went: list[tuple[str, str]]
+) -> dict[str, Any]:
+    taken = [node for how, node in went if how == "reclaimed"]
+    lost = [node for how, node in went if how != "reclaimed"]
+    return {"time_s": time_s, "gained": came, "lost": lost, "reclaimed": taken, "nodes": nodes}
+
+
+def counted_changes(history: sqlite3.Connection, array: int) -> list[dict[str, Any]]:
+    """Return how many nodes a trainer had at each time, and how many came and went, and how."""
+    stays = stays_of(history, array, most=_MOST_STAYS)
+    since_s = stays[-1].end_s or 0.0 if len(stays) == _MOST_STAYS else 0.0
+    return [
+        {"time_s": time_s, "nodes": nodes, "gained": len(came), **Counter(how for how, _ in went)}
+        for time_s, nodes, came, went in _changes(stays, since_s)
+    ]

@@ -1,0 +1,133 @@
+"""Passes the notes of members of trainers' groups to the state, the profiles and the history.
+
+Members have proven to the keeper whose they are, but their notes are still only a user's claims.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+
+from bftrainer_slurm.controller.observe.reports import (
+    Progress,
+    Report,
+    read_reform,
+    read_report,
+)
+from bftrainer_slurm.controller.state.failing import failed
+from bftrainer_slurm.controller.state.goodput import Work, worked
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.profiles import Appraiser
+from bftrainer_slurm.controller.state.trainer_state import TrainerState
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
+from bftrainer_slurm.model import ElementId
+
+OF_MEMBERS = (NoteKind.PROGRESS, NoteKind.REFORMED, NoteKind.FAILED, NoteKind.FINISHED)
+
+_TRAINS_S = 10.0  # progress so long after a start, or a failure, means that it really trains
+_NEWS_S = 60.0
+_SAVE_EVERY_S = 5.0
+_SAVE_SHARE = 0.01  # share of a trainer's age: so a few hundred rows cover its whole life
+
+
+@dataclass(slots=True)
+class _Told:
+    """The reports of one trainer's members; ``began_s`` is when it formed a group, or failed."""
+
+    progress: Progress
+    work: Work | None
+    trained: bool
+    began_s: float | None = None
+    saved_s: float = -math.inf
+
+
+class MemberNotes:
+    """Keeps the progress of all trainers; the appraiser learns from it, the history shows it."""
+
+    def __init__(self, history: History, appraiser: Appraiser) -> None:
+        self._history = history
+        self._appraiser = appraiser
+        self._told: dict[int, _Told] = {}
+
+    def take(self, view: TrainerView, numbered: NumberedNote, now_s: float) -> TrainerState:
+        """Take a note of a trainer's member; return the trainer's state after it.
+
+        A failure counts only when it happens. The keeper repeats what it remembers, and the trainer
+        may have recovered from an older failure long ago.
+        """
+        array, state = view.array, view.state
+        match numbered.note.kind:
+            case NoteKind.PROGRESS:
+                return self._take_progress(view, numbered)
+            case NoteKind.REFORMED if (reform := read_reform(numbered)) is not None:
+                self._of(array).began_s = numbered.time_s
+                self._appraiser.reformed(view, reform)
+            case NoteKind.FINISHED:
+                return replace(state, done=state.done | {numbered.note.task})
+            case NoteKind.FAILED if abs(now_s - numbered.time_s) < _NEWS_S:
+                self._of(array).began_s = numbered.time_s
+                nodes, trained = _own_node(view, numbered.note), self.has_trained(array)
+                failing = failed(state.failing, nodes, numbered.note.text, trained, numbered.time_s)
+                return replace(state, failing=failing)
+        return state
+
+    def has_trained(self, array: int) -> bool:
+        """Whether a trainer has ever trained for a while."""
+        return self._of(array).trained
+
+    def progress(self, array: int) -> Progress:
+        """Return how far a trainer has come."""
+        return self._of(array).progress
+
+    def work(self, array: int) -> Work | None:
+        """Return the sum of its reports, None if it has made none."""
+        return self._of(array).work
+
+    def forget(self, keep: frozenset[int]) -> None:
+        """Drop trainers that are not among ``keep``."""
+        self._told = {array: told for array, told in self._told.items() if array in keep}
+
+    def _of(self, array: int) -> _Told:
+        if array not in self._told:
+            progress = Progress(self._history.samples(array))
+            history = self._history
+            self._told[array] = _Told(progress, history.work(array), history.has_trained(array))
+        return self._told[array]
+
+    def _take_progress(self, view: TrainerView, numbered: NumberedNote) -> TrainerState:
+        told, now_s = self._of(view.array), numbered.time_s
+        said = read_report(numbered, view.trainer.record.max_nodes)
+        if said is None:
+            told.progress.refused += 1
+            return view.state
+        self._appraiser.progressed(view, said)
+        before, told.work = told.work, worked(told.work, said, view.trainer.submit_s)
+        if before and (pause_s := told.work.rescaling_s - before.rescaling_s) > 0:
+            nodes = said.nodes or len(view.placed)
+            self._history.add_pause(view.array, now_s, nodes, pause_s)
+        self._save(view, told, told.progress.add(said))
+        told.began_s = now_s if told.began_s is None else told.began_s
+        if now_s - told.began_s < _TRAINS_S:
+            return view.state
+        told.trained = True
+        return replace(view.state, failing=None) if view.state.failing else view.state
+
+    def _save(self, view: TrainerView, told: _Told, report: Report) -> None:
+        gap_s = max(_SAVE_EVERY_S, _SAVE_SHARE * (report.time_s - view.trainer.submit_s))
+        if report.time_s - told.saved_s < gap_s:
+            return
+        told.saved_s = report.time_s
+        if told.work is not None:
+            self._history.set_work(view.array, told.work)
+        if report.samples is None:
+            return
+        measures = json.dumps(dict(report.measures))
+        self._history.add_progress(view.array, report.time_s, report.samples, measures)
+
+
+def _own_node(view: TrainerView, note: Note) -> tuple[str, ...]:
+    """Return the node that a note names, if the note's element is there."""
+    mine = view.placed.get(note.node) == ElementId(note.array, note.task)
+    return (note.node,) if mine else ()

@@ -1,0 +1,201 @@
+"""What the controller knows of a trainer besides Slurm's data: one record, and how it changes.
+
+All of it may be lost with the controller without harm, except ``over``, which the history keeps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from bftrainer_slurm.controller.state.failing import Failing, failed
+from bftrainer_slurm.controller.state.phases import (
+    HELD,
+    ElementRecord,
+    Event,
+    Phase,
+    follow,
+)
+from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
+from bftrainer_slurm.model import ElementId, ElementState, Trainer
+
+UNFIT = "BadConstraints"  # Slurm's reason if a node can never fit; it then holds the job
+_REFUSED_S = 3600.0  # a node may later get the memory or the feature that it lacks
+_WAIT_S = 300.0
+_UNLAUNCHED_REST_S = 5.0
+_STILL = (Phase.RUNNING, Phase.WITHHELD, Phase.DONE)
+_AT_ONCE_S = 15.0  # from an element's start until its failure is seen
+BATCH_SCRIPT = "the batch script, or its node, has failed; its output says more"
+# Reasons for waiting that lie with the trainer or its user, so that no other node helps either.
+# There are hundreds of such limits; all their names begin like these.
+_OWN_REASONS = (
+    *("Account", "Assoc", "BurstBuffer", "DeadLine", "Dependency", "InvalidAccount", "InvalidQOS"),
+    *("JobArrayTaskLimit", "Licenses", "MaxMemPerLimit", "PartitionConfig", "PartitionNodeLimit"),
+    *("PartitionTimeLimit", "QOS", "Reservation"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why Slurm does not start a trainer's elements on any node, and when to try again."""
+
+    reason: str
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerState:
+    """One trainer. ``elements`` (by task) leaves out elements that are just held.
+
+    ``done`` are tasks that have reported their end; if Slurm has forgotten them since, they ended
+    well. ``over`` says why it is not run any more: finished, or given up. ``refused`` are nodes
+    that Slurm says it cannot have, and until when to believe that. ``rests_until_s`` keeps it
+    without nodes after a failure. Until ``paused_until_s`` it stands still because its size has
+    changed. ``trained_s`` is when it last had a node.
+    """
+
+    elements: Mapping[int, ElementRecord] = field(default_factory=dict)
+    done: frozenset[int] = frozenset()
+    over: str | None = None
+    over_since_s: float | None = None
+    cancelled_s: float = float("-inf")
+    failing: Failing | None = None
+    rests_until_s: float = 0.0
+    refused: Mapping[str, float] = field(default_factory=dict)
+    wait: Wait | None = None
+    paused_until_s: float = 0.0
+    trained_s: float = 0.0
+
+    @property
+    def settled(self) -> bool:
+        """Whether time alone changes nothing about its elements."""
+        return all(record.phase in _STILL for record in self.elements.values())
+
+    def of(self, task: int) -> ElementRecord:
+        """Return the record of an element."""
+        return self.elements.get(task, HELD)
+
+
+FINISHED = "finished"
+
+
+def waits_in_vain(reason: str) -> bool:
+    """Whether a released element waits for something other than its node."""
+    return reason == UNFIT or reason.startswith(_OWN_REASONS)
+
+
+def advance(
+    state: TrainerState, trainer: Trainer, now_s: float, keep_s: float
+) -> tuple[TrainerState, list[Event]]:
+    """Return a trainer's state after a look at its elements, and what has happened to them.
+
+    Elements that are held again are remembered for ``keep_s`` seconds.
+    """
+    records: dict[int, ElementRecord] = {}
+    events: list[Event] = []
+    seen = {element.id.task: element for element in trainer.elements}
+    for task in sorted(seen.keys() | state.elements.keys()):
+        element, before = seen.get(task), state.of(task)
+        record, happened = follow(before, ElementId(trainer.array, task), element, now_s)
+        events += happened
+        held = record.phase is Phase.HELD and now_s - record.since_s >= keep_s
+        if element is not None and not held:
+            records[task] = record
+        if element is not None and before.phase is Phase.RELEASED:
+            state = _note_why(state, before, element.reason, now_s)
+    state = replace(state, elements=records)
+    completed = any(one.state is ElementState.COMPLETED for one in trainer.elements)
+    if state.over is None and (completed or state.done - seen.keys()):
+        state = replace(state, over=FINISHED, over_since_s=now_s)
+    return state, events
+
+
+def _note_why(
+    state: TrainerState, record: ElementRecord, reason: str, now_s: float
+) -> TrainerState:
+    """Remember Slurm's reason for a released element that does not start."""
+    if reason == UNFIT:
+        return refuse(state, record.targets, now_s + _REFUSED_S)
+    if waits_in_vain(reason):
+        return replace(state, wait=Wait(reason, now_s + _WAIT_S))
+    return state
+
+
+def note_failed(state: TrainerState, trained: bool, now_s: float) -> TrainerState:
+    """Count the elements that have failed since the last look, and let the trainer rest a while.
+
+    Those that fail together count once, because peers of a failing element often fail too. But
+    elements that have just started each count as a failure on their node. Elements that Slurm could
+    not launch have not failed.
+    """
+    new = [
+        record
+        for record in state.elements.values()
+        if record.phase in (Phase.FAILED, Phase.UNLAUNCHED) and record.since_s == now_s
+    ]
+    if not new or state.over is not None:
+        return state
+    if all(record.phase is Phase.UNLAUNCHED for record in new):
+        return replace(state, rests_until_s=max(state.rests_until_s, now_s + _UNLAUNCHED_REST_S))
+    at_once = all(now_s - (record.start_s or -math.inf) <= _AT_ONCE_S for record in new)
+    nodes = [one.node for one in new if one.node is not None] if at_once or len(new) == 1 else []
+    failing = failed(state.failing, nodes, BATCH_SCRIPT, trained, now_s, at_once)
+    return replace(state, failing=failing, rests_until_s=now_s + failing.rest_s)
+
+
+def gone(state: TrainerState, array: int, now_s: float) -> list[Event]:
+    """Return what has happened to the elements of a trainer that Slurm has forgotten."""
+    return [
+        event
+        for task, record in state.elements.items()
+        for event in follow(record, ElementId(array, task), None, now_s)[1]
+    ]
+
+
+def refuse(state: TrainerState, nodes: Iterable[str], until_s: float) -> TrainerState:
+    """Give a trainer no element on these nodes until then; others may have them."""
+    return replace(state, refused={**state.refused, **dict.fromkeys(nodes, until_s)})
+
+
+def change(
+    state: TrainerState, elements: Iterable[ElementId], phase: Phase, now_s: float
+) -> TrainerState:
+    """Return the state after the controller has put elements into a phase."""
+    changed = {
+        id_.task: replace(
+            state.of(id_.task), phase=phase, since_s=now_s, ours=phase is Phase.LEAVING
+        )
+        for id_ in elements
+    }
+    return replace(state, elements={**state.elements, **changed})
+
+
+def release(
+    state: TrainerState, elements: Iterable[ElementId], nodes: Iterable[str], now_s: float
+) -> TrainerState:
+    """Return the state after elements were released, each onto one of these nodes."""
+    targets = frozenset(nodes)
+    released = {
+        id_.task: ElementRecord(Phase.RELEASED, now_s, node, targets=targets)
+        for id_, node in zip(elements, sorted(targets), strict=False)
+    }
+    done = state.done - released.keys()
+    return replace(state, elements={**state.elements, **released}, done=done)
+
+
+def hear(state: TrainerState, numbered: NumberedNote) -> TrainerState:
+    """Remember when an element reports that it came up or left; anybody can forge such a note."""
+    note, task = numbered.note, numbered.note.task
+    if note.kind is NoteKind.UP:
+        state = replace(state, done=state.done - {task})
+    record = state.elements.get(task)
+    if record is None:
+        return state
+    if note.kind is not NoteKind.UP:
+        record = replace(record, down_s=numbered.time_s)
+    elif note.node in record.targets:
+        record = replace(record, up=(note.node, numbered.time_s), ran=True)
+    elif note.node == record.node and record.phase is Phase.RUNNING:
+        record = replace(record, ran=True)
+    return replace(state, elements={**state.elements, task: record})

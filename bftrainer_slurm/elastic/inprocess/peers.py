@@ -1,0 +1,220 @@
+"""How a training process gets into its next generation: through the keeper, or once for all."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed import HashStore  # type: ignore[attr-defined]
+
+from bftrainer_slurm.elastic import steps, torch_private
+from bftrainer_slurm.elastic.changes import given_back, say
+from bftrainer_slurm.elastic.inprocess import waits
+from bftrainer_slurm.elastic.inprocess.checkpoint import Version
+from bftrainer_slurm.elastic.inprocess.collective import (
+    Communicator,
+    PeerLostError,
+    alone_group,
+    make_default,
+    outlive_lost_peers,
+)
+from bftrainer_slurm.elastic.place import FixedRank, fixed_rank, worker_identity
+from bftrainer_slurm.elastic.signals import Sigterm
+from bftrainer_slurm.keeper.credentials import prover_from
+from bftrainer_slurm.keeper.membership import Membership, Notice, ReleasedError
+from bftrainer_slurm.keeper.messages import Change, Dropped, Generation, Peer
+from bftrainer_slurm.keeper.protocol import parse_addresses
+
+
+class Peers:
+    """The processes that train together. This class is for a world that does not change.
+
+    That world is torchrun's, srun's, or one process alone.
+    """
+
+    group: Communicator
+    changing = False  # whether this process may get into another generation
+    why = ""  # why the last generation ended, in the keeper's word
+
+    def __init__(self, fixed: FixedRank, backend: str) -> None:
+        self.group = Communicator()
+        self._fixed = fixed
+        if fixed.world == 1:
+            make_default(backend, HashStore(), 0, 1)
+        else:
+            if dist.is_initialized():
+                raise RuntimeError(
+                    "elastic.Trainer makes the process groups: remove dist.init_process_group()"
+                )
+            os.environ.setdefault("MASTER_ADDR", fixed.master[0])
+            os.environ.setdefault("MASTER_PORT", str(fixed.master[1]))
+            torch_private.set_libuv(os.environ)
+            dist.init_process_group(backend, rank=fixed.rank, world_size=fixed.world)
+        self.group.rank, self.group.world = fixed.rank, fixed.world
+
+    def ddp_group(self, model: nn.Module) -> dist.ProcessGroup:
+        """Return the group for the model's DDP, for its whole life."""
+        group = dist.group.WORLD  # so that DDP agrees on its buckets as usual
+        assert group is not None
+        return group
+
+    def form(self, version: Version | None) -> Generation:
+        """Get into the next generation with this state; None: there is no state."""
+        fixed, step = self._fixed, -1 if version is None else version.step
+        members = tuple(Peer(0, "", 0, step) for _ in range(fixed.world))
+        return Generation(0, fixed.rank, fixed.world, False, None, members)
+
+    def lost(self) -> None:
+        """Say that a collective of the generation failed."""
+
+    def boundary(self, step: int) -> bool:
+        """Return whether to get into another generation now that ``step`` is complete."""
+        return False
+
+    def progress(self, **measures: float) -> None:
+        """Report how far the training has come."""
+
+    def done(self) -> None:
+        """Say that the training is complete."""
+
+
+def find_peers(environment: Mapping[str, str], backend: str, nccl_in_process: bool) -> Peers:
+    """Return the peers of an element's process, or else a world that does not change.
+
+    Raises:
+        RestartError: the processes need a restart at changes, and nobody would do it.
+    """
+    if environment.get("BFTRAINER_KEEPER"):
+        why_not = _why_not_in_process(backend, nccl_in_process)
+        if why_not is None:
+            return ElementPeers(environment, backend)
+        be_restarted(environment, why_not)
+    return Peers(fixed_rank(environment), backend)
+
+
+def _why_not_in_process(backend: str, nccl_in_process: bool) -> str | None:
+    if "nccl" in backend and not nccl_in_process:
+        return "on GPUs training in process has never been shown to work (nccl_in_process=True)"
+    place = torch_private.missing()
+    return None if place is None else f"torch {torch.__version__} has no {place}"
+
+
+def be_restarted(environment: Mapping[str, str], why: str) -> None:
+    """Say that this script is restarted at changes, and check that torchrun does it.
+
+    Raises:
+        RestartError: it was not started by torchrun.
+    """
+    if "TORCHELASTIC_RUN_ID" not in environment:
+        raise RestartError(f"{why}: write 'srun torchrun', which restarts the script at changes")
+    if environment.get("RANK") == "0":
+        print(
+            f"bftrainer: {why}: at each change this script starts again from its checkpoint",
+            file=sys.stderr,
+        )
+
+
+class RestartError(RuntimeError):
+    """The script needs torchrun to restart it at changes, and torchrun did not start it."""
+
+
+class ElementPeers(Peers):
+    """The processes of a trainer's elements; the keeper forms their groups."""
+
+    changing = True
+
+    def __init__(self, environment: Mapping[str, str], backend: str) -> None:
+        keeper = environment["BFTRAINER_KEEPER"]
+        self._keeper_ports = [port for _, port in parse_addresses(keeper)]
+        self._identity = worker_identity(environment)
+        self._backend = backend
+        self.group = Communicator(self._keeper_ports)
+        self._forming = False
+        outlive_lost_peers(backend)
+        if "gloo" in backend:  # with NCCL it carries flags, and the state that is on the CPU
+            waits.look_up(lambda work: self.group.check_end(work))
+            if torch_private.missing(torch_private.FUNCTIONAL) is None:
+                self._waiting = waits.wait_in_python()
+        self._membership = Membership(
+            keeper, self._identity, prover_from(environment), on_notice=self._hear
+        )
+        # Only one process of a node says that it is given back; under torchrun the agent does.
+        others_do = self._identity.local_rank > 0 or "TORCHELASTIC_RUN_ID" in environment
+        self._given_back = None if others_do else self._identity.node
+        self._sigterm = Sigterm(self._leave)
+        if steps.VARIABLE in environment:
+            steps.of_this_process().leave_to_trainer()  # else torchrun's agent reports as well
+        make_default(backend, HashStore(), 0, 1)
+        self._membership.start()
+        self._sigterm.watch()
+
+    def ddp_group(self, model: nn.Module) -> dist.ProcessGroup:
+        """Return a group of only this process, so that a change needs no new DDP."""
+        return alone_group(model)
+
+    def form(self, version: Version | None) -> Generation:
+        """Get into the next generation; ends the process if this one is to leave."""
+        lineage, step = version or (0, -1)
+        while True:
+            self._forming = True
+            self.group.close()
+            cause = "new" if version is None else "change"
+            self._membership.ready(step, cause, lineage=lineage)
+            try:
+                generation = self._membership.wait_generation()
+            except ReleasedError:
+                if not self._sigterm.came:
+                    self._say_given_back(planned=True)
+                self._sigterm.end()
+            self.group = Communicator(self._keeper_ports)
+            self._forming = False
+            change = self._membership.change
+            if change is not None:  # announced before there was a group that could be aborted
+                self._hear(change)
+            try:
+                self.group.form(
+                    *(generation, self._backend, self._identity.address),
+                    partial(self._membership.offer_store, generation.number),
+                )
+            except PeerLostError:
+                self.lost()
+            else:
+                return generation
+
+    def lost(self) -> None:
+        """Say that a collective of the generation failed, and free the peers from it."""
+        self.group.close()
+        self._membership.broken()
+
+    def boundary(self, step: int) -> bool:
+        """Return whether all stop after this step."""
+        return self._membership.boundary(step)
+
+    def progress(self, **measures: float) -> None:
+        """Report how far the training has come."""
+        self._membership.progress(**measures)
+
+    def done(self) -> None:
+        """Say that the training is complete."""
+        self._membership.done()
+
+    def _leave(self) -> None:
+        self._say_given_back(planned=False)
+        self._membership.leave()
+
+    def _say_given_back(self, planned: bool) -> None:
+        node, self._given_back = self._given_back, None
+        if node is not None:
+            say(given_back(node, planned))
+
+    def _hear(self, notice: Notice) -> None:
+        if isinstance(notice, Change | Dropped):
+            self.why = notice.why if isinstance(notice, Change) else "loss"
+        over = isinstance(notice, Dropped) or (isinstance(notice, Change) and not notice.planned)
+        if over and not self._forming:
+            self.group.abort(f"the keeper announces: {notice}")

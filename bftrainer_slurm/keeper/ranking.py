@@ -1,0 +1,78 @@
+"""The members of a rendezvous, and the order of their ranks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from bftrainer_slurm.keeper.messages import Identity, Peer, Ready
+
+
+@dataclass(slots=True)
+class Member:
+    """One connection in a rendezvous. ``rank`` is its rank in the current generation, if any."""
+
+    key: int
+    identity: Identity
+    serial: int
+    rank: int | None = None
+    ready: Ready | None = None
+    leaving: bool = False
+    acked: bool = False  # has heard of the planned change
+    stopping: bool = False  # knows the step to stop at
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """The element and the node that it belongs to."""
+        return self.identity.task, self.identity.node
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether the next generation waits for it, if a change was announced."""
+        return self.rank is not None and self.ready is None and not self.leaving
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Longest-serving first."""
+        return (1, self.serial) if self.rank is None else (0, self.rank)
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Lineage and last step of its state, as it reports them: larger is further."""
+        return (0, -1) if self.ready is None else (self.ready.lineage, self.ready.step)
+
+
+def nodes_of(members: Collection[Member]) -> int:
+    """Return how many nodes these members are on."""
+    return len({member.place for member in members})
+
+
+def ranked(entrants: Iterable[Member]) -> list[Member]:
+    """Order members by progress, then by length of service; those of one node stay together."""
+    nodes: dict[tuple[int, str], list[Member]] = {}
+    for member in entrants:
+        nodes.setdefault(member.place, []).append(member)
+    for mates in nodes.values():
+        mates.sort(key=lambda member: member.identity.local_rank)
+        mates.sort(key=lambda member: member.version, reverse=True)
+    in_order = sorted(nodes.values(), key=lambda mates: min(mate.order for mate in mates))
+    in_order.sort(key=lambda mates: mates[0].version, reverse=True)
+    return [member for mates in in_order for member in mates]
+
+
+def told_peers(in_rank_order: list[Member]) -> tuple[Peer, ...]:
+    """Return the list of members that a generation carries.
+
+    Two states of the same lineage and step are equal, as all members of a generation begin with
+    one state and complete its steps together. A member of another lineage than rank 0's gets -1.
+    """
+    lineage, _ = in_rank_order[0].version
+    return tuple(
+        Peer(
+            member.identity.task,
+            member.identity.node,
+            member.identity.local_rank,
+            member.version[1] if member.version[0] == lineage else -1,
+        )
+        for member in in_rank_order
+    )

@@ -1,0 +1,271 @@
+"""The members of all trainers: who is let in, who has fallen silent, and the runs' timers.
+
+It gives ``runs`` and ``rendezvous`` their events and the time, and delivers what they decide. A
+member's connection is in ``session``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
+
+from bftrainer_slurm.keeper.fairness import Refusals, Share, Turns, Waiting
+from bftrainer_slurm.keeper.gate import Gate, Owner
+from bftrainer_slurm.keeper.messages import (
+    Done,
+    Hello,
+    Measured,
+    Ping,
+    Pong,
+    Welcome,
+    parse_from_member,
+)
+from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from bftrainer_slurm.keeper.rendezvous import HangUp, Output, Send
+from bftrainer_slurm.keeper.runs import Run
+from bftrainer_slurm.keeper.session import Session
+
+PROOF_S = 10.0  # a connection has this long to prove who it is
+MEMBER_SILENCE_S = 5.0  # a member that is silent for longer is lost
+SWEEP_S = 1.0
+FORGET_S = 600.0  # a run without members is forgotten
+PROGRESS_EVERY_S = 0.5  # reports that come faster are dropped
+PART_S = 2.0  # how long to wait for a planned leave
+MAX_UNPROVEN = 2_000
+MAX_SESSIONS = 20_000
+MANY_FILES = 65_536  # open files at the same time: each connection is one
+
+
+class Registry:
+    """All members' connections. ``run_name`` names an array's run, ``tell`` takes notes.
+
+    ``hold_s``: how long first generations wait after the start, as members of an earlier keeper
+    may come back. ``files``: how many files this process may have open.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        run_name: Callable[[int], str],
+        tell: Callable[[Note], None],
+        hold_s: float = 0.0,
+        files: int = MANY_FILES,
+    ) -> None:
+        self.gate = gate
+        self.refusals = Refusals()
+        self._run_name = run_name
+        self._tell = tell
+        self._hold_until_s = _now_s() + hold_s
+        self._runs: dict[int, _Running] = {}
+        self._sessions: dict[int, Session] = {}
+        self._shares: dict[int, Share] = {}  # by user
+        self.turns = Turns()
+        self._unproven: Waiting[Session] = Waiting(min(MAX_UNPROVEN, files // 8), _give_way)
+        self._keys = itertools.count(1)
+        self._swept_s = _now_s()
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+    def open(self, address: str) -> Session | None:
+        """Return the protocol of a new member's connection; None: there are too many."""
+        if len(self._sessions) - len(self._unproven) >= MAX_SESSIONS:
+            self.refusals.add("too_many", address, f"there are {MAX_SESSIONS} members")
+            return None
+        session = Session(self, next(self._keys), address)
+        self._sessions[session.key] = session
+        self._unproven.add(session, address)
+        return session
+
+    def status(self) -> dict[str, Any]:
+        """Return what the status document says about the keeper."""
+        members = len(self._sessions) - len(self._unproven)
+        return {"members": members, "runs": len(self._runs), "refused": dict(self.refusals.counts)}
+
+    def close(self) -> None:
+        """Stop all timers; connections are left as they are."""
+        self._sweeper.cancel()
+        for running in self._runs.values():
+            running.cancel_timer()
+
+    # What the controller asks.
+
+    def own(self, array: int, owner: Owner) -> None:
+        """The controller says who owns this trainer, and how many nodes the plan gives it."""
+        before = self.gate.owners.get(array)
+        self.gate.own(array, owner)
+        if before is not None and before.uid != owner.uid:
+            self.end(array)
+        else:
+            self._in_run(array, lambda run: run.want(owner.want, _now_s()))
+
+    async def part(self, array: int, tasks: Collection[int]) -> bool:
+        """Let tasks leave at the next boundary; return whether they have left in time."""
+        running = self._runs.get(array)
+        if running is None:
+            return True
+        running.run.part(tasks, _now_s())
+        self._settle(array)
+        if not running.run.holds(tasks):
+            return True
+        left = asyncio.get_running_loop().create_future()
+        running.parting.append((tasks, left))
+        try:
+            async with asyncio.timeout(PART_S):
+                await left
+        except TimeoutError:
+            return False
+        finally:
+            running.parting.remove((tasks, left))
+        return True
+
+    def lost(self, array: int, task: int) -> None:
+        """Slurm says that a task is gone."""
+        self._in_run(array, lambda run: run.lose_task(task, _now_s()))
+
+    def end(self, array: int) -> None:
+        """The trainer's run is over."""
+        self._in_run(array, Run.end)
+        self._forget(array)
+
+    # What sessions tell.
+
+    def proven(self, session: Session, hello: Hello) -> None:
+        """A member may join."""
+        array, user = hello.identity.array, self.gate.user(hello.identity.array)
+        share = self._shares.setdefault(user, Share(user))
+        share.check(array)
+        running = self._runs.get(array)
+        if running is None:
+            run = Run(self._run_name(array), self.gate.want(array), self._hold_until_s)
+            running = self._runs[array] = _Running(run, user)
+        self._unproven.discard(session)
+        session.belong_to(share, array)
+        session.send(Welcome(running.run.name))
+        running.run.join(session.key, hello.identity, hello.held, _now_s())
+        self._settle(array)
+
+    def heard(self, session: Session, line: bytes) -> None:
+        """A member has said something.
+
+        Raises:
+            MessageError: it is not something that a member may say.
+        """
+        message = parse_from_member(line)
+        now_s = session.heard_s
+        if isinstance(message, Ping):
+            session.send(Pong(message.number))
+            return
+        if isinstance(message, Measured):
+            if now_s - session.progress_s < PROGRESS_EVERY_S:
+                return
+            session.progress_s = now_s
+            self._tell(Note(NoteKind.PROGRESS, session.array, measures=message.measures))
+        self._in_run(session.array, lambda run: run.hear(session.key, message, now_s))
+        if isinstance(message, Done):
+            session.hang_up()
+
+    def closed(self, session: Session) -> None:
+        """A connection has ended."""
+        del self._sessions[session.key]
+        if session.array < 0:
+            self._unproven.discard(session)
+            return
+        session.share.lose(session.array)
+        if not session.share.members:
+            self._shares.pop(session.share.user, None)
+        self._in_run(session.array, lambda run: run.lose(session.key, _now_s()))
+
+    # The clock.
+
+    def _in_run(self, array: int, event: Callable[[Run], None]) -> None:
+        """Pass an event to a trainer's run, if there is one, and do what follows from it."""
+        if (running := self._runs.get(array)) is not None:
+            event(running.run)
+            self._settle(array)
+
+    def _forget(self, array: int) -> None:
+        if (running := self._runs.pop(array, None)) is not None:
+            running.cancel_timer()
+
+    def _settle(self, array: int) -> None:
+        running = self._runs[array]
+        for output in running.run.take():
+            self.turns.add(running.user, partial(self._deliver, output))
+        for tasks, left in running.parting:
+            if not left.done() and not running.run.holds(tasks):
+                left.set_result(None)
+        running.set_timer(lambda: self._due(array))
+        running.used_s = _now_s()
+
+    def _due(self, array: int) -> None:
+        self._runs[array].timer_s = math.inf
+        self._in_run(array, lambda run: run.tick(_now_s()))
+
+    def _deliver(self, output: Output) -> None:
+        match output:
+            case Send(key, message):
+                if key in self._sessions:
+                    self._sessions[key].send(message)
+            case HangUp(key):
+                if key in self._sessions:
+                    self._sessions[key].hang_up()
+            case Note():
+                self._tell(output)
+
+    def _sweep(self) -> None:
+        now_s = _now_s()
+        # If this process itself stood still, it could hear nobody.
+        fair = now_s - self._swept_s < 2 * SWEEP_S
+        self._swept_s = now_s
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+        for session in list(self._sessions.values()):
+            session.swept()
+            if not fair:
+                session.heard_s = max(session.heard_s, now_s - SWEEP_S)
+            elif session.array < 0:
+                if now_s - session.opened_s > PROOF_S:
+                    session.give_up("unproven", "it has not proved whose it is")
+            elif now_s - session.heard_s > MEMBER_SILENCE_S:
+                session.give_up("silent", "it has fallen silent")
+        for array, running in list(self._runs.items()):
+            if running.run.size:
+                running.used_s = now_s
+            elif now_s - running.used_s > FORGET_S:
+                self._forget(array)
+
+
+def _give_way(session: Session) -> None:
+    session.give_up("too_many", "too many connections have not proven anything yet")
+
+
+class _Running:
+    """A run, its user, its timer, and who waits for a planned leave."""
+
+    def __init__(self, run: Run, user: int) -> None:
+        self.run = run
+        self.user = user
+        self.used_s = _now_s()
+        self.parting: list[tuple[Collection[int], asyncio.Future[None]]] = []
+        self.timer_s = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set_timer(self, due: Callable[[], None]) -> None:
+        due_s = self.run.due_s()
+        if due_s == self.timer_s:
+            return
+        self.cancel_timer()
+        self.timer_s = due_s
+        if due_s < math.inf:
+            self._timer = asyncio.get_running_loop().call_at(due_s, due)
+
+    def cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

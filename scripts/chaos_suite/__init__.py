@@ -1,1 +1,0 @@
-"""``make chaos`` and ``make failover``: faults, one after the other, on a cluster that trains."""

@@ -1,1 +1,0 @@
-"""What can break: one small function a fault. ``catalogue`` has them all by name."""

@@ -1,0 +1,17 @@
+"""What can break: one small function a fault, and all of them by name."""
+
+from __future__ import annotations
+
+from tests.chaos.faults import nodes, processes, slurm, state, users
+from tests.chaos.faults.fault import Fault
+
+CATALOGUE: dict[str, Fault] = {
+    **processes.FAULTS,
+    **nodes.FAULTS,
+    **state.FAULTS,
+    **slurm.FAULTS,
+    **users.FAULTS,
+}
+
+# Those that may come on top of another one.
+SECONDS = ("controller-killed", "keeper-killed", "worker-killed", "element-killed", "solver-killed")

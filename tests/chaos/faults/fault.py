@@ -1,0 +1,38 @@
+"""What a fault is, and how it chooses what it hits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import TypeVar
+
+from tests.chaos.observe import Element, Snapshot
+from tests.chaos.world import World
+
+# Injects, yields what it did in words and for how many seconds, and mends it when it goes on.
+Course = Generator[tuple[str, float], None, None]
+Fault = Callable[[World], Course]
+Target = TypeVar("Target")
+
+_TRIES = 20  # a second each: all may just have been reclaimed
+
+
+class CannotInjectError(Exception):
+    """There is nothing to hit just now; the message says what is missing."""
+
+
+def chosen(world: World, find: Callable[[Snapshot], Sequence[Target]], what: str) -> Target:
+    """Return one of what is found, chosen at random; wait where there is none now.
+
+    Raises:
+        CannotInjectError: there is still none after 20 s.
+    """
+    for _ in range(_TRIES):
+        if found := find(world.look()):
+            return world.chance.choice(found)
+        world.wait(1.0)
+    raise CannotInjectError(f"there is no {what}")
+
+
+def running(world: World) -> Element:
+    """Return an element that runs."""
+    return chosen(world, lambda seen: seen.mine("RUNNING"), "running element")

@@ -1,0 +1,279 @@
+"""The run: faults in a seeded order, and after each one the invariants, once all has settled."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from tests.chaos.evidence import keep
+from tests.chaos.faults import CATALOGUE, SECONDS
+from tests.chaos.faults.fault import CannotInjectError, Fault
+from tests.chaos.invariants import never_so, unsettled
+from tests.chaos.patience import Patience
+from tests.chaos.trainers import KINDS, Trainer, submitted
+from tests.chaos.training import losses
+from tests.chaos.world import World
+
+_START_S = 240.0
+_PATIENCE_S = 150.0  # all nodes are this host
+_STILL_S = 3.0  # all must be well for this long
+_LOOK_S = 1.0
+_BEFORE_S = (1.0, 12.0)  # ordinary jobs come and go
+_APART_S = (0.2, 6.0)  # a fault and one on top of it
+_BUSY_S = 5.0  # and go on to come for this long after a fault is mended
+_LONG_S = 15.0  # if it takes longer, it is said what took so long
+_OVER = ("CANCELLED", "COMPLETED", "FAILED", "NODE_FAIL")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one injected fault; ``settled_s`` is None where not all was well again."""
+
+    fault: str
+    detail: str
+    settled_s: float | None
+    violations: list[str] = field(default_factory=list)
+    lost: dict[str, float] = field(default_factory=dict)  # by trainer: steps made in vain
+    lost_by_survivors: float = 0.0  # of these, steps made by a process that trains on
+    waited_for: list[str] = field(default_factory=list)  # what was last to hold again
+    second: str | None = None  # the fault that came on top
+    figures: dict[str, float] = field(default_factory=dict)  # what the fault itself measured
+    evidence: str | None = None
+
+    def __str__(self) -> str:
+        words = f"{self.fault}{f' and {self.second}' if self.second else ''}: "
+        if self.settled_s is None:
+            words += "never settled"
+        else:
+            words += f"well in {self.settled_s:.0f} s"
+            if self.settled_s > _LONG_S:
+                words += f" (last of all: {'; '.join(self.waited_for)})"
+        return "\n          VIOLATION: ".join([words, *self.violations])
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a run."""
+
+    seed: int
+    seconds: float
+    outcomes: Sequence[Outcome]
+    steps: Mapping[str, float]  # by trainer: how far it has come
+    skipped: Sequence[str] = ()  # faults that could not be injected
+    trainers_lost: int = 0
+    resubmitted: int = 0  # trainers of which Slurm had lost something
+    ordinary_submitted: int = 0
+    ordinary_failed: int = 0
+    drained_by_slurm: int = 0
+
+    @property
+    def faults(self) -> int:
+        """How many faults were injected."""
+        return len(self.outcomes) + sum(one.second is not None for one in self.outcomes)
+
+    @property
+    def violations(self) -> int:
+        """How many violations there were."""
+        return sum(len(one.violations) for one in self.outcomes)
+
+    @property
+    def steps_lost(self) -> dict[str, float]:
+        """How many steps were made in vain, by trainer."""
+        return {
+            name: round(sum(one.lost.get(name, 0.0) for one in self.outcomes), 2)
+            for name in self.steps
+        }
+
+    @property
+    def good(self) -> bool:
+        """Whether there were no violations, and no trainer was lost."""
+        return not self.violations and not self.trainers_lost
+
+
+class NotStartedError(Exception):
+    """The trainers did not begin to train; the message says what was missing."""
+
+
+def order(names: Sequence[str], chance: Random) -> Iterator[str]:
+    """Yield faults without end: all of them in a random order, then all in another one."""
+    while True:
+        yield from chance.sample(names, len(names))
+
+
+def run(
+    world: World,
+    faults: Mapping[str, Fault],
+    seed: int,
+    times: int | None,
+    minutes: float,
+    double: float,
+    kept: Path,
+) -> Result:
+    """Inject faults, and return what became of them.
+
+    They end after ``times`` faults or, where that is None, after ``minutes``. ``double`` is the
+    share of faults that get a second one on top. What explains a violation goes into ``kept``.
+    """
+    begin_s = time.monotonic()
+    outcomes, skipped, trainers_lost = list[Outcome](), list[str](), 0
+    for injected, name in enumerate(order(list(faults), world.chance)):
+        spent = time.monotonic() - begin_s > 60 * minutes
+        if injected == times or (times is None and spent):
+            break
+        chosen = [(name, faults[name])]
+        if world.chance.random() < double:
+            second = world.chance.choice(SECONDS)
+            chosen.append((second, CATALOGUE[second]))
+        outcome = inject(world, chosen)
+        if outcome is None:
+            skipped.append(name)
+            continue
+        outcomes.append(outcome)
+        if outcome.violations:
+            outcome.evidence = str(keep(world, kept, len(outcomes), outcome.fault))
+            lost = _lost_trainers(world)
+            trainers_lost += len(lost)
+            for trainer in lost:
+                trainer.submit(world.site)
+        world.tell(str(outcome))
+    return Result(
+        seed=seed,
+        seconds=time.monotonic() - begin_s,
+        outcomes=outcomes,
+        steps={one.name: one.training.reached for one in world.trainers},
+        skipped=skipped,
+        trainers_lost=trainers_lost,
+        resubmitted=sum(one.submissions - 1 for one in world.trainers) - trainers_lost,
+        ordinary_submitted=world.stream.submitted if world.stream else 0,
+        ordinary_failed=len(world.stream.failed) if world.stream else 0,
+        drained_by_slurm=world.drained_by_slurm,
+    )
+
+
+def begin(world: World, each: int = 1) -> None:
+    """Start ``each`` trainers of each kind, and wait until all is well.
+
+    Raises:
+        NotStartedError: all is not well in time.
+    """
+    world.tell("starting the trainers")
+    for kind in KINDS:
+        for number in range(each):
+            name = f"{kind}-{number + 1}" if each > 1 else kind
+            world.trainers.append(submitted(world.site, kind, name))
+    left, _ = _settle(world, _START_S, quiet=True)
+    if left:
+        raise NotStartedError("; ".join(left))
+    world.well_since_s = time.monotonic()
+    world.violations.clear()
+    world.tell("all train")
+
+
+def inject(world: World, faults: Sequence[tuple[str, Fault]]) -> Outcome | None:
+    """Inject faults on top of each other, mend them, and wait until all is well again.
+
+    Returns None where the first one cannot be injected now.
+    """
+    since_s = time.monotonic()
+    world.violations.clear()
+    world.figures = {}
+    details: list[str] = []
+    world.wait(world.chance.uniform(*_BEFORE_S))
+    try:
+        _injected(world, faults, details)
+    except TimeoutError as error:
+        world.violations[str(error)] = None
+    mended_s = world.well_since_s = time.monotonic()
+    if not details and not world.violations:
+        return None
+    left, waited_for = _settle(world, _PATIENCE_S)
+    world.forgive()
+    outcome = Outcome(
+        fault=faults[0][0],
+        detail=" and then ".join(details),
+        settled_s=None if left else time.monotonic() - mended_s - _STILL_S,
+        violations=[*world.violations, *left],
+        waited_for=waited_for,
+        second=faults[1][0] if len(details) > 1 else None,
+        figures=world.figures,
+    )
+    _count_losses(world, outcome, since_s)
+    return outcome
+
+
+def _injected(world: World, faults: Sequence[tuple[str, Fault]], details: list[str]) -> None:
+    """Inject faults, watch until the longest is over, and mend them, the last one first."""
+    end_s = 0.0
+    world.well_since_s = float("inf")
+    with ExitStack() as mended:
+        for name, fault in faults:
+            if details:
+                world.wait(world.chance.uniform(*_APART_S))
+            try:
+                detail, lasts_s = mended.enter_context(contextmanager(fault)(world))
+            except (CannotInjectError, subprocess.TimeoutExpired) as error:
+                world.tell(f"{name}: skipped: {error}")
+                if not details:
+                    return
+                continue
+            world.tell(f"{name}: {detail}")
+            details.append(detail)
+            end_s = max(end_s, time.monotonic() + lasts_s)
+        while (left_s := end_s - time.monotonic()) > 0:
+            world.tick()
+            world.violations |= dict.fromkeys(never_so(world.look()))
+            time.sleep(min(_LOOK_S, left_s))
+
+
+def _settle(world: World, patience_s: float, quiet: bool = False) -> tuple[list[str], list[str]]:
+    """Wait until all has been well for a moment, for ``patience_s`` of an idle machine at most.
+
+    Returns what does still not hold, and what was last to hold again. What must not be so at any
+    moment becomes a violation. With ``quiet`` no ordinary jobs come.
+    """
+    patience, waited_for = Patience(patience_s), list[str]()
+    good_since_s: float | None = None
+    quiet_s = time.monotonic() + (0.0 if quiet else _BUSY_S)
+    while True:
+        # A node that joins imports torch first: with jobs coming and going all never settles.
+        world.tick(quiet=time.monotonic() > quiet_s)
+        seen = world.look()
+        world.violations |= dict.fromkeys(never_so(seen))
+        left, now_s = unsettled(seen), time.monotonic()
+        if left:
+            good_since_s, waited_for = None, left
+            if patience.over:
+                return left, waited_for
+        elif good_since_s is None:
+            good_since_s = now_s
+        elif now_s - good_since_s >= _STILL_S:
+            return [], waited_for
+        time.sleep(_LOOK_S)
+
+
+def _count_losses(world: World, outcome: Outcome, since_s: float) -> None:
+    for trainer in world.trainers:
+        every = losses(trainer.training.generations, trainer.training.saves)
+        lost = [one for one in every if one.time_s >= since_s]
+        outcome.lost[trainer.name] = sum(one.lost for one in lost)
+        outcome.lost_by_survivors += sum(one.lost for one in lost if one.survived)
+        outcome.violations += [
+            f"{trainer.name} lost {one.lost:g}, and {one.allowed:g} may be"
+            for one in lost
+            if one.lost > one.allowed
+        ]
+
+
+def _lost_trainers(world: World) -> list[Trainer]:
+    """Return the trainers that will not train any more."""
+    seen = world.look()
+    return [
+        trainer
+        for trainer in world.trainers
+        if all(one.state in _OVER for one in seen.of(trainer.array))
+    ]

@@ -1,0 +1,197 @@
+"""The private cluster with plugin, controller, keeper and trainers, for faults and the run."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from scripts.labcluster.cluster import Cluster
+from scripts.labcluster.lab import ADMIN, Tell
+from scripts.labcluster.processes import end, send
+from scripts.labcluster.site import Site, prepared_site
+from scripts.labcluster.waiting import wait_until
+from tests.chaos.observe import (
+    QUEUE,
+    Element,
+    Snapshot,
+    drained_by_slurm,
+    element_processes,
+    read_queue,
+)
+from tests.chaos.ordinary import Stream
+from tests.chaos.service import Service, clock_environment
+from tests.chaos.trainers import Trainer
+from tests.chaos.training import forget_apart
+
+_ANSWER_S = 30.0
+_STATE_MB = 8  # of the controller's disk
+_NODES = ("sinfo", "-h", "-N", "-p", "main", "-o", "%N %t %E")
+_CONF = ("SlurmdTimeout=10", "SlurmctldTimeout=10", "MessageTimeout=5", "InactiveLimit=0")
+
+# Quicker than on a real cluster, so that a fault's aftermath is short.
+_SETTINGS = {
+    "queue_interval_s": 2,
+    "nodes_interval_s": 4,
+    "reservations_interval_s": 20,
+    "start_timeout_s": 30,
+    "slow_end_s": 30,  # all nodes are this host: where it is busy no node is to blame
+    "min_hole_s": 5,
+    "forward_time_s": 30,
+}
+
+
+@dataclass
+class World:
+    """Everything that a fault may touch. ``service`` is the site's controller.
+
+    A fault adds what should not have happened to ``violations``, and what it measures to
+    ``figures``.
+    """
+
+    site: Site
+    service: Service
+    chance: random.Random
+    tell: Tell
+    status: Callable[[], dict[str, Any]]
+    stream: Stream | None = None
+    trainers: list[Trainer] = field(default_factory=list)  # those that are to train
+    violations: dict[str, None] = field(default_factory=dict)  # in order, each once
+    figures: dict[str, float] = field(default_factory=dict)
+    drained_by_slurm: int = 0  # nodes that were resumed, as this was no fault of ours
+    well_since_s: float = 0.0  # since when no fault is under way
+    apart: set[str] = field(default_factory=set)  # nodes cut off since all was well
+
+    @property
+    def lab(self) -> Cluster:
+        """The cluster's daemons and nodes."""
+        return self.site.lab.cluster
+
+    @property
+    def folder(self) -> Path:
+        """The cluster's folder."""
+        return self.lab.folder
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes' names; one that a fault has added is none of them."""
+        return self.lab.node_names
+
+    def run(
+        self, *command: str, user: str = "alice", timeout_s: float = 30.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command as one of the cluster's users; it may fail.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer than ``timeout_s``.
+        """
+        return self.site.run(*command, user=user, check=False, timeout_s=timeout_s)
+
+    def tick(self, quiet: bool = False) -> None:
+        """Do what goes on all the time: tend the service and, unless ``quiet``, submit jobs."""
+        self.service.tend()
+        if self.stream is not None and not quiet:
+            self.stream.tick()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            self.tick()
+            time.sleep(0.2)
+
+    def forgive(self) -> None:
+        """Forget that some nodes trained on while they were cut off: they are reached again."""
+        for trainer in self.trainers:
+            forget_apart(trainer.training.generations, self.apart)
+        self.apart.clear()
+
+    # Observation.
+
+    def look(self) -> Snapshot:
+        """Look at everything, and return what was seen."""
+        for trainer in self.trainers:
+            trainer.training.read()
+        processes = element_processes(f"{self.folder}/slurm.conf")
+        elements, nodes, problems = self._ask_slurm()
+        return Snapshot(
+            time.monotonic(),
+            elements,
+            nodes,
+            self.status(),
+            processes,
+            tuple(self.trainers),
+            problems,
+            frozenset(self.apart),
+        )
+
+    def _ask_slurm(self) -> tuple[tuple[Element, ...] | None, dict[str, str], tuple[str, ...]]:
+        try:
+            queue, sinfo = [self.run(*one, user=ADMIN, timeout_s=15) for one in (QUEUE, _NODES)]
+        except subprocess.TimeoutExpired:
+            return None, {}, ()
+        if queue.returncode or sinfo.returncode:
+            return None, {}, ()
+        elements, ordinary = read_queue(queue.stdout)
+        problems = [] if self.stream is None else self.stream.check(ordinary, self.well_since_s)
+        nodes = {}
+        for line in sinfo.stdout.splitlines():
+            node, nodes[node], reason = line.split(maxsplit=2)
+            log = self.folder / "log" / f"{node}.log"
+            if nodes[node].startswith("dr") and drained_by_slurm(reason, log.read_text()):
+                self.drained_by_slurm += 1
+                self.tell(f"Slurm itself has drained {node}: {reason}")
+                self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", user=ADMIN)
+        return elements, nodes, tuple(problems)
+
+    # Slurm's daemons.
+
+    def end_daemon(self, name: str, number: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
+        """End one of Slurm's daemons by a signal; return what starts it again."""
+        daemon = self.lab.daemons[name]
+        send(daemon, number)
+        end([daemon])
+        starts = {"slurmctld": self.lab.start_slurmctld, "munged": self.lab.start_munged}
+        return starts.get(name, partial(self.lab.start_slurmd, name))
+
+    def wait_for_slurmctld(self) -> None:
+        """Wait until slurmctld answers, for 30 s at most."""
+        with suppress(TimeoutError):
+            answers = lambda: self.run("scontrol", "ping").returncode == 0  # noqa: E731
+            wait_until(answers, _ANSWER_S, pause=self.wait)
+
+
+def service_on(site: Site, **environment: str) -> Service:
+    """Return the controller of a site as a service, which is not started."""
+    plain = site.controller
+    return Service(plain.lab, plain.program, plain.user, plain.arguments, environment)
+
+
+@contextmanager
+def started_world(nodes: int, seed: int, tell: Tell) -> Iterator[World]:
+    """Start a cluster and all that faults need; end it whatever happens. Needs root."""
+    with prepared_site(nodes, conf=_CONF, networks=True, tell=tell) as prepared:
+        service = service_on(prepared, **clock_environment(prepared.lab.dir))
+        site, chance = replace(prepared, controller=service), random.Random(seed)
+        stream = Stream(site, random.Random(seed))
+        with _small_disk(service.state), site.controlled(_SETTINGS):
+            yield World(site, service, chance, tell, service.status, stream)
+
+
+@contextmanager
+def _small_disk(state: Path) -> Iterator[None]:
+    """Give the controller's state a disk of its own: others are not harmed when it is full."""
+    state.mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", f"size={_STATE_MB}m,mode=755,uid=slurm,gid=slurm")
+    subprocess.run([*mount, "bftrainer-chaos", state], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", state], check=False)

@@ -1,0 +1,179 @@
+"""Who is given up, and which node is left alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bftrainer_slurm.controller.decide.actions import Shrink
+from bftrainer_slurm.controller.decide.verdicts import Verdict, judge
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.failing import Failing, failed
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import ElementId, ElementState
+from tests.controller.worlds import ARRAY, NOW_S, element, node, picture, snapshot, view
+
+SETTINGS = Settings(max_failures=5, bad_node_s=900)
+FIRST = ElementId(ARRAY, 0)
+HELD = element(0, ElementState.HELD)
+ON_N1 = element(0, ElementState.RUNNING, "n1")
+ON_N2 = element(1, ElementState.RUNNING, "n2")
+BOTH = view(ON_N1, ON_N2)
+OTHER = 99
+
+
+def after(*nodes: str | None, trained: bool = False, before: Failing | None = None) -> Failing:
+    """The failures after one on each of these nodes, a second apart."""
+    for second, on in enumerate(nodes):
+        before = failed(before, [on] if on else [], "no module named toch", trained, NOW_S + second)
+    assert before is not None
+    return before
+
+
+def with_failures(mine: TrainerView, failing: Failing) -> TrainerView:
+    return replace(mine, state=replace(mine.state, failing=failing))
+
+
+def judged(
+    failing: Failing,
+    mine: TrainerView,
+    *others: TrainerView,
+    free: str = "",
+    service: str = "n1 n2 n3",
+    late_s: float = 0,
+    before: Verdict | None = None,
+) -> Verdict:
+    seen = snapshot(tuple(node(name) for name in service.split()))
+    seen = replace(seen, time_s=NOW_S + 10 + late_s)
+    avoid = before.avoid if before else {}
+    of = picture(with_failures(mine, failing), *others, of=seen, avoid=avoid)
+    return judge(of, frozenset(free.split()), SETTINGS)
+
+
+def over(verdict: Verdict) -> str | None:
+    """Why the trainer is given up, None: it is not."""
+    return verdict.states[ARRAY].over if ARRAY in verdict.states else None
+
+
+def still(verdict: Verdict) -> Failing:
+    """The failures as the verdict leaves them."""
+    failing = verdict.states[ARRAY].failing
+    assert failing is not None
+    return failing
+
+
+def test_a_script_that_fails_on_different_nodes_is_given_up_with_its_last_words() -> None:
+    verdict = judged(after("n1", "n2", "n1"), BOTH)
+    assert over(verdict) == "failed 3 times without progress on n1, n2\nno module named toch"
+    assert verdict.states[ARRAY].over_since_s == NOW_S + 10
+
+
+@pytest.mark.parametrize("nodes", [("n1",), ("n1", "n2")])
+def test_a_failure_or_two_may_be_bad_luck(nodes: tuple[str, ...]) -> None:
+    assert judged(after(*nodes), BOTH) == Verdict({}, {})
+
+
+def test_one_that_fails_at_once_wherever_it_is_tried_is_given_up_at_the_third_try() -> None:
+    failing: Failing | None = None
+    for second in range(3):
+        assert failing is None or not over(judged(failing, BOTH))
+        failing = failed(failing, ["n1", "n2"], "no venv", False, NOW_S + second, at_once=True)
+    assert failing is not None
+    assert over(judged(failing, BOTH)) == "failed 3 times without progress on n1, n2\nno venv"
+
+
+def test_of_who_has_not_failed_there_is_nothing_to_judge() -> None:
+    assert judge(picture(BOTH), frozenset(), SETTINGS) == Verdict({}, {})
+
+
+def test_on_the_only_node_of_a_cluster_five_failures_are_enough() -> None:
+    four, five = after(*["n1"] * 4), after(*["n1"] * 5)
+    assert not over(judged(four, view(ON_N1), service="n1"))
+    assert over(judged(five, view(ON_N1), service="n1"))
+
+
+def test_a_node_on_which_alone_it_fails_is_left_alone_and_its_element_ended() -> None:
+    verdict = judged(after("n1", "n1"), BOTH)
+    assert verdict.leaving == (Shrink((FIRST,), "n1 may be a bad node"),)
+    assert verdict.avoid == {"n1": NOW_S + 10 + 900}
+    assert not over(verdict)
+
+
+def test_a_suspected_node_is_innocent_once_the_script_fails_elsewhere_too() -> None:
+    suspected = judged(after("n1", "n1"), BOTH)
+    verdict = judged(after("n2", before=still(suspected)), view(HELD, ON_N2), before=suspected)
+    assert over(verdict)
+    assert verdict.avoid == {}
+
+
+def test_a_node_that_others_have_made_suspect_meanwhile_stays_so() -> None:
+    suspected = judged(after("n1", "n1"), BOTH)
+    blamed = replace(suspected, avoid={"n1": NOW_S + 5000})
+    verdict = judged(after("n2", before=still(suspected)), view(HELD, ON_N2), before=blamed)
+    assert verdict.avoid == blamed.avoid
+
+
+def test_a_node_is_suspected_once_for_the_same_failures() -> None:
+    suspected = judged(after("n1", "n1"), BOTH)
+    assert judged(still(suspected), BOTH, before=suspected).leaving == ()
+    assert judged(after("n1", before=still(suspected)), BOTH, before=suspected).leaving != ()
+
+
+def test_no_trainer_can_shut_off_more_than_one_node() -> None:
+    mine = view(ON_N1, ON_N2, element(2, ElementState.RUNNING, "n3"))
+    first = judged(after("n1", "n1", trained=True), mine)
+    second = judged(after("n2", "n2", trained=True, before=still(first)), mine, before=first)
+    assert second.avoid.keys() == {"n2"}
+
+
+def test_nor_can_all_trainers_of_a_user_together_that_have_never_trained() -> None:
+    def mine(array: int, user: str, *failures: str, trained: bool = False) -> TrainerView:
+        one = view(element(0, ElementState.HELD))
+        one = replace(one, trainer=replace(one.trainer, array=array, user=user))
+        return with_failures(one, after(*failures, trained=trained))
+
+    def avoided(*views: TrainerView) -> set[str]:
+        seen = snapshot(tuple(node(name) for name in ("n1", "n2", "n3", "n4")))
+        found = judge(picture(*views, of=seen), frozenset({"n4"}), SETTINGS)
+        return set(found.avoid)
+
+    first = mine(1, "bob", "n1", "n1")
+    assert avoided(first, mine(2, "bob", "n2", "n2"), mine(3, "bob", "n3", "n3")) == {"n1"}
+    assert avoided(first, mine(2, "eve", "n2", "n2")) == {"n1", "n2"}
+    assert avoided(first, mine(2, "bob", "n2", "n2", trained=True)) == {"n1", "n2"}
+
+
+def test_where_it_has_no_other_node_the_only_one_is_tried_five_times() -> None:
+    assert not judged(after(*["n1"] * 4), view(ON_N1)).avoid
+    assert judged(after(*["n1"] * 5), view(ON_N1)).avoid.keys() == {"n1"}
+    assert over(judged(after(*["n1"] * 10), view(ON_N1)))
+
+
+def test_a_free_node_is_another_one_to_try() -> None:
+    assert judged(after("n1", "n1"), view(ON_N1), free="n3").avoid.keys() == {"n1"}
+
+
+def test_a_node_on_which_others_fail_too_is_suspected_at_once() -> None:
+    other = with_failures(view(HELD), after("n1"))
+    other = replace(other, trainer=replace(other.trainer, array=OTHER))
+    assert judged(after("n1"), view(ON_N1)).avoid == {}
+    assert judged(after("n1"), view(ON_N1), other).avoid.keys() == {"n1"}
+
+
+def test_who_has_trained_before_gets_time_for_an_outage_to_end() -> None:
+    failing = after("n1", "n2", "n3", "n1", "n2", trained=True)
+    assert not over(judged(failing, BOTH))
+    assert over(judged(failing, BOTH, late_s=900))
+
+
+def test_failures_that_nobody_can_place_count_too() -> None:
+    assert not over(judged(after(*[None] * 4), BOTH))
+    why = over(judged(after(*[None] * 5), BOTH))
+    assert why is not None
+    assert why.startswith("failed 5 times without progress\n")
+
+
+def test_who_is_over_is_not_judged_again() -> None:
+    gone = replace(BOTH, state=replace(BOTH.state, over="finished"))
+    assert judged(after("n1", "n2", "n1"), gone) == Verdict({}, {})

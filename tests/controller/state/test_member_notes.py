@@ -1,0 +1,128 @@
+"""What members of a trainer's group say, and what is believed of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.controller.publish.stories import told
+from bftrainer_slurm.controller.state.failing import Failing
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.member_notes import MemberNotes
+from bftrainer_slurm.controller.state.profiles import Profiles
+from bftrainer_slurm.controller.state.trainer_state import TrainerState
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
+from bftrainer_slurm.model import ElementState
+from tests.controller.worlds import ARRAY, NOW_S, element, view
+
+MINE = view(element(0, ElementState.RUNNING, "n1"), element(1, ElementState.RUNNING, "n2"))
+
+
+class Saying:
+    """Members of a trainer speak, and are heard at once or later."""
+
+    def __init__(self, mine: TrainerView = MINE) -> None:
+        self.history = History(":memory:")
+        self.members = MemberNotes(self.history, Profiles(self.history.lessons))
+        self.mine = mine
+
+    def say(
+        self,
+        kind: NoteKind,
+        after_s: float = 0.0,
+        *,
+        task: int = 0,
+        node: str = "n1",
+        heard_after_s: float = 0.0,
+        **measures: float,
+    ) -> TrainerState:
+        """Say something so long after ``NOW_S``; return the trainer's state with it."""
+        note = Note(kind, ARRAY, task, node, tuple(measures.items()), "no module named toch")
+        numbered = NumberedNote(1, NOW_S + after_s, note)
+        return self.members.take(self.mine, numbered, NOW_S + after_s + heard_after_s)
+
+
+def test_a_failure_counts_on_the_node_of_the_element_that_tells_it() -> None:
+    failing = Saying().say(NoteKind.FAILED).failing
+    assert failing is not None
+    assert (failing.count, failing.nodes, failing.text) == (1, ("n1",), "no module named toch")
+
+
+@pytest.mark.parametrize(("task", "node"), [(0, "n2"), (7, "n1"), (0, "n9")])
+def test_of_nodes_that_it_is_not_on_an_element_has_nothing_to_say(task: int, node: str) -> None:
+    failing = Saying().say(NoteKind.FAILED, task=task, node=node).failing
+    assert failing is not None
+    assert (failing.count, failing.nodes) == (1, ())
+
+
+@pytest.mark.parametrize("heard_after_s", [61.0, 7200.0, -7200.0])
+def test_a_failure_that_is_told_much_later_does_not_count(heard_after_s: float) -> None:
+    assert Saying().say(NoteKind.FAILED, heard_after_s=heard_after_s) == MINE.state
+
+
+def test_progress_for_a_while_makes_failures_forgotten() -> None:
+    saying = Saying(view(*MINE.trainer.elements, failing=Failing(NOW_S, count=2)))
+    assert saying.say(NoteKind.PROGRESS, 0.0, samples=1.0).failing is not None
+    assert saying.say(NoteKind.PROGRESS, 9.0, samples=9.0).failing is not None
+    assert saying.say(NoteKind.PROGRESS, 10.0, samples=10.0).failing is None
+
+
+@pytest.mark.parametrize("again", [NoteKind.FAILED, NoteKind.REFORMED])
+def test_that_while_begins_anew_with_each_failure_and_each_generation(again: NoteKind) -> None:
+    saying = Saying(view(*MINE.trainer.elements, failing=Failing(NOW_S, count=2)))
+    saying.say(NoteKind.PROGRESS, 0.0, samples=1.0)
+    saying.say(again, 9.0, generation=2.0, nodes=2.0, mode=0.0)
+    assert saying.say(NoteKind.PROGRESS, 11.0, samples=10.0).failing is not None
+
+
+def test_who_has_made_progress_for_a_while_has_trained() -> None:
+    saying = Saying()
+    assert not saying.members.has_trained(ARRAY)
+    for second in range(11):
+        saying.say(NoteKind.PROGRESS, second, samples=float(second))
+    assert saying.members.has_trained(ARRAY)
+
+
+def test_a_report_that_cannot_be_true_is_counted_and_changes_nothing() -> None:
+    saying = Saying()
+    assert saying.say(NoteKind.PROGRESS, samples=-1.0) == MINE.state
+    assert saying.members.progress(ARRAY).refused == 1
+    assert saying.history.samples(ARRAY) is None
+
+
+def test_progress_goes_into_the_history_now_and_then() -> None:
+    saying = Saying()
+    for second in range(4):
+        saying.say(NoteKind.PROGRESS, second, samples=100.0 + second)
+    assert saying.history.samples(ARRAY) == 100.0
+    saying.say(NoteKind.PROGRESS, 60.0, samples=200.0)
+    assert saying.history.samples(ARRAY) == 200.0
+
+
+def test_an_element_that_has_finished_says_so() -> None:
+    assert Saying().say(NoteKind.FINISHED, task=1).done == {1}
+
+
+def test_trainers_that_are_gone_are_forgotten() -> None:
+    saying = Saying()
+    for second in range(11):
+        saying.say(NoteKind.PROGRESS, second, samples=float(second))
+    saying.members.forget(frozenset())
+    assert saying.members.progress(ARRAY).last is None
+    assert not saying.members.has_trained(ARRAY)
+
+
+def test_each_pause_of_a_change_is_kept_once_with_the_nodes_after_it(tmp_path: Path) -> None:
+    saying = Saying()
+    saying.history = History(tmp_path / "history.sqlite")
+    saying.members = MemberNotes(saying.history, Profiles(saying.history.lessons))
+    saying.history.describe(saying.mine.trainer, NOW_S)
+    saying.say(NoteKind.PROGRESS, 0.0, steps=1.0, generation=1.0, nodes=1.0)
+    for _ in range(2):  # a keeper tells its notes again to a controller that was away
+        saying.say(NoteKind.PROGRESS, 9.0, steps=2.0, generation=2.0, nodes=2.0, pause_s=1.5)
+        saying.say(NoteKind.PROGRESS, 10.0, steps=3.0, generation=2.0, nodes=2.0, pause_s=1.5)
+    path = tmp_path / "history.sqlite"
+    found = told(path, str(ARRAY), 0.0, NOW_S, None, private=False)["trainer"]
+    assert found["rescales"] == [{"time_s": NOW_S + 9.0, "nodes": 2, "seconds": 1.5}]

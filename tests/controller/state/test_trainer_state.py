@@ -1,0 +1,185 @@
+"""What is known of a trainer, after looks, notes, and what the controller has done."""
+
+from __future__ import annotations
+
+import pytest
+
+from bftrainer_slurm.controller.state.phases import HELD, Ended, Phase
+from bftrainer_slurm.controller.state.trainer_state import (
+    FINISHED,
+    TrainerState,
+    advance,
+    change,
+    gone,
+    hear,
+    note_failed,
+    release,
+)
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
+from bftrainer_slurm.model import Element, ElementId, ElementState
+from tests.controller.worlds import ARRAY, NOW_S, element, failed, released, state_of, trainer
+
+FIRST, SECOND = ElementId(ARRAY, 0), ElementId(ARRAY, 1)
+ON_N1 = element(0, ElementState.RUNNING, "n1")
+LET_GO = TrainerState({0: released("n1")})
+
+
+def told(kind: NoteKind, node: str = "n1", time_s: float = NOW_S) -> NumberedNote:
+    return NumberedNote(1, time_s, Note(kind, ARRAY, 0, node))
+
+
+def refused(reason: str, *, held: bool, before: TrainerState = LET_GO) -> TrainerState:
+    """After a look at an element that Slurm does not start, and says why."""
+    state = ElementState.HELD if held else ElementState.PENDING
+    return state_of(trainer(element(0, state, reason=reason)), before)
+
+
+def counted(*elements: Element, before: TrainerState | None = None) -> TrainerState:
+    """After a look at elements that may have failed."""
+    return note_failed(state_of(trainer(*elements), before), trained=False, now_s=NOW_S)
+
+
+def test_elements_that_are_held_and_nothing_else_need_no_record() -> None:
+    assert state_of(trainer(element(0, ElementState.HELD), ON_N1)).elements.keys() == {0}
+    assert state_of(trainer(element(0, ElementState.HELD))).of(0) == HELD
+
+
+def test_one_that_was_just_ended_is_remembered_for_a_moment() -> None:
+    ran, held = state_of(trainer(ON_N1)), trainer(element(0, ElementState.HELD))
+    ended, _ = advance(ran, held, NOW_S, keep_s=2.0)
+    assert ended.of(0).since_s == NOW_S
+    assert advance(ended, held, NOW_S + 2, keep_s=2.0)[0].elements == {}
+
+
+def test_a_pending_element_that_nobody_remembers_is_astray() -> None:
+    assert state_of(trainer(element(0, ElementState.PENDING))).of(0).phase is Phase.ASTRAY
+
+
+def test_once_an_element_has_ended_well_its_trainer_has_finished() -> None:
+    state = state_of(trainer(element(0, ElementState.COMPLETED), ON_N1))
+    assert (state.over, state.over_since_s) == (FINISHED, NOW_S)
+
+
+def test_it_stays_so_when_slurm_has_forgotten_that_element() -> None:
+    state = state_of(trainer(element(0, ElementState.COMPLETED), element(1, ElementState.HELD)))
+    later = trainer(element(1, ElementState.HELD))
+    assert state_of(later, state).over == FINISHED
+
+
+def test_elements_that_slurm_has_forgotten_have_left_their_nodes() -> None:
+    state = state_of(trainer(ON_N1, element(1, ElementState.HELD)))
+    after, events = advance(state, trainer(element(1, ElementState.HELD)), NOW_S + 5, keep_s=0)
+    assert events == gone(state, ARRAY, NOW_S + 5) == [Ended(FIRST, "n1", NOW_S + 5, "ended")]
+    assert after.elements == {}
+
+
+def test_elements_are_let_go_each_on_one_of_the_nodes() -> None:
+    state = release(TrainerState(), (FIRST, SECOND), {"n2", "n1"}, NOW_S)
+    assert [state.of(task).node for task in (0, 1)] == ["n1", "n2"]
+    assert state.of(0).targets == state.of(1).targets == {"n1", "n2"}
+    assert state.of(0).phase is Phase.RELEASED
+
+
+def test_what_the_controller_ends_it_knows_to_have_ended() -> None:
+    state = change(state_of(trainer(ON_N1)), (FIRST,), Phase.LEAVING, NOW_S)
+    _, (ended,) = advance(state, trainer(element(0, ElementState.HELD)), NOW_S + 5, keep_s=0)
+    assert isinstance(ended, Ended)
+    assert ended.how == "shrank"
+
+
+def test_an_element_that_is_up_says_where_it_runs_before_slurm_does() -> None:
+    let_go = TrainerState({0: released("n1", "n2")})
+    assert hear(let_go, told(NoteKind.UP, "n2")).of(0).up == ("n2", NOW_S)
+
+
+def test_nobody_is_up_where_the_controller_has_let_nothing_go() -> None:
+    for state in (LET_GO, state_of(trainer(ON_N1))):
+        assert hear(state, told(NoteKind.UP, "n7")) == state
+    assert hear(TrainerState(), told(NoteKind.UP)) == TrainerState()
+
+
+@pytest.mark.parametrize("kind", [NoteKind.LEAVING, NoteKind.GONE])
+def test_an_element_says_when_it_leaves(kind: NoteKind) -> None:
+    assert hear(state_of(trainer(ON_N1)), told(kind, time_s=NOW_S + 3)).of(0).down_s == NOW_S + 3
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_node_that_slurm_calls_unfit_is_refused_for_an_hour(held: bool) -> None:
+    state = refused("BadConstraints", held=held)
+    assert (state.refused, state.wait) == ({"n1": NOW_S + 3600}, None)
+
+
+def test_a_reason_from_before_says_nothing_of_a_node() -> None:
+    held = element(0, ElementState.HELD, "n1", reason="BadConstraints")
+    assert state_of(trainer(held)).refused == {}
+
+
+@pytest.mark.parametrize("reason", ["AssocMaxJobsLimit", "QOSMaxNodePerUserLimit", "Dependency"])
+def test_a_trainer_waits_whose_element_waits_for_no_node(reason: str) -> None:
+    state = refused(reason, held=False)
+    assert state.wait is not None
+    assert (state.wait.reason, state.refused) == (reason, {})
+    assert state.wait.until_s > NOW_S
+
+
+@pytest.mark.parametrize("reason", ["None", "Resources", "Priority", "ReqNodeNotAvail", "Prolog"])
+def test_an_element_that_waits_for_its_node_is_left_to_wait(reason: str) -> None:
+    state = refused(reason, held=False)
+    assert (state.wait, state.refused) == (None, {})
+
+
+def test_a_failed_element_counts_once_and_the_trainer_rests_a_while() -> None:
+    once = counted(failed(0, "n1"), element(1, ElementState.HELD))
+    assert once.failing is not None
+    assert (once.failing.count, once.failing.nodes) == (1, ("n1",))
+    assert once.rests_until_s == NOW_S + 5
+    later = state_of(trainer(failed(0, "n1")), once, NOW_S + 5)
+    assert note_failed(later, trained=False, now_s=NOW_S + 5).failing == once.failing
+
+
+def test_the_rest_grows_with_each_failure() -> None:
+    state = counted(failed(0, "n1"))
+    state = counted(failed(1, "n1"), before=state)
+    assert state.rests_until_s == NOW_S + 10
+
+
+def test_a_failure_that_is_still_there_long_after_it_was_to_be_brought_back_is_no_other() -> None:
+    once = counted(failed(0, "n1"))
+    revived = change(once, (FIRST,), Phase.REVIVED, NOW_S - 60)
+    assert counted(failed(0, "n1"), before=revived).failing == once.failing
+
+
+def test_elements_that_fail_together_count_once_and_on_no_node() -> None:
+    state = counted(failed(0, "n1"), failed(1, "n2"))
+    assert state.failing is not None
+    assert (state.failing.count, state.failing.nodes) == (1, ())
+
+
+def just_failed(task: int, node: str) -> Element:
+    """An element whose script has failed as it started."""
+    return element(task, ElementState.FAILED, node, exit_status=127, start_s=NOW_S - 2)
+
+
+def test_elements_that_fail_together_as_they_start_have_failed_each_on_its_node() -> None:
+    state = counted(just_failed(0, "n1"), just_failed(1, "n2"))
+    assert state.failing is not None
+    assert (state.failing.count, state.failing.nodes) == (1, ("n1", "n2"))
+
+
+def test_five_failures_as_a_script_starts_take_less_than_a_minute() -> None:
+    state, rests_s = TrainerState(), []
+    for task in range(5):
+        state = counted(just_failed(task, "n1"), before=state)
+        rests_s.append(state.rests_until_s - NOW_S)
+    assert rests_s == [5, 10, 10, 10, 10]
+
+
+def test_what_could_not_be_launched_counts_as_no_failure_but_the_trainer_rests() -> None:
+    at_once = element(0, ElementState.FAILED, "n1", exit_status=1, start_s=NOW_S, end_s=NOW_S)
+    state = counted(at_once)
+    assert state.failing is None
+    assert state.rests_until_s > NOW_S
+
+
+def test_of_a_trainer_that_is_over_failures_do_not_count() -> None:
+    assert counted(failed(0, "n1"), before=TrainerState(over="why")).failing is None

@@ -1,0 +1,52 @@
+"""Where requests are paced the controller takes longer, and still does all that it has to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from bftrainer_slurm.controller.act.pacing import Pacer
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.counts import MeteredGateway
+from bftrainer_slurm.model import Configuration, RateLimit
+from bftrainer_slurm.slurm.gateway import Gateway
+from tests.controller.test_loop import Setting
+
+RL_ENABLE = RateLimit(30, 2)
+
+
+class Paced(Setting):
+    """Many trainers of two elements; looks and changes share one credit, as in the daemon."""
+
+    def __init__(self, trainers: int, limit: RateLimit | None, rpcs_per_s: float) -> None:
+        self.arrays = range(100, 100 + trainers)
+        super().__init__(2 * trainers, *self.arrays, most=2, settings=Settings())
+        pacer = Pacer(rpcs_per_s, lambda: self.now_s, self.sleep)
+        self.slurm.queue_rpcs = 2
+        self.slurm.configuration = lambda _: Configuration(rate_limit=limit)  # type: ignore[method-assign]
+        metered = cast(Gateway, MeteredGateway(self.slurm, self.history.counts, pacer.draw))
+        world = self.controller._world
+        self.controller._world = replace(world, pacer=pacer, gateway=metered)
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def work(self, seconds: float) -> None:
+        """Look whenever a look is due."""
+        until_s = self.now_s + seconds
+        while self.now_s < until_s:
+            self.turn(max(0.0, self.controller.schedule.due_s() - self.now_s) + 0.1)
+
+    @property
+    def used(self) -> int:
+        """How many nodes trainers have."""
+        return sum(len(self.slurm.on(array)) for array in self.arrays)
+
+
+@pytest.mark.parametrize(("limit", "rpcs_per_s"), [(RL_ENABLE, 10.0), (None, 2.0)])
+def test_at_a_slow_pace_all_nodes_come_into_use(limit: RateLimit | None, rpcs_per_s: float) -> None:
+    setting = Paced(120, limit, rpcs_per_s)
+    setting.work(150.0)
+    assert setting.used == 240

@@ -1,0 +1,383 @@
+"""What the keeper takes from a member's connection, and what it refuses and counts."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.messages import MAX_FROM_MEMBER
+from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from bftrainer_slurm.keeper.registry import Registry
+from scripts.labcluster.waiting import wait_until
+from tests.keeper.inside import Inside, keeper_inside
+from tests.keeper.wire import Wire
+
+
+@pytest.fixture
+def keeper() -> Iterator[Inside]:
+    with keeper_inside() as running:
+        yield running
+
+
+def test_who_proves_the_secret_is_welcome(keeper: Inside) -> None:
+    with Wire(keeper.port) as wire:
+        assert wire.challenge["method"] == "secret"
+        answer = wire.hello()
+        assert answer is not None
+        assert answer["welcome"]["run"] == "12.1"
+    assert keeper.counts() == {}
+
+
+@pytest.mark.parametrize("proof", ["", "0" * 64, "x" * 5_000, "\u00e9" * 64, "\ud800"])
+def test_a_wrong_proof_is_refused_for_good(keeper: Inside, proof: str) -> None:
+    with Wire(keeper.port) as wire:
+        answer = wire.hello(proof=proof)
+        assert answer is not None
+        assert answer["retry"] is False
+        assert wire.read() is None
+    assert keeper.counts() == {"bad_proof": 1}
+
+
+@pytest.mark.parametrize(
+    "claimed", [{"array": 13}, {"task": 2}, {"role": "agent"}, {"local_rank": 1, "local_world": 2}]
+)
+def test_a_proof_is_for_one_place_only(keeper: Inside, claimed: dict[str, object]) -> None:
+    with Wire(keeper.port) as wire:
+        answer = wire.hello(**claimed)
+        assert answer is not None
+        assert "refused" in answer
+
+
+def test_a_proof_is_of_no_use_on_another_connection(keeper: Inside) -> None:
+    with Wire(keeper.port) as first, Wire(keeper.port) as second:
+        second.challenge = first.challenge
+        answer = second.hello()
+        assert answer is not None
+        assert "refused" in answer
+
+
+SUBMITTED = Note(NoteKind.SUBMITTED)
+
+
+def test_the_keeper_seals_what_it_says_to_a_member(keeper: Inside) -> None:
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        assert wire.seals is not None
+        wire.say(ping=1)
+        line = wire.lines.readline()
+        assert wire.seals[0].open(line) == b'{"pong":1}\n'
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["said before", "without a seal"])
+def test_what_a_member_has_not_sealed_for_now_ends_the_connection(
+    keeper: Inside, again: bool
+) -> None:
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        assert wire.seals is not None
+        ping = b'{"ping":1}\n'
+        wire.send(wire.seals[1].close(ping) + ping if not again else wire.seals[1].close(ping) * 2)
+        assert wire.read_all() == [{"pong": 1}]
+    assert keeper.counts() == {"forged": 1}
+
+
+@pytest.mark.parametrize("greeting", [b"member", b"member 1", b"member 99"])
+def test_a_member_of_another_version_is_told_what_to_do(keeper: Inside, greeting: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", keeper.port), 10) as connection:
+        connection.sendall(greeting + b"\n")
+        (answer,) = connection.makefile("rb").readlines()
+    assert b"install one BFTrainer on nodes and its host" in answer
+    assert keeper.counts() == {"version": 1}
+
+
+NO_HELLO = [
+    b"{}",
+    b"hello",
+    b"[" * 6_000,
+    b'{"proof":"secret"}',
+    b"\xff\xfe",
+    json.dumps({"ping": 1}).encode(),
+]
+
+
+@pytest.mark.parametrize("line", NO_HELLO, ids=lambda line: line[:12].decode("ascii", "replace"))
+def test_what_is_no_answer_to_the_challenge_ends_the_connection(
+    keeper: Inside, line: bytes
+) -> None:
+    with Wire(keeper.port) as wire:
+        wire.send(line + b"\n")
+        assert wire.read() is None
+    assert keeper.counts() == {"malformed": 1}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"array": -1},
+        {"array": True},
+        {"task": 10**16},
+        {"task": "1"},
+        {"node": "n1;reboot"},
+        {"node": "n" * 65},
+        {"address": "a b"},
+        {"role": "king"},
+        {"local_rank": 1},
+        {"local_world": 100_000},
+        {"held": {}},
+        {"held": {"generation": 1, "rank": 3, "world": 3, "step": 1}},
+        {"held": {"generation": 1, "rank": 0, "world": 10**9, "step": 1}},
+    ],
+    ids=str,
+)
+def test_a_field_that_cannot_be_ends_the_connection(
+    keeper: Inside, changed: dict[str, object]
+) -> None:
+    with Wire(keeper.port) as wire:
+        assert wire.hello(**changed) is None
+    assert keeper.counts() == {"malformed": 1}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"ready": {"step": 1}},
+        {"ready": {"step": -2, "cause": "new", "error": ""}},
+        {"ready": {"step": 1, "cause": "fun", "error": ""}},
+        {"store": "somewhere", "generation": 1},
+        {"store": "host:0", "generation": 1},
+        {"progress": {"samples": 1e300}},
+        {"progress": {"a b": 1}},
+        {"progress": {}},
+        {"progress": {f"m{chr(97 + at)}": 1 for at in range(9)}},
+        {"leave": 1},
+        {"ack": "1"},
+        {"something": "else"},
+        {"proof": "secret"},
+    ],
+    ids=str,
+)
+def test_a_member_that_says_nonsense_is_hung_up_on(keeper: Inside, said: dict[str, object]) -> None:
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        wire.say(**said)
+        assert wire.read() is None
+    assert keeper.counts() == {"malformed": 1}
+
+
+def test_not_a_number_is_no_progress(keeper: Inside) -> None:
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        wire.say_line(b'{"progress":{"loss":NaN}}\n')
+        assert wire.read() is None
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_an_oversized_message_ends_the_connection(keeper: Inside, end: bytes) -> None:
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        wire.send(b'{"ping":' + b"1" * MAX_FROM_MEMBER + end)
+        assert wire.read() is None
+    assert keeper.counts() == {"oversized": 1}
+
+
+def test_words_out_of_turn_change_nothing(keeper: Inside) -> None:
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        wire.say(store="n1:1", generation=5)
+        wire.say(stop_at=5, change=5)
+        wire.say(ack=7)
+        wire.say(ack_stop=7)
+        wire.say(broken=3)
+        wire.say(ping=1)
+        assert wire.read() == {"pong": 1}
+
+
+def test_a_flood_of_messages_ends_the_connection(keeper: Inside) -> None:
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        try:
+            for _ in range(50):
+                for _ in range(200):
+                    wire.say_line(b'{"ack":1}\n')
+        except ConnectionError:
+            pass
+        assert wire.read() is None
+    assert keeper.counts() == {"flood": 1}
+
+
+def test_who_does_not_read_is_dropped(keeper: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_UNSENT", 0)
+    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_MESSAGES", 10**9)
+    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_MESSAGES_OF_USER", 10**9)
+    with Wire(keeper.port, buffer=4_096) as wire:
+        wire.hello()
+        try:
+            while True:
+                wire.say(ping=100_000_000_000_000)
+        except ConnectionError:
+            pass
+    assert keeper.counts() == {"slow": 1}
+
+
+def test_a_silent_member_is_lost_to_the_others(keeper: Inside) -> None:
+    keeper.client.own(12, 0, 2)
+    with Wire(keeper.port, task=1) as silent, Wire(keeper.port, task=2) as other:
+        for wire in (silent, other):
+            wire.hello()
+            wire.say(ready={"step": -1, "cause": "new", "error": ""})
+        first = silent.read()
+        assert first is not None
+        assert first["generation"]["world"] == 2
+        silent.say(store="n1:1", generation=1)
+        other.read()
+        began_s = time.monotonic()
+        number = 0
+        other.socket.settimeout(0.5)
+        while True:
+            other.say(ping=(number := number + 1))
+            message = other.read()
+            if message is not None and "change" in message:
+                break
+            assert time.monotonic() - began_s < 60
+            time.sleep(0.2)
+        assert (message["planned"], message["why"]) == (False, "loss")
+    assert keeper.counts() == {"silent": 1}
+
+
+def test_who_waits_for_its_turn_is_not_silent(
+    keeper: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has sent meanwhile is not read yet: the keeper cannot have heard it."""
+    heard = Registry.heard
+
+    def take_long(*given: Any) -> None:
+        time.sleep(0.01)
+        heard(*given)
+
+    monkeypatch.setattr("bftrainer_slurm.keeper.registry.MEMBER_SILENCE_S", 0.5)
+    monkeypatch.setattr(Registry, "heard", take_long)
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        for number in range(400):
+            wire.say(ping=number)
+        assert [wire.read() for _ in range(400)] == [{"pong": number} for number in range(400)]
+    assert keeper.counts() == {}
+
+
+def test_who_proves_nothing_is_hung_up_on(keeper: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bftrainer_slurm.keeper.registry.PROOF_S", 0.5)
+    with Wire(keeper.port) as wire:
+        assert wire.read() is None
+    assert keeper.counts() == {"unproven": 1}
+
+
+@pytest.fixture
+def narrow_keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inside]:
+    monkeypatch.setattr("bftrainer_slurm.keeper.registry.MAX_UNPROVEN", 2)
+    monkeypatch.setattr("bftrainer_slurm.keeper.fairness.MAX_MEMBERS", 2)
+    monkeypatch.setattr("bftrainer_slurm.keeper.server.MAX_WAITING", 2)
+    monkeypatch.setattr("bftrainer_slurm.keeper.server.MAX_READERS", 0)
+    with keeper_inside() as running:
+        yield running
+
+
+def test_of_too_many_strangers_the_first_has_to_go(narrow_keeper: Inside) -> None:
+    port = narrow_keeper.port
+    with Wire(port) as first, Wire(port) as second, Wire(port) as third:
+        assert first.read() is None
+        for honest in (second, third):
+            assert "welcome" in (honest.hello() or {})
+
+
+def test_who_says_nothing_keeps_nobody_out(narrow_keeper: Inside) -> None:
+    address = ("127.0.0.1", narrow_keeper.port)
+    with ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(address, 10)) for _ in range(5)]
+        with Wire(narrow_keeper.port) as honest:
+            assert "welcome" in (honest.hello() or {})
+        assert silent[0].recv(1) == b""
+    assert narrow_keeper.refusals["too_many"] >= 3
+
+
+def test_what_strangers_ask_in_vain_is_counted(
+    keeper: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bftrainer_slurm.keeper.entrance.FIRST_LINE_S", 0.2)
+    stranger = KeeperClient(f"127.0.0.1:{keeper.port}", "guessed")
+    with pytest.raises(KeeperError, match="own controller"):
+        stranger.own(12, 0, 2)
+    for asked in (b"drop table stays\n", b"x" * 600, b"sta"):
+        with socket.create_connection(("127.0.0.1", keeper.port), 10) as connection:
+            connection.sendall(asked)
+            connection.recv(100)
+    assert keeper.counts() == {"bad_token": 1, "malformed": 1, "oversized": 1, "mute": 1}
+
+
+def test_one_user_cannot_have_all_the_members(narrow_keeper: Inside) -> None:
+    port = narrow_keeper.port
+    with ExitStack() as stack:
+        for task in (1, 2):
+            assert "welcome" in (stack.enter_context(Wire(port, task=task)).hello() or {})
+        assert (stack.enter_context(Wire(port, task=3)).hello() or {})["retry"] is True
+
+
+def test_a_reader_of_the_status_too_many_is_told_so(narrow_keeper: Inside) -> None:
+    with pytest.raises(KeeperError, match="ask again"):
+        narrow_keeper.client.status()
+
+
+def test_a_flood_of_refusals_is_one_line_in_the_log(
+    keeper: Inside, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(20):
+        with Wire(keeper.port) as wire:
+            wire.hello(proof="0" * 64)
+    assert keeper.counts() == {"bad_proof": 20}
+    (said,) = [record.getMessage() for record in caplog.records if "refused" in record.message]
+    assert "from 127.0.0.1: to trainer 12: the secret is wrong" in said
+
+
+def test_progress_reaches_the_controller_but_not_faster_than_it_should(keeper: Inside) -> None:
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        for samples in range(100):
+            wire.say(progress={"samples": samples, "pause_s": 0.125})
+        wire.say(ping=1)
+        wire.read()
+    keeper.client.tell(SUBMITTED)
+    first, second = keeper.notes(2)
+    assert dict(first.measures) == {"samples": 0.0, "pause_s": 0.125}
+    assert first.array == 12
+    assert second == SUBMITTED
+
+
+def test_a_run_without_members_is_forgotten(
+    keeper: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bftrainer_slurm.keeper.registry.FORGET_S", 0.1)
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        assert runs(keeper) == 1
+    wait_until(lambda: runs(keeper) == 0)
+
+
+def test_the_end_of_a_run_ends_its_members_connections(keeper: Inside) -> None:
+    with Wire(keeper.port) as wire:
+        wire.hello()
+        keeper.client.end_run(12)
+        assert wire.read_all() == [{"dropped": "the run has ended"}]
+    assert runs(keeper) == 0
+
+
+def runs(keeper: Inside) -> int:
+    keeper.client.publish({})
+    _, status = keeper.client.status()
+    assert status is not None
+    return int(status["keeper"]["runs"])

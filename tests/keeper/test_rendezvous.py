@@ -1,0 +1,647 @@
+"""How members get into generations, and what ends them: no sockets, virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from bftrainer_slurm.keeper.messages import (
+    Ack,
+    AckStop,
+    Alone,
+    Broken,
+    Change,
+    Done,
+    Dropped,
+    Generation,
+    Go,
+    Held,
+    Identity,
+    Leave,
+    Measured,
+    Ready,
+    Released,
+    Role,
+    StopAt,
+    StoreAt,
+)
+from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from bftrainer_slurm.keeper.rendezvous import HangUp, Rendezvous, Send
+from bftrainer_slurm.keeper.runs import Run
+from tests.keeper.simulated import Process, World
+
+
+def started(role: Role, tasks: int, local_world: int = 1) -> World:
+    """A rendezvous of so many elements, in its first generation."""
+    world = World(role, want=tasks)
+    for task in range(1, tasks + 1):
+        world.start(task, local_world)
+    world.settle(3)
+    assert {process.number for process in world.processes} == {1}
+    return world
+
+
+def warm(world: World, task: int) -> Process:
+    (process,) = world.start(task)
+    process.say_ready("new")
+    return process
+
+
+def world_of(process: Process) -> int:
+    assert process.generation is not None
+    return process.generation.world
+
+
+def hear_all(world: World) -> None:
+    for process in world.processes:
+        while process.alive and process.inbox:
+            process.take_message()
+
+
+# The first generation.
+
+
+def test_the_first_generation_is_formed_when_the_planned_nodes_are_ready() -> None:
+    world = World(Role.AGENT, want=2)
+    first = warm(world, 1)
+    assert not first.inbox
+    second = warm(world, 2)
+    hear_all(world)
+    assert world_of(first) == world_of(second) == 2
+
+
+@pytest.mark.parametrize(("want", "after_s"), [(3, 10.0), (0, 1.0)])
+def test_the_first_generation_does_not_wait_for_long(want: int, after_s: float) -> None:
+    world = World(Role.AGENT, want)
+    process = warm(world, 1)
+    world.wait_until(after_s - 0.1)
+    assert not process.inbox
+    world.wait_until(after_s)
+    hear_all(world)
+    assert world_of(process) == 1
+
+
+def test_a_node_counts_only_with_all_its_processes() -> None:
+    world = World(Role.WORKER, want=1)
+    one, other = world.start(1, local_world=2)
+    one.say_ready("new")
+    world.wait_until(100.0)
+    assert not one.inbox
+    other.say_ready("new")
+    hear_all(world)
+    assert world_of(one) == 2
+
+
+def test_rank_0_opens_the_store_and_the_others_are_told_where() -> None:
+    world = started(Role.AGENT, 3)
+    generations = [process.generation for process in world.processes]
+    stores = {one.rank: one.store for one in generations if one is not None}
+    assert stores == {0: None, 1: "n:1001", 2: "n:1001"}
+
+
+# Joining.
+
+
+def test_a_newcomer_is_announced_only_when_it_is_warm() -> None:
+    world = started(Role.AGENT, 1)
+    (newcomer,) = world.start(2)
+    world.wait_until(100.0)
+    hear_all(world)
+    assert world.processes[0].change is None
+    newcomer.say_ready("new")
+    hear_all(world)
+    assert world.processes[0].change == Change(1, planned=True, why="join")
+
+
+def test_newcomers_join_together_if_the_others_are_warm_soon() -> None:
+    world = started(Role.AGENT, 1)
+    world.start(2), world.start(3)
+    world.processes[1].say_ready("new")
+    world.wait_until(2.0)
+    hear_all(world)
+    assert world.processes[0].change is None
+    world.processes[2].say_ready("new")
+    hear_all(world)
+    assert world.processes[0].change is not None
+    world.settle(6)
+    assert {world_of(process) for process in world.processes} == {3}
+
+
+def test_a_newcomer_does_not_wait_for_long_for_others() -> None:
+    world = started(Role.AGENT, 1)
+    world.start(2), world.start(3)
+    world.processes[1].say_ready("new")
+    world.wait_until(3.0)
+    hear_all(world)
+    assert world.processes[0].change is not None
+
+
+def test_workers_stop_after_the_same_step() -> None:
+    world = started(Role.WORKER, 3)
+    world.settle(7)
+    warm(world, 4)
+    world.settle(12)
+    assert {process.number for process in world.processes} == {2}
+    assert len({process.state[: len(process.state)] for process in world.processes}) <= 2
+    steps_before = {step for step, number in world.processes[0].state if number == 1}
+    steps_after = {step for step, number in world.processes[0].state if number == 2}
+    assert steps_before.isdisjoint(steps_after)
+
+
+# Losing.
+
+
+@pytest.mark.parametrize("role", [Role.AGENT, Role.WORKER])
+def test_a_loss_is_told_at_once(role: Role) -> None:
+    world = started(role, 3)
+    world.kill(world.processes[0])
+    hear_all(world)
+    for survivor in world.processes[1:]:
+        assert survivor.change == Change(1, planned=False, why="loss")
+
+
+def test_with_one_process_of_a_node_all_of_it_are_lost() -> None:
+    world = started(Role.WORKER, 2, local_world=2)
+    world.kill(world.processes[0])
+    assert not world.processes[1].connected
+    assert Dropped("a neighbour was lost") in world.processes[1].inbox
+
+
+def test_survivors_go_on_without_waiting_for_anything() -> None:
+    world = started(Role.WORKER, 3)
+    world.kill(world.processes[1])
+    world.settle(5)
+    assert [world_of(one) for one in world.processes if one.alive] == [2, 2]
+    assert world.now_s == 0.0
+
+
+def test_a_task_that_slurm_says_is_gone_is_lost() -> None:
+    world = started(Role.AGENT, 2)
+    world.rendezvous.lose_task(1, world.now_s)
+    world.deliver()
+    hear_all(world)
+    assert world.processes[1].change == Change(1, planned=False, why="loss")
+
+
+def test_a_collective_that_broke_ends_the_generation_for_all() -> None:
+    world = started(Role.WORKER, 2)
+    world.say(world.processes[1], Broken(1))
+    hear_all(world)
+    assert world.processes[0].change == Change(1, planned=False, why="loss")
+
+
+def test_what_broke_in_an_earlier_generation_matters_no_more() -> None:
+    world = started(Role.WORKER, 2)
+    world.say(world.processes[1], Broken(7))
+    assert not world.processes[0].inbox
+
+
+def test_who_is_not_ready_five_minutes_after_a_change_is_dropped() -> None:
+    world = started(Role.AGENT, 2)
+    warm(world, 3)
+    first, second, _ = world.processes
+    first.take_message()
+    first.take_step()
+    world.wait_until(300.0)
+    assert isinstance(second.inbox[-1], Dropped)
+    first.take_message()
+    assert world_of(first) == 2
+
+
+def test_rank_0_that_opens_no_store_is_dropped() -> None:
+    world = World(Role.AGENT, want=2)
+    first, second = warm(world, 1), warm(world, 2)
+    world.wait_until(60.0)
+    assert isinstance(first.inbox[-1], Dropped)
+    second.take_message()
+    assert second.number == 2
+
+
+def test_who_ended_well_is_no_loss() -> None:
+    world = started(Role.AGENT, 2)
+    world.rendezvous.hear(world.processes[0].key, Done(), world.now_s)
+    world.deliver()
+    assert not world.processes[1].inbox
+
+
+def test_who_is_ready_after_the_training_has_ended_is_released() -> None:
+    world = started(Role.WORKER, 1)
+    (late,) = world.start(2)
+    world.rendezvous.hear(world.processes[0].key, Done(), world.now_s)
+    late.say_ready("new")
+    assert isinstance(late.inbox[-1], Released)
+
+
+# Leaving.
+
+
+def test_a_planned_leave_stops_workers_at_a_step_and_releases_the_leaver() -> None:
+    world = started(Role.WORKER, 3)
+    leaver, *others = world.processes
+    world.part({1})
+    world.settle(8)
+    assert leaver.released
+    assert not world.rendezvous.holds({1})
+    assert [world_of(one) for one in others] == [2, 2]
+    assert all(one.state[: len(leaver.state)] == leaver.state for one in others)
+
+
+def test_a_worker_that_got_sigterm_leaves_at_a_step() -> None:
+    world = started(Role.WORKER, 2)
+    world.say(world.processes[1], Leave())
+    hear_all(world)
+    assert world.processes[0].change == Change(1, planned=True, why="leave")
+
+
+def test_an_agent_that_got_sigterm_is_gone_at_once() -> None:
+    world = started(Role.AGENT, 2)
+    world.say(world.processes[1], Leave())
+    hear_all(world)
+    assert world.processes[1].released
+    assert world.processes[0].change == Change(1, planned=False, why="leave")
+
+
+def test_when_all_are_to_leave_all_are_released_at_a_boundary() -> None:
+    world = started(Role.WORKER, 2)
+    world.part({1, 2})
+    world.settle(8)
+    assert all(process.released for process in world.processes)
+
+
+def test_a_newcomer_that_is_to_leave_is_released_at_once() -> None:
+    world = started(Role.AGENT, 1)
+    (newcomer,) = world.start(2)
+    world.part({2})
+    assert list(newcomer.inbox) == [Released()]
+
+
+def test_what_says_nothing_new_costs_the_keeper_next_to_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = started(Role.WORKER, 2)
+    waiting = warm(world, 3)
+    ticks: list[float] = []
+    monkeypatch.setattr(Rendezvous, "tick", lambda rendezvous, now_s: ticks.append(now_s))
+    for message in (
+        Ready(-1, "new"),
+        Ack(77),
+        AckStop(77),
+        Broken(77),
+        Measured((("steps", 1.0),)),
+    ):
+        world.rendezvous.hear(waiting.key, message, world.now_s)
+    assert not ticks
+
+
+# Whose state counts.
+
+
+def test_the_highest_step_gets_rank_0_also_within_a_node() -> None:
+    world = started(Role.WORKER, 2, local_world=2)
+    world.settle(5)
+    ahead = world.processes[3]
+    for process in world.processes:
+        process.begun = process.entered[1] = len(process.state) + 1
+    ahead.take_step()
+    world.say(ahead, Broken(1))
+    world.settle(4)
+    assert ahead.generation is not None
+    assert ahead.generation.rank == 0
+    nodes = [peer.node for peer in ahead.generation.members]
+    assert nodes == ["n2", "n2", "n1", "n1"]
+    assert len({process.state for process in world.processes}) == 1
+
+
+def test_of_equal_steps_on_two_ways_one_state_is_taken() -> None:
+    world = started(Role.WORKER, 3)
+    first, second, third = world.processes
+    step = max(process.step for process in world.processes) + 1
+    for process in world.processes:
+        while process.begun <= step:
+            process.take_step()
+    third.take_step()  # only it completes the step
+    assert (first.step, second.step, third.step) == (step - 1, step - 1, step)
+    third.connected = False
+    world.rendezvous.lose(third.key, world.now_s)
+    world.deliver()
+    while first.step < step or second.step < step:  # the others repeat it without the third
+        for process in (first, second):
+            process.take_message()
+            process.take_step()
+    assert first.state != third.state
+    world.rejoin(third)
+    world.kill(second)  # so the others stop at that very step
+    world.settle(8)
+    assert third.state[: step + 1] == first.state[: step + 1]
+
+
+def test_those_of_one_generation_keep_their_places() -> None:
+    world = started(Role.AGENT, 4)
+    world.kill(world.processes[1])
+    world.settle(4)
+    last = world.processes[0].generation
+    assert last is not None
+    assert [peer.task for peer in last.members] == [1, 3, 4]
+
+
+def test_who_trained_on_is_ahead_of_a_later_step_of_an_earlier_generation() -> None:
+    world = started(Role.WORKER, 2)
+    world.kill(world.processes[0])
+    world.settle(6)
+    on = world.processes[1]
+    (cut_off,) = world.start(3)
+    cut_off.state = tuple((step, 0) for step in range(on.step + 900))
+    cut_off.lineage = 1
+    world.settle(20)
+    assert on.generation is not None
+    assert [peer.task for peer in on.generation.members] == [2, 3]
+    assert cut_off.state == on.state
+
+
+def test_of_one_generation_the_later_step_is_ahead() -> None:
+    world = World(Role.WORKER, want=2)
+    for task, step in ((1, 800), (2, 900)):
+        (process,) = world.start(task)
+        world.say(process, Ready(step, "change", "", 7))
+        process.waiting = True
+    generation = next(one for one in world.processes[1].inbox if isinstance(one, Generation))
+    assert [(peer.task, peer.step) for peer in generation.members] == [(2, 900), (1, 800)]
+    assert generation.number == 8
+
+
+# After the keeper was away.
+
+
+def rejoined(world: World, tasks: range, generation: int = 7, size: int = 2) -> list[Process]:
+    processes = []
+    for task in tasks:
+        process = Process(world, 100 + task, Identity(12, task, f"n{task}", world.role))
+        world.processes.append(process)
+        held = Held(generation, rank=task, world=size, step=100)
+        world.rendezvous.join(process.key, process.identity, held, world.now_s)
+        processes.append(process)
+    world.deliver()
+    return processes
+
+
+def reformed(generation: float, nodes: float) -> Note:
+    """What the controller is told of a generation of processes."""
+    measures = (("generation", generation), ("nodes", nodes), ("mode", 1.0))
+    return Note(NoteKind.REFORMED, 12, measures=measures)
+
+
+def test_those_who_come_back_are_adopted_without_a_change() -> None:
+    world = World(Role.WORKER)
+    back = rejoined(world, range(2))
+    world.wait_until(1_000.0)
+    assert not any(process.inbox for process in back)
+    assert world.notes == [reformed(7, 2)]
+
+
+def test_who_has_not_come_back_in_time_is_lost() -> None:
+    world = World(Role.WORKER)
+    (back,) = rejoined(world, range(1))
+    world.wait_until(9.9)
+    assert not back.inbox
+    world.wait_until(10.0)
+    assert list(back.inbox) == [Change(1, planned=False, why="loss")]
+
+
+def test_no_change_is_planned_before_all_are_back() -> None:
+    world = World(Role.WORKER)
+    (first,) = rejoined(world, range(1))
+    newcomer = warm(world, 5)
+    world.wait_until(5.0)
+    assert not first.inbox
+    rejoined(world, range(1, 2))
+    hear_all(world)
+    assert first.change == Change(1, planned=True, why="join")
+    assert newcomer.waiting
+
+
+def test_the_highest_generation_lives_whoever_comes_back_first() -> None:
+    world = World(Role.WORKER, want=3)
+    world.rendezvous.hold_until_s = 10.0
+    (straggler,) = rejoined(world, range(9, 10), generation=5, size=10)
+    others = rejoined(world, range(3), generation=9, size=3)
+    assert isinstance(straggler.inbox[0], Dropped)
+    assert not straggler.connected
+    assert not any(process.inbox for process in others)
+    assert world.notes == [reformed(9, 3)]
+
+
+def test_who_is_alone_waits_for_those_of_a_later_generation_before_it_changes() -> None:
+    world = World(Role.WORKER, want=3)
+    world.rendezvous.hold_until_s = 10.0
+    (straggler,) = rejoined(world, range(1), generation=5, size=1)
+    warm(world, 7)
+    world.wait_until(9.0)
+    hear_all(world)
+    assert straggler.change is None
+    rejoined(world, range(1, 2), generation=9, size=2)
+    hear_all(world)
+    assert not straggler.connected or straggler.waiting
+    assert world.rendezvous.number == 9
+
+
+def test_all_nodes_of_the_plan_wait_for_nobody_after_a_keepers_return() -> None:
+    world = World(Role.WORKER, want=2)
+    world.rendezvous.hold_until_s = 10.0
+    first, _ = rejoined(world, range(2))
+    warm(world, 7)
+    hear_all(world)
+    assert first.change == Change(1, planned=True, why="join")
+
+
+def test_who_comes_back_once_the_step_to_stop_at_is_known_hears_it_again() -> None:
+    world = started(Role.WORKER, 2)
+    first, second = world.processes
+    warm(world, 3)
+    hear_all(world)
+    world.say(first, StopAt(10, 1))
+    second.inbox.clear()  # lost with its connection
+    second.key = 99
+    world.rendezvous.join(99, second.identity, Held(1, 1, 2, step=9), world.now_s)
+    world.deliver()
+    while second.inbox:
+        second.take_message()
+    assert second.stop_step == 10
+    assert first.inbox[-1] == Go(1)
+
+
+def test_who_holds_what_is_out_of_date_joins_anew() -> None:
+    world = started(Role.WORKER, 2)
+    (old,) = rejoined(world, range(9, 10), generation=1, size=12)
+    assert isinstance(old.inbox[0], Dropped)
+
+
+def test_numbers_go_on_from_the_highest_that_was_held() -> None:
+    world = World(Role.AGENT)
+    rejoined(world, range(2))
+    world.kill(world.processes[0])
+    world.processes[1].say_ready()
+    hear_all(world)
+    assert world.processes[1].number == 8
+
+
+def test_a_second_connection_of_a_member_takes_the_place_of_its_first() -> None:
+    world = started(Role.WORKER, 2)
+    before = world.processes[1]
+    world.rendezvous.join(99, before.identity, Held(1, 1, 2, step=5), world.now_s)
+    assert HangUp(before.key) in world.out
+    assert not any(isinstance(one, Send) for one in world.out)
+
+
+def test_another_process_in_a_members_place_is_a_loss_and_a_newcomer() -> None:
+    world = started(Role.WORKER, 2)
+    world.rendezvous.join(99, world.processes[1].identity, None, world.now_s)
+    world.deliver()
+    hear_all(world)
+    assert world.processes[0].change == Change(1, planned=False, why="loss")
+
+
+def test_no_first_generation_while_members_may_come_back() -> None:
+    world = World(Role.WORKER, want=1)
+    world.rendezvous.hold_until_s = 10.0
+    process = warm(world, 1)
+    world.wait_until(9.9)
+    assert not process.inbox
+    world.wait_until(10.0)
+    hear_all(world)
+    assert world_of(process) == 1
+
+
+# Failing.
+
+
+def failing(tasks: int) -> World:
+    world = started(Role.AGENT, tasks)
+    for process in world.processes:
+        world.say(process, Ready(-1, "failed", f"Error on n{process.identity.task}"))
+        process.waiting = True
+    return world
+
+
+def failures(world: World) -> list[Note]:
+    return [note for note in world.notes if note.kind is NoteKind.FAILED]
+
+
+def test_the_first_failure_of_a_generation_is_passed_on_when_nothing_explains_it() -> None:
+    world = failing(2)
+    world.wait_until(1.9)
+    assert not failures(world)
+    world.wait_until(2.0)
+    assert failures(world) == [Note(NoteKind.FAILED, 12, 1, "n1", text="Error on n1")]
+
+
+def test_a_loss_soon_after_explains_a_failure() -> None:
+    world = started(Role.AGENT, 3)
+    world.say(world.processes[1], Ready(-1, "failed", "peer closed"))
+    world.now_s = 1.0
+    world.kill(world.processes[0])
+    world.wait_until(10.0)
+    assert not failures(world)
+
+
+def test_a_loss_just_before_explains_a_failure() -> None:
+    world = started(Role.AGENT, 3)
+    world.kill(world.processes[0])
+    world.now_s = 1.5
+    world.say(world.processes[1], Ready(-1, "failed", "peer closed"))
+    world.wait_until(10.0)
+    assert not failures(world)
+
+
+def test_after_failures_in_a_row_the_next_generation_comes_later_and_later() -> None:
+    world = failing(1)
+    (process,) = world.processes
+    pauses = []
+    for _ in range(7):
+        before_s = world.now_s
+        while not process.inbox:
+            world.wait_until(world.rendezvous.due_s())
+        pauses.append(world.now_s - before_s)
+        hear_all(world)
+        process.waiting = True
+        world.say(process, Ready(-1, "failed", "again"))
+    assert pauses == [1, 2, 4, 8, 16, 30, 30]
+
+
+def test_after_a_generation_that_made_steps_the_next_comes_at_once() -> None:
+    world = started(Role.AGENT, 1)
+    (process,) = world.processes
+    world.say(process, Measured((("steps", 10.0),)))
+    process.waiting = True
+    world.say(process, Ready(-1, "failed", "out of memory"))
+    hear_all(world)
+    assert process.number == 2
+    assert world.now_s == 0.0
+
+
+# A run: agents, and training processes that re-form in process.
+
+
+def sent(run: Run) -> list[tuple[int, object]]:
+    return [(one.key, one.message) for one in run.take() if isinstance(one, Send)]
+
+
+def member(role: Role, task: int) -> Identity:
+    return Identity(12, task, f"n{task}", role)
+
+
+def test_agents_stand_alone_once_their_processes_re_form_in_process() -> None:
+    run = Run("12.1", want=2)
+    for task in (1, 2):
+        run.join(task, member(Role.AGENT, task), None, 0.0)
+        run.hear(task, Ready(), 0.0)
+    run.hear(1, StoreAt("n1:1", 1), 0.0)
+    run.take()
+    run.join(11, member(Role.WORKER, 1), None, 0.0)
+    assert sent(run) == [(1, Alone()), (2, Alone())]
+    run.lose(2, 0.0)
+    assert not sent(run), "an agent's loss is nothing to the others"
+    run.join(3, member(Role.AGENT, 3), None, 0.0)
+    run.hear(3, Ready(), 0.0)
+    (_, alone), (_, generation) = sent(run)
+    assert alone == Alone()
+    assert isinstance(generation, Generation)
+    assert (generation.alone, generation.world, generation.number) == (True, 1, 2)
+
+
+def test_agents_that_stand_alone_come_back_to_a_new_keeper_as_such() -> None:
+    run = Run("12.1", want=2)
+    for task in (1, 2):
+        back = Held(generation=3 + task, rank=0, world=1, step=-1, alone=True)
+        run.join(task, member(Role.AGENT, task), back, 0.0)
+    assert sent(run) == [(1, Alone()), (2, Alone())]
+
+
+def test_an_agent_alone_that_fails_again_and_again_waits_longer_too() -> None:
+    run = Run("12.1", want=1)
+    run.join(11, member(Role.WORKER, 1), None, 0.0)
+    run.join(1, member(Role.AGENT, 1), None, 0.0)
+    run.hear(1, Ready(), 0.0)
+    run.take()
+    run.hear(1, Ready(-1, "failed", "oops"), 0.0)
+    assert not sent(run)
+    assert run.due_s() == 1.0
+    run.tick(1.0)
+    assert len(sent(run)) == 1
+
+
+def test_in_process_a_planned_leave_is_the_processes_affair() -> None:
+    run = Run("12.1", want=1)
+    run.join(1, member(Role.AGENT, 1), None, 0.0)
+    run.join(11, member(Role.WORKER, 1), None, 0.0)
+    run.take()
+    run.part({1}, 0.0)
+    assert sent(run) == [(11, Released())]
+    assert not run.holds({1})
+
+
+def test_at_the_end_of_a_run_all_are_out() -> None:
+    run = Run("12.1", want=1)
+    run.join(1, member(Role.AGENT, 1), None, 0.0)
+    run.end()
+    out = run.take()
+    assert [type(one) for one in out] == [Send, HangUp]
+    assert run.size == 0

@@ -1,0 +1,143 @@
+"""What holds whatever the order of joins, losses, leaves, steps and words on the way."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from bftrainer_slurm.keeper.messages import Role
+from tests.keeper.simulated import Process, World
+
+MOST = 6
+numbers = st.integers(0, 1_000)
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """``World.check`` and ``Process`` assert, at each generation, that ranks are a permutation,
+    numbers grow, one number is one membership, and all begin with the state of the highest step.
+    """
+
+    @initialize(
+        role=st.sampled_from([Role.AGENT, Role.WORKER]),
+        want=st.integers(0, 4),
+        elements=st.integers(0, 3),
+        rounds=st.integers(0, 20),
+    )
+    def begin(self, role: Role, want: int, elements: int, rounds: int) -> None:
+        self.world = World(role, want)
+        self.tasks = elements
+        for task in range(1, elements + 1):
+            self.world.start(task)
+        self.world.settle(rounds)
+
+    def pick(self, number: int) -> Process | None:
+        live = [process for process in self.world.processes if process.alive]
+        return live[number % len(live)] if live else None
+
+    @rule(local=st.integers(1, 2))
+    def an_element_starts(self, local: int) -> None:
+        if sum(process.alive for process in self.world.processes) < MOST:
+            self.tasks += 1
+            self.world.start(self.tasks, local if self.world.role is Role.WORKER else 1)
+
+    @rule(number=numbers)
+    def one_becomes_warm(self, number: int) -> None:
+        process = self.pick(number)
+        if process and process.generation is None and not process.waiting:
+            process.say_ready("new")
+
+    @rule(number=numbers)
+    def one_is_killed(self, number: int) -> None:
+        if process := self.pick(number):
+            self.world.kill(process)
+
+    @rule(number=numbers)
+    def one_is_frozen_and_dropped(self, number: int) -> None:
+        if process := self.pick(number):
+            process.connected = False
+            self.world.rendezvous.lose(process.key, self.world.now_s)
+            self.world.deliver()
+
+    @rule(number=numbers)
+    def one_that_was_dropped_comes_back(self, number: int) -> None:
+        process = self.pick(number)
+        if process and not process.connected and not process.released:
+            self.world.rejoin(process)
+
+    @rule(number=numbers)
+    def one_is_to_leave(self, number: int) -> None:
+        if process := self.pick(number):
+            self.world.part({process.identity.task})
+
+    @rule(number=numbers)
+    def one_fails(self, number: int) -> None:
+        process = self.pick(number)
+        if process and process.running and self.world.role is Role.AGENT:
+            process.begun = len(process.state)
+            process.say_ready("failed")
+
+    @rule(number=numbers, count=st.integers(1, 5))
+    def one_hears(self, number: int, count: int) -> None:
+        if process := self.pick(number):
+            for _ in range(count):
+                process.take_message()
+
+    @rule(number=numbers, count=st.integers(1, 5))
+    def one_trains(self, number: int, count: int) -> None:
+        if process := self.pick(number):
+            for _ in range(count):
+                process.take_step()
+
+    @rule(rounds=st.integers(1, 6))
+    def all_train(self, rounds: int) -> None:
+        for _ in range(rounds):
+            for process in self.world.processes:
+                if process.alive:
+                    process.take_message()
+                    process.take_step()
+
+    @rule(number=numbers)
+    def one_sees_its_peer_gone(self, number: int) -> None:
+        if process := self.pick(number):
+            process.break_off()
+
+    @rule(seconds=st.sampled_from([0.5, 3.0, 12.0, 301.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.wait_until(self.world.now_s + seconds)
+
+    @invariant()
+    def nobody_trains_beyond_the_step_where_all_stop(self) -> None:
+        world = getattr(self, "world", None)
+        for process in world.processes if world else ():
+            stop = process.stop_step
+            if process.running and stop is not None and process.may_go:
+                assert process.step <= stop
+
+    def teardown(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        for process in self.world.processes:
+            if process.alive and not process.connected and not process.released:
+                self.world.rejoin(process)
+        self.world.settle()
+        live = [one for one in self.world.processes if one.alive and not one.released]
+        together = {
+            task: [one for one in live if one.identity.task == task]
+            for task in {one.identity.task for one in live}
+        }
+        whole = [
+            one
+            for mates in together.values()
+            if len(mates) == mates[0].identity.local_world
+            for one in mates
+        ]
+        if whole:
+            last = max(one.number for one in whole)
+            assert {one.number for one in whole} == {last}, "all that can are in one generation"
+            assert not any(one.waiting for one in whole), "nobody waits"
+            assert len(self.world.members[last]) == len(whole)
+
+
+AnyOrder.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestWhateverTheOrder = AnyOrder.TestCase
