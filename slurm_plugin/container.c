@@ -48,11 +48,10 @@ static bool open_folders(struct container *container)
 static bool find_slurms(struct container *container, pid_t task, int version)
 {
     char *step = NULL;
-    char home[PATH_MAX];
 
     if (!cgroup_of(version, task, container->tasks_path) ||
-        !cgroup_of(version, container->slurmstepd, home) ||
-        strcmp(container->tasks_path, home) == 0)
+        !cgroup_of(version, container->slurmstepd, container->home_path) ||
+        strcmp(container->tasks_path, container->home_path) == 0)
         return false;
     snprintf(container->job_path, sizeof(container->job_path), "%s", container->tasks_path);
     for (char *at = container->job_path; (at = strstr(at, "/" STEP)) != NULL; at++)
@@ -73,11 +72,10 @@ static bool make(const char *path)
 static bool make_ours(struct container *container, pid_t task, const char *job_name, int version)
 {
     size_t room = sizeof(container->tasks_path);
-    char home[PATH_MAX];
 
     container->is_ours =
-        cgroup_of(version, container->slurmstepd, home) &&
-        snprintf(container->job_path, room, "%s/%s", home, job_name) < (int)room &&
+        cgroup_of(version, container->slurmstepd, container->home_path) &&
+        snprintf(container->job_path, room, "%s/%s", container->home_path, job_name) < (int)room &&
         snprintf(container->tasks_path, room, "%s/%s", container->job_path,
                  container->step_name) < (int)room &&
         make(container->job_path) && make(container->tasks_path) && open_folders(container) &&
@@ -108,6 +106,12 @@ bool container_add_sentinel(const struct container *container)
 {
     return container->job < 0 || container->is_ours ||
            cgroup_add(container->tasks_path, container->sentinel);
+}
+
+void container_spare_sentinel(const struct container *container)
+{
+    if (container->job >= 0 && !container->is_ours)
+        cgroup_add(container->home_path, container->sentinel);
 }
 
 /* Returns the name of the next step's folder, without this step's own; NULL at the end. */
@@ -167,7 +171,10 @@ void container_wait_for_other_steps(const struct container *container, int limit
 
 bool container_kill_step(const struct container *container)
 {
-    return container->job >= 0 ? cgroup_kill(container->step) : sweep(container->slurmstepd);
+    pid_t spared = getpid() == container->slurmstepd ? 0 : container->sentinel;
+
+    return container->job >= 0 ? cgroup_kill(container->step)
+                               : sweep(container->slurmstepd, spared);
 }
 
 bool container_kill_job(const struct container *container)

@@ -20,6 +20,7 @@ struct container {
     char job_path[PATH_MAX];
     char step_name[64];
     char tasks_path[PATH_MAX]; /* of the folder that the task is in */
+    char home_path[PATH_MAX];  /* of the folder that slurmstepd is in */
 };
 
 /*
@@ -34,6 +35,12 @@ void container_add_task(const struct container *container, pid_t task);
 
 /* Puts the sentinel where Slurm's signals to the step reach it. */
 bool container_add_sentinel(const struct container *container);
+
+/*
+ * Puts the sentinel where slurmstepd is, so that it does not end with the tasks: slurmstepd sleeps for
+ * 0.1 s after a child has ended that is no task.
+ */
+void container_spare_sentinel(const struct container *container);
 
 /*
  * Until the slurmstepds of all other steps have ended, so that the sruns that they speak to do not go

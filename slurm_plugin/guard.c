@@ -33,8 +33,8 @@ static void end_all(const struct guard *guard)
 
 /*
  * The process that Slurm's SIGTERM to the step reaches, which Slurm sends to slurmstepd's own children.
- * It tells the guard, and stays: slurmstepd sleeps for 0.1 s after a child has ended that is no task. It
- * ignores all other signals that can be blocked: those of scancel --signal are not for us.
+ * It tells the guard, and stays as long as slurmstepd (see container_spare_sentinel). It ignores all
+ * other signals that can be blocked: those of scancel --signal are not for us.
  */
 static void sentinel_main(int guard, pid_t slurmstepd)
 {
@@ -75,6 +75,7 @@ static void guard_main(const struct guard *guard, int sentinel, pid_t slurmstepd
     prctl(PR_SET_NAME, UNSIGNALED_NAME);
     if (is_reclaimed) {
         guard->life->is_reclaimed = true;
+        container_spare_sentinel(guard->container);
         if (guard->leaving != NULL)
             keeper_tell_as(&guard->user, &guard->life->keeper, guard->leaving);
         sleep_grace(guard->grace);

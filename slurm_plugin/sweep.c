@@ -74,7 +74,7 @@ static bool signal_target(pid_t pid, pid_t slurmstepd, int number)
     return done;
 }
 
-static unsigned signal_all(pid_t slurmstepd, int number)
+static unsigned signal_all(pid_t slurmstepd, pid_t spared, int number)
 {
     DIR *processes = opendir("/proc");
     struct dirent *entry;
@@ -83,7 +83,7 @@ static unsigned signal_all(pid_t slurmstepd, int number)
     while (processes != NULL && (entry = readdir(processes)) != NULL) {
         pid_t pid = atoi(entry->d_name);
 
-        if (isdigit((unsigned char)entry->d_name[0]) && pid != getpid())
+        if (isdigit((unsigned char)entry->d_name[0]) && pid != getpid() && pid != spared)
             signaled += signal_target(pid, slurmstepd, number);
     }
     if (processes != NULL)
@@ -93,18 +93,17 @@ static unsigned signal_all(pid_t slurmstepd, int number)
 
 bool sweep_finds(pid_t slurmstepd, pid_t guard, pid_t sentinel)
 {
-    return signal_all(slurmstepd, 0) >
-           (unsigned)is_target(guard, slurmstepd, 0) + is_target(sentinel, slurmstepd, 0);
+    return signal_all(slurmstepd, sentinel, 0) > (unsigned)is_target(guard, slurmstepd, 0);
 }
 
-bool sweep(pid_t slurmstepd)
+bool sweep(pid_t slurmstepd, pid_t spared)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000L * 1000};
 
-    for (int round = 0; round < ROUNDS && signal_all(slurmstepd, SIGSTOP) > 0; round++)
+    for (int round = 0; round < ROUNDS && signal_all(slurmstepd, spared, SIGSTOP) > 0; round++)
         ;
     for (int round = 0; round < ROUNDS; round++) {
-        if (signal_all(slurmstepd, SIGKILL) == 0)
+        if (signal_all(slurmstepd, spared, SIGKILL) == 0)
             return true;
         nanosleep(&pause, NULL);
     }

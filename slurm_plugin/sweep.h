@@ -12,7 +12,10 @@
 /* Whether something that lives descends from it, but for its guard and its sentinel. */
 bool sweep_finds(pid_t slurmstepd, pid_t guard, pid_t sentinel);
 
-/* Stops all but the caller, so that nothing forks any more, then SIGKILLs it until none is left. */
-bool sweep(pid_t slurmstepd);
+/*
+ * Stops all but the caller and `spared` (0: none), so that nothing forks any more, then SIGKILLs it
+ * until none is left.
+ */
+bool sweep(pid_t slurmstepd, pid_t spared);
 
 #endif
