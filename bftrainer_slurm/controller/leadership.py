@@ -1,8 +1,8 @@
 """A controller with a second host: it works while its host has the lease, and shares its results.
 
 ``keeper.lease`` holds the lease, and ends the process with it. Each host has a history of its own,
-because two hosts must not write one SQLite file. Both must know which trainers are over, so this is
-copied to the folder that they share.
+because two hosts must not write one SQLite file. What plans and verdicts rest on is copied to the
+folder that they share: which trainers are over, which have begun, and what was measured.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.learnt import NO_ROWS, Rows, rows_of, sensible
 from bftrainer_slurm.keeper.lease import Lease, host_name, wait_to_lead
 from bftrainer_slurm.slurm.detour import SLOW_S, Detour
 from bftrainer_slurm.slurm.gateway import Gateway, SlurmUnavailableError
@@ -24,6 +26,9 @@ from bftrainer_slurm.slurm.run import SlurmRunner
 logger = logging.getLogger(__name__)
 
 _WORD = "controller.json"
+_SHARE_EVERY_S = 60.0
+_LAST_S = 5.0  # for the last word, before the process ends
+_LARGEST = 64 * 2**20  # bytes
 # A slurmctld that has not taken over yet makes a command sleep for half its SlurmctldTimeout.
 _ANSWER_S = 4.0
 _AGAIN_S = 0.5
@@ -98,52 +103,75 @@ class LeadersGateway:
 
 
 class SharedHistory(History):
-    """This host's history, with what the other hosts' controllers have found.
+    """This host's history, with what controllers have left in the shared folder.
+
+    A thread of its own writes there, once a minute and when a trainer is over: no turn waits for a
+    slow file system.
 
     Raises:
         HistoryError: the file cannot be used.
-        OSError: the shared folder cannot be read or written.
+        OSError: the shared folder cannot be read.
     """
 
     def __init__(self, state: Path, shared: Path) -> None:
-        super().__init__(state / "history.sqlite")
-        self._word = shared / _WORD
+        self._file, self._word = state / "history.sqlite", shared / _WORD
+        super().__init__(self._file)
         self._host = host_name(state)
-        host, over = _read(self._word)
+        host, rows = _read(self._word)
         if host != self._host:
-            self.resume_after_others(over)
-        self._share()
+            self.end_unseen()
+        self.learn(rows)
+        self._closes = False
+        self._news = threading.Event()
+        self._sharing = threading.Thread(target=self._share_news, name="sharing", daemon=True)
+        self._sharing.start()
 
     def end(self, array: int, why: str) -> None:
-        """Note that a trainer is over, here and for the other hosts."""
+        """Note that a trainer is over, here and soon for the other hosts."""
         super().end(array, why)
-        try:
-            self._share()
-        except OSError as error:  # the lease is in the same folder, and will run out
-            logger.warning("the other hosts do not know that %d is over: %s", array, error)
+        self._news.set()
+
+    def close(self) -> None:
+        """Share the last news, and close the file."""
+        self._closes = True
+        self._news.set()
+        self._sharing.join(_LAST_S)
+        super().close()
+
+    def _share_news(self) -> None:
+        closes = False
+        while not closes:
+            closes = self._closes  # if so, what comes next is the last
+            try:
+                # A file that lacks what was learnt must not take the place of what others left.
+                if self.trouble is None:
+                    self._share()
+            except Exception as error:
+                logger.warning("the other hosts do not learn what this one does: %s", error)
+            if not closes:
+                self._news.wait(_SHARE_EVERY_S)
+                self._news.clear()
 
     def _share(self) -> None:
+        text = json.dumps({"host": self._host, "rows": rows_of(self._file)})
         beside = self._word.with_name(f"{_WORD}.{self._host}")
         with beside.open("w") as file:
-            json.dump({"host": self._host, "over": self.over()}, file)
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(self._word)
 
 
-def _read(word: Path) -> tuple[str, list[tuple[int, str, float, str]]]:
-    """Return which host has written last, and the trainers that are over; both may be empty."""
+def _read(word: Path) -> tuple[str, Rows]:
+    """Return which host has written last, and what it has left; both may be empty."""
     try:
-        said = json.loads(word.read_bytes())
-        over = [
-            (int(array), str(id_), float(time_s), str(why))
-            for array, id_, time_s, why in said["over"]
-        ]
-        return str(said["host"]), over
+        with word.open("rb") as file:
+            said = json.loads(file.read(_LARGEST))
+        return str(said["host"]), sensible(said["rows"], time.time())
     except FileNotFoundError:
-        return "", []
-    except (ValueError, KeyError, TypeError) as error:
+        return "", NO_ROWS
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         logger.error(
             "%s cannot be read (%s): trainers that were given up may be tried again", word, error
         )
-        return "", []
+        return "", NO_ROWS

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from bftrainer_slurm.controller.leadership import LeadersGateway, SharedHistory
+from bftrainer_slurm.controller.observe.reports import Reform, Runtime
+from bftrainer_slurm.controller.state.database import Database
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.lessons import Job, Look, Rescale
 from bftrainer_slurm.keeper.lease import ROUND_S, SETTLE_S, VALID_S, Lease
+from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.slurm.detour import Detour
 from bftrainer_slurm.slurm.gateway import Gateway, SlurmUnavailableError
+from scripts.labcluster.waiting import wait_until
+from tests.controller.test_loop import Setting
+from tests.controller.worlds import ARRAY
+
+WORD = "controller.json"
 
 
 class Asked:
@@ -34,25 +49,50 @@ def hosts(tmp_path: Path) -> tuple[Path, Path, Path]:
     return folders
 
 
+@contextmanager
+def leading(state: Path, shared: Path) -> Iterator[SharedHistory]:
+    """The history of a host while it works; in the end it has told the others."""
+    history = SharedHistory(state, shared)
+    try:
+        yield history
+    finally:
+        history.close()
+
+
 def test_a_trainer_that_is_over_on_one_host_is_over_on_the_other(
     hosts: tuple[Path, Path, Path],
 ) -> None:
     a, b, shared = hosts
-    first = SharedHistory(a, shared)
-    first.meet(7, "id", 1.0)
-    first.meet(8, "id", 1.0)
-    first.end(7, "given up")
-    second = SharedHistory(b, shared)
-    assert second.meet(7, "id", 2.0) == "given up"
-    assert second.meet(8, "id", 2.0) is None
+    with leading(a, shared) as first:
+        first.meet(7, "id", 1.0)
+        first.meet(8, "id", 1.0)
+        first.end(7, "given up")
+    with leading(b, shared) as second:
+        assert second.meet(7, "id", 2.0) == "given up"
+        assert second.meet(8, "id", 2.0) is None
+
+
+def test_the_others_hear_of_it_while_the_host_works(hosts: tuple[Path, Path, Path]) -> None:
+    a, _, shared = hosts
+    with leading(a, shared) as first:
+        first.meet(7, "id", 1.0)
+        first.end(7, "given up")
+        word = shared / WORD
+        wait_until(lambda: word.exists() and "given up" in word.read_text())
 
 
 def test_another_trainer_of_the_same_number_is_not(hosts: tuple[Path, Path, Path]) -> None:
     a, b, shared = hosts
-    first = SharedHistory(a, shared)
-    first.meet(7, "id", 1.0)
-    first.end(7, "given up")
-    assert SharedHistory(b, shared).meet(7, "another", 2.0) is None
+    with leading(a, shared) as first:
+        first.meet(7, "id", 1.0)
+        first.lessons.add_look(JOB, LOOK)
+        first.end(7, "given up")
+    with leading(b, shared) as second:
+        assert second.meet(7, "another", 2.0) is None
+        assert not second.has_trained(7)
+    with leading(a, shared) as first:
+        assert first.meet(7, "another", 3.0) is None
+        assert not first.has_trained(7)
 
 
 def test_a_host_that_works_again_has_what_it_knew_and_what_came_since(
@@ -60,39 +100,174 @@ def test_a_host_that_works_again_has_what_it_knew_and_what_came_since(
 ) -> None:
     a, b, shared = hosts
     for state, array in ((a, 7), (b, 8), (a, 9)):
-        history = SharedHistory(state, shared)
-        history.meet(array, "id", 1.0)
-        history.end(array, "finished")
-        history.close()
-    assert [array for array, *_ in SharedHistory(a, shared).over()] == [7, 8, 9]
+        with leading(state, shared) as history:
+            history.meet(array, "id", 1.0)
+            history.end(array, "finished")
+    with leading(a, shared) as history:
+        assert [history.meet(array, "id", 2.0) for array in (7, 8, 9)] == ["finished"] * 3
+
+
+def test_what_is_over_stays_so_where_this_hosts_history_was_lost(
+    hosts: tuple[Path, Path, Path],
+) -> None:
+    a, b, shared = hosts
+    with leading(a, shared) as first:
+        first.meet(7, "id", 1.0)
+        first.end(7, "given up")
+    (a / "history.sqlite").write_bytes(b"no database" * 1000)
+    for state in (a, b):
+        with leading(state, shared) as history:
+            assert history.meet(7, "id", 2.0) == "given up"
+
+
+def test_what_others_have_left_stays_while_this_hosts_disk_is_full(
+    hosts: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b, shared = hosts
+    with leading(a, shared) as first:
+        first.meet(7, "id", 1.0)
+        first.end(7, "given up")
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "_write_waiting", full_disk)
+        with leading(b, shared) as second:
+            assert second.trouble is not None
+    with leading(b, shared) as second:
+        assert second.meet(7, "id", 2.0) == "given up"
+
+
+def full_disk(database: Database) -> None:
+    raise sqlite3.OperationalError("database or disk is full")
+
+
+def test_what_one_host_has_measured_the_other_knows(hosts: tuple[Path, Path, Path]) -> None:
+    a, b, shared = hosts
+    with leading(a, shared) as first:
+        tell_all(first)
+        before = known(first)
+    assert before != known(History(":memory:"))
+    for state in (b, a, b):
+        with leading(state, shared) as history:
+            assert known(history) == before
+
+
+JOB, NOW_S = Job("alice", "digits"), 1e9
+LOOK = Look(7, "samples", 2, NOW_S, 50.0, 20.0)
+
+
+def tell_all(history: History) -> None:
+    history.meet(7, "id", NOW_S)
+    history.begin_stay(ElementId(7, 0), "n1", NOW_S)
+    for number in range(3):
+        history.lessons.add_look(JOB, replace(LOOK, time_s=NOW_S + number))
+        rescale = Rescale(Runtime.WORKER, True, NOW_S + number, 0.5)
+        history.lessons.add_rescale(JOB, rescale)
+    history.lessons.set_reform(7, Reform(NOW_S, Runtime.WORKER, 3, 2))
+
+
+def known(history: History) -> tuple[object, ...]:
+    lessons = history.lessons
+    about = lessons.looks(JOB), lessons.rescales(JOB), lessons.reform(7)
+    return *about, history.has_trained(7), history.has_begun(7)
+
+
+def test_of_what_both_know_the_later_counts(hosts: tuple[Path, Path, Path]) -> None:
+    a, b, shared = hosts
+    with leading(b, shared) as second:
+        second.lessons.set_reform(7, Reform(NOW_S, Runtime.AGENT, 1, 1))
+        second.lessons.add_look(JOB, LOOK)
+    with leading(a, shared) as first:
+        later = Reform(NOW_S + 9, Runtime.WORKER, 2, 4)
+        first.lessons.set_reform(7, later)
+        first.lessons.add_look(JOB, replace(LOOK, time_s=NOW_S + 9))
+    with leading(b, shared) as second:
+        assert second.lessons.reform(7) == later
+        assert [look.time_s for look in second.lessons.looks(JOB)] == [NOW_S, NOW_S + 9]
+
+
+def test_a_folder_that_does_not_answer_holds_nothing_up(
+    hosts: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _, shared = hosts
+    answers = threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: answers.wait(60))
+        with leading(a, shared) as first:
+            for array in range(3):
+                first.meet(array, "id", 1.0)
+                first.end(array, "finished")
+            assert not (shared / WORD).exists()
+            answers.set()
+    assert (shared / WORD).exists()
+
+
+def test_a_trainer_that_has_trained_on_the_first_host_outlives_failures_on_the_second(
+    hosts: tuple[Path, Path, Path],
+) -> None:
+    a, b, shared = hosts
+    with leading(a, shared) as first:
+        before = Setting(2, ARRAY, history=first)
+        before.settle()
+        before.say(NoteKind.REFORMED, generation=1, nodes=2, mode=0)
+        before.train(120)
+        measured = before.shown()["curve"]
+    with leading(b, shared) as second:
+        after = Setting(2, ARRAY, history=second)
+        after.now_s = before.now_s
+        after.slurm.elements = before.slurm.elements
+        after.turn()
+        assert after.shown()["curve"] == measured
+        for node in ("n1", "n2", "n1"):
+            after.say(NoteKind.FAILED, node, "the file system is away")
+            after.turn()
+        assert after.shown()["state"] != "given up"
 
 
 def test_after_others_nothing_is_taken_to_run_that_ran_when_this_host_worked(
     hosts: tuple[Path, Path, Path],
 ) -> None:
     a, b, shared = hosts
-    first = SharedHistory(a, shared)
-    first.begin_stay(ElementId(7, 0), "n1", 1.0)
-    first.close()
-    SharedHistory(b, shared).close()
-    assert SharedHistory(a, shared).open_stays() == {}
+    with leading(a, shared) as first:
+        first.begin_stay(ElementId(7, 0), "n1", 1.0)
+    with leading(b, shared):
+        pass
+    with leading(a, shared) as first:
+        assert first.open_stays() == {}
 
 
 def test_a_controller_that_was_started_again_knows_what_ran(
     hosts: tuple[Path, Path, Path],
 ) -> None:
     a, _, shared = hosts
-    first = SharedHistory(a, shared)
-    first.begin_stay(ElementId(7, 0), "n1", 1.0)
-    first.close()
-    assert SharedHistory(a, shared).open_stays() == {ElementId(7, 0): "n1"}
+    with leading(a, shared) as first:
+        first.begin_stay(ElementId(7, 0), "n1", 1.0)
+    with leading(a, shared) as first:
+        assert first.open_stays() == {ElementId(7, 0): "n1"}
 
 
-def test_word_that_makes_no_sense_is_passed_over(hosts: tuple[Path, Path, Path]) -> None:
+NO_WORDS = [
+    b"",
+    b"{",
+    b"[]",
+    b"7",
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b'{"host": "a"}',
+    b'{"host": "a", "rows": 7}',
+    b'{"host": "a", "rows": {"trainers": [[1]]}}',
+    b'{"host": "a", "rows": {"trainers": 7, "looks": [], "rescales": [], "reforms": []}}',
+]
+
+
+@pytest.mark.parametrize("word", NO_WORDS, ids=lambda word: ascii(word[:60]))
+def test_word_that_makes_no_sense_is_passed_over(
+    hosts: tuple[Path, Path, Path], word: bytes
+) -> None:
     a, b, shared = hosts
-    SharedHistory(a, shared).close()
-    (shared / "controller.json").write_text('{"host": "a", "over": [[1]]}')
-    assert SharedHistory(b, shared).over() == []
+    (shared / WORD).write_bytes(word)
+    with leading(a, shared) as history:
+        tell_all(history)
+    with leading(b, shared) as history:
+        assert history.has_trained(7)
 
 
 def test_without_the_lease_slurm_is_asked_but_nothing_is_changed(tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ class Decider:
         views = draft.picture.views
         trainers = [view.trainer for view in views if not view.over]
         max_jobs = draft.picture.snapshot.configuration.max_jobs
-        more = excess(trainers, max_jobs, self.settings, self._has_begun)
+        more = excess(trainers, max_jobs, self.settings, self.history.has_begun)
         now_s = draft.picture.now_s
         draft.judge(
             {
@@ -281,10 +281,6 @@ class Decider:
             }
         )
         draft.end(more.trims)
-
-    def _has_begun(self, array: int) -> bool:
-        """Whether a trainer has ever had a node; yes if the history does not tell."""
-        return self.history.trouble is not None or self.history.tally(array).grew > 0
 
     def _planned(self, question: _Question) -> tuple[Made | None, str | None]:
         """Return the plan that stands, or None and why none can be made: then no element moves."""

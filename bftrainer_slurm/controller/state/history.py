@@ -18,6 +18,7 @@ from bftrainer_slurm.controller.state.counts import Counts
 from bftrainer_slurm.controller.state.database import Database, Spans, put, reading
 from bftrainer_slurm.controller.state.goodput import Served, Work, served
 from bftrainer_slurm.controller.state.inventory import Inventory
+from bftrainer_slurm.controller.state.learnt import Rows, news
 from bftrainer_slurm.controller.state.lessons import Lessons
 from bftrainer_slurm.controller.state.preemptions import LATE_S, Preemption
 from bftrainer_slurm.controller.state.schema import UPGRADES
@@ -29,6 +30,12 @@ _ONLY_THE_LAST = "DELETE FROM problems WHERE rowid <= (SELECT max(rowid) FROM pr
 _ONLY_LAST_PAUSES = (
     "DELETE FROM pauses WHERE array = ? AND rowid <= "
     "(SELECT rowid FROM pauses WHERE array = ? ORDER BY rowid DESC LIMIT 1 OFFSET ?)"
+)
+# One of the two ids may be empty: not known.
+_LEFT = (
+    "INSERT INTO trainers (array, id, time_s, over, begun) VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT DO UPDATE SET id = max(id, excluded.id), time_s = max(time_s, excluded.time_s), "
+    "over = coalesce(over, excluded.over), begun = max(begun, excluded.begun)"
 )
 _LARGEST_PROBLEM = 64 * 2**20
 _READ_S = 15.0
@@ -220,6 +227,12 @@ class History:
         """Return whether a trainer's throughput was ever measured: then it does train."""
         return bool(self._database.read("SELECT 1 FROM looks WHERE array = ? LIMIT 1", array))
 
+    def has_begun(self, array: int) -> bool:
+        """Return whether a trainer has ever had a node; yes if the history does not tell."""
+        if self.trouble is not None or self.tally(array).grew > 0:
+            return True
+        return bool(self._database.read("SELECT 1 FROM trainers WHERE array = ? AND begun", array))
+
     def knows_another(self, array: int, id_: str) -> bool:
         """Return whether another trainer is known under this array."""
         rows = self._database.read("SELECT id FROM trainers WHERE array = ?", array)
@@ -252,22 +265,34 @@ class History:
         self._ended[array] = why
         self._database.write(("UPDATE trainers SET over = ? WHERE array = ?", (why, array)))
 
-    def over(self) -> list[tuple[int, str, float, str]]:
-        """Return the trainers that are over: array, id, when they were met last, and why."""
-        rows = self._database.read("SELECT array, id, time_s, over FROM trainers WHERE over != ''")
-        return [(array, id_, time_s, why) for array, id_, time_s, why in rows]
-
-    def resume_after_others(self, over: Iterable[tuple[int, str, float, str]]) -> None:
-        """Take over which trainers are ``over``, after other hosts' controllers have worked.
-
-        Elements that ran when this host worked last have ended at an unknown time.
-        """
+    def end_unseen(self) -> None:
+        """End what was open when this host worked last, at an unknown time: others worked since."""
         self._tallies.clear()
         self._database.write(
             ("UPDATE stays SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
             ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
             ("UPDATE outages SET end_s = start_s WHERE end_s IS NULL", ()),
-            *(put("trainers", *row) for row in over),
+        )
+
+    def learn(self, rows: Rows) -> None:
+        """Take over what a controller has left (``learnt``) that is not known here.
+
+        Of two trainers under one array the one that was met later counts, with what is about it.
+        """
+        found = self._database.read("SELECT array, id, time_s FROM trainers")
+        known = {array: (id_, time_s) for array, id_, time_s in found}
+        gone = set()
+        for array, id_, time_s, *_ in rows["trainers"]:
+            own_id, own_s = known.get(array, ("", time_s))
+            if differ(id_, own_id) and own_s > time_s:
+                gone.add(array)
+            elif differ(id_, own_id):
+                self.forget(array)
+        self._database.write(
+            *((_LEFT, row) for row in rows["trainers"] if row[0] not in gone),
+            *(news("looks", row) for row in rows["looks"] if row[2] not in gone),
+            *(news("rescales", row) for row in rows["rescales"]),
+            *(news("reforms", row) for row in rows["reforms"] if row[0] not in gone),
         )
 
     def forget(self, array: int) -> None:

@@ -91,4 +91,8 @@ CREATE INDEX holes_by_end ON holes (end_s);
 CREATE INDEX outages_by_end ON outages (end_s);
 CREATE INDEX preemptions_by_time ON preemptions (time_s);
 """,
+    # Whether another host's controller has given a trainer a node: ``stays`` are this host's own.
+    """
+ALTER TABLE trainers ADD COLUMN begun INTEGER NOT NULL DEFAULT 0;
+""",
 )

@@ -107,7 +107,7 @@ def test_an_outage_that_ended_while_another_host_worked_ends_at_no_time_that_is_
 ) -> None:
     watched(path, seen(0, N2_DOWN))
     history = History(path)
-    history.resume_after_others([])
+    history.end_unseen()
     history.inventory.update(seen(600, BOTH))
     history.close()
     assert rows(path, "outages") == [("n2", 0, 0)]
