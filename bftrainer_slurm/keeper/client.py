@@ -18,6 +18,7 @@ from bftrainer_slurm.keeper.protocol import (
     MAX_DOCUMENT,
     MAX_LINE,
     MAX_NOTE,
+    STILL_HERE_S,
     Note,
     NoteKind,
     NumberedNote,
@@ -35,6 +36,7 @@ _Answer = TypeVar("_Answer")
 DEFAULT_TIMEOUT_S = 2.0
 _PAST_TIMEOUT_S = 30.0  # 90 days of a large cluster are a million stays of elements
 _PART_TIMEOUT_S = 4.0  # the keeper itself answers after 2 s at the latest
+_SILENT_S = 4 * STILL_HERE_S  # a keeper whose host has lost its power does not hang up
 
 
 class KeeperError(Exception):
@@ -128,17 +130,24 @@ class KeeperClient:
         proof = f"munge {credential}" if credential else self.token
         return self._answer(f"{request} {proof}".rstrip(), _read_status, patience_s)
 
-    def watch(self, identity: str, after: int) -> Iterator[tuple[str, NumberedNote | None]]:
+    def watch(
+        self, identity: str, after: int, silent_s: float = _SILENT_S
+    ) -> Iterator[tuple[str, NumberedNote | None]]:
         """Yield (the keeper's identity, note) for ever (controller only); the first note is None.
 
         ``identity`` and ``after`` say which note the caller has read last.
+
+        Raises:
+            SilentError: nothing has come from the keeper for ``silent_s`` seconds.
         """
-        with self._asked(f"watch {self.token} {identity or '-'} {after}", None) as stream:
+        with self._asked(f"watch {self.token} {identity or '-'} {after}", silent_s) as stream:
             words = _expect_good(stream).split()
             if len(words) != 2 or words[0] != "keeper":
                 raise KeeperError("the keeper's answer is not a stream of notes")
             yield words[1], None
             while line := stream.readline(MAX_NOTE):
+                if line == b"\n":
+                    continue  # it is still there
                 try:
                     note = parse_numbered(line.decode("ascii"))
                 except ValueError as error:  # from a keeper of another version
@@ -164,7 +173,7 @@ class KeeperClient:
 
     @contextmanager
     def _asked(
-        self, request: str, patience_s: float | None, body: bytes = b""
+        self, request: str, patience_s: float, body: bytes = b""
     ) -> Iterator[BufferedRWPair]:
         """Connect and send the request; yield the stream to read the answer from."""
         try:

@@ -15,6 +15,7 @@ VERSION = 2  # of the messages between members and keeper: both must have the sa
 GREETING = b"member %d" % VERSION  # the first line that a member sends
 MAX_LINE = 512
 MAX_NOTE = 8_192  # a line of the stream that ``watch`` returns
+STILL_HERE_S = 5.0  # that stream has an empty line after so long without a note
 MAX_TEXT = 2_000  # bytes of a failure's text
 MAX_DOCUMENT = 8 * 1024 * 1024
 MAX_MEASURES = 8  # in one report

@@ -22,6 +22,7 @@ from bftrainer_slurm.keeper.notes import Notes
 from bftrainer_slurm.keeper.protocol import (
     MAX_DOCUMENT,
     MAX_LINE,
+    STILL_HERE_S,
     Asked,
     Note,
     NoteKind,
@@ -236,8 +237,13 @@ class Keeper:
                 if after < self._notes.last:
                     continue
                 waiting = asyncio.ensure_future(news.wait())
-                await asyncio.wait({waiting, hung_up}, return_when=asyncio.FIRST_COMPLETED)
+                either = {waiting, hung_up}
+                came, _ = await asyncio.wait(
+                    either, timeout=STILL_HERE_S, return_when=asyncio.FIRST_COMPLETED
+                )
                 waiting.cancel()
+                if not came:
+                    writer.write(b"\n")
         finally:
             hung_up.cancel()
 

@@ -9,7 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper import server
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError, SilentError
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
+from tests.keeper.inside import keeper_inside
 
 NO_STATUS = [
     b"document\n",
@@ -43,16 +46,42 @@ def test_what_is_no_stream_of_notes_is_an_error(answer: bytes) -> None:
         list(client.watch("", 0))
 
 
+def test_a_keeper_that_says_nothing_more_is_given_up_though_it_does_not_hang_up() -> None:
+    with somebody_who_says(b"keeper abc\n\n1 5.0 submitted\n", then_is_silent=True) as client:
+        stream = client.watch("", 0, silent_s=0.2)
+        assert next(stream) == ("abc", None)
+        assert next(stream) == ("abc", NumberedNote(1, 5.0, Note(NoteKind.SUBMITTED)))
+        with pytest.raises(SilentError):
+            next(stream)
+
+
+def test_a_keeper_without_news_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "STILL_HERE_S", 0.1)
+    with keeper_inside() as keeper:
+        stream = keeper.client.watch("", 0, silent_s=5)
+        next(stream)
+        later = threading.Timer(6, keeper.client.tell, [Note(NoteKind.SUBMITTED)])
+        later.start()
+        _, numbered = next(stream)
+        later.join()
+        assert numbered is not None and numbered.note.kind is NoteKind.SUBMITTED
+
+
 @contextmanager
-def somebody_who_says(answer: bytes) -> Iterator[KeeperClient]:
+def somebody_who_says(answer: bytes, then_is_silent: bool = False) -> Iterator[KeeperClient]:
+    hangs_up = threading.Event()
+
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             self.rfile.readline()
             self.wfile.write(answer)
+            if then_is_silent:
+                hangs_up.wait()
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as listener:
+        threading.Thread(target=listener.serve_forever, daemon=True).start()
         try:
-            yield KeeperClient(f"127.0.0.1:{server.server_address[1]}")
+            yield KeeperClient(f"127.0.0.1:{listener.server_address[1]}")
         finally:
-            server.shutdown()
+            hangs_up.set()
+            listener.shutdown()
