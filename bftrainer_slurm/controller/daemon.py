@@ -36,7 +36,7 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.keeper.credentials import CredentialError, Means, Munge, read_secret
-from bftrainer_slurm.keeper.home import find_or_start, private_folder
+from bftrainer_slurm.keeper.home import StateError, find_or_start, private_folder
 from bftrainer_slurm.keeper.protocol import parse_address
 from bftrainer_slurm.model import Trainer
 from bftrainer_slurm.planner.solver import Planner
@@ -128,7 +128,7 @@ def run(
             return Controller(common(appraiser=Profiles(history.lessons)), configured.settings)
 
         served_at = _metrics_address(scope, settings)
-        secret = _secret_of(state) if served_at else ""
+        secret = _secret_of(shared or state) if served_at else ""
         work = _Work(begun, feed, about, configured, secret)
         page = Page(
             state / "history.sqlite",
@@ -154,11 +154,11 @@ def _metrics_address(scope: Scope, settings: Settings) -> tuple[str, int] | None
     return None if chosen == "off" else parse_address(chosen)
 
 
-def _secret_of(state: Path) -> str:
+def _secret_of(folder: Path) -> str:
     """Return the key of the page, empty if there is none: then all see only what is public."""
     try:
-        return secret_of(state)
-    except OSError as error:
+        return secret_of(folder)
+    except (OSError, StateError) as error:
         logger.error("no key for the page: %s", error)
         return ""
 

@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -27,6 +28,7 @@ _TOKEN = "keeper.token"
 _SECRET = "member.secret"
 # How the names begin of what keeper and controller write into their folders.
 _OURS = ("keeper.", "controller.", "history.sqlite", "member.", "host.", "page.", "detour")
+_OWN_TEXT = re.compile(r"[A-Za-z0-9_-]{32,}")
 _START_TIMEOUT_S = 60.0  # a cold disk
 
 
@@ -95,37 +97,60 @@ def write_address(state: Path, address: str) -> None:
 
 
 def own_token(state: Path) -> str:
-    """Return the token that controller and keeper share, made at the first call."""
+    """Return the token that controller and keeper share, made at the first call.
+
+    Raises:
+        OSError, StateError: as ``own_text``.
+    """
     return own_text(state / _TOKEN)
 
 
 def read_token(state: Path) -> str:
     """Return the token in a state folder, or an empty text if there is none that we may read."""
     try:
-        return (state / _TOKEN).read_text().strip()
-    except OSError:
+        return _read_own(state / _TOKEN)
+    except (OSError, StateError):
         return ""
 
 
 def own_secret(state: Path) -> Path:
-    """Return the file with the secret of one user's members (personal mode), made if missing."""
+    """Return the file with the secret of one user's members (personal mode), made if missing.
+
+    Raises:
+        OSError, StateError: as ``own_text``.
+    """
     own_text(state / _SECRET)
     return state / _SECRET
 
 
 def own_text(path: Path) -> str:
-    """Return the random text in a file of ours. A missing file is made, in one step."""
+    """Return the random text in a file of ours. A missing file is made, in one step.
+
+    Raises:
+        OSError: it cannot be read or made.
+        StateError: something else is in it; two hosts may use it, so neither makes it anew.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        return _read_own(path)
     beside = path.with_name(f"{path.name}.{os.urandom(8).hex()}")  # other hosts may do the same
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        return path.read_text().strip()
-    except FileNotFoundError:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(os.urandom(16).hex())
-    with contextlib.suppress(FileExistsError):  # somebody else was faster
-        os.link(beside, path)
-    beside.unlink()
-    return path.read_text().strip()
+        with os.fdopen(descriptor, "w") as file:
+            file.write(os.urandom(16).hex())
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):  # somebody else was faster
+            os.link(beside, path)
+    finally:
+        beside.unlink()
+    return _read_own(path)
+
+
+def _read_own(path: Path) -> str:
+    text = path.read_text(errors="replace").strip()
+    if _OWN_TEXT.fullmatch(text) is None:
+        raise StateError(f"{path} is damaged: remove it, and start keeper and controller again")
+    return text
 
 
 def find_or_start(
@@ -145,6 +170,7 @@ def find_or_start(
 
     Raises:
         KeeperError: it could not be started; its log says why.
+        OSError, StateError: there is no token.
     """
     token = own_token(shared or state)
     places = _places(state, listen, shared)

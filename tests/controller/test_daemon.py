@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -261,6 +262,14 @@ def test_metrics_are_of_what_was_published_last_whether_the_keeper_answers_or_no
     work._publisher.show(no_status(0.0, work.about))
     found = {sample.name: sample.value for one in work.metrics() for sample in one.samples}
     assert (found["bftrainer_keeper_up"], found["bftrainer_trouble"]) == (up, 0)
+
+
+def test_a_damaged_key_of_the_page_is_named_and_ends_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "page.key").touch()
+    assert daemon._secret_of(tmp_path) == ""
+    assert f"{tmp_path / 'page.key'} is damaged" in caplog.text
 
 
 @pytest.mark.parametrize(

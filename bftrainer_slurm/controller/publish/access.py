@@ -2,15 +2,13 @@
 
 Everybody who reaches the page sees what squeue shows to everybody. A user's key shows all about
 that user's trainers; the keeper gives it to their owner only, with the rest of the status. The key
-in the state folder shows everything.
+in the state folder, or in the folder that two hosts share, shows everything.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import os
-import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,24 +16,18 @@ from typing import Any
 from urllib.parse import quote
 
 from bftrainer_slurm.keeper import disclosure
+from bftrainer_slurm.keeper.home import own_text
 
-KEY_FILE = "page.key"
-_BYTES = 24
+_KEY_FILE = "page.key"
 
 
-def secret_of(state: Path) -> str:
+def secret_of(folder: Path) -> str:
     """Return the key that shows everything; make one if there is none.
 
     Raises:
-        OSError: it cannot be read or written.
+        OSError, StateError: it cannot be read or made.
     """
-    path = state / KEY_FILE
-    try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(_BYTES))
-    except FileExistsError:
-        pass
-    return path.read_text().strip()
+    return own_text(folder / _KEY_FILE)
 
 
 def key_of(user: str, secret: str) -> str:
