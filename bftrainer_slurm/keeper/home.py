@@ -48,6 +48,16 @@ def private_folder(path: Path) -> None:
     """
     os.umask(0o077)
     path.mkdir(parents=True, exist_ok=True)
+    make_private(path)
+
+
+def make_private(path: Path) -> None:
+    """Take others' rights from our files in a folder.
+
+    Raises:
+        OSError: it is missing, or its files cannot be looked at.
+        StateError: it is somebody else's, or others can write to it.
+    """
     status = path.stat()
     if status.st_mode & stat.S_ISVTX:
         raise StateError(f"all users share {path}; choose another folder")
@@ -59,7 +69,8 @@ def private_folder(path: Path) -> None:
         raise StateError(f"anybody can write to {path}; choose another folder")
     for file in path.iterdir():
         if file.name.startswith(_OURS) and file.name != _ADDRESS:
-            _tighten(file)
+            with contextlib.suppress(FileNotFoundError):  # another host has just renamed it
+                _tighten(file)
 
 
 def _tighten(file: Path) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bftrainer_slurm.keeper.home import own_text, private_folder
+from bftrainer_slurm.keeper.home import StateError, make_private, own_text
 
 logger = logging.getLogger(__name__)
 
@@ -130,9 +130,16 @@ def wait_to_lead(
     Raises:
         OSError, StateError: one of the folders cannot be used.
     """
-    private_folder(shared)
-    lease = Lease(shared / f"{what}.lease", host_name(state))
-    lease.round()
+    name = host_name(state)
+    try:
+        make_private(shared)  # it is not made: a host that alone sees it would work beside another
+        lease = Lease(shared / f"{what}.lease", name)
+        lease.round()
+    except OSError as error:
+        raise StateError(
+            f"shared: {error.filename or shared}: {error.strerror}; make the folder, mount it, or "
+            "correct --shared ('shared' in bftrainer.toml)"
+        ) from error
     threading.Thread(target=_renew, args=(lease,), name="lease", daemon=True).start()
     if not lease.holds():
         logger.info("waiting: the %s may be at work on another host (%s)", what, lease.path)

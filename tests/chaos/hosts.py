@@ -105,6 +105,8 @@ def started_hosts(nodes: int, seed: int, tell: Tell) -> Iterator[tuple[World, Tw
         site = site_on(lab, keeper="")
         addresses = {name: f"{lab.cluster.address_of(name)}{port}" for name in CONTROL_HOSTS}
         hosts = TwoHosts(site, addresses, lab.dir / "state" / "bftrainer")
+        hosts.shared.mkdir(0o700)
+        give(hosts.shared, _USER)
         both = {"listen": ",".join(addresses.values()), "shared": str(hosts.shared)}
         site.configure({**QUICK, **both})
         for name in CONTROL_HOSTS:

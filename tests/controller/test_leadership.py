@@ -13,11 +13,12 @@ from typing import cast
 
 import pytest
 
-from bftrainer_slurm.controller.leadership import LeadersGateway, SharedHistory
+from bftrainer_slurm.controller.leadership import LeadersGateway, SharedHistory, take_the_lead
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state.database import Database
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.lessons import Job, Look, Rescale
+from bftrainer_slurm.keeper.home import StateError
 from bftrainer_slurm.keeper.lease import ROUND_S, SETTLE_S, VALID_S, Lease
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ElementId
@@ -268,6 +269,12 @@ def test_word_that_makes_no_sense_is_passed_over(
         tell_all(history)
     with leading(b, shared) as history:
         assert history.has_trained(7)
+
+
+def test_a_controller_does_not_begin_without_the_shared_folder(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="correct --shared"):
+        take_the_lead(tmp_path / "wrong", tmp_path, cast(Gateway, Asked()))
+    assert not (tmp_path / "wrong").exists()
 
 
 def test_without_the_lease_slurm_is_asked_but_nothing_is_changed(tmp_path: Path) -> None:

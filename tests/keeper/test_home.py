@@ -98,6 +98,17 @@ def test_a_keeper_ends_in_one_line_over_what_is_damaged(
     assert len(said) == 1 and str(tmp_path / "member.secret") in said[0]
 
 
+def test_a_shared_folder_that_is_not_there_is_named_and_not_made(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    wrong = tmp_path / "sahred" / "slurm"
+    assert serve(tmp_path / "state", "127.0.0.1:0", Means(), wrong) == 2
+    (said,) = capfd.readouterr().err.splitlines()
+    assert said.startswith(f"keeper: shared: {wrong}: No such file or directory; make the folder")
+    assert "--shared" in said
+    assert not wrong.parent.exists()
+
+
 def test_of_many_that_make_it_at_once_all_have_the_same(tmp_path: Path) -> None:
     made: list[str] = []
     makers = [threading.Thread(target=lambda: made.append(own_token(tmp_path))) for _ in range(20)]
