@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, tzinfo
+from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -14,7 +15,8 @@ import pyarrow
 from click.core import ParameterSource
 from pyarrow import csv, parquet
 
-from bftrainer_slurm.cli.common import fail, finite, json_option, print_json, shown
+from bftrainer_slurm.cli.common import BAD_INPUT, fail, finite, json_option, print_json, shown
+from bftrainer_slurm.cli.files import check_file, check_folder, written
 from bftrainer_slurm.cli.joblogs import made, progress, read, running, tell
 from bftrainer_slurm.replay.assessment.assess import Assessment, Rates, Replays
 from bftrainer_slurm.replay.assessment.assess import assess as assess_log
@@ -238,6 +240,9 @@ def assess(
         if no_replay and file is not None:
             fail(f"{option} writes what was replayed; leave out either it or --no-replay")
     _refuse_idle_options(_LOG if log else _MADE if synthetic else _LIVE)
+    check_file("--csv", csv_file, reads=log)
+    check_file("--parquet", parquet_file, reads=log)
+    check_folder("--report", report)
     planned = tuple(HarvestOptions(count, bf_interval) for count in at_once)
     replays = None if no_replay else _replays(trainers, planned, sample_hours, samples)
     if log is not None:
@@ -252,9 +257,14 @@ def assess(
             assess_log(source, holes, zone, replays, advance), rates=Rates(price, watts)
         )
     over_time = _over_time(found)
-    _write_over_time("--csv", csv_file, over_time, csv.write_csv)
-    _write_over_time("--parquet", parquet_file, over_time, parquet.write_table)
-    _hand_over(found, report, as_json)
+    files_written = [
+        written("--csv", csv_file, partial(_write, over_time, csv.write_csv)),
+        written("--parquet", parquet_file, partial(_write, over_time, parquet.write_table)),
+        written("--report", report, partial(write_report, found)),
+    ]
+    _print(found, report if files_written[-1] else None, as_json)
+    if not all(files_written):
+        raise SystemExit(BAD_INPUT)
 
 
 def _refuse_idle_options(place: str) -> None:
@@ -267,16 +277,9 @@ def _refuse_idle_options(place: str) -> None:
             fail(f"{option.opts[0]} goes with {goes_with[0]} only; leave it out")
 
 
-def _write_over_time(
-    option: str, path: Path | None, table: pyarrow.Table, write: Callable[..., None]
-) -> None:
-    if path is None:
-        return
-    try:
-        with path.open("wb") as file:
-            write(table, file)
-    except OSError as error:
-        fail(f"{option} {path}: {error.strerror}; name a file that you may write")
+def _write(table: pyarrow.Table, write: Callable[..., None], path: Path) -> None:
+    with path.open("wb") as file:  # pyarrow would remove a path that it cannot write
+        write(table, file)
 
 
 def _over_time(found: Assessment) -> pyarrow.Table:
@@ -293,21 +296,15 @@ def _over_time(found: Assessment) -> pyarrow.Table:
     )
 
 
-def _hand_over(found: Assessment, report: Path | None, as_json: bool) -> None:
-    page = None
-    if report is not None:
-        try:
-            page = write_report(found, report)
-        except OSError as error:
-            fail(f"--report {report}: {error.strerror}; name a folder that you may write")
+def _print(found: Assessment, report: Path | None, as_json: bool) -> None:
     if as_json:
         print_json({"schema": SCHEMA, **document(found)})
         return
     click.echo(table(found))
     for caveat in found.log.caveats:
         click.echo(f"note: {caveat}", err=True)
-    if page is not None:
-        click.echo(f"report: {page}")
+    if report is not None:
+        click.echo(f"report: {shown(report / 'assessment.html', 400)}")
 
 
 def _replays(

@@ -28,8 +28,13 @@ def finite(_: click.Context, parameter: click.Parameter, value: float | None) ->
 
 def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
     """End the command with one line on stderr."""
-    click.echo(f"bftrainer: {' '.join(message.split())}", err=True)
+    say_error(message)
     raise SystemExit(code)
+
+
+def say_error(message: str, begin: str = "bftrainer") -> None:
+    """Write one line on stderr, safe for a terminal whatever the message quotes."""
+    click.echo(f"{begin}: {shown(' '.join(message.split()), _LONGEST_LINE)}", err=True)
 
 
 @contextmanager

@@ -7,11 +7,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
 
-from bftrainer_slurm.cli.common import fail, finite, json_option, print_json
+from bftrainer_slurm.cli.common import BAD_INPUT, fail, finite, json_option, print_json, shown
+from bftrainer_slurm.cli.files import check_folder, written
 from bftrainer_slurm.cli.simulation import POLICIES, ReplayOptions, Watch
 from bftrainer_slurm.cli.simulation import replay as replay_trace
 from bftrainer_slurm.planner.objectives import ObjectiveError, find
@@ -167,7 +169,7 @@ def replay(
     )
     trace = _trace(events, synthetic, nodes, from_s, hours)
     wanted = _trainers(trainers, at_once, trace, backlog) * repeat
-    _check_folder(report)
+    check_folder("--report", report)
     timeline = Timeline()
     with _quiet(), Planner() as planner, _progress(trace) as progress:
         planner.warm_up()
@@ -189,8 +191,10 @@ def replay(
     if report is not None:
         from bftrainer_slurm.replay.page import write_page  # loads matplotlib: only where asked
 
-        page = write_page(report, document(found), timeline)
-        click.echo(f"report: {page}", err=True)
+        write = partial(write_page, figures=document(found), timeline=timeline)
+        if not written("--report", report, write):
+            raise SystemExit(BAD_INPUT)
+        click.echo(f"report: {shown(report / 'replay.html', 400)}", err=True)
 
 
 def _trace(
@@ -239,16 +243,6 @@ def _objective(name: str) -> str:
     except ObjectiveError as error:
         fail(f"--objective: {error}")
     return name
-
-
-def _check_folder(report: Path | None) -> None:
-    """Check the folder before the long work, not after it."""
-    if report is None:
-        return
-    try:
-        report.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        fail(f"--report {report}: {error.strerror}; name a folder that you may write")
 
 
 class _Counting:

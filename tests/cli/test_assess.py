@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from pyarrow.parquet import read_table
 
 from bftrainer_slurm.cli import assess as module
+from bftrainer_slurm.cli import files
 from tests.replay.assessment.standin import equal_shares
 
 CIRRUS = Path(__file__).parents[3] / "shared" / "data" / "cirrus-2024q1" / "sacct-subset.csv"
@@ -71,6 +72,37 @@ def test_a_report_is_written(log: Path, tmp_path: Path) -> None:
     result = assess(log, *WINDOW, "--report", tmp_path / "report")
     assert f"report: {tmp_path}/report/assessment.html" in result.stdout
     assert "equivalent nodes" in (tmp_path / "report" / "assessment.html").read_text()
+
+
+def full_disk(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_files_that_cannot_be_written_are_told_before_the_log_is_read(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "read", lambda *_: pytest.fail("the log was read"))
+    result = assess(log, *WINDOW, "--csv", tmp_path / "no" / "use.csv")
+    assert result.exit_code == 2
+    assert f"--csv {tmp_path}/no/use.csv: No such file or directory; name" in result.stderr
+    assert "this is the file to read" in assess(log, *WINDOW, "--parquet", log).stderr
+    (tmp_path / "full").mkdir()
+    monkeypatch.setattr(files, "TemporaryFile", lambda **_: full_disk())
+    assert "No space left" in assess(log, *WINDOW, "--report", tmp_path / "full").stderr
+    assert log.read_text() == LOG
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "full", log]
+
+
+def test_where_a_file_cannot_be_written_after_all_the_result_is_shown(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "write_report", full_disk)
+    result = assess(log, *WINDOW, "--report", tmp_path, "--csv", "/dev/full")
+    assert result.exit_code == 2
+    assert f"--report {tmp_path}: No space left on device; it was not written" in result.stderr
+    assert "--csv /dev/full: No space left on device; it was not written" in result.stderr
+    assert "10 trainers at once" in result.stdout
+    assert "report:" not in result.stdout
 
 
 def test_what_is_used_has_a_price_and_takes_energy(log: Path) -> None:

@@ -55,6 +55,17 @@ def test_the_report_needs_nothing_else(events: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "report" / "replay.json").read_text())["events"] == 3
 
 
+def test_where_the_report_cannot_be_written_the_result_is_shown(
+    events: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "replay.html").mkdir()
+    result = run("--events", events, "--report", tmp_path)
+    assert result.exit_code == 2
+    assert f"--report {tmp_path}: Is a directory; it was not written" in result.stderr
+    assert "idle node-hours    1.5\n" in result.stdout
+    assert {path.name for path in tmp_path.iterdir()} == {"events.csv", "replay.html"}
+
+
 BAD = {
     "neither source": ([], "give either --events FILE or --synthetic NODES"),
     "both sources": (["--synthetic", "5", "--events", "x.csv"], "give either"),
