@@ -29,6 +29,7 @@ from bftrainer_slurm.replay.trainers import TrainersError, read_trainers
 
 SCHEMA = 1
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_DATE_DIGITS = 8  # 20240301 is a date: as Unix seconds it would be in 1970
 _LOG, _MADE, _LIVE = "a LOG", "--synthetic", ""
 _GOES_WITH = {
     "days": (_MADE, _LIVE),
@@ -335,7 +336,7 @@ def _time(option: str, text: str | None, zone: tzinfo) -> float | None:
     if text is None:
         return None
     try:
-        if text.isdecimal():
+        if text.isdecimal() and len(text) != _DATE_DIGITS:
             return float(text)
         time = datetime.fromisoformat(text)
         return (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()

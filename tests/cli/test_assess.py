@@ -131,6 +131,13 @@ def test_idle_and_used_nodes_over_time_are_a_table(
     assert read_table(tmp_path / "use.parquet").to_pylist() == rows
 
 
+def test_a_date_may_be_written_without_hyphens(tmp_path: Path) -> None:
+    job = "1|1|2024-01-01T09:00:00|2024-01-01T09:00:00|2024-01-05T09:00:00|COMPLETED|n1\n"
+    (tmp_path / "log").write_text(f"{LOG.splitlines()[0]}\n{job}")
+    options = (tmp_path / "log", "--from", "20240102", "--to", "2024-01-03", "--no-replay")
+    assert "2024-01-02 00:00 UTC to 2024-01-03 00:00 UTC" in assess(*options).stdout
+
+
 def test_malformed_lines_are_shown_escaped(log: Path) -> None:
     log.write_text(LOG + "\x1b[2J evil\n" * 9)
     result = assess(log, *WINDOW, "--no-replay")

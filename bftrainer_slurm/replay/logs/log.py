@@ -10,7 +10,7 @@ import math
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from itertools import chain
 from pathlib import Path
 
@@ -27,6 +27,8 @@ from bftrainer_slurm.replay.logs.lines import Lines, read_lines
 from bftrainer_slurm.replay.logs.nodes import NodeNumbers, Partitions, expand
 from bftrainer_slurm.replay.logs.occupancy import Occupancy
 from bftrainer_slurm.replay.trace import TraceError, read_events
+
+_BEYOND_S = 31 * 86400.0  # how far beyond its log a time may reach, or as far as the log is long
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,9 @@ def _by_nodes(kind: str, jobs: JobTable, notes: Notes, options: LogOptions) -> L
             if job.gpus or job.memory_mb:
                 all_its = len(expand(job.node_list)) if options.node_list else len(held)
                 allocations.add(held, job, all_its)
+    others = next((job.node_list for job in jobs if job.node_list), "")
+    if options.node_list and others and max(counts) <= 0:
+        raise LogError(f"--node-list: no job had one of these nodes; one had {others[:80]}")
     jobs = replace(jobs, nodes=np.array(counts, np.int64)).rows(np.array(counts, int) >= 0)
     from_s, to_s = _window(jobs.rows(jobs.started), notes, options)
     count = len(numbers.names)
@@ -242,6 +247,7 @@ def _from_holes(
 ) -> Log:
     from_s = max(span_s[0], options.from_s or span_s[0])
     to_s = min(span_s[1], options.to_s or span_s[1])
+    _check_window(from_s, to_s, span_s, options.zone)
     caveats = (caveat,) if options.nodes else (caveat, caveats_of.MACHINE)
     return _log(kind, holes, options.nodes or len(holes.nodes), from_s, to_s, None, caveats)
 
@@ -255,8 +261,6 @@ def _log(
     notes: Notes | None,
     caveats: tuple[str, ...],
 ) -> Log:
-    if not from_s < to_s:
-        raise LogError("nothing is left between --from and --to")
     return Log(kind, between(holes, from_s, to_s), nodes, from_s, to_s, notes, caveats)
 
 
@@ -282,9 +286,26 @@ def _window(started: JobTable, notes: Notes, options: LogOptions) -> tuple[float
             raise LogError(f"{error}; give --from and --to") from error
         from_s = trusted_from_s if from_s is None else from_s
         to_s = trusted_to_s if to_s is None else to_s
-    if not from_s < to_s:
-        raise LogError("nothing is left between --from and --to")
+    _check_window(from_s, to_s, _span(started, notes), options.zone)
     return from_s, to_s
+
+
+def _span(started: JobTable, notes: Notes) -> tuple[float, float]:
+    """Return the first and the last moment that a log knows of."""
+    ends_s = started.end_s[np.isfinite(started.end_s)]
+    last_s = max(float(started.start_s.max()), float(ends_s.max(initial=0.0)), notes.last_submit_s)
+    return float(np.fmin(started.start_s, started.eligible_s).min()), last_s
+
+
+def _check_window(from_s: float, to_s: float, span_s: tuple[float, float], zone: tzinfo) -> None:
+    """Refuse a time outside the log, and one that reaches far beyond: it would count as idle."""
+    first_s, last_s = span_s
+    held = " to ".join(f"{datetime.fromtimestamp(s, zone):%Y-%m-%d %H:%M}" for s in span_s)
+    if not max(from_s, first_s) < min(to_s, last_s):
+        raise LogError(f"nothing is left between --from and --to: the log holds {held}")
+    beyond_s = max(last_s - first_s, _BEYOND_S)
+    if first_s - from_s > beyond_s or to_s - last_s > beyond_s:
+        raise LogError(f"the log holds only {held}; ask for less by --from, --to or --days")
 
 
 def _first_bad_line(notes: Notes) -> str:
