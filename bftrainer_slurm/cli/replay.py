@@ -37,7 +37,7 @@ _MOST = 10_000
 @click.option(
     "--events",
     type=click.Path(path_type=Path),
-    help="Node events: parquet or CSV with the columns time, node, idle.",
+    help="Node events: parquet or CSV with the columns time, node, idle; plain or gzipped.",
 )
 @click.option(
     "--synthetic", metavar="NODES[:LOAD[:SEED]]", help="Use the holes of a made-up cluster instead."
@@ -167,8 +167,9 @@ def replay(
         look_every_s=look_every,
         learn_curves=learn_curves,
     )
+    listed = typical_trainers(at_once) if trainers is None else _listed(trainers)
     trace = _trace(events, synthetic, nodes, from_s, hours)
-    wanted = _trainers(trainers, at_once, trace, backlog) * repeat
+    wanted = _submitted(listed, trainers, trace, backlog) * repeat
     check_folder("--report", report)
     timeline = Timeline()
     with _quiet(), Planner() as planner, _progress(trace) as progress:
@@ -217,24 +218,28 @@ def _trace(
         fail(f"--synthetic {synthetic}: {error}")
 
 
-def _trainers(
-    path: Path | None, at_once: int, trace: Trace, backlog: bool
-) -> tuple[TrainerSpec, ...]:
-    if path is None:
-        return typical_trainers(at_once)
+def _listed(path: Path) -> tuple[TrainerSpec, ...]:
     try:
-        wanted = read_trainers(path)
+        return read_trainers(path)
     except TrainersError as error:
         fail(f"--trainers {error}")
+
+
+def _submitted(
+    listed: tuple[TrainerSpec, ...], path: Path | None, trace: Trace, backlog: bool
+) -> tuple[TrainerSpec, ...]:
+    """Return the trainers with the times at which they come; end the command if all are late."""
+    if path is None:
+        return listed
     if backlog:
-        return tuple(replace(one, submit_s=trace.start_s) for one in wanted)
-    first_s = min(one.submit_s for one in wanted)
+        return tuple(replace(one, submit_s=trace.start_s) for one in listed)
+    first_s = min(one.submit_s for one in listed)
     if first_s >= trace.end_s:
         fail(
             f"--trainers {path}: the first is submitted at {first_s:.0f}, after the last event "
             f"({trace.end_s:.0f}); --backlog lets all wait from the start"
         )
-    return wanted
+    return listed
 
 
 def _objective(name: str) -> str:

@@ -5,6 +5,8 @@ Files come from outside: anything but a number, a name or a truth value is refus
 
 from __future__ import annotations
 
+import shutil
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from bftrainer_slurm.replay.logs.lines import unzipped
+
 if TYPE_CHECKING:
     import pyarrow
 
 COLUMNS = ("time", "node", "idle")
+PARQUET_MAGIC = b"PAR1"
 _LATEST_S = 32503680000.0  # the year 3000: beyond it a time is in another unit
 
 
@@ -41,7 +46,7 @@ class Trace:
 
 
 def read_events(path: Path) -> Trace:
-    """Read a parquet file, or CSV, with the columns time (Unix s), node and idle.
+    """Read a parquet file, or CSV, with the columns time (Unix s), node and idle; gzipped or not.
 
     Raises:
         TraceError: it cannot be read, a column is missing, or a value is not possible.
@@ -59,20 +64,34 @@ def _read_table(path: Path) -> pyarrow.Table:
     from pyarrow import csv, parquet
 
     try:
-        # Not the file itself: Arrow's threads may read on after an error, and would call Python.
-        content = pyarrow.BufferReader(path.read_bytes())
-        if path.suffix == ".parquet":
-            return parquet.read_table(content)
-        return csv.read_csv(content)
+        content = _content(path)
+        if content.slice(0, len(PARQUET_MAGIC)).to_pybytes() == PARQUET_MAGIC:
+            return parquet.read_table(pyarrow.BufferReader(content))
+        return csv.read_csv(pyarrow.BufferReader(content))
     except OSError as error:
         raise TraceError(error.strerror or _one_line(error)) from error
-    except (pyarrow.ArrowException, ValueError) as error:
+    except (pyarrow.ArrowException, ValueError, EOFError, zlib.error) as error:
         raise TraceError(_one_line(error)) from error
 
 
+def _content(path: Path) -> pyarrow.Buffer:
+    """Return a file in Arrow's own memory.
+
+    Arrow's threads may hold it a moment longer than we do. Were it an object of Python, and the
+    interpreter gone by then, the process would abort.
+    """
+    import pyarrow
+
+    sink = pyarrow.BufferOutputStream()
+    with path.open("rb") as raw:
+        shutil.copyfileobj(unzipped(raw), sink)
+    return sink.getvalue()
+
+
 def _column(table: pyarrow.Table, name: str) -> NDArray[np.generic]:
-    if name not in table.column_names:
-        raise TraceError(f"no column {name}; there must be {', '.join(COLUMNS)}")
+    if (count := table.column_names.count(name)) != 1:
+        columns = f"no column {name}" if not count else f"{count} columns {name}"
+        raise TraceError(f"{columns}; there must be {', '.join(COLUMNS)}")
     column = table[name]
     if not len(column):
         raise TraceError("it has no events")

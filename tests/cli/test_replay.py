@@ -93,6 +93,12 @@ def test_bad_input_ends_in_one_line(options: list[str], said: str) -> None:
     assert result.stdout == ""
 
 
+def test_trainers_are_checked_before_events_are_read(tmp_path: Path) -> None:
+    (tmp_path / "bad").write_text("{")
+    result = run("--trainers", tmp_path / "bad", "--events", tmp_path / "bad")
+    assert result.stderr.startswith(f"bftrainer: --trainers {tmp_path}/bad: ")
+
+
 def test_trainers_that_come_too_late_are_told(events: Path, tmp_path: Path) -> None:
     entry = {
         "name": "J0", "submit": 9999, "min_nodes": 1, "max_nodes": 4, "rescale_up_s": 18,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pyarrow
@@ -37,10 +38,28 @@ def test_reads_parquet_with_the_nodes_that_are_never_idle(tmp_path: Path) -> Non
     assert rows_of(trace) == [("a", 1, 5)]
 
 
+def test_the_order_of_columns_and_the_name_of_the_file_do_not_matter(tmp_path: Path) -> None:
+    swapped = "idle,why,node,time\ntrue,x,a,1\nfalse,y,a,5\n"
+    assert rows_of(read_events(written(tmp_path, swapped))) == [("a", 1, 5)]
+    table = pyarrow.table({"idle": [True, False], "node": ["a", "a"], "time": [1, 5]})
+    parquet.write_table(table, tmp_path / "events")
+    assert rows_of(read_events(tmp_path / "events")) == [("a", 1, 5)]
+
+
+def test_reads_gzipped_files(tmp_path: Path) -> None:
+    zipped = gzip.compress(CSV.encode())
+    (tmp_path / "events.csv.gz").write_bytes(zipped)
+    assert len(rows_of(read_events(tmp_path / "events.csv.gz"))) == 3
+    (tmp_path / "cut.gz").write_bytes(zipped[:-9])
+    with pytest.raises(TraceError, match="Compressed file ended"):
+        read_events(tmp_path / "cut.gz")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("time,node\n1,a\n", "no column idle"),
+        ("time,node,node,idle\n1,a,a,true\n", "2 columns node"),
         ("time,node,idle\n", "events.csv: it has no events"),
         ("time,node,idle\n5,a,true\n1,a,false\n", "event 2 is earlier"),
         ("time,node,idle\nsoon,a,true\n", "column time must hold Unix seconds"),

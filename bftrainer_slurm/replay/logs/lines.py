@@ -38,8 +38,14 @@ def read_lines(path: Path, advance: Callable[[int], None] = lambda _: None) -> L
         advance(raw.tell() - told)
 
 
+def unzipped(raw: BufferedReader) -> BinaryIO:
+    """Return the content of an open file, gzipped or not."""
+    if raw.peek(2)[:2] != b"\x1f\x8b":
+        return raw
+    return gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]
+
+
 def _pieces(raw: BufferedReader) -> Iterator[bytes]:
-    zipped = raw.peek(2)[:2] == b"\x1f\x8b"
-    stream: BinaryIO = gzip.GzipFile(fileobj=raw) if zipped else raw  # type: ignore[assignment]
+    stream = unzipped(raw)
     while piece := stream.readline(LONGEST_LINE):
         yield piece

@@ -18,15 +18,16 @@ import numpy as np
 
 from bftrainer_slurm.replay.logs import caveats as caveats_of
 from bftrainer_slurm.replay.logs import events, history, sacct, swf
+from bftrainer_slurm.replay.logs.columns import columns_of
 from bftrainer_slurm.replay.logs.counts import Counts
 from bftrainer_slurm.replay.logs.edges import trusted
 from bftrainer_slurm.replay.logs.hardware import Allocations, GpuUse, Hardware
 from bftrainer_slurm.replay.logs.holes import HoleTable, between, holes_in, longer, minus
 from bftrainer_slurm.replay.logs.jobs import JobTable, LogError, Notes
-from bftrainer_slurm.replay.logs.lines import Lines, read_lines
+from bftrainer_slurm.replay.logs.lines import Lines, read_lines, unzipped
 from bftrainer_slurm.replay.logs.nodes import NodeNumbers, Partitions, expand
 from bftrainer_slurm.replay.logs.occupancy import Occupancy
-from bftrainer_slurm.replay.trace import TraceError, read_events
+from bftrainer_slurm.replay.trace import COLUMNS, PARQUET_MAGIC, TraceError, read_events
 
 _BEYOND_S = 31 * 86400.0  # how far beyond its log a time may reach, or as far as the log is long
 
@@ -75,18 +76,21 @@ def read_log(
 
     Raises LogError if the file holds no usable log, OSError if it cannot be read.
     """
-    with path.open("rb") as file:
-        head = file.read(len(history.MAGIC))
     try:
+        with path.open("rb") as file:
+            zipped = (content := unzipped(file)) is not file
+            head = content.read(len(history.MAGIC))
         if head == history.MAGIC:
+            if zipped:
+                raise LogError("it is a gzipped history.sqlite: unpack it first")
             return _from_history(path, options)
-        if head.startswith(b"PAR1"):
+        if head.startswith(PARQUET_MAGIC):
             return _from_events(path, options)
         lines = read_lines(path, advance)
         first = next(lines, None)
         if first is None:
             raise LogError("the log is empty")
-        if first[1].replace(" ", "").lower() == "time,node,idle":
+        if set(COLUMNS) <= set(columns_of(first[1])):
             return _from_events(path, options)
         return _from_jobs(chain((first,), lines), first[1], options)
     except TraceError as error:  # names the file itself

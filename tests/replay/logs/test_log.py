@@ -186,6 +186,19 @@ def test_what_holds_no_log_is_refused(
     assert str(refused.value).count(str(path)) == 1
 
 
+def test_a_list_of_holes_may_be_gzipped_and_have_its_columns_in_any_order(tmp_path: Path) -> None:
+    plain = read_log(write(tmp_path / "holes.csv", EVENTS), LogOptions(nodes=50))
+    turned = "\n".join(",".join(line.split(",")[::-1]) for line in EVENTS.splitlines())
+    (tmp_path / "holes").write_bytes(gzip.compress(turned.encode()))
+    assert rows(read_log(tmp_path / "holes", LogOptions(nodes=50))) == rows(plain)
+
+
+def test_a_gzipped_history_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(gzip.compress(b"SQLite format 3\0" * 9))
+    with pytest.raises(LogError, match="unpack it first"):
+        read_log(tmp_path / "log", ALL)
+
+
 def test_damaged_gzip_is_refused(tmp_path: Path) -> None:
     whole = gzip.compress(SWF.encode() * 100)
     (tmp_path / "log.gz").write_bytes(whole[: len(whole) // 2])
