@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -12,6 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from bftrainer_slurm import __version__
+from bftrainer_slurm.cli.common import BAD_INPUT, cannot_print, say_error
 
 # Loaded when asked for: `bftrainer status` must not wait for what only the controller imports.
 COMMANDS = {
@@ -34,6 +37,7 @@ COMMANDS = {
 _EXTRAS = {"show": "plot", "assess": "replay", "replay": "replay"}
 _OTHERWISE = "controller"
 _CALLED = "bftrainer_slurm.command"
+_FAILED = 1
 _INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
 
@@ -47,11 +51,22 @@ def _bad_usage_in_one_line() -> Iterator[None]:
         command = error.ctx.command_path if error.ctx else "bftrainer"
         said = error.format_message().rstrip(".")
         see = " See" if said.endswith("?") else "; see"
-        click.echo(f"{command}: {said}{see} '{command} --help'", err=True)
+        say_error(f"{said}{see} '{command} --help'", command)
         raise SystemExit(error.exit_code) from error
 
 
 class _Group(click.Group):
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            return super().main(*arguments, **options)
+        except OSError as error:
+            if not cannot_print(error):
+                raise
+            say_error(f"standard output: {error.strerror}")
+            # What is left of the output must not fail again as Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(_FAILED) from error
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         with _bad_usage_in_one_line():
             return super().parse_args(ctx, args)
@@ -66,11 +81,8 @@ class _Group(click.Group):
             if (error.name or "").startswith("bftrainer_slurm"):
                 raise
             extra = _EXTRAS.get(ctx.meta[_CALLED], _OTHERWISE)
-            click.echo(
-                f"bftrainer: {error.name} is missing; pip install 'bftrainer-slurm[{extra}]'",
-                err=True,
-            )
-            ctx.exit(2)
+            say_error(f"{error.name} is missing; pip install 'bftrainer-slurm[{extra}]'")
+            ctx.exit(BAD_INPUT)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

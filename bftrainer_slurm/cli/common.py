@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +15,7 @@ from bftrainer_slurm.cli.terminal import Heading, styled
 
 BAD_INPUT = 2
 NOT_THERE = 3  # the controller's side, or Slurm, does not answer
+_TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 _LONGEST_LINE = 4_000  # characters
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -51,11 +53,19 @@ def fail_where_unreadable() -> Iterator[None]:
     """End the command in one line if a status is not what a controller of ours publishes."""
     try:
         yield
-    except BrokenPipeError:
-        raise  # the reader has gone: click ends the command
     except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+        if cannot_print(error):
+            raise
         what = f"{type(error).__name__}: {shown(error)}"
         fail(f"the status cannot be read; is it of another version? ({what})", NOT_THERE)
+
+
+def cannot_print(error: Exception) -> bool:
+    """Whether standard output takes no more: a full disk, or a reader that has gone.
+
+    Commands handle the errors of files by themselves.
+    """
+    return isinstance(error, OSError) and error.errno in _TAKES_NO_MORE
 
 
 def safe_lines(text: str) -> str:

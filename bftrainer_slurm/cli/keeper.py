@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from bftrainer_slurm.cli.common import fail, fail_on
-from bftrainer_slurm.cli.side import personal_state, state_option
+from bftrainer_slurm.cli.side import addresses, personal_state, state_option
 from bftrainer_slurm.cli.site import site_settings
 from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.keeper.credentials import METHODS, SECRET, Means
@@ -26,6 +26,7 @@ from bftrainer_slurm.keeper.credentials import METHODS, SECRET, Means
     default="127.0.0.1:0",
     show_default=True,
     metavar="HOST:PORT",
+    callback=addresses,
     help="Where nodes reach it; with --shared the addresses of all hosts, separated by commas.",
 )
 @click.option(

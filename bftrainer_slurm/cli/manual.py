@@ -25,7 +25,7 @@ _COMPLETIONS = {
 }
 _STATUS = (
     ("0", "All went well."),
-    ("1", "doctor: something must change."),
+    ("1", "doctor: something must change. Any command: standard output takes no more."),
     ("2", "Bad input: one line on stderr says what, and what to write instead."),
     ("3", "Slurm, or the controller, does not answer."),
 )

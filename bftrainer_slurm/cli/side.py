@@ -105,7 +105,7 @@ def _credential() -> str:
         return ""
 
 
-def _addresses(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+def addresses(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """Refuse anything but HOST:PORT, or several of them with commas between."""
     try:
         for one in value.split(",") if value else ():
@@ -126,7 +126,7 @@ _keeper_option = click.option(
     "address",
     metavar="HOST:PORT",
     envvar="BFTRAINER_KEEPER",
-    callback=_addresses,
+    callback=addresses,
     help="Where the controller's keeper listens. [default: from --state or the site's file]",
 )
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +117,60 @@ def test_bad_usage_is_one_line_that_names_the_option_and_the_help(
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+EVIL = "\x1b[2Jev\x9bil\u202e\udcff"
+HOSTILE_ARGUMENTS = [
+    (EVIL,),
+    (f"--{EVIL}",),
+    ("show", EVIL),
+    ("logs", EVIL),
+    ("history", EVIL),
+    ("history", "--since", EVIL),
+    ("explain", EVIL),
+    ("status", "--keeper", EVIL),
+    ("submit", "-N", "1-2", "-p", "p", EVIL),
+    ("submit", "-N", EVIL, "-p", "p", "SCRIPT"),
+    ("plan", EVIL),
+    ("plan", "--from-history", "1", "--state", EVIL),
+    ("replay", "--synthetic", EVIL),
+    ("replay", "--events", EVIL),
+    ("replay", "--synthetic", "5", "--trainers", EVIL),
+    ("replay", "--synthetic", "5", "--objective", EVIL),
+    ("assess", EVIL),
+    ("assess", "--synthetic", EVIL),
+    ("assess", "--synthetic", "5", "--csv", f"{EVIL}/no"),
+    ("assess", "--time-zone", EVIL),
+    ("controller", "--config", EVIL),
+    ("keeper", "--listen", EVIL),
+    ("doctor", "--config", EVIL),
+]
+
+
+@pytest.mark.parametrize("arguments", HOSTILE_ARGUMENTS, ids=lambda words: words[0][:8])
+def test_an_error_never_sends_control_characters_to_a_terminal(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = script(tmp_path)
+    result = call(*(path if word == "SCRIPT" else word for word in arguments))
+    assert result.exit_code in (2, 3)
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.strip("\n").isprintable()
+
+
+@pytest.mark.parametrize("words", ["--help", "plan --help", "controller --example"])
+def test_a_full_disk_at_standard_output_is_said_in_a_line(words: str) -> None:
+    command = [sys.executable, "-m", "bftrainer_slurm", *words.split()]
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 1
+    assert result.stderr == "bftrainer: standard output: No space left on device\n"
+
+
+def test_a_full_disk_is_not_taken_for_a_status_of_another_version() -> None:
+    with pytest.raises(OSError, match="full"), fail_where_unreadable():
+        raise OSError(errno.ENOSPC, "full")
 
 
 def test_ctrl_c_ends_a_command_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
