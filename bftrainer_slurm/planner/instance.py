@@ -31,6 +31,9 @@ Amount: TypeAlias = Annotated[float, Meta(ge=0, le=1e100)]  # a sum of products 
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
+_UNKNOWN = re.compile("Object contains unknown field `(.*)`")
+_MISSING = re.compile("Object missing required field `(.*)`")
+
 # A trainer's fields that have the same name in a file and in the planner.
 _ALIKE = ("min_nodes", "max_nodes", "rescale_up_s", "rescale_down_s", "paused_s", "start_cost")
 
@@ -39,7 +42,7 @@ class InstanceError(ValueError):
     """A file that is not a planning problem; the message names file and key."""
 
 
-class TrainerData(Struct, kw_only=True, omit_defaults=True):
+class TrainerData(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A trainer; without a name, its place is its name."""
 
     name: Name | None = None
@@ -55,14 +58,14 @@ class TrainerData(Struct, kw_only=True, omit_defaults=True):
     barred: tuple[Name, ...] = ()
 
 
-class ClassData(Struct):
+class ClassData(Struct, forbid_unknown_fields=True):
     """A class of nodes."""
 
     name: Name
     hardware: Annotated[str, Meta(max_length=255)]
 
 
-class Instance(Struct, kw_only=True, omit_defaults=True):
+class Instance(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A problem; node k of the cluster is called ``nK`` unless ``node_names`` says otherwise.
 
     ``node_trainer`` has for each node the place of its trainer, -1 for none. ``current_map`` has a
@@ -83,6 +86,16 @@ class Instance(Struct, kw_only=True, omit_defaults=True):
         None
     )
     node_class: tuple[Count, ...] | None = None
+    # What recorded instances say of their solution; not used.
+    optimum: float | None = None
+    solve_seconds_node_level_cbc: float | None = None
+
+
+_PLACES: Mapping[str, type[Struct]] = {
+    "": Instance,
+    "trainers[]": TrainerData,
+    "classes[]": ClassData,
+}
 
 
 class Request(Struct):
@@ -128,18 +141,28 @@ def parse(text: bytes) -> Problem:
     try:
         instance = msgspec.json.decode(text, type=Instance)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise ValueError(in_words(error)) from error
+        raise ValueError(in_words(error, _PLACES)) from error
     return problem_of(instance)
 
 
-def in_words(error: Exception) -> str:
-    """Return msgspec's message as one line: the place first, and safe for a terminal."""
+def in_words(error: Exception, places: Mapping[str, type[Struct]]) -> str:
+    """Return msgspec's message as one line: the place first, and safe for a terminal.
+
+    ``places`` has the type of the object at each place, for example ``trainers[]``.
+    """
     text = "".join(char if char.isprintable() else "?" for char in str(error))
     if not isinstance(error, msgspec.ValidationError):
         return f"not JSON: {text[:200]}"
-    what, _, where = text.partition(" - at `$")
-    what = re.sub("Object missing required field `(.*)`", r"\1 is missing", what)[:200]
-    where = where.strip("`").removeprefix(".")
+    what, at, where = text.rpartition(" - at `$")
+    what, where = (what, where.strip("`").removeprefix(".")) if at else (where, "")
+    kind = places.get(re.sub(r"\[.*?\]", "[]", where))
+    if kind and (unknown := _UNKNOWN.fullmatch(what)):
+        known = ", ".join(kind.__struct_encode_fields__)
+        what = f"unknown key '{unknown[1][:60]}'; there are {known}"
+    elif missing := _MISSING.fullmatch(what):
+        what = f"{missing[1]} is missing"
+    else:
+        what = what[:200]
     return f"{where}: {what}" if where else what
 
 

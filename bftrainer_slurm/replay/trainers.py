@@ -42,7 +42,7 @@ class TrainerSpec:
     checkpoint_s: float = 0.0
 
 
-class _TrainerData(Struct, kw_only=True):
+class TrainerData(Struct, kw_only=True, forbid_unknown_fields=True):
     """A trainer as a file has it."""
 
     name: str
@@ -57,17 +57,18 @@ class _TrainerData(Struct, kw_only=True):
     start_s: Amount = 0.0
     step_s: Amount = 0.0
     checkpoint_s: Amount = 0.0
+    curve_objective: tuple[float, ...] | None = None  # recorded; a replay has its own objective
 
 
+_PLACES = {"[]": TrainerData}
 _SPECS = frozenset(one.name for one in fields(TrainerSpec))
-_Trainers: TypeAlias = Annotated[list[_TrainerData], Meta(min_length=1, max_length=_MAX_TRAINERS)]
+_Trainers: TypeAlias = Annotated[list[TrainerData], Meta(min_length=1, max_length=_MAX_TRAINERS)]
 
 
 def read_trainers(path: Path) -> tuple[TrainerSpec, ...]:
     """Read the file: a list of objects with the keys of ``TrainerSpec``.
 
     The curve is ``curve_nodes`` and ``curve_throughput``. Keys with a default may be left out.
-    Other keys are ignored, also a recorded ``curve_objective``: the replay has its own objective.
 
     Raises:
         TrainersError: in one line.
@@ -81,7 +82,7 @@ def read_trainers(path: Path) -> tuple[TrainerSpec, ...]:
     except OSError as error:
         raise TrainersError(f"{path}: {error.strerror}") from error
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise TrainersError(f"{path}: {in_words(error)}") from error
+        raise TrainersError(f"{path}: {in_words(error, _PLACES)}") from error
     trainers = []
     for index, entry in enumerate(entries):
         try:
@@ -91,7 +92,7 @@ def read_trainers(path: Path) -> tuple[TrainerSpec, ...]:
     return tuple(trainers)
 
 
-def _spec(data: _TrainerData) -> TrainerSpec:
+def _spec(data: TrainerData) -> TrainerSpec:
     if not data.min_nodes <= data.max_nodes:
         raise ValueError("needs 1 <= min_nodes <= max_nodes")
     curve = ThroughputCurve(data.curve_nodes, data.curve_throughput)

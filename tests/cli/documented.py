@@ -45,9 +45,9 @@ class Key:
         )
 
 
-def documented(section: str) -> list[Key]:
-    """Return the keys of a section of the page."""
-    text = PAGE.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+def documented(section: str, page: Path = PAGE) -> list[Key]:
+    """Return the keys of a section of a page."""
+    text = page.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
     return [
         Key(_path(row["key"]), tuple(row["kinds"].split(" or ")), bool(row["may"]))
         for row in _ROW.finditer(text)
