@@ -116,7 +116,7 @@ def doctor(
 
 def _try(ordinary: str | None, as_json: bool) -> None:
     from bftrainer_slurm.doctor.trial import Trial, TrialError, run
-    from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
+    from bftrainer_slurm.slurm.gateway import GatewayError, NoCommandError, SlurmUnavailableError
     from bftrainer_slurm.slurm.run import SlurmRunner
 
     if "SLURM_JOB_ID" in os.environ:
@@ -126,7 +126,7 @@ def _try(ordinary: str | None, as_json: bool) -> None:
     say = partial(click.echo, err=as_json)
     try:
         outcome = run(Trial(runner, say, ordinary, _TRIAL_PATIENCE_S))
-    except SlurmUnavailableError as error:
+    except (NoCommandError, SlurmUnavailableError) as error:
         fail(str(error), NOT_THERE)
     except (TrialError, GatewayError) as error:
         fail(str(error), _SOMETHING_TO_CHANGE)

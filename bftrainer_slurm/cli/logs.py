@@ -23,7 +23,7 @@ from bftrainer_slurm.cli.story import Line, Log, merged
 from bftrainer_slurm.cli.tail import Tail
 from bftrainer_slurm.cli.terminal import styled
 from bftrainer_slurm.cli.trainers import complete, the_one
-from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
+from bftrainer_slurm.slurm.gateway import GatewayError, NoCommandError, SlurmUnavailableError
 from bftrainer_slurm.slurm.outputs import Output, outputs_of
 from bftrainer_slurm.slurm.run import SlurmRunner
 
@@ -79,10 +79,12 @@ def _outputs(array: int) -> Sequence[Output]:
         found: Sequence[Output] = outputs_of(SlurmRunner(), array)
     except SlurmUnavailableError as error:
         fail(str(error), NOT_THERE)
-    except GatewayError:
+    except GatewayError as error:
         found = [
             Output(None, (path,), over=True) for path in sorted(Path().glob(f"slurm-{array}_*.out"))
         ]
+        if not found and isinstance(error, NoCommandError):
+            fail(str(error), NOT_THERE)
     if not found:
         fail(f"no trainer {array} that Slurm remembers, and no slurm-{array}_*.out in this folder")
     return found

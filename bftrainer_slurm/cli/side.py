@@ -76,6 +76,8 @@ class Side:
             KeeperError: there is none, it does not answer, or not as it should.
         """
         address = self.keeper()
+        if address is None and self.state:
+            raise KeeperError(f"{self.state} is not the state folder of a controller")
         if address is None:
             raise KeeperError("no controller found; say where it is with --state or --keeper")
         token = read_token(self.folder) if read_address(self.folder) == address else ""

@@ -118,7 +118,8 @@ def summary(document: dict[str, Any]) -> list[str]:
     pool = document["pool"]
     if pool is not None:
         left = sum(document.get("left_alone", {}).values())
-        more = f"; {left} idle, but left alone: 'bftrainer explain' says why" if left else ""
+        why = "'bftrainer explain TRAINER' says why"
+        more = f"; {left} idle, but left alone ({why})" if left else ""
         free = f"pool: {pool['nodes']} nodes free of ordinary jobs"
         lines.append(f"{free}, {pool['used']} used by trainers{more}")
     if document.get("preempted"):

@@ -139,14 +139,16 @@ class Settings:
     )
     # Ordinary jobs come first.
     min_hole_s: float = _setting(
-        60.0, "Trainers leave a node alone that is expected to be needed sooner.", _A_DAY
+        60.0,
+        "Trainers do not use a node that ordinary jobs are expected to need sooner than this.",
+        _A_DAY,
     )
     min_idle_s: float = _setting(
-        0.0, "Trainers leave a node alone for so long after an ordinary job has left it.", _A_DAY
+        0.0, "How long a node stays without trainers after an ordinary job has left it.", _A_DAY
     )
     reserve_nodes: int = _setting(
         0,
-        "How many nodes are kept idle. Trainers grow onto others only, and give up missing ones.",
+        "How many nodes are kept idle for ordinary jobs. If fewer are idle, trainers give some up.",
         (0, 100_000, "nodes"),
     )
     delay_worth: float = _setting(

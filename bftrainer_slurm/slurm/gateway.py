@@ -28,6 +28,10 @@ class SlurmUnavailableError(GatewayError):
     """slurmctld does not answer; try again later."""
 
 
+class NoCommandError(GatewayError):
+    """A command cannot be run: this host has no Slurm, or PATH does not name it."""
+
+
 class RefusedError(GatewayError):
     """Slurm refused: no permission, or an element is not (or no longer) in the right state.
 

@@ -11,7 +11,12 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError
+from bftrainer_slurm.slurm.gateway import (
+    GatewayError,
+    NoCommandError,
+    RefusedError,
+    SlurmUnavailableError,
+)
 
 # Slurm's commands try again by themselves for MessageTimeout (10 s unless configured) or longer.
 DEFAULT_TIMEOUT_S = 60.0
@@ -58,7 +63,8 @@ class SlurmRunner:
 
         Raises:
             SlurmUnavailableError: slurmctld does not answer.
-            GatewayError: the command cannot be run, or failed for another reason.
+            NoCommandError: the command cannot be run.
+            GatewayError: it failed for another reason.
         """
         return self._run(command, self._plain_environment(), GatewayError, also=also)
 
@@ -109,8 +115,8 @@ class SlurmRunner:
             message = f"{shown}: no answer within {self.timeout_s:g} s"
             raise SlurmUnavailableError(message) from error
         except OSError as error:
-            reason = f"cannot be run ({error.strerror}); are Slurm's commands on PATH?"
-            raise GatewayError(f"{command[0]}: {reason}") from error
+            reason = f"cannot be run ({error.strerror}); Slurm's commands must be on PATH"
+            raise NoCommandError(f"{command[0]}: {reason}") from error
         words = _slurms_words(_text(done.stderr))
         if done.returncode == 0 or (done.returncode == also and not words):
             return _text(done.stdout)

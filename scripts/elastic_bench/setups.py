@@ -20,7 +20,7 @@ SETUPS = {
     one.name: one
     for one in (
         Setup("c10d", "stock c10d, tuned", "c10d", "plain", parts=False),
-        Setup("handler", "own handler, script unchanged", "bftrainer", "plain", parts=True),
+        Setup("handler", "our rendezvous, script unchanged", "bftrainer", "plain", parts=True),
         Setup("inprocess", "in-process", "bftrainer", "inprocess", parts=True),
     )
 }

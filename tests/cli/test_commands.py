@@ -273,7 +273,8 @@ def test_trouble_comes_first_with_what_to_do_about_it() -> None:
 
 def test_idle_nodes_that_no_trainer_may_have_are_counted() -> None:
     line = render(DOCUMENT | {"left_alone": {"reserved": 2, "failed there": 1}}).splitlines()[0]
-    assert line.endswith("3 used by trainers; 3 idle, but left alone: 'bftrainer explain' says why")
+    left = "3 idle, but left alone ('bftrainer explain TRAINER' says why)"
+    assert line.endswith(f"3 used by trainers; {left}")
 
 
 def test_show_has_the_last_lines_of_a_failed_trainer_safe_for_the_terminal() -> None:
@@ -366,6 +367,36 @@ def test_members_that_were_refused_are_counted() -> None:
 def test_trouble_with_slurm_is_shown_first() -> None:
     troubled = DOCUMENT | {"controller": {"error": "slurmctld does not answer"}}
     assert render(troubled).splitlines()[0] == "trouble: slurmctld does not answer"
+
+
+NEED_SLURM = ["logs 5", "status", "show 5", "explain 5", "doctor", "doctor --try", "assess"]
+NEED_SLURM += ["submit -N 1-2 -p idle SCRIPT", "controller --partition idle"]
+
+
+@pytest.mark.parametrize("words", NEED_SLURM)
+def test_without_slurm_all_commands_end_alike(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = call(*words.replace("SCRIPT", script(tmp_path)).split())
+    assert result.exit_code == 3
+    assert "Slurm's commands must be on PATH" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_what_slurms_elements_wrote_is_shown_without_slurm_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "slurm-5_0.out").write_text("step 1\n")
+    assert "step 1" in call("logs", "5").stdout
+
+
+def test_a_folder_that_is_no_controllers_is_named() -> None:
+    result = call("history", "--state", "nofolder")
+    said = "bftrainer: nofolder is not the state folder of a controller\n"
+    assert (result.exit_code, result.stderr) == (3, said)
 
 
 @pytest.mark.parametrize("command", [("status",), ("show", "12")])

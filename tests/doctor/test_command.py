@@ -88,7 +88,7 @@ def test_without_slurm_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setenv("PATH", str(tmp_path))
     result = call()
     assert result.exit_code == 3
-    assert "are Slurm's commands on PATH?" in result.stderr
+    assert "Slurm's commands must be on PATH" in result.stderr
 
 
 def test_the_gravest_findings_come_first_and_nothing_writes_to_the_terminal() -> None:
