@@ -24,6 +24,8 @@ _ELSEWHERE = {
     "changelog.md": "CHANGELOG.md",
     "plugin.md": "slurm_plugin/README.md",
 }
+# Files that pages of the repository link to, by the page that has the same on the site.
+_INSTEAD = {"reference/settings.md": "packaging/bftrainer.toml"}
 _MADE = {"reference/commands.md": commands.page, "reference/settings.md": settings.page}
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
@@ -40,7 +42,7 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
 
 def on_page_markdown(text: str, **_: Any) -> str:
     """Return the page with its links to files outside docs/ changed to their pages."""
-    for page, source in _ELSEWHERE.items():
+    for page, source in (_ELSEWHERE | _INSTEAD).items():
         text = text.replace(f"](../{source}", f"]({page}").replace(f"]({source}", f"]({page}")
     return text
 
