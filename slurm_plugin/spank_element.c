@@ -202,7 +202,7 @@ void element_start_task(spank_t spank, const struct site *site)
     ask_for_run(site, run);
     if (element.is_batch && site->python[0] == '\0')
         dprintf(STDERR_FILENO, "bftrainer: this site has no python= in its plugstack line: torchrun "
-                               "needs 'pip install bftrainer-slurm' in its Python\n");
+                               "needs the package bftrainer-slurm in its Python\n");
     torchrun_set(spank, site, run, element.record.max_nodes);
     keeper_begin_with(site->keeper, element.life->keeper.answered, keeper);
     spank_setenv(spank, ENV_KEEPER, keeper, 1);

@@ -81,7 +81,8 @@ class _Group(click.Group):
             if (error.name or "").startswith("bftrainer_slurm"):
                 raise
             extra = _EXTRAS.get(ctx.meta[_CALLED], _OTHERWISE)
-            say_error(f"{error.name} is missing; pip install 'bftrainer-slurm[{extra}]'")
+            remedy = f"install bftrainer-slurm[{extra}], in a clone: pip install '.[{extra}]'"
+            say_error(f"{error.name} is missing: {remedy}")
             ctx.exit(BAD_INPUT)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -119,8 +119,8 @@ def _python(facts: Facts) -> Finding:
     folder, package, title = facts.option("python"), facts.plugin.package, "elements' Python"
     if not folder:
         why = (
-            "Without it each user's Python needs the package ('pip install bftrainer-slurm'), else "
-            "torchrun ends at once."
+            "Without it each user's Python needs the package bftrainer-slurm, else torchrun "
+            "ends at once."
         )
         change = facts.in_line("python", "/usr/local/share/bftrainer-slurm/python")
         return consider(title, "no python= in the plugin's line", why, change)
@@ -133,9 +133,8 @@ def _python(facts: Facts) -> Finding:
         return must(title, f"{folder} has {package}", why, shell("make install"))
     why = "srun -N1 python3 -c 'import sys, torch; print(sys.version, torch.__version__)'"
     found = f"{folder} has {package}; users' own Python and torch are not seen from here"
-    return unknown(
-        title, found, f"They need torch 2.6 or later there, for elastic.Trainer 2.13. Try: {why}"
-    )
+    needed = "They need torch 2.6 or later there, for elastic.ShardedTrainer 2.9 or later"
+    return unknown(title, found, f"{needed}. Try: {why}")
 
 
 def _announce(facts: Facts) -> Finding:

@@ -26,7 +26,7 @@ def main() -> None:
     try:
         from bftrainer_slurm.planner import optimum  # here, so that we can report its absence
     except Exception as error:
-        why = f"{error}; pip install 'bftrainer-slurm[controller]'"
+        why = f"{error}; install bftrainer-slurm with its extra 'controller'"
         _write(answers, Answer(error=why))
         return
     _write(answers, Answer(ready=True))

@@ -33,7 +33,7 @@ _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>'
 def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
     """Add the pages that are not in docs/."""
     for page, source in _ELSEWHERE.items():
-        text = (_REPO / source).read_text().replace("](docs/", "](")
+        text = re.sub(r"\]\((\.\./)?docs/", "](", (_REPO / source).read_text())
         files.append(File.generated(config, page, content=text))
     for page, make in _MADE.items():
         files.append(File.generated(config, page, content=make()))

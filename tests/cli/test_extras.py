@@ -59,7 +59,7 @@ def test_a_command_that_needs_an_extra_names_it_in_one_line(
     done = call(*words)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.endswith(f"is missing; pip install 'bftrainer-slurm[{extra}]'")
+    assert line.endswith(f"install bftrainer-slurm[{extra}], in a clone: pip install '.[{extra}]'")
 
 
 def test_of_a_trainers_pictures_only_those_in_files_need_an_extra(tmp_path: Path) -> None:
@@ -69,4 +69,7 @@ def test_of_a_trainers_pictures_only_those_in_files_need_an_extra(tmp_path: Path
     done = call(*words, str(tmp_path / "story.png"))
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line == "bftrainer: matplotlib is missing; pip install 'bftrainer-slurm[plot]'"
+    assert line == (
+        "bftrainer: matplotlib is missing: install bftrainer-slurm[plot], in a clone: "
+        "pip install '.[plot]'"
+    )

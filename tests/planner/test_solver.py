@@ -105,7 +105,7 @@ def test_says_how_to_install_a_missing_solver() -> None:
     without = "import sys; sys.modules['mip'] = None; "
     plan = plan_with(without + "from bftrainer_slurm.planner.child import main; main()")
     assert plan.status == "greedy"
-    assert "pip install 'bftrainer-slurm[controller]'" in plan.reason
+    assert "install bftrainer-slurm with its extra 'controller'" in plan.reason
 
 
 def test_logs_why_a_plan_is_greedy(caplog: pytest.LogCaptureFixture) -> None:

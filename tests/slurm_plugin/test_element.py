@@ -111,7 +111,7 @@ def test_without_our_folder_the_log_says_what_to_install(lab: Lab) -> None:
         plugstack.write_text(line)
     assert element.lines()["PET_RDZV_BACKEND"] == "bftrainer"
     assert "PYTHONPATH" not in element.lines()
-    assert "needs 'pip install bftrainer-slurm'" in element.text()
+    assert "needs the package bftrainer-slurm in its Python" in element.text()
 
 
 PATHS = {
