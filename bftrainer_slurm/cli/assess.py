@@ -30,7 +30,7 @@ from bftrainer_slurm.replay.trainers import TrainersError, read_trainers
 SCHEMA = 1
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _DATE_DIGITS = 8  # 20240301 is a date: as Unix seconds it would be in 1970
-_LOG, _MADE, _LIVE = "a LOG", "--synthetic", ""
+_LOG, _MADE, _LIVE = "a LOG", "--synthetic", "no LOG"
 _GOES_WITH = {
     "days": (_MADE, _LIVE),
     "nodes": (_LOG,),
@@ -51,7 +51,7 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     except (KeyError, ValueError, OSError):
         name = shown(value)
         raise click.BadParameter(
-            f"{name} is not a time zone; write for example Europe/Berlin.", param=parameter
+            f"'{name}' is not a time zone; write for example Europe/Berlin.", param=parameter
         ) from None
 
 
@@ -62,6 +62,7 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
 )
 @click.option(
     "--days",
+    metavar="DAYS",
     type=click.FloatRange(min=0, max=400, min_open=True),
     default=7.0,
     show_default=True,
@@ -70,6 +71,7 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
 )
 @click.option(
     "--nodes",
+    metavar="N",
     type=click.IntRange(1, 200_000),
     help="How many nodes the machine has, if the log has no node names.",
 )
@@ -91,11 +93,13 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
 )
 @click.option(
     "--gpus-per-node",
+    metavar="N",
     type=click.IntRange(1, 1000),
     help="GPUs of each node that has any. [default: the most that jobs had at once]",
 )
 @click.option(
     "--cpus-per-node",
+    metavar="N",
     type=click.IntRange(1, 100_000),
     help="Count CPUs, because jobs share nodes; each node has this many. "
     "Only for logs without node lists.",
@@ -120,9 +124,10 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     show_default=True,
     help="Time zone of weekdays and hours, and of the log's times if they name none.",
 )
-@click.option("--trainers", type=_FILE, help="Replay these trainers. [JSON file]")
+@click.option("--trainers", type=_FILE, help="Replay these trainers. [JSON, see docs/files.md]")
 @click.option(
     "--at-once",
+    metavar="N",
     type=click.IntRange(1, 1000),
     multiple=True,
     default=(10,),
@@ -140,6 +145,7 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
 )
 @click.option(
     "--samples",
+    metavar="N",
     type=click.IntRange(1, 1000),
     default=SAMPLES,
     show_default=True,
@@ -147,6 +153,7 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
 )
 @click.option(
     "--sample-hours",
+    metavar="HOURS",
     type=click.FloatRange(min=0, max=24 * 400, min_open=True),
     callback=finite,
     help="How long each of these parts is. [default: 12, or less if much happens]",
@@ -154,12 +161,14 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
 @click.option("--no-replay", is_flag=True, help="Show only the holes; replay nothing.")
 @click.option(
     "--price",
+    metavar="PRICE",
     type=click.FloatRange(0, 1e9),
     callback=finite,
     help="Price of a node-hour, in any currency.",
 )
 @click.option(
     "--watts",
+    metavar="WATTS",
     type=click.FloatRange(0, 1e6),
     callback=finite,
     help="How many watts more a node draws when it trains than when it is idle.",
@@ -241,6 +250,8 @@ def assess(
         if no_replay and file is not None:
             fail(f"{option} writes what was replayed; leave out either it or --no-replay")
     _refuse_idle_options(_LOG if log else _MADE if synthetic else _LIVE)
+    if csv_file is not None and csv_file == parquet_file:
+        fail("--csv and --parquet name the same file")
     check_file("--csv", csv_file, reads=log)
     check_file("--parquet", parquet_file, reads=log)
     check_folder("--report", report)
@@ -275,7 +286,7 @@ def _refuse_idle_options(place: str) -> None:
         goes_with = _GOES_WITH.get(str(option.name), (place,))
         given = context.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT
         if given and place not in goes_with:
-            fail(f"{option.opts[0]} goes with {goes_with[0]} only; leave it out")
+            fail(f"{option.opts[0]} goes with {' or '.join(goes_with)} only; leave it out")
 
 
 def _write(table: pyarrow.Table, write: Callable[..., None], path: Path) -> None:

@@ -51,7 +51,7 @@ def _check(config: Path | None) -> None:
     type=click.Choice(["site", "personal"]),
     help="Serve the trainers of all users, or only yours. [default: site for SlurmUser]",
 )
-@click.option("--partition", help="The preemptible partition of the trainers.")
+@click.option("--partition", metavar="NAME", help="The preemptible partition of the trainers.")
 @click.option(
     "--listen",
     metavar="HOST:PORT",

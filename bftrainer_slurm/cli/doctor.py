@@ -51,7 +51,9 @@ _SUMMARY = {
     help="The controller's settings. [default: bftrainer.toml, beside slurm.conf or in "
     "/etc/bftrainer]",
 )
-@click.option("--partition", help="The trainers' partition. [default: as in the settings]")
+@click.option(
+    "--partition", metavar="NAME", help="The trainers' partition. [default: as in the settings]"
+)
 @click.option("--fix", is_flag=True, help="Print the changes as a patch; edit nothing.")
 @click.option(
     "--try",

@@ -57,6 +57,8 @@ def plan(
 ) -> None:
     """Solve the planning problem in FILE: how many nodes each trainer should have, and why.
 
+    FILE is JSON; docs/files.md has its keys.
+
     \b
     Examples:
       bftrainer plan problem.json --json

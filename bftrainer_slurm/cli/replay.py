@@ -12,7 +12,15 @@ from pathlib import Path
 
 import click
 
-from bftrainer_slurm.cli.common import BAD_INPUT, fail, finite, json_option, print_json, shown
+from bftrainer_slurm.cli.common import (
+    BAD_INPUT,
+    fail,
+    fail_on,
+    finite,
+    json_option,
+    print_json,
+    shown,
+)
 from bftrainer_slurm.cli.files import check_folder, written
 from bftrainer_slurm.cli.simulation import POLICIES, ReplayOptions, Watch
 from bftrainer_slurm.cli.simulation import replay as replay_trace
@@ -36,6 +44,7 @@ _MOST = 10_000
 @click.command()
 @click.option(
     "--events",
+    metavar="FILE",
     type=click.Path(path_type=Path),
     help="Node events: parquet or CSV with the columns time, node, idle; plain or gzipped.",
 )
@@ -44,12 +53,16 @@ _MOST = 10_000
 )
 @click.option(
     "--trainers",
+    metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Trainers in JSON. [default: made-up ones that never end]",
+    help="Trainers in JSON, see docs/files.md. [default: made-up ones that never end]",
 )
-@click.option("--nodes", type=click.IntRange(1), help="Use only the first K nodes, by name.")
+@click.option(
+    "--nodes", metavar="K", type=click.IntRange(1), help="Use only the first K nodes, by name."
+)
 @click.option(
     "--at-once",
+    metavar="N",
     type=click.IntRange(1, _MOST),
     default=10,
     show_default=True,
@@ -69,9 +82,16 @@ _MOST = 10_000
     show_default=True,
     help="Which planner decides, see above.",
 )
-@click.option("--objective", default="speedup", show_default=True, help="See docs/objectives.md.")
+@click.option(
+    "--objective",
+    metavar="NAME",
+    default="speedup",
+    show_default=True,
+    help="What plans maximise, see docs/objectives.md.",
+)
 @click.option(
     "--rescale-scale",
+    metavar="FACTOR",
     type=click.FloatRange(0, 1e3),
     default=1.0,
     show_default=True,
@@ -97,6 +117,7 @@ _MOST = 10_000
 )
 @click.option(
     "--hours",
+    metavar="HOURS",
     type=click.FloatRange(0, 1e5, min_open=True),
     callback=finite,
     help="Replay so many hours. [default: to the last event; a made-up cluster: 24]",
@@ -108,6 +129,7 @@ _MOST = 10_000
 )
 @click.option(
     "--repeat",
+    metavar="TIMES",
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
@@ -207,15 +229,13 @@ def _trace(
 ) -> Trace:
     if (events is None) == (synthetic is None):
         fail("give either --events FILE or --synthetic NODES")
-    try:
-        if events is not None:
-            return select(read_events(events), nodes, from_s, hours)
-        made = simulate(parse_synthetic(str(synthetic), (hours or 24.0) / 24)).trace()
-        return select(made, nodes, from_s, hours)
-    except TraceError as error:
-        fail(f"--events {error}" if events is not None else f"--synthetic {synthetic}: {error}")
-    except WorkloadError as error:
-        fail(f"--synthetic {synthetic}: {error}")
+    source = f"--synthetic {synthetic}" if events is None else f"--events {events}"
+    with fail_on(TraceError, begin="--events "):  # it names the file
+        found = None if events is None else read_events(events)
+    with fail_on(TraceError, WorkloadError, begin=f"{source}: "):
+        if found is None:
+            found = simulate(parse_synthetic(str(synthetic), (hours or 24.0) / 24)).trace()
+        return select(found, nodes, from_s, hours)
 
 
 def _listed(path: Path) -> tuple[TrainerSpec, ...]:
@@ -281,7 +301,8 @@ def _quiet() -> Iterator[None]:
 @contextmanager
 def _progress(trace: Trace) -> Iterator[Watch]:
     length = max(1, int(trace.end_s - trace.start_s))
-    with click.progressbar(length=length, label="replaying", file=sys.stderr) as bar:
+    hidden = not sys.stderr.isatty()
+    with click.progressbar(length=length, label="replaying", file=sys.stderr, hidden=hidden) as bar:
 
         def watch(moment: Moment) -> None:
             bar.update(int(moment.time_s - trace.start_s) - bar.pos)

@@ -36,8 +36,10 @@ SCHEMA = 1
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("-N", "--nodes", metavar="MIN-MAX", help="The fewest and the most nodes to use.")
-@click.option("-p", "--partition", help="A partition with PreemptMode=REQUEUE.")
-@click.option("-t", "--time", help="Time limit of a run on a node, written as for sbatch.")
+@click.option("-p", "--partition", metavar="NAME", help="A partition with PreemptMode=REQUEUE.")
+@click.option(
+    "-t", "--time", metavar="TIME", help="Time limit of a run on a node, written as for sbatch."
+)
 @click.option("--bftrainer", "spec", metavar="KEY=VALUE,...", help="For example weight=2,grace=5.")
 @click.option(
     "--site/--personal",
@@ -107,7 +109,7 @@ def submit(
 def _split(words: tuple[str, ...]) -> tuple[list[str], Path, list[str]]:
     """Separate sbatch's options, the script and the script's arguments."""
     at = next((index for index, word in enumerate(words) if not word.startswith("-")), None)
-    if at is None:
+    if at is None or not words[at]:
         fail("no script is given; write for example: bftrainer submit -N 2-16 train.sh")
     return list(words[:at]), Path(words[at]), list(words[at + 1 :])
 

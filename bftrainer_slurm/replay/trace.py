@@ -5,7 +5,6 @@ Files come from outside: anything but a number, a name or a truth value is refus
 
 from __future__ import annotations
 
-import shutil
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 
 COLUMNS = ("time", "node", "idle")
 PARQUET_MAGIC = b"PAR1"
+_PIECE_BYTES = 2**20
+_MOST_BYTES = 4 * 2**30  # unzipped
 _LATEST_S = 32503680000.0  # the year 3000: beyond it a time is in another unit
 
 
@@ -82,9 +83,15 @@ def _content(path: Path) -> pyarrow.Buffer:
     """
     import pyarrow
 
+    if path.is_char_device():
+        raise TraceError("not a file")
     sink = pyarrow.BufferOutputStream()
     with path.open("rb") as raw:
-        shutil.copyfileobj(unzipped(raw), sink)
+        content = unzipped(raw)
+        while piece := content.read(_PIECE_BYTES):
+            sink.write(piece)
+            if sink.tell() > _MOST_BYTES:
+                raise TraceError(f"larger than {_MOST_BYTES // 2**30} GiB")
     return sink.getvalue()
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from bftrainer_slurm.cli.replay import replay
+from bftrainer_slurm.cli import main
 
 EVENTS = "time,node,idle\n0,a,true\n0,b,true\n1800,b,false\n3600,a,false\n"
 
 
 def run(*options: object) -> Result:
-    return CliRunner().invoke(replay, [str(option) for option in options])
+    return CliRunner().invoke(main, ["replay", *map(str, options)])
 
 
 @pytest.fixture
@@ -75,6 +75,11 @@ BAD = {
         ["--synthetic", "5", "--hours", "1", "--from", "9e9"],
         "--synthetic 5: no hole is left",
     ),
+    "another time than that of the events": (
+        ["--events", "EVENTS", "--from", "20240102"],
+        "events.csv: no hole is left: the events go from 0 to 3600 (Unix seconds)",
+    ),
+    "no file": (["--events", "/dev/zero"], "/dev/zero: not a file"),
     "an objective nobody knows": (["--synthetic", "5", "--objective", "fame"], "--objective: "),
     "no trainers": (["--synthetic", "5", "--trainers", "nope.json"], "--trainers nope.json"),
     "no number": (["--synthetic", "5", "--forward-time", "nan"], "nan is not a finite number"),
@@ -85,11 +90,11 @@ BAD = {
 
 
 @pytest.mark.parametrize(("options", "said"), BAD.values(), ids=BAD)
-def test_bad_input_ends_in_one_line(options: list[str], said: str) -> None:
-    result = run(*options)
+def test_bad_input_ends_in_one_line(options: list[str], said: str, events: Path) -> None:
+    result = run(*(events if option == "EVENTS" else option for option in options))
     assert result.exit_code == 2
     assert said in result.stderr
-    assert "Traceback" not in result.stderr
+    assert result.stderr.count("\n") == 1
     assert result.stdout == ""
 
 

@@ -42,6 +42,9 @@ EDGES = (
     "Jobs that began before the log, or were still running when it was taken, may be missing "
     "from it; its edges were cut off by how long its jobs run (--from and --to give better edges)."
 )
+BEYOND = (
+    "The log holds only {held}: in the rest of the time that was asked for, nodes count as idle."
+)
 RUNNING = (
     "{jobs:,} jobs have no end in the log and hold their nodes to its last moment; ends that the "
     "accounting lost look the same (sacctmgr show runawayjobs)."

@@ -93,7 +93,8 @@ def select(
     left = between(holes_in(trace), begin_s, end_s)
     if not trace.start_s <= begin_s < end_s or not len(left.node):
         raise TraceError(
-            f"no hole is left: the events go from {trace.start_s:.0f} to {trace.end_s:.0f}"
+            f"no hole is left: the events go from {trace.start_s:.0f} to {trace.end_s:.0f} "
+            "(Unix seconds)"
         )
     if from_s is None and hours is None:
         return replace(trace, start_s=begin_s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from itertools import chain
@@ -29,6 +29,7 @@ from bftrainer_slurm.replay.logs.nodes import NodeNumbers, Partitions, expand
 from bftrainer_slurm.replay.logs.occupancy import Occupancy
 from bftrainer_slurm.replay.trace import COLUMNS, PARQUET_MAGIC, TraceError, read_events
 
+_MOST_UNKNOWN = 0.05  # of a time, before it is said that the log does not reach so far
 _BEYOND_S = 31 * 86400.0  # how far beyond its log a time may reach, or as far as the log is long
 
 
@@ -142,12 +143,14 @@ def _by_nodes(kind: str, jobs: JobTable, notes: Notes, options: LogOptions) -> L
     if options.node_list and others and max(counts) <= 0:
         raise LogError(f"--node-list: no job had one of these nodes; one had {others[:80]}")
     jobs = replace(jobs, nodes=np.array(counts, np.int64)).rows(np.array(counts, int) >= 0)
-    from_s, to_s = _window(jobs.rows(jobs.started), notes, options)
+    started = jobs.rows(jobs.started)
+    from_s, to_s = _window(started, notes, options)
     count = len(numbers.names)
     without_job = occupancy.holes(numbers.names, from_s, to_s)
     hardware = allocations.hardware(count, options.gpus_per_node)
     holes, unusable = _usable(without_job, occupancy, numbers, (from_s, to_s), options)
-    caveats = (*_unknown(options), caveats_of.UNSEEN, *_edges(options), *_runaway(notes))
+    edges = _edges(started, notes, (from_s, to_s), options)
+    caveats = (*_unknown(options), caveats_of.UNSEEN, *edges, *_runaway(notes))
     return replace(
         _log(kind, holes, count, from_s, to_s, notes, caveats),
         jobs=jobs,
@@ -228,7 +231,7 @@ def _by_counts(
         caveats.append(caveats_of.PEAK)
     if peak > nodes:
         caveats.append(caveats_of.OVERFULL.format(peak=peak, nodes=nodes))
-    caveats += [*_edges(options), *_runaway(notes)]
+    caveats += [*_edges(started, notes, (from_s, to_s), options), *_runaway(notes)]
     log = _log(kind, holes, nodes, from_s, to_s, notes, tuple(caveats))
     return replace(log, jobs=jobs, kinds=(frozenset({""}),) * nodes)
 
@@ -304,12 +307,16 @@ def _span(started: JobTable, notes: Notes) -> tuple[float, float]:
 def _check_window(from_s: float, to_s: float, span_s: tuple[float, float], zone: tzinfo) -> None:
     """Refuse a time outside the log, and one that reaches far beyond: it would count as idle."""
     first_s, last_s = span_s
-    held = " to ".join(f"{datetime.fromtimestamp(s, zone):%Y-%m-%d %H:%M}" for s in span_s)
+    held = _in_words(span_s, zone)
     if not max(from_s, first_s) < min(to_s, last_s):
         raise LogError(f"nothing is left between --from and --to: the log holds {held}")
     beyond_s = max(last_s - first_s, _BEYOND_S)
     if first_s - from_s > beyond_s or to_s - last_s > beyond_s:
         raise LogError(f"the log holds only {held}; ask for less by --from, --to or --days")
+
+
+def _in_words(span_s: tuple[float, float], zone: tzinfo) -> str:
+    return " to ".join(f"{datetime.fromtimestamp(s, zone):%Y-%m-%d %H:%M}" for s in span_s)
 
 
 def _first_bad_line(notes: Notes) -> str:
@@ -328,8 +335,16 @@ def _unknown(options: LogOptions) -> tuple[str, ...]:
     return () if options.down is not None else (caveats_of.ONLY_RESERVED,)
 
 
-def _edges(options: LogOptions) -> tuple[str, ...]:
-    return () if options.from_s is not None and options.to_s is not None else (caveats_of.EDGES,)
+def _edges(
+    started: JobTable, notes: Notes, window_s: tuple[float, float], options: LogOptions
+) -> Iterator[str]:
+    """What is missing at the edges of the time that is looked at."""
+    (first_s, last_s), (from_s, to_s) = _span(started, notes), window_s
+    unknown_s = max(0.0, first_s - from_s) + max(0.0, to_s - last_s)
+    if unknown_s > _MOST_UNKNOWN * (to_s - from_s):
+        yield caveats_of.BEYOND.format(held=_in_words((first_s, last_s), options.zone))
+    if options.from_s is None or options.to_s is None:
+        yield caveats_of.EDGES
 
 
 def _runaway(notes: Notes) -> tuple[str, ...]:

@@ -53,6 +53,14 @@ def test_a_job_without_end_is_pointed_out(tmp_path: Path) -> None:
     assert caveats.DOWN in log.caveats
 
 
+def test_a_time_that_the_log_does_not_reach_is_pointed_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "log", SACCT)
+    said = caveats.BEYOND.format(held="1970-01-01 00:15 to 1970-01-01 00:31")
+    assert said not in read_log(path, LogOptions(from_s=1000, to_s=1900)).caveats
+    assert said in read_log(path, LogOptions(from_s=1000, to_s=9000)).caveats
+    assert said in read_log(path, LogOptions(from_s=1, to_s=1900)).caveats
+
+
 def test_nodes_may_be_named(tmp_path: Path) -> None:
     log = read_log(
         write(tmp_path / "log", SACCT), LogOptions(node_list="n[2-3]", from_s=1000, to_s=2000)
