@@ -93,6 +93,8 @@ def given_problem(file: Path | None, back: int | None, state: Path) -> Problem:
         return parse(past_problem(history, back))
     except (HistoryError, InstanceError, ValueError) as error:
         fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}; name a --state that you may read")
 
 
 def _document(problem: Problem, found: Plan) -> dict[str, Any]:

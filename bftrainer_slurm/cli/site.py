@@ -35,7 +35,7 @@ def site_file() -> Path | None:
         SettingsError: there are two of them.
     """
     places = dict.fromkeys([_slurm_folder() / OURS, _ETC / OURS])
-    found = [place for place in places if place.is_file()]
+    found = [place for place in places if _is_file(place)]
     if len(found) > 1:
         raise SettingsError(f"{found[0]}: {found[1]} is there too; keep one of them")
     return found[0] if found else None
@@ -88,4 +88,11 @@ def _existing() -> Iterator[Path]:
     said = os.environ.get("SLURM_CONF")
     if said:
         yield Path(said)
-    yield from (Path(one) for one in _SLURM_CONFS if Path(one).is_file())
+    yield from (place for place in map(Path, _SLURM_CONFS) if _is_file(place))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error

@@ -44,6 +44,14 @@ def test_two_files_are_refused(slurm: Path) -> None:
         site_settings()
 
 
+def test_a_folder_that_cannot_be_looked_into_is_named(
+    slurm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", f"/{'x' * 300}/slurm.conf")
+    with pytest.raises(SettingsError, match="File name too long"):
+        site_file()
+
+
 def test_what_the_plugins_line_says_need_not_be_said_again(slurm: Path) -> None:
     line(slurm, "keeper=ctl:6740 partition=idle munge_socket=/run/munge max_grace=30")
     wanted = Settings(listen="ctl:6740", partition="idle", munge_socket="/run/munge")
