@@ -290,7 +290,8 @@ def _window(started: JobTable, notes: Notes, options: LogOptions) -> tuple[float
                 started.rows(started.nodes > 0), notes.last_submit_s
             )
         except ValueError as error:
-            raise LogError(f"{error}; give --from and --to") from error
+            held = _in_words(_span(started, notes), options.zone)
+            raise LogError(f"{error}; give --from and --to (the log holds {held})") from error
         from_s = trusted_from_s if from_s is None else from_s
         to_s = trusted_to_s if to_s is None else to_s
     _check_window(from_s, to_s, _span(started, notes), options.zone)
