@@ -15,7 +15,7 @@ def check_file(option: str, path: Path | None, reads: Path | None = None) -> Non
         return
     try:
         is_new = not path.exists()
-        if reads is not None and not is_new and path.samefile(reads):
+        if reads is not None and not is_new and reads.exists() and path.samefile(reads):
             fail(f"{option} {path}: this is the file to read; name another file")
         if is_new or path.is_file() or path.is_dir():  # opening a pipe would end its reader
             path.open("ab").close()
