@@ -18,6 +18,7 @@ from bftrainer_slurm.planner.problem import Plan
 
 _FINISH_TIMEOUT_S = 300.0  # an elastic agent waits this long at its exit barrier
 _CANCEL_AGAIN_S = 60.0
+_WAITS_OR_RUNS = (Phase.WITHHELD, Phase.ASTRAY, Phase.RELEASED, Phase.RUNNING)
 
 
 def patience(settings: Settings, configuration: Configuration) -> float:
@@ -124,7 +125,7 @@ def _end(view: TrainerView, now_s: float) -> list[Action]:
     since_s = view.state.over_since_s if view.state.over_since_s is not None else now_s
     if view.finishing and view.live and now_s - since_s < _FINISH_TIMEOUT_S:
         return []
-    left = view.placed or view.spare or view.ids(Phase.ASTRAY, Phase.RELEASED, Phase.RUNNING)
+    left = view.placed or view.spare or view.ids(*_WAITS_OR_RUNS)
     if now_s - view.state.cancelled_s < _CANCEL_AGAIN_S or not left:
         return []
     assert view.state.over is not None

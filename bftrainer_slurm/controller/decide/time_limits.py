@@ -103,11 +103,12 @@ def _ahead_s(element: Element, end_s: float) -> float:
     """How much sooner than others this element leaves at its limit.
 
     The limits of elements that began together end together. Every second element leaves earlier:
-    those that stay hold the trainer's state.
+    those that stay hold the trainer's state. If the clock was set back since it began, its end may
+    lie before its start.
     """
     if element.id.task % 2 or element.start_s is None:
         return 0.0
-    return min(_AHEAD_S, (end_s - element.start_s) / 30)
+    return min(_AHEAD_S, max(0.0, end_s - element.start_s) / 30)
 
 
 def _clear_s(node: str | None, claims: Claims) -> float:

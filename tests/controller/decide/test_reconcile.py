@@ -179,7 +179,9 @@ def test_what_is_left_of_a_trainer_that_is_given_up_is_cancelled_until_nothing_i
     assert kept(view(element(0, ElementState.CANCELLED), over="why"), after_s=120) == []
 
 
-@pytest.mark.parametrize("mine", [view(PENDING), let_go(ordinary="n1")])
+@pytest.mark.parametrize(
+    "mine", [view(PENDING), view(element(0, ElementState.WITHHELD)), let_go(ordinary="n1")]
+)
 @pytest.mark.parametrize("over", ["finished", "why"])
 def test_of_who_is_over_nothing_that_waits_is_forgotten(mine: TrainerView, over: str) -> None:
     assert kept(replace(mine, state=replace(mine.state, over=over, over_since_s=0.0))) != []

@@ -129,6 +129,11 @@ def test_of_elements_that_began_together_every_second_one_leaves_earlier() -> No
     assert kept(*two, settings=OWNER) == [((0,), NEAR)]
 
 
+@pytest.mark.parametrize("task", [0, 1])
+def test_one_that_began_before_the_clock_was_set_back_leaves_in_time_too(task: int) -> None:
+    assert kept(running(-2 * HOUR, 29, task), settings=OWNER) == [((task,), NEAR)]
+
+
 def test_the_users_own_limit_is_never_passed() -> None:
     assert kept(running(40, 20), user=5, settings=OPERATOR) == [((1,), 260)]
     assert kept(running(280, 20), user=5, settings=OPERATOR) == [((1,), NEAR)]
