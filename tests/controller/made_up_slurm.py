@@ -5,7 +5,7 @@ A fake, because real ones neither do all of this within a second, nor in an orde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.model import (
@@ -28,29 +28,64 @@ from bftrainer_slurm.spec import Spec, TrainerRecord
 PARTITION = "bftrainer"
 HELD, PENDING, DELAYED = ElementState.HELD, ElementState.PENDING, ElementState.DELAYED
 RUNNING, ENDING = ElementState.RUNNING, ElementState.ENDING
+WITHHELD, FAILED = ElementState.WITHHELD, ElementState.FAILED
+BACKFILL_S = 30.0
+_A_DAY = TimeLimit(24 * 60, 24 * 60)
+_PATIENCE_S = 20.0  # a controller that has ended an element gives Slurm so much time at least
 
 
 @dataclass
 class Job:
-    """One element as slurmctld has it."""
+    """One element as slurmctld has it; times are Unix seconds, as Slurm tells them.
 
+    ``then`` is what it becomes when it has ended, None if nobody has ended it. ``grown``: the
+    controller let it go, and not its owner.
+    """
+
+    id: ElementId
+    queued_s: float
     state: ElementState = HELD
     node: str | None = None
     targets: frozenset[str] | None = None  # None: any node
+    grown: bool = False
+    limit: TimeLimit = _A_DAY
     start_s: float | None = None
-    then: ElementState = HELD  # after it has ended
+    limit_end_s: float | None = None
+    end_s: float | None = None
+    exit_status: int | None = None
+    then: ElementState | None = None
+    told: tuple[int, float] | None = None  # by which controller to end, and when
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it runs, and nobody has ended it."""
+        return self.state is RUNNING and self.then is None
+
+    def end(self, how: ElementState, now_s: float, status: int | None = None) -> None:
+        """It is over, or waits again."""
+        self.state, self.exit_status, self.end_s = how, status, now_s
+        self.then = self.told = None
+        if not how.over:
+            self.node, self.start_s, self.end_s, self.queued_s = None, None, None, now_s
 
 
 @dataclass
 class MadeUpSlurm:
-    """Has the methods of a gateway, and those of users, admins and time (``*_`` below)."""
+    """Has the methods of a gateway, and those of users, admins and time (``*_`` below).
+
+    ``operator``: whether limits may be lengthened. ``controller_`` counts controllers, ``refused_``
+    refusals; ``done_`` are the changes that were ever made.
+    """
 
     now_s: float
     node_names: tuple[str, ...]
+    operator: bool = True
+    max_jobs: int | None = None
     name: str = "made up"
     queue_rpcs: int = 1
     grow_rpcs: int = 1
     away: bool = False
+    works: bool = True  # its scheduler
     refuses: bool = False  # the next change
     jobs: dict[int, dict[int, Job]] = field(default_factory=dict)
     records: dict[int, TrainerRecord] = field(default_factory=dict)
@@ -60,6 +95,9 @@ class MadeUpSlurm:
     reserved: tuple[Reservation, ...] = ()
     waiting: dict[int, WaitingJob] = field(default_factory=dict)
     passed: BackfillPass | None = None
+    controller_: int = 0
+    refused_: int = 0
+    done_: set[str] = field(default_factory=set)
 
     # The gateway.
 
@@ -73,7 +111,7 @@ class MadeUpSlurm:
         trainers = tuple(
             Trainer(
                 array, "made up", "alice", PARTITION, self.records[array], self.now_s - 60.0,
-                tuple(self._element(array, task, job) for task, job in sorted(jobs.items())),
+                tuple(self._element(job) for _, job in sorted(jobs.items())),
             )
             for array, jobs in sorted(self.jobs.items()) if jobs
         )  # fmt: skip
@@ -85,7 +123,7 @@ class MadeUpSlurm:
 
     def configuration(self, partition: str) -> Configuration:
         self._answer()
-        return Configuration(backfill_s=30.0)
+        return Configuration(backfill_s=BACKFILL_S, max_jobs=self.max_jobs)
 
     def last_pass(self) -> BackfillPass | None:
         self._answer()
@@ -102,65 +140,61 @@ class MadeUpSlurm:
     ) -> None:
         assert len(elements) == len(nodes), "a node for each element"
         assert not nodes & others, "nodes are not among the others"
-        for job in self._changed(elements, {HELD, DELAYED}):
-            job.state, job.targets = PENDING, nodes
+        for job in self._changed("grow", elements, {HELD, DELAYED}):
+            job.state, job.targets, job.grown = PENDING, nodes, True
+            job.limit = limit or job.limit
         self.schedule_()
 
     def shrink(self, elements: Sequence[ElementId]) -> None:
-        for job in self._changed(elements, {RUNNING, PENDING, DELAYED, ENDING}):
-            if job.state is RUNNING:
-                job.state, job.then = ENDING, HELD
-            elif job.state is ENDING:
-                job.then = HELD
-            else:
-                job.state = HELD
+        for job in self._changed("shrink", elements, {RUNNING, PENDING, DELAYED, ENDING}):
+            by, told_s = job.told or (0, 0.0)
+            assert by != self.controller_ or self.now_s - told_s > _PATIENCE_S, "told twice"
+            job.told = self.controller_, self.now_s
+            self._end(job, HELD)
 
     def revive(self, elements: Sequence[ElementId]) -> None:
-        for job in self._changed(elements, {ElementState.FAILED, ElementState.COMPLETED}):
-            job.state, job.node = HELD, None
+        for job in self._changed("revive", elements, {FAILED, ElementState.COMPLETED}):
+            job.end(HELD, self.now_s)
 
     def hold(self, elements: Sequence[ElementId]) -> None:
-        for job in self._changed(elements, {PENDING, DELAYED, HELD}):
+        for job in self._changed("hold", elements, {PENDING, DELAYED, HELD}):
             job.state = HELD
 
     def end_at(self, elements: Sequence[ElementId], end_s: float) -> None:
-        self._changed(elements, {RUNNING})
+        for job in self._changed("end_at", elements, {RUNNING}):
+            longer = job.limit_end_s is not None and end_s > job.limit_end_s
+            assert self.operator or not longer, "only operators may lengthen limits"
+            job.limit_end_s = end_s
 
     def trim(self, elements: Sequence[ElementId]) -> None:
-        for job in self._changed(elements, {HELD, PENDING, DELAYED}):
-            job.state = ElementState.CANCELLED
+        for job in self._changed("trim", elements, {HELD, PENDING, DELAYED}):
+            job.end(ElementState.CANCELLED, self.now_s)
 
     def cancel(self, array: int) -> None:
-        self._answer()
+        self._changed("cancel", (), set())
         self.cancel_(array)
 
     # Users, admins, time.
 
+    def all_(self, *states: ElementState) -> list[Job]:
+        """The elements in one of these states; all, if none is given."""
+        every = (job for jobs in self.jobs.values() for job in jobs.values())
+        return [job for job in every if not states or job.state in states]
+
     def submit_(self, array: int, least: int, most: int, id_: str) -> None:
-        self.jobs[array] = {task: Job() for task in range(most)}
+        self.jobs[array] = {task: Job(ElementId(array, task), self.now_s) for task in range(most)}
         self.records[array] = TrainerRecord(least, most, Spec(), id=id_)
 
     def cancel_(self, array: int) -> None:
         for job in self.jobs.get(array, {}).values():
-            if job.state is RUNNING:
-                job.state, job.then = ENDING, ElementState.CANCELLED
-            elif job.state is ENDING:
-                job.then = ElementState.CANCELLED
-            elif not job.state.over:
-                job.state = ElementState.CANCELLED
+            if not job.state.over:
+                self._end(job, ElementState.CANCELLED)
 
-    def end_(self, array: int, task: int, how: ElementState) -> None:
-        """An element ends by itself."""
-        job = self.jobs.get(array, {}).get(task)
-        if job is not None and job.state is RUNNING:
-            job.state = how
-
-    def release_(self, array: int, task: int, node: str | None) -> None:
-        """Its owner lets an element go, on a node or anywhere."""
-        job = self.jobs.get(array, {}).get(task)
-        if job is not None and job.state in (HELD, DELAYED):
-            job.state, job.targets = PENDING, None if node is None else frozenset({node})
-            self.schedule_()
+    def release_(self, job: Job, node: str | None) -> None:
+        """Its owner lets a waiting element go, on a node or anywhere."""
+        job.state, job.targets = PENDING, None if node is None else frozenset({node})
+        job.grown = False
+        self.schedule_()
 
     def purge_(self) -> None:
         """MinJobAge is over: slurmctld forgets what has ended."""
@@ -172,45 +206,48 @@ class MadeUpSlurm:
     def start_ordinary_(self, node: str) -> None:
         """An ordinary job takes a node, and what is on it is reclaimed."""
         self.ordinary.add(node)
-        for jobs in self.jobs.values():
-            for job in jobs.values():
-                if job.node == node and job.state is RUNNING:
-                    job.state, job.node = DELAYED, None
+        self.requeue_(node)
+
+    def requeue_(self, node: str) -> None:
+        """What runs on a node ends, and would start again by itself."""
+        for job in self.all_(RUNNING):
+            if job.node == node:
+                job.end(job.then or DELAYED, self.now_s)
 
     def schedule_(self) -> None:
-        """Start what pends and can; end what is ending."""
-        for jobs in self.jobs.values():
-            for job in jobs.values():
-                if job.state is ENDING:
-                    job.state, job.node = job.then, None
-        for jobs in self.jobs.values():
-            for job in jobs.values():
-                wanted = job.targets if job.targets is not None else frozenset(self.node_names)
-                free = sorted(wanted - self.taken())
-                if job.state is PENDING and free:
-                    job.state, job.node, job.start_s = RUNNING, free[0], self.now_s
+        """End what is to be ended, in two steps; start what pends and can."""
+        if not self.works:
+            return
+        for job in self.all_(ENDING):
+            job.end(job.then or FAILED, self.now_s)
+        for job in self.all_(RUNNING):
+            if job.then is not None:
+                job.state = ENDING
+        for job in self.all_(PENDING):
+            wanted = job.targets if job.targets is not None else frozenset(self.node_names)
+            free = sorted(wanted - self.taken())
+            if free:
+                minutes = job.limit.least if self.waiting else job.limit.minutes
+                job.state, job.node, job.start_s = RUNNING, free[0], self.now_s
+                job.limit_end_s = self.now_s + 60.0 * minutes
 
     def begin_(self) -> None:
         """Begin times are over: what was reclaimed, and not held since, starts again."""
-        for jobs in self.jobs.values():
-            for job in jobs.values():
-                if job.state is DELAYED:
-                    job.state = PENDING
+        for job in self.all_(DELAYED):
+            job.state = PENDING
         self.schedule_()
 
     def running(self) -> dict[str, list[ElementId]]:
-        """The elements on each node."""
+        """The elements on each node that nobody has ended."""
         found: dict[str, list[ElementId]] = {}
-        for array, jobs in self.jobs.items():
-            for task, job in jobs.items():
-                if job.state is RUNNING and job.node is not None:
-                    found.setdefault(job.node, []).append(ElementId(array, task))
+        for job in self.all_(RUNNING):
+            if job.node is not None and job.goes_on:
+                found.setdefault(job.node, []).append(job.id)
         return found
 
     def taken(self) -> set[str]:
         """Nodes on which nothing can start."""
-        ours = {job.node for jobs in self.jobs.values() for job in jobs.values()
-                if job.state in (RUNNING, ENDING) and job.node}  # fmt: skip
+        ours = {job.node for job in self.all_(RUNNING, ENDING) if job.node}
         return ours | self.ordinary | self.down | self.draining
 
     # Inside.
@@ -219,17 +256,30 @@ class MadeUpSlurm:
         if self.away:
             raise SlurmUnavailableError("no answer")
 
-    def _changed(self, elements: Sequence[ElementId], states: set[ElementState]) -> list[Job]:
+    def _changed(
+        self, what: str, elements: Sequence[ElementId], states: set[ElementState]
+    ) -> Iterator[Job]:
         self._answer()
         if self.refuses:
-            self.refuses = False
+            self.refuses, self.refused_ = False, self.refused_ + 1
             raise RefusedError("no")
-        jobs = [self.jobs.get(one.array, {}).get(one.task) for one in elements]
-        return [job for job in jobs if job is not None and job.state in states]
+        self.done_.add(what)
+        known = (self.jobs.get(one.array, {}).get(one.task) for one in elements)
+        return iter([job for job in known if job is not None and job.state in states])
 
-    def _element(self, array: int, task: int, job: Job) -> Element:
-        reason = "BeginTime" if job.state is DELAYED else ""
-        return Element(ElementId(array, task), job.state, job.node, job.start_s, reason=reason)
+    def _end(self, job: Job, then: ElementState) -> None:
+        if job.state in (RUNNING, ENDING):
+            job.then = then
+        else:
+            job.end(then, self.now_s)
+
+    def _element(self, job: Job) -> Element:
+        return Element(
+            job.id, job.state, job.node, job.start_s,
+            limit_end_s=job.limit_end_s if job.state is RUNNING else None,
+            reason="BeginTime" if job.state is DELAYED else "",
+            queued_s=job.queued_s, end_s=job.end_s, exit_status=job.exit_status,
+        )  # fmt: skip
 
     def _node_state(self, name: str) -> NodeState:
         if name in self.down:

@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ClassVar
+
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
+from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import BackfillPass, ElementState, WaitingJob
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import Plan, Problem, value
 from bftrainer_slurm.slurm.gateway import GatewayError
-from tests.controller.made_up_slurm import PARTITION, RUNNING, MadeUpSlurm, renamed
+from tests.controller.made_up_slurm import (
+    BACKFILL_S,
+    DELAYED,
+    ENDING,
+    FAILED,
+    HELD,
+    PARTITION,
+    PENDING,
+    RUNNING,
+    WITHHELD,
+    Job,
+    MadeUpSlurm,
+    renamed,
+)
 from tests.controller.worlds import NOW_S, started
 
 NODES = tuple(f"n{number}" for number in range(1, 7))
 ARRAYS = st.integers(11, 13)
-TASKS = st.integers(0, 3)
 NODE = st.sampled_from(NODES)
-ENDS = st.sampled_from([ElementState.COMPLETED, ElementState.FAILED, ElementState.CANCELLED])
+ONE = st.integers(0, 11)  # of those there are
+ENDS = st.sampled_from([ElementState.COMPLETED, ElementState.CANCELLED, ElementState.LOST])
+_REVIVED_S = 30.0  # for so long one that was brought back, and fails at once, is not seen to
+CHANGES = {"grow", "shrink", "revive", "hold", "end_at", "trim", "cancel"}  # one for each action
 
 
 class Greedy:
@@ -33,29 +60,98 @@ class Greedy:
         return Plan(place(problem, shares), value(problem, shares), 0.0, "optimal")
 
 
-class Whatever(RuleBasedStateMachine):
-    """Everything that can happen, one thing after the other, and what must hold all the time."""
+class Watch(Groups):
+    """Calls ``see`` with each trainer's array after a decision, before it is carried out."""
 
-    @initialize()
-    def begin(self) -> None:
-        self.slurm = MadeUpSlurm(NOW_S, NODES)
+    def __init__(self, see: Callable[[int], None]) -> None:
+        self._see = see
+
+    def own(self, array: int, user: str, want: int) -> None:
+        self._see(array)
+
+
+def there_is(*states: ElementState) -> object:
+    """The rule is for worlds in which an element is in one of these states."""
+    return precondition(lambda world: world.slurm.all_(*states))
+
+
+class Whatever(RuleBasedStateMachine):
+    """Everything that can happen, one thing after the other, and what must hold all the time.
+
+    ``phases`` and ``changes`` are those that were ever reached.
+    """
+
+    phases: ClassVar[set[Phase]] = set()
+    changes: ClassVar[set[str]] = set()
+
+    @initialize(operator=st.booleans(), max_jobs=st.sampled_from([None, None, 20]))
+    def begin(self, operator: bool, max_jobs: int | None) -> None:
+        self.slurm = MadeUpSlurm(NOW_S, NODES, operator, max_jobs, done_=self.changes)
         self.history = History(":memory:")
         self.submitted = 0
         self.controller = self.started()
+        self.somebody_submits(11, 1, 4)
+        self.somebody_submits(12, 1, 3)
+        self.turn(1.0)
 
     def started(self) -> Controller:
-        settings = Settings(nodes_interval_s=1, reservations_interval_s=1)
-        return started(self.slurm, Greedy(), self.history, lambda: self.slurm.now_s, settings)
+        self.slurm.controller_ += 1
+        settings = Settings(
+            nodes_interval_s=1, reservations_interval_s=1, operator=self.slurm.operator
+        )
+        about = (self.slurm, Greedy(), self.history, lambda: self.slurm.now_s, settings)
+        return started(*about, Watch(self.see))
 
-    @rule(seconds=st.sampled_from([1.0, 3.0, 10.0, 70.0]))
-    def turn(self, seconds: float) -> None:
+    def see(self, array: int) -> None:
+        """Note the phases of a trainer's elements."""
+        view = self.controller._roster.view(array)
+        assert view is not None
+        self.phases.update(view.state.of(one.id.task).phase for one in view.trainer.elements)
+
+    def one(self, number: int, *states: ElementState) -> Job:
+        """One of the elements in these states."""
+        jobs = self.slurm.all_(*states)
+        return jobs[number % len(jobs)]
+
+    # The controller, and time.
+
+    @rule(seconds=st.sampled_from([0.0, 1.0, 3.0, 10.0, 70.0]), slurm_works=st.booleans())
+    def turn(self, seconds: float, slurm_works: bool = True) -> None:
         self.slurm.now_s += seconds
+        self.slurm.works = slurm_works
         self.slurm.schedule_()
+        refused = self.slurm.refused_
         try:
             self.controller.turn()
         except GatewayError:
             assert self.slurm.away
+        else:
+            if refused == self.slurm.refused_:
+                self.what_must_be_done_is()
         self.controller.status({})
+        for view in self.controller._roster.views:
+            self.see(view.array)
+
+    def what_must_be_done_is(self) -> None:
+        """After a turn in which nothing was refused."""
+        over = self.over()
+        for job in self.slurm.all_():
+            if job.id.array not in over:
+                assert job.state is not DELAYED, f"{job.id} would start by itself"
+                failed = job.state is FAILED and self.slurm.now_s - (job.end_s or 0.0) > _REVIVED_S
+                assert not failed, f"{job.id} was not brought back"
+                late = job.goes_on and (job.limit_end_s or 0.0) <= self.slurm.now_s
+                assert not late, f"{job.id} is past its time limit"
+                waits_for = job.targets if job.state is PENDING and job.grown else None
+                taken = waits_for is not None and waits_for <= self.slurm.ordinary
+                assert not taken, f"{job.id} waits for a node that an ordinary job has"
+        for node, elements in self.slurm.running().items():
+            assert len(elements) == 1, f"{elements} are on {node}"
+
+    def over(self) -> set[int]:
+        """The trainers that are not run any more."""
+        views = self.controller._roster.views
+        return {view.array for view in views if view.over or view.abandoned}
 
     @rule(seconds=st.sampled_from([-7200.0, -4.0, 4.0, 7200.0]))
     def the_clock_is_set(self, seconds: float) -> None:
@@ -67,6 +163,8 @@ class Whatever(RuleBasedStateMachine):
     def the_controller_restarts(self) -> None:
         self.controller = self.started()
 
+    # Slurm, and who runs it.
+
     @rule(away=st.booleans())
     def slurmctld_comes_and_goes(self, away: bool) -> None:
         self.slurm.away = away
@@ -75,48 +173,96 @@ class Whatever(RuleBasedStateMachine):
     def slurm_refuses_something(self) -> None:
         self.slurm.refuses = True
 
+    @rule()
+    def slurmctld_forgets_what_has_ended(self) -> None:
+        self.slurm.purge_()
+
+    @rule(active=st.booleans())
+    def backfill_makes_a_pass(self, active: bool) -> None:
+        self.slurm.passed = BackfillPass(self.slurm.now_s // 1, active)
+
+    @rule()
+    def begin_times_are_over(self) -> None:
+        self.slurm.begin_()
+
+    @rule(node=NODE, state=st.sampled_from(["down", "draining", "up"]))
+    def a_node_goes_or_comes(self, node: str, state: str) -> None:
+        self.slurm.down.discard(node)
+        self.slurm.draining.discard(node)
+        if state == "draining":
+            self.slurm.draining.add(node)
+        elif state == "down":
+            self.slurm.down.add(node)
+            self.slurm.requeue_(node)
+
+    @there_is(HELD)
+    @rule(number=ONE)
+    def an_operator_holds_an_element(self, number: int) -> None:
+        self.one(number, HELD).state = WITHHELD
+
+    # Trainers.
+
     @rule(array=ARRAYS, least=st.integers(1, 3), most=st.integers(3, 4))
     def somebody_submits(self, array: int, least: int, most: int) -> None:
         if array not in self.slurm.jobs:
             self.submitted += 1
             self.slurm.submit_(array, least, most, f"{self.submitted:08x}")
 
-    @rule(array=ARRAYS)
-    def somebody_cancels(self, array: int) -> None:
-        self.slurm.cancel_(array)
+    @there_is()
+    @rule(number=ONE)
+    def somebody_cancels_a_trainer(self, number: int) -> None:
+        self.slurm.cancel_(self.one(number).id.array)
 
-    @rule(array=ARRAYS, task=TASKS, how=ENDS)
-    def an_element_ends(self, array: int, task: int, how: ElementState) -> None:
-        self.slurm.end_(array, task, how)
+    @there_is(RUNNING)
+    @rule(number=ONE, how=ENDS)
+    def an_element_ends(self, number: int, how: ElementState) -> None:
+        self.one(number, RUNNING).end(how, self.slurm.now_s)
 
-    @rule(array=ARRAYS, task=TASKS, node=st.none() | NODE)
-    def an_owner_lets_an_element_go(self, array: int, task: int, node: str | None) -> None:
-        self.slurm.release_(array, task, node)
+    @there_is(RUNNING)
+    @rule(number=ONE, status=st.sampled_from([1, 2]))
+    def an_element_fails(self, number: int, status: int) -> None:
+        self.one(number, RUNNING).end(FAILED, self.slurm.now_s, status)
 
-    @rule(array=ARRAYS, task=TASKS)
-    def an_operator_holds_an_element(self, array: int, task: int) -> None:
-        job = self.slurm.jobs.get(array, {}).get(task)
-        if job is not None and job.state is ElementState.HELD:
-            job.state = ElementState.WITHHELD
+    @there_is(RUNNING)
+    @rule(number=ONE)
+    def an_element_cannot_start_in_the_second_of_its_preemption(self, number: int) -> None:
+        job = self.one(number, RUNNING)
+        job.queued_s = job.start_s = self.slurm.now_s
+        job.end(FAILED, self.slurm.now_s, 1)
 
-    @rule(array=ARRAYS, least=st.integers(1, 4))
-    def an_owner_writes_another_comment(self, array: int, least: int) -> None:
-        if array in self.slurm.records:
-            self.slurm.records[array] = renamed(self.slurm.records[array], least)
+    @there_is(HELD, DELAYED)
+    @rule(number=ONE, node=st.none() | NODE)
+    def an_owner_lets_an_element_go(self, number: int, node: str | None) -> None:
+        self.slurm.release_(self.one(number, HELD, DELAYED), node)
 
-    @rule(array=ARRAYS, task=TASKS, node=NODE)
-    def two_elements_share_a_node(self, array: int, task: int, node: str) -> None:
-        job = self.slurm.jobs.get(array, {}).get(task)
-        if job is not None and job.state is RUNNING:  # its owner may ask for that in an update
-            job.node = node
+    @there_is()
+    @rule(number=ONE, least=st.integers(1, 4))
+    def an_owner_writes_another_comment(self, number: int, least: int) -> None:
+        array = self.one(number).id.array
+        self.slurm.records[array] = renamed(self.slurm.records[array], least)
 
-    @rule()
-    def slurmctld_forgets_what_has_ended(self) -> None:
-        self.slurm.purge_()
+    @there_is(RUNNING)
+    @rule(number=ONE, node=NODE)
+    def two_elements_share_a_node(self, number: int, node: str) -> None:
+        if node not in self.slurm.down:
+            self.one(number, RUNNING).node = node  # its owner may ask for that in an update
+
+    # Ordinary jobs.
 
     @rule(node=NODE)
     def an_ordinary_job_takes_a_node(self, node: str) -> None:
         self.slurm.start_ordinary_(node)
+
+    @there_is(RUNNING)
+    @rule(number=ONE)
+    def an_ordinary_job_takes_the_node_of_an_element(self, number: int) -> None:
+        self.slurm.start_ordinary_(self.one(number, RUNNING).node or "")
+
+    @there_is(PENDING)
+    @rule(number=ONE)
+    def ordinary_jobs_take_the_nodes_of_one_that_is_let_go(self, number: int) -> None:
+        for node in self.one(number, PENDING).targets or ():
+            self.slurm.start_ordinary_(node)
 
     @rule(
         job=st.integers(90, 92),
@@ -144,39 +290,31 @@ class Whatever(RuleBasedStateMachine):
     def an_ordinary_job_waits_no_more(self, job: int) -> None:
         self.slurm.waiting.pop(job, None)
 
-    @rule(active=st.booleans())
-    def backfill_makes_a_pass(self, active: bool) -> None:
-        self.slurm.passed = BackfillPass(self.slurm.now_s // 1, active)
-
     @rule(node=NODE)
     def an_ordinary_job_ends(self, node: str) -> None:
         self.slurm.ordinary.discard(node)
 
-    @rule()
-    def begin_times_are_over(self) -> None:
-        self.slurm.begin_()
+    # Notes.
 
-    @rule(node=NODE, state=st.sampled_from(["down", "draining", "up"]))
-    def a_node_goes_or_comes(self, node: str, state: str) -> None:
-        self.slurm.down.discard(node)
-        self.slurm.draining.discard(node)
-        if state != "up":
-            getattr(self.slurm, state).add(node)
-
+    @there_is()
     @rule(
         kind=st.sampled_from(NoteKind),
-        array=ARRAYS,
-        task=TASKS,
-        node=NODE,
-        number=st.floats(allow_nan=True),
+        number=ONE,
+        node=st.none() | NODE,
+        measure=st.floats(allow_nan=True),
         ago_s=st.sampled_from([0.0, 30.0, 7200.0, -7200.0]),
     )
     def somebody_tells_something(
-        self, kind: NoteKind, array: int, task: int, node: str, number: float, ago_s: float
+        self, kind: NoteKind, number: int, node: str | None, measure: float, ago_s: float
     ) -> None:
-        measures = (("samples", number), ("nodes", number), ("generation", 2.0), ("mode", 1.0))
-        note = Note(kind, array, task, node, measures, "no module named toch")
+        """The truth, where it is an element's own node."""
+        measures = (("samples", measure), ("nodes", measure), ("generation", 2.0), ("mode", 1.0))
+        job = self.one(number)
+        at = node or job.node or "n1"
+        note = Note(kind, job.id.array, job.id.task, at, measures, "no module named toch")
         self.controller.take([NumberedNote(1, self.slurm.now_s - ago_s, note)])
+
+    # What must hold.
 
     @invariant()
     def nobody_is_at_fault(self) -> None:
@@ -185,37 +323,49 @@ class Whatever(RuleBasedStateMachine):
             assert self.controller.trouble is None
 
     def teardown(self) -> None:
-        """Once all is quiet: no node is shared, nothing waits by itself, and holes are used."""
+        """Once all is quiet nothing is left over, holes are used, and an ordinary job gets them."""
         if not hasattr(self, "slurm"):
             return
         self.slurm.away = False
         self.slurm.refuses = False
         self.slurm.waiting.clear()
-        for _ in range(12):
-            self.turn(400.0)
-        running = self.slurm.running()
-        assert all(len(elements) == 1 for elements in running.values()), running
-        assert not any(
-            job.state in (ElementState.PENDING, ElementState.DELAYED)
-            for jobs in self.slurm.jobs.values()
-            for job in jobs.values()
-        )
-        assert not running.keys() & self.slurm.ordinary
-        self._holes_are_used(running)
+        for seconds in [400.0] * 12 + [5.0] * 6:
+            self.turn(seconds)
+        assert not self.slurm.all_(PENDING, DELAYED, ENDING)
+        assert not self.slurm.running().keys() & (self.slurm.ordinary | self.slurm.draining)
+        over = self.over()
+        assert all(job.state.over for job in self.slurm.all_() if job.id.array in over)
+        self.holes_are_used()
+        self.an_ordinary_job_finds_idle_nodes()
 
-    def _holes_are_used(self, running: dict[str, object]) -> None:
-        free = set(NODES) - self.slurm.taken()
-        over = {one["array"] for one in self.controller.status({})["trainers"]
-                if one["state"] in ("given up", "finished", "finishing", "cancelled")}  # fmt: skip
+    def holes_are_used(self) -> None:
+        free, over = set(NODES) - self.slurm.taken(), self.over()
         for array, jobs in self.slurm.jobs.items():
-            held = sum(job.state is ElementState.HELD for job in jobs.values())
+            held = sum(job.state is HELD for job in jobs.values())
             mine = sum(job.state is RUNNING for job in jobs.values())
-            least = self.slurm.records[array].min_nodes
-            fits = mine + min(held, len(free)) >= least
+            fits = mine + min(held, len(free)) >= self.slurm.records[array].min_nodes
             assert not (free and held and fits) or array in over, (array, free, jobs)
 
+    def an_ordinary_job_finds_idle_nodes(self) -> None:
+        """One that needs all nodes, at the first pass after its submission."""
+        slurm = self.slurm
+        nodes = len(set(NODES) - slurm.ordinary - slurm.down - slurm.draining)
+        slurm.passed = BackfillPass(slurm.now_s // 1, active=False)
+        slurm.now_s += 1.0
+        slurm.waiting[99] = WaitingJob(99, PARTITION, nodes, submit_s=slurm.now_s)
+        pass_s = slurm.passed.began_s + BACKFILL_S
+        while (due_s := max(slurm.now_s, self.controller.schedule.due_s())) < pass_s:
+            self.turn(due_s - slurm.now_s)
+        self.slurm.schedule_()
+        self.slurm.schedule_()
+        assert not slurm.running(), f"a job of {nodes} nodes misses a pass"
 
-TestWhateverHappens = Whatever.TestCase
-TestWhateverHappens.settings = hypothesis_settings(
-    max_examples=200, stateful_step_count=40, deadline=None
-)
+
+def test_whatever_happens_what_must_hold_does_and_all_that_can_happen_has() -> None:
+    Whatever.phases, Whatever.changes = set(), set()
+    run_state_machine_as_test(
+        Whatever,
+        settings=hypothesis_settings(max_examples=300, stateful_step_count=50, deadline=None),
+    )
+    assert Whatever.phases == set(Phase)
+    assert Whatever.changes == CHANGES
