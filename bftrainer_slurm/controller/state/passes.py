@@ -82,6 +82,8 @@ class Passes:
         new_s = -math.inf if first else now_s
         self._in_pool_s = {node: self._in_pool_s.get(node, new_s) for node in pool}
         last = snapshot.last_pass
+        if last is not None and last.began_s > now_s + _TAKES_S:
+            last = None  # the clock was set back since; the next pass is not so far away
         if last is not None and last.began_s != self._began_s and not last.active:
             self._began_s, self._gap_s = last.began_s, last.began_s - self._began_s
             # Looks may lie between the pass and the one that learns of it.

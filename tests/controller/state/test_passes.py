@@ -42,6 +42,14 @@ def test_a_job_that_a_pass_left_waiting_beside_enough_nodes_in_holes_does_not_fi
     assert left((seen(10.0), ALL), (seen(40.0), ALL), (seen(70.0), few)) == {7}
 
 
+def test_a_pass_before_which_the_clock_was_set_back_tells_nothing_about_the_next_one() -> None:
+    late = replace(seen(7211.0), time_s=11.0)
+    assert watched((late, ALL)).judgement(30.0, 11.0) == watched((seen(None), ALL)).judgement(
+        30.0, 11.0
+    )
+    assert watched((late, ALL), (seen(40.0), ALL)).judgement(30.0, 51.0).due_s == 70.0
+
+
 def test_it_is_tried_again_where_more_nodes_are_in_holes_than_any_pass_had() -> None:
     judged = (seen(10.0), ALL - {"n4"}), (seen(40.0), ALL - {"n4"})
     assert left(*judged) == {7}
