@@ -13,7 +13,7 @@ from typing import Any
 from bftrainer_slurm.controller.act.execute import Results, after, execute
 from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.act.pacing import Pacer
-from bftrainer_slurm.controller.decide.actions import Action
+from bftrainer_slurm.controller.decide.actions import Action, Shrink
 from bftrainer_slurm.controller.decide.decision import Decider, Decision, Made
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.schedule import Schedule
@@ -204,9 +204,13 @@ class Controller:
                 self._roster.put({view.array: note_change(view, had, costs, now_s)})
 
     def _act(self, actions: Iterable[Action]) -> None:
-        world, results = self._world, Results()
+        world, results, actions = self._world, Results(), tuple(actions)
+        ending = (
+            one for action in actions if isinstance(action, Shrink) for one in action.elements
+        )
+        asking = self._roster.ask(ending)
         try:
-            execute(actions, world.gateway, world.pacer, world.groups, results)
+            execute(actions, asking, world.gateway, world.pacer, world.groups, results)
         finally:
             now_s = world.clock()
             states = {view.array: view.state for view in self._roster.views}

@@ -39,7 +39,7 @@ class Job:
     """One element as slurmctld has it; times are Unix seconds, as Slurm tells them.
 
     ``then`` is what it becomes when it has ended, None if nobody has ended it. ``grown``: the
-    controller let it go, and not its owner.
+    controller let it go, and not its owner. ``asked``: it was asked to leave.
     """
 
     id: ElementId
@@ -54,6 +54,7 @@ class Job:
     end_s: float | None = None
     exit_status: int | None = None
     then: ElementState | None = None
+    asked: bool = False
     told: tuple[int, float] | None = None  # by which controller to end, and when
 
     @property
@@ -64,7 +65,7 @@ class Job:
     def end(self, how: ElementState, now_s: float, status: int | None = None) -> None:
         """It is over, or waits again."""
         self.state, self.exit_status, self.end_s = how, status, now_s
-        self.then = self.told = None
+        self.then, self.told, self.asked = None, None, False
         if not how.over:
             self.node, self.start_s, self.end_s, self.queued_s = None, None, None, now_s
 

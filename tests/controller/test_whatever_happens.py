@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from hypothesis import settings as hypothesis_settings
@@ -61,13 +61,22 @@ class Greedy:
 
 
 class Watch(Groups):
-    """Calls ``see`` with each trainer's array after a decision, before it is carried out."""
+    """Calls ``see`` with each trainer's array after a decision, before it is carried out.
 
-    def __init__(self, see: Callable[[int], None]) -> None:
+    Elements of ``slurm`` learn that they are asked to leave.
+    """
+
+    def __init__(self, see: Callable[[int], None], slurm: MadeUpSlurm) -> None:
         self._see = see
+        self._slurm = slurm
 
     def own(self, array: int, user: str, want: int) -> None:
         self._see(array)
+
+    def part(self, leaving: Mapping[int, Sequence[int]]) -> None:
+        for array, tasks in leaving.items():
+            for task in tasks:
+                self._slurm.jobs[array][task].asked = True
 
 
 def there_is(*states: ElementState) -> object:
@@ -100,7 +109,7 @@ class Whatever(RuleBasedStateMachine):
             nodes_interval_s=1, reservations_interval_s=1, operator=self.slurm.operator
         )
         about = (self.slurm, Greedy(), self.history, lambda: self.slurm.now_s, settings)
-        return started(*about, Watch(self.see))
+        return started(*about, Watch(self.see, self.slurm))
 
     def see(self, array: int) -> None:
         """Note the phases of a trainer's elements."""
@@ -142,6 +151,7 @@ class Whatever(RuleBasedStateMachine):
                 assert not failed, f"{job.id} was not brought back"
                 late = job.goes_on and (job.limit_end_s or 0.0) <= self.slurm.now_s
                 assert not late, f"{job.id} is past its time limit"
+                assert not (job.goes_on and job.asked), f"{job.id} has left, and is not ended"
                 waits_for = job.targets if job.state is PENDING and job.grown else None
                 taken = waits_for is not None and waits_for <= self.slurm.ordinary
                 assert not taken, f"{job.id} waits for a node that an ordinary job has"
@@ -245,7 +255,8 @@ class Whatever(RuleBasedStateMachine):
     @rule(number=ONE, node=NODE)
     def two_elements_share_a_node(self, number: int, node: str) -> None:
         if node not in self.slurm.down:
-            self.one(number, RUNNING).node = node  # its owner may ask for that in an update
+            job = self.one(number, RUNNING)
+            job.node, job.asked = node, False  # its owner may ask for that in an update
 
     # Ordinary jobs.
 

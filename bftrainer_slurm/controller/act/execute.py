@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.act.groups import Groups
@@ -30,6 +30,7 @@ from bftrainer_slurm.slurm.gateway import Gateway, RefusedError
 logger = logging.getLogger(__name__)
 
 BUDGET_S = 2.0  # after this time the controller listens and looks again before it goes on
+_LEAST_S = 0.5  # for what frees nodes, if those that are asked to leave take all of the budget
 _REFUSED_S = 30.0
 # In this order: first what frees nodes; elements that are held too late start by themselves.
 _VERBS: dict[type[Action], str] = {
@@ -59,19 +60,25 @@ class Results:
 
 
 def execute(
-    actions: Iterable[Action], gateway: Gateway, pacer: Pacer, groups: Groups, results: Results
+    actions: Iterable[Action],
+    asking: Mapping[int, Sequence[int]],
+    gateway: Gateway,
+    pacer: Pacer,
+    groups: Groups,
+    results: Results,
 ) -> None:
     """Carry out the decision as far as the budget allows; note the outcome in ``results``.
 
-    Elements are asked to leave before they are ended. A trainer without live elements begins a new
-    rendezvous with its first element.
+    First the tasks ``asking`` (by array) are asked to leave: they are to be ended. A trainer
+    without live elements begins a new rendezvous with its first element.
 
     Raises:
         SlurmUnavailableError: slurmctld does not answer; an action in no list may have been done.
     """
     in_order = sorted(actions, key=lambda action: _ORDER.index(type(action)))
-    groups.part(_leaving(in_order))
     end_s = pacer.clock() + BUDGET_S
+    groups.part(asking)
+    end_s = max(end_s, pacer.clock() + _LEAST_S)
     for number, action in enumerate(in_order):
         rpcs = gateway.grow_rpcs if isinstance(action, Grow) else 1
         if not pacer.wait(rpcs, end_s - pacer.clock()):
@@ -128,15 +135,6 @@ def _do(action: Action, gateway: Gateway) -> None:
             gateway.trim(elements)
         case Cancel(array):
             gateway.cancel(array)
-
-
-def _leaving(actions: Iterable[Action]) -> dict[int, list[int]]:
-    """The tasks to be ended, by array."""
-    tasks: dict[int, list[int]] = {}
-    for action in actions:
-        if isinstance(action, Shrink):
-            tasks.setdefault(array_of(action), []).extend(one.task for one in action.elements)
-    return tasks
 
 
 def after(

@@ -28,6 +28,7 @@ from bftrainer_slurm.controller.decide.problem import (
     stops_a_trainer,
 )
 from bftrainer_slurm.controller.decide.reconcile import (
+    end_asked,
     hold_reclaimed,
     keep_up,
     late_nodes,
@@ -240,7 +241,7 @@ class Decider:
             minutes = view.trainer.record.minutes
             return keep_limits(view.up(), minutes, snapshot.claims, snapshot.time_s, settings)
 
-        for decide in (lambda view: leave_draining(view, draining), keep):
+        for decide in (end_asked, lambda view: leave_draining(view, draining), keep):
             views = (view for view in draft.picture.views if not view.over)
             draft.end(self._of_each(views, decide))
 

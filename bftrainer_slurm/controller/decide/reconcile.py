@@ -72,6 +72,12 @@ def late_nodes(view: TrainerView, now_s: float, patience_s: float) -> list[str]:
     return [node for node, id_ in view.placed.items() if id_ in late]
 
 
+def end_asked(view: TrainerView) -> list[Shrink]:
+    """End elements that were asked to leave and still run: they train no more, wanted or not."""
+    left = tuple(view.placed[node] for node, one in view.running().items() if one.asked)
+    return [Shrink(left, "it was asked to leave")] if left else []
+
+
 def leave_draining(view: TrainerView, draining: Set[str]) -> list[Shrink]:
     """End elements on nodes that an admin waits for: jobs end, but we lengthen elements."""
     leaving = tuple(view.placed[node] for node in sorted(view.running().keys() & draining))

@@ -53,7 +53,7 @@ _DATED = (
     "pauses",
 )
 _LASTING = ("stays", "holes", "outages", "watches")
-_BY_ARRAY = ("stays", "progress", "trainers", "looks", "reforms", "work", "met", "pauses")
+_BY_ARRAY = ("stays", "asked", "progress", "trainers", "looks", "reforms", "work", "met", "pauses")
 _PAUSES_KEPT = 500  # of a trainer
 
 
@@ -134,12 +134,22 @@ class History:
             "UPDATE stays SET end_s = max(start_s, ?), how = ? "
             "WHERE array = ? AND task = ? AND end_s IS NULL"
         )
-        self._database.write((end, (time_s, how, element.array, element.task)))
+        who = (element.array, element.task)
+        unask = "DELETE FROM asked WHERE array = ? AND task = ?"
+        self._database.write((end, (time_s, how, *who)), (unask, who))
 
     def open_stays(self) -> dict[ElementId, str]:
         """Return the node of each element that runs, as far as is known."""
         rows = self._database.read("SELECT array, task, node FROM stays WHERE end_s IS NULL")
         return {ElementId(array, task): node for array, task, node in rows}
+
+    def ask(self, elements: Iterable[ElementId]) -> None:
+        """Note that elements are being asked to leave their nodes."""
+        self._database.write(*(put("asked", one.array, one.task) for one in elements))
+
+    def asked(self) -> set[ElementId]:
+        """Return the elements that were asked to leave, and have not ended as far as is known."""
+        return {ElementId(*row) for row in self._database.read("SELECT array, task FROM asked")}
 
     def tally(self, array: int) -> Tally:
         """Count one trainer's stays."""
@@ -272,6 +282,7 @@ class History:
             ("UPDATE stays SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
             ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
             ("UPDATE outages SET end_s = start_s WHERE end_s IS NULL", ()),
+            ("DELETE FROM asked", ()),
         )
 
     def learn(self, rows: Rows) -> None:

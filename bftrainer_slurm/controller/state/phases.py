@@ -68,8 +68,10 @@ class ElementRecord:
 
     ``node`` is where it is, or may start. A released one may start on any of ``targets``. ``ours``
     is true if the controller has ended it. ``up`` and ``down_s`` are its own reports: on which node
-    it came up and when, and when it left. ``ran`` is true if its script did start, ``blamed`` if
-    its slow end already counts against its node. ``reason`` is why it waits, in Slurm's word.
+    it came up and when, and when it left. ``asked`` is true if it was asked to leave this node, and
+    has to be ended: it does nothing there any more. ``ran`` is true if its script did start,
+    ``blamed`` if its slow end already counts against its node. ``reason`` is why it waits, in
+    Slurm's word.
     """
 
     phase: Phase
@@ -78,6 +80,7 @@ class ElementRecord:
     start_s: float | None = None
     targets: frozenset[str] = frozenset()
     ours: bool = False
+    asked: bool = False
     up: tuple[str, float] | None = None
     down_s: float | None = None
     ran: bool = False
@@ -178,6 +181,7 @@ def _record(
         node,
         start_s=start_s,
         ours=goes_on and before.ours and phase is not Phase.RUNNING,
+        asked=goes_on and before.asked,
         up=before.up,
         down_s=before.down_s,
         ran=before.ran and phase in (*OCCUPIES, Phase.FAILED),

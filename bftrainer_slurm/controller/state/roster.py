@@ -16,9 +16,15 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.endings import Endings
 from bftrainer_slurm.controller.state.history import History, differ
 from bftrainer_slurm.controller.state.phases import Began, ElementRecord, Ended, Event, Phase
-from bftrainer_slurm.controller.state.trainer_state import TrainerState, advance, gone, note_failed
+from bftrainer_slurm.controller.state.trainer_state import (
+    TrainerState,
+    advance,
+    ask,
+    gone,
+    note_failed,
+)
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
-from bftrainer_slurm.model import Trainer
+from bftrainer_slurm.model import ElementId, Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +72,17 @@ class Roster:
             view = self._by_array.get(array)
             if view is not None and view.state is not state:
                 self._by_array[array] = replace(view, state=state)
+
+    def ask(self, elements: Iterable[ElementId]) -> dict[int, list[int]]:
+        """Note that these are asked to leave; return those tasks that are new, by array."""
+        new: dict[int, list[int]] = {}
+        for one in elements:
+            if not self._states[one.array].of(one.task).asked:
+                new.setdefault(one.array, []).append(one.task)
+        if new:
+            self._history.ask(ElementId(array, task) for array in new for task in new[array])
+        self.put({array: ask(self._states[array], tasks) for array, tasks in new.items()})
+        return new
 
     def look(self, snapshot: Snapshot, has_trained: Callable[[int], bool]) -> list[Event]:
         """Follow all trainers; return what has happened to their elements since the last look."""
@@ -143,8 +160,9 @@ class Roster:
 def _as_left(history: History) -> dict[int, TrainerState]:
     """The states as the previous controller left them: elements that ran then may run now."""
     states: dict[int, TrainerState] = {}
+    asked = history.asked()
     for id_, node in history.open_stays().items():
-        record = ElementRecord(Phase.RUNNING, float("-inf"), node)
+        record = ElementRecord(Phase.RUNNING, float("-inf"), node, asked=id_ in asked)
         state = states.get(id_.array, TrainerState())
         states[id_.array] = replace(state, elements={**state.elements, id_.task: record})
     return states

@@ -95,4 +95,8 @@ CREATE INDEX preemptions_by_time ON preemptions (time_s);
     """
 ALTER TABLE trainers ADD COLUMN begun INTEGER NOT NULL DEFAULT 0;
 """,
+    # Elements that were asked to leave the node of their stay, and may not have been ended yet.
+    """
+CREATE TABLE asked (array INTEGER, task INTEGER, PRIMARY KEY (array, task));
+""",
 )

@@ -1,6 +1,7 @@
 """What the controller knows of a trainer besides Slurm's data: one record, and how it changes.
 
-All of it may be lost with the controller without harm, except ``over``, which the history keeps.
+All of it may be lost with the controller without harm, except what the history keeps: why a trainer
+is over, and which elements were asked to leave.
 """
 
 from __future__ import annotations
@@ -169,6 +170,12 @@ def change(
         for id_ in elements
     }
     return replace(state, elements={**state.elements, **changed})
+
+
+def ask(state: TrainerState, tasks: Iterable[int]) -> TrainerState:
+    """Return the state after these tasks were asked to leave their nodes."""
+    asked = {task: replace(state.of(task), asked=True) for task in tasks}
+    return replace(state, elements={**state.elements, **asked})
 
 
 def release(

@@ -60,20 +60,28 @@ class Recorder:
 class Told(Groups):
     """Notes what the keeper would be told, in the order in which the gateway is asked."""
 
+    takes_s = 0.0
+
     def __init__(self, gateway: Recorder) -> None:
-        self._asked = gateway.asked
+        self._asked, self._clock = gateway.asked, gateway.clock
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> None:
+        self._clock.now_s += self.takes_s
         self._asked += [f"part {array} {list(leaving[array])}" for array in leaving]
 
     def end(self, array: int) -> None:
         self._asked.append(f"end {array}")
 
 
-def do(gateway: Recorder, *actions: Action, per_s: float = 1.0) -> Results:
+def do(
+    gateway: Recorder,
+    *actions: Action,
+    per_s: float = 1.0,
+    asking: Mapping[int, Sequence[int]] | None = None,
+) -> Results:
     results, clock = Results(), gateway.clock
     pacer = Pacer(per_s, clock, clock.sleep)
-    execute(actions, gateway, pacer, Told(gateway), results)  # type: ignore[arg-type]
+    execute(actions, asking or {}, gateway, pacer, Told(gateway), results)  # type: ignore[arg-type]
     return results
 
 
@@ -83,14 +91,16 @@ def grow(*elements: ElementId, nodes: str = "n1", first: bool = False) -> Grow:
 
 def test_what_frees_nodes_comes_first_and_what_takes_them_last() -> None:
     gateway = Recorder()
-    do(gateway, grow(A), Revive((B,)), Cancel(99, "over"), Hold((B,), "why"), Shrink((C,), "why"))
+    shrink = Shrink((C,), "why")
+    actions = (grow(A), Revive((B,)), Cancel(99, "over"), Hold((B,), "why"), shrink)
+    do(gateway, *actions, asking={ARRAY: [2]})
     kinds = [asked.split()[0] for asked in gateway.asked]
     assert kinds == ["part", "shrink", "hold", "cancel", "revive", "grow"]
 
 
 def test_who_is_to_leave_is_asked_before_anything_is_ended() -> None:
     gateway = Recorder()
-    do(gateway, Shrink((B,), "why"), Shrink((C,), "why"))
+    do(gateway, Shrink((B,), "why"), Shrink((C,), "why"), asking={ARRAY: [1, 2]})
     assert gateway.asked == ["part 12 [1, 2]", "shrink 1", "shrink 1"]
 
 
@@ -133,7 +143,7 @@ def test_what_was_done_is_known_though_slurm_stops_answering() -> None:
     shrink = Shrink((B,), "why")
     actions = [shrink, Hold((C,), "why"), grow(A)]
     with pytest.raises(SlurmUnavailableError):
-        execute(actions, gateway, pacer, Groups(), results)  # type: ignore[arg-type]
+        execute(actions, {}, gateway, pacer, Groups(), results)  # type: ignore[arg-type]
     assert results == Results(done=[shrink])
 
 
@@ -159,7 +169,7 @@ def test_what_was_left_is_done_at_the_next_turns() -> None:
     gateway, left = Recorder(clock), [grow(A, nodes=f"n{number}") for number in range(BURST + 10)]
     for _ in range(20):
         results = Results()
-        execute(left, gateway, pacer, Groups(), results)  # type: ignore[arg-type,assignment]
+        execute(left, {}, gateway, pacer, Groups(), results)  # type: ignore[arg-type,assignment]
         left = results.left  # type: ignore[assignment]
         clock.now_s += 1.0
     assert (left, len(gateway.asked)) == ([], BURST + 10)
@@ -171,6 +181,17 @@ def test_commands_that_take_long_use_up_the_budget_too() -> None:
     results = do(gateway, *[grow(A, nodes=f"n{number}") for number in range(10)])
     assert len(results.done) <= BUDGET_S + 1
     assert len(results.done) + len(results.left) == 10
+
+
+def test_asking_who_shall_leave_uses_it_up_too_but_not_all_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Told, "takes_s", BUDGET_S)
+    gateway = Recorder()
+    gateway.takes_s = 0.25
+    results = do(gateway, *[Shrink((A,), "why")] * 10, asking={ARRAY: [0]})
+    assert 0 < len(results.done) < 10
+    assert gateway.clock.now_s <= BUDGET_S + 1
 
 
 def test_commands_of_several_rpcs_are_paced_by_these() -> None:

@@ -1,0 +1,120 @@
+"""Who was asked to leave is ended, whatever came in between: it trains no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from bftrainer_slurm.controller.act.pacing import BURST, Pacer
+from bftrainer_slurm.controller.state.phases import Phase
+from bftrainer_slurm.model import Element, ElementId, ElementState
+from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
+from tests.controller.test_loop import HELD, Setting
+from tests.controller.worlds import ARRAY
+
+OTHER = 99
+
+
+class Growing(Setting):
+    """A trainer on all four nodes, one of which the plan now gives to another trainer."""
+
+    def __init__(self) -> None:
+        super().__init__(4, ARRAY)
+        self.settle()
+        self.before = self.slurm.on()
+        self.slurm.elements[ElementId(OTHER, 0)] = Element(ElementId(OTHER, 0), HELD)
+
+    @property
+    def asked(self) -> int:
+        """The task that was asked to leave."""
+        ((array, (task,)),) = self.told.parted
+        assert array == ARRAY
+        return task
+
+    def the_other_goes(self) -> None:
+        """So that the plan wants for the first one what it has given away."""
+        self.slurm.cancel(OTHER)
+
+    def what_was_begun_is_finished(self) -> None:
+        """The element is ended, another one takes its place, and no second one is asked."""
+        task = self.asked
+        self.turn()
+        assert self.slurm.elements[ElementId(ARRAY, task)].state is HELD
+        self.settle()
+        assert len(self.slurm.on()) == 4
+        assert len(self.told.parted) == 1
+        assert self.history.asked() == set()
+
+
+def no_credit(setting: Setting) -> Pacer:
+    """A pacer that lets nothing go now."""
+    pacer = Pacer(1.0, lambda: setting.now_s, lambda _: None)
+    pacer.draw(BURST + 30)
+    return pacer
+
+
+def test_where_the_budget_was_spent_before_it_was_ended() -> None:
+    setting = Growing()
+    world = setting.controller._world
+    setting.controller._world = replace(world, pacer=no_credit(setting))
+    setting.turn()
+    assert setting.slurm.on() == setting.before
+    setting.the_other_goes()
+    setting.controller._world = world
+    setting.what_was_begun_is_finished()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_where_slurmctld_did_not_answer(restarts: bool) -> None:
+    setting = Growing()
+    shrink = setting.slurm.shrink
+
+    def silent(elements: Sequence[ElementId]) -> None:
+        raise SlurmUnavailableError("no answer")
+
+    setting.slurm.shrink = silent  # type: ignore[method-assign]
+    with pytest.raises(SlurmUnavailableError):
+        setting.turn()
+    assert setting.slurm.on() == setting.before
+    setting.slurm.shrink = shrink  # type: ignore[method-assign]
+    setting.the_other_goes()
+    if restarts:
+        setting.controller = setting.started()
+    setting.what_was_begun_is_finished()
+
+
+def test_where_slurm_has_not_acted_on_it() -> None:
+    setting = Growing()
+    shrink, setting.slurm.shrink = setting.slurm.shrink, lambda _: None  # type: ignore[method-assign]
+    setting.turn()
+    assert setting.slurm.on() == setting.before
+    setting.slurm.shrink = shrink  # type: ignore[method-assign]
+    setting.the_other_goes()
+    setting.turn()
+    view = setting.controller._roster.view(ARRAY)
+    assert view is not None
+    assert view.state.of(setting.asked).phase is Phase.LEAVING  # Slurm has time for it
+    setting.now_s += 30
+    setting.what_was_begun_is_finished()
+
+
+def test_who_was_reclaimed_instead_starts_anew_and_stays() -> None:
+    setting = Growing()
+    setting.slurm.shrink = lambda _: None  # type: ignore[method-assign,assignment]
+    setting.turn()
+    node = next(one for one, task in setting.slurm.on().items() if task == setting.asked)
+    setting.the_other_goes()
+    setting.slurm.reclaim(node)
+    setting.turn()
+    assert setting.history.asked() == set()
+    setting.slurm.reclaimed.clear()
+    del setting.slurm.shrink
+    for _ in range(8):
+        setting.turn(30)
+    assert len(setting.slurm.on()) == 4
+    ended = [
+        one for one in setting.slurm.elements.values() if one.state is not ElementState.RUNNING
+    ]
+    assert {one.id.array for one in ended} == {OTHER}
