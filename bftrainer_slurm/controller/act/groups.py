@@ -9,7 +9,7 @@ import logging
 import pwd
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.model import ElementId
@@ -17,7 +17,8 @@ from bftrainer_slurm.model import ElementId
 logger = logging.getLogger(__name__)
 
 _SILENT_S = 5.0  # a keeper that did not answer is left alone for a moment: the loop must go on
-_AT_ONCE = 16
+_AT_ONCE = 128
+_PATIENCE_S = 2.0  # as long as the keeper itself waits for those that shall leave
 _TASKS_A_LINE = 50  # of the keeper's 512 bytes
 
 
@@ -69,7 +70,10 @@ class KeeperGroups(Groups):
             self._told[array] = uid, want
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> None:
-        """Ask all groups at the same time, so that a slow one does not delay the others."""
+        """Ask all groups at the same time, so that a slow one does not delay the others.
+
+        What is not answered in time is answered unheard.
+        """
         asked = [
             (array, tasks[begin : begin + _TASKS_A_LINE])
             for array, tasks in leaving.items()
@@ -80,8 +84,9 @@ class KeeperGroups(Groups):
             return self._tell(lambda keeper: keeper.part(*one), f"who leaves trainer {one[0]}")
 
         if asked:
-            with ThreadPoolExecutor(min(_AT_ONCE, len(asked)), "part") as threads:
-                list(threads.map(ask, asked))
+            threads = ThreadPoolExecutor(min(_AT_ONCE, len(asked)), "part")
+            wait([threads.submit(ask, one) for one in asked], _PATIENCE_S)
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def lost(self, element: ElementId) -> None:
         """Tell it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import threading
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -123,6 +124,25 @@ def test_all_groups_are_asked_at_the_same_time(groups: KeeperGroups, keeper: Fak
     keeper._hear = slow  # type: ignore[method-assign]
     groups.part({1: [0], 2: [0, 1], 3: [5]})
     assert sorted(keeper.heard) == [("part", 1, [0]), ("part", 2, [0, 1]), ("part", 3, [5])]
+
+
+def test_groups_that_do_not_answer_hold_up_the_loop_for_a_moment_only(
+    groups: KeeperGroups, keeper: FakeKeeper
+) -> None:
+    answered = threading.Event()
+    keeper._hear = lambda *_: answered.wait(60)  # type: ignore[method-assign,assignment,return-value]
+    began_s = time.monotonic()
+    groups.part({array: [0] for array in range(1000)})
+    took_s = time.monotonic() - began_s
+    answered.set()
+    assert took_s < 30
+
+
+def test_more_groups_than_are_asked_at_once_are_all_asked(
+    groups: KeeperGroups, keeper: FakeKeeper
+) -> None:
+    groups.part({array: [0] for array in range(300)})
+    assert len(keeper.heard) == 300
 
 
 def test_many_tasks_go_in_lines_that_the_keeper_takes(
