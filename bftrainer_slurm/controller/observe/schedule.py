@@ -118,7 +118,8 @@ class Schedule:
         ``also`` is what was read besides the queue, ``took_s`` how long slurmctld took.
         """
         earned = max(0.0, now_s - self._last_look_s) / _A_HINTED_LOOK_S
-        self._hinted = min(_HINTED_LOOKS, self._hinted + earned) - (now_s < self._regular_s)
+        left = min(_HINTED_LOOKS, self._hinted + earned) - (now_s < self._regular_s)
+        self._hinted = max(0.0, left)  # early looks for other reasons make no debt
         self._last_look_s = now_s
         self._took_s = took_s
         is_new = 0 <= now_s - self._began_s < _NEW_S

@@ -52,6 +52,15 @@ def test_after_a_quiet_time_hints_are_heard_at_once_again() -> None:
     assert schedule.due_s() == 230.0
 
 
+def test_looks_that_no_hint_has_brought_hold_up_later_hints_for_a_moment_only() -> None:
+    schedule = Schedule(SETTINGS, 0.0)
+    for second in range(300):  # there was more to do each time
+        looked(schedule, float(second))
+    looked(schedule, 314.0)
+    schedule.heard(NoteKind.SUBMITTED, 320.0)
+    assert schedule.due_s() == 320.0
+
+
 def test_a_clock_that_is_set_back_does_not_make_it_blind() -> None:
     schedule = Schedule(SETTINGS, 10_000.0)
     looked(schedule, 10_000.0)
