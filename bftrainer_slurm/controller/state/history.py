@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from bftrainer_slurm.controller.state.schema import UPGRADES
 from bftrainer_slurm.model import ElementId, Trainer
 
 _KEEP_S = 90 * 86400.0
+_SURE_S = 3600.0
 _PROBLEMS_KEPT = 100
 _ONLY_THE_LAST = "DELETE FROM problems WHERE rowid <= (SELECT max(rowid) FROM problems) - ?"
 _ONLY_LAST_PAUSES = (
@@ -97,16 +99,18 @@ class History:
 
     Only opening it raises: what cannot be written waits, and ``trouble`` says why. A damaged file
     is moved aside and replaced: trainers can also be planned without their past. ``counts`` is what
-    this process has noted.
+    this process has noted. A clock may be wrong at boot, or have been: what was noted in the future
+    by this ``clock`` (Unix seconds) stays, and holds up nothing.
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, clock: Callable[[], float] = time.time) -> None:
         try:
             self._database = Database(path, UPGRADES)
         except sqlite3.Error as error:
             raise HistoryError(f"history {path}: {error}; move it away to get a new one") from error
         self.counts = Counts()
-        self.lessons = Lessons(self._database, self.counts.pauses)
+        self._clock = clock
+        self.lessons = Lessons(self._database, self.counts.pauses, clock)
         self.holes = Spans(self._database, "holes")
         self.inventory = Inventory(self._database)
         self._in_file = path != ":memory:"
@@ -175,7 +179,9 @@ class History:
             "SELECT since_s, time_s, trained_s, rescaling_s, generation FROM work WHERE array = ?",
             array,
         )
-        return next((Work(*row) for row in rows), None)
+        now_s = self._clock()
+        works = (Work(*row) for row in rows)
+        return next((replace(work, time_s=min(work.time_s, now_s)) for work in works), None)
 
     def add_preemptions(self, preemptions: Iterable[Preemption]) -> None:
         """Note ordinary jobs that started on nodes from which Slurm first had to take elements."""
@@ -229,7 +235,7 @@ class History:
     def samples(self, array: int) -> float | None:
         """Return how many samples a trainer had at its last report, None if it reported none."""
         rows = self._database.read(
-            "SELECT samples FROM progress WHERE array = ? ORDER BY time_s DESC LIMIT 1", array
+            "SELECT samples FROM progress WHERE array = ? ORDER BY rowid DESC LIMIT 1", array
         )
         return float(rows[0][0]) if rows else None
 
@@ -314,8 +320,16 @@ class History:
         self._ended.pop(array, None)
 
     def forget_old(self, now_s: float) -> None:
-        """Drop data older than 90 days."""
-        old_s = now_s - _KEEP_S
+        """Drop data older than 90 days.
+
+        If the clock is wrong, it may be months ahead: only one by which controllers have looked for
+        an hour without a break is believed.
+        """
+        query = "SELECT max(end_s) FROM watches WHERE end_s - start_s >= ?"
+        ((sure_s,),) = self._database.read(query, _SURE_S) or ((None,),)
+        if sure_s is None:
+            return
+        old_s = min(now_s, sure_s) - _KEEP_S
         self._database.write(
             *((f"DELETE FROM {table} WHERE end_s < ?", (old_s,)) for table in _LASTING),
             *((f"DELETE FROM {table} WHERE time_s < ?", (old_s,)) for table in _DATED),

@@ -1,12 +1,13 @@
 """What was learnt about trainers, in the history file: looks at throughput, costs of rescaling.
 
 It is kept by user and job name, so that a trainer that is submitted again starts with it. It is
-bounded: a user can fill the disk neither with looks nor with names.
+bounded: a user can fill the disk neither with looks nor with names. The order is that in which it
+was written, because clocks are set; what lies in the future does not count until then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ _LOOKS_AN_ARRAY = 256
 _ARRAYS_A_NAME = 4
 _NAMES_A_USER = 100
 RESCALES_A_KIND = 9
+_AHEAD_S = 60.0  # small differences between clocks are nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,12 @@ class Lessons:
     ``pauses`` gets the cost of each change of size: ``up`` or ``down``.
     """
 
-    def __init__(self, database: Database, pauses: Mapping[str, Durations]) -> None:
+    def __init__(
+        self, database: Database, pauses: Mapping[str, Durations], clock: Callable[[], float]
+    ) -> None:
         self._database = database
         self._pauses = pauses
+        self._clock = clock
 
     def add_look(self, job: Job, look: Look) -> None:
         """Note a trainer's throughput on a number of nodes; older looks are dropped."""
@@ -79,8 +84,8 @@ class Lessons:
         """Return the looks of all trainers of this name, oldest first."""
         rows = self._database.read(
             "SELECT array, unit, nodes, time_s, rate, seconds FROM looks "
-            "WHERE user = ? AND name = ? ORDER BY time_s, rowid",
-            *(job.user, job.name),
+            "WHERE user = ? AND name = ? AND time_s <= ? ORDER BY rowid",
+            *(job.user, job.name, self._clock() + _AHEAD_S),
         )
         return [Look(*row) for row in rows]
 
@@ -97,8 +102,8 @@ class Lessons:
         """Return what changes of size of trainers of this name have cost, oldest first."""
         rows = self._database.read(
             "SELECT runtime, grew, time_s, seconds FROM rescales "
-            "WHERE user = ? AND name = ? ORDER BY time_s, rowid",
-            *(job.user, job.name),
+            "WHERE user = ? AND name = ? AND time_s <= ? ORDER BY rowid",
+            *(job.user, job.name, self._clock() + _AHEAD_S),
         )
         return [Rescale(Runtime(runtime), bool(grew), *rest) for runtime, grew, *rest in rows]
 
@@ -133,7 +138,7 @@ class Lessons:
         arrays: dict[tuple[str, str], int] = {}
         found = []
         for user, name, array, _ in self._database.read(
-            "SELECT user, name, array, max(time_s) FROM looks GROUP BY 1, 2, 3 ORDER BY 4 DESC"
+            "SELECT user, name, array, max(rowid) FROM looks GROUP BY 1, 2, 3 ORDER BY 4 DESC"
         ):
             known = names.setdefault(user, set())
             if name not in known and len(known) == _NAMES_A_USER:
@@ -147,10 +152,10 @@ class Lessons:
 
 
 def _newest(table: str, columns: Sequence[str], values: Sequence[Any], count: int) -> Statement:
-    """Keep only so many rows of these values in a table, the latest ones."""
+    """Keep only so many rows of these values in a table, those that were written last."""
     these = " AND ".join(f"{column} = ?" for column in columns)
     return (
         f"DELETE FROM {table} WHERE {these} AND rowid NOT IN "
-        f"(SELECT rowid FROM {table} WHERE {these} ORDER BY time_s DESC, rowid DESC LIMIT {count})",
+        f"(SELECT rowid FROM {table} WHERE {these} ORDER BY rowid DESC LIMIT {count})",
         (*values, *values),
     )

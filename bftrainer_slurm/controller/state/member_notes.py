@@ -55,11 +55,12 @@ class MemberNotes:
         """Take a note of a trainer's member; return the trainer's state after it.
 
         A failure counts only when it happens. The keeper repeats what it remembers, and the trainer
-        may have recovered from an older failure long ago.
+        may have recovered from an older failure long ago. Nor does progress count that lies in the
+        future: the clock was set back since.
         """
         array, state = view.array, view.state
         match numbered.note.kind:
-            case NoteKind.PROGRESS:
+            case NoteKind.PROGRESS if numbered.time_s - now_s < _NEWS_S:
                 return self._take_progress(view, numbered)
             case NoteKind.REFORMED if (reform := read_reform(numbered)) is not None:
                 self._of(array).began_s = numbered.time_s

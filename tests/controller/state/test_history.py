@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.publish.stories import told
 from bftrainer_slurm.controller.state import schema
-from bftrainer_slurm.controller.state.goodput import Served
+from bftrainer_slurm.controller.state.goodput import Served, Work
 from bftrainer_slurm.controller.state.history import History, HistoryError, Tally, past_problem
 from bftrainer_slurm.controller.state.lessons import Job, Look
 from bftrainer_slurm.controller.state.preemptions import Preemption
 from bftrainer_slurm.model import ElementId
 from tests.controller.worlds import ARRAY, NOW_S, trainer
 
+YEAR_S = 365 * 86_400.0
 FIRST, SECOND = ElementId(12, 0), ElementId(12, 1)
 
 
@@ -42,9 +44,37 @@ def test_what_is_old_is_forgotten_but_not_what_still_runs(tmp_path: Path) -> Non
     history.begin_stay(FIRST, "n1", 100.0)
     history.end_stay(FIRST, 110.0, "ended")
     history.begin_stay(SECOND, "n2", 100.0)
+    looks_for_an_hour(history, 1e9)
     history.forget_old(1e9)
     assert history.tally(12).grew == 1
     assert history.open_stays() == {SECOND: "n2"}
+
+
+def looks_for_an_hour(history: History, until_s: float) -> None:
+    for minute in range(61):
+        history.inventory.update(Snapshot(until_s - 3600 + 60 * minute))
+
+
+def test_a_clock_that_is_far_ahead_at_boot_loses_nothing(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.sqlite")
+    history.begin_stay(FIRST, "n1", NOW_S - 50)
+    history.end_stay(FIRST, NOW_S, "ended")
+    looks_for_an_hour(history, NOW_S)
+    for _ in range(2):  # it crashes, and is started again
+        history.close()
+        history = History(tmp_path / "history.sqlite")
+        history.inventory.update(Snapshot(NOW_S + YEAR_S))
+        history.forget_old(NOW_S + YEAR_S)
+        assert history.tally(12).grew == 1
+
+
+def test_what_was_noted_in_the_future_holds_up_nothing() -> None:
+    history = History(":memory:", lambda: NOW_S)
+    history.add_progress(ARRAY, NOW_S + YEAR_S, 7.0, "{}")
+    history.add_progress(ARRAY, NOW_S, 3.0, "{}")
+    history.set_work(ARRAY, Work(NOW_S - 60, NOW_S + YEAR_S, trained_s=50.0))
+    assert history.samples(ARRAY) == 3.0
+    assert history.work(ARRAY) == Work(NOW_S - 60, NOW_S, trained_s=50.0)
 
 
 def damage_nothing_but_nonsense(path: Path) -> None:

@@ -96,9 +96,12 @@ def test_what_is_older_than_90_days_is_dropped(path: Path) -> None:
     history = History(path)
     history.inventory.update(seen(0, N2_DOWN))
     history.inventory.update(seen(60, BOTH))
-    history.forget_old(NOW_S + 91 * 86_400)
+    later_s = 91 * 86_400
+    for minute in range(61):
+        history.inventory.update(seen(later_s + 60 * minute, BOTH))
+    history.forget_old(NOW_S + later_s + 3600)
     history.close()
-    assert (rows(path, "outages"), rows(path, "watches")) == ([], [])
+    assert (rows(path, "outages"), rows(path, "watches")) == ([], [(later_s, later_s + 3600)])
     assert rows(path, "nodes") == [("n1",), ("n2",)]
 
 

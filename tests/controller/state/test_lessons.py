@@ -38,6 +38,20 @@ def test_of_a_size_the_latest_sixteen_looks_are_kept() -> None:
     assert kept == list(range(24, 40))
 
 
+def test_what_was_learnt_in_the_future_waits_for_it_and_is_in_nobodys_way() -> None:
+    now_s = NOW_S
+    lessons = History(":memory:", lambda: now_s).lessons
+    for ahead_s in (7200, 0):  # the clock was wrong at first
+        for number in range(ahead_s, ahead_s + 12):
+            lessons.add_look(JOB, look(number))
+        for number in range(ahead_s, ahead_s + 6):
+            lessons.add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S + number, 0.1))
+    assert [one.time_s - NOW_S for one in lessons.looks(JOB)] == list(range(12))
+    assert [one.time_s - NOW_S for one in lessons.rescales(JOB)] == list(range(6))
+    now_s += 7300
+    assert len(lessons.looks(JOB)) == 16
+
+
 def test_of_a_trainer_a_few_hundred_looks_are_kept() -> None:
     lessons = made()
     for number in range(600):

@@ -57,6 +57,14 @@ def test_of_nodes_that_it_is_not_on_an_element_has_nothing_to_say(task: int, nod
     assert (failing.count, failing.nodes) == (1, ())
 
 
+def test_progress_of_the_future_is_no_progress() -> None:
+    saying = Saying()
+    saying.say(NoteKind.PROGRESS, 7200.0, heard_after_s=-7200.0, samples=9.0)
+    assert saying.members.progress(ARRAY).last is None
+    saying.say(NoteKind.PROGRESS, samples=3.0)
+    assert saying.members.progress(ARRAY).last is not None
+
+
 @pytest.mark.parametrize("heard_after_s", [61.0, 7200.0, -7200.0])
 def test_a_failure_that_is_told_much_later_does_not_count(heard_after_s: float) -> None:
     assert Saying().say(NoteKind.FAILED, heard_after_s=heard_after_s) == MINE.state
