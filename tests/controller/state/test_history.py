@@ -143,8 +143,10 @@ def test_a_history_of_a_version_before_is_brought_up_to_date(tmp_path: Path, ver
     with sqlite3.connect(path) as database:
         database.executescript("".join(schema.UPGRADES[:version]))
         database.execute("INSERT INTO stays VALUES (12, 0, 'n1', 100.0, NULL, NULL)")
-        over = "given_up VALUES (13, 100.0," if version < 5 else "trainers VALUES (13, '', 100.0,"
-        database.execute(f"INSERT INTO {over} 'it fails')")
+        over = "given_up (array, time_s, why) VALUES (13, 100.0, 'it fails')"
+        if version >= 5:
+            over = "trainers (array, id, time_s, over) VALUES (13, '', 100.0, 'it fails')"
+        database.execute(f"INSERT INTO {over}")
         database.execute(f"PRAGMA user_version={version}")
     after = History(path)
     after.holes.change(ended=(), began=("n1",), time_s=5.0)
