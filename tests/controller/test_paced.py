@@ -50,3 +50,16 @@ def test_at_a_slow_pace_all_nodes_come_into_use(limit: RateLimit | None, rpcs_pe
     setting = Paced(120, limit, rpcs_per_s)
     setting.work(150.0)
     assert setting.used == 240
+
+
+@pytest.mark.parametrize(
+    ("limit", "rpcs_per_s"), [(None, 1.0), (None, 0.3), (None, 0.05), (RateLimit(30, 1), 10.0)]
+)
+@pytest.mark.parametrize("grow_rpcs", [1, 2])
+def test_looks_leave_room_for_changes_however_slow_the_pace_is(
+    limit: RateLimit | None, rpcs_per_s: float, grow_rpcs: int
+) -> None:
+    setting = Paced(40, limit, rpcs_per_s)
+    setting.slurm.grow_rpcs = grow_rpcs
+    setting.work(50 * grow_rpcs / min(rpcs_per_s, 0.2))
+    assert setting.used == 80

@@ -83,7 +83,7 @@ def execute(
         rpcs = gateway.grow_rpcs if isinstance(action, Grow) else 1
         if not pacer.wait(rpcs, end_s - pacer.clock()):
             results.left += in_order[number:]
-            results.again_in_s = pacer.due_in_s(rpcs)
+            results.again_in_s = pacer.due_in_s(rpcs, gateway.queue_rpcs)
             return
         if isinstance(action, Grow) and action.first:
             groups.end(action.elements[0].array)

@@ -28,7 +28,7 @@ class Recorder:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock or Clock()
-        self.name, self.grow_rpcs = "recorder", 1
+        self.name, self.grow_rpcs, self.queue_rpcs = "recorder", 1, 1
         self.asked: list[str] = []
         self.refused: dict[str, Exception] = {}
         self.takes_s = 0.0

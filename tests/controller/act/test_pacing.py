@@ -49,9 +49,21 @@ def test_after_a_burst_commands_are_paced() -> None:
 def test_changes_wait_for_what_looks_have_drawn() -> None:
     clock = Clock()
     pacer = Pacer(2.0, clock, clock.sleep)
-    pacer.draw(BURST + 2)
-    assert pacer.wait(1, at_most_s=2.0)
-    assert clock.slept_s == [1.5]
+    pacer.draw(BURST - 6)
+    assert pacer.wait(7, at_most_s=2.0)
+    assert clock.slept_s == [0.5]
+
+
+def test_however_many_looks_there_are_they_leave_room_for_changes() -> None:
+    clock = Clock()
+    pacer = Pacer(0.01, clock, clock.sleep)
+    pacer.draw(1000)
+    assert pacer.wait(4, at_most_s=0.0)
+    assert not pacer.wait(1, at_most_s=2.0)
+    for _ in range(100):
+        clock.now_s += 1.0
+        pacer.draw(10)
+    assert pacer.wait(1, at_most_s=0.0)
 
 
 def test_nobody_waits_longer_than_there_is_time() -> None:
@@ -72,7 +84,9 @@ def test_slurmctlds_own_limit_slows_the_controller_down() -> None:
 
 def test_a_limit_that_is_higher_than_the_setting_changes_nothing() -> None:
     clock = Clock()
-    assert Pacer(1.0, clock, clock.sleep, RateLimit(1000, 1000)).pace == RateLimit(BURST, 1.0)
+    pacer = Pacer(1.0, clock, clock.sleep, RateLimit(1000, 1000))
+    assert pacer.wait(BURST, at_most_s=0.0)
+    assert pacer.due_in_s(1) == 1.0
 
 
 def test_under_the_lowest_limit_there_is_a_request_at_a_time_still_goes() -> None:
