@@ -180,8 +180,8 @@ class Settings:
     reservations_interval_s: float = _setting(60.0, "How often the reservations are read.", _OFTEN)
     rpcs_per_s: float = _setting(
         10.0,
-        "How many requests slurmctld is sent at most, after a burst of 30. If slurmctld itself "
-        "limits the controller's account (rl_enable), that limit holds as well.",
+        "How many requests slurmctld is sent at most, after a burst of 30; looks never wait. If "
+        "slurmctld itself limits the controller's account (rl_enable), that limit holds as well.",
         (0.01, 1000, "RPCs a second"),
         kept=True,
     )
@@ -215,7 +215,10 @@ class Settings:
         _AN_HOUR,
     )
     relaunch_after_s: float = _setting(
-        2.0, "The shortest time from an element's end to its next start.", (0, 3600, "seconds")
+        2.0,
+        "The shortest time from an element's end to its next start: up to Slurm 24.11 none starts "
+        "on a node in the second of its preemption there.",
+        _AN_HOUR,
     )
     limit_margin_s: float = _setting(
         30.0,

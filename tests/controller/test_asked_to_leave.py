@@ -50,8 +50,8 @@ class Growing(Setting):
 
 def no_credit(setting: Setting) -> Pacer:
     """A pacer that lets nothing go now."""
-    pacer = Pacer(1.0, lambda: setting.now_s, lambda _: None)
-    pacer.draw(BURST + 30)
+    pacer = Pacer(0.01, lambda: setting.now_s, lambda _: None)
+    assert pacer.wait(BURST, at_most_s=0.0)
     return pacer
 
 

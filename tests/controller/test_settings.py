@@ -36,6 +36,7 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("forward_time_s = nan", "forward_time_s: must be from 0.1 to 86,400 seconds"),
         ("forward_time_s = 1e9", "forward_time_s: must be from 0.1 to 86,400 seconds"),
         ("reserve_nodes = -1", "reserve_nodes: must be from 0 to 100,000 nodes"),
+        ("relaunch_after_s = 0", "relaunch_after_s: must be from 1 to 3,600 seconds"),
         ("reserve_nodes = 1.5", "reserve_nodes: must be a whole number"),
         ("job_table_share = 2", "job_table_share: must be from 0.001 to 1 of MaxJobCount"),
         ('listen = "6740"', "listen: '6740' is not HOST:PORT"),
