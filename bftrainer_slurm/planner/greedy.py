@@ -34,11 +34,13 @@ def one_by_one(problem: Problem, groups: Sequence[Group]) -> Relaxation:
 
 
 def shares_at(problem: Problem, singles: Relaxation, prices: Reals) -> list[Share]:
-    """Return a plan close to the trainers' choices at these prices, no worse than no change."""
+    """Return a plan close to the trainers' choices at these prices, or to what they have now."""
     now = [problem.now(one) for one in problem.trainers]
     shares = with_rest(problem, singles, _first_come(singles, now, prices * _A_LITTLE_MORE))
-    is_worse = feasible(problem, now) and value(problem, now) >= value(problem, shares)
-    return now if is_worse else shares
+    if not feasible(problem, now):
+        return shares
+    more = with_rest(problem, singles, now)
+    return more if value(problem, more) >= value(problem, shares) else shares
 
 
 def with_rest(problem: Problem, singles: Relaxation, shares: Sequence[Share]) -> list[Share]:

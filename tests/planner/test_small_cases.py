@@ -28,6 +28,14 @@ CASES = {
     "no more than bring anything": (problem(8, planned(curve=SATURATED)), [2]),
     "across the flat part of a curve": (problem(4, planned(curve=LATE)), [4]),
     "not past a curve's summit": (problem(4, planned(curve=WORSE_WITH_MORE)), [2]),
+    "what is idle beside those that stay": (
+        problem(
+            4,
+            planned("a", "n0 n1 n2", (3, 4), ThroughputCurve((0, 4), (0.0, 1.28)), (8.0, 7.0)),
+            planned("b", "", (2, 2), ThroughputCurve((0, 2), (0.0, 1.0)), (8.0, 7.0)),
+        ),
+        [4, 0],
+    ),
     "rescaling that does not pay": (
         problem(4, planned(current="n0 n1 n2", costs=(60.0, 0.0))),
         [3],
