@@ -39,9 +39,15 @@ class Detour:
     _checked_s: float = float("-inf")
 
     def took(self, seconds: float) -> None:
-        """Call after a request: if it was slow, check whether the first host is silent."""
+        """Call after a request: if it was slow, check whether the first host is silent.
+
+        It raises nothing: the request has its result, whether there is a way around or not.
+        """
         if self._silent is None and seconds >= SLOW_S:
-            self._begin()
+            try:
+                self._begin()
+            except OSError as error:
+                logger.error("no way around slurmctld's first host: %s", error)
 
     def mind(self) -> None:
         """Call before a request: go back to the first host if it answers again."""

@@ -88,6 +88,18 @@ def test_a_site_with_one_address_for_both_hosts_needs_none(folder: Path, port: i
     assert environment == {"SLURM_CONF": str(folder / "slurm.conf")}
 
 
+def test_a_folder_that_cannot_be_made_is_no_way_around_and_no_failure(
+    folder: Path, port: int
+) -> None:
+    around, environment = begin(folder, hosts(DEAD, HERE, port=port))
+    (folder.parent / "detour").write_text("in the way")
+    around.took(SLOW_S)
+    assert environment == {"SLURM_CONF": str(folder / "slurm.conf")}
+    (folder.parent / "detour").unlink()
+    around.took(SLOW_S)
+    assert environment == {"SLURM_CONF": str(folder.parent / "detour" / "slurm.conf")}
+
+
 def test_a_quick_request_is_nobodys_fault(folder: Path, port: int) -> None:
     around, environment = begin(folder, hosts(DEAD, HERE, port=port))
     around.took(SLOW_S / 2)
