@@ -40,7 +40,7 @@ from bftrainer_slurm.keeper.home import StateError, find_or_start, private_folde
 from bftrainer_slurm.keeper.protocol import parse_address
 from bftrainer_slurm.model import Trainer
 from bftrainer_slurm.planner.solver import Planner
-from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
+from bftrainer_slurm.slurm.gateway import Gateway, GatewayError, SlurmUnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -281,13 +281,17 @@ class _Work:
         return True
 
     def _note_failure(self, error: Exception) -> None:
-        """Log and publish the failure; the schedule says when the next turn is due."""
+        """Log and publish the failure; the schedule says when the next turn is due.
+
+        It is no failure of ours if slurmctld is away. Any other answer of Slurm may be one.
+        """
+        if not isinstance(error, SlurmUnavailableError):
+            self._failed += 1
+            self.about["failed_turns"] += 1
         if isinstance(error, GatewayError):
             self.about["error"] = str(error)
             logger.error("%s", error)
             return
-        self._failed += 1
-        self.about["failed_turns"] += 1
         self.about["error"] = f"a turn failed: {type(error).__name__}: {error}"
         logger.exception("a turn failed; trying again")
 

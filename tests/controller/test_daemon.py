@@ -17,7 +17,7 @@ from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.controller.settings_file import Configured
 from bftrainer_slurm.keeper.client import SilentError
 from bftrainer_slurm.keeper.protocol import NumberedNote
-from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
+from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from scripts.labcluster.waiting import wait_until
 from tests.controller.publish.test_metrics import ABOUT, KEEPER
 
@@ -168,6 +168,57 @@ def test_a_slurm_that_does_not_answer_is_no_failure_of_ours(
     wait_until(lambda: work.made[0].turns > 10 and bool(work.feed.published))
     assert (work.feed.last["error"], work.feed.last["failed_turns"]) == ("no answer", 0)
     assert len(work.made) == 1
+
+
+def test_a_slurm_that_answers_nonsense_may_be_a_failure_of_ours(
+    working: Callable[..., Working],
+) -> None:
+    def turning() -> None:
+        raise GatewayError("squeue: no such format")
+
+    work = working(lambda: FakeController(turning))
+    wait_until(lambda: len(work.made) > 1 and work.feed.last.get("failed_turns", 0) > 2)
+    assert work.feed.last["error"] == "squeue: no such format"
+
+
+def test_it_tells_systemd_that_it_works_as_often_as_it_turns_and_then_that_it_ends(
+    working: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(daemon, "notify", told.append)
+    turns = 0
+
+    def turning() -> None:
+        nonlocal turns
+        turns += 1
+        if turns == 2:
+            raise ZeroDivisionError
+
+    work = working(lambda: FakeController(turning))
+    wait_until(lambda: turns > 5)
+    work.end()
+    assert (told[0], told[-1]) == ("READY=1", "STOPPING=1")
+    assert told[1:-1] == ["WATCHDOG=1"] * (len(told) - 2)
+    assert len(told) - 2 >= turns
+
+
+def test_a_turn_that_hangs_is_not_said_to_work(
+    working: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(daemon, "notify", told.append)
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def turning() -> None:
+        hangs.set()
+        goes_on.wait(60)
+
+    working(lambda: FakeController(turning))
+    assert hangs.wait(60)
+    said = list(told)
+    time.sleep(0.2)
+    assert told == said
+    goes_on.set()
 
 
 def test_why_a_turn_did_less_than_it_should_is_shown(working: Callable[..., Working]) -> None:
