@@ -334,7 +334,7 @@ class Whatever(RuleBasedStateMachine):
             assert self.controller.trouble is None
 
     def teardown(self) -> None:
-        """Once all is quiet nothing is left over, holes are used, and an ordinary job gets them."""
+        """Once all is quiet nothing is left over, holes are used, and ordinary jobs get them."""
         if not hasattr(self, "slurm"):
             return
         self.slurm.away = False
@@ -348,6 +348,7 @@ class Whatever(RuleBasedStateMachine):
         assert all(job.state.over for job in self.slurm.all_() if job.id.array in over)
         self.holes_are_used()
         self.an_ordinary_job_finds_idle_nodes()
+        self.who_has_finished_leaves_nothing()
 
     def holes_are_used(self) -> None:
         free, over = set(NODES) - self.slurm.taken(), self.over()
@@ -370,6 +371,17 @@ class Whatever(RuleBasedStateMachine):
         self.slurm.schedule_()
         self.slurm.schedule_()
         assert not slurm.running(), f"a job of {nodes} nodes misses a pass"
+
+    def who_has_finished_leaves_nothing(self) -> None:
+        """Once it has had time to end by itself."""
+        self.slurm.waiting.clear()
+        for _ in range(3):
+            self.turn(30.0)
+        for job in self.slurm.all_(RUNNING)[:1]:
+            job.end(ElementState.COMPLETED, self.slurm.now_s)
+            for seconds in (5.0, 400.0, 5.0, 5.0):
+                self.turn(seconds)
+            assert all(one.state.over for one in self.slurm.jobs[job.id.array].values())
 
 
 def test_whatever_happens_what_must_hold_does_and_all_that_can_happen_has() -> None:
