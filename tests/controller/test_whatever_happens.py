@@ -93,15 +93,19 @@ class Whatever(RuleBasedStateMachine):
     phases: ClassVar[set[Phase]] = set()
     changes: ClassVar[set[str]] = set()
 
-    @initialize(operator=st.booleans(), max_jobs=st.sampled_from([None, None, 20]))
-    def begin(self, operator: bool, max_jobs: int | None) -> None:
+    @initialize(
+        operator=st.booleans(),
+        max_jobs=st.sampled_from([None, None, 20]),
+        slurm_works=st.booleans(),
+    )
+    def begin(self, operator: bool, max_jobs: int | None, slurm_works: bool) -> None:
         self.slurm = MadeUpSlurm(NOW_S, NODES, operator, max_jobs, done_=self.changes)
         self.history = History(":memory:")
         self.submitted = 0
         self.controller = self.started()
         self.somebody_submits(11, 1, 4)
         self.somebody_submits(12, 1, 3)
-        self.turn(1.0)
+        self.turn(1.0, slurm_works)
 
     def started(self) -> Controller:
         self.slurm.controller_ += 1
@@ -270,10 +274,13 @@ class Whatever(RuleBasedStateMachine):
         self.slurm.start_ordinary_(self.one(number, RUNNING).node or "")
 
     @there_is(PENDING)
-    @rule(number=ONE)
-    def ordinary_jobs_take_the_nodes_of_one_that_is_let_go(self, number: int) -> None:
+    @rule(number=ONE, down=st.booleans())
+    def the_nodes_of_one_that_is_let_go_are_lost(self, number: int, down: bool) -> None:
         for node in self.one(number, PENDING).targets or ():
-            self.slurm.start_ordinary_(node)
+            if down:
+                self.a_node_goes_or_comes(node, "down")
+            else:
+                self.slurm.start_ordinary_(node)
 
     @rule(
         job=st.integers(90, 92),
