@@ -29,7 +29,6 @@ from torch.futures import Future
 
 from bftrainer_slurm.elastic.inprocess.sockets import Connections
 from bftrainer_slurm.elastic.torch_private import (
-    at_once,
     count_groups_anew,
     give_torchs_own_time,
     group_of_one,
@@ -452,10 +451,9 @@ def make_default(backend: str, store: Store, rank: int, world: int) -> None:
 
 def abort_together(groups: Sequence[dist.ProcessGroup]) -> None:
     """Abort NCCL's groups, all of them: one left out could wait for a kernel of another group."""
-    with at_once(groups):
-        for group in groups:
-            with contextlib.suppress(RuntimeError):  # over already
-                group.abort()
+    for group in groups:
+        with contextlib.suppress(RuntimeError):  # over already
+            group.abort()
 
 
 def _keep_for_ever(group: dist.ProcessGroup) -> None:
