@@ -246,32 +246,6 @@ def test_a_step_has_its_grace_though_the_script_has_died(lab: Lab) -> None:
     element.wait_until_node_is_free()
 
 
-def test_what_hears_slurms_signal_does_not_end_with_the_tasks(lab: Lab) -> None:
-    """A slurmstepd sleeps for 0.1 s after a child has ended that is no task."""
-    stubborn = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
-    script = f'#!/bin/bash\nsrun bash -c "{stubborn}" & {stubborn}\n'
-    element = start_element(lab, script, "--bftrainer=grace=5")
-    wait_until(lambda: element.text().count("ready") == 2)
-    element.requeue()
-    wait_until(
-        lambda: [cgroups_of(one) == cgroups_of(parent_of(one)) for one in sentinels()] == [True] * 2
-    )
-
-
-def sentinels() -> list[Path]:
-    """Return the folders in /proc of the processes that Slurm's SIGTERM to a step reaches."""
-    found = subprocess.run(["pgrep", "-x", "bftrainer-term"], capture_output=True, text=True)
-    return [Path("/proc") / number for number in found.stdout.split()]
-
-
-def parent_of(process: Path) -> Path:
-    return Path("/proc") / (process / "stat").read_text().rpartition(")")[2].split()[1]
-
-
-def cgroups_of(process: Path) -> str:
-    return (process / "cgroup").read_text()
-
-
 def test_a_script_that_signals_its_own_group_goes_on(lab: Lab) -> None:
     script = "#!/bin/bash\ntrap '' TERM\nkill 0\nsleep 3\necho end\n"
     element = start_element(lab, script)
