@@ -168,6 +168,11 @@ def test_another_unix_user_cannot_join(keeper: Inside, munge_socket: str) -> Non
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(source / "keeper", package / source.name / "keeper", ignore=ignored)
         (package / source.name / "__init__.py").touch()
+        for made, mode in (
+            (package / source.name, 0o755),
+            (package / source.name / "__init__.py", 0o644),
+        ):
+            made.chmod(mode)  # whatever this process's umask
         program = IMPOSTOR.format(package=str(package), uid=NOBODY, keeper=keeper.client.address)
         said = subprocess.run(
             [Path(sys.executable).resolve(), "-c", program],
