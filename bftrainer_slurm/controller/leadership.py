@@ -147,7 +147,11 @@ class SharedHistory(History):
                 if self.trouble is None:
                     self._share()
             except Exception as error:
-                logger.warning("the other hosts do not learn what this one does: %s", error)
+                logger.warning(
+                    "%s was not written (%s): the other hosts do not learn what this one does",
+                    self._word,
+                    error,
+                )
             if not closes:
                 self._news.wait(_SHARE_EVERY_S)
                 self._news.clear()

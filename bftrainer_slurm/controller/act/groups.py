@@ -85,8 +85,10 @@ class KeeperGroups(Groups):
 
         if asked:
             threads = ThreadPoolExecutor(min(_AT_ONCE, len(asked)), "part")
-            wait([threads.submit(ask, one) for one in asked], _PATIENCE_S)
+            done, _ = wait([threads.submit(ask, one) for one in asked], _PATIENCE_S)
             threads.shutdown(wait=False, cancel_futures=True)
+            for one in done:
+                one.result()  # raises what the thread did not expect, so that the turn tells
 
     def lost(self, element: ElementId) -> None:
         """Tell it."""

@@ -138,6 +138,17 @@ def test_groups_that_do_not_answer_hold_up_the_loop_for_a_moment_only(
     assert took_s < 30
 
 
+def test_what_nobody_expects_as_groups_are_asked_reaches_the_turn(
+    groups: KeeperGroups, keeper: FakeKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(keeper, "_hear", fail)
+    with pytest.raises(ZeroDivisionError):
+        groups.part({1: [0], 2: [0]})
+
+
 def test_more_groups_than_are_asked_at_once_are_all_asked(
     groups: KeeperGroups, keeper: FakeKeeper
 ) -> None:
