@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,6 +17,7 @@
 #define STEP "step_"
 #define STEPS_END_MS 1000 /* a dead step's slurmstepd has so long to tell its srun */
 #define LOOK_MS 4
+#define HELPERS_END_MS 200
 
 /*
  * The processes of a step: slurmstepd is not among them. With version 2 Slurm has a folder for it,
@@ -195,6 +197,20 @@ bool container_kill_job(const struct container *container)
         closedir(job);
     container_wait_for_other_steps(container, job != NULL ? STEPS_END_MS : 0);
     return container_kill_step(container) && gone;
+}
+
+void container_end_helpers(const struct container *container)
+{
+    const struct timespec pause = {.tv_nsec = 1000L * 1000};
+    pid_t slurmstepd = container->slurmstepd;
+
+    sweep_signal(container->sentinel, slurmstepd, SIGKILL);
+    for (int waited = 0; waited < HELPERS_END_MS; waited++) {
+        if (!sweep_signal(container->sentinel, slurmstepd, 0) &&
+            !sweep_signal(container->guard, slurmstepd, 0))
+            return;
+        nanosleep(&pause, NULL);
+    }
 }
 
 void container_remove(const struct container *container)

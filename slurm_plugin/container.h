@@ -52,6 +52,12 @@ void container_wait_for_other_steps(const struct container *container, int limit
 bool container_kill_step(const struct container *container);
 bool container_kill_job(const struct container *container);
 
+/*
+ * Ends the sentinel and waits a moment for the guard's end, which follows. To be called in slurmstepd
+ * when its tasks have ended: Slurm cannot remove a job's folder that somebody else is in.
+ */
+void container_end_helpers(const struct container *container);
+
 /* Removes folders of our own, once they are empty. */
 void container_remove(const struct container *container);
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -15,12 +16,27 @@
 #define UNSIGNALED_NAME "slurmstepd" /* proctrack/linuxproc signals nothing of this name */
 #define FIRST (-20)                  /* before all that an element starts */
 
-static void sleep_grace(micros_t grace)
+static micros_t monotonic_now(void)
 {
-    struct timespec left = {.tv_sec = grace / MICROS, .tv_nsec = grace % MICROS * 1000};
+    struct timespec now;
 
-    while (nanosleep(&left, &left) != 0)
-        ;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (micros_t)now.tv_sec * MICROS + now.tv_nsec / 1000;
+}
+
+/* Returns early once the tasks have ended: slurmstepd has then ended the sentinel. */
+static void wait_grace(const struct guard *guard, int sentinel)
+{
+    struct pollfd end = {.fd = sentinel};
+    micros_t until = monotonic_now() + guard->grace;
+    micros_t left;
+
+    while (!guard->life->is_over && (left = until - monotonic_now()) > 0) {
+        const struct timespec time = {.tv_sec = left / MICROS, .tv_nsec = left % MICROS * 1000};
+
+        if (ppoll(&end, 1, &time, NULL) > 0)
+            end.fd = -1; /* it says this once */
+    }
 }
 
 static void end_all(const struct guard *guard)
@@ -78,7 +94,9 @@ static void guard_main(const struct guard *guard, int sentinel, pid_t slurmstepd
         container_spare_sentinel(guard->container);
         if (guard->leaving != NULL)
             keeper_tell_as(&guard->user, &guard->life->keeper, guard->leaving);
-        sleep_grace(guard->grace);
+        wait_grace(guard, sentinel);
+        if (guard->life->is_over)
+            _exit(0);
     } else {
         container_kill_step(guard->container); /* nobody tells the sruns in it any more */
     }

@@ -239,6 +239,7 @@ void element_end_task(spank_t spank)
     element.life->is_over = true;
     if (!container_kill_step(&element.container))
         slurm_error("bftrainer: processes of job %u cannot be killed", element.job);
+    container_end_helpers(&element.container);
 }
 
 void element_exit(void)

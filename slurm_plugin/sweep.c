@@ -61,7 +61,7 @@ static bool is_target(pid_t pid, pid_t slurmstepd, int number)
  * The kernel may give a number to another process between a look and a signal. So first get a
  * reference to the process, if the kernel can (Linux 5.3).
  */
-static bool signal_target(pid_t pid, pid_t slurmstepd, int number)
+bool sweep_signal(pid_t pid, pid_t slurmstepd, int number)
 {
     int held = (int)syscall(SYS_pidfd_open, pid, 0);
     bool done = is_target(pid, slurmstepd, number);
@@ -84,7 +84,7 @@ static unsigned signal_all(pid_t slurmstepd, pid_t spared, int number)
         pid_t pid = atoi(entry->d_name);
 
         if (isdigit((unsigned char)entry->d_name[0]) && pid != getpid() && pid != spared)
-            signaled += signal_target(pid, slurmstepd, number);
+            signaled += sweep_signal(pid, slurmstepd, number);
     }
     if (processes != NULL)
         closedir(processes);

@@ -9,6 +9,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+/* Signals a process (0: only looks) if it lives and descends from slurmstepd; whether it did so. */
+bool sweep_signal(pid_t pid, pid_t slurmstepd, int number);
+
 /* Whether something that lives descends from it, but for its guard and its sentinel. */
 bool sweep_finds(pid_t slurmstepd, pid_t guard, pid_t sentinel);
 

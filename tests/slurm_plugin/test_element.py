@@ -246,6 +246,17 @@ def test_a_step_has_its_grace_though_the_script_has_died(lab: Lab) -> None:
     element.wait_until_node_is_free()
 
 
+@pytest.mark.parametrize("answer", ["exit", ""])
+def test_a_reclaimed_element_leaves_no_cgroup_behind(lab: Lab, answer: str) -> None:
+    stubborn = f"trap '{answer}' TERM; echo job=$SLURM_JOB_ID; while :; do sleep 0.1; done"
+    element = start_element(lab, f"#!/bin/bash\n{stubborn}\n", "--bftrainer=grace=2")
+    element.wait_for("job=")
+    folder = f"job_{element.lines()['job']}"
+    element.requeue()
+    element.wait_until_node_is_free()
+    wait_until(lambda: not list(Path("/sys/fs/cgroup").rglob(folder)), timeout_s=30)
+
+
 def test_a_script_that_signals_its_own_group_goes_on(lab: Lab) -> None:
     script = "#!/bin/bash\ntrap '' TERM\nkill 0\nsleep 3\necho end\n"
     element = start_element(lab, script)
