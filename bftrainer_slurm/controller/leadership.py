@@ -2,7 +2,8 @@
 
 ``keeper.lease`` holds the lease, and ends the process with it. Each host has a history of its own,
 because two hosts must not write one SQLite file. What plans and verdicts rest on is copied to the
-folder that they share: which trainers are over, which have begun, and what was measured.
+folder that they share: which trainers are over, which have begun, what was measured, and which
+elements were asked to leave.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.history import History, Stay
 from bftrainer_slurm.controller.state.learnt import NO_ROWS, Rows, rows_of, sensible
 from bftrainer_slurm.keeper.lease import Lease, host_name, wait_to_lead
 from bftrainer_slurm.slurm.detour import SLOW_S, Detour
@@ -105,8 +106,8 @@ class LeadersGateway:
 class SharedHistory(History):
     """This host's history, with what controllers have left in the shared folder.
 
-    A thread of its own writes there, once a minute and when a trainer is over: no turn waits for a
-    slow file system.
+    A thread of its own writes there, once a minute, and when a trainer is over or an element is
+    asked to leave: no turn waits for a slow file system.
 
     Raises:
         HistoryError: the file cannot be used.
@@ -129,6 +130,11 @@ class SharedHistory(History):
     def end(self, array: int, why: str) -> None:
         """Note that a trainer is over, here and soon for the other hosts."""
         super().end(array, why)
+        self._news.set()
+
+    def ask(self, stays: Iterable[Stay], time_s: float) -> None:
+        """Note that elements are being asked to leave, here and soon for the other hosts."""
+        super().ask(stays, time_s)
         self._news.set()
 
     def close(self) -> None:
@@ -174,7 +180,7 @@ def _read(word: Path) -> tuple[str, Rows]:
         return str(said["host"]), sensible(said["rows"], time.time())
     except FileNotFoundError:
         return "", NO_ROWS
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         logger.error(
             "%s cannot be read (%s): trainers that were given up may be tried again", word, error
         )

@@ -208,11 +208,12 @@ class Controller:
         ending = (
             one for action in actions if isinstance(action, Shrink) for one in action.elements
         )
-        asking = self._roster.ask(ending)
+        asking = self._roster.ask(ending, world.clock())
         try:
             execute(actions, asking, world.gateway, world.pacer, world.groups, results)
         finally:
             now_s = world.clock()
+            self._roster.unask(results.unheard)
             states = {view.array: view.state for view in self._roster.views}
             self._roster.put(after(states, results, now_s))
         if results.left:

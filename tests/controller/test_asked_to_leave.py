@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from bftrainer_slurm.controller.act.pacing import BURST, Pacer
+from bftrainer_slurm.controller.leadership import SharedHistory
+from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.model import Element, ElementId, ElementState
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
@@ -20,11 +23,24 @@ OTHER = 99
 class Growing(Setting):
     """A trainer on all four nodes, one of which the plan now gives to another trainer."""
 
-    def __init__(self) -> None:
-        super().__init__(4, ARRAY)
+    def __init__(self, history: History | None = None) -> None:
+        super().__init__(4, ARRAY, history=history)
         self.settle()
         self.before = self.slurm.on()
         self.slurm.elements[ElementId(OTHER, 0)] = Element(ElementId(OTHER, 0), HELD)
+
+    def turn_in_vain(self) -> None:
+        """Turn while slurmctld takes no shrink."""
+        shrink = self.slurm.shrink
+
+        def silent(elements: Sequence[ElementId]) -> None:
+            raise SlurmUnavailableError("no answer")
+
+        self.slurm.shrink = silent  # type: ignore[method-assign]
+        with pytest.raises(SlurmUnavailableError):
+            self.turn()
+        assert self.slurm.on() == self.before
+        self.slurm.shrink = shrink  # type: ignore[method-assign]
 
     @property
     def asked(self) -> int:
@@ -45,7 +61,7 @@ class Growing(Setting):
         self.settle()
         assert len(self.slurm.on()) == 4
         assert len(self.told.parted) == 1
-        assert self.history.asked() == set()
+        assert self.history.asked(ARRAY) == set()
 
 
 def no_credit(setting: Setting) -> Pacer:
@@ -69,20 +85,56 @@ def test_where_the_budget_was_spent_before_it_was_ended() -> None:
 @pytest.mark.parametrize("restarts", [False, True])
 def test_where_slurmctld_did_not_answer(restarts: bool) -> None:
     setting = Growing()
-    shrink = setting.slurm.shrink
-
-    def silent(elements: Sequence[ElementId]) -> None:
-        raise SlurmUnavailableError("no answer")
-
-    setting.slurm.shrink = silent  # type: ignore[method-assign]
-    with pytest.raises(SlurmUnavailableError):
-        setting.turn()
-    assert setting.slurm.on() == setting.before
-    setting.slurm.shrink = shrink  # type: ignore[method-assign]
+    setting.turn_in_vain()
     setting.the_other_goes()
     if restarts:
         setting.controller = setting.started()
     setting.what_was_begun_is_finished()
+
+
+def test_where_another_host_took_over(tmp_path: Path) -> None:
+    a, b, shared = (tmp_path / name for name in ("a", "b", "shared"))
+    for folder in (a, b, shared):
+        folder.mkdir()
+    first = SharedHistory(a, shared)
+    setting = Growing(first)
+    setting.turn_in_vain()
+    first.close()
+    setting.the_other_goes()
+    setting.history = SharedHistory(b, shared)
+    setting.controller = setting.started()
+    setting.what_was_begun_is_finished()
+    setting.history.close()
+
+
+def test_who_left_unseen_and_came_back_stays() -> None:
+    setting = Growing()
+    setting.turn_in_vain()
+    setting.the_other_goes()
+    id_ = ElementId(ARRAY, setting.asked)
+    again = replace(setting.slurm.elements[id_], start_s=setting.now_s + 1)
+    setting.slurm.elements[id_] = again
+    setting.controller = setting.started()
+    setting.settle()
+    assert setting.slurm.elements[id_] == again
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_whom_the_keeper_was_not_told_about_was_not_asked(
+    restarts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unheard(leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
+        return leaving
+
+    setting = Growing()
+    with monkeypatch.context() as patch:
+        patch.setattr(setting.told, "part", unheard)
+        setting.turn_in_vain()
+    if restarts:
+        setting.controller = setting.started()
+    setting.turn()
+    assert setting.told.parted == [(ARRAY, [setting.asked])]
+    assert len(setting.slurm.on()) == 3
 
 
 def test_where_slurm_has_not_acted_on_it() -> None:
@@ -108,7 +160,7 @@ def test_who_was_reclaimed_instead_starts_anew_and_stays() -> None:
     setting.the_other_goes()
     setting.slurm.reclaim(node)
     setting.turn()
-    assert setting.history.asked() == set()
+    assert setting.history.asked(ARRAY) == set()
     setting.slurm.reclaimed.clear()
     del setting.slurm.shrink
     for _ in range(8):

@@ -162,8 +162,9 @@ class Told(Groups):
     def own(self, array: int, user: str, want: int) -> None:
         self.owned.append((array, user, want))
 
-    def part(self, leaving: Mapping[int, Sequence[int]]) -> None:
+    def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
         self.parted += [(array, list(tasks)) for array, tasks in leaving.items()]
+        return {}
 
     def lost(self, element: ElementId) -> None:
         self.gone.append(element)

@@ -73,10 +73,11 @@ class Watch(Groups):
     def own(self, array: int, user: str, want: int) -> None:
         self._see(array)
 
-    def part(self, leaving: Mapping[int, Sequence[int]]) -> None:
+    def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
         for array, tasks in leaving.items():
             for task in tasks:
                 self._slurm.jobs[array][task].asked = True
+        return {}
 
 
 def there_is(*states: ElementState) -> object:

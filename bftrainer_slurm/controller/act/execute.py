@@ -50,13 +50,15 @@ class Results:
     """What became of a turn's actions.
 
     ``left`` were not tried: the budget was spent. There is credit for the first of them in
-    ``again_in_s`` seconds.
+    ``again_in_s`` seconds. ``unheard`` tasks (by array) were not asked to leave: the keeper was not
+    told.
     """
 
     done: list[Action] = field(default_factory=list)
     refused: list[Action] = field(default_factory=list)
     left: list[Action] = field(default_factory=list)
     again_in_s: float = 0.0
+    unheard: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
 def execute(
@@ -77,7 +79,7 @@ def execute(
     """
     in_order = sorted(actions, key=lambda action: _ORDER.index(type(action)))
     end_s = pacer.clock() + BUDGET_S
-    groups.part(asking)
+    results.unheard = groups.part(asking)
     end_s = max(end_s, pacer.clock() + _LEAST_S)
     for number, action in enumerate(in_order):
         rpcs = gateway.grow_rpcs if isinstance(action, Grow) else 1

@@ -28,8 +28,12 @@ class Groups:
     def own(self, array: int, user: str, want: int) -> None:
         """A trainer belongs to this user and shall have so many nodes; may be repeated."""
 
-    def part(self, leaving: Mapping[int, Sequence[int]]) -> None:
-        """These tasks (by array) shall leave; returns when they have left, or after a moment."""
+    def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
+        """Tell that these tasks (by array) shall leave; return those of whom it was not told.
+
+        It takes until they have left, or a moment.
+        """
+        return {}
 
     def lost(self, element: ElementId) -> None:
         """Slurm says that an element is gone that was not asked to leave."""
@@ -69,10 +73,10 @@ class KeeperGroups(Groups):
         if self._tell(lambda keeper: keeper.own(array, uid, want), f"whose trainer {array} is"):
             self._told[array] = uid, want
 
-    def part(self, leaving: Mapping[int, Sequence[int]]) -> None:
+    def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
         """Ask all groups at the same time, so that a slow one does not delay the others.
 
-        What is not answered in time is answered unheard.
+        What is not answered in time counts as told: the keeper may just wait for who leaves.
         """
         asked = [
             (array, tasks[begin : begin + _TASKS_A_LINE])
@@ -83,12 +87,18 @@ class KeeperGroups(Groups):
         def ask(one: tuple[int, Sequence[int]]) -> bool:
             return self._tell(lambda keeper: keeper.part(*one), f"who leaves trainer {one[0]}")
 
-        if asked:
-            threads = ThreadPoolExecutor(min(_AT_ONCE, len(asked)), "part")
-            done, _ = wait([threads.submit(ask, one) for one in asked], _PATIENCE_S)
-            threads.shutdown(wait=False, cancel_futures=True)
-            for one in done:
-                one.result()  # raises what the thread did not expect, so that the turn tells
+        if not asked:
+            return {}
+        threads = ThreadPoolExecutor(min(_AT_ONCE, len(asked)), "part")
+        answers = [threads.submit(ask, one) for one in asked]
+        done, _ = wait(answers, _PATIENCE_S)
+        threads.shutdown(wait=False, cancel_futures=True)
+        unheard: dict[int, list[int]] = {}
+        for (array, tasks), answer in zip(asked, answers, strict=True):
+            # The result raises what the thread did not expect, so that the turn tells.
+            if answer.cancelled() or (answer in done and not answer.result()):
+                unheard.setdefault(array, []).extend(tasks)
+        return unheard
 
     def lost(self, element: ElementId) -> None:
         """Tell it."""

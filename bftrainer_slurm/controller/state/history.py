@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.controller.state.counts import Counts
-from bftrainer_slurm.controller.state.database import Database, Spans, put, reading
+from bftrainer_slurm.controller.state.database import Database, Spans, Statement, put, reading
 from bftrainer_slurm.controller.state.goodput import Served, Work, served
 from bftrainer_slurm.controller.state.inventory import Inventory
 from bftrainer_slurm.controller.state.learnt import Rows, news
@@ -53,6 +53,7 @@ _DATED = (
     "work",
     "met",
     "pauses",
+    "asked",
 )
 _LASTING = ("stays", "holes", "outages", "watches")
 _BY_ARRAY = ("stays", "asked", "progress", "trainers", "looks", "reforms", "work", "met", "pauses")
@@ -78,6 +79,15 @@ def past_problem(path: Path, back: int) -> bytes:
         return zlib.decompressobj().decompress(rows[0][0], _LARGEST_PROBLEM)
     except (sqlite3.Error, zlib.error, TypeError) as error:
         raise HistoryError(f"{path}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """An element on a node, since ``start_s`` by Slurm: all hosts know the same time."""
+
+    element: ElementId
+    node: str
+    start_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,22 +148,32 @@ class History:
             "UPDATE stays SET end_s = max(start_s, ?), how = ? "
             "WHERE array = ? AND task = ? AND end_s IS NULL"
         )
-        who = (element.array, element.task)
-        unask = "DELETE FROM asked WHERE array = ? AND task = ?"
-        self._database.write((end, (time_s, how, *who)), (unask, who))
+        ended = (time_s, how, element.array, element.task)
+        self._database.write((end, ended), _unask(element))
 
     def open_stays(self) -> dict[ElementId, str]:
         """Return the node of each element that runs, as far as is known."""
         rows = self._database.read("SELECT array, task, node FROM stays WHERE end_s IS NULL")
         return {ElementId(array, task): node for array, task, node in rows}
 
-    def ask(self, elements: Iterable[ElementId]) -> None:
-        """Note that elements are being asked to leave their nodes."""
-        self._database.write(*(put("asked", one.array, one.task) for one in elements))
+    def ask(self, stays: Iterable[Stay], time_s: float) -> None:
+        """Note that elements are being asked to end these stays."""
+        self._database.write(
+            *(
+                put("asked", stay.element.array, stay.element.task, time_s, stay.node, stay.start_s)
+                for stay in stays
+            )
+        )
 
-    def asked(self) -> set[ElementId]:
-        """Return the elements that were asked to leave, and have not ended as far as is known."""
-        return {ElementId(*row) for row in self._database.read("SELECT array, task FROM asked")}
+    def unask(self, elements: Iterable[ElementId]) -> None:
+        """Note that elements were not asked to leave after all."""
+        self._database.write(*(_unask(one) for one in elements))
+
+    def asked(self, array: int) -> set[Stay]:
+        """Return the stays that a trainer's elements were asked to end, and may not have ended."""
+        query = "SELECT task, node, start_s FROM asked WHERE array = ?"
+        rows = self._database.read(query, array)
+        return {Stay(ElementId(array, task), node, start_s) for task, node, start_s in rows}
 
     def tally(self, array: int) -> Tally:
         """Count one trainer's stays."""
@@ -288,7 +308,6 @@ class History:
             ("UPDATE stays SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
             ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
             ("UPDATE outages SET end_s = start_s WHERE end_s IS NULL", ()),
-            ("DELETE FROM asked", ()),
         )
 
     def learn(self, rows: Rows) -> None:
@@ -310,6 +329,7 @@ class History:
             *(news("looks", row) for row in rows["looks"] if row[2] not in gone),
             *(news("rescales", row) for row in rows["rescales"]),
             *(news("reforms", row) for row in rows["reforms"] if row[0] not in gone),
+            *(news("asked", row) for row in rows["asked"] if row[0] not in gone),
         )
 
     def forget(self, array: int) -> None:
@@ -339,6 +359,10 @@ class History:
     def close(self) -> None:
         """Close the file."""
         self._database.close()
+
+
+def _unask(element: ElementId) -> Statement:
+    return "DELETE FROM asked WHERE array = ? AND task = ?", (element.array, element.task)
 
 
 def differ(id_: str, other: str) -> bool:

@@ -23,6 +23,7 @@ _TABLES = {
     "looks": ("user", "name", "array", "unit", "nodes", "time_s", "rate", "seconds"),
     "rescales": ("user", "name", "runtime", "grew", "time_s", "seconds"),
     "reforms": ("array", "time_s", "runtime", "generation", "nodes"),
+    "asked": ("array", "task", "time_s", "node", "start_s"),
 }
 NO_ROWS: Rows = {table: [] for table in _TABLES}
 _FROM = {
@@ -49,10 +50,10 @@ def _number(value: Any) -> bool:
 
 
 _MAY_BE: Mapping[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("user", "name", "id"), _text),
-    **dict.fromkeys(("time_s", "rate", "seconds"), _number),
+    **dict.fromkeys(("user", "name", "id", "node"), _text),
+    **dict.fromkeys(("time_s", "start_s", "rate", "seconds"), _number),
     **dict.fromkeys(("begun", "grew"), _among(0, 1)),
-    "array": _whole(0),
+    **dict.fromkeys(("array", "task"), _whole(0)),
     "nodes": _whole(1, 10**6),
     "generation": _whole(1),
     "unit": _among("samples", "steps"),
@@ -80,10 +81,11 @@ def rows_of(history: Path) -> Rows:
 def sensible(rows: Any, now_s: float) -> Rows:
     """Return those of another host's ``rows_of``, as JSON, that make sense now.
 
-    What has yet to come is left out: nothing that is learnt until then would count as news.
+    What has yet to come is left out: nothing that is learnt until then would count as news. A
+    controller of another version may have left fewer tables, or more.
 
     Raises:
-        LookupError, TypeError: there are no such rows.
+        AttributeError, TypeError: these are no rows.
     """
 
     def fits(columns: tuple[str, ...], row: Any) -> bool:
@@ -93,7 +95,7 @@ def sensible(rows: Any, now_s: float) -> Rows:
         return all(_MAY_BE[name](value) for name, value in said.items()) and said["time_s"] <= now_s
 
     return {
-        table: [tuple(row) for row in rows[table][-_MOST_ROWS:] if fits(columns, row)]
+        table: [tuple(row) for row in rows.get(table, ())[-_MOST_ROWS:] if fits(columns, row)]
         for table, columns in _TABLES.items()
     }
 

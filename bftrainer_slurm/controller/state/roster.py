@@ -14,7 +14,7 @@ from bftrainer_slurm.controller.observe.schedule import lead_s
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.endings import Endings
-from bftrainer_slurm.controller.state.history import History, differ
+from bftrainer_slurm.controller.state.history import History, Stay, differ
 from bftrainer_slurm.controller.state.phases import Began, ElementRecord, Ended, Event, Phase
 from bftrainer_slurm.controller.state.trainer_state import (
     TrainerState,
@@ -24,7 +24,7 @@ from bftrainer_slurm.controller.state.trainer_state import (
     note_failed,
 )
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
-from bftrainer_slurm.model import ElementId, Trainer
+from bftrainer_slurm.model import ElementId, ElementState, Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -73,16 +73,28 @@ class Roster:
             if view is not None and view.state is not state:
                 self._by_array[array] = replace(view, state=state)
 
-    def ask(self, elements: Iterable[ElementId]) -> dict[int, list[int]]:
+    def ask(self, elements: Iterable[ElementId], now_s: float) -> dict[int, list[int]]:
         """Note that these are asked to leave; return those tasks that are new, by array."""
         new: dict[int, list[int]] = {}
         for one in elements:
             if not self._states[one.array].of(one.task).asked:
                 new.setdefault(one.array, []).append(one.task)
-        if new:
-            self._history.ask(ElementId(array, task) for array in new for task in new[array])
+        stays = [
+            stay
+            for array, tasks in new.items()
+            for stay in _stays(self._by_array[array].trainer)
+            if stay.element.task in tasks
+        ]
+        if stays:
+            self._history.ask(stays, now_s)
         self.put({array: ask(self._states[array], tasks) for array, tasks in new.items()})
         return new
+
+    def unask(self, tasks: Mapping[int, Iterable[int]]) -> None:
+        """Note that these tasks (by array) were not asked to leave after all."""
+        for array, these in tasks.items():
+            self._history.unask(ElementId(array, task) for task in these)
+            self.put({array: ask(self._states[array], these, asked=False)})
 
     def look(self, snapshot: Snapshot, has_trained: Callable[[int], bool]) -> list[Event]:
         """Follow all trainers; return what has happened to their elements since the last look."""
@@ -114,7 +126,8 @@ class Roster:
 
     def _follow(self, trainer: Trainer, id_: str, now_s: float) -> tuple[TrainerState, list[Event]]:
         array = trainer.array
-        if array not in self._ids:
+        met = array not in self._ids
+        if met:
             if self._history.knows_another(array, id_):
                 self._states.pop(array, None)
             state = self._states.get(array, TrainerState())
@@ -125,6 +138,9 @@ class Roster:
             self._ids[array] = id_
         state = self._states[array]
         state, events = advance(state, trainer, now_s, self._settings.relaunch_after_s)
+        if met:
+            asked = self._history.asked(array)
+            state = ask(state, [one.element.task for one in _stays(trainer) if one in asked])
         state, slow = self._endings.blame(trainer, state, now_s, self._settings.slow_end_s)
         for node, took_s in slow.items():
             logger.warning("an element took %.1f s to end on %s: left alone for now", took_s, node)
@@ -160,9 +176,17 @@ class Roster:
 def _as_left(history: History) -> dict[int, TrainerState]:
     """The states as the previous controller left them: elements that ran then may run now."""
     states: dict[int, TrainerState] = {}
-    asked = history.asked()
     for id_, node in history.open_stays().items():
-        record = ElementRecord(Phase.RUNNING, float("-inf"), node, asked=id_ in asked)
+        record = ElementRecord(Phase.RUNNING, float("-inf"), node)
         state = states.get(id_.array, TrainerState())
         states[id_.array] = replace(state, elements={**state.elements, id_.task: record})
     return states
+
+
+def _stays(trainer: Trainer) -> list[Stay]:
+    """The stays of a trainer's running elements."""
+    return [
+        Stay(one.id, one.node, one.start_s)
+        for one in trainer.elements
+        if one.state is ElementState.RUNNING and one.node is not None and one.start_s is not None
+    ]

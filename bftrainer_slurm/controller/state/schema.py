@@ -99,4 +99,12 @@ ALTER TABLE trainers ADD COLUMN begun INTEGER NOT NULL DEFAULT 0;
     """
 CREATE TABLE asked (array INTEGER, task INTEGER, PRIMARY KEY (array, task));
 """,
+    # When they were asked, and during which stay: since ``start_s``, by Slurm.
+    """
+DROP TABLE asked;
+CREATE TABLE asked (
+    array INTEGER, task INTEGER, time_s REAL NOT NULL, node TEXT NOT NULL, start_s REAL NOT NULL,
+    PRIMARY KEY (array, task)
+);
+""",
 )

@@ -172,10 +172,10 @@ def change(
     return replace(state, elements={**state.elements, **changed})
 
 
-def ask(state: TrainerState, tasks: Iterable[int]) -> TrainerState:
-    """Return the state after these tasks were asked to leave their nodes."""
-    asked = {task: replace(state.of(task), asked=True) for task in tasks}
-    return replace(state, elements={**state.elements, **asked})
+def ask(state: TrainerState, tasks: Iterable[int], asked: bool = True) -> TrainerState:
+    """Return the state after these tasks were asked to leave their nodes, or were not."""
+    changed = {task: replace(state.of(task), asked=asked) for task in tasks}
+    return replace(state, elements={**state.elements, **changed})
 
 
 def release(

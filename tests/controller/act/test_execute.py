@@ -65,9 +65,10 @@ class Told(Groups):
     def __init__(self, gateway: Recorder) -> None:
         self._asked, self._clock = gateway.asked, gateway.clock
 
-    def part(self, leaving: Mapping[int, Sequence[int]]) -> None:
+    def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
         self._clock.now_s += self.takes_s
         self._asked += [f"part {array} {list(leaving[array])}" for array in leaving]
+        return {}
 
     def end(self, array: int) -> None:
         self._asked.append(f"end {array}")

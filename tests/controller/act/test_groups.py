@@ -132,10 +132,25 @@ def test_groups_that_do_not_answer_hold_up_the_loop_for_a_moment_only(
     answered = threading.Event()
     keeper._hear = lambda *_: answered.wait(60)  # type: ignore[method-assign,assignment,return-value]
     began_s = time.monotonic()
-    groups.part({array: [0] for array in range(1000)})
+    unheard = groups.part({array: [0] for array in range(1000)})
     took_s = time.monotonic() - began_s
     answered.set()
     assert took_s < 30
+    assert (
+        0 < len(unheard) < 1000
+    )  # those whose turn never came; the keeper may wait for the others
+
+
+def test_it_is_known_of_whom_the_keeper_was_not_told(
+    groups: KeeperGroups, keeper: FakeKeeper, clock: Clock
+) -> None:
+    leaving = {1: [0], 2: list(range(120))}
+    keeper.silent = True
+    assert groups.part(leaving) == leaving
+    keeper.silent = False
+    assert groups.part(leaving) == leaving  # a silent one is left alone
+    clock.now_s = 60.0
+    assert groups.part(leaving) == {}
 
 
 def test_what_nobody_expects_as_groups_are_asked_reaches_the_turn(

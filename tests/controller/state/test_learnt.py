@@ -9,15 +9,23 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
-from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.history import History, Stay
 from bftrainer_slurm.controller.state.learnt import rows_of, sensible
 from bftrainer_slurm.controller.state.lessons import Job, Look, Rescale
+from bftrainer_slurm.model import ElementId
 
 NOW_S = 1e9
 JOB = Job("alice", "digits")
 TRAINER, LOOK = [7, "id", 5.0, None, 1], ["alice", "digits", 7, "samples", 2, 5.0, 50.0, 20.0]
 RESCALE, REFORM = ["alice", "digits", "in-process", 1, 5.0, 0.5], [7, 5.0, "in-process", 3, 2]
-GOOD = {"trainers": [TRAINER], "looks": [LOOK], "rescales": [RESCALE], "reforms": [REFORM]}
+ASKED = [7, 3, 5.0, "n1", 4.0]
+GOOD = {
+    "trainers": [TRAINER],
+    "looks": [LOOK],
+    "rescales": [RESCALE],
+    "reforms": [REFORM],
+    "asked": [ASKED],
+}
 NO_NUMBERS = [None, "5", True, [], float("nan"), float("inf"), 0, -1.0, 1e300, 10**400]
 
 
@@ -29,6 +37,7 @@ def test_what_a_history_holds_is_read_again_as_it_was(tmp_path: Path) -> None:
     history.lessons.add_look(JOB, Look(7, "samples", 2, 5.0, 50.0, 20.0))
     history.lessons.add_rescale(JOB, Rescale(Runtime.WORKER, True, 5.0, 0.5))
     history.lessons.set_reform(7, Reform(5.0, Runtime.WORKER, 3, 2))
+    history.ask([Stay(ElementId(7, 3), "n1", 4.0)], 5.0)
     left = json.loads(json.dumps(rows_of(tmp_path / "history.sqlite")))
     trainers = [[7, "id", 5.0, None, 0], [8, "", 6.0, "finished", 0]]
     assert left == GOOD | {"trainers": trainers}
@@ -58,6 +67,9 @@ BAD = [
     *bad("rescales", 5, *NO_NUMBERS),
     *bad("reforms", 2, "torchrun", None),
     *bad("reforms", 3, 0, 1.5, None, 10**30),
+    *bad("asked", 1, None, "3", -1, 3.0),
+    *bad("asked", 3, None, 7),
+    *bad("asked", 4, *NO_NUMBERS),
 ]
 
 
@@ -65,6 +77,11 @@ BAD = [
 def test_a_row_that_makes_no_sense_is_left_out(table: str, row: list[Any]) -> None:
     told = GOOD | {table: [row, *GOOD[table], row]}
     assert sensible(told, NOW_S) == sensible(GOOD, NOW_S)
+
+
+def test_of_a_controller_of_another_version_what_both_know_is_taken() -> None:
+    told = {table: rows for table, rows in GOOD.items() if table != "asked"} | {"later": [[1]]}
+    assert sensible(told, NOW_S) == {**sensible(GOOD, NOW_S), "asked": []}
 
 
 def test_of_very_many_rows_the_newest_are_taken() -> None:
