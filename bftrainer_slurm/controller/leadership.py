@@ -177,7 +177,7 @@ def _read(word: Path) -> tuple[str, Rows]:
     try:
         with word.open("rb") as file:
             said = json.loads(file.read(_LARGEST))
-        return str(said["host"]), sensible(said["rows"], time.time())
+        return str(said["host"]), sensible(said["rows"])
     except FileNotFoundError:
         return "", NO_ROWS
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

@@ -19,7 +19,7 @@ from bftrainer_slurm.controller.state.counts import Counts
 from bftrainer_slurm.controller.state.database import Database, Spans, Statement, put, reading
 from bftrainer_slurm.controller.state.goodput import Served, Work, served
 from bftrainer_slurm.controller.state.inventory import Inventory
-from bftrainer_slurm.controller.state.learnt import Rows, news
+from bftrainer_slurm.controller.state.learnt import Rows, later, news
 from bftrainer_slurm.controller.state.lessons import Lessons
 from bftrainer_slurm.controller.state.preemptions import LATE_S, Preemption
 from bftrainer_slurm.controller.state.schema import UPGRADES
@@ -315,21 +315,23 @@ class History:
 
         Of two trainers under one array the one that was met later counts, with what is about it.
         """
+        now_s = self._clock()
         found = self._database.read("SELECT array, id, time_s FROM trainers")
         known = {array: (id_, time_s) for array, id_, time_s in found}
         gone = set()
         for array, id_, time_s, *_ in rows["trainers"]:
             own_id, own_s = known.get(array, ("", time_s))
-            if differ(id_, own_id) and own_s > time_s:
+            if differ(id_, own_id) and time_s < own_s <= now_s:
                 gone.add(array)
             elif differ(id_, own_id):
                 self.forget(array)
+        looks = [row for row in rows["looks"] if row[2] not in gone]
         self._database.write(
             *((_LEFT, row) for row in rows["trainers"] if row[0] not in gone),
-            *(news("looks", row) for row in rows["looks"] if row[2] not in gone),
-            *(news("rescales", row) for row in rows["rescales"]),
-            *(news("reforms", row) for row in rows["reforms"] if row[0] not in gone),
-            *(news("asked", row) for row in rows["asked"] if row[0] not in gone),
+            *news("looks", looks, self._database),
+            *news("rescales", rows["rescales"], self._database),
+            *(later("reforms", row, now_s) for row in rows["reforms"] if row[0] not in gone),
+            *(later("asked", row, now_s) for row in rows["asked"] if row[0] not in gone),
         )
 
     def forget(self, array: int) -> None:

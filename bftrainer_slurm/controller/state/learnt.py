@@ -5,17 +5,18 @@ Whatever has damaged them on their way: rows that make no sense are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from bftrainer_slurm.controller.observe.reports import Runtime
-from bftrainer_slurm.controller.state.database import Statement, reading
+from bftrainer_slurm.controller.state.database import Database, Statement, reading
 
 Row: TypeAlias = tuple[Any, ...]
-Rows: TypeAlias = Mapping[str, list[Row]]  # by table, oldest first
+Rows: TypeAlias = Mapping[str, list[Row]]  # by table, in the order in which they were written
+_Value = TypeVar("_Value")
 
-_MOST_ROWS = 12_000  # of a table: the newest ones
+_MOST_ROWS = 12_000  # of a table
 _READ_S = 15.0
 # The columns of each table. Those before ``time_s`` say what a row is about.
 _TABLES = {
@@ -26,10 +27,18 @@ _TABLES = {
     "asked": ("array", "task", "time_s", "node", "start_s"),
 }
 NO_ROWS: Rows = {table: [] for table in _TABLES}
-_FROM = {
-    "trainers": "(SELECT array, id, time_s, over, begun OR EXISTS "
-    "(SELECT 1 FROM stays WHERE stays.array = trainers.array) AS begun FROM trainers)"
+_SAID = {
+    "begun": "begun OR EXISTS (SELECT 1 FROM stays WHERE stays.array = trainers.array) AS begun"
 }
+# Whoever has learnt a lot must not push out the others: the newest row about each thing comes
+# first, then the second ones. The newest is the one that was written last, as for ``lessons``.
+_ROWS = """
+SELECT {columns} FROM (
+    SELECT {said}, rowid AS place,
+        row_number() OVER (PARTITION BY {about} ORDER BY rowid DESC) AS age
+    FROM {table} ORDER BY age, place DESC LIMIT {most}
+) ORDER BY place
+"""
 
 
 def _among(*values: object) -> Callable[[Any], bool]:
@@ -69,30 +78,38 @@ def rows_of(history: Path) -> Rows:
         sqlite3.Error: it cannot be read now.
     """
     with reading(history, _READ_S) as database:
-        return {
-            table: database.execute(
-                f"SELECT {', '.join(columns)} FROM {_FROM.get(table, table)} "
-                f"ORDER BY time_s DESC LIMIT {_MOST_ROWS}"
-            ).fetchall()[::-1]
-            for table, columns in _TABLES.items()
-        }
+        return {table: database.execute(_query(table)).fetchall() for table in _TABLES}
 
 
-def sensible(rows: Any, now_s: float) -> Rows:
-    """Return those of another host's ``rows_of``, as JSON, that make sense now.
+def _query(table: str) -> str:
+    columns = _TABLES[table]
+    return _ROWS.format(
+        table=table,
+        columns=", ".join(columns),
+        said=", ".join(_SAID.get(column, column) for column in columns),
+        about=", ".join(_about(table, columns)),
+        most=_MOST_ROWS,
+    )
 
-    What has yet to come is left out: nothing that is learnt until then would count as news. A
-    controller of another version may have left fewer tables, or more.
+
+def _about(table: str, row: tuple[_Value, ...]) -> tuple[_Value, ...]:
+    """Return the part of a row, or of the table's columns, that says what a row is about."""
+    return row[: _TABLES[table].index("time_s")]
+
+
+def sensible(rows: Any) -> Rows:
+    """Return those of another host's ``rows_of``, as JSON, that make sense.
+
+    A controller of another version may have left fewer tables, or more.
 
     Raises:
-        AttributeError, TypeError: these are no rows.
+        AttributeError, LookupError, TypeError: these are no rows.
     """
 
     def fits(columns: tuple[str, ...], row: Any) -> bool:
         if not isinstance(row, list) or len(row) != len(columns):
             return False
-        said: dict[str, Any] = dict(zip(columns, row, strict=True))
-        return all(_MAY_BE[name](value) for name, value in said.items()) and said["time_s"] <= now_s
+        return all(_MAY_BE[name](value) for name, value in zip(columns, row, strict=True))
 
     return {
         table: [tuple(row) for row in rows.get(table, ())[-_MOST_ROWS:] if fits(columns, row)]
@@ -100,14 +117,38 @@ def sensible(rows: Any, now_s: float) -> Rows:
     }
 
 
-def news(table: str, row: Row) -> Statement:
-    """Return the statement that adds a row, unless one about the same is there that is as new."""
-    columns = _TABLES[table]
-    about = columns.index("time_s")
-    same = " AND ".join([*(f"{name} = ?" for name in columns[:about]), "time_s >= ?"])
-    return (
-        f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) "
-        f"SELECT {', '.join('?' * len(columns))} "
-        f"WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {same})",
-        (*row, *row[: about + 1]),
+def news(table: str, rows: Sequence[Row], database: Database) -> list[Statement]:
+    """Return the statements that add the rows that are news here, where many are about one thing.
+
+    They were written after the last one that is known: no matter when, clocks differ and are set.
+    """
+    keys = _about(table, _TABLES[table])
+    known = set(database.read(f"SELECT {', '.join(keys)}, time_s FROM {table}"))
+    found: list[Row] = []
+    done: set[Row] = set()
+    for row in reversed(rows):
+        what = _about(table, row)
+        if row[: len(keys) + 1] in known:
+            done.add(what)
+        elif what not in done:
+            found.append(row)
+    return [(_adding(table, "VALUES ({values})"), row) for row in reversed(found)]
+
+
+def later(table: str, row: Row, now_s: float) -> Statement:
+    """Return the statement that adds a row, unless the only one about the same is as new.
+
+    One that lies in the future is not: the clock was wrong when it was written.
+    """
+    keys = _about(table, _TABLES[table])
+    newer = " AND ".join([*(f"{key} = ?" for key in keys), "time_s BETWEEN ? AND ?"])
+    add = _adding(
+        table, f"SELECT {{values}} WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {newer})"
     )
+    return add, (*row, *row[: len(keys) + 1], now_s)
+
+
+def _adding(table: str, what: str) -> str:
+    columns = _TABLES[table]
+    values = what.format(values=", ".join("?" * len(columns)))
+    return f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) {values}"

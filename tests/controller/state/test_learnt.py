@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
+from bftrainer_slurm.controller.state.database import put
 from bftrainer_slurm.controller.state.history import History, Stay
-from bftrainer_slurm.controller.state.learnt import rows_of, sensible
+from bftrainer_slurm.controller.state.learnt import NO_ROWS, rows_of, sensible
 from bftrainer_slurm.controller.state.lessons import Job, Look, Rescale
 from bftrainer_slurm.model import ElementId
 
@@ -41,7 +42,7 @@ def test_what_a_history_holds_is_read_again_as_it_was(tmp_path: Path) -> None:
     left = json.loads(json.dumps(rows_of(tmp_path / "history.sqlite")))
     trainers = [[7, "id", 5.0, None, 0], [8, "", 6.0, "finished", 0]]
     assert left == GOOD | {"trainers": trainers}
-    assert sensible(left, NOW_S) == {table: [*map(tuple, rows)] for table, rows in left.items()}
+    assert sensible(left) == {table: [*map(tuple, rows)] for table, rows in left.items()}
 
 
 def bad(table: str, column: int, *values: Any) -> list[tuple[str, list[Any]]]:
@@ -54,14 +55,13 @@ BAD = [
     *(("looks", row) for row in ([], LOOK[:-1], [*LOOK, 1], {}, "alice", None)),
     *bad("trainers", 0, None, "7", -1, 7.0, True, 10**30),
     *bad("trainers", 1, None, 7),
-    *bad("trainers", 2, *NO_NUMBERS, NOW_S + 1),
+    *bad("trainers", 2, *NO_NUMBERS),
     *bad("trainers", 3, 7, [], False),
     *bad("trainers", 4, None, 2, "1", True),
     *bad("looks", 0, None, 7),
     *bad("looks", 3, "epochs", None, 7),
     *bad("looks", 4, 0, -1, 2.0, 10**9, None),
     *(one for column in (5, 6, 7) for one in bad("looks", column, *NO_NUMBERS)),
-    *bad("looks", 5, NOW_S + 1),
     *bad("rescales", 2, "torchrun", None, 7),
     *bad("rescales", 3, 2, "1", True, None),
     *bad("rescales", 5, *NO_NUMBERS),
@@ -76,23 +76,126 @@ BAD = [
 @pytest.mark.parametrize(("table", "row"), BAD)
 def test_a_row_that_makes_no_sense_is_left_out(table: str, row: list[Any]) -> None:
     told = GOOD | {table: [row, *GOOD[table], row]}
-    assert sensible(told, NOW_S) == sensible(GOOD, NOW_S)
+    assert sensible(told) == sensible(GOOD)
 
 
 def test_of_a_controller_of_another_version_what_both_know_is_taken() -> None:
     told = {table: rows for table, rows in GOOD.items() if table != "asked"} | {"later": [[1]]}
-    assert sensible(told, NOW_S) == {**sensible(GOOD, NOW_S), "asked": []}
+    assert sensible(told) == {**sensible(GOOD), "asked": []}
 
 
 def test_of_very_many_rows_the_newest_are_taken() -> None:
     looks = [[*LOOK[:5], float(number), *LOOK[6:]] for number in range(1, 100_000)]
-    taken = sensible(GOOD | {"looks": looks}, NOW_S)["looks"]
+    taken = sensible(GOOD | {"looks": looks})["looks"]
     assert len(taken) < 50_000
     assert taken[-1][5] == 99_999
 
 
+def test_those_who_learn_a_lot_push_out_nobody(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.sqlite")
+    sizes, waits = range(1, 17), Job("bob", "waits")
+    for nodes in sizes:
+        history.lessons.add_look(waits, Look(7, "samples", nodes, 5.0, 50.0, 20.0))
+    history.lessons.add_rescale(waits, Rescale(Runtime.WORKER, True, 5.0, 0.5))
+    busy = [
+        ("looks", ("alice", f"job{array}", array, "samples", nodes, 6.0 + time_s, 50.0, 20.0))
+        for array in range(100, 160)
+        for nodes in sizes
+        for time_s in range(16)
+    ]
+    busy += [
+        ("rescales", ("alice", f"job{name}", "in-process", 1, 6.0 + time_s, 0.5))
+        for name in range(1500)
+        for time_s in range(9)
+    ]
+    history._database.write(*(put(table, *row) for table, row in busy))
+    left = rows_of(tmp_path / "history.sqlite")
+    assert len(left["looks"]) < len(sizes) * 16 * 60
+    assert [row[4] for row in left["looks"] if row[0] == "bob"] == [*sizes]
+    assert [row for row in left["rescales"] if row[0] == "bob"] != []
+
+
+def test_the_newest_are_those_that_were_written_last_whatever_the_clock_said(
+    tmp_path: Path,
+) -> None:
+    history = History(tmp_path / "history.sqlite")
+    for time_s in (2e9, 5.0, 6.0):  # the clock was wrong at first
+        history.lessons.add_look(JOB, Look(7, "samples", 2, time_s, 50.0, 20.0))
+    left = rows_of(tmp_path / "history.sqlite")
+    assert [row[5] for row in left["looks"]] == [2e9, 5.0, 6.0]
+    assert times(History(":memory:"), left["looks"]) == [2e9, 5.0, 6.0]
+
+
+OWN = [4.0, 2e9]  # the second one in the future
+
+
+def times(history: History, looks: list[tuple[Any, ...]]) -> list[float]:
+    """The times of the looks that a history has after it has learnt some."""
+    history.learn({**NO_ROWS, "looks": looks})
+    rows = history._database.read("SELECT time_s FROM looks ORDER BY rowid")
+    return [time_s for (time_s,) in rows]
+
+
+@pytest.mark.parametrize(
+    ("told", "known"),
+    [
+        pytest.param([], OWN, id="nothing"),
+        pytest.param([5.0, 6.0], [*OWN, 5.0, 6.0], id="only news"),
+        pytest.param([1.0, 4.0, 2e9, 3.0], [*OWN, 3.0], id="what came after what is known"),
+        pytest.param([1.0, 4.0], OWN, id="no news"),
+        pytest.param([*OWN, 3e9], [*OWN, 3e9], id="from the future"),
+    ],
+)
+def test_what_is_learnt_is_what_was_written_after_what_is_known(
+    told: list[float], known: list[float]
+) -> None:
+    history = History(":memory:", lambda: NOW_S)
+    for time_s in OWN:
+        history.lessons.add_look(JOB, Look(7, "samples", 2, time_s, 50.0, 20.0))
+    looks = [(*LOOK[:5], time_s, *LOOK[6:]) for time_s in told]
+    assert times(history, looks) == known
+    assert times(history, looks) == known  # and no news any more
+
+
+@pytest.mark.parametrize(
+    ("own_s", "told_s", "generation"),
+    [
+        pytest.param(5.0, 6.0, 2, id="later"),
+        pytest.param(6.0, 5.0, 1, id="earlier"),
+        pytest.param(2e9, 6.0, 2, id="what lies in the future is in nobody's way"),
+        pytest.param(5.0, NOW_S + 5, 2, id="the other host's clock is ahead"),
+    ],
+)
+def test_of_two_generations_the_later_counts(own_s: float, told_s: float, generation: int) -> None:
+    history = History(":memory:", lambda: NOW_S)
+    history.lessons.set_reform(7, Reform(own_s, Runtime.WORKER, 1, 2))
+    told = {"reforms": [[7, told_s, "in-process", 2, 2]]}
+    history.learn(sensible(told))
+    reform = history.lessons.reform(7)
+    assert reform is not None and reform.generation == generation
+
+
+@pytest.mark.parametrize(
+    ("own_s", "told_s", "over"),
+    [
+        pytest.param(5.0, 6.0, "given up", id="later"),
+        pytest.param(6.0, 5.0, None, id="earlier"),
+        pytest.param(2e9, 6.0, "given up", id="met in the future"),
+        pytest.param(5.0, NOW_S + 5, "given up", id="the other host's clock is ahead"),
+    ],
+)
+def test_of_two_trainers_of_one_number_the_one_met_later_counts(
+    own_s: float, told_s: float, over: str | None
+) -> None:
+    history = History(":memory:", lambda: NOW_S)
+    history.meet(7, "own", own_s)
+    history.learn(sensible({"trainers": [[7, "theirs", told_s, "given up", 1]]}))
+    assert history.knows_another(7, "own") is (over is not None)
+    assert history.meet(7, "theirs" if over else "own", NOW_S) == over
+
+
 def test_a_text_that_cannot_be_written_costs_only_itself() -> None:
     history = History(":memory:")
-    history.learn(sensible(GOOD | {"trainers": [[8, "\ud800", 5.0, None, 1], TRAINER]}, NOW_S))
+    history.learn(sensible(GOOD | {"trainers": [[8, "\ud800", 5.0, None, 1], TRAINER]}))
     assert history.trouble is None
     assert history.has_trained(7) and history.has_begun(7)
