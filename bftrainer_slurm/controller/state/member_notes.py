@@ -6,6 +6,7 @@ Members have proven to the keeper whose they are, but their notes are still only
 from __future__ import annotations
 
 import json
+import logging
 import math
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,8 @@ from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId
+
+logger = logging.getLogger(__name__)
 
 OF_MEMBERS = (NoteKind.PROGRESS, NoteKind.REFORMED, NoteKind.FAILED, NoteKind.FINISHED)
 
@@ -50,15 +53,17 @@ class MemberNotes:
         self._history = history
         self._appraiser = appraiser
         self._told: dict[int, _Told] = {}
+        self._ahead = False  # said once
 
     def take(self, view: TrainerView, numbered: NumberedNote, now_s: float) -> TrainerState:
         """Take a note of a trainer's member; return the trainer's state after it.
 
         A failure counts only when it happens. The keeper repeats what it remembers, and the trainer
         may have recovered from an older failure long ago. Nor does progress count that lies in the
-        future: the clock was set back since.
+        future: the clock was set back since, or the keeper's host has another one.
         """
         array, state = view.array, view.state
+        self._compare_clocks(numbered.time_s - now_s)
         match numbered.note.kind:
             case NoteKind.PROGRESS if numbered.time_s - now_s < _NEWS_S:
                 return self._take_progress(view, numbered)
@@ -89,6 +94,16 @@ class MemberNotes:
     def forget(self, keep: frozenset[int]) -> None:
         """Drop trainers that are not among ``keep``."""
         self._told = {array: told for array, told in self._told.items() if array in keep}
+
+    def _compare_clocks(self, ahead_s: float) -> None:
+        if ahead_s < _NEWS_S or self._ahead:
+            return
+        self._ahead = True
+        logger.warning(
+            "the keeper's clock is %.0f s ahead of the controller's: what trainers report does not "
+            "count; set both hosts' clocks (NTP)",
+            ahead_s,
+        )
 
     def _of(self, array: int) -> _Told:
         if array not in self._told:

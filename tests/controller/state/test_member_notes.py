@@ -65,6 +65,18 @@ def test_progress_of_the_future_is_no_progress() -> None:
     assert saying.members.progress(ARRAY).last is not None
 
 
+def test_of_a_keeper_whose_clock_is_ahead_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    saying = Saying()
+    saying.say(NoteKind.PROGRESS, 59.0, heard_after_s=-59.0, samples=1.0)
+    assert caplog.messages == []
+    for second in range(75, 80):
+        saying.say(NoteKind.PROGRESS, second, heard_after_s=-second, samples=9.0)
+    assert caplog.messages == [
+        "the keeper's clock is 75 s ahead of the controller's: what trainers report does not "
+        "count; set both hosts' clocks (NTP)"
+    ]
+
+
 @pytest.mark.parametrize("heard_after_s", [61.0, 7200.0, -7200.0])
 def test_a_failure_that_is_told_much_later_does_not_count(heard_after_s: float) -> None:
     assert Saying().say(NoteKind.FAILED, heard_after_s=heard_after_s) == MINE.state
