@@ -11,12 +11,13 @@ import queue
 import threading
 from collections.abc import Callable
 
-from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError, SilentError
 from bftrainer_slurm.keeper.protocol import NumberedNote
 
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
+_TOO_QUIET = 2  # streams in a row; one may be a pause of the keeper's host
 _MOST_NOTES = 10_000  # notes that wait for the loop; then the keeper waits, and forgets old ones
 
 
@@ -27,6 +28,7 @@ class Feed:
         self._client = client
         self._revive = revive
         self._identity = ""
+        self._quiet = 0  # streams in a row that began, and in which nothing came then
         self._notes: queue.Queue[NumberedNote] = queue.Queue(_MOST_NOTES)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._read, name="feed", daemon=True)
@@ -58,15 +60,17 @@ class Feed:
     def _read(self) -> None:
         after = 0
         while not self._stopped.is_set():
+            began = False
             try:
                 for keeper, note in self._client.watch(self._identity, after):
+                    began = True
                     if keeper != self._identity:
                         self._identity, after = keeper, 0
                     if note is not None:
                         after = note.number
                         self._notes.put(note)
             except KeeperError as error:
-                logger.warning("%s", error)
+                self._say_why(error, began)
             except Exception:
                 logger.exception("the keeper's notes cannot be read")
             if self._stopped.wait(_RETRY_S):
@@ -75,3 +79,19 @@ class Feed:
                 self._client = self._revive()
             except Exception as error:
                 logger.error("no keeper: %s", error)
+
+    def _say_why(self, error: KeeperError, began: bool) -> None:
+        """Log why the stream has ended; once of a keeper that does not say that it is still there.
+
+        It serves all else, so that it is found again each time.
+        """
+        silent = isinstance(error, SilentError) and isinstance(error.__cause__, TimeoutError)
+        self._quiet = self._quiet + 1 if began and silent else 0
+        if self._quiet < _TOO_QUIET:
+            logger.warning("%s", error)
+        elif self._quiet == _TOO_QUIET:
+            logger.error(
+                "the keeper at %s answers, but does not say that it is still there: it is of "
+                "another version; upgrade keeper and controller together, and restart both",
+                self._client.address,
+            )
