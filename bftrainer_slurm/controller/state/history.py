@@ -26,7 +26,14 @@ from bftrainer_slurm.controller.state.schema import UPGRADES
 from bftrainer_slurm.model import ElementId, Trainer
 
 _KEEP_S = 90 * 86400.0
-_SURE_S = 3600.0
+# Either makes sure that a time is not that of a clock which was wrong for a moment, at boot say.
+_SURE_S = 3600.0  # without a break
+_SURE_IN_ALL_S = 86400.0
+_SURE = """
+SELECT max(end_s) FROM (
+    SELECT start_s, end_s, sum(end_s - start_s) OVER (ORDER BY end_s DESC) AS in_all_s FROM watches
+) WHERE end_s - start_s >= ? OR in_all_s >= ?
+"""
 _PROBLEMS_KEPT = 100
 _ONLY_THE_LAST = "DELETE FROM problems WHERE rowid <= (SELECT max(rowid) FROM problems) - ?"
 _ONLY_LAST_PAUSES = (
@@ -345,10 +352,9 @@ class History:
         """Drop data older than 90 days.
 
         If the clock is wrong, it may be months ahead: only one by which controllers have looked for
-        an hour without a break is believed.
+        an hour without a break is believed, or for a day in all.
         """
-        query = "SELECT max(end_s) FROM watches WHERE end_s - start_s >= ?"
-        ((sure_s,),) = self._database.read(query, _SURE_S) or ((None,),)
+        ((sure_s,),) = self._database.read(_SURE, _SURE_S, _SURE_IN_ALL_S) or ((None,),)
         if sure_s is None:
             return
         old_s = min(now_s, sure_s) - _KEEP_S

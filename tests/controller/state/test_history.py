@@ -50,6 +50,19 @@ def test_what_is_old_is_forgotten_but_not_what_still_runs(tmp_path: Path) -> Non
     assert history.open_stays() == {SECOND: "n2"}
 
 
+def test_what_is_old_is_forgotten_by_a_controller_that_never_looks_for_long(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.sqlite")
+    history.begin_stay(FIRST, "n1", 100.0)
+    history.end_stay(FIRST, 110.0, "ended")
+    for session in range(1, 50):
+        began_s = 1e9 + 7200 * session
+        for minute in range(31):
+            history.inventory.update(Snapshot(began_s + 60 * minute))
+        history.forget_old(began_s)
+        assert history.tally(12).grew == (session < 48)  # 24 hours in all
+    history.close()
+
+
 def looks_for_an_hour(history: History, until_s: float) -> None:
     for minute in range(61):
         history.inventory.update(Snapshot(until_s - 3600 + 60 * minute))
