@@ -38,6 +38,15 @@ def _check(config: Path | None) -> None:
             click.echo(f"{name} = {json.dumps(value)}")
 
 
+def unusable(error: OSError, state: Path | None, shared: str) -> str:
+    """Say which file or folder cannot be used, and what to do about it."""
+    path = str(error.filename or state)
+    remedy = "choose another folder with --state"
+    if shared and Path(path).is_relative_to(shared):
+        remedy = "SlurmUser must be able to use the folder 'shared' of bftrainer.toml on all hosts"
+    return f"{path}: {error.strerror}; {remedy}"
+
+
 @click.command()
 @state_option
 @click.option(
@@ -115,7 +124,7 @@ def controller(
         level=logging.DEBUG if verbose else logging.INFO,
         format="%(asctime)s %(levelname)-7s %(message)s",
     )
-    me = getpass.getuser()
+    me, shared = getpass.getuser(), ""
     try:
         read_settings(config)  # report a bad file before Slurm is asked
         owner = slurm_user()
@@ -133,12 +142,13 @@ def controller(
             return read_settings(config, operator=False, **told)
 
         settings = settings_now()
+        shared = settings.shared
         state = state or (_SITE_STATE if mode == "site" else personal_state())
         scope = Scope(user=None if mode == "site" else me)
         run(state, scope, settings, open_gateway(settings.gateway), settings_now)
     except (SettingsError, AlreadyRunningError, HistoryError, StateError) as error:
         fail(str(error))
     except OSError as error:
-        fail(f"{error.filename or state}: {error.strerror}; choose another folder with --state")
+        fail(unusable(error, state, shared))
     except (GatewayError, KeeperError) as error:
         fail(str(error), NOT_THERE)

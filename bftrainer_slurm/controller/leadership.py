@@ -177,7 +177,11 @@ def _read(word: Path) -> tuple[str, Rows]:
     try:
         with word.open("rb") as file:
             said = json.loads(file.read(_LARGEST))
-        return str(said["host"]), sensible(said["rows"])
+        host, told = str(said["host"]), said["rows"]
+        rows = sensible(told)
+        if left_out := sum(len(told.get(table, ())) - len(rows[table]) for table in rows):
+            logger.warning("%s: rows left out: %d; is it of another version?", word, left_out)
+        return host, rows
     except FileNotFoundError:
         return "", NO_ROWS
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from bftrainer_slurm.cli import main
 from bftrainer_slurm.cli.common import fail_where_unreadable, safe_lines
+from bftrainer_slurm.cli.controller import unusable
 from bftrainer_slurm.cli.plot import Point, plot
 from bftrainer_slurm.cli.show import render as render_trainer
 from bftrainer_slurm.cli.status import shown_lines
@@ -444,6 +445,22 @@ def test_a_bad_settings_file_is_named(tmp_path: Path) -> None:
     result = call("controller", "--config", str(path))
     assert result.exit_code == 2
     assert "unknown key 'forward_time'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        ("/shared/bf/controller.json", "'shared' of bftrainer.toml"),
+        ("/shared/bf", "'shared' of bftrainer.toml"),
+        ("/var/lib/bf/keeper.token", "another folder with --state"),
+        ("/shared/bftrainer/keeper.token", "another folder with --state"),
+        (None, "another folder with --state"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named_with_the_remedy(path: str | None, remedy: str) -> None:
+    said = unusable(OSError(13, "Permission denied", path), Path("/var/lib/bf"), "/shared/bf")
+    assert said.startswith(f"{path or '/var/lib/bf'}: Permission denied; ")
+    assert remedy in said
 
 
 @pytest.mark.parametrize("options", [("--method", "job"), ("--key-file", "key")], ids=" ".join)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import threading
@@ -269,6 +270,17 @@ def test_word_that_makes_no_sense_is_passed_over(
         tell_all(history)
     with leading(b, shared) as history:
         assert history.has_trained(7)
+
+
+def test_of_rows_of_another_version_is_said_how_many_are_left_out(
+    hosts: tuple[Path, Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    a, _, shared = hosts
+    rows = {"trainers": [[7, "id", 5.0, "given up", 1], [8, "id", 5.0]], "more": [[1]]}
+    (shared / WORD).write_text(json.dumps({"host": "b", "rows": rows}))
+    with leading(a, shared) as history:
+        assert history.meet(7, "id", 6.0) == "given up"
+    assert caplog.messages == [f"{shared / WORD}: rows left out: 1; is it of another version?"]
 
 
 def test_a_controller_does_not_begin_without_the_shared_folder(tmp_path: Path) -> None:
