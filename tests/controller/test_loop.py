@@ -658,6 +658,20 @@ def test_a_trainer_whose_owner_cancels_it_as_an_element_is_brought_back_is_over(
     assert (setting.shown()["state"], setting.shown()["why"]) == ("cancelled", None)
 
 
+def test_a_trainer_is_cancelled_though_slurm_still_knows_its_failed_element() -> None:
+    setting = Setting(2, ARRAY, most=2)
+    setting.settle()
+    first, second = ElementId(ARRAY, 0), ElementId(ARRAY, 1)
+    setting.slurm.elements[first] = Element(first, ElementState.FAILED, "n1")
+    setting.slurm.revive = lambda elements: None  # type: ignore[method-assign]
+    setting.turn()
+    assert setting.shown()["state"] == "running"
+    setting.slurm.elements[second] = Element(second, ElementState.CANCELLED)
+    for _ in range(3):
+        setting.turn(20)
+        assert (setting.shown()["state"], setting.shown()["why"]) == ("cancelled", None)
+
+
 def test_a_trainer_that_finished_while_nobody_looked_does_not_run_again() -> None:
     setting = Setting(2, ARRAY)
     setting.settle()

@@ -194,7 +194,7 @@ def _cancelled(view: TrainerView) -> str | None:
     """Say that a trainer has fewer elements than its user asked for."""
     most = view.trainer.record.max_nodes
     left = sum(one.state is not ElementState.CANCELLED for one in view.trainer.elements)
-    if view.over or not 0 < left < most:
+    if view.over or view.abandoned or not 0 < left < most:
         return None
     return f"{left} of its {most} elements are left: cancelled, or no room (job_table_share)"
 
@@ -202,6 +202,8 @@ def _cancelled(view: TrainerView) -> str | None:
 def _state(view: TrainerView) -> str:
     if view.finishing:
         return "finishing" if view.live else "finished"
+    if view.abandoned:
+        return "cancelled"
     if view.placed:
         return "starting"
     if view.spare or view.live or any(view.within(*_BROUGHT_BACK)):
