@@ -1,6 +1,7 @@
 """What a job's own log says when its trainer's nodes change: one plain line for each change.
 
-It says who came or went, why, how long training stood still, and the speed before and after.
+It says who came or went, why, what has to be trained again, how long training stood still, and the
+speed before and after.
 """
 
 from __future__ import annotations
@@ -123,11 +124,17 @@ class ChangeLog:
             line, self._line = self._line, None
             if line is None or self._change is None:
                 return
-            before, speed = self._speed_before, _speed(self._base, now)
-            stood_s = now.first_s - self._base.last_s if self._base.last_s > 0 else None
+            base, before, speed = self._base, self._speed_before, _speed(self._base, now)
+        stood_s = lost = samples = None
+        if base.last_s > 0:
+            stood_s = (now.again_s or now.first_s) - base.last_s
+            lost = None if now.lost is None else now.lost - (base.lost or 0)
+            if now.lost_samples is not None:
+                samples = now.lost_samples - (base.lost_samples or 0.0)
         speeds = [f"{one} {when}" for one, when in ((before, "before"), (speed, "now")) if str(one)]
-        stood = [] if stood_s is None else [f"training stood still for {stood_s:.1f} s"]
-        self._tell("; ".join([line, *stood, *([", ".join(speeds)] if speeds else [])]))
+        stood = "" if stood_s is None else f"training stood still for {stood_s:.1f} s"
+        parts = [line, _lost(lost, samples), stood, ", ".join(speeds)]
+        self._tell("; ".join(part for part in parts if part))
         self._hear(
             replace(
                 self._change,
@@ -136,6 +143,8 @@ class ChangeLog:
                 steps_per_s=speed.steps_per_s,
                 samples_per_s_before=before.samples_per_s,
                 samples_per_s=speed.samples_per_s,
+                lost_steps=lost,
+                lost_samples=samples,
             )
         )
 
@@ -155,6 +164,14 @@ def _who(before: Collection[Place], after: Collection[Place], why: str) -> str:
     if not parts:
         parts = ["the script failed, and starts again" if why == "failure" else "the group is new"]
     return f"{', '.join(parts)}: {size}"
+
+
+def _lost(steps: int | None, samples: float | None) -> str:
+    """Say what was trained before and has to be trained again; empty if nothing was lost."""
+    if not steps:
+        return ""
+    of = "" if samples is None else f" ({samples:,.0f} samples)"
+    return f"1 step{of} was lost" if steps == 1 else f"{steps:,} steps{of} were lost"
 
 
 def _speed(base: StepCounts, now: StepCounts) -> Speed:

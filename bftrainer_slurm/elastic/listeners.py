@@ -28,6 +28,8 @@ class NodesChanged:
     steps_per_s: float | None = None
     samples_per_s_before: float | None = None
     samples_per_s: float | None = None
+    lost_steps: int | None = None  # trained before, and trained again after it
+    lost_samples: float | None = None  # in these steps
 
 
 Listener = Callable[[NodesChanged], object]

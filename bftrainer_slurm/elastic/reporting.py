@@ -81,6 +81,7 @@ class Pace:
         self._clock = clock
         self._first_s = self._last_s = 0.0  # first step of this generation, last of all; 0: none
         self._reported_s = -math.inf
+        self._lost = self._lost_samples = 0
 
     def stepped(self) -> None:
         """A step was committed."""
@@ -91,9 +92,19 @@ class Pace:
         """The world has changed since the last step."""
         self._first_s = 0.0
 
+    def lost(self, steps: int, samples: int) -> None:
+        """So much has been trained, and has to be trained again."""
+        self._lost += steps
+        self._lost_samples += samples
+
     def counts(self, steps: int, samples: int) -> StepCounts:
         """Return how far the training has come by now, and when in this generation."""
-        return StepCounts(steps, samples, self._first_s, self._last_s, in_process=True)
+        return StepCounts(
+            *(steps, samples, self._first_s, self._last_s),
+            in_process=True,
+            lost=self._lost,
+            lost_samples=self._lost_samples,
+        )
 
     def is_due(self) -> bool:
         """Return whether to report; not more often than once a second."""
@@ -111,6 +122,8 @@ def measures(era: Era, now: StepCounts) -> dict[str, float]:
         found["samples"] = now.samples
     if era.before.last_s > 0 and now.first_s > 0:
         found["pause_s"] = max(0.0, now.first_s - era.before.last_s)
+        if now.again_s > 0:
+            found["again_s"] = now.first_s - now.again_s
     return found
 
 

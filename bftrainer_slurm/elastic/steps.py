@@ -20,6 +20,7 @@ _SIZE = 256 * _NUMBERS  # a text follows the numbers; pages without a write take
 _STEPS, _SAMPLES, _FIRST_S, _LAST_S, _IN_PROCESS, _HIGHEST = range(6)
 _ASKED, _ENDING, _SAVERS = range(6, 9)
 _TEXT, _WRITTEN, _HEARD = range(9, 12)
+_LOST, _LOST_SAMPLES, _AGAIN_S = range(12, 15)
 _SAVED = 16  # from here on one number for each process of the node
 _ZEROS = memoryview(bytes(_NUMBERS)).cast("d")
 
@@ -33,6 +34,9 @@ class StepCounts:
     first_s: float  # of the process that trains now; 0: it has made no step yet
     last_s: float  # 0: there was no step yet
     in_process: bool  # elastic.Trainer trains, and reports by itself
+    lost: int | None = None  # steps trained again, in all; None: their numbers are not known
+    lost_samples: float | None = None  # in these; None: not known
+    again_s: float = 0.0  # when the process that trains now began with steps again; 0: not
 
 
 class Memory:
@@ -67,14 +71,16 @@ class Memory:
 
     def read(self) -> StepCounts:
         """Return what is in it now."""
-        steps, samples, first_s, last_s, in_process = self.numbers[:5]
+        steps, samples, first_s, last_s, in_process, highest = self.numbers[:6]
+        lost, lost_samples, again_s = self.numbers[_LOST : _AGAIN_S + 1]
         return StepCounts(
-            int(steps), None if isnan(samples) else samples, first_s, last_s, bool(in_process)
+            *(int(steps), _known(samples), first_s, last_s, bool(in_process)),
+            *(int(lost) if highest > 0 else None, _known(lost_samples), again_s),
         )
 
     def expect_first(self) -> None:
         """Say that the process that trained has ended: the next step is another one's first."""
-        self.numbers[_FIRST_S] = 0.0
+        self.numbers[_FIRST_S] = self.numbers[_AGAIN_S] = 0.0
 
     # How an agent has its processes save before it ends them, see ``saving``.
 
@@ -152,18 +158,23 @@ class Counter:
     def count(self, samples: float | None, number: int | None = None) -> None:
         """Count one step, with the samples of all ranks in it; None: not known.
 
-        A step whose ``number`` is not above all numbers before is repeated, and is not counted.
+        A step whose ``number`` is not above all numbers before is repeated: it was lost, and is
+        counted as such only.
         """
         numbers = self._numbers
+        known = nan if samples is None else samples
         if numbers[_WRITTEN] > numbers[_HEARD]:
             listeners.hear_changes(self._memory)
         if number is not None:
             if number <= numbers[_HIGHEST]:
+                numbers[_LOST] += 1
+                numbers[_LOST_SAMPLES] += known
+                numbers[_AGAIN_S] = numbers[_AGAIN_S] or time.monotonic()
                 return
             numbers[_HIGHEST] = number
         now_s = time.monotonic()
         numbers[_STEPS] += 1
-        numbers[_SAMPLES] += nan if samples is None else samples
+        numbers[_SAMPLES] += known
         numbers[_LAST_S] = now_s
         if not self._begun:
             self._begun = True
@@ -221,6 +232,10 @@ class Steps:
         if self._counter is not None:
             self._counter.leave_to_trainer()
             self._counter = None
+
+
+def _known(samples: float) -> float | None:
+    return None if isnan(samples) else samples
 
 
 def _makes_state(optimizer: object) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -62,6 +63,34 @@ def test_it_says_who_came_and_who_went_and_why(
     assert Log().change(after, why).startswith(f"{said}; ")
 
 
+@pytest.mark.parametrize(
+    ("lost", "samples", "said"),
+    [
+        (1, 32.0, "n2 was lost: 1 node; 1 step (32 samples) was lost; training stood still"),
+        (1200, None, "n2 was lost: 1 node; 1,200 steps were lost; training stood still"),
+        (0, 0.0, "n2 was lost: 1 node; training stood still"),
+        (None, None, "n2 was lost: 1 node; training stood still"),
+    ],
+)
+def test_it_says_what_is_trained_again(lost: int | None, samples: float | None, said: str) -> None:
+    log = Log()
+    log.began({N1, N2}, "", NOTHING, tells=False)
+    before = replace(progress(101, 100, 110), lost=None if lost is None else 7, lost_samples=70)
+    log.began({N1}, "loss", before, tells=True)
+    all_lost = None if lost is None else 7 + lost
+    all_samples = None if samples is None else 70 + samples
+    log.trained(replace(progress(502, 110.5, 130.5), lost=all_lost, lost_samples=all_samples))
+    assert log.lines[0].startswith(said)
+
+
+def test_training_that_is_repeated_does_not_stand_still() -> None:
+    log = Log()
+    log.began({N1, N2}, "", NOTHING, tells=False)
+    log.began({N1}, "loss", replace(progress(101, 100, 110), lost=0), tells=True)
+    log.trained(replace(progress(502, 114, 134), lost=30, again_s=110.25, lost_samples=None))
+    assert "; 30 steps were lost; training stood still for 0.2 s; " in log.lines[0]
+
+
 def test_only_the_first_node_of_the_new_generation_tells() -> None:
     assert Log().change({N1, N2, N3}, "join", tells=False) == ""
 
@@ -116,8 +145,10 @@ def test_a_process_that_trains_on_knows_when_its_generation_began_to_train() -> 
     pace.changed()
     pace.stepped()
     pace.stepped()
-    assert pace.counts(2, 64) == StepCounts(2, 64, 5.0, 6.0, in_process=True)
+    assert pace.counts(2, 64) == StepCounts(2, 64, 5.0, 6.0, True, lost=0, lost_samples=0)
     pace.changed()
+    pace.lost(1, 32)
+    assert (pace.counts(2, 64).lost, pace.counts(2, 64).lost_samples) == (1, 32)
     assert pace.counts(2, 64).first_s == 0.0
     pace.stepped()
     assert pace.counts(3, 96).first_s == 9.0

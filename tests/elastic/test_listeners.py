@@ -28,8 +28,10 @@ def test_a_change_says_what_was_before_and_after_and_why(heard: list[NodesChange
     log.began({N1}, "", StepCounts(0, 0, 0, 0, False), tells=True)
     log.ended(StepCounts(101, 404, 100, 110, False))
     log.began({N1, N2}, "join", StepCounts(101, 404, 100, 110, False), tells=True)
-    log.trained(StepCounts(502, 2008, 110.5, 130.5, False))
+    log.trained(StepCounts(502, 2008, 110.5, 130.5, False, lost=2, lost_samples=8))
     assert [change.why for change in heard] == ["begin", "join"]
+    assert [change.lost_steps for change in heard] == [None, 2]
+    assert [change.lost_samples for change in heard] == [None, 8]
     join = heard[-1]
     assert (join.nodes_before, join.nodes) == (("n1",), ("n1", "n2"))
     assert join.stood_still_s == 0.5
@@ -102,6 +104,17 @@ def test_a_repeated_step_is_no_progress() -> None:
     first, restarted = Counter(memory), Counter(memory)
     for number in (1, 2, 3):
         first.count(8, number)
+    assert memory.read().lost == 0
+    memory.expect_first()
     for number in (2, 3, 4):
         restarted.count(8, number)
-    assert (memory.read().steps, memory.read().samples) == (4, 32)
+    now = memory.read()
+    assert (now.steps, now.samples) == (4, 32)
+    assert (now.lost, now.lost_samples) == (2, 16)
+    assert 0 < now.again_s <= now.first_s
+
+
+def test_what_is_trained_again_is_not_known_without_the_steps_numbers() -> None:
+    memory = Memory.made()
+    Counter(memory).count(8)
+    assert memory.read().lost is None

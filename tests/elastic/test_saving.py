@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from bftrainer_slurm.elastic import saving
 from bftrainer_slurm.elastic.saving import LONGEST_SAVE_S, Asking
 from bftrainer_slurm.elastic.steps import Memory
 from scripts.labcluster.keeper import started_keeper
+from scripts.labcluster.waiting import wait_until
 from tests.elastic.agents import ARRAY, Agents, Step, steps_in
 
 SCRIPT = Path(__file__).with_name("when_told.py")
@@ -131,5 +133,19 @@ def test_no_step_is_lost_as_a_node_joins_leaves_and_is_reclaimed(agents: Agents)
 def test_a_node_is_lost_and_the_others_begin_again(agents: Agents) -> None:
     agents.start(1, 2)
     agents.wait_for_world(2, 1, 2)
+    agents.wait_for_steps(1)
     agents.kill(2)
     agents.wait_for_world(1, 1)
+    wait_until(lambda: "n2 was lost" in agents.log(1))
+    lost = max(step.number for step in agents.steps(1) if step.world == 2)
+    found = re.search(
+        r"^bftrainer: n2 was lost: 1 node; ([\d,]+) steps \(([\d,]+) samples\) were lost; "
+        r"training stood still for [\d.]+ s; ",
+        agents.log(1),
+        re.MULTILINE,
+    )
+    assert found is not None, agents.log(1)
+    print(found[0])
+    steps, samples = (int(number.replace(",", "")) for number in found.groups())
+    assert steps in {lost, lost + 1}  # it reports a step before it writes its log
+    assert samples == 8 * steps  # they are trained again by one rank

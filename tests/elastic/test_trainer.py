@@ -86,6 +86,11 @@ def test_a_killed_node_costs_its_step_in_flight_only(start: Start) -> None:
     workers.wait_for_world(2, 0, 1)
     print(f"kill: {workers.pauses(0)[-1]:.3f} s")
     end(workers, 0, 1)
+    task, said = next(
+        (task, line) for task in (0, 1) for line in log_of(workers, task) if "n2 was lost" in line
+    )
+    again = r"1 step \(\d+ samples\) was lost; " if workers.tried_again(task) else ""
+    assert re.match(f"bftrainer: n2 was lost: 2 nodes; {again}training stood still for ", said)
 
 
 def test_rank_0_can_be_the_one_that_is_killed(start: Start) -> None:

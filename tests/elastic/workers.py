@@ -128,6 +128,11 @@ class Workers(Elements[Step]):
                 found.append(Step(float(time_s), *place, int(rest[0]), path.name))
         return sorted(found, key=lambda step: step.time_s)
 
+    def tried_again(self, task: int) -> int:
+        """Return how many steps a task has tried more than once, apart from rehearsals."""
+        lines = [line for _, line in self._lines(task) if line[4] == "tried" and line[1] != "0"]
+        return len(lines) - len({line[5] for line in lines})
+
     def parts(self) -> list[Part]:
         """Return all ranks' parts of steps, those in vain too."""
         found = []

@@ -43,7 +43,8 @@ _RUNTIME_OF_MODE = {0.0: Runtime.AGENT, 1.0: Runtime.WORKER}
 class Report:
     """A trainer's report: samples and steps so far, on how many nodes, in which generation.
 
-    ``pause_s`` is how long training stood still before that generation, None if not reported.
+    ``pause_s`` is how long training made no progress before that generation, None if not reported;
+    in ``again_s`` of it steps were trained again.
     ``measures`` are the script's own measurements.
     """
 
@@ -53,14 +54,15 @@ class Report:
     nodes: int | None = None
     generation: int | None = None
     pause_s: float | None = None
+    again_s: float | None = None
     measures: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_report(numbered: NumberedNote, max_nodes: int) -> Report | None:
     """Return a progress note as a report; None if something in it is impossible."""
     measures = dict(numbered.note.measures)
-    most = {"samples": _MOST, "steps": _MOST, "generation": _MOST, "pause_s": _LONGEST_PAUSE_S}
-    most["nodes"] = max_nodes
+    most = {"samples": _MOST, "steps": _MOST, "generation": _MOST, "nodes": max_nodes}
+    most |= {"pause_s": _LONGEST_PAUSE_S, "again_s": _LONGEST_PAUSE_S}
     known = {name: measures.pop(name, None) for name in most}
     if not all(value is None or 0 <= value <= most[name] for name, value in known.items()):
         return None  # nan is not in any range
@@ -72,6 +74,7 @@ def read_report(numbered: NumberedNote, max_nodes: int) -> Report | None:
         nodes=int(nodes) if nodes else None,
         generation=None if generation is None else int(generation),
         pause_s=known["pause_s"],
+        again_s=known["again_s"],
         measures={name: value for name, value in measures.items() if math.isfinite(value)},
     )
 

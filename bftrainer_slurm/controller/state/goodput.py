@@ -60,7 +60,7 @@ def worked(before: Work | None, report: Report, submit_s: float) -> Work:
     return replace(
         work,
         trained_s=work.trained_s + gap_s - pause_s,
-        rescaling_s=work.rescaling_s + pause_s,
+        rescaling_s=work.rescaling_s + max(0.0, pause_s - (report.again_s or 0.0)),
     )
 
 
@@ -88,7 +88,8 @@ def goodput(
     """Return how the time since a trainer was submitted was spent, in seconds.
 
     The time ends now, or when an ended trainer's last node left. ``lost_s`` is time with nodes but
-    without progress: while it starts, fails, or hangs. Values are None if it reports nothing.
+    without progress: while it starts, fails, hangs, or trains steps again. Values are None if it
+    reports nothing.
     """
     since_s = min(known for known in (submit_s, had.first_s, work and work.since_s) if known)
     until_s = had.last_s if ended and had.open_s is None and had.last_s is not None else now_s

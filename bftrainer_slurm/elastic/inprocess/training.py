@@ -61,6 +61,7 @@ class Training(ABC):
         self._step: Step | None = None  # the one that has been entered
         self._expected: Part | None = None  # of the last batch, if its step is not entered yet
         self._present = Part(1.0, None)  # of the step entered last
+        self._reached = Cursor()  # after the step entered last
         self._regroup_now = False
         self._pace = Pace()
         self._changes = ChangeLog(hear=listeners.tell)
@@ -178,7 +179,15 @@ class Training(ABC):
                     places = {(member.task, member.node) for member in generation.members}
                     why, tells = self._peers.why, generation.rank == 0
                     self._changes.began(places, why, self._trained(), tells)
+                self._went_back()
                 return
+
+    def _went_back(self) -> None:
+        """Count what this rank has trained, or begun to, and has to train again."""
+        now = self._replica.cursor
+        if self._reached.step > now.step:
+            self._pace.lost(self._reached.step - now.step, self._reached.samples - now.samples)
+        self._reached = now
 
     @abstractmethod
     def _take_over(self, generation: Generation) -> None:
@@ -205,6 +214,7 @@ class Training(ABC):
             raise RuntimeError("trainer.step() belongs to a batch of trainer.loader()")
         self._step, self._present, self._expected = step, self._expected, None
         step.weight = self._present.weight
+        self._reached = self._present.after or self._reached
         self._begin(rehearsal=self._present.after is None)
 
     @abstractmethod

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +32,12 @@ def test_between_two_reports_of_a_generation_a_trainer_has_trained() -> None:
 def test_the_pause_before_a_generation_was_spent_rescaling() -> None:
     work = after(report(1010), report(1020), report(1023, 2, 0.5), report(1024, 2, 0.5))
     assert (work.trained_s, work.rescaling_s) == (13.5, 0.5)
+
+
+def test_what_a_trainer_trained_again_was_neither() -> None:
+    again = replace(report(1023, 2, 2.5), again_s=2.0)
+    work = after(report(1010), report(1020), again)
+    assert (work.trained_s, work.rescaling_s) == (10.5, 0.5)
 
 
 def test_where_nobody_lived_through_a_change_the_time_until_the_next_report_is_neither() -> None:
