@@ -25,6 +25,7 @@ from torch.utils.data import dataloader
 from bftrainer_slurm.elastic.processes import killed_after
 
 SEEN = ("2.6", "2.9", "2.13", "2.14", "2.15")
+GROUPS = ("torch.distributed.distributed_c10d._world.pg_names",)
 PLACES = (
     "torch._C._distributed_c10d.OpType",
     "torch.distributed.ProcessGroup._register_backend",
@@ -32,7 +33,7 @@ PLACES = (
     "torch.distributed.Work._get_op_type",
     "torch.distributed.distributed_c10d._set_pg_timeout",
     "torch.distributed.distributed_c10d._world.group_count",
-    "torch.distributed.distributed_c10d._world.pg_names",
+    *GROUPS,
 )
 # For ``waits.wait_in_python``: without them DTensor's collectives are torch's own.
 FUNCTIONAL = (
@@ -137,8 +138,10 @@ def keep_groups() -> None:
     DDP's reducer has the last reference to a group, and destroys it while it holds the GIL. It
     then waits for gloo's threads, one of which may wait for the GIL to free the last collective's
     tensors. So a script that ended with barrier(), destroy_process_group() hung once in a while
-    (torch 2.13; pytorch/pytorch#56297).
+    (torch 2.13; pytorch/pytorch#56297). Without ``GROUPS`` it is left as it is.
     """
+    if missing(GROUPS) is not None:
+        return
     kept: set[dist.ProcessGroup] = set()
     destroy = dist.destroy_process_group
 

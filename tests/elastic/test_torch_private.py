@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing import api
 
 from bftrainer_slurm import elastic
@@ -68,6 +69,16 @@ def test_where_torchruns_end_of_its_processes_is_another_it_stays_as_it_is(
 ) -> None:
     monkeypatch.setattr(api, "PContext", object())
     assert not torch_private.end_workers_within(2.0, lambda: None)
+
+
+def test_where_torch_lists_its_groups_in_another_way_a_script_destroys_its_own_as_usual(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    destroy = dist.destroy_process_group
+    monkeypatch.setattr(dist, "destroy_process_group", destroy)
+    monkeypatch.setattr(dist.distributed_c10d, "_world", object())
+    torch_private.keep_groups()
+    assert dist.destroy_process_group is destroy
 
 
 def test_without_one_of_them_torchrun_restarts_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
