@@ -32,6 +32,7 @@ from bftrainer_slurm.slurm.submission import submit as submit_script
 from bftrainer_slurm.spec import format_comment
 
 SCHEMA = 1
+_LARGEST = 4 * 2**20  # of a script: Slurm takes no larger ones, and /dev/zero has no end
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -116,7 +117,11 @@ def _split(words: tuple[str, ...]) -> tuple[list[str], Path, list[str]]:
 
 def _read(script: Path) -> str:
     try:
-        return script.read_text()
+        with script.open() as file:
+            text = file.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            fail(f"{script}: not a batch script, it has more than {_LARGEST // 2**20} MiB")
+        return text
     except OSError as error:
         fail(
             f"{script}: {error.strerror}; a value of an sbatch option is written after '=', "

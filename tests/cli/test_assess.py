@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import time
 from pathlib import Path
 
@@ -38,6 +39,17 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def assess(*arguments: str | Path) -> Result:
     return CliRunner().invoke(module.assess, list(map(str, arguments)))
+
+
+def test_what_is_no_file_is_not_read_without_end(tmp_path: Path, log: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero")):
+        result = assess(path, "--no-replay")
+        assert (result.exit_code, result.stderr) == (2, f"bftrainer: {path}: not a regular file\n")
+    for option in ("--down", "--reservations", "--node-types"):
+        result = assess(log, *WINDOW, "--no-replay", option, "/dev/zero")
+        assert (result.exit_code, result.stderr) == (2, "bftrainer: /dev/zero: not a file\n")
 
 
 def test_a_log_gives_a_table(log: Path) -> None:

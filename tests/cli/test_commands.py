@@ -497,6 +497,12 @@ def test_a_bad_submission_is_refused_with_a_remedy(
     assert result.stderr.count("\n") == 1
 
 
+def test_a_script_without_an_end_is_refused() -> None:
+    result = call("submit", "-N", "1-2", "-p", "idle", "/dev/zero")
+    assert result.exit_code == 2
+    assert result.stderr == "bftrainer: /dev/zero: not a batch script, it has more than 4 MiB\n"
+
+
 def test_a_program_is_not_taken_for_a_script(tmp_path: Path) -> None:
     path = tmp_path / "program"
     path.write_bytes(b"\x7fELF\xff\xfe\x00")

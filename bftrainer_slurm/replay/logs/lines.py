@@ -5,6 +5,7 @@ A hostile or binary file costs no more memory than the longest allowed line.
 
 from __future__ import annotations
 
+import errno
 import gzip
 from collections.abc import Callable, Iterator
 from io import BufferedReader
@@ -22,8 +23,11 @@ def read_lines(path: Path, advance: Callable[[int], None] = lambda _: None) -> L
     """Yield line number (from 1) and text of every line that is not empty.
 
     ``advance`` is called now and then with how many more bytes of the file have been read. A line
-    longer than ``LONGEST_LINE`` arrives in pieces, under one number. Raises OSError.
+    longer than ``LONGEST_LINE`` arrives in pieces, under one number. Raises OSError, also for a
+    device: /dev/zero has no end.
     """
+    if path.is_char_device() or path.is_block_device():
+        raise OSError(errno.EINVAL, "not a file", str(path))
     with path.open("rb") as raw:
         told = 0
         number, whole = 1, True

@@ -78,6 +78,8 @@ def read_log(
     Raises LogError if the file holds no usable log, OSError if it cannot be read.
     """
     try:
+        if path.exists() and not path.is_file():  # it is read twice; /dev/zero has no end
+            raise LogError("not a regular file")
         with path.open("rb") as file:
             zipped = (content := unzipped(file)) is not file
             head = content.read(len(history.MAGIC))
