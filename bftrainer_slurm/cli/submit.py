@@ -19,7 +19,7 @@ from bftrainer_slurm.cli.common import (
 )
 from bftrainer_slurm.cli.side import Side, state_option, works
 from bftrainer_slurm.cli.site import site_file, site_settings
-from bftrainer_slurm.controller.settings import SettingsError
+from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import read_address
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
@@ -37,7 +37,12 @@ _LARGEST = 4 * 2**20  # of a script: Slurm takes no larger ones, and /dev/zero h
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("-N", "--nodes", metavar="MIN-MAX", help="The fewest and the most nodes to use.")
-@click.option("-p", "--partition", metavar="NAME", help="A partition with PreemptMode=REQUEUE.")
+@click.option(
+    "-p",
+    "--partition",
+    metavar="NAME",
+    help="A partition with PreemptMode=REQUEUE. [default: the site's]",
+)
 @click.option(
     "-t", "--time", metavar="TIME", help="Time limit of a run on a node, written as for sbatch."
 )
@@ -73,7 +78,7 @@ def submit(
     """
     options, script, arguments = _split(words)
     side = Side(state)
-    site = _is_for_site(state) if site is None else site
+    settings = _site_settings() if _is_for_site(site, state) else None
     try:
         text = _read(script)
         submission = compose(
@@ -84,22 +89,22 @@ def submit(
             spec=spec,
             partition=partition,
             time=time,
-            personal=not site,
+            site_partition=settings.partition if settings else None,
         )
-        wrapped = wrap_script(text, _element_command(submission, site, side.folder))
+        wrapped = wrap_script(text, _element_command(submission, settings, side.folder))
         array = submit_script(SlurmRunner(), submission, wrapped, arguments)
     except (SubmissionError, RefusedError) as error:
         fail(str(error))
     except GatewayError as error:
         fail(str(error), NOT_THERE)
-    own = None if site else read_address(side.folder)
+    own = None if settings else read_address(side.folder)
     _announce(own)
     if as_json:
         comment = format_comment(submission.record)
         print_json({"schema": SCHEMA, "array": array, "comment": comment})
         return
     click.echo(f"Submitted trainer {array}")
-    if not site and (own is None or not works(*Side(state, own).published())):
+    if not settings and (own is None or not works(*Side(state, own).published())):
         click.echo(
             "it is held until your controller runs; start it with: "
             f"bftrainer controller --partition {submission.partition}",
@@ -131,13 +136,9 @@ def _read(script: Path) -> str:
         fail(f"{script}: not a text file")
 
 
-def _element_command(submission: Submission, site: bool, state: Path) -> str:
+def _element_command(submission: Submission, settings: Settings | None, state: Path) -> str:
     """Return what each element runs first: our Python, which then runs the user's script."""
-    if site:
-        with fail_on(SettingsError):
-            settings = site_settings()
-        if settings.key_file:
-            fail("this site takes trainers through its plugin: sbatch --bftrainer -N MIN-MAX")
+    if settings:
         where = ["--keeper", settings.listen, "--keeper-uid", str(_uid_of_keeper())]
         if settings.munge_socket:
             where += ["--munge-socket", settings.munge_socket]
@@ -148,9 +149,17 @@ def _element_command(submission: Submission, site: bool, state: Path) -> str:
     return shlex.join([sys.executable, *module, *where, "--record", record])
 
 
-def _is_for_site(state: Path | None) -> bool:
+def _is_for_site(wanted: bool | None, state: Path | None) -> bool:
     with fail_on(SettingsError):
-        return state is None and site_file() is not None
+        return wanted if wanted is not None else state is None and site_file() is not None
+
+
+def _site_settings() -> Settings:
+    with fail_on(SettingsError):
+        settings = site_settings()
+    if settings.key_file:
+        fail("this site takes trainers through its plugin: sbatch --bftrainer -N MIN-MAX")
+    return settings
 
 
 def _uid_of_keeper() -> int:

@@ -60,7 +60,7 @@ def compose(
     spec: str | None = None,
     partition: str | None = None,
     time: str | None = None,
-    personal: bool = True,
+    site_partition: str | None = None,
 ) -> Submission:
     """Rewrite a submission. Arguments by name win over ``options``, and these over the script's.
 
@@ -72,7 +72,8 @@ def compose(
         spec: the value of ``--bftrainer``.
         partition: where preemptible jobs run.
         time: a time limit as sbatch takes it.
-        personal: only the owner's own controller shall run this trainer.
+        site_partition: where the site's controller runs trainers; None if only the owner's own
+            controller shall run this one.
 
     Raises:
         SubmissionError: in one line, with the remedy.
@@ -90,11 +91,13 @@ def compose(
         raise SubmissionError(
             "torchrun starts a node's processes; write --ntasks-per-node=1 or leave it out"
         )
-    partition = partition or given.get("partition")
+    partition = partition or given.get("partition") or site_partition
     if not partition:
         raise SubmissionError(
             "in which partition? write -p PARTITION, one with PreemptMode=REQUEUE"
         )
+    if site_partition not in (None, partition):
+        raise SubmissionError(f"trainers run in partition {site_partition}; leave --partition out")
     time = time or given.get("time")
     least, most = _node_range(nodes or given.get("nodes"))
     try:
@@ -102,6 +105,7 @@ def compose(
     except SpecError as error:
         raise SubmissionError(str(error)) from error
     minutes = minutes_of(time) if time else None
+    personal = site_partition is None
     record = TrainerRecord(least, most, wanted, minutes, personal, id=secrets.token_hex(4))
     job_name = [] if "job-name" in given else [f"--job-name={script_name}"]
     limit = [f"--time={time}"] if time else []

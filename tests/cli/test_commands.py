@@ -503,6 +503,17 @@ def test_a_script_without_an_end_is_refused() -> None:
     assert result.stderr == "bftrainer: /dev/zero: not a batch script, it has more than 4 MiB\n"
 
 
+def test_a_site_has_one_partition_for_trainers(tmp_path: Path) -> None:
+    (tmp_path / "bftrainer.toml").write_text('partition = "idle"\n')
+    arguments = ("-N", "2-4", script(tmp_path))
+    assert call("submit", "--site", *arguments).exit_code == 3  # only slurmctld is missing
+    assert call("submit", "--site", "-p", "idle", *arguments).exit_code == 3
+    result = call("submit", "-p", "gpu", *arguments)
+    assert result.exit_code == 2
+    assert "trainers run in partition idle; leave --partition out" in result.stderr
+    assert "in which partition?" in call("submit", "--personal", *arguments).stderr
+
+
 def test_a_program_is_not_taken_for_a_script(tmp_path: Path) -> None:
     path = tmp_path / "program"
     path.write_bytes(b"\x7fELF\xff\xfe\x00")
