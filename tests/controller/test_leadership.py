@@ -17,7 +17,7 @@ import pytest
 from bftrainer_slurm.controller.leadership import LeadersGateway, SharedHistory, take_the_lead
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state.database import Database
-from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.history import History, Stay
 from bftrainer_slurm.controller.state.lessons import Job, Look, Rescale
 from bftrainer_slurm.keeper.home import StateError
 from bftrainer_slurm.keeper.lease import ROUND_S, SETTLE_S, VALID_S, Lease
@@ -81,6 +81,17 @@ def test_the_others_hear_of_it_while_the_host_works(hosts: tuple[Path, Path, Pat
         first.end(7, "given up")
         word = shared / WORD
         wait_until(lambda: word.exists() and "given up" in word.read_text())
+
+
+def test_they_hear_at_once_who_is_asked_to_leave(hosts: tuple[Path, Path, Path]) -> None:
+    a, b, shared = hosts
+    stay = Stay(ElementId(7, 3), "n1", 1.0)
+    with leading(a, shared) as first:
+        wait_until((shared / WORD).exists)
+        first.ask([stay], 2.0)
+        wait_until(lambda: "n1" in (shared / WORD).read_text())
+        with leading(b, shared) as second:
+            assert second.asked(7) == {stay}
 
 
 def test_another_trainer_of_the_same_number_is_not(hosts: tuple[Path, Path, Path]) -> None:
