@@ -6,9 +6,10 @@ Frozen values with no behaviour except their own arithmetic. No I/O, and no form
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from bftrainer_slurm.spec import TrainerRecord
 
@@ -109,6 +110,31 @@ class Element:
         if self.queued_s is None or self.start_s is None or self.end_s is None:
             return True
         return self.start_s - self.queued_s <= _SOON_S and self.end_s - self.start_s <= _SOON_S
+
+
+class Place(NamedTuple):
+    """What one element can have: today the whole of a ``node``, and only this class says so.
+
+    The controller passes places on and compares them. It takes their nodes where Slurm has to be
+    asked or has answered, and where people read them.
+    """
+
+    node: str
+
+    @property
+    def name(self) -> str:
+        """What a plan calls it."""
+        return self.node
+
+    @staticmethod
+    def on(node: str) -> frozenset[Place]:
+        """Return the places on a node: one, so that no two elements share it."""
+        return frozenset({Place(node)})
+
+
+def nodes_of(places: Iterable[Place]) -> frozenset[str]:
+    """Return the nodes that places are on."""
+    return frozenset(place.node for place in places)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from bftrainer_slurm.controller.state.roster import Roster
 from bftrainer_slurm.controller.state.trainer_state import hear
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
-from bftrainer_slurm.model import Trainer
+from bftrainer_slurm.model import Place, Trainer, nodes_of
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.slurm.gateway import Gateway
 
@@ -174,7 +174,7 @@ class Controller:
         took_s = max(0.0, looked_s - began_s)
         world.history.counts.looks.add(took_s)
         self._faults.begin()
-        had = {view.array: view.placed.keys() for view in self._roster.views}
+        had = {view.array: view.places for view in self._roster.views}
         events = self._roster.look(snapshot, self._members.has_trained)
         ending = any(view.ids(Phase.LEAVING, Phase.ENDING) for view in self._roster.views)
         self.schedule.looked(looked_s, due, ending, took_s)
@@ -196,8 +196,8 @@ class Controller:
             self.schedule.expect_pass(found.due_s, found.until_s, found.sure_s, began_s, lead_s)
         self._forget(frozenset(one.array for one in snapshot.queue.trainers), looked_s)
 
-    def _note_pauses(self, before: Mapping[int, Set[str]], now_s: float) -> None:
-        """Remember until when trainers stand still, if their nodes differ from ``before``."""
+    def _note_pauses(self, before: Mapping[int, Set[Place]], now_s: float) -> None:
+        """Remember until when trainers stand still, if their places differ from ``before``."""
         for view in self._roster.views:
             with self._faults.of(view.array):
                 had, costs = before.get(view.array), self._world.appraiser.costs(view, now_s)
@@ -237,7 +237,7 @@ class Controller:
         if view is not None:
             record = view.state.of(note.task)
             self._roster.put({view.array: hear(view.state, numbered)})
-            if note.kind is NoteKind.UP and note.node in record.targets:
+            if note.kind is NoteKind.UP and note.node in nodes_of(record.targets):
                 return  # as it should be
         self.schedule.heard(note.kind, now_s)
 

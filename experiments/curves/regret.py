@@ -19,7 +19,7 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ElementId, ThroughputCurve, Trainer
+from bftrainer_slurm.model import ElementId, Place, ThroughputCurve, Trainer
 from bftrainer_slurm.planner.curves import Measurement, Standing, fit, planning_curves
 from bftrainer_slurm.planner.objectives import Facts, find
 from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, value
@@ -227,7 +227,7 @@ def _log_uniform(dice: random.Random, least: float, most: float) -> float:
 
 def _view(key: int, nodes: int) -> TrainerView:
     trainer = Trainer(key, str(key), "user", "partition", TrainerRecord(1, MOST), 0.0, ())
-    placed = {str(task): ElementId(key, task) for task in range(nodes)}
+    placed = {ElementId(key, task): Place(str(task)) for task in range(nodes)}
     return TrainerView(trainer, TrainerState(), placed, spare=())
 
 

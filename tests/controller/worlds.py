@@ -23,6 +23,7 @@ from bftrainer_slurm.model import (
     ElementState,
     Node,
     NodeState,
+    Place,
     Queue,
     Trainer,
 )
@@ -86,9 +87,14 @@ def trainer(
     return Trainer(ARRAY, "digits", "alice", "bftrainer", record, NOW_S - 600, elements)
 
 
+def places(nodes: str) -> frozenset[Place]:
+    """All places on these nodes."""
+    return frozenset(place for node in nodes.split() for place in Place.on(node))
+
+
 def released(*nodes: str, since_s: float = NOW_S) -> ElementRecord:
     """The record of an element that was let go on one of these nodes."""
-    return ElementRecord(Phase.RELEASED, since_s, nodes[0], targets=frozenset(nodes))
+    return ElementRecord(Phase.RELEASED, since_s, targets=places(" ".join(nodes)))
 
 
 def state_of(of: Trainer, before: TrainerState | None = None, now_s: float = NOW_S) -> TrainerState:

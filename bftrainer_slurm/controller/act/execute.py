@@ -25,6 +25,7 @@ from bftrainer_slurm.controller.decide.actions import (
 )
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, change, refuse, release
+from bftrainer_slurm.model import nodes_of
 from bftrainer_slurm.slurm.gateway import Gateway, RefusedError
 
 logger = logging.getLogger(__name__)
@@ -114,8 +115,8 @@ def describe(action: Action) -> str:
         return f"{verb} {action.array}: {action.why.partition(chr(10))[0]}"
     names = ", ".join(map(str, action.elements))
     match action:
-        case Grow(_, nodes):
-            return f"{verb} {names} on {', '.join(sorted(nodes))}"
+        case Grow(_, places):
+            return f"{verb} {names} on {', '.join(sorted(nodes_of(places)))}"
         case EndAt(_, end_s):
             return f"{verb} {names} to {time.strftime('%H:%M:%S', time.localtime(end_s))}"
     return f"{verb} {names}: {action.why}"
@@ -123,8 +124,8 @@ def describe(action: Action) -> str:
 
 def _do(action: Action, gateway: Gateway) -> None:
     match action:
-        case Grow(elements, nodes, others, _, limit, excluded):
-            gateway.grow(elements, nodes, others, limit, excluded=excluded)
+        case Grow(elements, places, others, _, limit, excluded):
+            gateway.grow(elements, nodes_of(places), others, limit, excluded=excluded)
         case Shrink(elements):
             gateway.shrink(elements)
         case Revive(elements):
@@ -153,14 +154,14 @@ def after(
         changed[array] = _done(changed.get(array, states[array]), action, now_s)
     for action in grows:
         array = array_of(action)
-        changed[array] = refuse(changed[array], action.nodes, now_s + _REFUSED_S)
+        changed[array] = refuse(changed[array], nodes_of(action.places), now_s + _REFUSED_S)
     return changed
 
 
 def _done(state: TrainerState, action: Action, now_s: float) -> TrainerState:
     match action:
-        case Grow(elements, nodes):
-            return release(state, elements, nodes, now_s)
+        case Grow(elements, places):
+            return release(state, elements, places, now_s)
         case Shrink(elements):
             return change(state, elements, Phase.LEAVING, now_s)
         case Revive(elements):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bftrainer_slurm.model import ElementId, TimeLimit
+from bftrainer_slurm.model import ElementId, Place, TimeLimit
 
 
 @dataclass(frozen=True, slots=True)
 class Grow:
-    """Let elements of one trainer start, one on each of ``nodes``; Slurm chooses which.
+    """Let elements of one trainer start, one in each of ``places``; Slurm chooses which.
 
     ``others`` are the rest of the partition's nodes, ``excluded`` those that its user excluded.
     ``first`` is true if nothing of the trainer is alive: it then begins a new rendezvous. ``limit``
@@ -17,7 +17,7 @@ class Grow:
     """
 
     elements: tuple[ElementId, ...]
-    nodes: frozenset[str]
+    places: frozenset[Place]
     others: frozenset[str]
     first: bool
     limit: TimeLimit | None = None

@@ -1,4 +1,4 @@
-"""Which nodes trainers may use: idle, in service, unclaimed, and in a hole that is long enough.
+"""Which places trainers may use: idle, in service, unclaimed, and in a hole that is long enough.
 
 And which of these are still left to ordinary jobs: new ones, wanted ones, a reserve. While a job
 waits that the main scheduler cannot start, Slurm starts elements in backfill passes only, and
@@ -8,7 +8,7 @@ there after all ordinary jobs. So nodes that no pass has seen idle need no extra
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.time_limits import SHORTEST_S
@@ -16,19 +16,19 @@ from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.phases import OCCUPIES, Phase
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.model import ElementId
+from bftrainer_slurm.model import ElementId, Place, nodes_of
 
 
-def available_nodes(picture: Picture, settings: Settings) -> frozenset[str]:
-    """Return the nodes that an element can start on now.
+def available(picture: Picture, settings: Settings) -> frozenset[Place]:
+    """Return the places in which an element can start now.
 
     A node that was busy when the nodes were last read counts as idle when no job is on it any more.
     """
-    return _unused(picture).difference(*left_alone(picture, settings).values())
+    return _open(_unused(picture), picture, settings)
 
 
-def soon_available(picture: Picture, settings: Settings) -> frozenset[str]:
-    """Return the nodes that elements are leaving because the controller has ended them.
+def soon_available(picture: Picture, settings: Settings) -> frozenset[Place]:
+    """Return the places that elements are leaving because the controller has ended them.
 
     Without them the plan would change while its own moves are being made.
     """
@@ -38,54 +38,69 @@ def soon_available(picture: Picture, settings: Settings) -> frozenset[str]:
         for _, record in view.within(Phase.LEAVING, Phase.ENDING)
         if record.ours and record.node is not None
     )
-    nodes = (leaving & picture.snapshot.in_holes) - picture.out_of_reach
-    if not nodes:  # at most turns
-        return nodes
-    return nodes.difference(*_left_alone(nodes, picture, settings).values())
+    return _open(_places(leaving, picture), picture, settings)
 
 
-def left_alone(picture: Picture, settings: Settings) -> Mapping[str, frozenset[str]]:
+def left_alone(picture: Picture, settings: Settings) -> dict[str, frozenset[str]]:
     """Return idle nodes that no element may start on now, by reason; a node may have several."""
-    return _left_alone(_unused(picture), picture, settings)
+    idle = nodes_of(_unused(picture))
+    return {why: idle & nodes for why, nodes in _not_ours(picture, settings).items()}
 
 
-def _left_alone(
-    nodes: frozenset[str], picture: Picture, settings: Settings
-) -> Mapping[str, frozenset[str]]:
-    now_s = picture.now_s
-    bad = {node for node, until_s in picture.avoid.items() if until_s > now_s}
-    claims, soon_s = picture.snapshot.claims, now_s + settings.min_hole_s
+def _open(places: frozenset[Place], picture: Picture, settings: Settings) -> frozenset[Place]:
+    """Return those of the places that are not left alone."""
+    if not places:  # no node is being left, at most turns
+        return places
+    alone = set[str]().union(*_not_ours(picture, settings).values())
+    return frozenset(place for place in places if place.node not in alone)
+
+
+def _not_ours(picture: Picture, settings: Settings) -> dict[str, Set[str]]:
+    """Return the nodes on which no element may start, by reason."""
+    now_s, claims = picture.now_s, picture.snapshot.claims
+    soon_s, first_s = now_s + settings.min_hole_s, now_s + SHORTEST_S
     wanted = {node for node, start_s in claims.wanted_s.items() if start_s < soon_s}
-    first_s = now_s + SHORTEST_S
-    reserved = {node for node, one in claims.reserved.items() if one.start_s < first_s}
     return {
-        "elements failed there, or started or ended too slowly": nodes & bad,
+        "elements failed there, or started or ended too slowly": {
+            node for node, until_s in picture.avoid.items() if until_s > now_s
+        },
         # A job that has preempted may not do so again for KillWait and MessageTimeout.
-        "an ordinary job is expected there soon": nodes & (wanted | picture.taken),
-        "reserved": nodes & reserved,
+        "an ordinary job is expected there soon": wanted | picture.taken,
+        "reserved": {node for node, one in claims.reserved.items() if one.start_s < first_s},
     }
 
 
-def _unused(picture: Picture) -> frozenset[str]:
-    """Return the nodes in holes on which no element runs, ends, or will start."""
-    taken = set(picture.out_of_reach)
-    for view in picture.views:
-        taken.update(view.placed)
-        taken.update(record.node for _, record in view.within(*OCCUPIES) if record.node)
-    return picture.snapshot.in_holes - taken
+def _unused(picture: Picture) -> frozenset[Place]:
+    """Return the places in holes in which no element runs, ends, or will start."""
+    left = {
+        record.node
+        for view in picture.views
+        for id_, record in view.within(*OCCUPIES)
+        if id_ not in view.placed
+    }
+    return _places(picture.snapshot.in_holes - left, picture)
+
+
+def _places(nodes: frozenset[str], picture: Picture) -> frozenset[Place]:
+    """Return the places on these nodes that are in holes and that no element has."""
+    nodes = (nodes & picture.snapshot.in_holes) - picture.out_of_reach
+    places = frozenset(place for node in nodes for place in Place.on(node))
+    return places.difference(*(view.places for view in picture.views))
 
 
 def growable(
-    free: frozenset[str], picture: Picture, settings: Settings, kept: frozenset[str] = frozenset()
-) -> frozenset[str]:
-    """Return the free nodes that trainers may grow onto.
+    free: frozenset[Place], picture: Picture, settings: Settings, kept: frozenset[str] = frozenset()
+) -> frozenset[Place]:
+    """Return the free places into which trainers may grow.
 
     This leaves out nodes ``kept`` for jobs, nodes in holes for less than ``min_idle_s``, and the
-    reserve: as many nodes as it has, those first that are expected to be wanted soonest.
+    reserve: as many places as it has nodes, those first that are expected to be wanted soonest.
     """
     now_s, since_s = picture.now_s, picture.since_s
     settled = [
-        node for node in free - kept if now_s - since_s.get(node, now_s) >= settings.min_idle_s
+        place
+        for place in free
+        if place.node not in kept and now_s - since_s.get(place.node, now_s) >= settings.min_idle_s
     ]
     short = max(0, picture.reserve - (len(free) - len(settled)))
     if short:
@@ -93,7 +108,7 @@ def growable(
     return frozenset(settled[short:])
 
 
-def refill(free: frozenset[str], picture: Picture) -> list[Shrink]:
+def refill(free: frozenset[Place], picture: Picture) -> list[Shrink]:
     """Return what trainers give up if ordinary jobs have taken nodes of the reserve.
 
     They give up the nodes that are wanted soonest, but no trainer goes below its least size for
@@ -104,9 +119,9 @@ def refill(free: frozenset[str], picture: Picture) -> list[Shrink]:
     missing = picture.reserve - len(free) - leaving
     left = {view.array: len(view.placed) - view.trainer.record.min_nodes for view in views}
     given: dict[int, list[ElementId]] = {}
-    held = {node: view.placed[node] for view in views for node in view.running()}
-    for node in _soonest_wanted(held, picture.life_s):
-        element = held[node]
+    held = {place: id_ for view in views for id_, place in view.running().items()}
+    for place in _soonest_wanted(held, picture.life_s):
+        element = held[place]
         if missing > 0 and left[element.array] > 0:
             missing -= 1
             left[element.array] -= 1
@@ -116,8 +131,8 @@ def refill(free: frozenset[str], picture: Picture) -> list[Shrink]:
     ]
 
 
-def _soonest_wanted(nodes: Iterable[str], life_s: Mapping[str, float]) -> list[str]:
-    return sorted(nodes, key=lambda node: (life_s.get(node, math.inf), node))
+def _soonest_wanted(places: Iterable[Place], life_s: Mapping[str, float]) -> list[Place]:
+    return sorted(places, key=lambda place: (life_s.get(place.node, math.inf), place))
 
 
 def hardware_of(snapshot: Snapshot, settings: Settings) -> dict[str, str]:

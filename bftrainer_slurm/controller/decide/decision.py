@@ -12,7 +12,7 @@ from functools import partial
 
 from bftrainer_slurm.controller.decide.actions import Action, Shrink, Trim
 from bftrainer_slurm.controller.decide.available import (
-    available_nodes,
+    available,
     growable,
     hardware_of,
     left_alone,
@@ -46,7 +46,7 @@ from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView, without
-from bftrainer_slurm.model import NodeState
+from bftrainer_slurm.model import NodeState, Place, nodes_of
 from bftrainer_slurm.planner.instance import document_of
 from bftrainer_slurm.planner.objectives import Objective, find
 from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
@@ -70,15 +70,15 @@ class Made:
 class Decision:
     """The actions, and what the next decision has to know.
 
-    ``free`` are nodes that trainers may grow onto, ``avoid`` says until when others are left alone,
-    ``left_alone`` how many idle nodes are, by reason; ``states`` are those of the judged trainers
+    ``free`` are places that trainers may grow into, ``avoid`` says until when nodes are left alone,
+    ``left_alone`` how many idle ones are, by reason; ``states`` are those of the judged trainers
     (by array), ``stuck`` says why some cannot grow. ``trouble`` says why no plan could be ``made``.
     """
 
     actions: tuple[Action, ...] = ()
     states: Mapping[int, TrainerState] = field(default_factory=dict)
     avoid: Mapping[str, float] = field(default_factory=dict)
-    free: frozenset[str] = frozenset()
+    free: frozenset[Place] = frozenset()
     left_alone: Mapping[str, int] = field(default_factory=dict)
     stuck: Mapping[int, str] = field(default_factory=dict)
     made: Made | None = None
@@ -122,15 +122,15 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What a plan is made for; ``idle`` counts the idle nodes left to others, by reason.
+    """What a plan is made for; ``left_alone`` counts the idle nodes left to others, by reason.
 
-    Trainers may grow onto ``free`` nodes now, and onto ``open_`` ones by the time they can.
+    Trainers may grow into ``free`` places now, and into ``open_`` ones by the time they can.
     """
 
     picture: Picture
-    free: frozenset[str]
-    open_: frozenset[str]
-    idle: Mapping[str, int]
+    free: frozenset[Place]
+    open_: frozenset[Place]
+    left_alone: Mapping[str, int]
     outlook: Outlook
     problem: Problem
 
@@ -176,7 +176,8 @@ class Decider:
             limits = partial(
                 limits_at_start, claims=picture.snapshot.claims, now_s=now_s, settings=settings
             )
-            move = partial(towards, made.plan, free=question.free, nodes=nodes, limits=limits)
+            free = {place.name: place for place in question.free}
+            move = partial(towards, made.plan, free=free, nodes=nodes, limits=limits)
             moves = self._of_each(draft.picture.views, move)
         everybody = tuple(_judged(view, draft.states) for view in everybody)
         patience_s = patience(settings, picture.snapshot.configuration)
@@ -187,7 +188,7 @@ class Decider:
             draft.states,
             draft.picture.avoid,
             question.free,
-            question.idle,
+            question.left_alone,
             question.outlook.eligible.stuck,
             made,
             trouble,
@@ -208,20 +209,20 @@ class Decider:
         return draft
 
     def _question(self, draft: _Draft) -> _Question:
-        """Return what to plan: onto which nodes trainers may grow, and which ones each may have."""
+        """Return what to plan: into which places trainers may grow, and which each may have."""
         picture, settings = draft.picture, self.settings
-        available = available_nodes(picture, settings)
-        free = growable(available, picture, settings, draft.kept)
-        idle = {why: len(nodes) for why, nodes in left_alone(picture, settings).items()}
-        idle["kept for ordinary jobs"] = len(available - free)
+        idle = available(picture, settings)
+        free = growable(idle, picture, settings, draft.kept)
+        alone = {why: len(nodes) for why, nodes in left_alone(picture, settings).items()}
+        alone["kept for ordinary jobs"] = len(idle - free)
         eligible = eligibility(picture.views, picture.snapshot)
         hardware = hardware_of(picture.snapshot, settings)
         outlook = Outlook(self._objective, self.appraiser, hardware, eligible)
         open_ = free
         if soon := soon_available(picture, settings):
-            open_ |= growable(available | soon, picture, settings, draft.kept) & soon
+            open_ |= growable(idle | soon, picture, settings, draft.kept) & soon
         problem = problem_of(picture, open_, outlook)
-        return _Question(picture, free, open_, idle, outlook, problem)
+        return _Question(picture, free, open_, alone, outlook, problem)
 
     def _of_each(
         self, views: Iterable[TrainerView], decide: Callable[[TrainerView], Sequence[Action]]
@@ -238,8 +239,9 @@ class Decider:
         draining = {node.name for node in snapshot.nodes if node.state is NodeState.DRAINING}
 
         def keep(view: TrainerView) -> Sequence[Action]:
-            minutes = view.trainer.record.minutes
-            return keep_limits(view.up(), minutes, snapshot.claims, snapshot.time_s, settings)
+            up, minutes = view.running(), view.trainer.record.minutes
+            elements = [one for one in view.trainer.elements if one.id in up]
+            return keep_limits(elements, minutes, snapshot.claims, snapshot.time_s, settings)
 
         for decide in (end_asked, lambda view: leave_draining(view, draining), keep):
             views = (view for view in draft.picture.views if not view.over)
@@ -254,14 +256,14 @@ class Decider:
             draft.kept |= want.leave
             draft.end(vacate(picture.views, want.leave))
         if picture.reserve:
-            draft.end(refill(available_nodes(draft.picture, settings), draft.picture))
+            draft.end(refill(available(draft.picture, settings), draft.picture))
 
     def _judge(self, draft: _Draft) -> None:
         """End elements that have failed too often on their node, or at all."""
         picture, settings = draft.picture, self.settings
         if not any(view.state.failing for view in picture.views):
             return
-        free = growable(available_nodes(picture, settings), picture, settings, draft.kept)
+        free = growable(available(picture, settings), picture, settings, draft.kept)
         verdict = judge(picture, free, settings)
         draft.picture = replace(picture, avoid=verdict.avoid)
         draft.judge(verdict.states)
@@ -322,9 +324,8 @@ def _apart(picture: Picture, at_fault: Container[int]) -> Picture:
     theirs = [view for view in picture.views if view.array in at_fault]
     if not theirs:
         return picture
-    nodes = {
-        record.node for view in theirs for record in view.state.elements.values() if record.node
-    }
+    records = [record for view in theirs for record in view.state.elements.values()]
+    nodes = {node for one in records for node in (one.node, *nodes_of(one.targets)) if node}
     views = tuple(view for view in picture.views if view.array not in at_fault)
     return replace(picture, views=views, out_of_reach=picture.out_of_reach | nodes)
 

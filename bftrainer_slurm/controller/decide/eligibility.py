@@ -12,7 +12,7 @@ from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constr
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.trainer_state import Wait
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Demands, Node
+from bftrainer_slurm.model import Demands, Node, nodes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
                 unfit[demands] = _unfit(demands, nodes)
             refused = view.state.refused.items()
             said_no = {node for node, until_s in refused if until_s > now_s}
-            out = unfit[demands].union(said_no).difference(view.placed)
+            out = unfit[demands].union(said_no) - nodes_of(view.places)
             why = _too_few(view, nodes, out)
             barred[array] = out
         if why is not None:

@@ -9,7 +9,7 @@ from bftrainer_slurm.controller.decide.eligibility import Eligibility
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import Appraisal, Appraiser
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.model import Place, ThroughputCurve, nodes_of
 from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
 from bftrainer_slurm.planner.problem import Costs, NodeClass, Plan, PlannedTrainer, Problem
 
@@ -33,9 +33,9 @@ class Outlook:
 
 
 def problem_of(
-    picture: Picture, free: frozenset[str], outlook: Outlook, exploring: bool = True
+    picture: Picture, free: frozenset[Place], outlook: Outlook, exploring: bool = True
 ) -> Problem:
-    """Return the planning problem: every trainer that can use nodes, over all available nodes.
+    """Return the planning problem: every trainer that can use nodes, over all available places.
 
     Trainers may have optimistic curves, unless exploring is off.
     """
@@ -48,45 +48,46 @@ def problem_of(
         _facts(view, appraisal, now_s) for view, appraisal in zip(chosen, appraisals, strict=True)
     ]
     curves = curves_of(outlook.objective, facts)
-    held = frozenset(node for view in chosen for node in view.placed)
-    pool = free | held
+    pool = free.union(*(view.places for view in chosen))
+    life_s = {place.name: picture.life_s.get(place.node) for place in pool}
     barred = {view.array: outlook.eligible.barred.get(view.array, frozenset()) for view in chosen}
-    classes = _classes(pool, outlook.hardware, {a: out for a, out in barred.items() if out & pool})
+    classes = _classes(pool, outlook.hardware, barred)
     trainers = tuple(
         replace(
             _planned_trainer(view, appraisal, curve, picture, stuck),
-            barred=frozenset(one.name for one in classes if one.nodes & barred[view.array]),
+            barred=frozenset(one.name for one, out in classes.items() if view.array in out),
         )
         for view, appraisal, curve in zip(chosen, appraisals, curves, strict=True)
     )
     return Problem(
-        pool,
+        frozenset(place.name for place in pool),
         picture.forward_time_s,
         trainers,
         costs=Costs.PAUSE,
-        life_s={node: life for node, life in picture.life_s.items() if node in pool},
+        life_s={name: life for name, life in life_s.items() if life is not None},
         since_s={
-            node: record.start_s
-            for view in chosen
-            for node, record in view.running().items()
-            if record.start_s is not None
+            place.name: start_s for view in chosen for place, start_s in view.starts_s().items()
         },
-        classes=classes,
+        classes=tuple(classes),
     )
 
 
 def _classes(
-    pool: frozenset[str], hardware: Mapping[str, str], barred: Mapping[int, frozenset[str]]
-) -> tuple[NodeClass, ...]:
-    """Split the pool into nodes of one kind that the same trainers cannot have."""
+    pool: frozenset[Place], hardware: Mapping[str, str], barred: Mapping[int, frozenset[str]]
+) -> dict[NodeClass, tuple[int, ...]]:
+    """Split the pool by kind of hardware, and by the trainers that cannot have a node."""
+    nodes = nodes_of(pool)
+    some = {array: out for array, out in barred.items() if out & nodes}
     parts: dict[tuple[str, tuple[int, ...]], set[str]] = {}
-    for node in pool if hardware or barred else ():
-        kept_out = tuple(array for array, nodes in barred.items() if node in nodes)
-        parts.setdefault((hardware.get(node, ""), kept_out), set()).add(node)
-    return tuple(
-        NodeClass(" not ".join([kind or "other", *map(str, kept_out)]), frozenset(names), kind)
+    for place in pool if hardware or some else ():
+        kept_out = tuple(array for array, out in some.items() if place.node in out)
+        parts.setdefault((hardware.get(place.node, ""), kept_out), set()).add(place.name)
+    return {
+        NodeClass(
+            " not ".join([kind or "other", *map(str, kept_out)]), frozenset(names), kind
+        ): kept_out
         for (kind, kept_out), names in sorted(parts.items())
-    )
+    }
 
 
 def same_question(problem: Problem, other: Problem | None) -> bool:
@@ -150,7 +151,7 @@ def _planned_trainer(
         key=str(view.array),
         min_nodes=record.min_nodes,
         max_nodes=min(record.max_nodes, len(view.placed) + spare),
-        current=frozenset(view.placed),
+        current=frozenset(place.name for place in view.places),
         curve=curve,
         rescale_up_s=costs.up_s,
         rescale_down_s=costs.down_s,

@@ -13,7 +13,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.trainer_state import waits_in_vain
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Configuration, ElementId, TimeLimit
+from bftrainer_slurm.model import Configuration, ElementId, Place, TimeLimit, nodes_of
 from bftrainer_slurm.planner.problem import Plan
 
 _FINISH_TIMEOUT_S = 300.0  # an elastic agent waits this long at its exit barrier
@@ -69,50 +69,53 @@ def late_elements(view: TrainerView, now_s: float, patience_s: float) -> tuple[E
 def late_nodes(view: TrainerView, now_s: float, patience_s: float) -> list[str]:
     """Return the nodes on which elements have not started, though these nodes are not in use."""
     late = set(late_elements(view, now_s, patience_s))
-    return [node for node, id_ in view.placed.items() if id_ in late]
+    return [place.node for id_, place in view.placed.items() if id_ in late]
 
 
 def end_asked(view: TrainerView) -> list[Shrink]:
     """End elements that were asked to leave and still run: they train no more, wanted or not."""
-    left = tuple(view.placed[node] for node, one in view.running().items() if one.asked)
+    left = tuple(id_ for id_ in view.running() if view.state.of(id_.task).asked)
     return [Shrink(left, "it was asked to leave")] if left else []
 
 
 def leave_draining(view: TrainerView, draining: Set[str]) -> list[Shrink]:
     """End elements on nodes that an admin waits for: jobs end, but we lengthen elements."""
-    leaving = tuple(view.placed[node] for node in sorted(view.running().keys() & draining))
+    leaving = view.running_on(draining)
     return [Shrink(leaving, "its node is to be empty")] if leaving else []
 
 
 def towards(
     plan: Plan,
     view: TrainerView,
-    free: frozenset[str],
+    free: Mapping[str, Place],
     nodes: frozenset[str],
-    limits: Callable[[Iterable[str], int | None], Mapping[TimeLimit, frozenset[str]]],
+    limits: Callable[[Iterable[Place], int | None], Mapping[TimeLimit, frozenset[Place]]],
 ) -> list[Action]:
     """Return the moves of a trainer towards the plan that can be made now.
 
-    A node that another trainer still has is passed on in a later turn, when it is idle. ``nodes``
-    are all of the partition; ``limits`` gives the time limit for elements that start on them.
+    A place that another trainer still has is passed on in a later turn, when it is ``free``; these
+    are given by name. ``nodes`` are all of the partition; ``limits`` gives the time limit for
+    elements that start in places.
     """
     target = plan.assignment.get(str(view.array))
     if target is None:
         return []
-    running = view.running().keys()
-    started = tuple(sorted(view.placed[node] for node in running - target))
-    waiting = tuple(sorted(view.placed[node] for node in view.placed.keys() - running - target))
+    leaving = [id_ for id_, place in view.placed.items() if place.name not in target]
+    running = view.running()
+    started = tuple(id_ for id_ in leaving if id_ in running)
+    waiting = tuple(id_ for id_ in leaving if id_ not in running)
     actions: list[Action] = []
     if started:
         actions.append(Shrink(started, "the plan gives its nodes to others"))
     if waiting:
         actions.append(Hold(waiting, "the plan gives its node to others"))
     spare, first = iter(view.spare), not view.live
-    goals = sorted(target & free)[: len(view.spare)]
+    goals = sorted(free[name] for name in target & free.keys())[: len(view.spare)]
     for limit, onto in limits(goals, view.trainer.record.minutes).items():
         elements = tuple(islice(spare, len(onto)))
         excluded = view.trainer.demands.excluded
-        actions.append(Grow(elements, onto, nodes - onto, first, limit, excluded))
+        others = nodes - nodes_of(onto)
+        actions.append(Grow(elements, onto, others, first, limit, excluded))
         first = False
     return actions
 

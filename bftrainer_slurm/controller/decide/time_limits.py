@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from bftrainer_slurm.controller.decide.actions import EndAt, Shrink
 from bftrainer_slurm.controller.observe.snapshot import Claims
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.model import Element, ElementId, TimeLimit
+from bftrainer_slurm.model import Element, ElementId, Place, TimeLimit
 
 # slurmctld refuses to reserve a node if a job's limit there is after the reservation's start.
 LONGEST_S = 3600.0
@@ -30,23 +30,23 @@ _SLACK_S = 60.0  # no request for such a small change
 
 
 def limits_at_start(
-    nodes: Iterable[str],
+    places: Iterable[Place],
     user_minutes: int | None,
     claims: Claims,
     now_s: float,
     settings: Settings,
-) -> dict[TimeLimit, frozenset[str]]:
-    """Return which limits to ask for when elements of one trainer start on these nodes.
+) -> dict[TimeLimit, frozenset[Place]]:
+    """Return which limits to ask for when elements of one trainer start in these places.
 
     An operator's controller lengthens them later. Otherwise an element gets no more time, so it
     asks for at least the whole hole, if Slurm says how long that is. ``user_minutes`` is what the
-    trainer's user asked for. Nodes on which a reservation leaves no minute have no limit.
+    trainer's user asked for. Places where a reservation leaves no minute have no limit.
     """
-    limits: dict[TimeLimit, set[str]] = {}
-    for node in nodes:
-        limit = _limit(node, user_minutes, claims, now_s, settings)
+    limits: dict[TimeLimit, set[Place]] = {}
+    for place in places:
+        limit = _limit(place.node, user_minutes, claims, now_s, settings)
         if limit.minutes >= 1:
-            limits.setdefault(limit, set()).add(node)
+            limits.setdefault(limit, set()).add(place)
     return {limit: frozenset(on) for limit, on in limits.items()}
 
 

@@ -54,9 +54,7 @@ def wanted(picture: Picture) -> Wanted:
 
 def vacate(views: Iterable[TrainerView], leave: frozenset[str]) -> list[Shrink]:
     """Return the actions by which trainers leave these nodes."""
-    of_each = [
-        tuple(view.placed[node] for node in sorted(view.running().keys() & leave)) for view in views
-    ]
+    of_each = [view.running_on(leave) for view in views]
     return [Shrink(ids, "an ordinary job is expected there") for ids in of_each if ids]
 
 
@@ -77,10 +75,14 @@ class _Choice:
     def __init__(self, picture: Picture) -> None:
         nodes, views = picture.snapshot.by_weight, picture.views
         self._now_s = picture.now_s
-        self._owner = {node: view.array for view in views for node in view.running()}
+        # Of each element on a node, its trainer.
+        self._owners: dict[str, tuple[int, ...]] = {}
+        for view in views:
+            for place in view.running().values():
+                self._owners[place.node] = *self._owners.get(place.node, ()), view.array
         idle = in_holes_without(picture.snapshot, views, Phase.RUNNING)
         idle -= picture.out_of_reach
-        self._idle, self._harvested = Fit(nodes, idle), Fit(nodes, self._owner.keys())
+        self._idle, self._harvested = Fit(nodes, idle), Fit(nodes, self._owners.keys())
         self._surplus = {one.array: len(one.placed) - one.trainer.record.min_nodes for one in views}
         # From when on a node belongs to a job that comes before the present one.
         self._until_s: dict[str, float] = {}
@@ -99,11 +101,12 @@ class _Choice:
         self._take(set(nodes or (job.expected_nodes if soon else ())))
 
     def _take(self, nodes: set[str]) -> None:
-        ours = nodes & self._owner.keys()
+        ours = nodes & self._owners.keys()
         self.kept |= nodes - ours
         self.leave |= ours
         for node in ours:
-            self._surplus[self._owner[node]] -= 1
+            for array in self._owners[node]:
+                self._surplus[array] -= 1
 
     def _nodes_for(self, job: WaitingJob) -> list[str]:
         """Return nodes for as many of its tasks as possible."""
@@ -124,17 +127,17 @@ class _Choice:
 
     def _cheapest(self, nodes: Iterable[str], count: int) -> list[str]:
         """Return so many of these nodes, each from the trainer that has most to spare."""
-        by_array: dict[int, list[str]] = {}
+        alike: dict[tuple[int, ...], list[str]] = {}
         for node in nodes:
-            by_array.setdefault(self._owner[node], []).append(node)
-        heap = [(-self._surplus[array], array) for array in by_array]
+            alike.setdefault(self._owners[node], []).append(node)
+        heap = [(-min(self._surplus[one] for one in owners), owners) for owners in alike]
         heapify(heap)
         chosen: list[str] = []
         while len(chosen) < count:
-            spare, array = heappop(heap)
-            chosen.append(by_array[array].pop())
-            if by_array[array]:
-                heappush(heap, (spare + 1, array))
+            spare, owners = heappop(heap)
+            chosen.append(alike[owners].pop())
+            if alike[owners]:
+                heappush(heap, (spare + 1, owners))
         return chosen
 
     def _claim(self, nodes: Iterable[str], start_s: float) -> None:

@@ -15,6 +15,7 @@ from bftrainer_slurm.controller.state.failing import Failing, Suspect
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import Place, nodes_of
 
 _OUTAGE_S = 900.0  # how long a trainer that has trained before may wait for a file system
 _CERTAIN = 3  # failures on different nodes
@@ -33,10 +34,10 @@ class Verdict:
     leaving: tuple[Shrink, ...] = ()
 
 
-def judge(picture: Picture, free: frozenset[str], settings: Settings) -> Verdict:
+def judge(picture: Picture, free: frozenset[Place], settings: Settings) -> Verdict:
     """Give up trainers that fail everywhere, and take others off nodes that may be bad.
 
-    ``free`` are the nodes on which trainers could be tried now.
+    ``free`` are the places in which trainers could be tried now.
     """
     now_s, avoid = picture.now_s, picture.avoid
     in_service = picture.snapshot.in_service
@@ -67,9 +68,8 @@ def judge(picture: Picture, free: frozenset[str], settings: Settings) -> Verdict
             avoid = {**_innocent(mine, avoid), mine.node: until_s}
             suspect = Suspect(mine.node, mine.on_node, until_s)
             states[view.array] = replace(view.state, failing=replace(mine, suspect=suspect))
-            if mine.node in view.running():
-                why = f"{mine.node} may be a bad node"
-                leaving.append(Shrink((view.placed[mine.node],), why))
+            if there := view.running_on({mine.node}):
+                leaving.append(Shrink(there, f"{mine.node} may be a bad node"))
     return Verdict(states, avoid, tuple(leaving))
 
 
@@ -88,7 +88,7 @@ def _hopeless(
 def _may_be_bad(
     failing: Failing,
     view: TrainerView,
-    free: frozenset[str],
+    free: frozenset[Place],
     shared: Mapping[str, int],
     settings: Settings,
 ) -> bool:
@@ -99,7 +99,7 @@ def _may_be_bad(
         return False  # its script is the more likely reason
     if shared[failing.node] > 1:
         return True  # others failed there too
-    elsewhere = (free | view.placed.keys()) - {failing.node}
+    elsewhere = nodes_of(free | view.places) - {failing.node}
     return failing.on_node >= (_SUSPICIOUS if elsewhere else settings.max_failures)
 
 

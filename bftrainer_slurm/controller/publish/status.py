@@ -13,7 +13,7 @@ from bftrainer_slurm.controller.state.history import History, Tally
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.preemptions import summary
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ElementState
+from bftrainer_slurm.model import ElementState, Place, nodes_of
 from bftrainer_slurm.planner.problem import Plan, Problem
 from bftrainer_slurm.planner.reasons import reasons_of
 
@@ -61,7 +61,7 @@ def trainer_status(
         "grace_s": trainer.record.spec.grace_s,
         "submit_s": trainer.submit_s,
         "nodes": sorted(running),
-        "starting": sorted(node for node in view.placed if node not in running),
+        "starting": sorted(nodes_of(view.places) - running.keys()),
         "grew": tally.grew,
         "shrank": tally.shrank,
         "reclaimed": tally.reclaimed,
@@ -82,7 +82,7 @@ def cluster_status(
     views: Sequence[TrainerView],
     trainers: list[dict[str, Any]],
     plan: Plan | None,
-    free: frozenset[str],
+    free: frozenset[Place],
     left_alone: Mapping[str, int],
     faulty: Mapping[int, str],
     *,
@@ -91,14 +91,15 @@ def cluster_status(
 ) -> dict[str, Any]:
     """Return the whole status.
 
-    ``trainers`` are as users see them, ``free`` the nodes of the pool that none of them has.
+    ``trainers`` are as users see them, ``free`` the places of the pool that none of them has.
     ``left_alone`` says how many other nodes are idle, by reason, and ``faulty`` which trainers the
     controller cannot handle.
     """
-    used = {node for view in views for node in view.placed}
+    used = nodes_of(place for view in views for place in view.places)
+    idle = nodes_of(free)
     malformed, private = {**snapshot.queue.malformed, **faulty}, snapshot.configuration.private
     return no_status(now_s, {**controller, "history": history.trouble}) | {
-        "pool": {"nodes": len(used | free), "used": len(used), "free": sorted(free)},
+        "pool": {"nodes": len(used | idle), "used": len(used), "free": sorted(idle)},
         "plan": None
         if plan is None
         else {"objective": plan.objective, "status": plan.status, "solve_s": plan.solve_s}
@@ -147,10 +148,10 @@ def no_status(now_s: float, controller: Mapping[str, Any]) -> dict[str, Any]:
 def _running(view: TrainerView) -> dict[str, float | None]:
     """Since when an element runs on each node; until the next look at Slurm, by its own report."""
     running: dict[str, float | None] = {}
-    for node, id_ in view.placed.items():
+    for id_, place in view.placed.items():
         record = view.state.of(id_.task)
         if record.phase is Phase.RUNNING:
-            running[node] = record.start_s
+            running[place.node] = record.start_s
         elif record.up is not None:
             running[record.up[0]] = record.up[1]
     for _, record in view.within(Phase.LEAVING):

@@ -145,5 +145,5 @@ class MemberNotes:
 
 def _own_node(view: TrainerView, note: Note) -> tuple[str, ...]:
     """Return the node that a note names, if the note's element is there."""
-    mine = view.placed.get(note.node) == ElementId(note.array, note.task)
-    return (note.node,) if mine else ()
+    place = view.placed.get(ElementId(note.array, note.task))
+    return (note.node,) if place is not None and place.node == note.node else ()

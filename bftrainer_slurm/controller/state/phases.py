@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from bftrainer_slurm.model import Element, ElementId, ElementState
+from bftrainer_slurm.model import Element, ElementId, ElementState, Place
 
 _NOTE_FITS_S = 60.0  # between Slurm's time of a start or an end, and the element's own report
 
@@ -66,19 +66,18 @@ OCCUPIES = (Phase.RUNNING, Phase.LEAVING, Phase.ENDING)  # its node
 class ElementRecord:
     """What is known of an element since ``since_s``, when its phase began.
 
-    ``node`` is where it is, or may start. A released one may start on any of ``targets``. ``ours``
-    is true if the controller has ended it. ``up`` and ``down_s`` are its own reports: on which node
-    it came up and when, and when it left. ``asked`` is true if it was asked to leave this node, and
-    has to be ended: it does nothing there any more. ``ran`` is true if its script did start,
-    ``blamed`` if its slow end already counts against its node. ``reason`` is why it waits, in
-    Slurm's word.
+    ``node`` is where it is. A released one may start in any of the ``targets``. ``ours`` is true if
+    the controller has ended it. ``up`` and ``down_s`` are its own reports: on which node it came up
+    and when, and when it left. ``asked`` is true if it was asked to leave this node, and has to be
+    ended: it does nothing there any more. ``ran`` is true if its script did start, ``blamed`` if
+    its slow end already counts against its node. ``reason`` is why it waits, in Slurm's word.
     """
 
     phase: Phase
     since_s: float
     node: str | None = None
     start_s: float | None = None
-    targets: frozenset[str] = frozenset()
+    targets: frozenset[Place] = frozenset()
     ours: bool = False
     asked: bool = False
     up: tuple[str, float] | None = None

@@ -19,7 +19,7 @@ from bftrainer_slurm.controller.state.phases import (
     follow,
 )
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
-from bftrainer_slurm.model import ElementId, ElementState, Trainer
+from bftrainer_slurm.model import ElementId, ElementState, Place, Trainer, nodes_of
 
 UNFIT = "BadConstraints"  # Slurm's reason if a node can never fit; it then holds the job
 _REFUSED_S = 3600.0  # a node may later get the memory or the feature that it lacks
@@ -117,7 +117,7 @@ def _note_why(
 ) -> TrainerState:
     """Remember Slurm's reason for a released element that does not start."""
     if reason == UNFIT:
-        return refuse(state, record.targets, now_s + _REFUSED_S)
+        return refuse(state, nodes_of(record.targets), now_s + _REFUSED_S)
     if waits_in_vain(reason):
         return replace(state, wait=Wait(reason, now_s + _WAIT_S))
     return state
@@ -179,14 +179,11 @@ def ask(state: TrainerState, tasks: Iterable[int], asked: bool = True) -> Traine
 
 
 def release(
-    state: TrainerState, elements: Iterable[ElementId], nodes: Iterable[str], now_s: float
+    state: TrainerState, elements: Iterable[ElementId], targets: frozenset[Place], now_s: float
 ) -> TrainerState:
-    """Return the state after elements were released, each onto one of these nodes."""
-    targets = frozenset(nodes)
-    released = {
-        id_.task: ElementRecord(Phase.RELEASED, now_s, node, targets=targets)
-        for id_, node in zip(elements, sorted(targets), strict=False)
-    }
+    """Return the state after elements were released, each into one of the targets."""
+    record = ElementRecord(Phase.RELEASED, now_s, targets=targets)
+    released = {id_.task: record for id_ in elements}
     done = state.done - released.keys()
     return replace(state, elements={**state.elements, **released}, done=done)
 
@@ -201,7 +198,7 @@ def hear(state: TrainerState, numbered: NumberedNote) -> TrainerState:
         return state
     if note.kind is not NoteKind.UP:
         record = replace(record, down_s=numbered.time_s)
-    elif note.node in record.targets:
+    elif note.node in nodes_of(record.targets):
         record = replace(record, up=(note.node, numbered.time_s), ran=True)
     elif note.node == record.node and record.phase is Phase.RUNNING:
         record = replace(record, ran=True)

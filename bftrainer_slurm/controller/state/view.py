@@ -1,4 +1,4 @@
-"""A trainer after a look: where its elements are, and which of them can be released. Pure.
+"""A trainer after a look: the places of its elements, and which of them can be released. Pure.
 
 ``decide`` says what to do about it.
 """
@@ -6,26 +6,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Container, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
+from itertools import chain
+from operator import itemgetter
 from types import MappingProxyType
 
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.trainer_state import FINISHED, TrainerState
-from bftrainer_slurm.model import Element, ElementId, ElementState, Trainer
+from bftrainer_slurm.model import ElementId, ElementState, Place, Trainer
 
 
 @dataclass(frozen=True, slots=True)
 class TrainerView:
     """A trainer, and what is known of it.
 
-    ``placed`` are its elements by node: running, or released and about to run there. ``spare`` can
-    be released. ``surplus`` run, or wait, on nodes that belong to others.
+    ``placed`` are the places of its elements that run, or are released and about to run there.
+    ``spare`` can be released. ``surplus`` run, or wait, where others have every place.
     """
 
     trainer: Trainer
     state: TrainerState
-    placed: Mapping[str, ElementId]
+    placed: Mapping[ElementId, Place]
     spare: tuple[ElementId, ...]
     surplus: tuple[ElementId, ...] = ()
 
@@ -88,18 +90,27 @@ class TrainerView:
         """Return its elements in these phases."""
         return tuple(id_ for id_, _ in self.within(*phases))
 
-    def up(self) -> list[Element]:
-        """Return its running elements as Slurm has them."""
-        tasks = {self.placed[node].task for node in self.running()}
-        return [one for one in self.trainer.elements if one.id.task in tasks]
+    @property
+    def places(self) -> frozenset[Place]:
+        """The places that it has."""
+        return frozenset(self.placed.values())
 
-    def running(self) -> dict[str, ElementRecord]:
-        """Return the records of its running elements by their nodes."""
+    def running(self) -> dict[ElementId, Place]:
+        """Return the places of its running elements."""
         return {
-            node: record
-            for node, id_ in self.placed.items()
-            if (record := self.state.of(id_.task)).phase is Phase.RUNNING
+            id_: place
+            for id_, place in self.placed.items()
+            if self.state.of(id_.task).phase is Phase.RUNNING
         }
+
+    def starts_s(self) -> dict[Place, float]:
+        """Return when its running elements started in their places, as far as known."""
+        starts = ((place, self.state.of(id_.task).start_s) for id_, place in self.running().items())
+        return {place: start_s for place, start_s in starts if start_s is not None}
+
+    def running_on(self, nodes: Container[str]) -> tuple[ElementId, ...]:
+        """Return its running elements on these nodes."""
+        return tuple(id_ for id_, place in self.running().items() if place.node in nodes)
 
 
 def views_of(
@@ -108,11 +119,11 @@ def views_of(
     rested_s: float = math.inf,
     last: Mapping[int, TrainerView] = MappingProxyType({}),
 ) -> tuple[TrainerView, ...]:
-    """Sort the trainers' elements; each node belongs to one element only.
+    """Sort the trainers' elements; each place belongs to one element only.
 
     Ordinary jobs come first, then running elements, then released ones. Of two that run, the first
     one there wins. Only elements that ended before ``rested_s`` (Unix seconds) can be released.
-    ``last`` views (by array) are used again if nothing has changed.
+    ``last`` views (by array) are used again if nothing has changed; elements keep their places.
     """
     known = list(trainers)
     same = {
@@ -120,63 +131,43 @@ def views_of(
         for trainer, state in known
         if (view := last.get(trainer.array)) and view.is_of(trainer, state) and not view.surplus
     }
-    if len(same) == len(known) and all(
-        ordinary_nodes.isdisjoint(view.placed) for view in same.values()
+    if len(same) == len(known) and not any(
+        place.node in ordinary_nodes for view in same.values() for place in view.placed.values()
     ):
         return tuple(same.values())  # most of the time
-    owner: dict[str, ElementId] = {}
-    running = [
-        (record.start_s or 0.0, trainer.array, task, record.node)
-        for trainer, state in known
-        for task, record in state.elements.items()
-        if record.phase is Phase.RUNNING
-        and record.node is not None
-        and record.node not in ordinary_nodes
-    ]
-    for _, array, task, node in sorted(running):
-        owner.setdefault(node, ElementId(array, task))
-    taken = set(ordinary_nodes | owner.keys())
-    return tuple(
-        view
-        if (view := same.get(trainer.array)) and _stands(view, owner)
-        else _view(trainer, state, owner, taken, rested_s)
-        for trainer, state in known
-    )
+    claims = [list(_claims(trainer.array, state)) for trainer, state in known]
+    placed: dict[ElementId, Place] = {}
+    taken: set[Place] = set()
+    for _, id_, places in sorted(chain.from_iterable(claims), key=itemgetter(0, 1)):
+        left = {place for place in places - taken if place.node not in ordinary_nodes}
+        if left:
+            placed[id_] = min(left & _before(last.get(id_.array), id_) or left)
+            taken.add(placed[id_])
+    views: list[TrainerView] = []
+    for (trainer, state), mine in zip(known, claims, strict=True):
+        on = {id_: placed[id_] for _, id_, _ in mine if id_ in placed}
+        view = same.get(trainer.array)
+        if view is None or view.placed != on:
+            surplus = tuple(id_ for _, id_, _ in mine if id_ not in placed)
+            view = TrainerView(trainer, state, on, _spare(trainer, state, rested_s), surplus)
+        views.append(view)
+    return tuple(views)
 
 
-def _stands(view: TrainerView, owner: Mapping[str, ElementId]) -> bool:
-    """Whether its nodes are still its own."""
-    return all(owner.get(node) == id_ for node, id_ in view.placed.items())
-
-
-def _view(
-    trainer: Trainer,
-    state: TrainerState,
-    owner: Mapping[str, ElementId],
-    taken: set[str],
-    rested_s: float,
-) -> TrainerView:
-    """Sort one trainer's elements; adds the nodes of their expected starts to ``taken``."""
-    placed: dict[str, ElementId] = {}
-    surplus: list[ElementId] = []
-    released: list[tuple[ElementId, ElementRecord]] = []
+def _claims(array: int, state: TrainerState) -> Iterator[tuple[float, ElementId, Set[Place]]]:
+    """Yield the elements that run or may start, since when, and the places that each may have."""
     for task, record in sorted(state.elements.items()):
-        id_ = ElementId(trainer.array, task)
         if record.phase is Phase.RELEASED:
-            released.append((id_, record))
+            yield math.inf, ElementId(array, task), record.targets
         elif record.phase is Phase.RUNNING and record.node is not None:
-            if owner.get(record.node) == id_:
-                placed[record.node] = id_
-            else:
-                surplus.append(id_)
-    for id_, record in released:
-        node = _expected_on(record, taken)
-        if node is None:
-            surplus.append(id_)
-        else:
-            placed[node] = id_
-            taken.add(node)
-    return TrainerView(trainer, state, placed, _spare(trainer, state, rested_s), tuple(surplus))
+            yield record.start_s or 0.0, ElementId(array, task), Place.on(record.node)
+
+
+def _before(view: TrainerView | None, id_: ElementId) -> Set[Place]:
+    """Return the place that an element had at the last look, or those it was released for since."""
+    if view is None:
+        return frozenset()
+    return {view.placed[id_]} if id_ in view.placed else view.state.of(id_.task).targets
 
 
 def _spare(trainer: Trainer, state: TrainerState, rested_s: float) -> tuple[ElementId, ...]:
@@ -194,16 +185,9 @@ def _spare(trainer: Trainer, state: TrainerState, rested_s: float) -> tuple[Elem
     return (*sorted(held), *sorted(reclaimed))
 
 
-def _expected_on(record: ElementRecord, taken: Set[str]) -> str | None:
-    """The node on which a released element will probably start; None if none is left."""
-    if record.node is not None and record.node in record.targets and record.node not in taken:
-        return record.node
-    return min(record.targets - taken, default=None)
-
-
 def without(view: TrainerView, gone: Set[ElementId]) -> TrainerView:
     """Return the view as if these elements had left already."""
-    if gone.isdisjoint(view.placed.values()) and gone.isdisjoint(view.spare):
+    if gone.isdisjoint(view.placed) and gone.isdisjoint(view.spare):
         return view
-    placed = {node: id_ for node, id_ in view.placed.items() if id_ not in gone}
+    placed = {id_: place for id_, place in view.placed.items() if id_ not in gone}
     return replace(view, placed=placed, spare=tuple(id_ for id_ in view.spare if id_ not in gone))

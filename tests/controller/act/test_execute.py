@@ -15,7 +15,7 @@ from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.model import ElementId, ElementState
 from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
-from tests.controller.worlds import ARRAY, NOW_S, Clock, element, failed, state_of, trainer
+from tests.controller.worlds import ARRAY, NOW_S, Clock, element, failed, places, state_of, trainer
 
 A, B, C = (ElementId(ARRAY, task) for task in range(3))
 
@@ -87,7 +87,7 @@ def do(
 
 
 def grow(*elements: ElementId, nodes: str = "n1", first: bool = False) -> Grow:
-    return Grow(elements, frozenset(nodes.split()), frozenset(), first)
+    return Grow(elements, places(nodes), frozenset(), first)
 
 
 def test_what_frees_nodes_comes_first_and_what_takes_them_last() -> None:
@@ -206,7 +206,7 @@ FIRST, SECOND = ElementId(ARRAY, 0), ElementId(ARRAY, 1)
 BEFORE = state_of(
     trainer(element(0, ElementState.RUNNING, "n1"), element(1, ElementState.HELD), failed(2, "n3"))
 )
-GROW = Grow((SECOND,), frozenset({"n2"}), frozenset({"n1"}), first=False)
+GROW = Grow((SECOND,), places("n2"), frozenset({"n1"}), first=False)
 
 
 def done(*actions: Action) -> TrainerState:
@@ -219,7 +219,7 @@ def refused(action: Action) -> TrainerState:
 
 def test_what_slurm_has_let_go_is_released() -> None:
     record = done(GROW).of(1)
-    assert (record.phase, record.node, record.targets) == (Phase.RELEASED, "n2", {"n2"})
+    assert (record.phase, record.targets) == (Phase.RELEASED, places("n2"))
 
 
 def test_what_it_has_refused_may_be_released_all_the_same() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.available import (
-    available_nodes,
+    available,
     growable,
     hardware_of,
     left_alone,
@@ -20,14 +20,24 @@ from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementId, ElementState, NodeState, Reservation, WaitingJob
-from tests.controller.worlds import ARRAY, NOW_S, element, node, picture, released, snapshot, view
+from tests.controller.worlds import (
+    ARRAY,
+    NOW_S,
+    element,
+    node,
+    picture,
+    places,
+    released,
+    snapshot,
+    view,
+)
 
 SETTINGS = Settings(min_hole_s=60)
 BOTH = snapshot((node("n1"), node("n2")))
 
 
 def free(seen: Snapshot, *views: TrainerView, **known: object) -> set[str]:
-    return set(available_nodes(picture(*views, of=seen, **known), SETTINGS))
+    return {one.node for one in available(picture(*views, of=seen, **known), SETTINGS)}
 
 
 def test_an_idle_node_is_available() -> None:
@@ -67,7 +77,7 @@ def test_a_node_with_an_element_that_runs_leaves_or_ends_is_not() -> None:
         element(2, ElementState.RUNNING, "n3"),
         elements=leaving.elements,
     )
-    assert mine.placed.keys() == {"n1"}
+    assert mine.places == places("n1")
     assert free(snapshot(tuple(map(node, ("n1", "n2", "n3", "n4")))), mine) == {"n4"}
 
 
@@ -127,6 +137,7 @@ def test_idle_nodes_that_are_left_alone_are_told_by_why() -> None:
 
 
 NODES = frozenset({"n1", "n2", "n3"})
+PLACES = places("n1 n2 n3")
 LIFE_S = {"n1": 500.0, "n2": 100.0, "n3": 900.0}
 
 
@@ -134,11 +145,11 @@ def left(min_idle_s: float = 0.0, reserve: int = 0, **ago_s: float) -> set[str]:
     """Onto which of the nodes trainers may grow; ``ago_s`` is since when some are idle."""
     since_s = dict.fromkeys(NODES, 0.0) | {name: NOW_S - ago for name, ago in ago_s.items()}
     seen = picture(life_s=LIFE_S, since_s=since_s, reserve=reserve)
-    return set(growable(NODES, seen, Settings(min_idle_s=min_idle_s)))
+    return {one.node for one in growable(PLACES, seen, Settings(min_idle_s=min_idle_s))}
 
 
 def given(reserve: int, *views: TrainerView, free: str = "") -> list[Shrink]:
-    return refill(frozenset(free.split()), picture(*views, life_s=LIFE_S, reserve=reserve))
+    return refill(places(free), picture(*views, life_s=LIFE_S, reserve=reserve))
 
 
 THREE = view(*(element(number, ElementState.RUNNING, f"n{number}") for number in (1, 2, 3)))
@@ -182,4 +193,4 @@ def test_for_the_reserve_no_trainer_goes_below_its_least_size() -> None:
 
 def test_nodes_kept_for_a_job_are_left_to_it() -> None:
     kept = frozenset({"n1"})
-    assert growable(NODES, picture(), Settings(), kept) == NODES - kept
+    assert growable(PLACES, picture(), Settings(), kept) == places("n2 n3")

@@ -37,6 +37,7 @@ from tests.controller.worlds import (
     failed,
     node,
     picture,
+    places,
     released,
     snapshot,
     trainer,
@@ -110,7 +111,7 @@ def who_grows(decision: Decision) -> set[int]:
 def test_trainers_grow_onto_free_nodes_as_the_plan_says() -> None:
     decision = Deciding()(view(HELD), other(HELD))
     assert who_grows(decision) == {ARRAY, OTHER}
-    assert (decision.free, decision.trouble) == ({"n1", "n2"}, None)
+    assert (decision.free, decision.trouble) == (places("n1 n2"), None)
 
 
 def test_a_node_that_the_controller_takes_from_a_trainer_stays_in_the_plan_meanwhile() -> None:
@@ -155,7 +156,7 @@ def test_it_keeps_its_nodes_and_its_upkeep() -> None:
     deciding = Deciding(ARRAY)
     decision = deciding(view(ON_N1, failed(1, "n9")), other(HELD))
     (grow,) = [action for action in decision.actions if isinstance(action, Grow)]
-    assert (array_of(grow), grow.nodes) == (OTHER, {"n2"})
+    assert (array_of(grow), grow.places) == (OTHER, places("n2"))
     assert Revive((ElementId(ARRAY, 1),)) in decision.actions
 
 
@@ -221,7 +222,7 @@ def test_a_node_on_which_an_element_did_not_start_is_left_alone_for_a_while() ->
     late = TrainerState({0: released("n1", since_s=NOW_S - 1000)})
     decision = Deciding()(view_of(trainer(element(0, ElementState.PENDING)), late))
     assert decision.avoid["n1"] > NOW_S
-    assert decision.free == {"n2"}
+    assert decision.free == places("n2")
     assert [type(action) for action in decision.actions] == [Hold]
 
 
@@ -231,7 +232,7 @@ def test_a_node_that_an_element_leaves_for_an_admin_goes_to_nobody() -> None:
     ended = [action for action in decision.actions if isinstance(action, Shrink)]
     assert [action.why for action in ended] == ["its node is to be empty"]
     assert who_grows(decision) == {OTHER}
-    assert decision.free == {"n2"}
+    assert decision.free == places("n2")
 
 
 @pytest.mark.parametrize("in_s", [-60, 30])

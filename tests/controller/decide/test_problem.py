@@ -16,7 +16,7 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState, ThroughputCurve
 from bftrainer_slurm.planner.objectives import find
 from bftrainer_slurm.planner.problem import Problem, value
-from tests.controller.worlds import ARRAY, NOW_S, element, picture, trainer, view, view_of
+from tests.controller.worlds import ARRAY, NOW_S, element, picture, places, trainer, view, view_of
 
 HELD = element(2, ElementState.HELD)
 ON_N1 = element(0, ElementState.RUNNING, "n1")
@@ -39,12 +39,12 @@ known: Any = Known()
 
 def asked(*views: TrainerView, free: str = "", **known_too: object) -> Problem:
     seen = picture(*views, life_s={"n1": 60.0, "n9": 99.0}, **known_too)
-    return problem_of(seen, frozenset(free.split()), Outlook(find("speedup"), known))
+    return problem_of(seen, places(free), Outlook(find("speedup"), known))
 
 
 def limited(view: TrainerView, **outlook: Any) -> Problem:
     seen = Outlook(find("speedup"), known, **outlook)
-    return problem_of(picture(view), frozenset({"n7", "n8"}), seen)
+    return problem_of(picture(view), places("n7 n8"), seen)
 
 
 def test_the_pool_is_what_is_free_and_what_trainers_have() -> None:

@@ -26,6 +26,7 @@ from bftrainer_slurm.model import (
     Element,
     ElementId,
     ElementState,
+    Place,
     TimeLimit,
 )
 from bftrainer_slurm.planner.problem import Plan
@@ -34,6 +35,7 @@ from tests.controller.worlds import (
     NOW_S,
     element,
     failed,
+    places,
     released,
     state_of,
     trainer,
@@ -195,14 +197,16 @@ def moves(
     mine: TrainerView, target: str, free: str, limits: dict[TimeLimit, str] | None = None
 ) -> list[Action]:
     """Towards these nodes; elements start with an hour's limit, or with these by node."""
-    plan = Plan({str(ARRAY): frozenset(target.split())}, 0.0, 0.0, "optimal")
+    names = frozenset(place.name for place in places(target))
+    plan = Plan({str(ARRAY): names}, 0.0, 0.0, "optimal")
 
-    def chosen(nodes: Iterable[str], _: int | None) -> dict[TimeLimit, frozenset[str]]:
-        by_limit = {HOUR: " ".join(nodes)} if limits is None else limits
-        return {limit: frozenset(on.split()) for limit, on in by_limit.items() if on}
+    def chosen(goals: Iterable[Place], _: int | None) -> dict[TimeLimit, frozenset[Place]]:
+        if limits is None:
+            return {HOUR: frozenset(goals)} if goals else {}
+        return {limit: places(nodes) for limit, nodes in limits.items()}
 
-    all_nodes = frozenset({"n1", "n2", "n3"})
-    return towards(plan, mine, frozenset(free.split()), all_nodes, chosen)
+    by_name = {place.name: place for place in places(free)}
+    return towards(plan, mine, by_name, frozenset({"n1", "n2", "n3"}), chosen)
 
 
 TWO_HELD = view(HELD, element(1, ElementState.HELD))
@@ -210,8 +214,8 @@ TWO_HELD = view(HELD, element(1, ElementState.HELD))
 
 def test_elements_are_let_go_onto_free_nodes_of_the_plan_in_one_request() -> None:
     (action,) = moves(TWO_HELD, "n1 n2", free="n1 n2 n3")
-    nodes, others = frozenset({"n1", "n2"}), frozenset({"n3"})
-    assert action == Grow((FIRST, SECOND), nodes, others, first=True, limit=HOUR)
+    onto, others = places("n1 n2"), frozenset({"n3"})
+    assert action == Grow((FIRST, SECOND), onto, others, first=True, limit=HOUR)
 
 
 def test_where_nodes_are_free_for_less_there_is_a_request_for_each_limit() -> None:
@@ -219,11 +223,11 @@ def test_where_nodes_are_free_for_less_there_is_a_request_for_each_limit() -> No
     first, second = moves(TWO_HELD, "n1 n2", free="n1 n2", limits={HOUR: "n2", half: "n1"})
     assert isinstance(first, Grow)
     assert isinstance(second, Grow)
-    assert (first.elements, first.nodes, first.limit, first.first) == (
-        (FIRST,), {"n2"}, HOUR, True,
+    assert (first.elements, first.places, first.limit, first.first) == (
+        (FIRST,), places("n2"), HOUR, True,
     )  # fmt: skip
-    assert (second.elements, second.nodes, second.limit, second.first) == (
-        (SECOND,), {"n1"}, half, False,
+    assert (second.elements, second.places, second.limit, second.first) == (
+        (SECOND,), places("n1"), half, False,
     )  # fmt: skip
 
 
@@ -247,7 +251,7 @@ def test_a_node_that_another_trainer_still_has_is_waited_for() -> None:
 def test_nobody_gets_more_nodes_than_it_has_elements_to_let_go() -> None:
     (action,) = moves(view(HELD), "n1 n2", free="n1 n2")
     assert isinstance(action, Grow)
-    assert (action.elements, action.nodes) == ((FIRST,), {"n1"})
+    assert (action.elements, action.places) == ((FIRST,), places("n1"))
 
 
 def test_elements_on_nodes_that_the_plan_gives_to_others_are_ended() -> None:
@@ -262,14 +266,14 @@ def test_those_that_have_not_started_yet_are_only_held() -> None:
 
 def test_who_is_not_in_the_plan_stays_where_it_is() -> None:
     plan = Plan({}, 0.0, 0.0, "optimal")
-    assert towards(plan, view(ON_N1), frozenset(), frozenset(), lambda *_: {}) == []
+    assert towards(plan, view(ON_N1), {}, frozenset(), lambda *_: {}) == []
 
 
 RECLAIMED = view(element(0, ElementState.DELAYED), element(1, ElementState.DELAYED))
 
 
 def test_reclaimed_elements_that_no_move_uses_are_held() -> None:
-    grow = Grow((FIRST,), frozenset({"n1"}), frozenset(), first=False)
+    grow = Grow((FIRST,), places("n1"), frozenset(), first=False)
     assert held(hold_reclaimed(RECLAIMED, [grow])) == [SECOND]
     assert held(hold_reclaimed(RECLAIMED, [])) == [FIRST, SECOND]
     assert hold_reclaimed(TWO_HELD, []) == []

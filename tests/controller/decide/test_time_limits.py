@@ -15,7 +15,7 @@ from bftrainer_slurm.model import (
     TimeLimit,
     WaitingJob,
 )
-from tests.controller.worlds import NOW_S, element
+from tests.controller.worlds import NOW_S, element, places
 
 OPERATOR = Settings(operator=True, limit_margin_s=30)
 OWNER = Settings(operator=False, limit_margin_s=30)
@@ -94,14 +94,14 @@ def test_the_limit_that_a_start_asks_for(
     owner: tuple[int, int] | None,
 ) -> None:
     for settings, pair in ((OPERATOR, operator), (OWNER, owner)):
-        limits = limits_at_start(["n1"], user, by, NOW_S, settings)
-        assert limits == ({} if pair is None else {TimeLimit(*pair): {"n1"}})
+        limits = limits_at_start(places("n1"), user, by, NOW_S, settings)
+        assert limits == ({} if pair is None else {TimeLimit(*pair): places("n1")})
 
 
 def test_nodes_that_are_kept_for_equally_long_get_one_limit() -> None:
     by = claims(reserved(1860, node="n2"), reserved(1870, node="n3"), reserved(0, node="n4"))
-    limits = limits_at_start(["n1", "n2", "n3", "n4"], None, by, NOW_S, OPERATOR)
-    assert limits == {TimeLimit(60, 10): {"n1"}, TimeLimit(30, 10): {"n2", "n3"}}
+    limits = limits_at_start(places("n1 n2 n3 n4"), None, by, NOW_S, OPERATOR)
+    assert limits == {TimeLimit(60, 10): places("n1"), TimeLimit(30, 10): places("n2 n3")}
 
 
 @BOTH

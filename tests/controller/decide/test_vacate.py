@@ -66,9 +66,7 @@ def test_what_idle_nodes_lack_trainers_leave() -> None:
     assert found.idle == {"n1"}
     assert len(found.leave) == 1
     (action,) = vacate((mine,), found.leave)
-    assert action == Shrink(
-        tuple(mine.placed[name] for name in found.leave), "an ordinary job is expected there"
-    )
+    assert action == Shrink(mine.running_on(found.leave), "an ordinary job is expected there")
 
 
 def test_a_job_that_all_of_them_do_not_suffice_for_wants_none() -> None:

@@ -12,7 +12,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import Failing, failed
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementId, ElementState
-from tests.controller.worlds import ARRAY, NOW_S, element, node, picture, snapshot, view
+from tests.controller.worlds import ARRAY, NOW_S, element, node, picture, places, snapshot, view
 
 SETTINGS = Settings(max_failures=5, bad_node_s=900)
 FIRST = ElementId(ARRAY, 0)
@@ -48,7 +48,7 @@ def judged(
     seen = replace(seen, time_s=NOW_S + 10 + late_s)
     avoid = before.avoid if before else {}
     of = picture(with_failures(mine, failing), *others, of=seen, avoid=avoid)
-    return judge(of, frozenset(free.split()), SETTINGS)
+    return judge(of, places(free), SETTINGS)
 
 
 def over(verdict: Verdict) -> str | None:
@@ -135,7 +135,7 @@ def test_nor_can_all_trainers_of_a_user_together_that_have_never_trained() -> No
 
     def avoided(*views: TrainerView) -> set[str]:
         seen = snapshot(tuple(node(name) for name in ("n1", "n2", "n3", "n4")))
-        found = judge(picture(*views, of=seen), frozenset({"n4"}), SETTINGS)
+        found = judge(picture(*views, of=seen), places("n4"), SETTINGS)
         return set(found.avoid)
 
     first = mine(1, "bob", "n1", "n1")

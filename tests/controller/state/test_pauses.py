@@ -9,7 +9,7 @@ from bftrainer_slurm.controller.state.profiles import RescaleCosts
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState
-from tests.controller.worlds import NOW_S, element, view
+from tests.controller.worlds import NOW_S, element, places, view
 
 COSTS = RescaleCosts(18.0, 12.0, start_s=8.0)
 HELD = element(2, ElementState.HELD)
@@ -18,7 +18,7 @@ ON_N2 = element(1, ElementState.RUNNING, "n2", start_s=NOW_S)
 
 
 def noted(now: TrainerView, *had: str) -> TrainerState:
-    return note_change(now, frozenset(had), COSTS, NOW_S)
+    return note_change(now, places(" ".join(had)), COSTS, NOW_S)
 
 
 def test_a_trainer_stands_still_for_a_while_after_it_grew() -> None:

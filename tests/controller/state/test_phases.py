@@ -17,7 +17,7 @@ from bftrainer_slurm.controller.state.phases import (
     follow,
 )
 from bftrainer_slurm.model import Element, ElementId, ElementState
-from tests.controller.worlds import ARRAY, NOW_S, element, failed, released
+from tests.controller.worlds import ARRAY, NOW_S, element, failed, places, released
 
 FIRST = ElementId(ARRAY, 0)
 SAID = {
@@ -73,7 +73,7 @@ def told(*looks: Element | None, begin: ElementRecord = HELD) -> list[Event]:
 def test_a_phase_and_what_slurm_says_give_the_next_phase(
     before: Phase, state: ElementState | None
 ) -> None:
-    record = ElementRecord(before, NOW_S, "n1", targets=frozenset({"n1"}))
+    record = ElementRecord(before, NOW_S, "n1", targets=places("n1"))
     expected = OWN_DOING.get((before, state), SAID[state]) if state else Phase.DONE
     assert after(record, seen(state)).phase is expected
 
@@ -202,7 +202,7 @@ def test_an_element_that_slurm_has_not_started_had_no_stay_whatever_it_said(
 
 def test_where_a_released_one_may_start_is_known_until_it_does() -> None:
     waiting = after(released("n1", "n2"), element(0, ElementState.PENDING))
-    assert waiting.targets == {"n1", "n2"}
+    assert waiting.targets == places("n1 n2")
     assert after(waiting, element(0, ElementState.RUNNING, "n2")).targets == set()
 
 

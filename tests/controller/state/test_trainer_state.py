@@ -17,7 +17,16 @@ from bftrainer_slurm.controller.state.trainer_state import (
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import Element, ElementId, ElementState
-from tests.controller.worlds import ARRAY, NOW_S, element, failed, released, state_of, trainer
+from tests.controller.worlds import (
+    ARRAY,
+    NOW_S,
+    element,
+    failed,
+    places,
+    released,
+    state_of,
+    trainer,
+)
 
 FIRST, SECOND = ElementId(ARRAY, 0), ElementId(ARRAY, 1)
 ON_N1 = element(0, ElementState.RUNNING, "n1")
@@ -74,10 +83,8 @@ def test_elements_that_slurm_has_forgotten_have_left_their_nodes() -> None:
 
 
 def test_elements_are_let_go_each_on_one_of_the_nodes() -> None:
-    state = release(TrainerState(), (FIRST, SECOND), {"n2", "n1"}, NOW_S)
-    assert [state.of(task).node for task in (0, 1)] == ["n1", "n2"]
-    assert state.of(0).targets == state.of(1).targets == {"n1", "n2"}
-    assert state.of(0).phase is Phase.RELEASED
+    state = release(TrainerState(), (FIRST, SECOND), places("n1 n2"), NOW_S)
+    assert state.of(0) == state.of(1) == released("n1", "n2")
 
 
 def test_what_the_controller_ends_it_knows_to_have_ended() -> None:

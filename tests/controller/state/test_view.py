@@ -9,12 +9,13 @@ import pytest
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView, views_of, without
-from bftrainer_slurm.model import Element, ElementId, ElementState
+from bftrainer_slurm.model import Element, ElementId, ElementState, Place
 from tests.controller.worlds import (
     ARRAY,
     NOW_S,
     element,
     failed,
+    places,
     released,
     state_of,
     trainer,
@@ -57,24 +58,33 @@ def revived(*elements: Element, seconds: float = 5.0) -> TrainerView:
 
 
 def test_an_element_that_runs_is_on_its_node() -> None:
-    assert view(running(0, "n1")).placed == {"n1": FIRST}
+    assert view(running(0, "n1")).placed == {FIRST: Place("n1")}
 
 
 def test_one_that_is_about_to_start_is_where_it_was_let_go() -> None:
-    assert let_go("n1").placed == {"n1": FIRST}
+    assert let_go("n1").placed == {FIRST: Place("n1")}
 
 
 def test_of_several_nodes_a_released_one_is_expected_on_one_that_nobody_has() -> None:
     mine = trainer(running(1, "n1"), PENDING)
     state = state_of(mine, TrainerState({0: released("n1", "n2")}))
     ((placed, surplus),) = [(one.placed, one.surplus) for one in views_of([(mine, state)])]
-    assert (placed, surplus) == ({"n1": SECOND, "n2": FIRST}, ())
+    assert (placed, surplus) == ({SECOND: Place("n1"), FIRST: Place("n2")}, ())
 
 
 def test_two_released_ones_are_expected_on_two_nodes() -> None:
     mine = trainer(PENDING, element(1, ElementState.PENDING))
-    before = {task: replace(released("n1", "n2"), node="n1") for task in (0, 1)}
-    assert view_of(mine, TrainerState(before)).placed == {"n1": FIRST, "n2": SECOND}
+    before = dict.fromkeys((0, 1), released("n1", "n2"))
+    assert view_of(mine, TrainerState(before)).placed == {FIRST: Place("n1"), SECOND: Place("n2")}
+
+
+def test_where_a_released_one_is_expected_it_stays_expected_when_another_is_held() -> None:
+    mine = trainer(PENDING, element(1, ElementState.PENDING))
+    state = state_of(mine, TrainerState(dict.fromkeys((0, 1), released("n1", "n2"))))
+    (before,) = views_of([(mine, state)])
+    mine = trainer(HELD, element(1, ElementState.PENDING))
+    (after,) = views_of([(mine, state_of(mine, state))], last={ARRAY: before})
+    assert after.placed == {SECOND: Place("n2")}
 
 
 def test_one_that_somebody_else_let_go_is_nowhere() -> None:
@@ -113,13 +123,13 @@ def test_what_an_operator_or_somebody_else_has_decided_upon_is_not_spare(
 
 def test_of_two_elements_on_a_node_the_one_that_was_there_first_keeps_it() -> None:
     mine = view(running(0, "n1", NOW_S), running(1, "n1", NOW_S - 60))
-    assert (mine.placed, mine.surplus) == ({"n1": SECOND}, (FIRST,))
+    assert (mine.placed, mine.surplus) == ({SECOND: Place("n1")}, (FIRST,))
 
 
 def test_of_two_trainers_that_claim_a_node_the_one_that_was_there_first_keeps_it() -> None:
     mine, other = both(running(0, "n1", NOW_S), running(0, "n1", NOW_S - 60))
     assert (mine.placed, mine.surplus) == ({}, (FIRST,))
-    assert (other.placed, other.surplus) == ({"n1": ElementId(OTHER, 0)}, ())
+    assert (other.placed, other.surplus) == ({ElementId(OTHER, 0): Place("n1")}, ())
 
 
 def test_who_came_at_the_same_time_is_told_apart_all_the_same() -> None:
@@ -130,7 +140,7 @@ def test_who_came_at_the_same_time_is_told_apart_all_the_same() -> None:
 def test_on_a_node_that_an_ordinary_job_has_nothing_is_placed() -> None:
     mine, other = both(running(0, "n1"), running(0, "n2"), ordinary="n1")
     assert (mine.placed, mine.surplus) == ({}, (FIRST,))
-    assert other.placed.keys() == {"n2"}
+    assert other.places == places("n2")
 
 
 def test_a_released_element_whose_node_an_ordinary_job_took_is_surplus() -> None:
@@ -139,7 +149,7 @@ def test_a_released_element_whose_node_an_ordinary_job_took_is_surplus() -> None
 
 
 def test_while_one_of_its_nodes_is_left_it_is_expected_there() -> None:
-    assert let_go("n1", "n2", ordinary="n1").placed == {"n2": FIRST}
+    assert let_go("n1", "n2", ordinary="n1").placed == {FIRST: Place("n2")}
     assert let_go("n1", "n2", ordinary="n1 n2").surplus == (FIRST,)
 
 
@@ -157,7 +167,7 @@ def test_no_two_trainers_have_the_same_node_whatever_was_let_go_there() -> None:
     other = replace(trainer(replace(PENDING, id=ElementId(OTHER, 0))), array=OTHER)
     before = TrainerState({0: released("n1")})
     first, second = views_of([(one, state_of(one, before)) for one in (mine, other)])
-    assert not first.placed.keys() & second.placed.keys()
+    assert not first.places & second.places
 
 
 def test_a_trainer_is_finishing_once_an_element_has_ended_well() -> None:
@@ -202,7 +212,7 @@ def test_nor_is_one_of_which_an_element_was_cancelled_before_all_others_failed(
 
 def test_a_view_can_be_taken_as_if_elements_had_left_already() -> None:
     mine = view(running(0, "n1"), running(1, "n2"))
-    assert without(mine, {FIRST}).placed == {"n2": SECOND}
+    assert without(mine, {FIRST}).placed == {SECOND: Place("n2")}
     assert without(mine, {ElementId(OTHER, 0)}) is mine
 
 
@@ -229,4 +239,4 @@ def test_a_node_that_another_trainer_had_first_is_not_ones_that_has_not_changed(
     earlier = replace(running(0, "n1", NOW_S - 9), id=ElementId(OTHER, 0))
     other = replace(other, elements=(earlier,))
     mine_now, others_now = views_of([known[0], (other, state_of(other))], last=last)
-    assert (mine_now.placed, others_now.placed) == ({}, {"n1": ElementId(OTHER, 0)})
+    assert (mine_now.placed, others_now.placed) == ({}, {ElementId(OTHER, 0): Place("n1")})
