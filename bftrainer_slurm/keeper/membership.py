@@ -363,8 +363,9 @@ class Membership:
                 if now_s >= ping_s:
                     number, ping_s = number + 1, now_s + PING_S
                     link.send(encode(Ping(number)))
+                over = self._over is not None  # first: what was said before that is sent
                 link.send(*self._what_to_say(now_s))
-                if self._over is not None:
+                if over:
                     return
                 if now_s - link.heard_s > self._silence_s:
                     raise _LostError("it is silent")

@@ -228,7 +228,7 @@ class Registry:
             elif session.array < 0:
                 if now_s - session.opened_s > PROOF_S:
                     session.give_up("unproven", "it has not proved whose it is")
-            elif now_s - session.heard_s > MEMBER_SILENCE_S:
+            elif now_s - session.heard_s > MEMBER_SILENCE_S and not session.ended:
                 session.give_up("silent", "it has fallen silent")
         for array, running in list(self._runs.items()):
             if running.run.size:

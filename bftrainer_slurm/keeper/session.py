@@ -52,6 +52,7 @@ class Session(asyncio.Protocol):
         self._buffer = bytearray()
         self._longest = MAX_HELLO
         self._waits = False  # for its turn
+        self._over = False  # nothing more of what the member says counts
         self._checking: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -73,12 +74,24 @@ class Session(asyncio.Protocol):
         self._await_turn()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell that the connection has ended."""
+        """Tell that the connection has ended, once all is heard that the member has said before."""
         self._transport = None
-        self.share.kept -= self._kept
         if self._checking is not None:
             self._checking.cancel()
-        self._registry.closed(self)
+        if self.array < 0:
+            self._over = True  # nobody is left to be admitted
+        self._count_kept()
+        self._close_if_heard()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the connection has ended, and its last lines still wait for their turn."""
+        return self._transport is None
+
+    def _close_if_heard(self) -> None:
+        if self._transport is None and not self._waits:
+            self.share.kept -= self._kept
+            self._registry.closed(self)
 
     def belong_to(self, share: Share, array: int) -> None:
         """The member has proven that it belongs to this user's trainer."""
@@ -104,6 +117,7 @@ class Session(asyncio.Protocol):
 
     def hang_up(self) -> None:
         """End the connection; what the member has not let us send yet is dropped."""
+        self._over = True
         if self._transport is not None:
             if self._transport.get_write_buffer_size():
                 self._transport.abort()
@@ -112,8 +126,11 @@ class Session(asyncio.Protocol):
 
     def give_up(self, kind: str, why: str) -> None:
         """End the connection at once, and count why."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._refuse(kind, why)
+        if self._over:
+            return
+        self._over = True
+        self._refuse(kind, why)
+        if self._transport is not None:
             self._transport.abort()
 
     def _refuse(self, kind: str, why: str) -> None:
@@ -122,35 +139,39 @@ class Session(asyncio.Protocol):
 
     def _count_kept(self) -> None:
         """Count the bytes that the keeper holds for this user."""
-        if self._transport is None:
-            return
-        kept = len(self._buffer) + self._transport.get_write_buffer_size()
+        unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        kept = len(self._buffer) + unsent
         self.share.kept += kept - self._kept
         grows, self._kept = kept > self._kept, kept
         if grows and self.share.kept > MAX_KEPT:
             self.give_up("memory", "this user's members send unfinished lines, or do not read")
 
     def _await_turn(self) -> None:
-        if not self._waits and self._checking is None and b"\n" in self._buffer:
+        waits = self._waits or self._over or self._checking is not None
+        if not waits and b"\n" in self._buffer:
             self._waits = True
-            self._registry.turns.add(self._whose, self._take_line)
+            self._registry.turns.add(self._whose, self._have_turn)
+
+    def _have_turn(self) -> None:
+        self._waits = False
+        if not self._over:
+            self._take_line()
+            self._await_turn()
+        self._close_if_heard()
 
     def _take_line(self) -> None:
-        self._waits = False
-        if self._transport is None or self._transport.is_closing():
-            return
         self.heard_s = asyncio.get_running_loop().time()  # what waited for its turn is heard now
         end = self._buffer.index(b"\n")
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
-        if len(self._buffer) <= MUCH or b"\n" not in self._buffer:
+        little = len(self._buffer) <= MUCH or b"\n" not in self._buffer
+        if little and self._transport is not None:
             self._transport.resume_reading()
         if len(line) >= self._longest:
             self.give_up("oversized", f"a message of more than {self._longest} bytes")
         else:
             self._take(line)
         self._count_kept()
-        self._await_turn()
 
     def _take(self, line: bytes) -> None:
         self._messages += 1

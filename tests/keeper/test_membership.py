@@ -152,6 +152,28 @@ def test_who_said_done_is_no_loss(keeper: Inside) -> None:
     assert members[1].change is None
 
 
+def test_done_is_said_even_as_the_connection_was_just_looked_after(
+    keeper: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = [keeper.member(1), keeper.member(2)]
+    together(members)
+    look = Membership._what_to_say
+    looked = threading.Event()
+
+    def look_and_pause(member: Membership, now_s: float) -> list[bytes]:
+        said = look(member, now_s)
+        if member is members[0] and not looked.is_set():
+            looked.set()
+            wait_until(lambda: member._over)
+        return said
+
+    monkeypatch.setattr(Membership, "_what_to_say", look_and_pause)
+    assert looked.wait(60)
+    members[0].done()
+    wait_until(lambda: keeper_members(keeper) == 1)
+    assert members[1].change is None
+
+
 def test_a_member_that_slurm_says_is_gone_is_told_so_and_may_join_anew(keeper: Inside) -> None:
     members = [keeper.member(1), keeper.member(2)]
     together(members)

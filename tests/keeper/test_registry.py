@@ -251,23 +251,50 @@ def test_a_silent_member_is_lost_to_the_others(keeper: Inside) -> None:
     assert keeper.counts() == {"silent": 1}
 
 
-def test_who_waits_for_its_turn_is_not_silent(
-    keeper: Inside, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it has sent meanwhile is not read yet: the keeper cannot have heard it."""
+@pytest.fixture
+def busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each line take the keeper so long that the next one waits for another turn."""
     heard = Registry.heard
 
     def take_long(*given: Any) -> None:
         time.sleep(0.01)
         heard(*given)
 
-    monkeypatch.setattr("bftrainer_slurm.keeper.registry.MEMBER_SILENCE_S", 0.5)
     monkeypatch.setattr(Registry, "heard", take_long)
+
+
+@pytest.mark.usefixtures("busy")
+def test_who_waits_for_its_turn_is_not_silent(
+    keeper: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has sent meanwhile is not read yet: the keeper cannot have heard it."""
+    monkeypatch.setattr("bftrainer_slurm.keeper.registry.MEMBER_SILENCE_S", 0.5)
     with Wire(keeper.port) as wire:
         wire.hello()
         for number in range(400):
             wire.say(ping=number)
         assert [wire.read() for _ in range(400)] == [{"pong": number} for number in range(400)]
+    assert keeper.counts() == {}
+
+
+@pytest.mark.usefixtures("busy")
+def test_all_is_heard_that_was_said_before_the_end(keeper: Inside) -> None:
+    """Else who has ended well could be taken for lost, and the others' last collectives be cut."""
+    keeper.client.own(12, 0, 2)
+    with Wire(keeper.port, task=2) as other:
+        with Wire(keeper.port, task=1) as first:
+            for wire in (first, other):
+                wire.hello()
+                wire.say(ready={"step": -1, "cause": "new", "error": ""})
+            first.read()
+            first.say(store="n1:1", generation=1)
+            other.read()
+            assert first.seals is not None
+            last = (b'{"ping":1}\n', b'{"progress":{"steps":5}}\n', b'{"done":true}\n')
+            first.send(b"".join(map(first.seals[1].close, last)))
+        wait_until(lambda: members(keeper) == 1)
+        other.say(ping=1)
+        assert other.read() == {"pong": 1}
     assert keeper.counts() == {}
 
 
@@ -377,7 +404,15 @@ def test_the_end_of_a_run_ends_its_members_connections(keeper: Inside) -> None:
 
 
 def runs(keeper: Inside) -> int:
+    return told(keeper, "runs")
+
+
+def members(keeper: Inside) -> int:
+    return told(keeper, "members")
+
+
+def told(keeper: Inside, number: str) -> int:
     keeper.client.publish({})
     _, status = keeper.client.status()
     assert status is not None
-    return int(status["keeper"]["runs"])
+    return int(status["keeper"][number])
