@@ -40,9 +40,11 @@ from bftrainer_slurm.keeper.ranking import Member, nodes_of, ranked, told_peers
 GATHER_S = 10.0  # a first generation waits this long for the nodes that the plan gives
 GATHER_UNKNOWN_S = 1.0  # the same, if it is not known how many that are
 JOIN_TOGETHER_S = 3.0  # a newcomer waits this long for others that are still starting
-READY_S = 300.0  # a member that is not ready this long after a change is dropped
+READY_S = 300.0  # a member that is not ready this long after another one that stays is dropped
 STORE_S = 60.0  # rank 0 has this long to open a store
 ADOPT_S = 10.0  # a member that does not come back this long after the first one is lost
+
+LATE = "not ready in time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class _Pending:
     """A change that was announced and has not led to a generation yet."""
 
     change: Change
-    until_s: float
+    late_s: float = math.inf  # when who is not ready is late: others wait for it
     armed: bool = False
     stop_at: StopAt | None = None  # where all stop, as rank 0 has said
     gone: bool = False  # rank 0 was told that all know it
@@ -197,12 +199,7 @@ class Rendezvous:
         if self._offering is not None and now_s >= self._offer_until_s:
             for member in [one for one in self.members.values() if one.rank == 0]:
                 self._drop(member, "opened no store in time", now_s)
-        if self._pending is not None and now_s >= self._pending.until_s:
-            for member in [one for one in self._serving() if one.ready is None]:
-                if member.key in self.members:
-                    self._drop(member, "not ready in time", now_s)
-            if self._pending is not None:
-                self._pending.until_s = math.inf
+        self._drop_late(now_s)
         self._advance(now_s)
 
     def due_s(self) -> float:
@@ -211,8 +208,27 @@ class Rendezvous:
         if self._offering is not None:
             due_s = min(due_s, self._offer_until_s)
         if self._pending is not None:
-            due_s = min(due_s, self._pending.until_s)
+            due_s = min(due_s, self._pending.late_s)
         return min(due_s, self._wait_until_s)
+
+    def _drop_late(self, now_s: float) -> None:
+        """Drop those for whom others have waited too long.
+
+        The time begins when the first one that stays is ready. Until then all may be at something
+        that takes long, as a validation.
+        """
+        pending = self._pending
+        if pending is None:
+            return
+        if not any(one.ready is not None and not one.leaving for one in self._serving()):
+            pending.late_s = math.inf
+        elif pending.late_s == math.inf:
+            pending.late_s = now_s + READY_S
+        if now_s >= pending.late_s:
+            pending.late_s = math.inf
+            for member in [one for one in self._serving() if one.ready is None]:
+                if member.key in self.members:  # else a neighbour was dropped
+                    self._drop(member, LATE, now_s)
 
     # What follows from the events.
 
@@ -288,20 +304,32 @@ class Rendezvous:
         staying = [member for member in self._serving() if not member.leaving]
         if not staying:
             if all(member.ready is not None for member in self._serving()):
-                self._release_leavers()
-                self._gather(now_s)
+                self._replace_all(now_s)
         elif now_s < (due_s := max(self.failures.not_before_s, self._returns_until_s())):
             self._wait_until_s = due_s
         else:
             self._release_leavers()
             self._form(staying + self._newcomers(), now_s)
 
+    def _replace_all(self, now_s: float) -> None:
+        """All are to leave, and wait at a boundary.
+
+        Only workers have the state. They pass it on in one more generation, if there is somebody.
+        """
+        newcomers = self._newcomers() if self.role is Role.WORKER else []
+        if newcomers:
+            self._form(self._serving() + newcomers, now_s)
+        else:
+            self._release_leavers()
+            self._gather(now_s)
+
     def _waits_for_another(self) -> bool:
         """Whether the change in progress still waits for a member, so that nothing else is due."""
         pending, one = self._pending, self._awaited
-        planned = self.role is Role.WORKER and pending is not None and pending.change.planned
-        awaited = one is not None and one.holds_up and one.key in self.members
-        return pending is not None and not planned and awaited
+        if pending is None or pending.late_s == math.inf:
+            return False
+        planned = self.role is Role.WORKER and pending.change.planned
+        return not planned and one is not None and one.holds_up and one.key in self.members
 
     def _form(self, entrants: list[Member], now_s: float) -> None:
         self.highest += 1
@@ -421,7 +449,7 @@ class Rendezvous:
     def _announce(self, change: Change, now_s: float) -> None:
         if change.planned:
             self.failures.disturbed(now_s)
-        self._pending = _Pending(change, now_s + READY_S)
+        self._pending = _Pending(change)
         for member in self._serving():
             member.acked = member.stopping = False
             if member.ready is None:

@@ -28,7 +28,7 @@ from bftrainer_slurm.keeper.messages import (
     StoreAt,
 )
 from bftrainer_slurm.keeper.protocol import Note
-from bftrainer_slurm.keeper.rendezvous import HangUp, Output, Rendezvous, Send
+from bftrainer_slurm.keeper.rendezvous import LATE, HangUp, Output, Rendezvous, Send
 
 State = tuple[tuple[int, int], ...]  # (step, generation) of each completed step
 
@@ -45,6 +45,7 @@ class Process:
     connected: bool = True
     waiting: bool = False
     released: bool = False
+    serves: bool = False  # was given a generation, and has not been lost since
     generation: Generation | None = None
     change: Change | None = None
     armed: bool = False
@@ -145,7 +146,7 @@ class Process:
     def _enter(self, generation: Generation) -> None:
         assert self.waiting, "a generation is for those who wait"
         assert generation.number > self.number, "numbers only grow"
-        self.generation, self.waiting = generation, False
+        self.generation, self.waiting, self.serves = generation, False, True
         self.change, self.armed, self.stop_step, self.may_go = None, False, None, True
         self.world.check(self, generation)
         if generation.rank == 0:
@@ -214,7 +215,7 @@ class World:
         if process.connected:
             self.rendezvous.lose(process.key, self.now_s)
         process.inbox.clear()
-        process.change = None
+        process.change, process.serves = None, False
         self._connect(process)
         process.say_ready()
 
@@ -239,6 +240,7 @@ class World:
                 case Send(key, message):
                     for process in self.processes:
                         if process.key == key and process.alive:
+                            self.check_sent(process, message)
                             process.inbox.append(message)
                 case HangUp(key):
                     for process in self.processes:
@@ -260,6 +262,27 @@ class World:
         assert generation.rank not in ranks, "a rank is given once"
         ranks[generation.rank] = process
         assert generation.members[0].step == max(peer.step for peer in generation.members)
+
+    def check_sent(self, process: Process, message: FromKeeper) -> None:
+        """Who trains is late only if another one waits, and no newcomer goes on without them."""
+        match message:
+            case Dropped(why) if why == LATE:
+                others = (one for one in self.serving() if one.number == process.number)
+                assert any(one.waiting for one in others), "nobody is late where nobody waits"
+            case Generation(rank=0, members=members):
+                tasks = {peer.task for peer in members}
+                entrants = [one for one in self.processes if one.identity.task in tasks]
+                if not any(one.serves for one in entrants):
+                    assert not self.serving(), "newcomers do not go on without those who train"
+
+    def serving(self) -> list[Process]:
+        """Those in a generation that the keeper has not let go or lost."""
+        return [
+            one
+            for one in self.processes
+            if (one.serves and one.alive and one.connected and not one.released)
+            and not any(isinstance(message, Released | Dropped) for message in one.inbox)
+        ]
 
     def standing(self, generation: Generation) -> list[Process | None]:
         ranks = self.ranks[generation.number]

@@ -195,16 +195,59 @@ def test_what_broke_in_an_earlier_generation_matters_no_more() -> None:
     assert not world.processes[0].inbox
 
 
-def test_who_is_not_ready_five_minutes_after_a_change_is_dropped() -> None:
+def test_who_is_not_ready_five_minutes_after_the_first_was_is_dropped() -> None:
     world = started(Role.AGENT, 2)
     warm(world, 3)
     first, second, _ = world.processes
+    world.wait_until(200.0)
     first.take_message()
     first.take_step()
-    world.wait_until(300.0)
+    world.wait_until(499.0)
+    assert not any(isinstance(one, Dropped) for one in second.inbox)
+    world.wait_until(500.0)
     assert isinstance(second.inbox[-1], Dropped)
     first.take_message()
     assert world_of(first) == 2
+
+
+@pytest.mark.parametrize("role", [Role.AGENT, Role.WORKER])
+def test_a_validation_of_half_an_hour_drops_nobody_and_a_newcomer_waits_for_its_end(
+    role: Role,
+) -> None:
+    world = started(role, 2)
+    newcomer = warm(world, 3)
+    hear_all(world)
+    world.wait_until(1_800.0)
+    assert not any(isinstance(one, Dropped) for process in world.processes for one in process.inbox)
+    assert not newcomer.inbox
+    world.settle(12)
+    assert {process.number for process in world.processes} == {2}
+    assert newcomer.state[: len(world.processes[0].state)] == world.processes[0].state
+
+
+def test_one_that_is_to_leave_does_not_make_the_others_late() -> None:
+    world = started(Role.WORKER, 2)
+    leaver, other = world.processes
+    world.part({1})
+    newcomer = warm(world, 3)
+    leaver.say_ready()
+    world.wait_until(1_800.0)
+    assert not any(isinstance(one, Dropped) for one in other.inbox)
+    assert not newcomer.inbox
+
+
+def test_if_the_one_that_was_ready_is_lost_the_others_are_not_late() -> None:
+    world = started(Role.WORKER, 3)
+    warm(world, 4)
+    first, second, third, _ = world.processes
+    first.say_ready()
+    world.wait_until(200.0)
+    world.kill(first)
+    world.wait_until(700.0)
+    assert not any(isinstance(one, Dropped) for one in (*second.inbox, *third.inbox))
+    second.say_ready()
+    world.wait_until(1_000.0)
+    assert isinstance(third.inbox[-1], Dropped)
 
 
 def test_rank_0_that_opens_no_store_is_dropped() -> None:
@@ -265,6 +308,18 @@ def test_when_all_are_to_leave_all_are_released_at_a_boundary() -> None:
     world.part({1, 2})
     world.settle(8)
     assert all(process.released for process in world.processes)
+
+
+def test_who_leaves_gives_its_state_to_those_who_come_in_its_place() -> None:
+    world = started(Role.WORKER, 2)
+    world.settle(6)
+    trained = world.processes[0].state
+    world.part({1, 2})
+    newcomer = warm(world, 3)
+    world.settle(12)
+    assert all(process.released for process in world.processes[:2])
+    assert world_of(newcomer) == 1
+    assert newcomer.state[: len(trained)] == trained
 
 
 def test_a_newcomer_that_is_to_leave_is_released_at_once() -> None:
