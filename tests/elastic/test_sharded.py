@@ -12,8 +12,10 @@ from torch import nn
 
 from bftrainer_slurm import elastic
 from bftrainer_slurm.elastic import torch_private
+from bftrainer_slurm.elastic.inprocess.collective import PeerLostError
 from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
+from tests.elastic.inprocess import Numbers
 from tests.elastic.workers import ARRAY, Workers, started_workers
 
 pytestmark = [
@@ -186,6 +188,28 @@ def test_the_last_checkpoint_is_written_though_a_rank_is_lost_at_the_end(
     workers.kill(lost)
     assert workers.wait(1 - lost) == [0]
     assert any((workers.folder / "checkpoints").glob("step-50-*"))
+
+
+def test_a_step_that_was_not_copied_to_the_neighbour_is_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.elastic.sharding import build  # an older torch, which skips this, cannot load it
+
+    def copy() -> None:
+        raise PeerLostError("the neighbour is lost")
+
+    trainer = elastic.ShardedTrainer(build, checkpoint=tmp_path)
+    committed = []
+    for x, _ in trainer.loader(Numbers(24), 8, 1):
+        with trainer.step() as step:
+            trainer.backward(trainer.model(x).sum())
+            trainer.optimizer.step()
+        committed.append(step.committed)
+        if len(committed) == 2:
+            break
+        monkeypatch.setattr(trainer, "changing", True)
+        monkeypatch.setattr(trainer, "_copy", copy)
+    assert committed == [True, False]
 
 
 def test_without_any_shard_there_is_nothing_to_train(tmp_path: Path) -> None:

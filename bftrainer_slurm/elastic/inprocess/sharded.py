@@ -141,7 +141,8 @@ class ShardedTrainer(Training):
         if error is None:
             self._check_updated(step)
             self._commit(self._present.after)
-            step.committed = True
+            # Not if a peer was lost while it was saved or copied: then it may have to be repeated.
+            step.committed = self._replica.version is not None
         return error is None
 
     def _begin(self, rehearsal: bool) -> None:
