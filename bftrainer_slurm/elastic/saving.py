@@ -16,6 +16,9 @@ from bftrainer_slurm.elastic.signals import Sigterm
 from bftrainer_slurm.elastic.steps import VARIABLE, Memory
 
 LONGEST_SAVE_S = 30.0  # a script that has not saved by then is ended
+_NO_GROUP = (
+    "elastic.must_save() asks all ranks: call torch.distributed.init_process_group() before it"
+)
 _PLANNED = ("join", "leave")  # changes in which no rank is lost, so all can save
 
 
@@ -52,8 +55,12 @@ class Saver:
         self._memory = memory
         self._local_rank = local_rank
         self._flag = torch.zeros(1)
-        # A group of its own, on the CPU: so it does not mix with the script's collectives.
-        self._group = dist.new_group(backend="gloo")
+        self._together = dist.is_initialized()
+        if self._together:
+            # A group of its own, on the CPU: so it does not mix with the script's collectives.
+            self._group = dist.new_group(backend="gloo")
+        elif int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise RuntimeError(_NO_GROUP)
         # Slurm's signal leaves time for a step; at the agent's own signal we end at once.
         self._sigterm = Sigterm(self._heed)
         if self._sigterm.watch():
@@ -66,7 +73,8 @@ class Saver:
         import torch.distributed as dist
 
         self._flag[0] = self._sigterm.came or self._memory.asked
-        dist.all_reduce(self._flag, dist.ReduceOp.MAX, group=self._group)
+        if self._together:
+            dist.all_reduce(self._flag, dist.ReduceOp.MAX, group=self._group)
         return bool(self._flag)
 
     def saved(self) -> NoReturn:
@@ -94,6 +102,9 @@ def must_save() -> bool:
     then, and training goes on from that checkpoint on the new nodes. The first call takes SIGTERM
     over from any other handler. Outside an element, and where torchrun does not use our
     rendezvous, the answer is no.
+
+    Raises:
+        RuntimeError: there are several ranks, and no process group yet.
     """
     global _saver
     if _saver is None:

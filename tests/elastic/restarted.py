@@ -1,4 +1,7 @@
-"""A script with a Trainer on a torch that lacks a private place; its log is as that of ``ddp``."""
+"""A script with a Trainer on a torch that lacks a private place; its log is as that of ``ddp``.
+
+It saves each EVERY_S seconds; without that variable only when it is told to.
+"""
 
 import os
 import sys
@@ -15,9 +18,10 @@ from bftrainer_slurm.elastic import Trainer, torch_private
 def main() -> None:
     torch_private.missing = lambda: "torch.gone"  # type: ignore[assignment, misc]
     folder, node = Path(sys.argv[1]), os.environ["SLURMD_NODENAME"]
+    every_s = float(os.environ.get("EVERY_S", "inf"))
     model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    trainer = Trainer(model, optimizer, checkpoint=folder / "saved", checkpoint_every_s=0.1)
+    trainer = Trainer(model, optimizer, checkpoint=folder / "saved", checkpoint_every_s=every_s)
     data = TensorDataset(torch.randn(1000, 4))
     with (folder / f"{node}.{os.getpid()}").open("w", 1) as log:
         for (batch,) in trainer.loader(data, batch_size=8, epochs=1000):

@@ -162,4 +162,4 @@ ELEMENT = {"BFTRAINER_KEEPER": "ctl:6820", "BFTRAINER_ELEMENT": "12_3"}
 
 def test_on_gpus_an_elements_script_does_not_train_alone_where_nobody_would_restart_it() -> None:
     with pytest.raises(RestartError, match=r"on GPUs .* write 'srun torchrun'"):
-        find_peers(ELEMENT, "cpu:gloo,cuda:nccl", nccl_in_process=False)
+        find_peers(ELEMENT, "cpu:gloo,cuda:nccl", nccl_in_process=False, saves=True)

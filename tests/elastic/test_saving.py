@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,12 +15,12 @@ import pytest
 
 from bftrainer_slurm.elastic import saving
 from bftrainer_slurm.elastic.saving import LONGEST_SAVE_S, Asking
-from bftrainer_slurm.elastic.steps import Memory
+from bftrainer_slurm.elastic.steps import VARIABLE, Memory
 from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.agents import ARRAY, Agents, Step, steps_in
 
-SCRIPT = Path(__file__).with_name("when_told.py")
+SCRIPTS = ("when_told.py", "restarted.py")  # a plain one, and one with a Trainer
 
 
 class Clock:
@@ -87,12 +90,40 @@ def test_outside_an_element_there_is_never_anything_to_save() -> None:
         saving.saved()
 
 
-@pytest.fixture
-def agents(tmp_path: Path) -> Iterator[Agents]:
+def run(code: str, world: int, memory: Memory) -> subprocess.CompletedProcess[str]:
+    """Run a script that has made no process group, as one of so many processes."""
+    environment = {VARIABLE: memory.path, "LOCAL_RANK": "0", "WORLD_SIZE": str(world)}
+    return subprocess.run(
+        [sys.executable, "-c", f"from bftrainer_slurm import elastic; {code}"],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.torch
+def test_a_process_alone_needs_no_process_group(memory: Memory) -> None:
+    assert run("print(elastic.must_save())", 1, memory).stdout == "False\n"
+    assert memory.saving
+    memory.ask()
+    assert run("print(elastic.must_save())", 1, memory).stdout == "True\n"
+
+
+@pytest.mark.torch
+def test_several_processes_without_one_are_told_that_they_need_it(memory: Memory) -> None:
+    ended = run("elastic.must_save()", 2, memory)
+    assert ended.returncode != 0
+    assert "must_save() asks all ranks: call torch.distributed.init_process_group()" in ended.stderr
+    assert not memory.saving
+
+
+@pytest.fixture(params=SCRIPTS)
+def agents(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Agents]:
     state = tmp_path / "state"
     state.mkdir()
     with started_keeper(state) as keeper:
-        running = Agents(keeper, tmp_path / "trainer", SCRIPT)
+        script = Path(__file__).with_name(request.param)
+        running = Agents(keeper, tmp_path / "trainer", script)
         try:
             running.own(3)
             yield running

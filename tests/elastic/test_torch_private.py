@@ -84,15 +84,18 @@ def test_where_torch_lists_its_groups_in_another_way_a_script_destroys_its_own_a
 def test_without_one_of_them_torchrun_restarts_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_private, "missing", lambda: "torch.gone")
     with pytest.raises(RestartError, match=r"has no torch\.gone: write 'srun torchrun'"):
-        find_peers(ELEMENT, "gloo", nccl_in_process=False)
+        find_peers(ELEMENT, "gloo", nccl_in_process=False, saves=True)
 
 
-def test_the_first_rank_says_that_it_is_restarted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_rank_says_that_it_is_restarted(capfd: pytest.CaptureFixture[str]) -> None:
     for rank in ("0", "1"):
-        be_restarted(ELEMENT | {"TORCHELASTIC_RUN_ID": "12.1", "RANK": rank}, "torch is old")
-    said = capsys.readouterr().err
-    assert said.startswith("bftrainer: torch is old: at each change this script starts again")
-    assert said.count("\n") == 1
+        environment = ELEMENT | {"TORCHELASTIC_RUN_ID": "12.1", "RANK": rank}
+        be_restarted(environment, "torch is old", saves=True)
+        be_restarted(environment, "torch is old", saves=False)
+    with_checkpoint, without = capfd.readouterr().err.splitlines()
+    begin = "bftrainer: torch is old: at each change this script starts again from"
+    assert with_checkpoint == f"{begin} its checkpoint"
+    assert without == f"{begin} what it has saved itself: give the trainer checkpoint=FOLDER"
 
 
 def test_a_restarted_script_goes_on_from_its_checkpoint_with_the_nodes_there_are(
@@ -104,12 +107,12 @@ def test_a_restarted_script_goes_on_from_its_checkpoint_with_the_nodes_there_are
         agents = Agents(keeper, tmp_path / "trainer", script)
         try:
             agents.own(1)
-            agents.start(1)
+            agents.start(1, EVERY_S="0.1")
             agents.wait_for_world(1, 1)
             wait_until(lambda: any((tmp_path / "trainer").glob("saved/step-*")))
             before = agents.steps(1)[-1]
             agents.own(2)
-            agents.start(2)
+            agents.start(2, EVERY_S="0.1")
             agents.wait_for_world(2, 1, 2)
             assert agents.steps(1)[-1].process != before.process
             assert agents.steps(2)[0].number > 1

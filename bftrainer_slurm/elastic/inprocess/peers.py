@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from functools import partial
 
@@ -12,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
-from bftrainer_slurm.elastic import steps, torch_private
+from bftrainer_slurm.elastic import saving, steps, torch_private
 from bftrainer_slurm.elastic.changes import given_back, say
 from bftrainer_slurm.elastic.inprocess import waits
 from bftrainer_slurm.elastic.inprocess.checkpoint import Version
@@ -76,6 +75,10 @@ class Peers:
         """Return whether to get into another generation now that ``step`` is complete."""
         return False
 
+    def must_save(self) -> bool:
+        """Return whether to save and end, on all ranks alike: others go on from there."""
+        return False
+
     def progress(self, **measures: float) -> None:
         """Report how far the training has come."""
 
@@ -83,8 +86,24 @@ class Peers:
         """Say that the training is complete."""
 
 
-def find_peers(environment: Mapping[str, str], backend: str, nccl_in_process: bool) -> Peers:
+class RestartedPeers(Peers):
+    """A world that torchrun starts again at each change; before a planned one, all save."""
+
+    def __init__(self, fixed: FixedRank, backend: str, saves: bool) -> None:
+        super().__init__(fixed, backend)
+        self._saves = saves
+
+    def must_save(self) -> bool:
+        """Return whether to save and end, on all ranks alike: others go on from there."""
+        return self._saves and saving.must_save()
+
+
+def find_peers(
+    environment: Mapping[str, str], backend: str, nccl_in_process: bool, saves: bool
+) -> Peers:
     """Return the peers of an element's process, or else a world that does not change.
+
+    ``saves``: there is a folder for checkpoints.
 
     Raises:
         RestartError: the processes need a restart at changes, and nobody would do it.
@@ -93,7 +112,8 @@ def find_peers(environment: Mapping[str, str], backend: str, nccl_in_process: bo
         why_not = _why_not_in_process(backend, nccl_in_process)
         if why_not is None:
             return ElementPeers(environment, backend)
-        be_restarted(environment, why_not)
+        be_restarted(environment, why_not, saves)
+        return RestartedPeers(fixed_rank(environment), backend, saves)
     return Peers(fixed_rank(environment), backend)
 
 
@@ -104,7 +124,7 @@ def _why_not_in_process(backend: str, nccl_in_process: bool) -> str | None:
     return None if place is None else f"torch {torch.__version__} has no {place}"
 
 
-def be_restarted(environment: Mapping[str, str], why: str) -> None:
+def be_restarted(environment: Mapping[str, str], why: str, saves: bool) -> None:
     """Say that this script is restarted at changes, and check that torchrun does it.
 
     Raises:
@@ -113,10 +133,9 @@ def be_restarted(environment: Mapping[str, str], why: str) -> None:
     if "TORCHELASTIC_RUN_ID" not in environment:
         raise RestartError(f"{why}: write 'srun torchrun', which restarts the script at changes")
     if environment.get("RANK") == "0":
-        print(
-            f"bftrainer: {why}: at each change this script starts again from its checkpoint",
-            file=sys.stderr,
-        )
+        own = "what it has saved itself: give the trainer checkpoint=FOLDER"
+        begin = "its checkpoint" if saves else own
+        say(f"{why}: at each change this script starts again from {begin}")
 
 
 class RestartError(RuntimeError):

@@ -93,7 +93,8 @@ class ShardedTrainer(Training):
         replica = Replica(
             {"training": self._whole, "rate": self._rate}, Checkpoints(Path(checkpoint), 0.0)
         )
-        super().__init__(find_peers(os.environ, "gloo", nccl_in_process=False), replica, seed)
+        peers = find_peers(os.environ, "gloo", nccl_in_process=False, saves=True)
+        super().__init__(peers, replica, seed)
         place = torch_private.missing(torch_private.FUNCTIONAL)
         if self.changing and place is not None:
             say(f"torch {torch.__version__} has no {place}: at a loss ranks may wait for 5 minutes")

@@ -99,7 +99,7 @@ class Trainer(Training):
         }
         self._buffers = list(model.buffers()) if broadcast_buffers else []
         kept = None if checkpoint is None else Checkpoints(Path(checkpoint), checkpoint_every_s)
-        peers = find_peers(os.environ, backend_for(model), nccl_in_process)
+        peers = find_peers(os.environ, backend_for(model), nccl_in_process, kept is not None)
         super().__init__(peers, Replica(self._stateful, kept), seed)
         self.ddp = DistributedDataParallel(
             model,

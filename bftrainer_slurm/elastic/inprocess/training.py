@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -25,6 +25,7 @@ from bftrainer_slurm.elastic.inprocess.sampler import Batch, Course, Cursor, Par
 from bftrainer_slurm.elastic.inprocess.scaling import Rate, ScaledRate
 from bftrainer_slurm.elastic.inprocess.stream import UNKNOWN_SIZE, Stream, is_iterable
 from bftrainer_slurm.elastic.reporting import Era, Pace, measures
+from bftrainer_slurm.elastic.saving import saved
 from bftrainer_slurm.elastic.steps import StepCounts
 from bftrainer_slurm.keeper.messages import Generation
 
@@ -157,8 +158,21 @@ class Training(ABC):
     # What the loader asks for.
 
     def must_regroup(self) -> bool:
-        """Return whether the ranks are about to change, now that a step has been committed."""
+        """Return whether the ranks are about to change, now that a step has been committed.
+
+        If this process is started again for that, it saves, and does not return.
+        """
+        if self._peers.must_save():
+            self._save_and_end()
         return self._regroup_now or self._peers.boundary(self._replica.cursor.step)
+
+    def _save_and_end(self) -> NoReturn:
+        self._group.begin(1.0)
+        self._complete()
+        self._group.commit()
+        if self.rank == 0:
+            self._replica.save_last()
+        saved()
 
     def regroup(self) -> None:
         """Get into the next generation, with the state of the rank that has come furthest."""
