@@ -68,16 +68,11 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One member of a generation.
-
-    ``step`` is the last step that its state included as the members met, or -1 if that was not of
-    rank 0's lineage. Which of them take rank 0's state they find out themselves (``Replica``).
-    """
+    """One member of a generation."""
 
     task: int
     node: str
     local_rank: int
-    step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,8 +356,8 @@ def _read_generation(found: dict[str, Any]) -> Generation:
         alone=fields["alone"] is True,
         store=None if store is None else _endpoint(store),
         members=tuple(
-            Peer(_whole(task), _matching(_NAME, node), _whole(local, _MAX_LOCAL), _step(step))
-            for task, node, local, step in fields["members"]
+            Peer(_whole(task), _matching(_NAME, node), _whole(local, _MAX_LOCAL))
+            for task, node, local in fields["members"]
         ),
     )
 
@@ -433,7 +428,7 @@ def _encode_generation(generation: Generation) -> bytes:
 
 @lru_cache(maxsize=4)  # all members of a generation are sent the same list
 def _encode_members(members: tuple[Peer, ...]) -> str:
-    rows = [(peer.task, peer.node, peer.local_rank, peer.step) for peer in members]
+    rows = [(peer.task, peer.node, peer.local_rank) for peer in members]
     return json.dumps(rows, separators=(",", ":"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from bftrainer_slurm.keeper.messages import Identity, Peer, Ready
+from bftrainer_slurm.keeper.messages import Identity, Ready
 
 
 @dataclass(slots=True)
@@ -58,21 +58,3 @@ def ranked(entrants: Iterable[Member]) -> list[Member]:
     in_order = sorted(nodes.values(), key=lambda mates: min(mate.order for mate in mates))
     in_order.sort(key=lambda mates: mates[0].version, reverse=True)
     return [member for mates in in_order for member in mates]
-
-
-def told_peers(in_rank_order: list[Member]) -> tuple[Peer, ...]:
-    """Return the list of members that a generation carries.
-
-    Two states of the same lineage and step are equal, as all members of a generation begin with
-    one state and complete its steps together. A member of another lineage than rank 0's gets -1.
-    """
-    lineage, _ = in_rank_order[0].version
-    return tuple(
-        Peer(
-            member.identity.task,
-            member.identity.node,
-            member.identity.local_rank,
-            member.version[1] if member.version[0] == lineage else -1,
-        )
-        for member in in_rank_order
-    )

@@ -28,6 +28,7 @@ from bftrainer_slurm.keeper.messages import (
     Identity,
     Leave,
     Measured,
+    Peer,
     Ready,
     Released,
     Role,
@@ -35,7 +36,7 @@ from bftrainer_slurm.keeper.messages import (
     StoreAt,
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
-from bftrainer_slurm.keeper.ranking import Member, nodes_of, ranked, told_peers
+from bftrainer_slurm.keeper.ranking import Member, nodes_of, ranked
 
 GATHER_S = 10.0  # a first generation waits this long for the nodes that the plan gives
 GATHER_UNKNOWN_S = 1.0  # the same, if it is not known how many that are
@@ -336,7 +337,8 @@ class Rendezvous:
         self.number, self.adopted = self.highest, False
         self._pending, self._first_ready_s = None, math.inf
         in_order = ranked(entrants)
-        told = told_peers(in_order)
+        who = (member.identity for member in in_order)
+        told = tuple(Peer(one.task, one.node, one.local_rank) for one in who)
         first = in_order[0]
         for rank, member in enumerate(in_order):
             member.rank, member.acked, member.stopping = rank, False, False

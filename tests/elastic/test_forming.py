@@ -15,7 +15,7 @@ from bftrainer_slurm.keeper.messages import Generation, Peer
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
 
-TWO = Generation(1, 0, 2, False, None, (Peer(0, "n0", 0, 1),) * 2)
+TWO = Generation(1, 0, 2, False, None, (Peer(0, "n0", 0),) * 2)
 
 
 def form(group: Communicator, peer: Callable[[TCPStore], None]) -> None:
@@ -47,7 +47,7 @@ PEER = """
 import sys
 from bftrainer_slurm.elastic.inprocess.collective import Communicator
 from bftrainer_slurm.keeper.messages import Generation, Peer
-peers = (Peer(0, "n0", 0, 1),) * 2
+peers = (Peer(0, "n0", 0),) * 2
 Communicator().form(Generation(1, 1, 2, False, sys.argv[1], peers), "gloo", "127.0.0.1", None)
 """
 

@@ -62,6 +62,10 @@ class Process:
         return len(self.state) - 1
 
     @property
+    def version(self) -> tuple[int, int]:
+        return self.lineage, self.step
+
+    @property
     def running(self) -> bool:
         return self.alive and not self.waiting and not self.released and self.generation is not None
 
@@ -150,7 +154,7 @@ class Process:
         self.change, self.armed, self.stop_step, self.may_go = None, False, None, True
         self.world.check(self, generation)
         if generation.rank == 0:
-            self.world.first_state[generation.number] = self.state
+            self.world.first[generation.number] = self.version, self.state
             self.synced = True
             if not generation.alone:
                 self.world.say(self, StoreAt(f"n:{1000 + self.key}", generation.number))
@@ -161,14 +165,14 @@ class Process:
             self.lineage = generation.number
 
     def _copy(self, generation: Generation) -> None:
-        theirs, own = generation.members[0].step, generation.members[generation.rank].step
-        first, state = self._peers()[0], self.world.first_state[generation.number]
-        assert len(state) - 1 == theirs
+        first = self._peers()[0]
+        version, state = self.world.first[generation.number]
         assert first is not None
-        self.synced = own == theirs != -1 or (first.alive and first.number == generation.number)
+        same = self.version == version and self.step != -1
+        self.synced = same or (first.alive and first.number == generation.number)
         if not self.synced:
             return
-        if own != theirs or own == -1:
+        if not same:
             self.state = state
         assert self.state == state, "all begin a generation with one state"
 
@@ -183,7 +187,7 @@ class World:
         self.now_s = 0.0
         self.keys = self.said = 0
         self.processes: list[Process] = []
-        self.first_state: dict[int, State] = {}
+        self.first: dict[int, tuple[tuple[int, int], State]] = {}  # rank 0's, by generation
         self.members: dict[int, tuple[object, ...]] = {}
         self.ranks: dict[int, dict[int, Process]] = {}
         self.notes: list[Note] = []
@@ -261,7 +265,10 @@ class World:
         ranks = self.ranks.setdefault(generation.number, {})
         assert generation.rank not in ranks, "a rank is given once"
         ranks[generation.rank] = process
-        assert generation.members[0].step == max(peer.step for peer in generation.members)
+        if generation.rank == 0:  # the others have not been told yet
+            tasks = {peer.task for peer in generation.members}
+            entrants = [one for one in self.processes if one.identity.task in tasks]
+            assert process.version == max(one.version for one in entrants)
 
     def check_sent(self, process: Process, message: FromKeeper) -> None:
         """Who trains is late only if another one waits, and no newcomer goes on without them."""

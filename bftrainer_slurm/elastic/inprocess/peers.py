@@ -64,9 +64,8 @@ class Peers:
 
     def form(self, version: Version | None) -> Generation:
         """Get into the next generation with this state; None: there is no state."""
-        fixed, step = self._fixed, -1 if version is None else version.step
-        members = tuple(Peer(0, "", 0, step) for _ in range(fixed.world))
-        return Generation(0, fixed.rank, fixed.world, False, None, members)
+        fixed = self._fixed
+        return Generation(0, fixed.rank, fixed.world, False, None, (Peer(0, "", 0),) * fixed.world)
 
     def lost(self) -> None:
         """Say that a collective of the generation failed."""
