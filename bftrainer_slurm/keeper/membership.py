@@ -139,6 +139,11 @@ class Membership:
         self._progress_s = float("-inf")
         self._complaint = ""
 
+    @property
+    def connected(self) -> bool:
+        """Whether the keeper answers, as far as is known: its silence is noticed after a while."""
+        return self._connected
+
     def start(self) -> None:
         """Begin to connect; returns at once."""
         self._thread.start()

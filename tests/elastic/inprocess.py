@@ -5,6 +5,7 @@ SAMPLES`` when this rank computes its part of a step, ``done STEP`` when it is c
 end FOLDER/end.NODE.LOCAL_RANK gets the weights' digest. ``main`` says what can be chosen.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -20,6 +21,8 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import Dataset, IterableDataset
 
 from bftrainer_slurm import elastic
+from bftrainer_slurm.elastic import tries
+from bftrainer_slurm.elastic.inprocess import collective
 from bftrainer_slurm.elastic.inprocess.replica import Replica
 from bftrainer_slurm.elastic.inprocess.sockets import Connections
 from bftrainer_slurm.elastic.inprocess.transfer import flatten
@@ -60,6 +63,19 @@ class Stream(IterableDataset[tuple[Tensor, int]]):
 def forget_as_gloo_does() -> None:
     """Let no collective of this process fail where its peer is frozen: gloo forgets a few so."""
     Connections.shut_down = lambda *_, **__: None  # type: ignore[method-assign]
+
+
+def cut_off(times: int) -> None:
+    """Let this process not reach its first peer so often."""
+    left, reach = [None] * times, collective._reachable
+
+    def reach_or_fail(endpoint: str) -> tuple[str, int]:
+        if left:
+            left.pop()
+            raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
+        return reach(endpoint)
+
+    collective._reachable = reach_or_fail
 
 
 def hang_once(folder: Path, owner: type, name: str, where: Callable[[Any], bool]) -> None:
@@ -122,12 +138,17 @@ def main(folder: Path, given: dict[str, Any]) -> None:
         "own": False,  # a collective in each step
         "forget": False,
         "hang": False,  # in the last save
+        "cut_off": 0,  # how often n1 cannot reach its first peer
+        "give_up_s": 60.0,  # after how long it does so, if that does not end
         "norm": True,  # batch statistics are of a rank's own batch
         "stream": False,  # an iterable data set
         "several": False,  # optimizers and schedulers, parts of a batch, a scaler, an average
     } | given
     if options["forget"]:
         forget_as_gloo_does()
+    tries.LEAST_S = options["give_up_s"]
+    if os.environ.get("SLURMD_NODENAME") == "n1":
+        cut_off(options["cut_off"])
     if options["hang"]:
         hang_in_last_save(folder)
     torch.set_num_threads(1)

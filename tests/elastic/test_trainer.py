@@ -184,6 +184,24 @@ def test_what_scripts_are_made_of_is_one_state_whoever_comes_and_goes(
     end(workers, 1, 2)
 
 
+def test_a_node_that_reaches_no_peer_though_all_are_alive_says_so_and_ends(start: Start) -> None:
+    workers = start(1, cut_off=1_000, give_up_s=3.0)
+    workers.start(1)
+    assert workers.wait(1) == [1]
+    said = log_of(workers, 1)[-1]
+    assert "2 processes that are all alive cannot train together" in said
+    assert "No route to host. Check that the nodes reach each other" in said
+    workers.wait_for_steps(0)
+    end(workers, 0)
+
+
+def test_one_that_was_cut_off_for_a_moment_ends_not(start: Start) -> None:
+    workers = start(1, cut_off=3)
+    workers.start(1)
+    workers.wait_for_world(2, 0, 1)
+    end(workers, 0, 1)
+
+
 def test_a_node_of_two_ranks_comes_and_goes_as_one(start: Start) -> None:
     workers = start(2, local_world=2)
     workers.start(2, local_world=2)

@@ -253,6 +253,11 @@ class Communicator:
         """Return whether a collective has failed."""
         return self._failure is not None
 
+    @property
+    def own_failure(self) -> Exception | None:
+        """What failed here first; None: nothing, or it was aborted from outside."""
+        return self._failure if self._aborted is None else None
+
     def abort(self, why: str) -> None:
         """End all collectives in flight, from another thread: a peer is lost or frozen.
 

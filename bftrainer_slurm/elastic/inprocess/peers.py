@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from functools import partial
 
@@ -24,6 +25,7 @@ from bftrainer_slurm.elastic.inprocess.collective import (
 )
 from bftrainer_slurm.elastic.place import FixedRank, fixed_rank, worker_identity
 from bftrainer_slurm.elastic.signals import Sigterm
+from bftrainer_slurm.elastic.tries import NoGroupError, Tries
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import Membership, Notice, ReleasedError
 from bftrainer_slurm.keeper.messages import Change, Dropped, Generation, Peer
@@ -153,6 +155,7 @@ class ElementPeers(Peers):
         self._backend = backend
         self.group = Communicator(self._keeper_ports)
         self._forming = False
+        self._tries = Tries()
         outlive_lost_peers(backend)
         if "gloo" in backend:  # with NCCL it carries flags, and the state that is on the CPU
             waits.look_up(lambda work: self.group.check_end(work))
@@ -176,9 +179,14 @@ class ElementPeers(Peers):
         return alone_group(model)
 
     def form(self, version: Version | None) -> Generation:
-        """Get into the next generation; ends the process if this one is to leave."""
+        """Get into the next generation; ends the process if this one is to leave.
+
+        Raises:
+            NoGroupError: it fails again and again with peers that are alive.
+        """
         lineage, step = version or (0, -1)
         while True:
+            self._give_up_or_pause()
             self._forming = True
             self.group.close()
             cause = "new" if version is None else "change"
@@ -189,6 +197,7 @@ class ElementPeers(Peers):
                 if not self._sigterm.came:
                     self._say_given_back(planned=True)
                 self._sigterm.end()
+            self._tries.begin(generation.members)
             self.group = Communicator(self._keeper_ports)
             self._forming = False
             change = self._membership.change
@@ -206,11 +215,14 @@ class ElementPeers(Peers):
 
     def lost(self) -> None:
         """Say that a collective of the generation failed, and free the peers from it."""
+        if (failure := self.group.own_failure) is not None:
+            self._tries.failed(str(failure))
         self.group.close()
         self._membership.broken()
 
     def boundary(self, step: int) -> bool:
         """Return whether all stop after this step."""
+        self._tries.stepped(step)
         return self._membership.boundary(step)
 
     def progress(self, **measures: float) -> None:
@@ -220,6 +232,14 @@ class ElementPeers(Peers):
     def done(self) -> None:
         """Say that the training is complete."""
         self._membership.done()
+
+    def _give_up_or_pause(self) -> None:
+        try:
+            self._tries.check()
+        except NoGroupError:
+            self._membership.close()  # at once, as the others wait for this process
+            raise
+        time.sleep(self._tries.pause_s())
 
     def _leave(self) -> None:
         self._say_given_back(planned=False)

@@ -23,7 +23,7 @@ from torch.distributed.elastic.rendezvous.api import (
     RendezvousStoreInfo,
 )
 
-from bftrainer_slurm.elastic import torch_private
+from bftrainer_slurm.elastic import torch_private, tries
 from bftrainer_slurm.elastic.changes import ChangeLog, FirstWord, given_back, say
 from bftrainer_slurm.elastic.listeners import Teller
 from bftrainer_slurm.elastic.place import address_towards, read_identity
@@ -129,7 +129,7 @@ class AgentRendezvous(RendezvousHandler):
         """Wait for the next generation, and return this node's place in it.
 
         Raises:
-            RendezvousConnectionError: the keeper refuses this element.
+            RendezvousConnectionError: the keeper refuses this element, or it reaches no other.
         """
         cause, error = self._why_again()
         self._end_generation()
@@ -247,12 +247,24 @@ class AgentRendezvous(RendezvousHandler):
         return RendezvousStoreInfo.build(rank, store, self._address)
 
     def _reach(self, host: str, port: int) -> TCPStore | None:
+        """Return the generation's store, or None if the generation has ended.
+
+        Raises:
+            RendezvousConnectionError: it cannot be reached, though the keeper hears its node.
+        """
+        heard_s = time.monotonic()
         while self._membership.change is None:
             try:
                 # TCPStore alone would log long complaints about a host that was just lost.
                 socket.create_connection((host, port), _ATTEMPT.total_seconds()).close()
                 return torch_private.open_store(host, port, hosts=False, timeout=_ATTEMPT)
-            except (OSError, DistError):
+            except (OSError, DistError) as error:
+                now_s = time.monotonic()
+                if not self._membership.connected:  # so nobody can say that the host is lost
+                    heard_s = now_s
+                elif now_s - heard_s >= tries.LEAST_S:
+                    why = tries.unreachable(f"{host}:{port}", str(error), now_s - heard_s)
+                    raise RendezvousConnectionError(why) from error
                 time.sleep(_BETWEEN_ATTEMPTS_S)
         return None
 
