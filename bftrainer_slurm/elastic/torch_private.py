@@ -6,8 +6,8 @@ restarted at changes instead, see ``peers``; ``ShardedTrainer`` needs those of F
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, MutableMapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache, wraps
 from importlib import import_module
@@ -173,6 +173,30 @@ def groups_of_process() -> list[dist.ProcessGroup]:
     """Return the process groups of this process, the newest first: all, not only the trainer's."""
     names = dist.distributed_c10d._world.pg_names
     return sorted(names, key=lambda group: names[group], reverse=True)
+
+
+@contextmanager
+def at_once(groups: Sequence[dist.ProcessGroup]) -> Iterator[None]:
+    """Have NCCL do at the end of the block, together, what it is told in it for several groups.
+
+    One after the other, an abort may wait for another group's (pytorch/pytorch#119797).
+    """
+    backend = next((one for one in map(_on_gpu, groups) if hasattr(one, "_group_start")), None)
+    if backend is None:
+        yield
+        return
+    backend._group_start()
+    try:
+        yield
+    finally:
+        with suppress(RuntimeError):  # one of them was over already
+            backend._group_end()
+
+
+def _on_gpu(group: dist.ProcessGroup) -> Any:
+    with suppress(RuntimeError):  # it has none
+        return group._get_backend(torch.device("cuda"))
+    return None
 
 
 def count_groups_anew() -> None:

@@ -13,7 +13,11 @@ from typing import Any, cast
 import pytest
 import torch
 import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import OpType  # type: ignore[attr-defined]
+from torch.futures import Future
 
+from bftrainer_slurm.elastic.inprocess import waits
 from bftrainer_slurm.elastic.inprocess.collective import (
     Channel,
     Communicator,
@@ -140,21 +144,71 @@ def test_what_is_on_the_cpu_beside_nccl_is_given_up_as_gloos_is(
     group.close()
 
 
-def test_all_groups_of_a_process_are_aborted_and_one_that_is_over_keeps_no_other() -> None:
+@pytest.mark.parametrize("of_nccl", [True, False])
+def test_all_groups_of_a_process_are_aborted_at_once_and_one_that_is_over_keeps_no_other(
+    of_nccl: bool,
+) -> None:
     order: list[str] = []
 
+    class Nccl:
+        def _group_start(self) -> None:
+            order.append("begin")
+
+        def _group_end(self) -> None:
+            order.append("end")
+
     class Ended:
-        def __init__(self, name: str, error: Exception | None = None) -> None:
-            self.name, self.error = name, error
+        def __init__(self, name: str, error: Exception | None = None, on_gpu: bool = True) -> None:
+            self.name, self.error, self.on_gpu = name, error, on_gpu
 
         def abort(self) -> None:
             order.append(self.name)
             if self.error is not None:
                 raise self.error
 
-    groups: list[Any] = [Ended("state"), Ended("script", RuntimeError("over")), Ended("default")]
+        def _get_backend(self, device: torch.device) -> object:
+            assert device.type == "cuda"
+            if not self.on_gpu:
+                raise RuntimeError("No backend type associated with device type cuda")
+            return Nccl() if of_nccl else object()
+
+    over = Ended("script", RuntimeError("over"))
+    groups: list[Any] = [Ended("state", on_gpu=False), over, Ended("default")]
     abort_together(groups)
-    assert order == ["state", "script", "default"]
+    aborted = ["state", "script", "default"]
+    assert order == (["begin", *aborted, "end"] if of_nccl else aborted)
+
+
+class NcclWork:
+    """What a collective of NCCL's looks like before its end: its future is there at once."""
+
+    def __init__(self) -> None:
+        self.waited: list[tuple[Any, ...]] = []
+
+    def is_completed(self) -> bool:
+        return False
+
+    def get_future(self) -> Future[list[Tensor]]:
+        future: Future[list[Tensor]] = Future()
+        future.set_result([])
+        return future
+
+    def _get_op_type(self) -> int:
+        return int(OpType.ALLREDUCE)
+
+
+def test_a_wait_for_nccl_has_no_time_limit_as_that_would_abort_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def wait(work: NcclWork, *arguments: Any) -> bool:
+        work.waited.append(arguments)
+        return True
+
+    monkeypatch.setattr(dist.Work, "wait", wait)
+    waits.look_up(lambda _: None)
+    work: Any = NcclWork()
+    assert dist.Work.wait(work)
+    assert work.waited == [()]
 
 
 ELEMENT = {"BFTRAINER_KEEPER": "ctl:6820", "BFTRAINER_ELEMENT": "12_3"}

@@ -29,6 +29,7 @@ from torch.futures import Future
 
 from bftrainer_slurm.elastic.inprocess.sockets import Connections
 from bftrainer_slurm.elastic.torch_private import (
+    at_once,
     count_groups_anew,
     give_torchs_own_time,
     group_of_one,
@@ -451,9 +452,10 @@ def make_default(backend: str, store: Store, rank: int, world: int) -> None:
 
 def abort_together(groups: Sequence[dist.ProcessGroup]) -> None:
     """Abort NCCL's groups, all of them: one left out could wait for a kernel of another group."""
-    for group in groups:
-        with contextlib.suppress(RuntimeError):  # over already
-            group.abort()
+    with at_once(groups):
+        for group in groups:
+            with contextlib.suppress(RuntimeError):  # over already
+                group.abort()
 
 
 def _keep_for_ever(group: dist.ProcessGroup) -> None:

@@ -21,17 +21,22 @@ from bftrainer_slurm.elastic.torch_private import group_named, is_of_kind, wait_
 
 _LOOK = timedelta(seconds=1)
 # A wait with a timeout for the first three ends them, and their connection. Reduce-scatters are
-# UNKNOWN here; they ignore a timeout, and never say that they are complete.
-_NOT_LOOKED_AT = ("SEND", "RECV", "RECVANYSOURCE", "UNKNOWN")
+# UNKNOWN here; they ignore a timeout, and never say that they are complete. Only NCCL has the last.
+_NOT_LOOKED_AT = ("SEND", "RECV", "RECVANYSOURCE", "UNKNOWN", "COALESCED")
 
 
 def look_up(check: Callable[[Work], None]) -> None:
-    """Replace this process's ``Work.wait``: ``check`` is asked each second, and may raise."""
+    """Replace this process's ``Work.wait``: ``check`` is asked each second, and may raise.
+
+    NCCL's wait stays as it is. It only makes the GPU wait, and a time limit would abort the
+    collective. One can tell it by its future, which is done as soon as the collective is begun.
+    """
     works: Any = Work  # torch's type stubs lack half of it
     wait = works.wait
 
     def wait_and_look_up(work: Any, *arguments: Any, **options: Any) -> bool:
-        if arguments or options or is_of_kind(work, _NOT_LOOKED_AT):
+        plainly = arguments or options or is_of_kind(work, _NOT_LOOKED_AT)
+        if plainly or work.get_future().done():
             return bool(wait(work, *arguments, **options))
         while True:
             try:
