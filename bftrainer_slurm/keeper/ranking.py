@@ -18,8 +18,15 @@ class Member:
     rank: int | None = None
     ready: Ready | None = None
     leaving: bool = False
-    acked: bool = False  # has heard of the planned change
-    stopping: bool = False  # knows the step to stop at
+    # What this connection has heard of the planned change. One that comes back begins anew.
+    acked: bool = False  # that there is one
+    armed: bool = False  # as rank 0: that all have heard of it
+    stopping: bool = False  # the step to stop at
+    gone: bool = False  # as rank 0: that all know the step
+
+    def agree_anew(self) -> None:
+        """Forget the last change: there is another one, or none."""
+        self.acked = self.armed = self.stopping = self.gone = False
 
     @property
     def place(self) -> tuple[int, str]:

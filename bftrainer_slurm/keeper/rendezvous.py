@@ -72,9 +72,7 @@ class _Pending:
 
     change: Change
     late_s: float = math.inf  # when who is not ready is late: others wait for it
-    armed: bool = False
     stop_at: StopAt | None = None  # where all stop, as rank 0 has said
-    gone: bool = False  # rank 0 was told that all know it
 
 
 @dataclass(slots=True)
@@ -341,7 +339,8 @@ class Rendezvous:
         told = tuple(Peer(one.task, one.node, one.local_rank) for one in who)
         first = in_order[0]
         for rank, member in enumerate(in_order):
-            member.rank, member.acked, member.stopping = rank, False, False
+            member.rank = rank
+            member.agree_anew()
         self.failures.began()
         generation = Generation(self.number, 0, len(in_order), self.alone, None, told)
         first.ready = None
@@ -453,7 +452,7 @@ class Rendezvous:
             self.failures.disturbed(now_s)
         self._pending = _Pending(change)
         for member in self._serving():
-            member.acked = member.stopping = False
+            member.agree_anew()
             if member.ready is None:
                 self.out.append(Send(member.key, change))
 
@@ -471,18 +470,18 @@ class Rendezvous:
             self._interrupt(pending.change.why, now_s)
             return
         serving = self._serving()
-        if not pending.armed and all(member.acked or member.ready for member in serving):
-            pending.armed = True
+        if not first.armed and all(member.acked or member.ready for member in serving):
+            first.armed = True
             self.out.append(Send(first.key, Armed(pending.change.number)))
-        known = pending.stop_at is not None and not pending.gone
+        known = pending.stop_at is not None and not first.gone
         if known and all(member.stopping or member.ready for member in serving):
-            pending.gone = True
+            first.gone = True
             self.out.append(Send(first.key, Go(pending.change.number)))
 
     def _stop_at(self, first: Member, message: StopAt) -> None:
         assert self._pending is not None
-        self._pending.stop_at, self._pending.gone = message, False
-        first.stopping = True
+        self._pending.stop_at = message
+        first.stopping, first.gone = True, False
         for member in self._serving():
             if member is not first and member.ready is None:
                 self.out.append(Send(member.key, message))

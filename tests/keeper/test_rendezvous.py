@@ -523,6 +523,24 @@ def test_who_comes_back_once_the_step_to_stop_at_is_known_hears_it_again() -> No
     assert first.inbox[-1] == Go(1)
 
 
+def test_a_first_rank_that_comes_back_before_it_has_said_where_to_stop_is_asked_again() -> None:
+    world = started(Role.WORKER, 2)
+    first, second = world.processes
+    warm(world, 3)
+    hear_all(world)
+    hear_all(world)  # what follows from the answers
+    assert first.armed
+    first.key = 99
+    world.rendezvous.join(99, first.identity, Held(1, 0, 2, step=9), world.now_s)
+    world.deliver()
+    hear_all(world)
+    hear_all(world)
+    assert first.armed
+    world.say(first, StopAt(10, 1))
+    hear_all(world)
+    assert (first.may_go, second.stop_step) == (True, 10)
+
+
 def test_who_holds_what_is_out_of_date_joins_anew() -> None:
     world = started(Role.WORKER, 2)
     (old,) = rejoined(world, range(9, 10), generation=1, size=12)
