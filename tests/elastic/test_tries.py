@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,8 +11,9 @@ import pytest
 
 from bftrainer_slurm.elastic import tries
 from bftrainer_slurm.elastic.tries import LEAST_S, NoGroupError, Tries
-from bftrainer_slurm.keeper.messages import Change, Peer
+from bftrainer_slurm.keeper.messages import Change, Generation, Peer
 
+Fail = Callable[..., None]
 ONE, TWO, THREE = (Peer(task, f"n{task}", 0) for task in (1, 2, 3))
 REFUSED = "connect: Connection refused\nException raised from somewhere"
 
@@ -22,27 +24,36 @@ class Clock:
     def __call__(self) -> float:
         return self.now_s
 
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
 
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
 
 
-def fail(tried: Tries, *members: Peer, cause: str = REFUSED) -> None:
-    tried.begin(members)
-    tried.failed(cause)
-    tried.check()
+@pytest.fixture
+def tried(clock: Clock) -> Tries:
+    return Tries(clock)
 
 
-def test_after_three_tries_in_a_minute_it_is_told_what_failed_and_what_to_check(
-    clock: Clock,
-) -> None:
-    tried = Tries(clock)
-    fail(tried, ONE, TWO)
-    clock.now_s += LEAST_S
-    fail(tried, ONE, TWO)
+@pytest.fixture
+def fail(tried: Tries, clock: Clock) -> Fail:
+    def once(*members: Peer, cause: str = REFUSED, seconds: float = LEAST_S / 3) -> None:
+        tried.begin(members)
+        clock.sleep(seconds)
+        tried.failed(cause)
+        tried.check()
+
+    return once
+
+
+def test_after_three_tries_in_a_minute_it_is_told_what_failed_and_what_to_check(fail: Fail) -> None:
+    fail(ONE, TWO)
+    fail(ONE, TWO)
     with pytest.raises(NoGroupError) as error:
-        fail(tried, TWO, ONE)
+        fail(TWO, ONE)
     said = str(error.value)
     assert "2 processes that are all alive" in said
     assert "3 tries in 60 s" in said
@@ -51,41 +62,60 @@ def test_after_three_tries_in_a_minute_it_is_told_what_failed_and_what_to_check(
 
 
 def test_a_network_that_is_cut_for_a_while_ends_nobody_however_often_it_is_tried(
-    clock: Clock,
+    fail: Fail,
 ) -> None:
-    tried = Tries(clock)
     for _ in range(100):
-        fail(tried, ONE, TWO)
-        clock.now_s += 0.1
+        fail(ONE, TWO, seconds=0.1)
 
 
-def test_where_somebody_is_lost_or_comes_it_begins_anew(clock: Clock) -> None:
-    tried = Tries(clock)
+def test_time_in_which_there_was_no_generation_to_try_does_not_count(
+    fail: Fail, clock: Clock
+) -> None:
+    for _ in range(10):
+        fail(ONE, TWO, seconds=0.1)
+        clock.sleep(10 * LEAST_S)
+
+
+def test_pauses_between_tries_count(fail: Fail, tried: Tries, clock: Clock) -> None:
+    with pytest.raises(NoGroupError):
+        for _ in range(20):
+            fail(ONE, TWO, seconds=0.0)
+            tried.pause(clock.sleep)
+
+
+def test_where_somebody_is_lost_or_comes_it_begins_anew(fail: Fail) -> None:
     for members in [(ONE, TWO, THREE), (ONE, TWO, THREE), (ONE, TWO), (ONE, TWO), (ONE,)] * 3:
-        fail(tried, *members)
-        clock.now_s += LEAST_S
+        fail(*members, seconds=LEAST_S)
 
 
-def test_where_steps_are_made_in_between_it_begins_anew(clock: Clock) -> None:
-    tried = Tries(clock)
+def test_where_steps_are_made_in_between_it_begins_anew(tried: Tries, clock: Clock) -> None:
     for step in range(10):
         tried.begin((ONE, TWO))
         tried.stepped(step)
         tried.stepped(step + 1)
+        clock.sleep(LEAST_S)
         tried.failed(REFUSED)
         tried.check()
-        clock.now_s += LEAST_S
 
 
-def test_a_step_that_came_from_others_is_none(clock: Clock) -> None:
-    tried = Tries(clock)
+def test_time_in_which_it_trained_does_not_count(fail: Fail, tried: Tries, clock: Clock) -> None:
+    tried.begin((ONE, TWO))
+    for step in range(10):
+        clock.sleep(LEAST_S)
+        tried.stepped(step)
+    tried.failed(REFUSED)
+    for _ in range(10):
+        fail(ONE, TWO, seconds=0.1)
+
+
+def test_a_step_that_came_from_others_is_none(tried: Tries, clock: Clock) -> None:
     with pytest.raises(NoGroupError):
         for step in range(3):
             tried.begin((ONE, TWO))
             tried.stepped(step)
+            clock.sleep(LEAST_S)
             tried.failed("cannot allocate memory")
             tried.check()
-            clock.now_s += LEAST_S
 
 
 @pytest.mark.parametrize(
@@ -96,20 +126,42 @@ def test_a_step_that_came_from_others_is_none(clock: Clock) -> None:
         "Connection was likely closed. Did the server",
     ],
 )
-def test_who_was_hung_up_on_is_not_the_one_to_give_up(clock: Clock, cause: str) -> None:
-    tried = Tries(clock)
+def test_who_was_hung_up_on_is_not_the_one_to_give_up(fail: Fail, cause: str) -> None:
     for _ in range(10):
-        fail(tried, ONE, TWO, cause=cause)
-        clock.now_s += LEAST_S
+        fail(ONE, TWO, cause=cause)
 
 
-def test_the_first_new_try_comes_at_once_and_later_ones_ever_later(clock: Clock) -> None:
-    tried = Tries(clock)
-    pauses = [tried.pause_s()]
+def test_the_first_new_try_comes_at_once_and_later_ones_ever_later(
+    fail: Fail, tried: Tries
+) -> None:
+    pauses: list[float] = []
+    tried.pause(pauses.append)
     for _ in range(6):
-        fail(tried, ONE, TWO)
-        pauses.append(tried.pause_s())
-    assert pauses == [0, 0, 1, 2, 4, 5, 5]
+        fail(ONE, TWO, seconds=0.1)
+        tried.pause(pauses.append)
+    assert pauses == [1, 2, 4, 5, 5]
+
+
+# How a generation forms in a training process.
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("reached", [True, False])
+def test_only_a_store_that_cannot_be_reached_is_ones_own_failure(
+    reached: bool, closed_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bftrainer_slurm.elastic.inprocess import collective
+
+    def answer_late(*_: object, **__: object) -> None:
+        raise RuntimeError("timed out")
+
+    monkeypatch.setattr(collective, "open_store", answer_late)
+    group = collective.Communicator()
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(collective.PeerLostError):
+        port = server.getsockname()[1] if reached else closed_port
+        second = Generation(1, 1, 2, False, f"127.0.0.1:{port}", (ONE, TWO))
+        group.form(second, "gloo", "127.0.0.1", lambda _: None)
+    assert (group.own_failure is None) == reached
 
 
 # torchrun's agent, whose generation waits until it reaches the first node's store.
@@ -134,23 +186,44 @@ def test_an_agent_that_cannot_reach_a_node_that_lives_says_so(
         agent.AgentRendezvous._reach(cast(Any, one), "127.0.0.1", closed_port)
 
 
+class Patient:
+    """A membership that hears of a change after many looks."""
+
+    looks = 0
+
+    def __init__(self, connected: bool) -> None:
+        self.connected = connected
+
+    @property
+    def change(self) -> Change | None:
+        self.looks += 1
+        return Change(1, planned=False, why="loss") if self.looks > 20 else None
+
+
 @pytest.mark.torch
 def test_one_that_the_keeper_does_not_hear_either_waits_for_its_word(
     closed_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from bftrainer_slurm.elastic.rendezvous import agent
 
-    class CutOff:
-        """Hears of a change after many looks."""
+    monkeypatch.setattr(tries, "LEAST_S", 0.1)
+    one = SimpleNamespace(_membership=Patient(connected=False))
+    assert agent.AgentRendezvous._reach(cast(Any, one), "127.0.0.1", closed_port) is None
 
-        connected = False
-        looks = 0
 
-        @property
-        def change(self) -> Change | None:
-            self.looks += 1
-            return Change(1, planned=False, why="loss") if self.looks > 20 else None
+@pytest.mark.torch
+def test_an_agent_waits_for_a_store_that_it_has_reached_and_that_is_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node that swaps must not end the others' torchruns."""
+    from bftrainer_slurm.elastic.rendezvous import agent
+
+    def answer_late(*_: object, **__: object) -> None:
+        raise agent.DistError("timed out")
 
     monkeypatch.setattr(tries, "LEAST_S", 0.1)
-    one = SimpleNamespace(_membership=CutOff())
-    assert agent.AgentRendezvous._reach(cast(Any, one), "127.0.0.1", closed_port) is None
+    monkeypatch.setattr(agent.torch_private, "open_store", answer_late)
+    one = SimpleNamespace(_membership=Patient(connected=True))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert agent.AgentRendezvous._reach(cast(Any, one), "127.0.0.1", port) is None

@@ -60,6 +60,10 @@ class PeerLostError(Exception):
     """A collective failed: the step in flight cannot be committed."""
 
 
+class _LateError(RuntimeError):
+    """A peer's host was reached, and the peer itself, or another one, did not come in time."""
+
+
 class Communicator:
     """The default process group while a generation lasts.
 
@@ -104,11 +108,14 @@ class Communicator:
                 store = self._open_store(address, 0, hosts=True)
                 offer(f"{address}:{store.port}")
             else:
-                store = self._open_store(*_reachable(generation.store or ""), hosts=False)
+                place = _reachable(generation.store or "")
+                with _waiting_for_peers():
+                    store = self._open_store(*place, hosts=False)
             self._store = store
             # A wait here can be ended from outside; a wait while the group is made cannot.
-            store.set(f"here/{self.rank}", "")
-            store.wait([f"here/{rank}" for rank in range(self.world)])
+            with _waiting_for_peers():
+                store.set(f"here/{self.rank}", "")
+                store.wait([f"here/{rank}" for rank in range(self.world)])
             own = PrefixStore(str(generation.number), store)
             make_default(backend, own, generation.rank, generation.world)
             if self._nccl:  # the first collective makes NCCL's communicator: better not in a step
@@ -256,8 +263,9 @@ class Communicator:
 
     @property
     def own_failure(self) -> Exception | None:
-        """What failed here first; None: nothing, or it was aborted from outside."""
-        return self._failure if self._aborted is None else None
+        """What failed here first; None: nothing, a peer is late, or it was aborted from outside."""
+        peers = self._aborted is not None or isinstance(self._failure, _LateError)
+        return None if peers else self._failure
 
     def abort(self, why: str) -> None:
         """End all collectives in flight, from another thread: a peer is lost or frozen.
@@ -486,6 +494,14 @@ def alone_group(model: nn.Module) -> dist.ProcessGroup:
     """Return a group of only this rank, beside the default group, for a model's devices."""
     kinds = {parameter.device.type for parameter in model.parameters()} | {"cpu"}
     return group_of_one(kinds, timedelta(seconds=_STORE_S))
+
+
+@contextlib.contextmanager
+def _waiting_for_peers() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise _LateError(str(error)) from error
 
 
 def _reachable(endpoint: str) -> tuple[str, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from functools import partial
 
@@ -239,7 +238,7 @@ class ElementPeers(Peers):
         except NoGroupError:
             self._membership.close()  # at once, as the others wait for this process
             raise
-        time.sleep(self._tries.pause_s())
+        self._tries.pause()
 
     def _leave(self) -> None:
         self._say_given_back(planned=False)

@@ -252,15 +252,17 @@ class AgentRendezvous(RendezvousHandler):
         Raises:
             RendezvousConnectionError: it cannot be reached, though the keeper hears its node.
         """
-        heard_s = time.monotonic()
+        heard_s, reached = time.monotonic(), False
         while self._membership.change is None:
             try:
                 # TCPStore alone would log long complaints about a host that was just lost.
                 socket.create_connection((host, port), _ATTEMPT.total_seconds()).close()
+                reached = True
                 return torch_private.open_store(host, port, hosts=False, timeout=_ATTEMPT)
             except (OSError, DistError) as error:
                 now_s = time.monotonic()
-                if not self._membership.connected:  # so nobody can say that the host is lost
+                # If it is only slow, or nobody could tell us that it is lost, we wait.
+                if reached or not self._membership.connected:
                     heard_s = now_s
                 elif now_s - heard_s >= tries.LEAST_S:
                     why = tries.unreachable(f"{host}:{port}", str(error), now_s - heard_s)
