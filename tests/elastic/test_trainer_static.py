@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
 from bftrainer_slurm.elastic import Trainer
+from bftrainer_slurm.elastic.inprocess.collective import PeerLostError
 from scripts.labcluster.keeper import started_keeper
 from tests.elastic.workers import Workers, started_workers, wait
 
@@ -100,6 +101,28 @@ def test_randomness_repeats_by_seed_step_and_rank() -> None:
                 optimizer.step()
     assert drawn[:2] == drawn[2:]
     assert drawn[0] != drawn[1]
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_training_may_end_before_its_last_epoch() -> None:
+    training, optimizer = trainer()
+    for batch in training.loader(DATA, 5, 100, until=lambda: training.cursor.step == 3):
+        with training.step():
+            loss(training, batch).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    assert training.cursor.samples == 15
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_step_that_is_ready_is_updated_whatever_happens_to_its_peers() -> None:
+    training, optimizer = trainer()
+    batch = next(iter(training.loader(DATA, 5, 1)))
+    with pytest.raises(PeerLostError), training.step() as step:  # a fixed world ends, afterwards
+        loss(training, batch).backward()  # type: ignore[no-untyped-call]
+        step.make_ready()
+        training._group.fail(RuntimeError("as if"))
+        optimizer.step()
+    assert (step.committed, training.cursor.step) == (True, 1)
 
 
 @pytest.mark.usefixtures("alone")

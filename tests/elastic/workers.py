@@ -240,4 +240,5 @@ def _run(
         os.dup2(file.fileno(), 2)
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
     os.chdir(folder)
-    importlib.import_module(f"tests.elastic.{script}").main(folder, options)
+    module = importlib.import_module(script if "." in script else f"tests.elastic.{script}")
+    module.main(folder, options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,16 +46,24 @@ class Change:
 class Training:
     """One trainer that runs an example."""
 
-    def __init__(self, site: Site, example: str, nodes: int, options: str = "", spec: str = ""):
+    def __init__(
+        self,
+        site: Site,
+        example: str,
+        nodes: int,
+        options: str = "",
+        spec: str = "",
+        script: str = "train.py",
+    ):
         self.folder = site.folder()
         records = self.folder / "records"
         records.mkdir()
         shutil.copy(_RECORDER, self.folder)
         give(records, "alice")
-        train = site.stage.repo / "examples" / "frameworks" / example / "train.py"
-        script = _SCRIPT.format(folder=self.folder, train=train, options=options)
+        train = site.stage.repo / "examples" / "frameworks" / example / script
+        batch = _SCRIPT.format(folder=self.folder, train=train, options=options)
         out = f"--output={self.folder}/%a.out"
-        self.array = site.submit(script, f"1-{nodes}", out, f"--bftrainer={spec}")
+        self.array = site.submit(batch, f"1-{nodes}", out, f"--bftrainer={spec}")
         self._records = records
         self._steps: list[Step] = []
         self._read: dict[Path, int] = {}  # characters of each file
@@ -74,6 +83,11 @@ class Training:
                 self._steps.append(Step(float(time_s), int(world), int(number)))
         self._steps.sort(key=lambda step: step.time_s)
         return self._steps
+
+    def processes(self) -> list[int]:
+        """Return how many processes have trained on each node, the fewest first."""
+        nodes = Counter(path.name.partition(".")[0] for path in self._records.glob("*.*"))
+        return sorted(nodes.values())
 
     def wait_for(self, world: int, since_s: float = 0.0) -> None:
         """Wait until so many nodes train together."""

@@ -4,7 +4,7 @@ when the world has changed."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,12 +24,18 @@ class Loader:
     """Iterate over it once: it gives this rank's batches of all epochs that are left."""
 
     def __init__(
-        self, trainer: Training, source: Indexed | Stream, course: Course, seed: int | None
+        self,
+        trainer: Training,
+        source: Indexed | Stream,
+        course: Course,
+        seed: int | None,
+        until: Callable[[], bool],
     ) -> None:
         self._trainer = trainer
         self._source = source
         self._course = course
         self._seed = seed
+        self._until = until
         self._ends_epoch = False
         self._epoch = 0
 
@@ -50,7 +56,7 @@ class Loader:
         trainer.regroup()
         while True:
             cursor = trainer.cursor
-            over = self._course.is_over(cursor)
+            over = self._course.is_over(cursor) or self._until()
             if over and trainer.finish():
                 return
             if over or trainer.must_regroup():

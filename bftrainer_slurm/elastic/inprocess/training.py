@@ -7,6 +7,7 @@ How a model is trained, and what happens to its state at a change, is in ``train
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal, NoReturn
 
@@ -75,11 +76,14 @@ class Training(ABC):
         *,
         batch: Literal["local", "global"] = "local",
         shuffle: bool = True,
+        until: Callable[[], bool] = lambda: False,
         **options: Any,
     ) -> Loader:
         """Return the batches of the whole training, for one ``for`` loop.
 
         ``batch_size`` is for each rank (``batch="local"``), or for all together (``"global"``).
+        ``until`` says between steps whether the training is over before its last epoch. It has to
+        say the same on all ranks that have the same state, newcomers included.
         ``options`` go to DataLoader. An iterable data set needs ``state_dict`` and
         ``load_state_dict``, and ``collate_fn`` is its only option.
         """
@@ -100,7 +104,7 @@ class Training(ABC):
             self._replica.add("stream", stream)
         else:
             source = Indexed(dataset, self._course, self._seed, self.changing, options)
-        return Loader(self, source, self._course, self._seed)
+        return Loader(self, source, self._course, self._seed, until)
 
     def step(self) -> Step:
         """Return the context of one training step, from the forward pass to optimizer.step().
@@ -114,6 +118,11 @@ class Training(ABC):
     def cursor(self) -> Cursor:
         """How far the training has come."""
         return self._replica.cursor
+
+    @cursor.setter
+    def cursor(self, place: Cursor) -> None:
+        """Begin there, with the state of a checkpoint of the script's own; before the loop only."""
+        self._replica.cursor = place
 
     @property
     def rank(self) -> int:
@@ -275,11 +284,18 @@ class Training(ABC):
             if self._group.averaged:
                 raise RuntimeError(_GRADIENTS_FIRST)
             return
+        self.make_ready(step)
+        self._group.averaged = False
+
+    def make_ready(self, step: Step) -> None:
+        """Check, once for a step, that it can be committed."""
+        if step.ready:
+            return
         self._check_gradients()
         if self._present.after is None:
             raise RehearsedError
         self._group.commit()
-        self._group.averaged = False
+        step.ready = True
 
     def _check_gradients(self) -> None:  # noqa: B027 - FSDP has summed them, or there are none
         """Check, before the optimizer steps, that its gradients are the world's."""
@@ -332,12 +348,21 @@ class Step:
         self._training = training
         self.weight = 0.0  # of this rank's samples in it, from 0 to 1
         self.stepped: list[torch.optim.Optimizer] = []  # those that have stepped, in this order
+        self.ready = False  # all ranks' gradients are here: nothing but an update is left
         self.committed = False
 
     @property
     def updated(self) -> bool:
         """Whether an optimizer has stepped."""
         return bool(self.stepped)
+
+    def make_ready(self) -> None:
+        """End the step here if it will be repeated; otherwise optimizer.step() will not fail.
+
+        ``optimizer.step()`` does this by itself. It is for loops that update elsewhere, where they
+        could not repeat the step any more.
+        """
+        self._training.make_ready(self)
 
     def __enter__(self) -> Step:
         self._training.enter(self)
