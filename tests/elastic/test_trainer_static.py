@@ -103,6 +103,19 @@ def test_randomness_repeats_by_seed_step_and_rank() -> None:
     assert drawn[0] != drawn[1]
 
 
+class Wrapped(torch.optim.Optimizer):
+    """An optimizer around another, as accelerate makes them: it has no hooks."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+
+
+def test_an_optimizer_that_a_framework_has_wrapped_is_refused() -> None:
+    model = nn.Linear(1, 1)
+    with pytest.raises(TypeError, match="give torch's own optimizer"):
+        Trainer(model, Wrapped(torch.optim.SGD(model.parameters())))
+
+
 @pytest.mark.usefixtures("alone")
 def test_a_training_may_end_before_its_last_epoch() -> None:
     training, optimizer = trainer()

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(900)]
 NODES = 3
 SAVE_EVERY = 50
 EXAMPLES = ("ddp", "huggingface", "accelerate", "lightning", "fsdp2")
-IN_PROCESS = ("huggingface",)
+IN_PROCESS = {"huggingface": f"--save-every {SAVE_EVERY}", "accelerate": "--save-every-s 1"}
 
 
 @pytest.fixture
@@ -67,9 +67,9 @@ def test_where_it_saves_when_told_it_loses_nothing(site: Site, example: str) -> 
 
 @pytest.mark.parametrize("example", IN_PROCESS)
 def test_in_process_the_others_train_on(site: Site, example: str) -> None:
-    options = {"script": "train_in_process.py", "options": f"--save-every {SAVE_EVERY}"}
+    options = {"script": "train_in_process.py", "options": IN_PROCESS[example]}
     (reclaim, join, back), processes = lived_through(site, example, "in process", **options)
     assert processes == [1] * (NODES - 1) + [2]
     # One of them may have committed a step of which the node that went was still a part.
     assert (reclaim.lost <= 1, join.lost) == (True, 0)
-    assert back.lost <= 2 * SAVE_EVERY
+    assert back.first > 1

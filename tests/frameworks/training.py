@@ -41,6 +41,7 @@ class Change:
     stood_s: float  # from the last step before to the first one after
     lost: int  # steps that are trained again
     took_s: float  # from its cause to the first step after
+    first: int  # the number of that step
 
 
 class Training:
@@ -110,6 +111,7 @@ class Training:
             first_s - before[-1].time_s,
             max(step.number for step in before) - after.number + 1,
             first_s - since_s,
+            after.number,
         )
 
     def log(self) -> str:

@@ -230,6 +230,8 @@ def _optimizers(given: object) -> list[torch.optim.Optimizer]:
     if not found or len(found) < len(given):
         kinds = ", ".join(type(one).__name__ for one in given) or "nothing"
         raise TypeError(f"an optimizer is one of torch.optim's, or a list of them, not {kinds}")
+    if any(isinstance(getattr(one, "optimizer", None), torch.optim.Optimizer) for one in found):
+        raise TypeError("give torch's own optimizer, not one that accelerate has wrapped")
     return found
 
 
