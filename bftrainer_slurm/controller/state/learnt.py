@@ -16,7 +16,7 @@ Row: TypeAlias = tuple[Any, ...]
 Rows: TypeAlias = Mapping[str, list[Row]]  # by table, in the order in which they were written
 _Value = TypeVar("_Value")
 
-_MOST_ROWS = 12_000  # of a table
+_MOST_ROWS = 10_000  # of a table; those of all tables are written at once (``Database``)
 _READ_S = 15.0
 # The columns of each table. Those before ``time_s`` say what a row is about.
 _TABLES = {

@@ -115,6 +115,22 @@ def test_those_who_learn_a_lot_push_out_nobody(tmp_path: Path) -> None:
     assert [row for row in left["rescales"] if row[0] == "bob"] != []
 
 
+def test_as_many_rows_as_another_host_can_leave_are_all_learnt() -> None:
+    many = range(1, 12_001)
+    left = {
+        "trainers": [[array, "id", 5.0, "given up", 1] for array in many],
+        "looks": [["alice", f"job{number}", *LOOK[2:]] for number in many],
+        "rescales": [["alice", f"job{number}", *RESCALE[2:]] for number in many],
+        "reforms": [[array, *REFORM[1:]] for array in many],
+        "asked": [[array, *ASKED[1:]] for array in many],
+    }
+    history = History(":memory:")
+    taken = sensible(left)
+    history.learn(taken)
+    for table, rows in taken.items():
+        assert history._database.read(f"SELECT count(*) FROM {table}") == [(len(rows),)]
+
+
 def test_the_newest_are_those_that_were_written_last_whatever_the_clock_said(
     tmp_path: Path,
 ) -> None:
