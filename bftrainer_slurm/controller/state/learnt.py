@@ -13,7 +13,7 @@ from bftrainer_slurm.controller.observe.reports import Runtime
 from bftrainer_slurm.controller.state.database import Database, Statement, reading
 
 Row: TypeAlias = tuple[Any, ...]
-Rows: TypeAlias = Mapping[str, list[Row]]  # by table, in the order in which they were written
+Rows: TypeAlias = Mapping[str, list[Row]]  # by table, the newest last
 _Value = TypeVar("_Value")
 
 _MOST_ROWS = 10_000  # of a table; those of all tables are written at once (``Database``)
@@ -31,11 +31,12 @@ _SAID = {
     "begun": "begun OR EXISTS (SELECT 1 FROM stays WHERE stays.array = trainers.array) AS begun"
 }
 # Whoever has learnt a lot must not push out the others: the newest row about each thing comes
-# first, then the second ones. The newest is the one that was written last, as for ``lessons``.
+# first, then the second ones. Of ``lessons`` the newest is the one that was written last.
+_NEWER = {"looks": "rowid", "rescales": "rowid"}
 _ROWS = """
 SELECT {columns} FROM (
-    SELECT {said}, rowid AS place,
-        row_number() OVER (PARTITION BY {about} ORDER BY rowid DESC) AS age
+    SELECT {said}, {newer} AS place,
+        row_number() OVER (PARTITION BY {about} ORDER BY {newer} DESC) AS age
     FROM {table} ORDER BY age, place DESC LIMIT {most}
 ) ORDER BY place
 """
@@ -87,6 +88,7 @@ def _query(table: str) -> str:
         table=table,
         columns=", ".join(columns),
         said=", ".join(_SAID.get(column, column) for column in columns),
+        newer=_NEWER.get(table, "time_s"),
         about=", ".join(_about(table, columns)),
         most=_MOST_ROWS,
     )

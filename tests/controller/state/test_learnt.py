@@ -131,6 +131,20 @@ def test_as_many_rows_as_another_host_can_leave_are_all_learnt() -> None:
         assert history._database.read(f"SELECT count(*) FROM {table}") == [(len(rows),)]
 
 
+def test_trainers_that_were_met_lately_are_not_pushed_out_by_higher_numbers(
+    tmp_path: Path,
+) -> None:
+    """A slurmctld that has lost its state begins again with its first number."""
+    history = History(tmp_path / "history.sqlite")
+    old = (put("trainers", array, "id", 5.0, None, 0) for array in range(100, 15_000))
+    history._database.write(*old)
+    history.meet(7, "id", 6.0)
+    history.end(7, "given up")
+    left = rows_of(tmp_path / "history.sqlite")["trainers"]
+    assert len(left) < 14_900
+    assert (7, "id", 6.0, "given up", 0) in left
+
+
 def test_the_newest_are_those_that_were_written_last_whatever_the_clock_said(
     tmp_path: Path,
 ) -> None:
