@@ -31,7 +31,7 @@ from bftrainer_slurm.controller.state.roster import Roster
 from bftrainer_slurm.controller.state.trainer_state import hear
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
-from bftrainer_slurm.model import Place, Trainer, nodes_of
+from bftrainer_slurm.model import Place, Trainer
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.slurm.gateway import Gateway
 
@@ -237,7 +237,7 @@ class Controller:
         if view is not None:
             record = view.state.of(note.task)
             self._roster.put({view.array: hear(view.state, numbered)})
-            if note.kind is NoteKind.UP and note.node in nodes_of(record.targets):
+            if note.kind is NoteKind.UP and record.may_start_on(note.node):
                 return  # as it should be
         self.schedule.heard(note.kind, now_s)
 

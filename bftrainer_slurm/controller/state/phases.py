@@ -91,6 +91,10 @@ class ElementRecord:
         """Whether it has a node."""
         return self.phase in OCCUPIES and self.node is not None
 
+    def may_start_on(self, node: str) -> bool:
+        """Whether it was released for a place on this node."""
+        return not self.targets.isdisjoint(Place.on(node))
+
 
 HELD = ElementRecord(Phase.HELD, float("-inf"))
 

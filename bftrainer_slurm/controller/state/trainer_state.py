@@ -198,7 +198,7 @@ def hear(state: TrainerState, numbered: NumberedNote) -> TrainerState:
         return state
     if note.kind is not NoteKind.UP:
         record = replace(record, down_s=numbered.time_s)
-    elif note.node in nodes_of(record.targets):
+    elif record.may_start_on(note.node):
         record = replace(record, up=(note.node, numbered.time_s), ran=True)
     elif note.node == record.node and record.phase is Phase.RUNNING:
         record = replace(record, ran=True)

@@ -138,11 +138,19 @@ def views_of(
     claims = [list(_claims(trainer.array, state)) for trainer, state in known]
     placed: dict[ElementId, Place] = {}
     taken: set[Place] = set()
+
+    def free(place: Place) -> bool:
+        return place not in taken and place.node not in ordinary_nodes
+
+    others: dict[Set[Place], Iterator[Place]] = {}  # thousands may be released for the same places
     for _, id_, places in sorted(chain.from_iterable(claims), key=itemgetter(0, 1)):
-        left = {place for place in places - taken if place.node not in ordinary_nodes}
-        if left:
-            placed[id_] = min(left & _before(last.get(id_.array), id_) or left)
-            taken.add(placed[id_])
+        if places not in others:
+            others[places] = filter(free, sorted(places))
+        wished = filter(free, _before(last.get(id_.array), id_, places))
+        place = next(chain(wished, others[places]), None)
+        if place is not None:
+            placed[id_] = place
+            taken.add(place)
     views: list[TrainerView] = []
     for (trainer, state), mine in zip(known, claims, strict=True):
         on = {id_: placed[id_] for _, id_, _ in mine if id_ in placed}
@@ -163,11 +171,15 @@ def _claims(array: int, state: TrainerState) -> Iterator[tuple[float, ElementId,
             yield record.start_s or 0.0, ElementId(array, task), Place.on(record.node)
 
 
-def _before(view: TrainerView | None, id_: ElementId) -> Set[Place]:
-    """Return the place that an element had at the last look, or those it was released for since."""
+def _before(view: TrainerView | None, id_: ElementId, places: Set[Place]) -> list[Place]:
+    """Return the place that an element had at the last look, or those it was released for since.
+
+    Only if it is one of the places that it may have now; none if it may have all of them.
+    """
     if view is None:
-        return frozenset()
-    return {view.placed[id_]} if id_ in view.placed else view.state.of(id_.task).targets
+        return []
+    before = {view.placed[id_]} if id_ in view.placed else view.state.of(id_.task).targets
+    return [] if before is places else sorted(before & places)
 
 
 def _spare(trainer: Trainer, state: TrainerState, rested_s: float) -> tuple[ElementId, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -85,6 +86,19 @@ def test_where_a_released_one_is_expected_it_stays_expected_when_another_is_held
     mine = trainer(HELD, element(1, ElementState.PENDING))
     (after,) = views_of([(mine, state_of(mine, state))], last={ARRAY: before})
     assert after.placed == {SECOND: Place("n2")}
+
+
+def test_ten_thousand_that_are_let_go_together_are_soon_sorted() -> None:
+    many = range(10_000)
+    mine = trainer(*(element(task, ElementState.PENDING) for task in many))
+    record = released(*(f"n{number}" for number in many))
+    state = state_of(mine, TrainerState(dict.fromkeys(many, record)))
+    began_s = time.process_time()
+    (first,) = views_of([(mine, state)])
+    (second,) = views_of([(mine, replace(state))], last={ARRAY: first})
+    assert time.process_time() - began_s < 3
+    assert len(first.places) == 10_000
+    assert first.placed == second.placed
 
 
 def test_one_that_somebody_else_let_go_is_nowhere() -> None:
