@@ -223,6 +223,11 @@ class Queue:
     )  # by the id of the array; below 0 if it cannot be read
     ordinary_runs: tuple[OrdinaryRun, ...] = ()
 
+    @property
+    def asking(self) -> tuple[WaitingJob, ...]:
+        """The ordinary jobs that wait for nodes, and for nothing else."""
+        return tuple(job for job in self.waiting if job.for_nodes)
+
 
 PRIVATE = frozenset({"jobs", "nodes", "usage"})  # words of PrivateData that matter for what we show
 

@@ -24,7 +24,7 @@ from bftrainer_slurm.controller.state.goodput import goodput
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
 from bftrainer_slurm.controller.state.pauses import note_change
-from bftrainer_slurm.controller.state.phases import Ended, Phase
+from bftrainer_slurm.controller.state.phases import GOES, Ended
 from bftrainer_slurm.controller.state.picture import Surroundings
 from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.roster import Roster
@@ -176,7 +176,7 @@ class Controller:
         self._faults.begin()
         had = {view.array: view.places for view in self._roster.views}
         events = self._roster.look(snapshot, self._members.has_trained)
-        ending = any(view.ids(Phase.LEAVING, Phase.ENDING) for view in self._roster.views)
+        ending = any(view.ids(*GOES) for view in self._roster.views)
         self.schedule.looked(looked_s, due, ending, took_s)
         rest_s = self._settings.relaunch_after_s
         if any(view.rests(began_s - rest_s) for view in self._roster.views):
@@ -189,8 +189,7 @@ class Controller:
             if isinstance(event, Ended) and event.how != "shrank" and not event.well:
                 world.groups.lost(event.element)
         self._surroundings.look(snapshot, self._roster.views, events, looked_s)
-        waits = any(job.for_nodes for job in snapshot.queue.waiting)
-        if waits and any(view.running() for view in self._roster.views):
+        if snapshot.queue.asking and any(view.running() for view in self._roster.views):
             found = self._surroundings.judgement(snapshot, began_s)
             lead_s = self._roster.lead_s
             self.schedule.expect_pass(found.due_s, found.until_s, found.sure_s, began_s, lead_s)

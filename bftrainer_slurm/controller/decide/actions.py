@@ -52,11 +52,8 @@ class Trim(_OfElements):
     """Cancel held elements; the trainer goes on with the others."""
 
 
-@dataclass(frozen=True, slots=True)
 class Revive(_OfElements):
     """Hold elements that have failed, so that they can start again."""
-
-    why: str = "failed"
 
 
 @dataclass(frozen=True, slots=True)

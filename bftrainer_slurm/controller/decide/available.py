@@ -14,7 +14,7 @@ from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.time_limits import SHORTEST_S
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.phases import OCCUPIES, Phase
+from bftrainer_slurm.controller.state.phases import GOES, OCCUPIES
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.model import ElementId, Place, nodes_of
 
@@ -35,7 +35,7 @@ def soon_available(picture: Picture, settings: Settings) -> frozenset[Place]:
     leaving = frozenset(
         record.node
         for view in picture.views
-        for _, record in view.within(Phase.LEAVING, Phase.ENDING)
+        for _, record in view.within(*GOES)
         if record.ours and record.node is not None
     )
     return _open(_places(leaving, picture), picture, settings)
@@ -115,7 +115,7 @@ def refill(free: frozenset[Place], picture: Picture) -> list[Shrink]:
     that. Nodes that elements are leaving already count as given up.
     """
     views = picture.views
-    leaving = sum(len(view.ids(Phase.LEAVING, Phase.ENDING)) for view in views)
+    leaving = sum(len(view.ids(*GOES)) for view in views)
     missing = picture.reserve - len(free) - leaving
     left = {view.array: len(view.placed) - view.trainer.record.min_nodes for view in views}
     given: dict[int, list[ElementId]] = {}

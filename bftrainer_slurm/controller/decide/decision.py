@@ -32,12 +32,12 @@ from bftrainer_slurm.controller.decide.reconcile import (
     hold_reclaimed,
     keep_up,
     late_nodes,
-    leave_draining,
+    leave,
     patience,
     towards,
 )
 from bftrainer_slurm.controller.decide.time_limits import keep_limits, limits_at_start
-from bftrainer_slurm.controller.decide.vacate import vacate, wanted
+from bftrainer_slurm.controller.decide.vacate import wanted
 from bftrainer_slurm.controller.decide.verdicts import judge
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.settings import Settings
@@ -236,14 +236,16 @@ class Decider:
     def _leave(self, draft: _Draft) -> None:
         """End elements that may not go on where they are."""
         settings, snapshot = self.settings, draft.picture.snapshot
+        # Their admin waits for jobs to end; elements would be lengthened.
         draining = {node.name for node in snapshot.nodes if node.state is NodeState.DRAINING}
+        drain = partial(leave, nodes=draining, why="its node is to be empty")
 
         def keep(view: TrainerView) -> Sequence[Action]:
             up, minutes = view.running(), view.trainer.record.minutes
             elements = [one for one in view.trainer.elements if one.id in up]
             return keep_limits(elements, minutes, snapshot.claims, snapshot.time_s, settings)
 
-        for decide in (end_asked, lambda view: leave_draining(view, draining), keep):
+        for decide in (end_asked, drain, keep):
             views = (view for view in draft.picture.views if not view.over)
             draft.end(self._of_each(views, decide))
 
@@ -254,7 +256,8 @@ class Decider:
         draft.kept = want.idle
         if picture.now_s >= picture.judgement.due_s - picture.lead_s:
             draft.kept |= want.leave
-            draft.end(vacate(picture.views, want.leave))
+            make_way = partial(leave, nodes=want.leave, why="an ordinary job is expected there")
+            draft.end(self._of_each(picture.views, make_way))
         if picture.reserve:
             draft.end(refill(available(draft.picture, settings), draft.picture))
 

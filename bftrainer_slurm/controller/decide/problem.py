@@ -49,8 +49,12 @@ def problem_of(
     ]
     curves = curves_of(outlook.objective, facts)
     pool = free.union(*(view.places for view in chosen))
-    life_s = {place.name: picture.life_s.get(place.node) for place in pool}
-    barred = {view.array: outlook.eligible.barred.get(view.array, frozenset()) for view in chosen}
+    nodes, all_barred = nodes_of(pool), outlook.eligible.barred
+    barred = {
+        view.array: out
+        for view in chosen
+        if (out := all_barred.get(view.array, frozenset()) & nodes)
+    }
     classes = _classes(pool, outlook.hardware, barred)
     trainers = tuple(
         replace(
@@ -59,12 +63,13 @@ def problem_of(
         )
         for view, appraisal, curve in zip(chosen, appraisals, curves, strict=True)
     )
+    life_s = picture.life_s
     return Problem(
         frozenset(place.name for place in pool),
         picture.forward_time_s,
         trainers,
         costs=Costs.PAUSE,
-        life_s={name: life for name, life in life_s.items() if life is not None},
+        life_s={place.name: life_s[place.node] for place in pool if place.node in life_s},
         since_s={
             place.name: start_s for view in chosen for place, start_s in view.starts_s().items()
         },
@@ -76,11 +81,9 @@ def _classes(
     pool: frozenset[Place], hardware: Mapping[str, str], barred: Mapping[int, frozenset[str]]
 ) -> dict[NodeClass, tuple[int, ...]]:
     """Split the pool by kind of hardware, and by the trainers that cannot have a node."""
-    nodes = nodes_of(pool)
-    some = {array: out for array, out in barred.items() if out & nodes}
     parts: dict[tuple[str, tuple[int, ...]], set[str]] = {}
-    for place in pool if hardware or some else ():
-        kept_out = tuple(array for array, out in some.items() if place.node in out)
+    for place in pool if hardware or barred else ():
+        kept_out = tuple(array for array, out in barred.items() if place.node in out)
         parts.setdefault((hardware.get(place.node, ""), kept_out), set()).add(place.name)
     return {
         NodeClass(

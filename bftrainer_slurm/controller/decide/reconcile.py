@@ -10,7 +10,7 @@ from itertools import islice
 
 from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.phases import Phase
+from bftrainer_slurm.controller.state.phases import BROKEN, Phase
 from bftrainer_slurm.controller.state.trainer_state import waits_in_vain
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Configuration, ElementId, Place, TimeLimit, nodes_of
@@ -39,9 +39,8 @@ def keep_up(view: TrainerView, now_s: float, patience_s: float) -> list[Action]:
     running = set(view.ids(Phase.RUNNING))
     if strays := tuple(id_ for id_ in view.surplus if id_ in running):
         actions.append(Shrink(strays, "its node is another element's"))
-    ended = view.ids(Phase.FAILED, Phase.UNLAUNCHED)
-    if ended and not view.over:
-        actions.append(Revive(ended))
+    if (broken := view.ids(*BROKEN)) and not view.over:
+        actions.append(Revive(broken, "failed"))
     return actions
 
 
@@ -78,10 +77,10 @@ def end_asked(view: TrainerView) -> list[Shrink]:
     return [Shrink(left, "it was asked to leave")] if left else []
 
 
-def leave_draining(view: TrainerView, draining: Set[str]) -> list[Shrink]:
-    """End elements on nodes that an admin waits for: jobs end, but we lengthen elements."""
-    leaving = view.running_on(draining)
-    return [Shrink(leaving, "its node is to be empty")] if leaving else []
+def leave(view: TrainerView, nodes: Set[str], why: str) -> list[Shrink]:
+    """End elements on these nodes."""
+    there = view.running_on(nodes)
+    return [Shrink(there, why)] if there else []
 
 
 def towards(
@@ -134,7 +133,7 @@ def _end(view: TrainerView, now_s: float) -> list[Action]:
     since_s = view.state.over_since_s if view.state.over_since_s is not None else now_s
     if view.finishing and view.live and now_s - since_s < _FINISH_TIMEOUT_S:
         return []
-    left = view.placed or view.spare or view.ids(*_WAITS_OR_RUNS)
+    left = view.spare or view.ids(*_WAITS_OR_RUNS)
     if now_s - view.state.cancelled_s < _CANCEL_AGAIN_S or not left:
         return []
     assert view.state.over is not None

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
 
-from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.state.passes import Fit, in_holes_without
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import WaitingJob
 
 _JOBS = 500  # Slurm's own bf_max_job_test
@@ -52,19 +50,11 @@ def wanted(picture: Picture) -> Wanted:
     return Wanted(frozenset(choice.kept), frozenset(choice.leave))
 
 
-def vacate(views: Iterable[TrainerView], leave: frozenset[str]) -> list[Shrink]:
-    """Return the actions by which trainers leave these nodes."""
-    of_each = [view.running_on(leave) for view in views]
-    return [Shrink(ids, "an ordinary job is expected there") for ids in of_each if ids]
-
-
 def _in_order(picture: Picture) -> list[WaitingJob]:
     """The jobs that may be served, in order; as many as a pass of Slurm looks at."""
     left = picture.judgement.left
     jobs = (
-        job
-        for job in picture.snapshot.queue.waiting
-        if job.for_nodes and job.nodes > 0 and job.job_id not in left
+        job for job in picture.snapshot.queue.asking if job.nodes > 0 and job.job_id not in left
     )
     return nsmallest(_JOBS, jobs, key=lambda job: (-job.priority, job.job_id))
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from bftrainer_slurm.controller.decide.actions import Shrink
+from bftrainer_slurm.controller.decide.reconcile import leave
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import Failing, Suspect
 from bftrainer_slurm.controller.state.picture import Picture
@@ -68,8 +69,7 @@ def judge(picture: Picture, free: frozenset[Place], settings: Settings) -> Verdi
             avoid = {**_innocent(mine, avoid), mine.node: until_s}
             suspect = Suspect(mine.node, mine.on_node, until_s)
             states[view.array] = replace(view.state, failing=replace(mine, suspect=suspect))
-            if there := view.running_on({mine.node}):
-                leaving.append(Shrink(there, f"{mine.node} may be a bad node"))
+            leaving += leave(view, {mine.node}, f"{mine.node} may be a bad node")
     return Verdict(states, avoid, tuple(leaving))
 
 

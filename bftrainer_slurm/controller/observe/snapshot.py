@@ -122,7 +122,7 @@ def read(
     snapshot = replace(
         last, time_s=now_s, queue=replace(queue, trainers=ours, ordinary_nodes=ordinary)
     )
-    if "pass" in due and any(job.for_nodes for job in queue.waiting):
+    if "pass" in due and queue.asking:
         snapshot = replace(snapshot, last_pass=gateway.last_pass())
     if "reservations" in due:
         snapshot = replace(snapshot, reservations=gateway.reservations())

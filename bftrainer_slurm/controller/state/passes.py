@@ -49,8 +49,8 @@ class Passes:
     def __init__(self) -> None:
         self._began_s = -math.inf
         self._gap_s = 0.0  # between the last two that were seen
-        # What each job asks for, and since when it has waited for that; None if not looked at yet.
-        self._waits: dict[int, tuple[_Demand, float]] | None = None
+        # What each job asks for, and since when it has waited for that.
+        self._waits: dict[int, tuple[_Demand, float]] = {}
         self._looked_s = -math.inf
         # Since when (Unix seconds) each node has been in the pool at every look.
         self._in_pool_s: dict[str, float] = {}
@@ -72,8 +72,8 @@ class Passes:
         A new controller assumes that jobs have waited since they were submitted, and that nodes
         were in holes before it looked.
         """
-        first = self._waits is None
-        waiting = {job.job_id: job for job in snapshot.queue.waiting if job.for_nodes}
+        first = math.isinf(self._looked_s)
+        waiting = {job.job_id: job for job in snapshot.queue.asking}
         self._waits = {
             job.job_id: self._wait(job, job.submit_s if first else now_s)
             for job in waiting.values()
@@ -105,7 +105,7 @@ class Passes:
 
     def _wait(self, job: WaitingJob, since_s: float) -> tuple[_Demand, float]:
         """Return what a job asks for, and since when: ``since_s`` if its request has changed."""
-        known = None if self._waits is None else self._waits.get(job.job_id)
+        known = self._waits.get(job.job_id)
         demand = (job.nodes, job.minutes, job.partition, job.constraint, job.excluded)
         return known if known is not None and known[0] == demand else (demand, since_s)
 
@@ -114,11 +114,10 @@ class Passes:
 
         Returns whether such a large job no longer waits.
         """
-        waits = self._waits or {}
         self._left = {
             one: nodes
             for one, nodes in self._left.items()
-            if one in waiting and waits[one][1] < self._began_s
+            if one in waiting and self._waits[one][1] < self._began_s
         }
         gone = self._blocked.keys() - waiting.keys()
         before = max((self._blocked[one] for one in gone), default=-math.inf)
@@ -127,7 +126,7 @@ class Passes:
 
     def _judge(self, waiting: Mapping[int, WaitingJob], fit: Fit) -> None:
         """Note which jobs a pass has left waiting beside enough nodes, and beside how many."""
-        for job_id, (_, since_s) in (self._waits or {}).items():
+        for job_id, (_, since_s) in self._waits.items():
             job = waiting[job_id]
             nodes = len(fit.nodes_for(job)) if since_s < self._began_s else 0
             if nodes >= job.nodes:
@@ -146,18 +145,13 @@ class Passes:
         first = nsmallest(self._tries, jobs, key=lambda job: (-job.priority, job.job_id))
         self._again = frozenset(job.job_id for job in first)
 
-    def nobody_waits(self) -> None:
-        """Note that no job waits for nodes."""
-        self._waits, self._left, self._blocked, self._asks = {}, {}, {}, False
-        self._again, self._in_pool_s = frozenset(), {}
-
     def judgement(self, interval_s: float | None, now_s: float) -> Judgement:
         """Return what is known; ``interval_s`` is Slurm's ``bf_interval``, None without passes."""
         left = self._alone
         if interval_s is None or interval_s < _SHORT_S:
             # The main scheduler tries a new job first, and may be doing so: trainers would then
             # leave in addition to the elements that it preempts.
-            waits = (self._waits or {}).items()
+            waits = self._waits.items()
             new = {one for one, (_, since_s) in waits if since_s == self._looked_s}
             until_s = self._looked_s + _TAKES_S if new else -math.inf
             return Judgement(until_s=until_s, asks=self._asks, left=left | new)
@@ -166,7 +160,7 @@ class Passes:
         period_s = max(interval_s, self._gap_s - 1.0) if follows else interval_s
         passed = (now_s - _TAKES_S - self._began_s) / period_s
         if passed > _STALE:
-            changed_s = max((since_s for _, since_s in (self._waits or {}).values()), default=0.0)
+            changed_s = max((since_s for _, since_s in self._waits.values()), default=0.0)
             until_s = changed_s + interval_s + _TAKES_S
             return Judgement(until_s=until_s, asks=True, left=left)
         due_s = self._began_s + period_s * max(1, math.ceil(passed))

@@ -59,7 +59,10 @@ _AS_LONG = {
     (Phase.RECLAIMED, Phase.HELD),
 }
 _WENT = (Phase.RECLAIMED, Phase.FAILED, Phase.DONE)  # it may have run between two looks
-OCCUPIES = (Phase.RUNNING, Phase.LEAVING, Phase.ENDING)  # its node
+GOES = (Phase.LEAVING, Phase.ENDING)  # from its node
+OCCUPIES = (Phase.RUNNING, *GOES)  # its node
+BROKEN = (Phase.FAILED, Phase.UNLAUNCHED)
+CAN_START = (Phase.HELD, Phase.REVIVED, Phase.RECLAIMED)
 
 
 @dataclass(frozen=True, slots=True)

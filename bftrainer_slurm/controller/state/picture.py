@@ -15,7 +15,7 @@ from bftrainer_slurm.controller.state.arrivals import Arrivals
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.holes import Holes
 from bftrainer_slurm.controller.state.passes import Judgement, Passes, in_holes_without
-from bftrainer_slurm.controller.state.phases import Event, Phase
+from bftrainer_slurm.controller.state.phases import GOES, Event
 from bftrainer_slurm.controller.state.preemptions import Preemptions
 from bftrainer_slurm.controller.state.roster import Roster
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -77,11 +77,7 @@ class Surroundings:
             self._arrivals.look(queue.ordinary_runs, now_s)
         self._holes.update(snapshot)
         self._history.inventory.update(snapshot)
-        if any(job.for_nodes for job in queue.waiting):
-            pool = in_holes_without(snapshot, views, Phase.LEAVING, Phase.ENDING)
-            self._passes.look(snapshot, pool, now_s)
-        else:
-            self._passes.nobody_waits()
+        self._passes.look(snapshot, in_holes_without(snapshot, views, *GOES), now_s)
 
     def judgement(self, snapshot: Snapshot, now_s: float) -> Judgement:
         """Return what is now known of Slurm's passes."""

@@ -67,7 +67,7 @@ class Preemptions:
             for run in (queue.ordinary_runs if self._taken else ())
             if (taken := self._taken_for(run.nodes, run.start_s))
         ]
-        waits = any(job.for_nodes for job in queue.waiting)
+        waits = bool(queue.asking)
         self._taken = {
             node: since_s
             for node, since_s in self._taken.items()

@@ -119,7 +119,8 @@ class Roster:
                 self._write(happened)
                 events += happened
                 states[trainer.array] = note_failed(state, has_trained(trainer.array), now_s)
-        self._avoid(events, now_s)
+        self._endings.saw(event for event in events if isinstance(event, Ended))
+        self.avoid = {node: until_s for node, until_s in self.avoid.items() if until_s > now_s}
         self._see(snapshot, states)
         self.put(states)
         return events
@@ -154,10 +155,6 @@ class Roster:
                 self._history.begin_stay(event.element, event.node, event.time_s)
             else:
                 self._history.end_stay(event.element, event.time_s, event.how)
-
-    def _avoid(self, events: Iterable[Event], now_s: float) -> None:
-        self._endings.saw(event for event in events if isinstance(event, Ended))
-        self.avoid = {node: until_s for node, until_s in self.avoid.items() if until_s > now_s}
 
     def _see(self, snapshot: Snapshot, states: Mapping[int, TrainerState]) -> None:
         known = [(one, states[one.array]) for one in snapshot.queue.trainers if one.array in states]

@@ -12,7 +12,13 @@ from itertools import chain
 from operator import itemgetter
 from types import MappingProxyType
 
-from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
+from bftrainer_slurm.controller.state.phases import (
+    BROKEN,
+    CAN_START,
+    OCCUPIES,
+    ElementRecord,
+    Phase,
+)
 from bftrainer_slurm.controller.state.trainer_state import FINISHED, TrainerState
 from bftrainer_slurm.model import ElementId, ElementState, Place, Trainer
 
@@ -59,15 +65,14 @@ class TrainerView:
         if not cancelled or any(record.phase is not Phase.REVIVED for record in left):
             return False
         cancelled_s = max(self.state.of(one.id.task).since_s for one in cancelled)
-        failed = self.within(Phase.FAILED, Phase.UNLAUNCHED, Phase.REVIVED)
+        failed = self.within(*BROKEN, Phase.REVIVED)
         return all(record.since_s <= cancelled_s for _, record in failed)
 
     def rests(self, rested_s: float) -> bool:
         """Whether it could grow if its elements had not ended after ``rested_s`` (Unix seconds)."""
         if self.spare or self.over or self.state.settled:
             return False
-        ended = self.within(Phase.HELD, Phase.REVIVED, Phase.RECLAIMED)
-        return any(record.since_s > rested_s for _, record in ended)
+        return any(record.since_s > rested_s for _, record in self.within(*CAN_START))
 
     def is_of(self, trainer: Trainer, state: TrainerState) -> bool:
         """Whether it was made from just these, and time alone changes nothing about them."""
@@ -76,7 +81,7 @@ class TrainerView:
     @property
     def live(self) -> bool:
         """Whether anything of it runs, ends, or is about to start."""
-        return bool(self.placed) or any(self.within(Phase.RUNNING, Phase.LEAVING, Phase.ENDING))
+        return bool(self.placed) or any(self.within(*OCCUPIES))
 
     def within(self, *phases: Phase) -> Iterator[tuple[ElementId, ElementRecord]]:
         """Yield its elements in these phases."""
@@ -184,17 +189,13 @@ def _before(view: TrainerView | None, id_: ElementId, places: Set[Place]) -> lis
 
 def _spare(trainer: Trainer, state: TrainerState, rested_s: float) -> tuple[ElementId, ...]:
     """The elements that can be released, the held ones first: Slurm may still end the others."""
-    held: list[ElementId] = []
-    reclaimed: list[ElementId] = []
-    for element in trainer.elements:
-        record = state.of(element.id.task)
-        if record.since_s > rested_s:
-            continue
-        if record.phase in (Phase.HELD, Phase.REVIVED):
-            held.append(element.id)
-        elif record.phase is Phase.RECLAIMED:
-            reclaimed.append(element.id)
-    return (*sorted(held), *sorted(reclaimed))
+    known = ((one.id, state.of(one.id.task)) for one in trainer.elements)
+    ready = sorted(
+        (record.phase is Phase.RECLAIMED, id_)
+        for id_, record in known
+        if record.phase in CAN_START and record.since_s <= rested_s
+    )
+    return tuple(id_ for _, id_ in ready)
 
 
 def without(view: TrainerView, gone: Set[ElementId]) -> TrainerView:

@@ -93,7 +93,7 @@ def grow(*elements: ElementId, nodes: str = "n1", first: bool = False) -> Grow:
 def test_what_frees_nodes_comes_first_and_what_takes_them_last() -> None:
     gateway = Recorder()
     shrink = Shrink((C,), "why")
-    actions = (grow(A), Revive((B,)), Cancel(99, "over"), Hold((B,), "why"), shrink)
+    actions = (grow(A), Revive((B,), "failed"), Cancel(99, "over"), Hold((B,), "why"), shrink)
     do(gateway, *actions, asking={ARRAY: [2]})
     kinds = [asked.split()[0] for asked in gateway.asked]
     assert kinds == ["part", "shrink", "hold", "cancel", "revive", "grow"]
@@ -244,7 +244,7 @@ def test_an_end_that_was_refused_changes_nothing() -> None:
 
 
 def test_what_was_brought_back_is_known_to_have_been() -> None:
-    assert done(Revive((ElementId(ARRAY, 2),))).of(2).phase is Phase.REVIVED
+    assert done(Revive((ElementId(ARRAY, 2),), "failed")).of(2).phase is Phase.REVIVED
 
 
 def test_when_a_trainer_was_cancelled_is_known() -> None:

@@ -157,7 +157,7 @@ def test_it_keeps_its_nodes_and_its_upkeep() -> None:
     decision = deciding(view(ON_N1, failed(1, "n9")), other(HELD))
     (grow,) = [action for action in decision.actions if isinstance(action, Grow)]
     assert (array_of(grow), grow.places) == (OTHER, places("n2"))
-    assert Revive((ElementId(ARRAY, 1),)) in decision.actions
+    assert Revive((ElementId(ARRAY, 1),), "failed") in decision.actions
 
 
 def test_once_it_can_be_planned_for_again_it_is() -> None:
@@ -214,7 +214,7 @@ def test_upkeep_that_cannot_be_decided_of_one_trainer_is_of_the_others() -> None
     odd = view(HELD, failing=None, over="why")
     odd = replace(odd, state=replace(odd.state, over_since_s="odd", cancelled_s="odd"))  # type: ignore[arg-type]
     decision = deciding(odd, other(failed(0)))
-    assert Revive((ElementId(OTHER, 0),)) in decision.actions
+    assert Revive((ElementId(OTHER, 0),), "failed") in decision.actions
     assert deciding.faults.why.keys() == {ARRAY}
 
 

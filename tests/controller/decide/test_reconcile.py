@@ -12,7 +12,7 @@ from bftrainer_slurm.controller.decide.reconcile import (
     hold_reclaimed,
     keep_up,
     late_nodes,
-    leave_draining,
+    leave,
     patience,
     towards,
 )
@@ -126,12 +126,12 @@ def test_an_element_on_a_node_that_another_one_has_is_ended() -> None:
 
 def test_a_failed_element_is_brought_back_beside_one_that_slurm_has_lost() -> None:
     lost = element(1, ElementState.LOST, "n2")
-    assert kept(view(failed(0, "n1"), lost)) == [Revive((FIRST,))]
+    assert kept(view(failed(0, "n1"), lost)) == [Revive((FIRST,), "failed")]
 
 
 def test_so_is_one_that_slurm_could_not_launch() -> None:
     at_once = element(0, ElementState.FAILED, "n1", exit_status=1, start_s=NOW_S, end_s=NOW_S)
-    assert kept(view(at_once)) == [Revive((FIRST,))]
+    assert kept(view(at_once)) == [Revive((FIRST,), "failed")]
 
 
 def test_one_that_was_just_brought_back_is_not_brought_back_again() -> None:
@@ -147,14 +147,15 @@ def test_what_was_brought_back_of_a_trainer_that_was_being_cancelled_is_cancelle
     assert kept(revived) == [Cancel(ARRAY, "cancelled by its owner")]
 
 
-def test_a_node_that_an_admin_waits_for_is_left_and_others_are_not() -> None:
+def test_nodes_are_left_in_one_request_and_others_are_not() -> None:
     mine = view(
         ON_N1,
         element(1, ElementState.RUNNING, "n2"),
-        element(2, ElementState.ENDING, "n1"),
+        element(2, ElementState.RUNNING, "n3"),
+        element(3, ElementState.ENDING, "n1"),
     )
-    assert leave_draining(mine, {"n1", "n9"}) == [Shrink((FIRST,), "its node is to be empty")]
-    assert leave_draining(mine, {"n9"}) == []
+    assert leave(mine, {"n1", "n3", "n9"}, "why") == [Shrink((FIRST, THIRD), "why")]
+    assert leave(mine, {"n9"}, "why") == []
 
 
 def test_a_finished_trainer_is_cancelled_when_its_last_element_has_ended() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bftrainer_slurm.controller.decide.actions import Shrink
-from bftrainer_slurm.controller.decide.vacate import Wanted, vacate, wanted
+from bftrainer_slurm.controller.decide.vacate import Wanted, wanted
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.passes import Judgement
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
@@ -65,8 +64,7 @@ def test_what_idle_nodes_lack_trainers_leave() -> None:
     found = asked(job(7, 2), views=(mine,), busy=THREE_OF_SIX)
     assert found.idle == {"n1"}
     assert len(found.leave) == 1
-    (action,) = vacate((mine,), found.leave)
-    assert action == Shrink(mine.running_on(found.leave), "an ordinary job is expected there")
+    assert len(mine.running_on(found.leave)) == 1
 
 
 def test_a_job_that_all_of_them_do_not_suffice_for_wants_none() -> None:
@@ -159,12 +157,3 @@ def test_the_nodes_of_a_start_that_is_planned_in_a_moment_are_emptied() -> None:
     due = job(7, 6, expected_start_s=NOW_S + 3, expected_nodes=("n2", "n4"))
     found = asked(due, views=(trainer("n2", "n3"),), busy="n5 n6")
     assert (found.idle, found.leave) == ({"n4"}, {"n2"})
-
-
-def test_trainers_leave_one_request_each() -> None:
-    one, other = trainer("n1", "n2", array=1), trainer("n3", array=2)
-    actions = vacate((one, other), frozenset({"n1", "n2", "n3"}))
-    assert [action.elements for action in actions] == [
-        (ElementId(1, 0), ElementId(1, 1)),
-        (ElementId(2, 0),),
-    ]
