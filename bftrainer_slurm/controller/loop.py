@@ -179,9 +179,9 @@ class Controller:
         ending = any(view.ids(*GOES) for view in self._roster.views)
         self.schedule.looked(looked_s, due, ending, took_s)
         rest_s = self._settings.relaunch_after_s
-        if any(view.rests(began_s - rest_s) for view in self._roster.views):
-            self.schedule.again(looked_s + rest_s)
         for view in self._roster.views:
+            if view.rests(began_s - rest_s):
+                self.schedule.again(looked_s + rest_s)
             if view.state.rests_until_s > looked_s and not view.over:
                 self.schedule.again(view.state.rests_until_s)
         self._note_pauses(had, began_s)

@@ -24,7 +24,7 @@ def available(picture: Picture, settings: Settings) -> frozenset[Place]:
 
     A node that was busy when the nodes were last read counts as idle when no job is on it any more.
     """
-    return _open(_unused(picture), picture, settings)
+    return _free(_unused(picture).difference(*_not_ours(picture, settings).values()), picture)
 
 
 def soon_available(picture: Picture, settings: Settings) -> frozenset[Place]:
@@ -38,21 +38,15 @@ def soon_available(picture: Picture, settings: Settings) -> frozenset[Place]:
         for _, record in view.within(*GOES)
         if record.ours and record.node is not None
     )
-    return _open(_places(leaving, picture), picture, settings)
+    if not leaving:  # at most turns
+        return frozenset()
+    return _free(leaving.difference(*_not_ours(picture, settings).values()), picture)
 
 
 def left_alone(picture: Picture, settings: Settings) -> dict[str, frozenset[str]]:
     """Return idle nodes that no element may start on now, by reason; a node may have several."""
-    idle = nodes_of(_unused(picture))
+    idle = nodes_of(_free(_unused(picture), picture))
     return {why: idle & nodes for why, nodes in _not_ours(picture, settings).items()}
-
-
-def _open(places: frozenset[Place], picture: Picture, settings: Settings) -> frozenset[Place]:
-    """Return those of the places that are not left alone."""
-    if not places:  # no node is being left, at most turns
-        return places
-    alone = set[str]().union(*_not_ours(picture, settings).values())
-    return frozenset(place for place in places if place.node not in alone)
 
 
 def _not_ours(picture: Picture, settings: Settings) -> dict[str, Set[str]]:
@@ -70,19 +64,18 @@ def _not_ours(picture: Picture, settings: Settings) -> dict[str, Set[str]]:
     }
 
 
-def _unused(picture: Picture) -> frozenset[Place]:
-    """Return the places in holes in which no element runs, ends, or will start."""
-    left = {
+def _unused(picture: Picture) -> frozenset[str]:
+    """Return the nodes in holes that no element is leaving, or runs on without a place."""
+    return picture.snapshot.in_holes.difference(
         record.node
         for view in picture.views
         for id_, record in view.within(*OCCUPIES)
         if id_ not in view.placed
-    }
-    return _places(picture.snapshot.in_holes - left, picture)
+    )
 
 
-def _places(nodes: frozenset[str], picture: Picture) -> frozenset[Place]:
-    """Return the places on these nodes that are in holes and that no element has."""
+def _free(nodes: frozenset[str], picture: Picture) -> frozenset[Place]:
+    """Return the places on these nodes that are in holes, and that no element has."""
     nodes = (nodes & picture.snapshot.in_holes) - picture.out_of_reach
     places = frozenset(place for node in nodes for place in Place.on(node))
     return places.difference(*(view.places for view in picture.views))

@@ -46,12 +46,11 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
             said_no = {node for node, until_s in refused if until_s > now_s}
             out = unfit[demands].union(said_no) - nodes_of(view.places)
             why = _too_few(view, nodes, out)
-            barred[array] = out
+            if out and why is None:
+                barred[array] = out
         if why is not None:
             stuck[array] = why
-    return Eligibility(
-        stuck, {array: out for array, out in barred.items() if out and array not in stuck}
-    )
+    return Eligibility(stuck, barred)
 
 
 def why_never(demands: Demands) -> str | None:

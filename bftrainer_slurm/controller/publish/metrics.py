@@ -126,29 +126,17 @@ def _of_counts(counts: Mapping[str, Any]) -> Iterator[Metric]:
     ended, plans = dict.fromkeys(_ENDS, 0), dict.fromkeys(_PLANS, 0)
     requests = dict(sorted(counts["requests"].items()))
     failed = dict.fromkeys(counts["requests"], 0) | counts["failed_requests"]
+    preempted = "Elements on the nodes of ordinary jobs that preempted."
+    late = "Ordinary jobs that missed a backfill pass."
+    waited = "How long ordinary jobs waited for elements."
+    paused = "How long trainers stood still."
     for kind, name, text, known, *label in (
         (Total, "elements_started", "Elements that have begun to run.", counts["started"]),
         (Total, "elements_ended", "Elements that have ended.", ended | counts["ended"], "how"),
-        (
-            *(
-                Total,
-                "preempted_elements",
-                "Elements on the nodes of ordinary jobs that preempted.",
-            ),
-            counts["preempted_elements"],
-        ),
-        (
-            *(Total, "late_ordinary_jobs", "Ordinary jobs that missed a backfill pass."),
-            counts["late_jobs"],
-        ),
-        (
-            *(Histogram, "preemption_delay_seconds", "How long ordinary jobs waited for elements."),
-            counts["delays"],
-        ),
-        (
-            *(Histogram, "rescale_pause_seconds", "How long trainers stood still."),
-            *(counts["pauses"], "direction"),
-        ),
+        (Total, "preempted_elements", preempted, counts["preempted_elements"]),
+        (Total, "late_ordinary_jobs", late, counts["late_jobs"]),
+        (Histogram, "preemption_delay_seconds", waited, counts["delays"]),
+        (Histogram, "rescale_pause_seconds", paused, counts["pauses"], "direction"),
         (Total, "plans", "Plans, by how they were made.", plans | counts["plans"], "status"),
         (Summary, "plan_solve_seconds", "How long plans took.", counts["solving"]),
         (Summary, "look_seconds", "How long looks at Slurm took.", counts["looks"]),
