@@ -5,6 +5,7 @@ The node's agent asks through the progress memory. All ranks agree on a step, an
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -78,7 +79,16 @@ class Saver:
         return bool(self._flag)
 
     def saved(self) -> NoReturn:
-        """Say that this rank has saved, and wait for the end."""
+        """Say that all ranks have saved, and wait for the end.
+
+        Otherwise those that stay could begin again before one that leaves has saved. The end of
+        one that Slurm has signalled says that it has; the keeper waits for all that stay.
+        """
+        import torch.distributed as dist
+
+        if self._together and not self._sigterm.came:
+            with contextlib.suppress(RuntimeError):  # one has ended
+                dist.all_reduce(self._flag, group=self._group)
         self._memory.has_saved(self._local_rank)
         self._sigterm.end(signal.SIG_DFL)
 
@@ -117,7 +127,7 @@ def must_save() -> bool:
 
 
 def saved() -> NoReturn:
-    """End this process after it has saved; this does not return.
+    """End this process once all ranks have saved; this does not return.
 
     Raises:
         RuntimeError: ``must_save()`` has not been called, or only outside an element.

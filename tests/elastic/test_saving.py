@@ -161,6 +161,26 @@ def test_no_step_is_lost_as_a_node_joins_leaves_and_is_reclaimed(agents: Agents)
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("reclaimed", [False, True])
+def test_those_that_stay_wait_until_one_that_leaves_has_saved(
+    agents: Agents, reclaimed: bool
+) -> None:
+    agents.start(1, SAVE_S="3", BFTRAINER_GRACE="10")
+    agents.wait_for_steps(1)
+    agents.start(2, SAVE_S="3")
+    agents.wait_for_world(2, 1, 2)
+    agents.wait_for_steps(2)
+    if reclaimed:
+        agents.signal(1, signal.SIGTERM)
+    else:
+        agents.keeper.client.part(ARRAY, [1])
+    agents.wait_for_world(1, 2)
+    agents.wait_for_steps(2)
+    numbers = trained(agents.folder)
+    assert numbers == list(range(1, numbers[-1] + 1))
+
+
+@pytest.mark.torch
 def test_a_node_is_lost_and_the_others_begin_again(agents: Agents) -> None:
     agents.start(1, 2)
     agents.wait_for_world(2, 1, 2)

@@ -1,4 +1,4 @@
-"""A plain script that saves when it is told to, and only then; else as ddp.py."""
+"""A plain script that saves when told to, in SAVE_S seconds, and only then; else as ddp.py."""
 
 import os
 import sys
@@ -33,6 +33,7 @@ def main() -> None:
             print(time.monotonic(), dist.get_world_size(), step.item(), file=log)
             if must_save:
                 if dist.get_rank() == 0:
+                    time.sleep(float(os.environ.get("SAVE_S", "0")))
                     beside = folder / "checkpoint.new"
                     beside.write_text(str(step.item()))
                     beside.replace(checkpoint)
