@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -23,6 +24,10 @@ MAX_RUNS = 1_000
 MAX_MEMBERS = 10_000
 MAX_MESSAGES_OF_USER = 30_000  # between two sweeps
 MAX_KEPT = 128 * 1024 * 1024  # bytes that wait to be sent or handled
+# Bytes that wait to be sent; with more, nothing is done for this user until some are read. So the
+# list of all members, sent to each of thousands, does not add up to MAX_KEPT.
+MUCH_UNSENT = MAX_KEPT // 4
+HELD_S = 0.01
 REMEMBERED_ORIGINS = 1_000
 SLICE_S = 0.002  # after this long the event loop looks at its sockets again,
 PIECES = 20  # or after this many pieces of work
@@ -41,6 +46,7 @@ class Share:
     of_run: Counter[int] = field(default_factory=Counter)  # members, by trainer
     messages: int = 0  # since the last sweep
     kept: int = 0  # bytes
+    unsent: int = 0  # those of them that wait to be sent
 
     def check(self, array: int) -> None:
         """Check that one more member of a trainer may join. Raises NotAdmittedError."""
@@ -86,17 +92,44 @@ class Refusals:
         )
 
 
-class Turns:
-    """Work that waits: owners take turns, and each owner's work is done in order."""
+class Places:
+    """Places for ``most`` requests at the same time, of which each owner has ``of_one`` at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int, of_one: int, why: str) -> None:
+        self._most, self._of_one, self._why = most, of_one, why
+        self._taken: Counter[Hashable] = Counter()
+
+    @contextmanager
+    def one(self, owner: Hashable) -> Iterator[None]:
+        """Take a place. Raises NotAdmittedError."""
+        if self._taken.total() >= self._most or self._taken[owner] >= self._of_one:
+            raise NotAdmittedError("too_many", self._why, True)
+        self._taken[owner] += 1
+        try:
+            yield
+        finally:
+            self._taken[owner] -= 1
+            if not self._taken[owner]:
+                del self._taken[owner]
+
+
+class Turns:
+    """Work that waits: owners take turns, and each owner's work is done in order.
+
+    While ``holds_up`` says so of an owner, that one's work waits.
+    """
+
+    def __init__(self, holds_up: Callable[[Hashable], bool] = lambda whose: False) -> None:
         self._loop = asyncio.get_running_loop()
+        self._holds_up = holds_up
         self._waiting: OrderedDict[Hashable, deque[Callable[[], None]]] = OrderedDict()
+        self._held: dict[Hashable, deque[Callable[[], None]]] = {}
         self._called = False
 
     def add(self, whose: Hashable, work: Callable[[], None]) -> None:
         """Do a small piece of work when it is its owner's turn."""
-        self._waiting.setdefault(whose, deque()).append(work)
+        queues = self._held if whose in self._held else self._waiting
+        queues.setdefault(whose, deque()).append(work)
         self._call()
 
     def _call(self) -> None:
@@ -112,12 +145,25 @@ class Turns:
                 if not self._waiting or self._loop.time() > until_s:
                     break
                 whose, pieces = self._waiting.popitem(last=False)
+                if self._holds_up(whose):
+                    self._hold(whose, pieces)
+                    continue
                 piece = pieces.popleft()
                 if pieces:
                     self._waiting[whose] = pieces
                 piece()
         finally:
             self._call()
+
+    def _hold(self, whose: Hashable, pieces: deque[Callable[[], None]]) -> None:
+        if not self._held:
+            self._loop.call_later(HELD_S, self._release)
+        self._held[whose] = pieces
+
+    def _release(self) -> None:
+        self._waiting.update(self._held)
+        self._held.clear()
+        self._call()
 
 
 class Waiting(Generic[Key]):

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 from functools import partial
 from typing import Any
 
-from bftrainer_slurm.keeper.fairness import Refusals, Share, Turns, Waiting
+from bftrainer_slurm.keeper.fairness import MUCH_UNSENT, Refusals, Share, Turns, Waiting
 from bftrainer_slurm.keeper.gate import Gate, Owner
 from bftrainer_slurm.keeper.messages import (
     Done,
@@ -63,7 +63,7 @@ class Registry:
         self._runs: dict[int, _Running] = {}
         self._sessions: dict[int, Session] = {}
         self._shares: dict[int, Share] = {}  # by user
-        self.turns = Turns()
+        self.turns = Turns(self._read_too_little)
         self._unproven: Waiting[Session] = Waiting(min(MAX_UNPROVEN, files // 8), _give_way)
         self._keys = itertools.count(1)
         self._swept_s = _now_s()
@@ -179,6 +179,11 @@ class Registry:
         self._in_run(session.array, lambda run: run.lose(session.key, _now_s()))
 
     # The clock.
+
+    def _read_too_little(self, whose: Hashable) -> bool:
+        """Whether a user's members have much to read."""
+        share = self._shares.get(whose) if isinstance(whose, int) else None
+        return share is not None and share.unsent > MUCH_UNSENT
 
     def _in_run(self, array: int, event: Callable[[Run], None]) -> None:
         """Pass an event to a trainer's run, if there is one, and do what follows from it."""

@@ -12,11 +12,11 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from bftrainer_slurm.keeper.disclosure import disclosed
 from bftrainer_slurm.keeper.entrance import Entrance
-from bftrainer_slurm.keeper.fairness import Waiting, address_of
+from bftrainer_slurm.keeper.fairness import Places, Waiting, address_of
 from bftrainer_slurm.keeper.gate import Gate, NotAdmittedError, Owner
 from bftrainer_slurm.keeper.notes import Notes
 from bftrainer_slurm.keeper.protocol import (
@@ -38,11 +38,13 @@ logger = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_S = 5.0
 SEND_TIMEOUT_S = 30.0
-MAX_READERS = 500  # of the status at the same time: a slow reader takes one of these places
+# Of the status or the history at the same time, in all and of one user (or a stranger's address): a
+# slow reader takes one of these places.
+MAX_READERS, MAX_READERS_OF_ONE = 500, 50
 MAX_WAITING = 4_000
 ACCEPTED_AT_ONCE = 16
 BACKLOG = 1_024  # connections that wait in the kernel
-MAX_ASKING = 100  # requests for the history; two are answered at a time
+MAX_ASKING, MAX_ASKING_OF_ONE = 100, 10  # requests for the history; two are answered at a time
 NOBODY = -1  # a reader of the status who has not said who they are
 _PIECE = 64 * 1024
 _TOO_MANY = "too many read the status; ask again"
@@ -75,7 +77,8 @@ class Keeper:
         self._status = b""
         self._disclosed: dict[int, bytes] = {}  # by user
         self._status_time_s = 0.0
-        self._readers = self._asking = 0
+        self._readers = Places(MAX_READERS, MAX_READERS_OF_ONE, _TOO_MANY)
+        self._asking = Places(MAX_ASKING, MAX_ASKING_OF_ONE, _TOO_MANY)
         self._past, self._reads = past, asyncio.Semaphore(2)
         self._entering: Waiting[Entrance] = Waiting(min(MAX_WAITING, files // 4), _turn_away)
 
@@ -127,10 +130,13 @@ class Keeper:
     ) -> None:
         match words:
             case ["status", *proof] if len(proof) <= 2:
-                await self._show(writer, self._status_for(await self._reader(proof)))
+                user = await self._reader(proof)
+                await self._show(writer, self._status_for(user), _who(user, writer))
             case ["history", what, since, *proof] if len(proof) <= 2:
-                past = await self._past_for(what, whole(since), await self._reader(proof))
-                await self._show(writer, past)
+                user = await self._reader(proof)
+                who = _who(user, writer)
+                past = await self._past_for(what, whole(since), user, who)
+                await self._show(writer, past, who)
             case ["watch", token, identity, since]:
                 self._check(token)
                 after = whole(since) if identity == self._identity else 0
@@ -170,20 +176,15 @@ class Keeper:
                 return await self.registry.gate.reader(method, credential)
         return NOBODY
 
-    async def _past_for(self, what: str, since_s: int, user: int) -> bytes:
+    async def _past_for(self, what: str, since_s: int, user: int, who: Hashable) -> bytes:
         """Return what a user may see of the history; others are served while it is read."""
         if self._past is None:
             raise ProtocolError("this keeper has no history")
-        if self._asking >= MAX_ASKING:
-            raise ProtocolError(_TOO_MANY, "too_many")
-        self._asking += 1
-        try:
+        with self._asking.one(who):
             async with self._reads:
                 everything = user in (0, os.getuid())
                 asked = Asked(what, since_s, None if everything else user)
                 return await asyncio.to_thread(self._past, asked, self._status)
-        finally:
-            self._asking -= 1
 
     def _status_for(self, user: int) -> bytes:
         """Return what a user may see of the status; made when asked for, once for each status."""
@@ -196,19 +197,14 @@ class Keeper:
             )
         return self._disclosed[user]
 
-    async def _show(self, writer: asyncio.StreamWriter, document: bytes) -> None:
-        if self._readers >= MAX_READERS:
-            raise ProtocolError(_TOO_MANY, "too_many")
-        self._readers += 1
-        try:
+    async def _show(self, writer: asyncio.StreamWriter, document: bytes, who: Hashable) -> None:
+        with self._readers.one(who):
             age_s = self._clock() - self._status_time_s
             own = json.dumps(self.registry.status()).encode()
             head = f"document {age_s:.3f} {len(document)} {len(own)}\n"
             # Not joined: so all slow readers hold the same document, and no copy of it.
             for part in (head.encode(), document, own):
                 await _send(writer, part)
-        finally:
-            self._readers -= 1
 
     def _hint(self, note: Note) -> bytes:
         answer = b"ok\n"
@@ -258,6 +254,11 @@ class Keeper:
     def _check(self, token: str) -> None:
         if not hmac.compare_digest(token.encode(), self._token.encode()):
             raise ProtocolError("only this keeper's own controller may ask that", "bad_token")
+
+
+def _who(user: int, writer: asyncio.StreamWriter) -> Hashable:
+    """Return whose a request is: a user's, or of the address that a stranger asks from."""
+    return user if user != NOBODY else address_of(writer.get_extra_info("peername"))
 
 
 def _turn_away(entrance: Entrance) -> None:

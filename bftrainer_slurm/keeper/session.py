@@ -41,7 +41,7 @@ class Session(asyncio.Protocol):
         self.share = Share(-1)  # a share of its own until its user is known
         self.opened_s = self.heard_s = asyncio.get_running_loop().time()
         self.progress_s = -math.inf
-        self._messages = self._kept = 0
+        self._messages = self._kept = self._unsent = 0
         self._address = address
         self._whose: Hashable = address
         self._registry = registry
@@ -98,6 +98,7 @@ class Session(asyncio.Protocol):
         share.gain(array)
         self.array, self.share, self._whose = array, share, share.user
         self.share.kept += self._kept
+        self.share.unsent += self._unsent
         self._longest = MAX_FROM_MEMBER
 
     def swept(self) -> None:
@@ -142,7 +143,8 @@ class Session(asyncio.Protocol):
         unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
         kept = len(self._buffer) + unsent
         self.share.kept += kept - self._kept
-        grows, self._kept = kept > self._kept, kept
+        self.share.unsent += unsent - self._unsent
+        grows, self._kept, self._unsent = kept > self._kept, kept, unsent
         if grows and self.share.kept > MAX_KEPT:
             self.give_up("memory", "this user's members send unfinished lines, or do not read")
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from bftrainer_slurm.keeper.fairness import PIECES, Turns
+from bftrainer_slurm.keeper.fairness import HELD_S, PIECES, Turns
 
 
 def done_of(add: Callable[[Turns, list[str]], None]) -> list[str]:
@@ -60,3 +60,26 @@ def test_a_piece_that_fails_stops_no_other() -> None:
         turns.add("good", partial(done.append, "good"))
 
     assert done_of(add) == ["told", "good"]
+
+
+def test_who_is_held_up_waits_in_order_and_holds_up_nobody_else() -> None:
+    done: list[str] = []
+
+    async def run() -> None:
+        held = {"slow"}
+        turns = Turns(held.__contains__)
+        for number in range(3):
+            turns.add("slow", partial(done.append, f"slow {number}"))
+            turns.add("quick", partial(done.append, f"quick {number}"))
+        await asyncio.sleep(2 * HELD_S)
+        turns.add("slow", partial(done.append, "slow 3"))
+        turns.add("quick", partial(done.append, "quick 3"))
+        await asyncio.sleep(2 * HELD_S)
+        assert done == [f"quick {number}" for number in range(4)]
+        held.clear()
+        async with asyncio.timeout(10):
+            while len(done) < 8:
+                await asyncio.sleep(HELD_S)
+
+    asyncio.run(run())
+    assert done[4:] == [f"slow {number}" for number in range(4)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.fairness import Turns
 from bftrainer_slurm.keeper.messages import MAX_FROM_MEMBER
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.registry import Registry
@@ -416,3 +418,38 @@ def told(keeper: Inside, number: str) -> int:
     _, status = keeper.client.status()
     assert status is not None
     return int(status["keeper"][number])
+
+
+def test_a_member_that_reads_late_gets_all_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before more waits for its user than is kept, nothing more is done for it."""
+    held = threading.Event()
+    hold = Turns._hold
+
+    def note(*given: Any) -> None:
+        held.set()
+        hold(*given)
+
+    monkeypatch.setattr(Turns, "_hold", note)
+    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_MESSAGES", 10**9)
+    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_MESSAGES_OF_USER", 10**9)
+    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_KEPT", 400_000)
+    monkeypatch.setattr("bftrainer_slurm.keeper.registry.MUCH_UNSENT", 50_000)
+    with keeper_inside() as keeper, Wire(keeper.port, buffer=4_096) as late:
+        late.hello()
+
+        def ask() -> None:
+            number = 1
+            while not held.is_set():
+                late.say(ping=number)
+                number += 1
+            late.say(ping=0)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        assert held.wait(60)
+        expected = 1
+        while (answer := late.read()) != {"pong": 0}:
+            assert answer == {"pong": expected}
+            expected += 1
+        asking.join()
+        assert keeper.counts() == {}
