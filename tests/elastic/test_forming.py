@@ -1,9 +1,11 @@
 """A peer that is lost while a process group comes to be does not hold the others."""
 
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -70,3 +72,14 @@ def test_who_has_failed_to_form_a_group_meets_a_peer_that_has_not() -> None:
         group.close()
         peers[0].kill()
         peers[0].wait()
+
+
+def test_a_store_that_does_not_answer_holds_nobody_once_the_keeper_has_spoken() -> None:
+    """torch waits for it without any limit of time (2.13)."""
+    group = Communicator()
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        second = replace(TWO, rank=1, store=f"127.0.0.1:{frozen.getsockname()[1]}")
+        threading.Timer(0.5, group.abort, ("the first rank is lost",)).start()
+        with pytest.raises(PeerLostError):
+            group.form(second, "gloo", "127.0.0.1", lambda _: None)
+    group.close()

@@ -19,11 +19,14 @@ from torch.distributed import HashStore, ProcessGroupGloo, Work  # type: ignore[
 from bftrainer_slurm.elastic.inprocess import waits
 from bftrainer_slurm.elastic.inprocess.collective import Communicator, _keep_for_ever
 from bftrainer_slurm.elastic.inprocess.sockets import Connections
+from bftrainer_slurm.keeper.messages import Generation, Peer
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
+ALONE = Generation(1, 0, 1, False, None, (Peer(0, "n0", 0),))
 GROUPS = 50
 PATIENCE_S = 5.0
+ODD_S = 61.7  # the groups' timeout, by which their connections are told
 
 
 class ForgottenError(Exception):
@@ -50,13 +53,12 @@ def forgets(monkeypatch: pytest.MonkeyPatch, pause_s: float) -> bool:
         if time.monotonic() > deadline_s:
             raise ForgottenError
 
-    store, connections = HashStore(), Connections(())
+    store, connections = HashStore(), Connections(ODD_S)
     with monkeypatch.context() as patch, ThreadPoolExecutor(2) as threads:
         patch.setattr(Work, "wait", Work.wait)
         waits.look_up(check)
-        patience = timedelta(seconds=60)
+        patience = timedelta(seconds=ODD_S)
         ranks = list(threads.map(lambda r: ProcessGroupGloo(store, r, 2, patience), range(2)))
-        connections.complete()
         training = [threads.submit(train, rank) for rank in ranks]
         time.sleep(pause_s)
         connections.shut_down(gently=True)
@@ -74,12 +76,41 @@ def test_gloo_fails_what_is_under_way_when_its_connections_are_cut_gently(
     assert sum(forgotten) <= GROUPS // 8
 
 
-def test_the_scripts_own_connections_outlive_the_first_group() -> None:
-    group = Communicator()  # as a trainer has one before it knows its peers
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        own = socket.create_connection(server.getsockname())
-        peer, _ = server.accept()
-    group.close()
-    with own, peer:
-        own.sendall(b"y")
-        assert peer.recv(1) == b"y"
+class Own:
+    """A connection of the script's own, both ends of it."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.here = socket.create_connection(server.getsockname(), 10)
+            self.there, _ = server.accept()
+
+    def check(self) -> None:
+        with self.here, self.there:
+            for one, other in ((self.here, self.there), (self.there, self.here)):
+                one.sendall(b"y")
+                assert other.recv(1) == b"y"
+
+
+def test_the_scripts_own_connections_outlive_a_group_whenever_they_were_opened() -> None:
+    group, own = Communicator(), [Own()]
+    group.form(ALONE, "gloo", "127.0.0.1", lambda _: own.append(Own()))  # as another thread may
+    own.append(Own())
+    group.formed()
+    own.append(Own())
+    with pytest.raises(RuntimeError):
+        group.close()
+        group._store.get("key")
+    for one in own:
+        one.check()
+
+
+def test_those_opened_beside_gloos_outlive_them_too() -> None:
+    store, connections, timeout = HashStore(), Connections(ODD_S), timedelta(seconds=ODD_S)
+    with ThreadPoolExecutor(2) as threads:
+        owned = threads.submit(Own)
+        ranks = list(threads.map(lambda r: ProcessGroupGloo(store, r, 2, timeout), range(2)))
+    connections.shut_down(gently=True)
+    for rank in ranks:
+        with pytest.raises(RuntimeError):
+            rank.allreduce([torch.ones(1)]).wait()
+    owned.result().check()

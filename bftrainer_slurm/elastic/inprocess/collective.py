@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -43,8 +43,9 @@ _CONNECT_S = 3.0  # a store's host that is up answers at once
 _CONNECTS = 6
 _STORE_S = 60.0
 # gloo waits five times this for a peer to connect. There is no connection yet that could be cut, so
-# the group stands still for so long if a peer is lost in these milliseconds.
-_FORM_S = 2.0
+# the group stands still for so long if a peer is lost in these milliseconds. It is an odd number:
+# gloo's connections are told by it.
+_FORM_S = 2.17
 _AGAIN_S = 0.02
 # gloo closes a connection at once when it reads its end; stores may not.
 _GENTLY_S = 1.0
@@ -65,12 +66,9 @@ class _LateError(RuntimeError):
 
 
 class Communicator:
-    """The default process group while a generation lasts.
+    """The default process group while a generation lasts."""
 
-    ``keeper_ports``: connections to these ports do not belong to the group.
-    """
-
-    def __init__(self, keeper_ports: Collection[int] = ()) -> None:
+    def __init__(self) -> None:
         self.rank = 0
         self.world = 1
         self.weight = 1.0  # of this rank's gradients in the step
@@ -78,8 +76,7 @@ class Communicator:
         self.averaged = False  # gradients were averaged in this step
         self.layout: list[tuple[int, ...]] = []  # ids of the parameters in each of its buckets
         self._nccl = False
-        self._keeper_ports = keeper_ports
-        self._connections: Connections | None = None  # None until it forms
+        self._connections = Connections(_FORM_S)
         self._works: list[_Watched] = []
         self._sums: list[_Sum] = []  # that DDP waits for
         self._hopeless = False  # what has not ended yet never will
@@ -102,7 +99,6 @@ class Communicator:
         """
         self.rank, self.world = generation.rank, generation.world
         self._nccl = "nccl" in backend
-        self._connections = Connections(self._keeper_ports)
         with self.noting():
             if generation.rank == 0:
                 store = self._open_store(address, 0, hosts=True)
@@ -129,12 +125,16 @@ class Communicator:
         For its whole timeout, torch retries a connection that is cut or whose other end is gone.
         So the timeout is short at first, and there is no new attempt after an abort.
         """
+        if not hosts:  # at once: torch waits for an answer without any limit (2.13)
+            self._connections.add_store(host, port, hosted=False)
         for _ in range(_CONNECTS):
             try:
                 store = open_store(host, port, hosts, timedelta(seconds=_CONNECT_S / _CONNECTS))
             except RuntimeError as error:
                 failure = error
             else:
+                if hosts:
+                    self._connections.add_store(host, store.port, hosted=True)
                 store.set_timeout(timedelta(seconds=_STORE_S))
                 return store
             if self._aborted is not None:
@@ -142,13 +142,11 @@ class Communicator:
         raise failure
 
     def formed(self) -> None:
-        """Say that all connections of the group are there now.
+        """Check that the group is good now that all have the same state.
 
         Raises:
-            PeerLostError: the group has failed already.
+            PeerLostError: it has failed already.
         """
-        if self._connections is not None:
-            self._connections.complete()
         if not self._usable():
             self.commit()
 
@@ -367,8 +365,7 @@ class Communicator:
     def _cut(self, gently: bool = False) -> None:
         if self._nccl and dist.is_initialized():
             abort_together(groups_of_process())
-        if self._connections is not None:
-            self._connections.shut_down(gently)
+        self._connections.shut_down(gently)
 
     def _sum_or_zero(self, done: Future[list[Tensor]], buffer: Tensor) -> Tensor:
         try:

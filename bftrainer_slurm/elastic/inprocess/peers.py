@@ -28,7 +28,6 @@ from bftrainer_slurm.elastic.tries import NoGroupError, Tries
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import Membership, Notice, ReleasedError
 from bftrainer_slurm.keeper.messages import Change, Dropped, Generation, Peer
-from bftrainer_slurm.keeper.protocol import parse_addresses
 
 
 class Peers:
@@ -149,10 +148,9 @@ class ElementPeers(Peers):
 
     def __init__(self, environment: Mapping[str, str], backend: str) -> None:
         keeper = environment["BFTRAINER_KEEPER"]
-        self._keeper_ports = [port for _, port in parse_addresses(keeper)]
         self._identity = worker_identity(environment)
         self._backend = backend
-        self.group = Communicator(self._keeper_ports)
+        self.group = Communicator()
         self._forming = False
         self._tries = Tries()
         outlive_lost_peers(backend)
@@ -197,7 +195,7 @@ class ElementPeers(Peers):
                     self._say_given_back(planned=True)
                 self._sigterm.end()
             self._tries.begin(generation.members)
-            self.group = Communicator(self._keeper_ports)
+            self.group = Communicator()
             self._forming = False
             change = self._membership.change
             if change is not None:  # announced before there was a group that could be aborted

@@ -21,7 +21,7 @@ from torch.distributed.checkpoint.state_dict import (
     get_state_dict,
     set_state_dict,
 )
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 
 from bftrainer_slurm.elastic import torch_private
 from bftrainer_slurm.elastic.changes import say
@@ -207,9 +207,11 @@ class ShardedTrainer(Training):
         # DTensor caches what it computes for a mesh, this process's part of a tensor too. As ranks
         # change, no mesh may equal an earlier one: hence the name.
         with self._with_peers():
-            mesh = init_device_mesh(
-                "cpu", (dist.get_world_size(),), mesh_dim_names=(f"generation_{generation}",)
-            )
+            # Not init_device_mesh: where there is a GPU, that makes another group, of torch's time.
+            world = dist.group.WORLD
+            assert world is not None
+            name = f"generation_{generation}"
+            mesh = DeviceMesh.from_group(world, "cpu", mesh_dim_names=(name,))
             self.model, self.optimizer = self._build(mesh)
         # Sums: backward() has weighted each rank's part.
         if not torch_private.sum_in_python(self.model):
