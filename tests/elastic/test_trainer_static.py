@@ -398,15 +398,29 @@ def test_parameters_that_the_loss_does_not_reach_are_an_error_that_says_what_to_
 
 
 @pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"RANK": "0", "WORLD_SIZE": "2"},
+        {"BFTRAINER_KEEPER": "127.0.0.1:1", "BFTRAINER_ELEMENT": "7_1"},
+    ],
+)
 def test_a_left_over_init_process_group_is_an_error_that_says_to_remove_it(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
 ) -> None:
     store = dist.HashStore()  # type: ignore[attr-defined]
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
     with pytest.raises(RuntimeError, match=r"remove dist\.init_process_group"):
         trainer()
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("name", ["sampler", "batch_sampler", "drop_last"])
+def test_a_left_over_sampler_is_an_error_that_says_to_leave_it_out(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}: leave it out"):
+        trainer()[0].loader(DATA, 5, 1, **{name: object()})
 
 
 def test_parameters_used_by_some_ranks_only_are_refused() -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bftrainer_slurm.elastic.inprocess.training import Training
 
 _REHEARSALS = 2  # DDP orders its buckets after the first backward pass
+_CHOSEN = {"batch_sampler", "drop_last", "sampler"}  # options of DataLoader that the plan replaces
 
 
 class Loader:
@@ -97,6 +98,8 @@ class Indexed:
         self._course = course
         self._seed = seed
         self._plan = _Plan()
+        for name in _CHOSEN & options.keys():
+            raise ValueError(f"{name}: leave it out, the trainer says which samples a rank trains")
         if changing and options.get("num_workers"):
             options["worker_init_fn"] = DataWorkerStart(options.get("worker_init_fn"))
         self._data: DataLoader[Any] = DataLoader(dataset, batch_sampler=self._plan, **options)

@@ -46,10 +46,7 @@ class Peers:
         if fixed.world == 1:
             make_default(backend, HashStore(), 0, 1)
         else:
-            if dist.is_initialized():
-                raise RuntimeError(
-                    "elastic.Trainer makes the process groups: remove dist.init_process_group()"
-                )
+            _refuse_left_over()
             os.environ.setdefault("MASTER_ADDR", fixed.master[0])
             os.environ.setdefault("MASTER_PORT", str(fixed.master[1]))
             torch_private.set_libuv(os.environ)
@@ -137,6 +134,13 @@ def be_restarted(environment: Mapping[str, str], why: str, saves: bool) -> None:
         say(f"{why}: at each change this script starts again from {begin}")
 
 
+def _refuse_left_over() -> None:
+    if dist.is_initialized():
+        raise RuntimeError(
+            "elastic.Trainer makes the process groups: remove dist.init_process_group()"
+        )
+
+
 class RestartError(RuntimeError):
     """The script needs torchrun to restart it at changes, and torchrun did not start it."""
 
@@ -147,6 +151,7 @@ class ElementPeers(Peers):
     changing = True
 
     def __init__(self, environment: Mapping[str, str], backend: str) -> None:
+        _refuse_left_over()
         keeper = environment["BFTRAINER_KEEPER"]
         self._identity = worker_identity(environment)
         self._backend = backend
