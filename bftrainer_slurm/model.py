@@ -95,6 +95,7 @@ class Element:
     queued_s: float | None = None  # when it was submitted, or last preempted or requeued
     end_s: float | None = None  # when it ended
     exit_status: int | None = None  # of an ended one's script; None if Slurm tells none
+    job_id: int | None = None  # of a running one: Slurm's own number for it
 
     @property
     def perhaps_unlaunched(self) -> bool:

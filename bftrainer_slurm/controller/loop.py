@@ -6,14 +6,14 @@ It gets its gateway, planner, keeper's groups, history and clock from the caller
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
 from bftrainer_slurm.controller.act.execute import Results, after, execute
 from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.act.pacing import Pacer
-from bftrainer_slurm.controller.decide.actions import Action, Shrink
+from bftrainer_slurm.controller.decide.actions import Action, Shrink, Tell
 from bftrainer_slurm.controller.decide.decision import Decider, Decision, Made
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.schedule import Schedule
@@ -29,6 +29,7 @@ from bftrainer_slurm.controller.state.picture import Surroundings
 from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.roster import Roster
 from bftrainer_slurm.controller.state.trainer_state import hear
+from bftrainer_slurm.controller.state.unheard import unheard, unheard_from_s
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import Place, Trainer
@@ -38,6 +39,7 @@ from bftrainer_slurm.slurm.gateway import Gateway
 logger = logging.getLogger(__name__)
 
 _DAY_S = 86400.0
+_ELSE = ", else each node may train alone into the same files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ class Controller:
             self._roster.avoid = self._decision.avoid
             self._roster.put(self._decision.states)
             self.introduce()
-            self._act(self._decision.actions)
+            self._act((*self._decision.actions, *self._tell_unheard()))
         except Exception:
             self.schedule.failed(self._world.clock())
             raise
@@ -217,6 +219,21 @@ class Controller:
             self._roster.put(after(states, results, now_s))
         if results.left:
             self.schedule.again(now_s + results.again_in_s)
+
+    def _tell_unheard(self) -> Iterator[Tell]:
+        """Tell trainers of which nothing has ever joined so in their own output, once."""
+        now_s = self._world.clock()
+        for view in self._roster.views:
+            running = view.running()
+            if view.state.told or view.over or not running:
+                continue
+            with self._faults.of(view.array):
+                known = self._world.appraiser.known(view, now_s)
+                due_s = unheard_from_s(view, self._members.progress(view.array), known)
+                if due_s is not None and now_s >= due_s:
+                    yield Tell((min(running),), f"bftrainer: {unheard(view)}{_ELSE}")
+                elif due_s is not None:
+                    self.schedule.again(due_s)
 
     def _forget(self, arrays: frozenset[int], now_s: float) -> None:
         """Drop data about trainers that are gone, and once a day old data."""

@@ -209,6 +209,10 @@ class SimulatedCluster:
         """Not needed: a simulated job table has room for all."""
         raise AssertionError(f"{elements[0]} has room")
 
+    def tell(self, element: ElementId, text: str) -> None:
+        """Not needed: simulated trainers join at once."""
+        raise AssertionError(f"{element} has joined")
+
     # Inside.
 
     def _take_events(self) -> None:

@@ -205,6 +205,14 @@ class CommandGateway:
         """See Gateway."""
         self._change(elements, ("scancel", _THEM))
 
+    def tell(self, element: ElementId, text: str) -> None:
+        """See Gateway. ``scontrol notify`` takes no ARRAY_TASK: 22.05 tells another element."""
+        every = (one for trainer in self._queue.trainers for one in trainer.elements)
+        job_id = next((one.job_id for one in every if one.id == element), None)
+        if job_id is None:
+            raise RefusedError(f"{element} did not run at the last look", [element])
+        self._runner.change("scontrol", "notify", str(job_id), text)
+
     def _as_written(self, row: JobRow | str, known: Mapping[tuple[int, str], str]) -> JobRow | str:
         """Return the record with its ``ExcNodeList`` as it was written, which squeue sorts."""
         if isinstance(row, str) or row.tasks is None or not row.excluded_nodes:

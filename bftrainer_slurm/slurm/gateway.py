@@ -122,3 +122,9 @@ class Gateway(Protocol):
 
     def trim(self, elements: Sequence[ElementId]) -> None:
         """Cancel these elements of a trainer; the others go on."""
+
+    def tell(self, element: ElementId, text: str) -> None:
+        """Write a line into the output of an element that ran at the last look.
+
+        Slurm puts some words of its own before it.
+        """

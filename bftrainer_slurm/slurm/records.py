@@ -259,6 +259,7 @@ def _elements(row: JobRow, max_nodes: int) -> Iterable[Element]:
             queued_s=row.submit_s,
             end_s=row.end_s if state.over else None,
             exit_status=row.exit_status if state.over else None,
+            job_id=row.job_id if state is ElementState.RUNNING else None,
         )
 
 

@@ -56,6 +56,7 @@ class Job:
     then: ElementState | None = None
     asked: bool = False
     told: tuple[int, float] | None = None  # by which controller to end, and when
+    heard: list[str] = field(default_factory=list)  # lines in its output
 
     @property
     def goes_on(self) -> bool:
@@ -170,6 +171,10 @@ class MadeUpSlurm:
     def trim(self, elements: Sequence[ElementId]) -> None:
         for job in self._changed("trim", elements, {HELD, PENDING, DELAYED}):
             job.end(ElementState.CANCELLED, self.now_s)
+
+    def tell(self, element: ElementId, text: str) -> None:
+        for job in self._changed("tell", (element,), {RUNNING}):
+            job.heard.append(text)
 
     def cancel(self, array: int) -> None:
         self._changed("cancel", (), set())

@@ -34,7 +34,7 @@ from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import Plan, Problem, value
 from bftrainer_slurm.replay.policies import equal_shares
-from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
+from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
 from bftrainer_slurm.spec import TrainerRecord
 from tests.controller.worlds import ARRAY, NOW_S, started
 
@@ -59,7 +59,7 @@ class Slurm:
 
     name = "made up"
     queue_rpcs = grow_rpcs = 1
-    away = False
+    away = deaf = False
     id: str | None = None
 
     def __init__(
@@ -69,6 +69,7 @@ class Slurm:
         self.in_service = [f"n{number}" for number in range(1, nodes + 1)]
         self.reclaimed: set[str] = set()
         self.cancelled: list[int] = []
+        self.said: list[tuple[ElementId, str]] = []
         self.elements: dict[ElementId, Element] = {}
         for array in arrays:
             self.submit(array, most)
@@ -124,6 +125,11 @@ class Slurm:
 
     def trim(self, elements: Sequence[ElementId]) -> None:
         raise AssertionError("there is room")
+
+    def tell(self, element: ElementId, text: str) -> None:
+        if self.deaf:
+            raise RefusedError("it has ended")
+        self.said.append((element, text))
 
     def cancel(self, array: int) -> None:
         self.cancelled.append(array)
@@ -355,6 +361,22 @@ def test_a_trainer_none_of_whose_elements_joins_is_told_so_and_runs_on() -> None
     for _ in range(200):
         setting.turn(60)
     assert (setting.shown()["state"], len(setting.slurm.on())) == ("running", 2)
+    [(element, text)] = setting.slurm.said  # once
+    assert element == ElementId(ARRAY, setting.slurm.on()["n1"])
+    assert (
+        text == f"bftrainer: {NONE_HAS_JOINED}, else each node may train alone into the same files"
+    )
+
+
+def test_a_word_to_an_element_that_has_just_ended_is_not_said_again() -> None:
+    setting = Setting(2, ARRAY)
+    setting.slurm.deaf = True
+    setting.settle()
+    setting.turn(30)
+    setting.slurm.deaf = False
+    setting.turn(60)
+    assert setting.slurm.said == []
+    assert setting.shown()["notice"] == NONE_HAS_JOINED
 
 
 @pytest.mark.parametrize("kind", [NoteKind.REFORMED, NoteKind.PROGRESS])
@@ -364,6 +386,7 @@ def test_a_trainer_that_was_heard_of_is_not_told_that_none_has_joined(kind: Note
     setting.say(kind, generation=1, nodes=2, mode=0)
     setting.turn(60)
     assert setting.shown()["notice"] is None
+    assert setting.slurm.said == []
 
 
 def test_a_trainer_that_formed_a_group_before_the_controller_began_has_joined(

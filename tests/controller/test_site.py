@@ -80,6 +80,14 @@ def told_by_page(site: Site, question: str) -> Any:
         return json.loads(gzip.decompress(answer.read()))
 
 
+def test_a_trainer_that_never_joins_reads_so_in_its_own_output(site: Site) -> None:
+    folder = site.folder()
+    output = folder / "0.out"
+    said = "bftrainer: n1 runs, but has not joined: write 'srun torchrun train.py'"
+    with trainer(site, "1-1", f"--output={folder}/%a.out", "--exclude=n[2-4]"):
+        wait_until(lambda: output.exists() and said in output.read_text())
+
+
 def test_a_trainer_takes_the_idle_nodes_up_to_its_most(site: Site) -> None:
     with trainer(site, "1-3") as array:
         wait_until(lambda: nodes_of(site, array) == 3)

@@ -49,7 +49,7 @@ NODE = st.sampled_from(NODES)
 ONE = st.integers(0, 11)  # of those there are
 ENDS = st.sampled_from([ElementState.COMPLETED, ElementState.CANCELLED, ElementState.LOST])
 _REVIVED_S = 30.0  # for so long one that was brought back, and fails at once, is not seen to
-CHANGES = {"grow", "shrink", "revive", "hold", "end_at", "trim", "cancel"}  # one for each action
+CHANGES = {"grow", "shrink", "revive", "hold", "end_at", "trim", "cancel", "tell"}  # one an action
 
 
 class Greedy:

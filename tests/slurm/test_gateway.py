@@ -232,6 +232,18 @@ def test_a_trimmed_trainer_goes_on_with_the_rest(bench: Bench) -> None:
     assert len(left) == 2
 
 
+def test_what_an_element_is_told_is_in_its_output(bench: Bench) -> None:
+    output = bench.lab.home("alice") / "told.out"
+    array = bench.submit(output=str(output))
+    bench.run_on(array, 1, "n2")
+    bench.gateway.tell(ElementId(array, 1), "bftrainer: it's a word; $HOME")
+    wait_until(lambda: "bftrainer: it's a word; $HOME\n" in output.read_text())
+    bench.gateway.cancel(array)
+    wait_until(lambda: all(one.state.over for one in bench.trainer(array).elements))
+    with pytest.raises(RefusedError):
+        bench.gateway.tell(ElementId(array, 1), "too late")
+
+
 def test_slurm_says_how_it_is_configured(bench: Bench) -> None:
     backfill_s = 2.0  # scripts.labcluster.lab
     assert bench.gateway.configuration("bftrainer") == Configuration(10_000, None, backfill_s)

@@ -53,6 +53,7 @@ def test_the_life_of_two_elements(bench: Bench) -> None:
     assert bench.asked(ask) == one_update
     wait_until(lambda: bench.state(array, 0) is bench.state(array, 1) is ElementState.RUNNING)
     assert bench.asked(lambda: bench.gateway.end_at(two, time.time() + 600)) == one_update
+    assert bench.asked(lambda: bench.gateway.tell(two[1], "a word")) == {"REQUEST_JOB_NOTIFY": 1}
     assert bench.asked(lambda: bench.gateway.shrink(two)) == {"REQUEST_JOB_REQUEUE": 1}
     wait_until(lambda: bench.state(array, 0) is bench.state(array, 1) is ElementState.HELD)
     assert bench.asked(lambda: bench.gateway.hold(two)) == one_update

@@ -20,6 +20,7 @@ from bftrainer_slurm.controller.decide.actions import (
     Hold,
     Revive,
     Shrink,
+    Tell,
     Trim,
     array_of,
 )
@@ -42,6 +43,7 @@ _VERBS: dict[type[Action], str] = {
     Trim: "cancel",
     Revive: "bring back",
     Grow: "grow",
+    Tell: "tell",
 }
 _ORDER = tuple(_VERBS)
 
@@ -119,6 +121,8 @@ def describe(action: Action) -> str:
             return f"{verb} {names} on {', '.join(sorted(nodes_of(places)))}"
         case EndAt(_, end_s):
             return f"{verb} {names} to {time.strftime('%H:%M:%S', time.localtime(end_s))}"
+        case Tell(_, text):
+            return f"{verb} {names}: {text}"
     return f"{verb} {names}: {action.why}"
 
 
@@ -138,6 +142,8 @@ def _do(action: Action, gateway: Gateway) -> None:
             gateway.trim(elements)
         case Cancel(array):
             gateway.cancel(array)
+        case Tell((element,), text):
+            gateway.tell(element, text)
 
 
 def after(
@@ -149,7 +155,8 @@ def after(
     """
     changed: dict[int, TrainerState] = {}
     grows = [action for action in results.refused if isinstance(action, Grow)]
-    for action in (*results.done, *grows):
+    tells = [action for action in results.refused if isinstance(action, Tell)]
+    for action in (*results.done, *grows, *tells):
         array = array_of(action)
         changed[array] = _done(changed.get(array, states[array]), action, now_s)
     for action in grows:
@@ -168,4 +175,6 @@ def _done(state: TrainerState, action: Action, now_s: float) -> TrainerState:
             return change(state, elements, Phase.REVIVED, now_s)
         case Cancel():
             return replace(state, cancelled_s=now_s)
+        case Tell():
+            return replace(state, told=True)
     return state

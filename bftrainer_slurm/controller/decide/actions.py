@@ -64,7 +64,15 @@ class Cancel:
     why: str
 
 
-Action = Grow | Shrink | Revive | Hold | EndAt | Cancel | Trim
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Write a line into the output of a running element, the only one of ``elements``."""
+
+    elements: tuple[ElementId, ...]
+    text: str
+
+
+Action = Grow | Shrink | Revive | Hold | EndAt | Cancel | Trim | Tell
 
 
 def array_of(action: Action) -> int:

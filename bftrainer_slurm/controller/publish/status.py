@@ -12,6 +12,7 @@ from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History, Tally
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.preemptions import summary
+from bftrainer_slurm.controller.state.unheard import named, since_s, unheard, unheard_from_s
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState, Place, nodes_of
 from bftrainer_slurm.planner.problem import Plan, Problem
@@ -22,10 +23,8 @@ STATES = (
     *("finishing", "finished", "given up", "cancelled"),
 )
 _DAY_S = 86_400.0
-_JOIN_S = 30.0  # importing torch takes seconds, from a busy file system more
 _BROUGHT_BACK = (Phase.FAILED, Phase.UNLAUNCHED, Phase.REVIVED)
 _IN_A_ROW = 2  # failures; a single one may be bad luck
-_NAMED = 5  # nodes in a sentence
 
 
 def trainer_status(
@@ -43,8 +42,10 @@ def trainer_status(
     """
     trainer, failing = view.trainer, view.state.failing
     given_up, _, error = ("" if view.finishing else view.state.over or "").partition("\n")
-    running = _running(view)
+    running = since_s(view)
     report = progress.last
+    due_s = unheard_from_s(view, progress, known)
+    notice = None if due_s is None or now_s < due_s else unheard(view)
     return {
         "array": view.array,
         "name": trainer.name,
@@ -53,7 +54,7 @@ def trainer_status(
         "why": given_up or trouble or _cancelled(view),
         "failures": failing.count if failing else 0,
         "failed_on": list(failing.nodes) if failing else [],
-        "notice": _failing(failing) or _unheard(running, progress, known, now_s),
+        "notice": _failing(failing) or notice,
         "error": (failing.text if failing else error) or None,
         "min_nodes": trainer.record.min_nodes,
         "max_nodes": trainer.record.max_nodes,
@@ -145,50 +146,11 @@ def no_status(now_s: float, controller: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _running(view: TrainerView) -> dict[str, float | None]:
-    """Since when an element runs on each node; until the next look at Slurm, by its own report."""
-    running: dict[str, float | None] = {}
-    for id_, place in view.placed.items():
-        record = view.state.of(id_.task)
-        if record.phase is Phase.RUNNING:
-            running[place.node] = record.start_s
-        elif record.up is not None:
-            running[record.up[0]] = record.up[1]
-    for _, record in view.within(Phase.LEAVING):
-        if record.node is not None:
-            running[record.node] = record.start_s
-    return running
-
-
 def _failing(failing: Failing | None) -> str | None:
     if failing is None or failing.count < _IN_A_ROW:
         return None
-    nodes = f" on {_named(failing.nodes)}" if failing.nodes else ""
+    nodes = f" on {named(failing.nodes)}" if failing.nodes else ""
     return f"failed {failing.count} times in a row{nodes}: 'bftrainer show' has its last output"
-
-
-def _unheard(
-    running: Mapping[str, float | None], progress: Progress, known: Mapping[str, Any], now_s: float
-) -> str | None:
-    """Say that elements have run for a while, but nothing in them has ever contacted the keeper.
-
-    A trainer without torch gets the same notice, and runs on.
-    """
-    if "runtime" not in known or known["runtime"] is not None or progress.last is not None:
-        return None
-    since_s = min((start_s for start_s in running.values() if start_s is not None), default=now_s)
-    if now_s - since_s < _JOIN_S:
-        return None
-    who = "runs, but has not" if len(running) == 1 else "run, but none has"
-    return (
-        f"{_named(sorted(running))} {who} joined: "
-        "write 'srun torchrun train.py' without rendezvous flags"
-    )
-
-
-def _named(nodes: Sequence[str]) -> str:
-    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
-    return ", ".join(nodes[:_NAMED]) + more
 
 
 def _cancelled(view: TrainerView) -> str | None:

@@ -54,7 +54,8 @@ class TrainerState:
     well. ``over`` says why it is not run any more: finished, or given up. ``refused`` are nodes
     that Slurm says it cannot have, and until when to believe that. ``rests_until_s`` keeps it
     without nodes after a failure. Until ``paused_until_s`` it stands still because its size has
-    changed. ``trained_s`` is when it last had a node.
+    changed. ``trained_s`` is when it last had a node. ``told``: its output says that none of its
+    elements has joined.
     """
 
     elements: Mapping[int, ElementRecord] = field(default_factory=dict)
@@ -68,6 +69,7 @@ class TrainerState:
     wait: Wait | None = None
     paused_until_s: float = 0.0
     trained_s: float = 0.0
+    told: bool = False
 
     @property
     def settled(self) -> bool:
