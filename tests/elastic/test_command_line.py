@@ -16,21 +16,21 @@ pytestmark = pytest.mark.torch
 
 
 @pytest.mark.parametrize(
-    ("arguments", "flag"),
+    ("arguments", "said"),
     [
         (
             ["--nnodes=2", "--rdzv_backend=c10d", "--rdzv_endpoint=n1:29400", "x.py"],
-            "--rdzv-backend",
+            "--rdzv-backend, unless all of them say the same endpoint",
         ),
         (["--rdzv-backend", "c10d", "train.py"], "--rdzv-backend"),
-        (["--standalone", "train.py"], "--standalone"),
+        (["--standalone", "--rdzv-endpoint=n1", "x.py"], "--standalone"),
     ],
 )
 def test_a_torchrun_that_meets_elsewhere_says_so_in_the_jobs_log(
-    arguments: list[str], flag: str
+    arguments: list[str], said: str
 ) -> None:
     assert apart({"SLURMD_NODENAME": "n3"}, "torchrun", arguments) == (
-        f"bftrainer: n3 trains apart from the trainer's other nodes, as the script says {flag}: "
+        f"bftrainer: n3 trains apart from the trainer's other nodes, as the script says {said}: "
         "write 'srun torchrun train.py' without rendezvous flags"
     )
 

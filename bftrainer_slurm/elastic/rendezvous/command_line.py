@@ -11,6 +11,7 @@ from pathlib import Path
 
 _OURS = "bftrainer"
 _MEET_ELSEWHERE = ("--rdzv-b", "--standalone")
+_UNLESS = ", unless all of them say the same endpoint"
 _ACCELERATE = "accelerate"
 _TORCHRUN = ("torchrun", "run.py")  # as a program or as a module
 
@@ -68,7 +69,9 @@ def apart(environment: Mapping[str, str], program: str, arguments: Sequence[str]
 def _meets_elsewhere(arguments: Sequence[str]) -> str | None:
     """Return torchrun's option that asks for another rendezvous; None: there is none."""
     script = next((at for at, word in enumerate(arguments) if word.endswith(".py")), None)
-    for name, value in options(arguments[:script]):
+    own = dict(options(arguments[:script]))
+    for name, value in own.items():
         if name.startswith(_MEET_ELSEWHERE) and value != _OURS:
-            return name
+            named = "--standalone" not in own and any(one.startswith("--rdzv-e") for one in own)
+            return name + _UNLESS if named else name
     return None
