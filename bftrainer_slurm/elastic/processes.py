@@ -32,16 +32,17 @@ def job_processes(job_id: str, spare: Collection[int] = ()) -> list[int]:
     """
     marker = f"SLURM_JOB_ID={job_id}".encode()
     found = []
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdecimal() or int(folder.name) in spare:
-            continue
-        try:
+    for process, folder in _processes():
+        with contextlib.suppress(OSError):  # ended in between, or somebody else's
             variables = (folder / "environ").read_bytes().split(b"\0")
-        except OSError:  # ended in between, or somebody else's
-            continue
-        if marker in variables:
-            found.append(int(folder.name))
+            if process not in spare and marker in variables:
+                found.append(process)
     return found
+
+
+def _processes() -> Iterator[tuple[int, Path]]:
+    folders = (folder for folder in Path("/proc").iterdir() if folder.name.isdecimal())
+    return ((int(folder.name), folder) for folder in folders)
 
 
 def group_catches(number: int) -> bool:
@@ -50,14 +51,10 @@ def group_catches(number: int) -> bool:
     Processes that the signal ends, or that ignore it, have none.
     """
     group, me = os.getpgrp(), os.getpid()
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdecimal() or int(folder.name) == me:
-            continue
-        try:
-            if os.getpgid(int(folder.name)) == group and _catches(folder, number):
+    for process, folder in _processes():
+        with contextlib.suppress(OSError, ValueError):  # ended in between
+            if process != me and os.getpgid(process) == group and _catches(folder, number):
                 return True
-        except (OSError, ValueError):  # ended in between
-            continue
     return False
 
 

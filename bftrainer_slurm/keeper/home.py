@@ -184,8 +184,7 @@ def find_or_start(
         OSError, StateError: there is no token.
     """
     token = own_token(shared or state)
-    places = _places(state, listen, shared)
-    if (found := _who_answers(places(), token)) is not None:
+    if (found := _who_answers(state, listen, shared, token)) is not None:
         return found
     if shared is None and listen.endswith(":0"):
         listen = read_address(state) or listen
@@ -209,21 +208,15 @@ def find_or_start(
     deadline = time.monotonic() + _START_TIMEOUT_S
     # With a shared folder, others may have started the keeper, here or on another host.
     while time.monotonic() < deadline and (process.poll() is None or shared is not None):
-        if (found := _who_answers(places(), token)) is not None:
+        if (found := _who_answers(state, listen, shared, token)) is not None:
             return found
         wait(0.1)
     raise KeeperError(f"the keeper did not start; see {log_path}")
 
 
-def _places(state: Path, listen: str, shared: Path | None) -> Callable[[], list[str]]:
-    """Return a function that lists the addresses where the keeper may be now."""
-    if shared is not None:
-        return lambda: listen.split(",")
-    return lambda: [address] if (address := read_address(state)) is not None else []
-
-
-def _who_answers(addresses: list[str], token: str) -> KeeperClient | None:
-    for address in addresses:
+def _who_answers(state: Path, listen: str, shared: Path | None, token: str) -> KeeperClient | None:
+    places = listen if shared is not None else read_address(state) or ""
+    for address in filter(None, places.split(",")):
         client = KeeperClient(address, token)
         with contextlib.suppress(KeeperError):
             client.status()
