@@ -37,6 +37,10 @@ class FakeKeeper:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publisher_module, "PUBLISH_EVERY_S", 0.01)
+
+
+@pytest.fixture
+def soon_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publisher_module, "_LONG_S", 0.05)
 
 
@@ -72,7 +76,7 @@ def test_a_status_is_published_again_and_again_while_the_loop_is_busy(
 
 
 def test_for_how_long_the_loop_has_been_busy_is_in_it(
-    publisher: Publisher, keeper: FakeKeeper
+    soon_long: None, publisher: Publisher, keeper: FakeKeeper
 ) -> None:
     publisher.show(STATUS)
     wait_until(lambda: "busy_s" in (keeper.published or [STATUS])[-1]["controller"])
