@@ -20,6 +20,7 @@ from typing import Any, cast
 from bftrainer_slurm.controller.state.history import History, Stay
 from bftrainer_slurm.controller.state.learnt import NO_ROWS, Rows, rows_of, sensible
 from bftrainer_slurm.keeper.lease import Lease, host_name, wait_to_lead
+from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.slurm.detour import SLOW_S, Detour
 from bftrainer_slurm.slurm.gateway import Gateway, SlurmUnavailableError
 from bftrainer_slurm.slurm.run import SlurmRunner
@@ -135,6 +136,11 @@ class SharedHistory(History):
     def ask(self, stays: Iterable[Stay], time_s: float) -> None:
         """Note that elements are being asked to leave, here and soon for the other hosts."""
         super().ask(stays, time_s)
+        self._news.set()
+
+    def unask(self, elements: Iterable[ElementId]) -> None:
+        """Note that elements were not asked to leave after all, here and soon for the others."""
+        super().unask(elements)
         self._news.set()
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from typing import cast
 
 import pytest
 
+from bftrainer_slurm.controller import leadership
 from bftrainer_slurm.controller.leadership import LeadersGateway, SharedHistory, take_the_lead
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state.database import Database
@@ -74,24 +75,36 @@ def test_a_trainer_that_is_over_on_one_host_is_over_on_the_other(
         assert second.meet(8, "id", 2.0) is None
 
 
+@pytest.fixture
+def no_minute_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shared now and then is not shared again."""
+    monkeypatch.setattr(leadership, "_SHARE_EVERY_S", 1e6)
+
+
+@pytest.mark.usefixtures("no_minute_passes")
 def test_the_others_hear_of_it_while_the_host_works(hosts: tuple[Path, Path, Path]) -> None:
     a, _, shared = hosts
     with leading(a, shared) as first:
         first.meet(7, "id", 1.0)
+        wait_until((shared / WORD).exists)
         first.end(7, "given up")
-        word = shared / WORD
-        wait_until(lambda: word.exists() and "given up" in word.read_text())
+        wait_until(lambda: "given up" in (shared / WORD).read_text())
 
 
-def test_they_hear_at_once_who_is_asked_to_leave(hosts: tuple[Path, Path, Path]) -> None:
+@pytest.mark.usefixtures("no_minute_passes")
+def test_they_hear_at_once_who_is_asked_to_leave_and_who_was_not_after_all(
+    hosts: tuple[Path, Path, Path],
+) -> None:
     a, b, shared = hosts
-    stay = Stay(ElementId(7, 3), "n1", 1.0)
+    stays = [Stay(ElementId(7, task), node, 1.0) for task, node in ((3, "n1"), (4, "n2"))]
     with leading(a, shared) as first:
         wait_until((shared / WORD).exists)
-        first.ask([stay], 2.0)
+        first.ask(stays, 2.0)
         wait_until(lambda: "n1" in (shared / WORD).read_text())
+        first.unask([stays[0].element])
+        wait_until(lambda: "n1" not in (shared / WORD).read_text())
         with leading(b, shared) as second:
-            assert second.asked(7) == {stay}
+            assert second.asked(7) == {stays[1]}
 
 
 def test_another_trainer_of_the_same_number_is_not(hosts: tuple[Path, Path, Path]) -> None:
