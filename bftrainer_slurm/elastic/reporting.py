@@ -20,6 +20,7 @@ from bftrainer_slurm.keeper.membership import Membership
 from bftrainer_slurm.keeper.messages import Role
 
 INTERVAL_S = 1.0
+_LONGEST_PAUSE_S = 3600.0  # the controller refuses a report with a longer one
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +122,11 @@ def measures(era: Era, now: StepCounts) -> dict[str, float]:
     if now.samples is not None:
         found["samples"] = now.samples
     if era.before.last_s > 0 and now.first_s > 0:
-        found["pause_s"] = max(0.0, now.first_s - era.before.last_s)
+        pause_s = max(0.0, now.first_s - era.before.last_s)
+        found["pause_s"] = min(_LONGEST_PAUSE_S, pause_s)
         if now.again_s > 0:
-            found["again_s"] = now.first_s - now.again_s
+            stood_s = now.again_s - era.before.last_s
+            found["again_s"] = max(0.0, found["pause_s"] - stood_s)
     return found
 
 

@@ -5,8 +5,11 @@ import timeit
 
 import pytest
 
+from bftrainer_slurm.controller.observe.reports import read_report
 from bftrainer_slurm.elastic import steps
-from bftrainer_slurm.elastic.steps import VARIABLE, Counter, Memory, Steps
+from bftrainer_slurm.elastic.reporting import Era, measures
+from bftrainer_slurm.elastic.steps import VARIABLE, Counter, Memory, StepCounts, Steps
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 
 pytestmark = pytest.mark.torch
 
@@ -115,3 +118,14 @@ def test_a_step_costs_next_to_nothing(memory: Memory) -> None:
     cost_s = timeit.timeit(lambda: steps.step(samples=32), number=calls) / calls
     print(f"a step costs {cost_s * 1e6:.2f} us")
     assert cost_s < 1e-4  # 1 % of a step, at 100 steps/s
+
+
+@pytest.mark.parametrize(("first_s", "pause_s", "again_s"), [(70, 60, 50), (7300, 3600, 3590)])
+def test_the_controller_believes_a_pause_of_hours_too(
+    first_s: float, pause_s: float, again_s: float
+) -> None:
+    era = Era(2, 1, StepCounts(9, None, 1, 10, False))
+    told = measures(era, StepCounts(10, None, first_s, first_s, False, lost=3, again_s=20))
+    report = read_report(NumberedNote(1, 5.0, Note(NoteKind.PROGRESS, 7, measures=told)), 4)
+    assert report is not None
+    assert (report.steps, report.pause_s, report.again_s) == (10, pause_s, again_s)
