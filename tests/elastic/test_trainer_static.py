@@ -347,9 +347,27 @@ def test_gradients_after_the_first_update_are_an_error_that_says_where_they_belo
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_closure_is_refused() -> None:
+def test_a_closure_is_computed_once_and_then_committed() -> None:
     training, optimizer = trainer()
-    with pytest.raises(TypeError, match="no closure"):
+    computed = []
+    for batch in training.loader(DATA, 5, 1):
+
+        def closure(batch: list[Tensor] = batch) -> None:
+            computed.append(training.cursor.step)
+            loss(training, batch).backward()  # type: ignore[no-untyped-call]
+
+        with training.step() as step:
+            optimizer.step(closure)
+        assert step.committed
+    assert computed == [0, 1]
+
+
+@pytest.mark.usefixtures("alone")
+def test_an_optimizer_that_computes_its_closure_several_times_is_refused() -> None:
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.LBFGS(model.parameters())
+    training = Trainer(model, optimizer)
+    with pytest.raises(TypeError, match="LBFGS"):
         for _ in training.loader(DATA, 5, 1):
             with training.step():
                 optimizer.step(lambda: 0.0)

@@ -31,7 +31,7 @@ class Watch(TrainerCallback, ExportableState):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        self._log.done(self._trainer.elastic)
+        self._log.done(self._trainer.elastic, state.global_step)
         assert state.global_step == self._trainer.elastic.cursor.step
         rank = self._trainer.elastic.rank
         assert (args.process_index, state.is_world_process_zero) == (rank, rank == 0)

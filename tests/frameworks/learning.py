@@ -64,8 +64,8 @@ class Log:
         samples = json.dumps(numbers.tolist() if weight else [])
         self._write(trainer, "tried", trainer.cursor.step + 1, epoch, samples)
 
-    def done(self, trainer: elastic.Trainer) -> None:
-        self._write(trainer, "done", trainer.cursor.step)
+    def done(self, trainer: elastic.Trainer, step: int) -> None:
+        self._write(trainer, "done", step)
 
     def end(self, trainer: elastic.Trainer, model: nn.Module, *others: Any) -> None:
         torch.save(model.state_dict(), self._folder / f"weights.{self.where}")

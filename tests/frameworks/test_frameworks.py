@@ -14,7 +14,11 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(900)]
 NODES = 3
 SAVE_EVERY = 50
 EXAMPLES = ("ddp", "huggingface", "accelerate", "lightning", "fsdp2")
-IN_PROCESS = {"huggingface": f"--save-every {SAVE_EVERY}", "accelerate": "--save-every-s 1"}
+IN_PROCESS = {
+    "huggingface": f"--save-every {SAVE_EVERY}",
+    "accelerate": "--save-every-s 1",
+    "lightning": "--save-every-s 1",
+}
 
 
 @pytest.fixture

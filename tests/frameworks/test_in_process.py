@@ -59,7 +59,7 @@ def end(workers: Workers, *tasks: int) -> None:
     assert {times for counts in [*whole, last] for times in counts.values()} == {1}
 
 
-FRAMEWORKS = ("huggingface",)
+FRAMEWORKS = ("huggingface", "lightning")
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -112,11 +112,9 @@ def test_twenty_changes_in_a_row_lose_nothing(start: Start, framework: str) -> N
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_without_any_node_it_goes_on_from_the_frameworks_checkpoint(
-    start: Start, framework: str
-) -> None:
-    workers = start(framework, 2, save_steps=20)
-    wait_until(lambda: workers.steps(0)[-1].number > 50)
+def test_without_any_node_it_goes_on_from_a_checkpoint(start: Start, framework: str) -> None:
+    workers = start(framework, 2, save_steps=20, save_s=0.2)
+    wait_until(lambda: workers.steps(0)[-1].number > 100)
     workers.kill(0, 1)
     last = max(workers.steps(), key=lambda step: step.time_s)
     workers.start(0, 1)
@@ -124,8 +122,7 @@ def test_without_any_node_it_goes_on_from_the_frameworks_checkpoint(
     workers.wait_for_steps(0)
     end(workers, 0, 1)
     again = next(step.number for step in workers.steps() if step.time_s > last.time_s)
-    # The last checkpoint may not have been whole yet.
-    assert again in [number for number in range(21, 1000, 20) if -1 < last.number - number < 40]
+    assert 1 < again <= last.number + 1
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -150,13 +147,18 @@ def test_a_rank_that_loses_the_others_in_the_last_step_takes_it_from_them_and_en
     assert len({weights(workers, task) for task in (0, 1)}) == 1
 
 
+# Lightning counts steps only, and knows nothing of labels that do not count.
+OF_THREE_EPOCHS = {"huggingface": {"steps": -1}, "lightning": {"steps": 18, "seen": False}}
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_three_ranks_come_to_the_weights_of_one_with_the_same_global_batch(
     keeper: Keeper, tmp_path: Path, framework: str
 ) -> None:
     """Gradients are averaged before they are clipped, over labels as the loss is."""
     script = f"tests.frameworks.in_{framework}"
-    options = {"size": 50, "batch_size": 9, "batch": "global", "steps": -1, "seed_weights": True}
+    options = {"size": 50, "batch_size": 9, "batch": "global", "seed_weights": True}
+    options |= OF_THREE_EPOCHS[framework]
     with started_workers(keeper, tmp_path / "run", script, **options) as workers:
         assert fixed(workers, 1) == [0]
         assert fixed(workers, 3) == [0, 0, 0]

@@ -38,7 +38,7 @@ _GRADIENTS_FIRST = (
     "gradients were computed after the first optimizer.step() of a step, which is its commit: "
     "write all backward() before it; networks that train in turns, as a GAN's, do not fit"
 )
-_CLOSURE = "optimizer.step() takes no closure here (LBFGS): a step is computed once"
+_CLOSURE = "LBFGS computes its closure several times: a step is computed once"
 _ONE_LOADER = (
     "a trainer has one loader: write torch.utils.data.ConcatDataset or StackDataset for several "
     "data sets; data that is not trained, as for validation, needs no trainer"
@@ -260,12 +260,19 @@ class Training(ABC):
         """Make an optimizer's ``step()`` a part of the training step; the first one commits it."""
         scaled = ScaledRate(optimizer, rate)
 
-        def before(_: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-            if [*arguments[1:], options.get("closure")][0] is not None:
-                raise TypeError(_CLOSURE)
+        def before(_: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+            closure = [*arguments[1:], options.get("closure")][0]
+            if closure is not None:
+                if isinstance(optimizer, torch.optim.LBFGS):
+                    raise TypeError(_CLOSURE)
+                with torch.enable_grad():
+                    closure()
             self._before_update(optimizer)
             assert self._course is not None
             scaled.apply(self._course.total(self.world) / self._course.batch_size)
+            if closure is None:
+                return None
+            return arguments[:1], {name: one for name, one in options.items() if name != "closure"}
 
         def after(*_: Any) -> None:
             assert self._step is not None

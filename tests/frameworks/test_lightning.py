@@ -1,0 +1,59 @@
+"""What the Lightning strategy that rescales in process refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from bftrainer_slurm.elastic.inprocess.lightning import InProcess
+from tests.frameworks.learning import Model, Rows
+
+pytestmark = pytest.mark.frameworks
+
+
+class Module(lightning.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Model()
+
+    def training_step(self, batch: dict[str, Tensor], number: int) -> Tensor:
+        return self.model(**batch)["loss"]
+
+    def validation_step(self, batch: dict[str, Tensor], number: int) -> None: ...
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"accumulate_grad_batches": 2}, "accumulate_grad_batches"),
+        ({"max_epochs": 2}, r"max_epochs \(give max_steps\)"),
+        ({"max_steps": -1, "max_epochs": -1}, "no max_steps"),
+        ({"min_steps": 3}, "min_steps, min_epochs"),
+        ({"limit_train_batches": 5}, "limit_train_batches"),
+        ({"val_check_interval": 1.0, "check_val_every_n_epoch": 1}, "val_check_interval"),
+    ],
+)
+def test_what_does_not_train_in_process_is_refused_by_its_name(
+    tmp_path: Path, options: dict[str, Any], name: str
+) -> None:
+    own = {"max_steps": 10, "val_check_interval": 5, "check_val_every_n_epoch": None}
+    trainer = lightning.Trainer(
+        strategy=InProcess(),
+        accelerator="cpu",
+        devices=1,
+        default_root_dir=tmp_path,
+        logger=False,
+        **(own | options),
+    )
+    rows = DataLoader(Rows(20), batch_size=4)
+    with pytest.raises(ValueError, match=f"not in process: {name}"):
+        trainer.fit(Module(), rows, rows)
