@@ -114,8 +114,6 @@ page: setup
 	@$(BIN)/python scripts/run page
 
 frameworks: plugin
-	@scripts/step 'installing the frameworks into .venv' \
-		$(BIN)/pip install torch==2.13.0 --editable '.[frameworks]'
 	@scripts/apart $(BIN)/python -m pytest -p no:cacheprovider -q -s tests/frameworks
 
 gpu-check: setup

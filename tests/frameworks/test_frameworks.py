@@ -10,7 +10,7 @@ import pytest
 from scripts.labcluster.site import Site, started_site
 from tests.frameworks.training import Change, lent, taken, training
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.frameworks, pytest.mark.slurm, pytest.mark.once, pytest.mark.timeout(900)]
 NODES = 3
 SAVE_EVERY = 50
 EXAMPLES = ("ddp", "huggingface", "accelerate", "lightning", "fsdp2")

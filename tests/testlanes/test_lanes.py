@@ -31,7 +31,7 @@ def done(folder: Path, *of: Lane, at_once: int = 4) -> dict[str, Run]:
     return {one.lane.name: one for one in run(of, at_once, folder, print)}
 
 
-@pytest.mark.parametrize("marks", SUBSETS, ids=" ".join)
+@pytest.mark.parametrize("marks", [*SUBSETS, ("frameworks",)], ids=" ".join)
 def test_each_test_is_in_just_one_lane_of_this_host(marks: tuple[str, ...]) -> None:
     here = [lane for lane in LANES if lane.tests and not lane.matrix]
     which = [Expression.compile(lane.command[-1]) for lane in here]
