@@ -328,7 +328,9 @@ def _apart(picture: Picture, at_fault: Container[int]) -> Picture:
     if not theirs:
         return picture
     records = [record for view in theirs for record in view.state.elements.values()]
-    nodes = {node for one in records for node in (one.node, *nodes_of(one.targets)) if node}
+    nodes = {one.node for one in records if one.node}
+    for targets in {one.targets for one in records}:  # thousands may have the same
+        nodes |= nodes_of(targets)
     views = tuple(view for view in picture.views if view.array not in at_fault)
     return replace(picture, views=views, out_of_reach=picture.out_of_reach | nodes)
 

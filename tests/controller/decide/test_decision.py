@@ -192,6 +192,13 @@ def test_as_long_as_nothing_is_new_a_plan_of_the_solver_stands_proven_or_not(sta
     assert len(deciding.planner.asked) == 1
 
 
+def test_where_its_elements_may_still_start_no_other_trainer_grows() -> None:
+    before = TrainerState({0: released("n1")})
+    late = view_of(trainer(element(0, ElementState.PENDING)), before)
+    decision = Deciding(ARRAY)(late, other(HELD, element(1, ElementState.HELD)))
+    assert decision.free == places("n2")
+
+
 def test_the_problem_of_a_plan_is_in_the_history(tmp_path: Path) -> None:
     path = tmp_path / "history.sqlite"
     deciding = Deciding(history=History(path))
