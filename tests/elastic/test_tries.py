@@ -189,15 +189,14 @@ def test_an_agent_that_cannot_reach_a_node_that_lives_says_so(
 class Patient:
     """A membership that hears of a change after many looks."""
 
-    looks = 0
-
-    def __init__(self, connected: bool) -> None:
+    def __init__(self, connected: bool, looks: int = 20) -> None:
         self.connected = connected
+        self._looks = looks
 
     @property
     def change(self) -> Change | None:
-        self.looks += 1
-        return Change(1, planned=False, why="loss") if self.looks > 20 else None
+        self._looks -= 1
+        return Change(1, planned=False, why="loss") if self._looks < 0 else None
 
 
 @pytest.mark.torch
@@ -226,4 +225,16 @@ def test_an_agent_waits_for_a_store_that_it_has_reached_and_that_is_slow(
     one = SimpleNamespace(_membership=Patient(connected=True))
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
+        assert agent.AgentRendezvous._reach(cast(Any, one), "127.0.0.1", port) is None
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(60)
+def test_an_agent_whose_first_node_is_frozen_goes_on_when_the_keeper_has_spoken() -> None:
+    """Its kernel accepts connections, and torch waits for an answer without any limit (2.13)."""
+    from bftrainer_slurm.elastic.rendezvous import agent
+
+    one = SimpleNamespace(_membership=Patient(connected=True, looks=3))
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        port = frozen.getsockname()[1]
         assert agent.AgentRendezvous._reach(cast(Any, one), "127.0.0.1", port) is None

@@ -25,10 +25,10 @@ class Connections:
     """Those of gloo and of its store, whoever else opens connections in this process.
 
     gloo sets the timeout of the group on each of its sockets, so ``timeout_s`` has to be one that
-    nobody else is likely to use. The store's have its endpoint.
+    nobody else is likely to use; None: there is no group. The store's have its endpoint.
     """
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float | None = None) -> None:
         self._timeout_s = timeout_s
         self._stores: set[tuple[str, int]] = set()  # where a client finds it
         self._hosted: int | None = None  # the port of the store in this process
@@ -72,7 +72,10 @@ class Connections:
             return False
         if _endpoint(one.getpeername()) in self._stores:
             return True
-        return one.getsockname()[1] == self._hosted or all(
+        return one.getsockname()[1] == self._hosted or self._is_gloos(one)
+
+    def _is_gloos(self, one: socket.socket) -> bool:
+        return self._timeout_s is not None and all(
             abs(_seconds(one, time) - self._timeout_s) < _ROUNDING_S for time in _TIMES
         )
 

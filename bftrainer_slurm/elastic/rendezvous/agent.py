@@ -11,7 +11,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from datetime import timedelta
 
 from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
@@ -25,6 +26,7 @@ from torch.distributed.elastic.rendezvous.api import (
 
 from bftrainer_slurm.elastic import torch_private, tries
 from bftrainer_slurm.elastic.changes import ChangeLog, FirstWord, given_back, say
+from bftrainer_slurm.elastic.inprocess.sockets import Connections
 from bftrainer_slurm.elastic.listeners import Teller
 from bftrainer_slurm.elastic.place import address_towards, read_identity
 from bftrainer_slurm.elastic.processes import group_catches
@@ -50,6 +52,7 @@ from bftrainer_slurm.keeper.protocol import parse_address
 _STORE = timedelta(minutes=5)  # torch's own
 _ATTEMPT = timedelta(seconds=1)  # for a store to answer, before we look whether its host is lost
 _BETWEEN_ATTEMPTS_S = 0.05
+_LOOK_S = 0.2
 _PEERS_WORD_S = 2.0  # news of a lost or failed peer comes at once, or later if hosts are busy
 _SIGNALLED = 1  # torchrun's exit code after a signal, which it turns into an exception
 _NO_STATE = -1  # a script's state is in its own checkpoints
@@ -258,7 +261,10 @@ class AgentRendezvous(RendezvousHandler):
                 # TCPStore alone would log long complaints about a host that was just lost.
                 socket.create_connection((host, port), _ATTEMPT.total_seconds()).close()
                 reached = True
-                return torch_private.open_store(host, port, hosts=False, timeout=_ATTEMPT)
+                with _cut_once(lambda: self._membership.change is not None, host, port):
+                    store = torch_private.open_store(host, port, hosts=False, timeout=_ATTEMPT)
+                if self._membership.change is None:  # else it may be cut already
+                    return store
             except (OSError, DistError) as error:
                 now_s = time.monotonic()
                 # If it is only slow, or nobody could tell us that it is lost, we wait.
@@ -282,3 +288,25 @@ def _ending_signals(environment: MutableMapping[str, str]) -> set[int]:
     names = environment.get("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
     numbers = (getattr(signal, name.strip(), None) for name in names.split(","))
     return {int(number) for number in numbers if number is not None}
+
+
+@contextmanager
+def _cut_once(over: Callable[[], bool], host: str, port: int) -> Iterator[None]:
+    """Cut the connections to a store once the generation is over.
+
+    For an answer to its first word torch waits without any limit (2.13): of a node that is frozen,
+    the kernel still accepts connections.
+    """
+    connections, opened = Connections(), threading.Event()
+    connections.add_store(host, port, hosted=False)
+
+    def watch() -> None:
+        while not opened.wait(_LOOK_S):
+            if over():
+                connections.shut_down()
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        opened.set()
