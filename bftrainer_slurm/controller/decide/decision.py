@@ -46,7 +46,7 @@ from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView, without
-from bftrainer_slurm.model import NodeState, Place, nodes_of
+from bftrainer_slurm.model import NodeState, Place
 from bftrainer_slurm.planner.instance import document_of
 from bftrainer_slurm.planner.objectives import Objective, find
 from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
@@ -327,12 +327,9 @@ def _apart(picture: Picture, at_fault: Container[int]) -> Picture:
     theirs = [view for view in picture.views if view.array in at_fault]
     if not theirs:
         return picture
-    records = [record for view in theirs for record in view.state.elements.values()]
-    nodes = {one.node for one in records if one.node}
-    for targets in {one.targets for one in records}:  # thousands may have the same
-        nodes |= nodes_of(targets)
+    out_of_reach = picture.out_of_reach.union(*(view.state.nodes for view in theirs))
     views = tuple(view for view in picture.views if view.array not in at_fault)
-    return replace(picture, views=views, out_of_reach=picture.out_of_reach | nodes)
+    return replace(picture, views=views, out_of_reach=out_of_reach)
 
 
 def _judged(view: TrainerView, states: Mapping[int, TrainerState]) -> TrainerView:

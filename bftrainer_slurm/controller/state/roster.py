@@ -136,7 +136,6 @@ class Roster:
             self._history.describe(trainer, now_s)
             over_since_s = now_s if over else None
             self._states[array] = replace(state, over=over, over_since_s=over_since_s)
-            self._ids[array] = id_
         state = self._states[array]
         state, events = advance(state, trainer, now_s, self._settings.relaunch_after_s)
         if met:
@@ -147,6 +146,7 @@ class Roster:
             logger.warning("an element took %.1f s to end on %s: left alone for now", took_s, node)
         until_s = dict.fromkeys(slow, now_s + self._settings.bad_node_s)
         self.avoid = {**self.avoid, **until_s} if slow else self.avoid
+        self._ids[array] = id_  # only now: a trainer that fails before is met again
         return state, events
 
     def _write(self, events: Iterable[Event]) -> None:
@@ -162,12 +162,10 @@ class Roster:
         ordinary = snapshot.queue.ordinary_nodes
         views = views_of(known, ordinary, rested_s, self._by_array)
         self._by_array = {view.array: view for view in views}
-        self.out_of_reach = frozenset(
-            element.node
-            for trainer in snapshot.queue.trainers
-            for element in trainer.elements
-            if trainer.array not in states and element.node is not None
-        )
+        unseen = [one for one in snapshot.queue.trainers if one.array not in states]
+        theirs = {element.node for one in unseen for element in one.elements if element.node}
+        before = (self._states[one.array].nodes for one in unseen if one.array in self._states)
+        self.out_of_reach = frozenset(theirs).union(*before)
 
 
 def _as_left(history: History) -> dict[int, TrainerState]:

@@ -76,6 +76,14 @@ class TrainerState:
         """Whether time alone changes nothing about its elements."""
         return all(record.phase in _STILL for record in self.elements.values())
 
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The nodes that its elements have, or may start on."""
+        records = self.elements.values()
+        targets = {one.targets for one in records}  # thousands may have the same
+        own = {one.node for one in records if one.node is not None}
+        return frozenset(own).union(*map(nodes_of, targets))
+
     def of(self, task: int) -> ElementRecord:
         """Return the record of an element."""
         return self.elements.get(task, HELD)

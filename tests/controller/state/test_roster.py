@@ -14,8 +14,8 @@ from bftrainer_slurm.controller.state.goodput import Served
 from bftrainer_slurm.controller.state.history import History, Tally
 from bftrainer_slurm.controller.state.phases import Ended, Event, Phase
 from bftrainer_slurm.controller.state.roster import Roster
-from bftrainer_slurm.controller.state.trainer_state import change
-from bftrainer_slurm.model import Element, ElementId, ElementState, Trainer
+from bftrainer_slurm.controller.state.trainer_state import change, release
+from bftrainer_slurm.model import Element, ElementId, ElementState, Place, Trainer
 from tests.controller.worlds import ARRAY, NOW_S, element, failed, snapshot, trainer
 
 FIRST = ElementId(ARRAY, 0)
@@ -153,6 +153,30 @@ def test_the_nodes_of_a_trainer_that_cannot_be_handled_are_out_of_reach() -> Non
     assert looking.roster.views == ()
     assert looking.roster.out_of_reach == {"n1"}
     assert "of this one" in looking.faults.why[ARRAY]
+
+
+def test_so_are_those_on_which_its_elements_may_start() -> None:
+    looking = Looking()
+    looking.at(trainer(HELD))
+    places = Place.on("n2") | Place.on("n3")
+    state = release(looking.roster.views[0].state, (FIRST,), places, NOW_S)
+    looking.roster.put({ARRAY: state})
+    looking.roster._endings.blame = None  # type: ignore[assignment]
+    looking.at(trainer(element(0, ElementState.PENDING), element(1, ElementState.RUNNING, "n1")))
+    assert (looking.roster.views, looking.roster.out_of_reach) == ((), {"n1", "n2", "n3"})
+
+
+def test_who_was_asked_to_leave_is_known_where_the_first_look_at_a_trainer_fails() -> None:
+    looking = Looking()
+    looking.at(trainer(ON_N1))
+    looking.roster.ask([FIRST], looking.now_s)
+    after = Looking(looking.history)
+    endings = after.roster._endings
+    blame, endings.blame = endings.blame, None  # type: ignore[method-assign,assignment]
+    after.at(trainer(ON_N1))
+    endings.blame = blame  # type: ignore[method-assign]
+    after.at(trainer(ON_N1))
+    assert after.roster.views[0].state.of(0).asked
 
 
 def test_a_trainer_that_can_be_handled_again_is_followed_again() -> None:
