@@ -18,7 +18,7 @@ help:
 	@echo 'make matrix-torch     tests of the code in jobs on other versions of torch: PAIRS=python3.12:2.9.1; an hour, 7 GB'
 	@echo 'make chaos            faults of all kinds on a cluster that trains; CHAOS="--minutes 60 --seed 7"'
 	@echo 'make failover         the first of two control hosts dies while four trainers train, 20 times; an hour'
-	@echo 'make frameworks       Hugging Face, accelerate, Lightning, FSDP2 as nodes come and go; 15 minutes'
+	@echo 'make frameworks       Hugging Face, accelerate, Lightning, FSDP2 as nodes come and go; 20 minutes'
 	@echo "make slurm-suite      SchedMD's own tests, without and with trainers; SOURCE=<Slurm's source>; hours"
 	@echo "make gpu-check        in-process training on this machine's GPUs: kill, join, leave"
 	@echo 'make fuzz             fuzzes the parsers of texts from users and strangers; FUZZ="--seconds 60"'

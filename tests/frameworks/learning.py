@@ -57,7 +57,9 @@ class Log:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.where = f"{os.environ.get('SLURMD_NODENAME', 'here')}.{os.environ['LOCAL_RANK']}"
+        self.where = (
+            f"{os.environ.get('SLURMD_NODENAME', 'here')}.{os.environ.get('LOCAL_RANK', '0')}"
+        )
         self._file = (folder / f"{self.where}.{os.getpid()}").open("w", 1)
 
     def tried(self, trainer: elastic.Trainer, weight: float, numbers: Tensor, epoch: int) -> None:

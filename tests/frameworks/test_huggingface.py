@@ -1,4 +1,7 @@
-"""What the Hugging Face Trainer that rescales in process refuses."""
+"""What the Hugging Face Trainer that rescales in process refuses.
+
+Transformers is imported in the tests: other lanes collect this file where it is not installed.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import transformers
 
-from bftrainer_slurm.elastic.inprocess.huggingface import Trainer, TrainingArguments
 from tests.frameworks.learning import Model, Rows
 
 pytestmark = pytest.mark.frameworks
 
 
-def trainer(folder: Path, **options: Any) -> Trainer:
+def trainer(folder: Path, **options: Any) -> Any:
+    from bftrainer_slurm.elastic.inprocess.huggingface import Trainer, TrainingArguments
+
     own = {"report_to": "none", "max_steps": 10, "remove_unused_columns": False}
     arguments = TrainingArguments(str(folder), **(own | options))
     return Trainer(Model(), arguments, train_dataset=Rows(20))
@@ -27,7 +30,6 @@ def trainer(folder: Path, **options: Any) -> Trainer:
         ("auto_find_batch_size", True),
         ("dataloader_drop_last", True),
         ("include_num_input_tokens_seen", "all"),
-        ("train_sampling_strategy", "group_by_length"),
     ],
 )
 def test_what_does_not_train_in_process_is_refused_by_its_name(
@@ -38,6 +40,10 @@ def test_what_does_not_train_in_process_is_refused_by_its_name(
 
 
 def test_transformers_own_arguments_are_refused(tmp_path: Path) -> None:
+    import transformers
+
+    from bftrainer_slurm.elastic.inprocess.huggingface import Trainer
+
     with pytest.raises(TypeError, match=r"inprocess\.huggingface\.TrainingArguments"):
         Trainer(Model(), transformers.TrainingArguments(str(tmp_path)), train_dataset=Rows(20))
 

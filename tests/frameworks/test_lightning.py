@@ -1,34 +1,19 @@
-"""What the Lightning strategy that rescales in process refuses."""
+"""What the Lightning strategy that rescales in process refuses.
+
+Lightning is imported in the test: other lanes collect this file where it is not installed.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import lightning
 import pytest
-import torch
-from torch import Tensor
 from torch.utils.data import DataLoader
 
-from bftrainer_slurm.elastic.inprocess.lightning import InProcess
-from tests.frameworks.learning import Model, Rows
+from tests.frameworks.learning import Log, Rows
 
 pytestmark = pytest.mark.frameworks
-
-
-class Module(lightning.LightningModule):
-    def __init__(self) -> None:
-        super().__init__()
-        self.model = Model()
-
-    def training_step(self, batch: dict[str, Tensor], number: int) -> Tensor:
-        return self.model(**batch)["loss"]
-
-    def validation_step(self, batch: dict[str, Tensor], number: int) -> None: ...
-
-    def configure_optimizers(self) -> Any:
-        return torch.optim.SGD(self.parameters(), 0.1)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +30,11 @@ class Module(lightning.LightningModule):
 def test_what_does_not_train_in_process_is_refused_by_its_name(
     tmp_path: Path, options: dict[str, Any], name: str
 ) -> None:
+    import lightning
+
+    from bftrainer_slurm.elastic.inprocess.lightning import InProcess
+    from tests.frameworks.in_lightning import Module
+
     own = {"max_steps": 10, "val_check_interval": 5, "check_val_every_n_epoch": None}
     trainer = lightning.Trainer(
         strategy=InProcess(),
@@ -56,4 +46,4 @@ def test_what_does_not_train_in_process_is_refused_by_its_name(
     )
     rows = DataLoader(Rows(20), batch_size=4)
     with pytest.raises(ValueError, match=f"not in process: {name}"):
-        trainer.fit(Module(), rows, rows)
+        trainer.fit(Module(Log(tmp_path), seen=True), rows, rows)

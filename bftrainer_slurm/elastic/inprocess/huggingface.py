@@ -8,7 +8,6 @@ local to this rank, and cannot fail because of a peer.
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import sys
@@ -117,20 +116,18 @@ class Trainer(transformers.Trainer):
         """Return the batches of the whole training, as one epoch without a length."""
         own = super().get_train_dataloader()
         self._data = own.dataset, own.collate_fn
+        if self.args.max_steps <= 0:
+            self.args.max_steps = self._steps_of_epochs()
         self._batches = _Batches(self)
         return self._batches
 
-    def set_initial_training_values(self, args: Any, dataloader: Any, *others: Any) -> Any:
-        """Count the steps of ``num_train_epochs``; the batches have no length."""
-        if args.max_steps <= 0:
-            size = len(self._data[0]) if hasattr(self._data[0], "__len__") else 0
-            if self._batch == "local" or not size:
-                raise ValueError(_STEPS)
-            args = copy.copy(args)
-            args.max_steps = math.ceil(
-                args.num_train_epochs * math.ceil(size / args.train_batch_size)
-            )
-        return super().set_initial_training_values(args, dataloader, *others)
+    def _steps_of_epochs(self) -> int:
+        size = _size(self._data[0])
+        if self._batch == "local" or size == math.inf:
+            raise ValueError(_STEPS)
+        each: int = math.ceil(size / self.args.train_batch_size)
+        steps: int = math.ceil(self.args.num_train_epochs * each)
+        return steps
 
     def create_optimizer(self, *arguments: Any, **options: Any) -> torch.optim.Optimizer:
         """Remember torch's optimizer, before accelerate wraps it."""
@@ -182,9 +179,8 @@ class Trainer(transformers.Trainer):
         self._step.close()
         self._shared.add(float(self.elastic.loss or 0.0))
         self._shared.stopped |= self._will_stop
-        cursor, data = self.elastic.cursor, self._data[0]
-        size = len(data) if hasattr(data, "__len__") else math.inf
-        self.state.epoch = cursor.epoch + cursor.position / size
+        cursor = self.elastic.cursor
+        self.state.epoch = cursor.epoch + cursor.position / _size(self._data[0])
         self.state.stateful_callbacks[_PLACE] = {"args": {}, "attributes": asdict(cursor)}
         self.control.should_epoch_stop |= self._batches.ends_epoch
         self.control.should_training_stop |= self.is_over()
@@ -250,7 +246,7 @@ class Trainer(transformers.Trainer):
             args.train_batch_size,
             sys.maxsize,
             batch=self._batch,
-            shuffle=args.train_sampling_strategy != "sequential",
+            shuffle=_sampling(args) != "sequential",
             until=self.is_over,
             collate_fn=collate,
             **options,
@@ -366,6 +362,14 @@ class _Shared:
         return [one for one in found if isinstance(one, ExportableState)]
 
 
+def _size(dataset: Any) -> float:
+    return len(dataset) if hasattr(dataset, "__len__") else math.inf
+
+
+def _sampling(args: Any) -> Any:
+    return getattr(args, "train_sampling_strategy", "random")  # transformers 5.0 has none
+
+
 def _check(args: Any) -> None:
     """Refuse what would train wrongly, or not at all.
 
@@ -387,7 +391,8 @@ def _check(args: Any) -> None:
         "save_strategy='best'": args.save_strategy == "best",
         "dataloader_drop_last": args.dataloader_drop_last,
         "include_num_input_tokens_seen": args.include_num_input_tokens_seen not in (False, "no"),
-        "train_sampling_strategy": args.train_sampling_strategy not in ("random", "sequential"),
+        "train_sampling_strategy": _sampling(args) not in ("random", "sequential"),
+        "group_by_length": getattr(args, "group_by_length", False),  # its name until 5.0
     }
     found = ", ".join(name for name, used in refused.items() if used)
     if found:

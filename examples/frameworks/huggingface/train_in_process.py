@@ -45,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("output"), help="for checkpoints")
     parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--save-every", type=int, default=50, help="steps between checkpoints")
+    parser.add_argument("--save-every", type=int, default=1000, help="steps between checkpoints")
     arguments = parser.parse_args()
 
     torch.manual_seed(0)
