@@ -151,8 +151,7 @@ class Counter:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._numbers = memory.numbers
-        self._steps_before = self._numbers[_STEPS]
-        self._samples_before = self._numbers[_SAMPLES]
+        self._before = self._numbers[:_IN_PROCESS].tolist()
         self._begun = False
 
     def count(self, samples: float | None, number: int | None = None) -> None:
@@ -182,8 +181,9 @@ class Counter:
 
     def forget(self) -> None:
         """Take back this process's counts: from now on they come in another way."""
-        self._numbers[_STEPS] = self._steps_before
-        self._numbers[_SAMPLES] = self._samples_before
+        for place, number in enumerate(self._before):
+            self._numbers[place] = number
+        self._begun = False
 
     def leave_to_trainer(self) -> None:
         """Say that this process re-forms its group and reports by itself."""

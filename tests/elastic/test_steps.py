@@ -103,6 +103,22 @@ def test_the_scripts_own_word_overrides_the_optimizers(memory: Memory) -> None:
     assert (memory.read().steps, memory.read().samples) == (3, 96.0)
 
 
+def test_an_optimizers_count_of_a_step_that_is_repeated_leaves_no_times(memory: Memory) -> None:
+    """An optimizer steps before the script says which step that was."""
+    Steps(Counter(memory)).by_script(32, 5)
+    memory.expect_first()
+    before = memory.read()
+    counted = Steps(Counter(memory))
+    counted.by_optimizer("one")
+    counted.by_script(32, 5)
+    said = memory.read()
+    assert (said.first_s, said.last_s, said.lost) == (0.0, before.last_s, 1)
+    counted.by_optimizer("one")
+    counted.by_script(32, 6)
+    said = memory.read()
+    assert said.first_s == said.last_s > said.again_s > before.last_s
+
+
 def test_a_process_that_reports_by_itself_is_left_to_it(memory: Memory) -> None:
     counted = Steps(Counter(memory))
     counted.by_optimizer("one")
