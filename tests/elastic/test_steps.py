@@ -142,6 +142,8 @@ def test_the_controller_believes_a_pause_of_hours_too(
 ) -> None:
     era = Era(2, 1, StepCounts(9, None, 1, 10, False))
     told = measures(era, StepCounts(10, None, first_s, first_s, False, lost=3, again_s=20))
-    report = read_report(NumberedNote(1, 5.0, Note(NoteKind.PROGRESS, 7, measures=told)), 4)
+    report = read_report(
+        NumberedNote(1, 5.0, Note(NoteKind.PROGRESS, 7, measures=tuple(told.items()))), 4
+    )
     assert report is not None
     assert (report.steps, report.pause_s, report.again_s) == (10, pause_s, again_s)
