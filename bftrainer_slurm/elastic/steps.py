@@ -192,16 +192,25 @@ class Counter:
 
 
 class Steps:
-    """The steps of this process: as the script reports them, else as its optimizers step."""
+    """The steps of this process: as its trainer or the script reports them, else its optimizers."""
 
     def __init__(self, counter: Counter | None) -> None:
         self._counter = counter
-        self._by_script = False
+        self._by_script = self._by_trainer = False
         self._stepped: set[int] = set()
         self._given: int | None = None  # samples that this rank got since the last step
 
     def by_script(self, samples: float | None, number: int | None = None) -> None:
         """Count a step that the script reports; from the first report on only these count."""
+        if not self._by_trainer:
+            self._report(samples, number)
+
+    def by_trainer(self, samples: float, number: int) -> None:
+        """Count a step that ``Trainer`` reports; from the first report on only these count."""
+        self._by_trainer = True
+        self._report(samples, number)
+
+    def _report(self, samples: float | None, number: int | None) -> None:
         if self._counter is None:
             return
         if not self._by_script:

@@ -103,6 +103,16 @@ def test_the_scripts_own_word_overrides_the_optimizers(memory: Memory) -> None:
     assert (memory.read().steps, memory.read().samples) == (3, 96.0)
 
 
+def test_a_trainers_word_overrides_the_scripts(memory: Memory) -> None:
+    counted = Steps(Counter(memory))
+    for number in range(1, 4):
+        counted.by_optimizer("one")
+        counted.by_trainer(32, number)
+        counted.by_script(8, number)
+    said = memory.read()
+    assert (said.steps, said.samples, said.lost) == (3, 96.0, 0)
+
+
 def test_an_optimizers_count_of_a_step_that_is_repeated_leaves_no_times(memory: Memory) -> None:
     """An optimizer steps before the script says which step that was."""
     Steps(Counter(memory)).by_script(32, 5)

@@ -75,6 +75,9 @@ class Peers:
         """Return whether to save and end, on all ranks alike: others go on from there."""
         return False
 
+    def stepped(self, samples: int, number: int) -> None:
+        """Say that a step was committed, with the samples of all ranks in it."""
+
     def progress(self, **measures: float) -> None:
         """Report how far the training has come."""
 
@@ -92,6 +95,10 @@ class RestartedPeers(Peers):
     def must_save(self) -> bool:
         """Return whether to save and end, on all ranks alike: others go on from there."""
         return self._saves and saving.must_save()
+
+    def stepped(self, samples: int, number: int) -> None:
+        """Count a step for the node's agent, which reports."""
+        steps.of_this_process().by_trainer(samples, number)
 
 
 def find_peers(
