@@ -56,6 +56,7 @@ class Saver:
         self._memory = memory
         self._local_rank = local_rank
         self._flag = torch.zeros(1)
+        self._sent: list[dist.Work | None] = []  # kept, as not all of them arrive before the end
         self._together = dist.is_initialized()
         if self._together:
             # A group of its own, on the CPU: so it does not mix with the script's collectives.
@@ -84,13 +85,23 @@ class Saver:
         Otherwise those that stay could begin again before one that leaves has saved. The end of
         one that Slurm has signalled says that it has; the keeper waits for all that stay.
         """
-        import torch.distributed as dist
-
         if self._together and not self._sigterm.came:
-            with contextlib.suppress(RuntimeError):  # one has ended
-                dist.all_reduce(self._flag, group=self._group)
+            self._await_others()
         self._memory.has_saved(self._local_rank)
         self._sigterm.end(signal.SIG_DFL)
+
+    def _await_others(self) -> None:
+        """Wait for each of the others by itself: a collective fails as soon as one has ended."""
+        import torch.distributed as dist
+
+        others = set(range(dist.get_world_size(self._group))) - {dist.get_rank(self._group)}
+        said, heard = self._flag, self._flag.clone()
+        for rank in others:
+            with contextlib.suppress(RuntimeError):  # it has ended
+                self._sent.append(dist.isend(said, rank, self._group))
+        for rank in others:
+            with contextlib.suppress(RuntimeError):
+                dist.recv(heard, rank, self._group)
 
     def _begin_data_worker(self) -> None:
         signal.set_wakeup_fd(-1)  # it belongs to the training process

@@ -181,6 +181,22 @@ def test_those_that_stay_wait_until_one_that_leaves_has_saved(
 
 
 @pytest.mark.torch
+def test_one_that_stays_waits_for_each_one_that_is_reclaimed(agents: Agents) -> None:
+    """Of two that are reclaimed at the same time, one has nothing to save, and ends at once."""
+    agents.start(1, SAVE_S="3", BFTRAINER_GRACE="10")
+    agents.wait_for_steps(1)
+    agents.start(2, 3, SAVE_S="3")
+    agents.wait_for_world(3, 1, 2, 3)
+    agents.wait_for_steps(3)
+    for task in (1, 2):
+        agents.signal(task, signal.SIGTERM)
+    agents.wait_for_world(1, 3)
+    agents.wait_for_steps(3)
+    numbers = trained(agents.folder)
+    assert numbers == list(range(1, numbers[-1] + 1))
+
+
+@pytest.mark.torch
 def test_a_node_is_lost_and_the_others_begin_again(agents: Agents) -> None:
     agents.start(1, 2)
     agents.wait_for_world(2, 1, 2)
