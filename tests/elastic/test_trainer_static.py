@@ -352,12 +352,14 @@ def test_a_closure_is_computed_once_and_then_committed() -> None:
     computed = []
     for batch in training.loader(DATA, 5, 1):
 
-        def closure(batch: list[Tensor] = batch) -> None:
+        def closure(batch: list[Tensor] = batch) -> Tensor:
             computed.append(training.cursor.step)
-            loss(training, batch).backward()  # type: ignore[no-untyped-call]
+            found = loss(training, batch)
+            found.backward()  # type: ignore[no-untyped-call]
+            return found
 
         with training.step() as step:
-            optimizer.step(closure)
+            assert isinstance(optimizer.step(closure), Tensor)
         assert step.committed
     assert computed == [0, 1]
 

@@ -261,18 +261,18 @@ class Training(ABC):
         scaled = ScaledRate(optimizer, rate)
 
         def before(_: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-            closure = [*arguments[1:], options.get("closure")][0]
+            closure, loss = [*arguments[1:], options.get("closure")][0], None
             if closure is not None:
                 if isinstance(optimizer, torch.optim.LBFGS):
                     raise TypeError(_CLOSURE)
                 with torch.enable_grad():
-                    closure()
+                    loss = closure()
             self._before_update(optimizer)
             assert self._course is not None
             scaled.apply(self._course.total(self.world) / self._course.batch_size)
             if closure is None:
                 return None
-            return arguments[:1], {name: one for name, one in options.items() if name != "closure"}
+            return arguments[:1], options | {"closure": lambda: loss}
 
         def after(*_: Any) -> None:
             assert self._step is not None
