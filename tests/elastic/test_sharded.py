@@ -1,5 +1,6 @@
 """Sharded models (FSDP2) on nodes that come and go, with the real keeper, on gloo."""
 
+import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,7 +17,7 @@ from bftrainer_slurm.elastic.inprocess.collective import PeerLostError
 from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.inprocess import Numbers
-from tests.elastic.workers import ARRAY, Workers, started_workers
+from tests.elastic.workers import ARRAY, Workers, log_of, started_workers
 
 pytestmark = [
     pytest.mark.torch,
@@ -141,6 +142,8 @@ def test_copies_may_be_made_more_seldom(start: Start, alone: dict[str, torch.Ten
     assert last.number - 7 < first.number
     assert first.number % 7 == 1
     assert_same(weights(workers), alone)
+    said = next(line for task in (0, 2) for line in log_of(workers, task) if "n1 was lost" in line)
+    assert re.search(r"; training stood still for .*; [\d,]+ samples/s before, ", said), said
 
 
 def lose_two_of_four(workers: Workers, *ranks: int) -> int:

@@ -14,7 +14,7 @@ import pytest
 from bftrainer_slurm.elastic.steps import Memory
 from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
-from tests.elastic.workers import ARRAY, Step, Workers, started_workers
+from tests.elastic.workers import ARRAY, Step, Workers, log_of, started_workers
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
 
@@ -41,10 +41,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
             return workers
 
         yield begin
-
-
-def log_of(workers: Workers, task: int) -> list[str]:
-    return (workers.folder / f"log.{task}.0").read_text().splitlines()
 
 
 def test_all_ranks_end_with_the_same_weights_and_each_sample_once_an_epoch(start: Start) -> None:

@@ -230,6 +230,10 @@ def _kill(process: ForkServerProcess) -> None:
     process.join()
 
 
+def log_of(workers: Workers, task: int) -> list[str]:
+    return (workers.folder / f"log.{task}.0").read_text().splitlines()
+
+
 def _run(
     script: str, folder: Path, log: str, options: dict[str, Any], environment: dict[str, str]
 ) -> None:

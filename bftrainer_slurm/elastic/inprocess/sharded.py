@@ -176,6 +176,7 @@ class ShardedTrainer(Training):
 
     def _lose(self) -> None:
         """Give up what this rank trains on: another rank's shards are missing."""
+        self._changes.ended(self._trained())  # now, as the cursor goes too
         super()._lose()
         self._replica.forget()
         self._whole.state = None
