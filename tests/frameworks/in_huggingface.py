@@ -112,7 +112,9 @@ def main(folder: Path, given: dict[str, Any]) -> None:
     state = trainer._shared.state_dict()
     shared = torch.nn.Identity()  # an object with this state
     shared.state_dict = lambda: {"json": without_times(state["json"])}  # type: ignore[method-assign]
-    log.end(trainer.elastic, trainer.model, trainer._optimizer, trainer.lr_scheduler, shared)
+    log.end(
+        trainer.elastic, trainer.model, trainer.optimizer.optimizer, trainer.lr_scheduler, shared
+    )
 
 
 def without_times(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What the Hugging Face Trainer that rescales in process refuses.
+"""What the Hugging Face Trainer that rescales in process refuses, and takes, in one process.
 
 Transformers is imported in the tests: other lanes collect this file where it is not installed.
 """
@@ -9,18 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.data import DataLoader
 
 from tests.frameworks.learning import Model, Rows
 
 pytestmark = pytest.mark.frameworks
 
 
-def trainer(folder: Path, **options: Any) -> Any:
+def trainer(
+    folder: Path, *, methods: dict[str, Any] | None = None, callbacks: Any = None, **options: Any
+) -> Any:
     from bftrainer_slurm.elastic.inprocess.huggingface import Trainer, TrainingArguments
 
-    own = {"report_to": "none", "max_steps": 10, "remove_unused_columns": False}
+    own = {"report_to": "none", "max_steps": 10, "remove_unused_columns": False, "use_cpu": True}
     arguments = TrainingArguments(str(folder), **(own | options))
-    return Trainer(Model(), arguments, train_dataset=Rows(20))
+    kind: Any = type("Subclass", (Trainer,), methods or {})
+    return kind(Model(), arguments, train_dataset=Rows(20), callbacks=callbacks)
 
 
 @pytest.mark.parametrize(
@@ -51,3 +56,17 @@ def test_transformers_own_arguments_are_refused(tmp_path: Path) -> None:
 def test_epochs_need_a_batch_size_that_does_not_depend_on_the_nodes(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="give max_steps, or batch='global'"):
         trainer(tmp_path, max_steps=-1).train()
+
+
+@pytest.mark.parametrize("name", ["get_train_dataloader", "_get_train_sampler"])
+def test_a_loader_or_sampler_of_the_scripts_own_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(TypeError, match=rf"{name}\(\) is not yours .*: give train_dataset"):
+        trainer(tmp_path, methods={name: lambda *_: DataLoader(Rows(20))}).train()
+
+
+def test_an_optimizer_that_a_subclass_makes_trains(tmp_path: Path) -> None:
+    def create_optimizer(self: Any, *_: Any) -> torch.optim.Optimizer:
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        return self.optimizer
+
+    assert trainer(tmp_path, methods={"create_optimizer": create_optimizer}).train()[0] == 10

@@ -40,6 +40,10 @@ _ON_CPU = (
     "on GPUs training in process has never been shown to work: use transformers' own Trainer, with "
     "bftrainer_slurm.elastic.callbacks.huggingface.Elastic"
 )
+_OWN_DATA = (
+    "{}() is not yours to override in process, as it is decided elsewhere which samples a rank "
+    "trains: give train_dataset and data_collator"
+)
 _STEPS = (
     "how many steps an epoch has depends on the nodes: give max_steps, or batch='global' with "
     "per_device_train_batch_size for all ranks together"
@@ -114,6 +118,8 @@ class Trainer(transformers.Trainer):
 
     def get_train_dataloader(self) -> _Batches:
         """Return the batches of the whole training, as one epoch without a length."""
+        if type(self)._get_train_sampler is not transformers.Trainer._get_train_sampler:
+            raise TypeError(_OWN_DATA.format("_get_train_sampler"))
         own = super().get_train_dataloader()
         self._data = own.dataset, own.collate_fn
         if self.args.max_steps <= 0:
@@ -129,12 +135,6 @@ class Trainer(transformers.Trainer):
         steps: int = math.ceil(self.args.num_train_epochs * each)
         return steps
 
-    def create_optimizer(self, *arguments: Any, **options: Any) -> torch.optim.Optimizer:
-        """Remember torch's optimizer, before accelerate wraps it."""
-        optimizer: torch.optim.Optimizer = super().create_optimizer(*arguments, **options)
-        self._optimizer = optimizer
-        return optimizer
-
     def get_batch_samples(self, epoch_iterator: Iterator[Any], *others: Any) -> tuple[Any, Any]:
         """Stop where there are no more batches."""
         samples, items = super().get_batch_samples(epoch_iterator, *others)
@@ -146,7 +146,8 @@ class Trainer(transformers.Trainer):
         self, model: nn.Module, inputs: Any, num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
         """Compute averaged gradients: of another batch if the step was in vain, or a rehearsal."""
-        assert self.elastic is not None
+        if self.elastic is None:
+            raise TypeError(_OWN_DATA.format("get_train_dataloader"))
         while True:
             with ExitStack() as entered:
                 step = entered.enter_context(self.elastic.step())
@@ -227,7 +228,7 @@ class Trainer(transformers.Trainer):
         args, (dataset, collate) = self.args, self._data
         self.elastic = elastic.Trainer(
             self.model,
-            self._optimizer,
+            self.optimizer.optimizer,  # torch's: accelerate has wrapped it
             seed=args.seed,
             scheduler=self.lr_scheduler,
             trainer=self._shared,
