@@ -5,8 +5,10 @@ Transformers is imported in the tests: other lanes collect this file where it is
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -70,3 +72,20 @@ def test_an_optimizer_that_a_subclass_makes_trains(tmp_path: Path) -> None:
         return self.optimizer
 
     assert trainer(tmp_path, methods={"create_optimizer": create_optimizer}).train()[0] == 10
+
+
+def test_weights_and_biases_begins_a_run_before_it_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers.integrations import WandbCallback
+
+    wandb = MagicMock(run=None)
+    wandb.init.side_effect = lambda **_: setattr(wandb, "run", MagicMock())
+    wandb.log.side_effect = lambda *_: wandb.run.id  # of None: an error, as W&B's
+    for name in ("wandb", "wandb.sdk", "wandb.sdk.lib", "wandb.sdk.lib.config_util"):
+        monkeypatch.setitem(sys.modules, name, wandb)
+    available = "transformers.integrations.integration_utils.is_wandb_available"
+    monkeypatch.setattr(available, lambda: True)
+    trainer(tmp_path, callbacks=[WandbCallback()], logging_steps=5).train()
+    assert wandb.init.call_count == 1
+    assert wandb.log.call_count >= 2

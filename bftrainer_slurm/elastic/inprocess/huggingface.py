@@ -266,6 +266,7 @@ class _Batches:
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
         self._loader: Loader | None = None
+        self._led = False
 
     def __iter__(self) -> _Batches:
         return self
@@ -275,9 +276,19 @@ class _Batches:
             self._loader = self._trainer.begin()
             self._given = iter(self._loader)
         batch = next(self._given)
-        for flag in _FLAGS:  # the ranks may have changed
-            setattr(self._trainer.state, flag, self._trainer.is_world_process_zero())
+        leads = self._trainer.is_world_process_zero()  # the ranks may have changed
+        for flag in _FLAGS:
+            setattr(self._trainer.state, flag, leads)
+        if leads and not self._led:
+            self._led = True
+            self._begin_trackers()
         return batch
+
+    def _begin_trackers(self) -> None:
+        """Let W&B and the like begin their run at the next log: before, this was not rank 0."""
+        for one in self._trainer.callback_handler.callbacks:
+            if hasattr(one, "_initialized"):
+                one._initialized = False
 
     @property
     def ends_epoch(self) -> bool:
