@@ -40,6 +40,7 @@ _ON_CPU = (
     "on GPUs training in process has never been shown to work: use transformers' own Trainer, with "
     "bftrainer_slurm.elastic.callbacks.huggingface.Elastic"
 )
+_EARLY = ("lomo", "layerwise")  # optimizers that do not wait for averaged gradients
 _OWN_DATA = (
     "{}() is not yours to override in process, as it is decided elsewhere which samples a rank "
     "trains: give train_dataset and data_collator"
@@ -399,6 +400,10 @@ def _check(args: Any) -> None:
         "fsdp": args.fsdp,
         "torch_compile": args.torch_compile,
         "auto_find_batch_size": args.auto_find_batch_size,
+        "enable_jit_checkpoint": getattr(args, "enable_jit_checkpoint", False),
+        "save_on_each_node": args.save_on_each_node,
+        "data_seed (seed is for the data too)": args.data_seed not in (None, args.seed),
+        "optim, if it updates in backward()": any(one in args.optim for one in _EARLY),
         "load_best_model_at_end": args.load_best_model_at_end,
         "save_strategy='best'": args.save_strategy == "best",
         "dataloader_drop_last": args.dataloader_drop_last,
