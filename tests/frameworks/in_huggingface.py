@@ -45,6 +45,14 @@ class Watch(TrainerCallback, ExportableState):
         self.epochs += 1
 
 
+class Noisy(Rows):
+    """Samples with noise, as a language model's masked words."""
+
+    def __getitem__(self, number: int) -> dict[str, Tensor]:
+        sample = super().__getitem__(number)
+        return sample | {"x": sample["x"] + torch.randn(sample["x"].shape)}
+
+
 class Watched(Trainer):
     """Writes down what it computes."""
 
@@ -99,7 +107,7 @@ def main(folder: Path, given: dict[str, Any]) -> None:
         Model(),
         arguments,
         train_dataset=Rows(options["size"]),
-        eval_dataset=Rows(10),
+        eval_dataset=Noisy(10),
         batch=options["batch"],
         rate=options["rate"],
     )

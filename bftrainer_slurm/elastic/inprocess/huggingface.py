@@ -25,7 +25,7 @@ from transformers.trainer_utils import TrainOutput
 
 from bftrainer_slurm import elastic
 from bftrainer_slurm.elastic.inprocess.alone import alone
-from bftrainer_slurm.elastic.inprocess.loader import Loader
+from bftrainer_slurm.elastic.inprocess.loader import Loader, seed_step
 from bftrainer_slurm.elastic.inprocess.sampler import Cursor
 from bftrainer_slurm.elastic.inprocess.scaling import RateRule
 
@@ -197,6 +197,11 @@ class Trainer(transformers.Trainer):
             self.control.should_save = False
         if self.control.should_training_stop and not self.is_over():
             self._wishes_stop, self.control.should_training_stop = True, False
+
+    def _evaluate(self, *arguments: Any, **options: Any) -> Any:
+        """Draw the same random numbers on all ranks: what follows from the result has to agree."""
+        seed_step(self.args.seed, self.state.global_step, 0)
+        return super()._evaluate(*arguments, **options)
 
     def log(self, logs: dict[str, float], *others: Any) -> None:
         """Log the losses of all ranks, since the last time, also those before this one joined."""
