@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state import lessons as learnt
 from bftrainer_slurm.spec import TrainerRecord
 from scripts.benchkit.command import progress
@@ -134,14 +135,17 @@ class Course:
     def populate(self, lessons: learnt.Lessons) -> None:
         """Fill the cluster before the controller starts; no element runs yet.
 
-        Each trainer has run before, so that its throughput is known for all sizes.
+        Each trainer has run before, so that its throughput is known for all sizes, and its elements
+        are known to join.
         """
-        size, slurmctld, dice = self._size, self._slurmctld, self._dice
+        size, slurmctld, dice, begin_s = self._size, self._slurmctld, self._dice, time.time()
         users = sorted(user.pw_name for user in pwd.getpwall())
         for number in range(size.trainers):
             record = TrainerRecord(dice.choice((1, 2, 4)), MAX_NODES, id=f"{number:08x}")
-            _teach(lessons, learnt.Job(users[number % len(users)], f"train{number}"), dice)
-            slurmctld.submit_trainer(users[number % len(users)], f"train{number}", record)
+            job = learnt.Job(users[number % len(users)], f"train{number}")
+            _teach(lessons, job, dice)
+            array = slurmctld.submit_trainer(job.user, job.name, record)
+            lessons.set_reform(array, Reform(begin_s, Runtime.C10D, 1, 1))
         nodes = dice.sample(sorted(slurmctld.idle), size.nodes - size.elements)
         running = size.ordinary // 2
         for number in range(running):

@@ -105,14 +105,15 @@ class Slurmctld:
                 self._scheduled_s = self._clock()
                 self._schedule()
 
-    def submit_trainer(self, user: str, name: str, record: TrainerRecord) -> None:
-        """Queue a trainer: an array of held elements, in one record."""
+    def submit_trainer(self, user: str, name: str, record: TrainerRecord) -> int:
+        """Queue a trainer, an array of held elements in one record; return its number."""
         job_id = next(self._ids)
         tasks = set(range(record.max_nodes))
         rest = Job(job_id, job_id, user, PARTITION, self._clock(), tasks, format_comment(record))
         rest.name, rest.priority, rest.reason = name, 0, "JobHeldUser"
         self._records[job_id] = dict.fromkeys(tasks, rest)
         self._add(rest)
+        return job_id
 
     def submit_ordinary(self, count: int) -> Job:
         """Queue an ordinary job that waits for hours, with a forecast of where it starts."""
