@@ -69,7 +69,7 @@ class SimulatedCluster:
         self._ordinary = ordinary
         self._configuration = Configuration(backfill_s=backfill_s)
         self._looked_s = self.now_s
-        self._pending: dict[str, tuple[int, int]] = {}  # released: array and task, by the node
+        self._pending: dict[ElementId, frozenset[str]] = {}  # released, for any of these nodes
         self._at_once = at_once
         self._waiting = [
             SimulatedTrainer(number + 1, spec, rescale_scale)
@@ -166,12 +166,12 @@ class SimulatedCluster:
         excluded: frozenset[str],
     ) -> None:
         """Release elements onto idle nodes; if jobs wait, a pass of backfill starts them."""
-        for element, node in zip(elements, sorted(nodes), strict=True):
-            if node in self._busy or node in self._owner or node in self._pending:
-                raise AssertionError(f"{element} shall start on {node}, which is not free")
-            self._pending[node] = (element.array, element.task)
-            self._active[element.array].pending.add(element.task)
-            self._changed(element.array)
+        if taken := nodes & (self._busy | self._owner.keys()):
+            raise AssertionError(f"{elements[0]} shall start on {min(taken)}, which is not free")
+        trainer = self._active[elements[0].array]
+        trainer.pending.update(element.task for element in elements)
+        self._pending.update(dict.fromkeys(elements, nodes))
+        self._changed(trainer.array)
         if self._ordinary.lets_elements_start(self.now_s, self.now_s):
             self._start_pending()
 
@@ -238,18 +238,21 @@ class SimulatedCluster:
             self.told = True
 
     def _start_pending(self) -> None:
-        """Start released elements if their nodes are still idle."""
+        """Start each released element on one of its nodes that is still idle, as Slurm does."""
         taken = self._busy | self._owner.keys() | self._ordinary.promised()
-        for node in self._pending.keys() - taken:
-            array, task = self._pending.pop(node)
-            self._active[array].join(task, node, self.now_s)
-            self._owner[node] = (array, task)
-            self._changed(array)
+        for element, nodes in list(self._pending.items()):
+            node = min(nodes - taken, default=None)
+            if node is not None:
+                del self._pending[element]
+                self._active[element.array].join(element.task, node, self.now_s)
+                self._owner[node] = (element.array, element.task)
+                self._changed(element.array)
+                taken.add(node)
 
     def _forget_pending(self, trainer: SimulatedTrainer, tasks: Set[int]) -> None:
         trainer.pending -= tasks
-        gone = {(trainer.array, task) for task in tasks}
-        self._pending = {node: one for node, one in self._pending.items() if one not in gone}
+        for task in tasks:
+            self._pending.pop(ElementId(trainer.array, task), None)
 
     def _submit(self) -> None:
         while self._waiting and len(self._active) < self._at_once:
