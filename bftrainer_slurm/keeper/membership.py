@@ -125,7 +125,6 @@ class Membership:
         self._thread = threading.Thread(target=self._live, name="bftrainer-member", daemon=True)
         # What is known, guarded by _state. `change` is also read without it.
         self.change: Change | None = None  # announced since the last generation
-        self._step = -1
         self._waiting: Ready | None = None  # said, and not answered yet
         self._given: Generation | None = None  # not returned yet
         self._held: Generation | None = None  # the last one given
@@ -155,7 +154,7 @@ class Membership:
         or ``failed``. ``error``: the last lines of a failure. ``lineage``: see ``messages.Ready``.
         """
         with self._state:
-            self._step, self._dropped = step, False
+            self._dropped = False
             self._waiting = Ready(step, cause, error, lineage)
             self._say(self._waiting)
 
@@ -193,7 +192,6 @@ class Membership:
 
         Here the members agree on a planned change: everybody stops after the same step.
         """
-        self._step = step
         if self.change is None:
             return False
         with self._state:
@@ -348,8 +346,7 @@ class Membership:
         with self._state:
             stands, held = self._held, None
             if stands is not None:
-                place = stands.number, stands.rank, stands.world
-                held = Held(*place, self._step, self._stands_alone)
+                held = Held(stands.number, stands.rank, stands.world, self._stands_alone)
         hello = Hello("", self._identity, held, os.urandom(16).hex())
         proof = self._prover(payload(nonce, hello), method)
         link.send(encode(replace(hello, proof=proof.text)))

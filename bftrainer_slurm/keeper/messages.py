@@ -62,7 +62,6 @@ class Held:
     generation: int
     rank: int
     world: int
-    step: int = -1
     alone: bool = False
 
 
@@ -477,12 +476,11 @@ def _held(value: object) -> Held | None:
     match value:
         case None:
             return None
-        case {"generation": generation, "rank": rank, "world": world, "step": step, **rest}:
+        case {"generation": generation, "rank": rank, "world": world, **rest}:
             held = Held(
                 _whole(generation, least=1),
                 _whole(rank, _MAX_WORLD),
                 _whole(world, _MAX_WORLD),
-                _step(step),
                 rest.get("alone") is True,
             )
             if held.rank < held.world:

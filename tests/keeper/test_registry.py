@@ -133,8 +133,8 @@ def test_what_is_no_answer_to_the_challenge_ends_the_connection(
         {"local_rank": 1},
         {"local_world": 100_000},
         {"held": {}},
-        {"held": {"generation": 1, "rank": 3, "world": 3, "step": 1}},
-        {"held": {"generation": 1, "rank": 0, "world": 10**9, "step": 1}},
+        {"held": {"generation": 1, "rank": 3, "world": 3}},
+        {"held": {"generation": 1, "rank": 0, "world": 10**9}},
     ],
     ids=str,
 )

@@ -431,7 +431,7 @@ def rejoined(world: World, tasks: range, generation: int = 7, size: int = 2) -> 
     for task in tasks:
         process = Process(world, 100 + task, Identity(12, task, f"n{task}", world.role))
         world.processes.append(process)
-        held = Held(generation, rank=task, world=size, step=100)
+        held = Held(generation, rank=task, world=size)
         world.rendezvous.join(process.key, process.identity, held, world.now_s)
         processes.append(process)
     world.deliver()
@@ -515,7 +515,7 @@ def test_who_comes_back_once_the_step_to_stop_at_is_known_hears_it_again() -> No
     world.say(first, StopAt(10, 1))
     second.inbox.clear()  # lost with its connection
     second.key = 99
-    world.rendezvous.join(99, second.identity, Held(1, 1, 2, step=9), world.now_s)
+    world.rendezvous.join(99, second.identity, Held(1, 1, 2), world.now_s)
     world.deliver()
     while second.inbox:
         second.take_message()
@@ -531,7 +531,7 @@ def test_a_first_rank_that_comes_back_before_it_has_said_where_to_stop_is_asked_
     hear_all(world)  # what follows from the answers
     assert first.armed
     first.key = 99
-    world.rendezvous.join(99, first.identity, Held(1, 0, 2, step=9), world.now_s)
+    world.rendezvous.join(99, first.identity, Held(1, 0, 2), world.now_s)
     world.deliver()
     hear_all(world)
     hear_all(world)
@@ -559,7 +559,7 @@ def test_numbers_go_on_from_the_highest_that_was_held() -> None:
 def test_a_second_connection_of_a_member_takes_the_place_of_its_first() -> None:
     world = started(Role.WORKER, 2)
     before = world.processes[1]
-    world.rendezvous.join(99, before.identity, Held(1, 1, 2, step=5), world.now_s)
+    world.rendezvous.join(99, before.identity, Held(1, 1, 2), world.now_s)
     assert HangUp(before.key) in world.out
     assert not any(isinstance(one, Send) for one in world.out)
 
@@ -683,7 +683,7 @@ def test_agents_stand_alone_once_their_processes_re_form_in_process() -> None:
 def test_agents_that_stand_alone_come_back_to_a_new_keeper_as_such() -> None:
     run = Run("12.1", want=2)
     for task in (1, 2):
-        back = Held(generation=3 + task, rank=0, world=1, step=-1, alone=True)
+        back = Held(generation=3 + task, rank=0, world=1, alone=True)
         run.join(task, member(Role.AGENT, task), back, 0.0)
     assert sent(run) == [(1, Alone()), (2, Alone())]
 
