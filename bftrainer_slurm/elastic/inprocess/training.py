@@ -317,8 +317,8 @@ class Training(ABC):
             raise RuntimeError(_ONE_STEP)
 
     def _commit(self, after: Cursor) -> None:
-        self._peers.stepped(after.samples - self._replica.cursor.samples, after.step)
-        self._replica.cursor = after
+        before, self._replica.cursor = self._replica.cursor, after
+        self._peers.stepped(after.samples - before.samples, after.step)
         self._pace.stepped()
         if self.rank == 0 and self._pace.is_due():
             self._report()
