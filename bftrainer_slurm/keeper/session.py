@@ -73,6 +73,10 @@ class Session(asyncio.Protocol):
         self._count_kept()
         self._await_turn()
 
+    def resume_writing(self) -> None:
+        """The member has read nearly all that waited for it: asyncio calls this."""
+        self._count_kept()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell that the connection has ended, once all is heard that the member has said before."""
         self._transport = None

@@ -430,10 +430,11 @@ def test_a_member_that_reads_late_gets_all_answers(monkeypatch: pytest.MonkeyPat
         hold(*given)
 
     monkeypatch.setattr(Turns, "_hold", note)
+    monkeypatch.setattr("bftrainer_slurm.keeper.registry.SWEEP_S", 1_000.0)  # it needs no sweep
     monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_MESSAGES", 10**9)
     monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_MESSAGES_OF_USER", 10**9)
     monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_KEPT", 400_000)
-    monkeypatch.setattr("bftrainer_slurm.keeper.registry.MUCH_UNSENT", 50_000)
+    monkeypatch.setattr("bftrainer_slurm.keeper.registry.MUCH_UNSENT", 100_000)
     with keeper_inside() as keeper, Wire(keeper.port, buffer=4_096) as late:
         late.hello()
 
