@@ -89,6 +89,8 @@ class ChangeLog:
         self._hear = hear
         self._lock = threading.Lock()
         self._places: frozenset[Place] = frozenset()
+        self._before: frozenset[Place] = frozenset()  # where the last step before it was made
+        self._why = ""
         self._base = _NOTHING  # when the generation began
         self._speed_before = Speed()
         self._line: str | None = None  # for the last change, not written yet
@@ -97,14 +99,19 @@ class ChangeLog:
     def began(self, places: Iterable[Place], why: str, now: StepCounts, tells: bool) -> None:
         """A generation of elements on these ``places`` begins; ``why`` ended the last one.
 
-        ``tells``: this process reports the change.
+        ``tells``: this process reports the change, as one with those since the last step.
         """
         with self._lock:
-            before, self._places = self._places, frozenset(places)
-            self._base = now
-            self._line = _who(before, self._places, why) if tells else None
+            if self._before and now.last_s == self._base.last_s:
+                lost, samples = self._base.lost, self._base.lost_samples
+                self._base = replace(now, lost=lost, lost_samples=samples)
+                self._why = "loss" if "loss" in (self._why, why) else why
+            else:
+                self._before, self._base, self._why = self._places, now, why
+            before, self._places = self._before, frozenset(places)
+            self._line = _who(before, self._places, self._why) if tells else None
             names = [tuple(sorted(node for _, node in places)) for places in (before, self._places)]
-            self._change = NodesChanged(names[0], names[1], why if before else "begin")
+            self._change = NodesChanged(names[0], names[1], self._why if before else "begin")
 
     def trained(self, now: StepCounts) -> None:
         """Training goes on; report the last change once the speed since then is known."""

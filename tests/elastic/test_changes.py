@@ -91,6 +91,22 @@ def test_training_that_is_repeated_does_not_stand_still() -> None:
     assert "; 30 steps were lost; training stood still for 0.2 s; " in log.lines[0]
 
 
+def test_changes_with_no_step_between_them_are_told_as_one() -> None:
+    log = Log()
+    log.began({N1, N2, N3}, "", NOTHING, tells=False)
+    before = replace(progress(101, 100, 110), lost=0)
+    log.ended(before)
+    log.began({N1, N2}, "loss", before, tells=True)
+    none_made = replace(before, first_s=0.0, lost=1)
+    log.ended(none_made)
+    log.began({N1}, "leave", none_made, tells=True)
+    log.trained(replace(progress(502, 112, 132), lost=1))
+    (said,) = log.lines
+    assert said.startswith(
+        "n2, n3 were lost: 1 node; 1 step was lost; training stood still for 2.0"
+    )
+
+
 def test_only_the_first_node_of_the_new_generation_tells() -> None:
     assert Log().change({N1, N2, N3}, "join", tells=False) == ""
 
