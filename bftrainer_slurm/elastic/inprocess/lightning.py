@@ -87,6 +87,8 @@ class InProcess(SingleDeviceStrategy):
 
     def setup(self, trainer: lightning.Trainer) -> None:
         """Check what will be trained."""
+        if trainer.state.fn == "fit" and self.elastic is not None:
+            raise RuntimeError("fit() is called once in a process")
         super().setup(trainer)
         if trainer.state.fn == "fit":
             _check(trainer)
