@@ -1,6 +1,6 @@
 """What the Lightning strategy that rescales in process refuses, and takes, in one process.
 
-Lightning is imported in ``fit``: other lanes collect this file where it is not installed.
+Lightning is imported in functions: other lanes collect this file where it is not installed.
 """
 
 from __future__ import annotations
@@ -9,24 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, WeightedRandomSampler
 
 from tests.frameworks.learning import Log, Rows
 
 pytestmark = pytest.mark.frameworks
 
 
-def fit(
-    folder: Path, *, kind: type[Any] = object, data: dict[str, Any] | None = None, **options: Any
-) -> Any:
-    """Train in one process; ``kind`` is mixed into the module, ``data`` goes to DataLoader."""
+def made(folder: Path, **options: Any) -> Any:
     import lightning
 
     from bftrainer_slurm.elastic.inprocess.lightning import InProcess
-    from tests.frameworks.in_lightning import Module
 
     own = {"max_steps": 10, "val_check_interval": 5, "check_val_every_n_epoch": None}
-    trainer = lightning.Trainer(
+    return lightning.Trainer(
         strategy=InProcess(),
         accelerator="cpu",
         devices=1,
@@ -36,13 +32,25 @@ def fit(
         enable_checkpointing=False,
         **(own | options),
     )
-    bases = (Module,) if kind is object else (kind, Module)
-    module = type("Mixed", bases, {})(Log(folder), seen=True)
-    trainer.fit(
-        module,
-        DataLoader(Rows(20), **({"batch_size": 4} | (data or {}))),
-        DataLoader(Rows(20), batch_size=4),
-    )
+
+
+def module(folder: Path, methods: dict[str, Any] | None = None) -> Any:
+    from tests.frameworks.in_lightning import Module
+
+    return type("Mine", (Module,), methods or {})(Log(folder), seen=True)
+
+
+def fit(
+    folder: Path,
+    *,
+    methods: dict[str, Any] | None = None,
+    data: dict[str, Any] | None = None,
+    **options: Any,
+) -> Any:
+    """Train in one process, and return Lightning's Trainer; ``data`` goes to DataLoader."""
+    trainer = made(folder, **options)
+    rows = DataLoader(Rows(20), **({"batch_size": 4} | (data or {})))
+    trainer.fit(module(folder, methods), rows, DataLoader(Rows(20), batch_size=4))
     return trainer
 
 
@@ -54,6 +62,7 @@ def fit(
         ({"max_steps": -1, "max_epochs": -1}, "no max_steps"),
         ({"min_steps": 3}, "min_steps, min_epochs"),
         ({"limit_train_batches": 5}, "limit_train_batches"),
+        ({"limit_train_batches": 1}, "limit_train_batches"),
         ({"val_check_interval": 1.0, "check_val_every_n_epoch": 1}, "val_check_interval"),
     ],
 )
@@ -68,3 +77,39 @@ def test_a_second_fit_is_refused(tmp_path: Path) -> None:
     trainer = fit(tmp_path)
     with pytest.raises(RuntimeError, match="called once in a process"):
         trainer.fit(trainer.lightning_module, DataLoader(Rows(20), batch_size=4))
+
+
+@pytest.mark.parametrize(
+    "data", [{"drop_last": True}, {"sampler": WeightedRandomSampler([1.0] * 20, 20)}]
+)
+def test_a_loader_that_chooses_its_samples_is_refused(tmp_path: Path, data: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="no sampler of its own and no drop_last"):
+        fit(tmp_path, data=data)
+
+
+def test_several_loaders_are_refused(tmp_path: Path) -> None:
+    trainer = made(tmp_path)
+    rows = DataLoader(Rows(20), batch_size=4)
+    with pytest.raises(ValueError, match="the training data is one"):
+        trainer.fit(module(tmp_path), [rows, rows], rows)
+
+
+def test_a_hook_that_would_get_no_batch_is_refused(tmp_path: Path) -> None:
+    def hook(self: object, batch: Any, dataloader_idx: int) -> Any:
+        return batch
+
+    with pytest.raises(ValueError, match="not in process: on_before_batch_transfer"):
+        fit(tmp_path, methods={"on_before_batch_transfer": hook})
+
+
+@pytest.mark.parametrize("precision", ["64-true", "bf16-true"])
+def test_batches_come_in_the_precision_of_the_weights(tmp_path: Path, precision: str) -> None:
+    assert fit(tmp_path, precision=precision).global_step == 10
+
+
+def test_data_workers_begin_with_the_scripts_function(tmp_path: Path) -> None:
+    def begin(number: int) -> None:
+        (tmp_path / f"begun.{number}").touch()
+
+    fit(tmp_path, data={"num_workers": 1, "worker_init_fn": begin})
+    assert (tmp_path / "begun.0").exists()

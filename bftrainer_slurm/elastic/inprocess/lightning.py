@@ -21,13 +21,22 @@ import torch
 import torch.distributed as dist
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.utilities import rank_zero_only
+from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import Tensor
-from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from bftrainer_slurm import elastic
 from bftrainer_slurm.elastic.inprocess.sampler import Cursor
+from bftrainer_slurm.elastic.inprocess.stream import is_iterable
 
-_NO_LOADER = "the training data is one torch.utils.data.DataLoader with a batch_size"
+_NO_LOADER = (
+    "the training data is one torch.utils.data.DataLoader with a batch_size, no sampler of its "
+    "own and no drop_last, as it is decided elsewhere which samples a rank trains"
+)
+_OF_WORKERS = (
+    *("num_workers", "prefetch_factor", "worker_init_fn"),
+    *("multiprocessing_context", "timeout"),
+)
 _STOPPED = (
     "this rank stopped, and the others may not have: do not set should_stop in a module's "
     "on_train_batch_end; a callback or training_step may set it"
@@ -100,26 +109,26 @@ class InProcess(SingleDeviceStrategy):
         """Take the training's DataLoader, and give tickets for its batches."""
         if not self.trainer.training:
             return dataloader
-        if not isinstance(dataloader, DataLoader) or dataloader.batch_size is None:
-            raise ValueError(_NO_LOADER)
-        self._source = dataloader
+        self._source = _checked(dataloader)
         return _Tickets()
 
     def batch_to_device(self, batch: Any, *others: Any, **more: Any) -> Any:
         """Get the batch for a ticket."""
-        if not isinstance(batch, _Tickets):  # validation's
+        if not isinstance(batch, _Tickets):
+            if self.trainer.training:  # of several loaders
+                raise ValueError(_NO_LOADER)
             return super().batch_to_device(batch, *others, **more)
         self._loops.note()
         self._step.close()
-        self._batch = super().batch_to_device(self._next(), *others, **more)
+        self._batch = self._next()
         return self._batch
 
     def _next(self) -> Any:
         if self._batches is None:
             self._batches = self._begin()
-        batch = next(self._batches)
+        batch = self.precision_plugin.convert_input(next(self._batches))
         rank_zero_only.rank = 0 if self.is_global_zero else 1  # whose loggers write
-        return batch
+        return super().batch_to_device(batch)
 
     def _begin(self) -> Iterator[Any]:
         assert self._source is not None
@@ -135,12 +144,6 @@ class InProcess(SingleDeviceStrategy):
         )
         self.model = self.elastic.ddp
         self.elastic.cursor = Cursor(step=trainer.global_step)  # ckpt_path has no other place
-        options = {}
-        if source.num_workers:
-            options = {
-                "num_workers": source.num_workers,
-                "prefetch_factor": source.prefetch_factor,
-            }
         self.loader = self.elastic.loader(
             source.dataset,
             source.batch_size or 1,
@@ -149,7 +152,7 @@ class InProcess(SingleDeviceStrategy):
             shuffle=not isinstance(source.sampler, SequentialSampler),
             until=self.is_over,
             collate_fn=source.collate_fn,
-            **options,
+            **{name: getattr(source, name) for name in _OF_WORKERS},
         )
         return iter(self.loader)
 
@@ -189,9 +192,8 @@ class InProcess(SingleDeviceStrategy):
                 self.trainer.should_stop |= self._will_stop
                 return result
             self._loops.in_step = True
-            batch = self._next()  # StopIteration, if the others have trained the last step
+            self._batch = self._next()  # StopIteration, if the others have trained the last step
             self._loops.in_step = False
-            self._batch = super().batch_to_device(batch)
 
     def hold_stop(self) -> None:
         """Stop only after a step in which all ranks know that one wishes to."""
@@ -284,6 +286,20 @@ def _in_element() -> bool:
     return bool(os.environ.get("BFTRAINER_KEEPER"))
 
 
+def _checked(loader: object) -> DataLoader[Any]:
+    """Return the training's loader.
+
+    Raises:
+        ValueError: something of it would not hold.
+    """
+    if not isinstance(loader, DataLoader) or loader.batch_size is None or loader.drop_last:
+        raise ValueError(_NO_LOADER)
+    known = type(loader.sampler) in (RandomSampler, SequentialSampler)
+    if not known and not is_iterable(loader.dataset):
+        raise ValueError(_NO_LOADER)
+    return loader
+
+
 def _check(trainer: lightning.Trainer) -> None:
     """Refuse what would train wrongly, or not at all.
 
@@ -301,7 +317,13 @@ def _check(trainer: lightning.Trainer) -> None:
         "val_check_interval (give a number of steps)": (
             trainer.enable_validation and not isinstance(trainer.val_check_interval, int)
         ),
-        "limit_train_batches": trainer.limit_train_batches not in (1.0, math.inf),
+        "limit_train_batches": (
+            isinstance(trainer.limit_train_batches, int)
+            or trainer.limit_train_batches not in (1.0, math.inf)
+        ),
+        "on_before_batch_transfer (use on_after_batch_transfer)": any(
+            is_overridden("on_before_batch_transfer", one) for one in (module, trainer.datamodule)
+        ),
         "schedulers by epoch": any(
             one.interval != "step" for one in trainer.strategy.lr_scheduler_configs
         ),
