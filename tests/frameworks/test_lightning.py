@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch.utils.data import DataLoader, WeightedRandomSampler
 
 from tests.frameworks.learning import Log, Rows
@@ -113,3 +114,23 @@ def test_data_workers_begin_with_the_scripts_function(tmp_path: Path) -> None:
 
     fit(tmp_path, data={"num_workers": 1, "worker_init_fn": begin})
     assert (tmp_path / "begun.0").exists()
+
+
+def test_a_rate_that_follows_a_ranks_own_metric_is_refused(tmp_path: Path) -> None:
+    def configure_optimizers(self: Any) -> dict[str, Any]:
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        config = {"scheduler": scheduler, "monitor": "missed", "interval": "step"}
+        return {"optimizer": optimizer, "lr_scheduler": config}
+
+    with pytest.raises(ValueError, match="not in process: ReduceLROnPlateau"):
+        fit(tmp_path, methods={"configure_optimizers": configure_optimizers})
+
+
+def test_an_average_that_newcomers_would_not_get_is_refused(tmp_path: Path) -> None:
+    from lightning.pytorch.callbacks import StochasticWeightAveraging
+
+    average = StochasticWeightAveraging(0.1, swa_epoch_start=1)
+    copy = {"__deepcopy__": lambda self, _: self}  # its log cannot be copied
+    with pytest.raises(ValueError, match="not in process: averages of weights"):
+        fit(tmp_path, methods=copy, callbacks=[average])

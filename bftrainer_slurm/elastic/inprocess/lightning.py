@@ -19,6 +19,7 @@ from typing import Any, Literal
 import lightning
 import torch
 import torch.distributed as dist
+from lightning.pytorch import callbacks
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.utilities import rank_zero_only
 from lightning.pytorch.utilities.model_helpers import is_overridden
@@ -32,6 +33,11 @@ from bftrainer_slurm.elastic.inprocess.stream import is_iterable
 _NO_LOADER = (
     "the training data is one torch.utils.data.DataLoader with a batch_size, no sampler of its "
     "own and no drop_last, as it is decided elsewhere which samples a rank trains"
+)
+_AVERAGES = tuple(
+    getattr(callbacks, name)
+    for name in ("StochasticWeightAveraging", "WeightAveraging")
+    if hasattr(callbacks, name)  # lightning 2.5 has only one
 )
 _OF_WORKERS = (
     *("num_workers", "prefetch_factor", "worker_init_fn"),
@@ -326,6 +332,12 @@ def _check(trainer: lightning.Trainer) -> None:
         ),
         "schedulers by epoch": any(
             one.interval != "step" for one in trainer.strategy.lr_scheduler_configs
+        ),
+        "ReduceLROnPlateau, as each rank has metrics of its own": any(
+            one.reduce_on_plateau for one in trainer.strategy.lr_scheduler_configs
+        ),
+        "averages of weights that newcomers do not get": any(
+            isinstance(one, _AVERAGES) for one in trainer.callbacks
         ),
     }
     found = ", ".join(name for name, used in refused.items() if used)
