@@ -115,7 +115,8 @@ def main(folder: Path, given: dict[str, Any]) -> None:
     if options["lose_at"]:
         lose_at(lambda: trainer.elastic, options["lose_at"])
     trainer.add_callback(Watch(trainer, log, options["stop"], options["pause_s"]))
-    trainer.train(resume_from_checkpoint=newest(folder / "output"))
+    output = trainer.train(resume_from_checkpoint=newest(folder / "output"))
+    assert output.metrics["train_loss"] == output.training_loss
     trainer.save_model()
     state = trainer._shared.state_dict()
     shared = torch.nn.Identity()  # an object with this state

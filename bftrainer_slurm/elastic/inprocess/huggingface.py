@@ -115,7 +115,8 @@ class Trainer(transformers.Trainer):
             output = TrainOutput(self.state.global_step, 0.0, {})
         for _ in self._batches:  # there is none: all ranks meet, whoever is lost meanwhile
             raise AssertionError("the training is over")
-        return output._replace(training_loss=self._shared.of_all.mean())
+        loss = self._shared.of_all.mean()
+        return output._replace(training_loss=loss, metrics=output.metrics | {"train_loss": loss})
 
     def get_train_dataloader(self) -> _Batches:
         """Return the batches of the whole training, as one epoch without a length."""
