@@ -71,6 +71,17 @@ def test_a_loader_or_sampler_of_the_scripts_own_is_refused(tmp_path: Path, name:
         trainer(tmp_path, methods={name: lambda *_: DataLoader(Rows(20))}).train()
 
 
+def test_a_callback_that_ends_an_epoch_early_is_refused(tmp_path: Path) -> None:
+    from transformers import TrainerCallback
+
+    class Ends(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+            control.should_epoch_stop = True
+
+    with pytest.raises(ValueError, match="should_training_stop is heard"):
+        trainer(tmp_path, callbacks=[Ends()]).train()
+
+
 def test_an_optimizer_that_a_subclass_makes_trains(tmp_path: Path) -> None:
     def create_optimizer(self: Any, *_: Any) -> torch.optim.Optimizer:
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)

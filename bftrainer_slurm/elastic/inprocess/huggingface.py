@@ -49,6 +49,10 @@ _STEPS = (
     "how many steps an epoch has depends on the nodes: give max_steps, or batch='global' with "
     "per_device_train_batch_size for all ranks together"
 )
+_EPOCHS = (
+    "a callback has set control.should_epoch_stop: in process an epoch ends for all ranks where "
+    "its data does; should_training_stop is heard"
+)
 
 
 class _OverError(Exception):
@@ -196,6 +200,8 @@ class Trainer(transformers.Trainer):
         """Leave it to rank 0 to save, and stop only after a step in which all ranks know of it."""
         if not self.is_world_process_zero():
             self.control.should_save = False
+        if self.control.should_epoch_stop and not self._batches.ends_epoch:
+            raise ValueError(_EPOCHS)
         if self.control.should_training_stop and not self.is_over():
             self._wishes_stop, self.control.should_training_stop = True, False
 
