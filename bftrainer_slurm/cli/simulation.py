@@ -269,6 +269,10 @@ class _Appraiser:
     def reformed(self, view: TrainerView, reform: Reform) -> None:
         """Nothing to learn."""
 
+    def joined(self, view: TrainerView) -> bool:
+        """Simulated elements form a group at once."""
+        return True
+
     def known(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         """Nothing to show."""
         return {}

@@ -156,6 +156,7 @@ class Controller:
             self._members.progress(array),
             self._faults.why.get(array) or self._decision.stuck.get(array),
             world.appraiser.known(view, now_s) | more,
+            self._unheard_from_s(view),
             now_s,
         )
 
@@ -224,16 +225,20 @@ class Controller:
         """Tell trainers of which nothing has ever joined so in their own output, once."""
         now_s = self._world.clock()
         for view in self._roster.views:
-            running = view.running()
-            if view.state.told or view.over or not running:
+            if view.state.told or view.over:
                 continue
             with self._faults.of(view.array):
-                known = self._world.appraiser.known(view, now_s)
-                due_s = unheard_from_s(view, self._members.progress(view.array), known)
-                if due_s is not None and now_s >= due_s:
+                due_s, running = self._unheard_from_s(view), view.running()
+                if due_s is None or not running:
+                    continue
+                if now_s >= due_s:
                     yield Tell((min(running),), f"bftrainer: {unheard(view)}{_ELSE}")
-                elif due_s is not None:
+                else:
                     self.schedule.again(due_s)
+
+    def _unheard_from_s(self, view: TrainerView) -> float | None:
+        joined = self._world.appraiser.joined(view)
+        return unheard_from_s(view, self._members.progress(view.array), joined)
 
     def _forget(self, arrays: frozenset[int], now_s: float) -> None:
         """Drop data about trainers that are gone, and once a day old data."""

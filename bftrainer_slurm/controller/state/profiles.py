@@ -84,6 +84,9 @@ class Appraiser(Protocol):
     def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
         """Return an appraisal of each trainer, in their order."""
 
+    def joined(self, view: TrainerView) -> bool:
+        """Return whether its elements have ever formed a group."""
+
     def known(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         """Return what users see of it."""
 
@@ -191,6 +194,10 @@ class Profiles:
             Appraisal(curves[view.array], self.costs(view, now_s), expected=expected[view.array])
             for view in views
         ]
+
+    def joined(self, view: TrainerView) -> bool:
+        """Return whether its elements have ever formed a group."""
+        return self._trainer(view).stopwatch.runtime is not None
 
     def known(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         """Return curve, costs and runtime, for users."""

@@ -6,8 +6,7 @@ runs on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from bftrainer_slurm.controller.observe.reports import Progress
 from bftrainer_slurm.controller.state.phases import Phase
@@ -32,9 +31,9 @@ def since_s(view: TrainerView) -> dict[str, float | None]:
     return running
 
 
-def unheard_from_s(view: TrainerView, progress: Progress, known: Mapping[str, Any]) -> float | None:
+def unheard_from_s(view: TrainerView, progress: Progress, joined: bool) -> float | None:
     """When it is time to say that none has joined; None: one has, or nothing runs."""
-    if "runtime" not in known or known["runtime"] is not None or progress.last is not None:
+    if joined or progress.last is not None:
         return None
     starts_s = [start_s for start_s in since_s(view).values() if start_s is not None]
     return min(starts_s) + JOIN_S if starts_s else None
