@@ -11,7 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
@@ -291,7 +291,7 @@ def _lay_out(lab: Cluster, options: Options) -> None:
     _make_folders(lab, slurm)
     if options.auth_slurm:
         _make_keys(folder, slurm)
-    ports = free_ports(options.nodes + 1)
+    *ports, dbd, database = free_ports(options.nodes + 3, _ports_in(str(options.keeper)))
     if options.networks:
         lab.make_switch()
     host = socket.gethostname().partition(".")[0]
@@ -300,7 +300,6 @@ def _lay_out(lab: Cluster, options: Options) -> None:
         controllers = {name: lab.add_host(name) for name in CONTROL_HOSTS}
     addresses = [lab.add_host(node) for node in lab.node_names]
     if options.qos:
-        dbd, database = free_ports(2)
         accounting.lay_out(folder, slurm, dbd, database)
         options = replace(options, conf=(*accounting.settings(folder, dbd), *options.conf))
     version = None if lab.cgroups is None else lab.cgroups.version
@@ -443,11 +442,16 @@ def _program(name: str, packages: str = "slurmctld slurmd munge") -> str:
     return path
 
 
-def free_ports(count: int) -> list[int]:
-    """Return ports that are free now, below the kernel's range for outgoing connections."""
+def free_ports(count: int, promised: Container[int] = ()) -> list[int]:
+    """Return ports that are free now, below the kernel's range for outgoing connections.
+
+    None is among those ``promised`` to others, who will use them soon.
+    """
     found: list[int] = []
     candidates = random.sample(range(10_000, 32_000), 20 * count)
     for port in candidates:
+        if port in promised:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("0.0.0.0", port))
@@ -457,6 +461,10 @@ def free_ports(count: int) -> list[int]:
         if len(found) == count:
             return found
     raise LabError("not enough free ports")
+
+
+def _ports_in(addresses: str) -> set[int]:
+    return {int(port) for port in re.findall(r":(\d+)", addresses)}
 
 
 def _last_words(folder: Path) -> str:

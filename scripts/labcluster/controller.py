@@ -117,5 +117,7 @@ class Controller:
 
     def _publishes(self) -> bool:
         if self.pid is None:
-            raise LabError(f"the controller ended at once:\n{last_lines(self.log, 5)}")
+            logs = (self.log, *self.state.glob("keeper.log"))
+            said = "\n".join(last_lines(log, 5) for log in logs)
+            raise LabError(f"the controller ended at once:\n{said}")
         return bool(self.status().get("controller", {}).get("pid") == self.pid)
