@@ -3,9 +3,8 @@
 Standard library and torch only. Of the rest of the project it uses just ``spec``, ``model`` and
 the keeper's client side, so that a job's Python needs nothing else installed. For scripts:
 ``Trainer`` re-forms in process (``ShardedTrainer`` with FSDP2; a framework beside it is set up
-``alone``). A script that is restarted at
-changes reports its progress (``step``), and saves when it is asked to (``must_save``, ``saved``).
-Every script can be told of changes (``on_change``).
+``alone``). A script that is restarted at changes reports its progress (``step``), and saves when it
+is asked to (``must_save``, ``saved``). Every script can be told of changes (``on_change``).
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class SimulatedCluster:
         ][::-1]
         self._active: dict[int, SimulatedTrainer] = {}
         self._seen: dict[int, Trainer] = {}  # as the controller sees them, where still right
-        self._owner: dict[str, tuple[int, int]] = {}  # array and task, by node
+        self._owner: dict[str, ElementId] = {}  # the element that runs, by node
         self._nodes = tuple(
             Node(name, NodeState.IDLE, kind | {PARTITION})
             for name, kind in sorted(zip(ordinary.names, ordinary.kinds, strict=True))
@@ -230,8 +230,8 @@ class SimulatedCluster:
     def _reclaim(self, nodes: Set[str]) -> None:
         lost: dict[int, set[int]] = {}
         for node in nodes:
-            array, task = self._owner.pop(node)
-            lost.setdefault(array, set()).add(task)
+            element = self._owner.pop(node)
+            lost.setdefault(element.array, set()).add(element.task)
         for array, tasks in lost.items():
             self._active[array].reclaimed(tasks, self.now_s)
             self._changed(array)
@@ -245,7 +245,7 @@ class SimulatedCluster:
             if node is not None:
                 del self._pending[element]
                 self._active[element.array].join(element.task, node, self.now_s)
-                self._owner[node] = (element.array, element.task)
+                self._owner[node] = element
                 self._changed(element.array)
                 taken.add(node)
 

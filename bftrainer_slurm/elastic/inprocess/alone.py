@@ -6,6 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+import torch.distributed as dist
+
 # By which accelerate, Lightning and MPI's launchers say that there are other processes.
 _VARIABLES = (
     *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
@@ -21,3 +24,13 @@ def alone() -> Iterator[None]:
         yield
     finally:
         os.environ.update(hidden)
+
+
+def agree(loss: float, weight: float, wishes_stop: bool) -> tuple[float, bool]:
+    """Return all ranks' mean loss in a step, and whether any of them wishes to stop.
+
+    ``weight`` is of this rank's samples in the step. Without any its loss may be nan.
+    """
+    told = torch.tensor([loss * weight if weight else 0.0, float(wishes_stop)])
+    dist.all_reduce(told)
+    return float(told[0]), bool(told[1])

@@ -24,7 +24,7 @@ from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import TrainOutput
 
 from bftrainer_slurm import elastic
-from bftrainer_slurm.elastic.inprocess.alone import alone
+from bftrainer_slurm.elastic.inprocess.alone import agree, alone
 from bftrainer_slurm.elastic.inprocess.loader import Loader, seed_step
 from bftrainer_slurm.elastic.inprocess.sampler import Cursor
 from bftrainer_slurm.elastic.inprocess.scaling import RateRule
@@ -159,13 +159,10 @@ class Trainer(transformers.Trainer):
                 step = entered.enter_context(self.elastic.step())
                 items = self._items_for(step.weight, num_items_in_batch)
                 loss: Tensor = super().training_step(self.elastic.ddp, inputs, items)
-                told = torch.tensor([float(loss) * step.weight, float(self._wishes_stop)])
-                if step.weight == 0.0:
-                    told[0] = 0.0  # it may have been nan
-                dist.all_reduce(told)
+                agreed = agree(float(loss), step.weight, self._wishes_stop)
                 step.make_ready()
                 self._step = entered.pop_all()
-                self.elastic.loss, self._will_stop = float(told[0]), bool(told[1])
+                self.elastic.loss, self._will_stop = agreed
                 return loss
             found, num_items_in_batch = self.get_batch_samples(self._batches, 1, self.args.device)
             if not found:
@@ -229,8 +226,7 @@ class Trainer(transformers.Trainer):
         """Return whether this is rank 0; nobody is before the ranks have met."""
         if self.elastic is None:
             return not self.is_in_train
-        met = self.elastic.generation > 0 or not self.elastic.changing
-        return met and self.elastic.rank == 0
+        return self.elastic.leads
 
     def is_local_process_zero(self) -> bool:
         """Return the same, as the ranks of a node come and go too."""

@@ -17,8 +17,6 @@ from contextlib import ExitStack
 from typing import Any, Literal
 
 import lightning
-import torch
-import torch.distributed as dist
 from lightning.pytorch import callbacks
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.utilities import rank_zero_only
@@ -27,6 +25,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from bftrainer_slurm import elastic
+from bftrainer_slurm.elastic.inprocess.alone import agree
 from bftrainer_slurm.elastic.inprocess.sampler import Cursor
 from bftrainer_slurm.elastic.inprocess.stream import is_iterable
 
@@ -80,8 +79,7 @@ class InProcess(SingleDeviceStrategy):
         """Whether this is rank 0; nobody is before the ranks have met."""
         if self.elastic is None:
             return not _in_element() or self._source is None
-        met = self.elastic.generation > 0 or not self.elastic.changing
-        return met and self.elastic.rank == 0
+        return self.elastic.leads
 
     @property
     def global_rank(self) -> int:
@@ -176,10 +174,8 @@ class InProcess(SingleDeviceStrategy):
         """Compute averaged gradients, and the mean loss."""
         assert self.elastic is not None
         loss: Tensor = super().backward(closure_loss, *others, **more)
-        weight = self._weight
-        told = torch.tensor([float(loss) * weight if weight else 0.0, float(self._wishes_stop)])
-        dist.all_reduce(told)
-        self.elastic.loss, self._will_stop = float(told[0]), bool(told[1])
+        agreed = agree(float(loss), self._weight, self._wishes_stop)
+        self.elastic.loss, self._will_stop = agreed
         return loss
 
     def optimizer_step(

@@ -130,6 +130,11 @@ class Training(ABC):
         return self._group.rank
 
     @property
+    def leads(self) -> bool:
+        """Whether this is rank 0; nobody is before ranks that come and go have met."""
+        return self.rank == 0 and (self.generation > 0 or not self.changing)
+
+    @property
     def world(self) -> int:
         """How many ranks the current generation has."""
         return self._group.world
