@@ -13,7 +13,7 @@ from typing import Any
 from bftrainer_slurm.controller.act.execute import Results, after, execute
 from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.act.pacing import Pacer
-from bftrainer_slurm.controller.decide.actions import Action, Shrink, Tell
+from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell
 from bftrainer_slurm.controller.decide.decision import Decider, Decision, Made
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.schedule import Schedule
@@ -220,6 +220,8 @@ class Controller:
             self._roster.put(after(states, results, now_s))
         if results.left:
             self.schedule.again(now_s + results.again_in_s)
+        grown = sum(len(one.elements) for one in results.done if isinstance(one, Grow))
+        self.schedule.grew(grown, now_s)
 
     def _tell_unheard(self) -> Iterator[Tell]:
         """Tell trainers of which nothing has ever joined so in their own output, once."""

@@ -45,9 +45,11 @@ from bftrainer_slurm.keeper.messages import (
     Ready,
     Refused,
     Released,
+    Role,
     StopAt,
     StoreAt,
     Welcome,
+    Working,
     encode,
     good_measures,
     parse_from_keeper,
@@ -61,6 +63,8 @@ logger = logging.getLogger(__name__)
 
 PING_S = 1.0
 PROGRESS_S = 1.0
+WORK_S = 10.0  # a worker that others wait for says this often that it works
+LEAST_WORK_S = 0.01  # of processor time meanwhile; a thread that only waits, and looks, uses less
 CONNECT_S = 5.0  # for all addresses together
 KEEPER_SILENCE_S = 30.0  # a keeper that is silent for longer is gone with its host
 MOVED_S = 10.0  # the same, if the keeper may have moved to another host
@@ -136,6 +140,7 @@ class Membership:
         self._leaving = False
         self._progress: Measured | None = None
         self._progress_s = float("-inf")
+        self._effort: _Effort | None = None  # of the thread that trains
         self._complaint = ""
 
     @property
@@ -155,6 +160,7 @@ class Membership:
         """
         with self._state:
             self._dropped = False
+            self._effort = _Effort(threading.get_ident())
             self._waiting = Ready(step, cause, error, lineage)
             self._say(self._waiting)
 
@@ -249,6 +255,11 @@ class Membership:
         self._say(StopAt(step + 1, number))
         self._state.wait_for(lambda: self._gone or self._unplanned() or not self._connected)
         return self._unplanned()
+
+    def _holds_up(self) -> bool:
+        """Whether the others may wait for this worker."""
+        is_worker = self._identity.role is Role.WORKER
+        return is_worker and self.change is not None and self._waiting is None
 
     def _say(self, message: FromMember) -> None:
         if self._connected:
@@ -383,6 +394,8 @@ class Membership:
             if self._progress is not None and now_s - self._progress_s >= PROGRESS_S:
                 self._outgoing.append(encode(self._progress))
                 self._progress, self._progress_s = None, now_s
+            if self._effort is not None and self._effort.has_worked(now_s) and self._holds_up():
+                self._outgoing.append(encode(Working()))
             said, self._outgoing = self._outgoing, []
         return said
 
@@ -429,6 +442,24 @@ class Membership:
 
     def _agreeing(self, change: int) -> bool:
         return self.change is not None and self.change.planned and self.change.number == change
+
+
+class _Effort:
+    """What a thread of this process does, by the processor time that it uses."""
+
+    def __init__(self, thread: int) -> None:
+        self._clock = time.pthread_getcpuclockid(thread)
+        self._used_s = 0.0
+        self._looked_s = time.monotonic()
+
+    def has_worked(self, now_s: float) -> bool:
+        """Return once in ``WORK_S`` whether the thread has worked since; otherwise False."""
+        if now_s - self._looked_s < WORK_S:
+            return False
+        before_s, self._looked_s = self._used_s, now_s
+        with contextlib.suppress(OSError):  # the thread has ended
+            self._used_s = time.clock_gettime(self._clock)
+        return self._used_s - before_s >= LEAST_WORK_S
 
 
 class _Link:

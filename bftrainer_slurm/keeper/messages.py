@@ -163,6 +163,11 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True)
+class Working:
+    """I am not at a boundary yet, and I work: do not take me for one that hangs."""
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """SIGTERM has come: go on without me."""
 
@@ -247,7 +252,9 @@ class Pong:
     number: int
 
 
-FromMember = Ready | Ack | StopAt | AckStop | StoreAt | Broken | Leave | Measured | Done | Ping
+FromMember = (
+    Ready | Ack | StopAt | AckStop | StoreAt | Broken | Working | Leave | Measured | Done | Ping
+)
 _Small = (
     Challenge | Welcome | Refused | Change | Armed | StopAt | Go | Alone | Released | Dropped | Pong
 )
@@ -322,6 +329,8 @@ def parse_from_member(line: bytes) -> FromMember:
             return StoreAt(_endpoint(endpoint), _whole(generation))
         case {"broken": generation}:
             return Broken(_whole(generation))
+        case {"working": True}:
+            return Working()
         case {"leave": True}:
             return Leave()
         case {"done": True}:
@@ -396,7 +405,7 @@ def _plain(message: Hello | FromMember | _Small) -> dict[str, Any]:
             return {"store": endpoint, "generation": generation}
         case Measured(measures):
             return {"progress": dict(measures)}
-        case Leave() | Done() | Alone() | Released():
+        case Working() | Leave() | Done() | Alone() | Released():
             return {type(message).__name__.lower(): True}
         case Change(number, planned, why):
             return {"change": number, "planned": planned, "why": why}

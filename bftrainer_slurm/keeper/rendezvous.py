@@ -34,6 +34,7 @@ from bftrainer_slurm.keeper.messages import (
     Role,
     StopAt,
     StoreAt,
+    Working,
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.ranking import Member, nodes_of, ranked
@@ -41,7 +42,7 @@ from bftrainer_slurm.keeper.ranking import Member, nodes_of, ranked
 GATHER_S = 10.0  # a first generation waits this long for the nodes that the plan gives
 GATHER_UNKNOWN_S = 1.0  # the same, if it is not known how many that are
 JOIN_TOGETHER_S = 3.0  # a newcomer waits this long for others that are still starting
-READY_S = 300.0  # a member that is not ready this long after another one that stays is dropped
+READY_S = 300.0  # one that others wait for is dropped when none of them has worked for this long
 STORE_S = 60.0  # rank 0 has this long to open a store
 ADOPT_S = 10.0  # a member that does not come back this long after the first one is lost
 
@@ -131,6 +132,8 @@ class Rendezvous:
                     return  # if a thousand get ready one by one, only the last one matters
             case Broken(self.number) if member.rank is not None and not member.ready:
                 self._interrupt("loss", now_s)
+            case Working() if member.holds_up and self._pending is not None:
+                self._pending.late_s = math.inf  # the time begins anew
             case Leave():
                 self._leave(member, now_s)
             case Done():
@@ -214,7 +217,8 @@ class Rendezvous:
         """Drop those for whom others have waited too long.
 
         The time begins when the first one that stays is ready. Until then all may be at something
-        that takes long, as a validation.
+        that takes long, as a validation. It begins anew when one that is waited for says that it
+        works: who hangs beside it costs no time until that one is ready.
         """
         pending = self._pending
         if pending is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer_slurm.keeper import membership, rendezvous
 from bftrainer_slurm.keeper.credentials import SECRET, SECRET_FILE, Proof, prover_from
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.home import find_or_start, own_secret
@@ -30,6 +31,7 @@ from bftrainer_slurm.keeper.messages import (
     Role,
 )
 from bftrainer_slurm.keeper.protocol import NoteKind
+from bftrainer_slurm.keeper.rendezvous import LATE
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import Inside, keeper_inside, together
@@ -356,3 +358,32 @@ def keeper_members(keeper: Inside) -> int:
     _, status = keeper.client.status()
     assert status is not None
     return int(status["keeper"]["members"])
+
+
+def go_on_for(seconds: float, works: bool) -> None:
+    """Do something that takes long, as a validation: with a processor, or as a process that hangs."""
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        if not works:
+            time.sleep(0.5)
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_who_works_long_while_the_others_wait_is_not_dropped_and_who_hangs_is(
+    keeper: Inside, monkeypatch: pytest.MonkeyPatch, works: bool
+) -> None:
+    monkeypatch.setattr(membership, "WORK_S", 1.0)
+    monkeypatch.setattr(rendezvous, "READY_S", 5.0)
+    keeper.client.own(12, 0, 3)
+    lost, waits, validates = members = [keeper.member(task) for task in (1, 2, 3)]
+    together(members)  # each says that it is ready in this thread
+    lost.close()
+    wait_until(lambda: waits.change is not None)
+    waits.ready(0, "change")
+    go_on_for(10, works)
+    if works:
+        assert {one.world for one in together([waits, validates], 0, "change")} == {2}
+    else:
+        assert validates.change is not None
+        assert validates.change.why == LATE
+        assert waits.wait_generation(10).world == 1

@@ -23,6 +23,7 @@ from bftrainer_slurm.keeper.messages import (
     Role,
     StopAt,
     StoreAt,
+    Working,
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.rendezvous import HangUp, Rendezvous, Send
@@ -223,6 +224,44 @@ def test_a_validation_of_half_an_hour_drops_nobody_and_a_newcomer_waits_for_its_
     world.settle(12)
     assert {process.number for process in world.processes} == {2}
     assert newcomer.state[: len(world.processes[0].state)] == world.processes[0].state
+
+
+def test_who_validates_alone_for_half_an_hour_while_the_others_wait_is_not_dropped() -> None:
+    world = started(Role.WORKER, 3)
+    first, second, third = world.processes
+    world.kill(third)
+    first.say_ready()
+    for minute in range(1, 31):
+        world.wait_until(60.0 * minute)
+        world.say(second, Working())
+    assert not any(isinstance(one, Dropped) for one in second.inbox)
+    second.say_ready()
+    world.settle()
+    assert world_of(first) == world_of(second) == 2
+
+
+def test_who_has_said_that_it_works_and_then_hangs_is_dropped() -> None:
+    world = started(Role.WORKER, 3)
+    first, second, third = world.processes
+    world.kill(third)
+    first.say_ready()
+    world.wait_until(200.0)
+    world.say(second, Working())
+    world.wait_until(499.0)
+    assert not any(isinstance(one, Dropped) for one in second.inbox)
+    world.wait_until(500.0)
+    assert isinstance(second.inbox[-1], Dropped)
+
+
+def test_who_says_that_it_works_after_it_is_ready_does_not_keep_another_that_hangs() -> None:
+    world = started(Role.WORKER, 3)
+    first, second, third = world.processes
+    world.kill(third)
+    first.say_ready()
+    world.wait_until(200.0)
+    world.say(first, Working())
+    world.wait_until(300.0)
+    assert isinstance(second.inbox[-1], Dropped)
 
 
 def test_one_that_is_to_leave_does_not_make_the_others_late() -> None:

@@ -13,6 +13,7 @@ logger = logging.getLogger(__name__)
 
 _AFTER_GONE_S = 0.15  # slurmctld has taken the node back by then
 _AFTER_LEAVING_S = 3.0  # in case the note that it is gone does not arrive
+_AFTER_JOINS_S = 2.0  # the nodes of a large job become idle one after another
 _GAP_S = 0.5
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 2.0, 60.0
 # How long before a backfill pass trainers leave: longer if elements take long to end, for example
@@ -98,6 +99,11 @@ class Schedule:
     def again(self, at_s: float) -> None:
         """Look again by then: there is more to do."""
         self._queue_due_s = min(self._queue_due_s, at_s)
+
+    def grew(self, elements: int, now_s: float) -> None:
+        """Look again soon if several nodes were idle: more of them may be by then."""
+        if elements > 1:
+            self.again(now_s + _AFTER_JOINS_S)
 
     def expect_pass(
         self, due_s: float, until_s: float, sure_s: float, now_s: float, lead_s: float = LEAD_S
