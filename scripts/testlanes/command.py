@@ -41,6 +41,7 @@ LANES = (
     _newer("forky", "forky", "not torch"),
     _here("torch", "torch and not slurm and not chaos and not load"),
     _newer("forky-training", "forky", "torch"),
+    Lane("oldest", ("scripts/oldest-torch", *_SHORT, *_OF_JOBS), matrix=True),
     _newer("trixie", "trixie", "not torch"),
     _newer("trixie-training", "trixie", "torch"),
     _here("slurm", "slurm and not torch and not chaos and not load and not frameworks"),
@@ -48,7 +49,6 @@ LANES = (
     _here("frameworks", "frameworks and not slurm"),
     _here("units", "not slurm and not torch and not chaos and not load and not frameworks"),
     Lane("lint", ("make", "--no-print-directory", "lint"), tests=False),
-    Lane("oldest", ("scripts/oldest-torch", *_SHORT, *_OF_JOBS), matrix=True),
     _here("load", "load", alone=True),
 )
 
