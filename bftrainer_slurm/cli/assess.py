@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, tzinfo
 from functools import partial
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import click
@@ -15,9 +16,10 @@ import pyarrow
 from click.core import ParameterSource
 from pyarrow import csv, parquet
 
-from bftrainer_slurm.cli.common import BAD_INPUT, fail, finite, json_option, print_json, shown
+from bftrainer_slurm.cli.common import BAD_INPUT, fail, fail_on, print_json, shown
 from bftrainer_slurm.cli.files import check_file, check_folder, written
 from bftrainer_slurm.cli.joblogs import made, progress, read, running, tell
+from bftrainer_slurm.cli.options import FILE, FOLDER, count, json_option, number
 from bftrainer_slurm.replay.assessment.assess import Assessment, Rates, Replays
 from bftrainer_slurm.replay.assessment.assess import assess as assess_log
 from bftrainer_slurm.replay.assessment.document import document, table
@@ -28,7 +30,6 @@ from bftrainer_slurm.replay.logs.log import LogOptions
 from bftrainer_slurm.replay.trainers import TrainersError, read_trainers
 
 SCHEMA = 1
-_FILE = click.Path(path_type=Path, dir_okay=False)
 _DATE_DIGITS = 8  # 20240301 is a date: as Unix seconds it would be in 1970
 _LOG, _MADE, _LIVE = "a LOG", "--synthetic", "no LOG"
 _GOES_WITH = {
@@ -56,62 +57,49 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
 
 
 @click.command()
-@click.argument("log", type=_FILE, required=False)
+@click.argument("log", type=FILE, required=False)
 @click.option(
     "--synthetic", metavar="NODES[:LOAD[:SEED]]", help="Use a made-up cluster in place of a log."
 )
 @click.option(
     "--days",
-    metavar="DAYS",
-    type=click.FloatRange(min=0, max=400, min_open=True),
-    default=7.0,
-    show_default=True,
-    callback=finite,
     help="How long the made-up cluster runs, or how far back to ask Slurm's accounting.",
+    **number("DAYS", 0, 400, 7.0, min_open=True),
 )
 @click.option(
     "--nodes",
-    metavar="N",
-    type=click.IntRange(1, 200_000),
     help="How many nodes the machine has, if the log has no node names.",
+    **count("N", 1, 200_000),
 )
 @click.option("--node-list", default="", metavar="LIST", help="Use these nodes only: n[1-300].")
 @click.option(
     "--down",
-    type=_FILE,
+    type=FILE,
     help="When nodes were down, from sacctmgr show event. Only for logs with node lists.",
 )
 @click.option(
     "--reservations",
-    type=_FILE,
+    type=FILE,
     help="When nodes were reserved, from sacctmgr show reservation. Only for logs with node lists.",
 )
 @click.option(
     "--node-types",
-    type=_FILE,
+    type=FILE,
     help="Types of the nodes: lines with a node list and a type, from sinfo.",
 )
 @click.option(
     "--gpus-per-node",
-    metavar="N",
-    type=click.IntRange(1, 1000),
     help="GPUs of each node that has any. [default: the most that jobs had at once]",
+    **count("N", 1, 1000),
 )
 @click.option(
     "--cpus-per-node",
-    metavar="N",
-    type=click.IntRange(1, 100_000),
     help="Count CPUs, because jobs share nodes; each node has this many. "
     "Only for logs without node lists.",
+    **count("N", 1, 100_000),
 )
 @click.option(
-    "--min-hole",
-    type=click.FloatRange(0, 86400),
-    default=1.0,
-    show_default=True,
-    metavar="SECONDS",
-    callback=finite,
-    help="Leave out shorter holes.",
+    "--min-hole", "min_hole_s", help="Leave out shorter holes.", **number("SECONDS", 0, 86400, 1.0)
 )
 @click.option("--from", "begin", metavar="TIME", help="Leave out what is before: 2024-03-01T12:00.")
 @click.option("--to", "end", metavar="TIME", help="Leave out what is after.")
@@ -124,68 +112,46 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     show_default=True,
     help="Time zone of weekdays and hours, and of the log's times if they name none.",
 )
-@click.option("--trainers", type=_FILE, help="Replay these trainers. [JSON, see docs/files.md]")
+@click.option("--trainers", type=FILE, help="Replay these trainers. [JSON, see docs/files.md]")
 @click.option(
     "--at-once",
-    metavar="N",
-    type=click.IntRange(1, 1000),
     multiple=True,
-    default=(10,),
-    show_default=True,
     help="How many trainers there are at a time. You can give this option several times.",
+    **count("N", 1, 1000, (10,)),
 )
 @click.option(
     "--bf-interval",
-    type=click.FloatRange(1, 3600),
-    default=30.0,
-    show_default=True,
-    metavar="SECONDS",
-    callback=finite,
     help="Time between passes of backfill: bf_interval in slurm.conf.",
+    **number("SECONDS", 1, 3600, 30.0),
 )
 @click.option(
-    "--samples",
-    metavar="N",
-    type=click.IntRange(1, 1000),
-    default=SAMPLES,
-    show_default=True,
-    help="How many parts of the log to replay.",
+    "--samples", help="How many parts of the log to replay.", **count("N", 1, 1000, SAMPLES)
 )
 @click.option(
     "--sample-hours",
-    metavar="HOURS",
-    type=click.FloatRange(min=0, max=24 * 400, min_open=True),
-    callback=finite,
     help="How long each of these parts is. [default: 12, or less if much happens]",
+    **number("HOURS", 0, 24 * 400, min_open=True),
 )
 @click.option("--no-replay", is_flag=True, help="Show only the holes; replay nothing.")
-@click.option(
-    "--price",
-    metavar="PRICE",
-    type=click.FloatRange(0, 1e9),
-    callback=finite,
-    help="Price of a node-hour, in any currency.",
-)
+@click.option("--price", help="Price of a node-hour, in any currency.", **number("PRICE", 0, 1e9))
 @click.option(
     "--watts",
-    metavar="WATTS",
-    type=click.FloatRange(0, 1e6),
-    callback=finite,
     help="How many watts more a node draws when it trains than when it is idle.",
+    **number("WATTS", 0, 1e6),
 )
 @click.option(
     "--csv",
     "csv_file",
-    type=_FILE,
+    type=FILE,
     metavar="FILE",
     help="Write idle and used nodes over time, for each replayed part.",
 )
 @click.option(
-    "--parquet", "parquet_file", type=_FILE, metavar="FILE", help="Write the same as parquet."
+    "--parquet", "parquet_file", type=FILE, metavar="FILE", help="Write the same as parquet."
 )
 @click.option(
     "--report",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     metavar="DIR",
     help="Write assessment.html and assessment.json into DIR.",
 )
@@ -194,14 +160,6 @@ def assess(
     log: Path | None,
     synthetic: str | None,
     days: float,
-    nodes: int | None,
-    node_list: str,
-    down: Path | None,
-    reservations: Path | None,
-    node_types: Path | None,
-    gpus_per_node: int | None,
-    cpus_per_node: int | None,
-    min_hole: float,
     begin: str | None,
     end: str | None,
     zone: tzinfo,
@@ -217,6 +175,7 @@ def assess(
     parquet_file: Path | None,
     report: Path | None,
     as_json: bool,
+    **of_log: Any,  # fields of LogOptions
 ) -> None:
     """Say what a cluster's idle nodes are worth, and how much later ordinary jobs would start.
 
@@ -231,19 +190,8 @@ def assess(
       bftrainer assess jobs.txt --report report
       bftrainer assess --synthetic 1000:0.9 --days 2
     """
-    options = LogOptions(
-        nodes=nodes,
-        node_list=node_list,
-        down=down,
-        reservations=reservations,
-        node_types=node_types,
-        gpus_per_node=gpus_per_node,
-        cpus_per_node=cpus_per_node,
-        min_hole_s=min_hole,
-        from_s=_time("--from", begin, zone),
-        to_s=_time("--to", end, zone),
-        zone=zone,
-    )
+    from_s, to_s = _time("--from", begin, zone), _time("--to", end, zone)
+    options = LogOptions(from_s=from_s, to_s=to_s, zone=zone, **of_log)
     if log is not None and synthetic is not None:
         fail("give either a LOG or --synthetic NODES")
     for option, file in (("--csv", csv_file), ("--parquet", parquet_file)):
@@ -260,14 +208,13 @@ def assess(
     if log is not None:
         source, holes = log.name, read(log, options)
     elif synthetic is not None:
-        source, holes = "a made-up cluster", made(synthetic, days, min_hole)
+        source, holes = "a made-up cluster", made(synthetic, days, options.min_hole_s)
     else:
         source, holes = "this cluster", running(options, days)
     tell(holes.notes)
-    with progress("replaying", len(planned) * samples if replays else 0) as advance:
-        found = replace(
-            assess_log(source, holes, zone, replays, advance), rates=Rates(price, watts)
-        )
+    with progress("replaying", len(planned) * samples if replays else 0) as bar:
+        found = assess_log(source, holes, zone, replays, bar.update)
+    found = replace(found, rates=Rates(price, watts))
     over_time = _over_time(found)
     files_written = [
         written("--csv", csv_file, partial(_write, over_time, csv.write_csv)),
@@ -325,16 +272,14 @@ def _replays(
     hours: float | None,
     samples: int,
 ) -> Replays:
-    harvest = _harvest()
     if trainers is None:
         wanted = typical_trainers(max(one.at_once for one in planned))
-        return Replays(harvest, wanted, DESCRIPTION, planned, hours, samples)
-    try:
-        wanted = read_trainers(trainers)
-    except TrainersError as error:
-        fail(f"--trainers {error}")
-    described = f"the {len(wanted):,} of {trainers.name}"
-    return Replays(harvest, wanted, described, planned, hours, samples)
+        described = DESCRIPTION
+    else:
+        with fail_on(TrainersError, begin="--trainers "):
+            wanted = read_trainers(trainers)
+        described = f"the {len(wanted):,} of {trainers.name}"
+    return Replays(_harvest(), wanted, described, planned, hours, samples)
 
 
 def _harvest() -> Harvest:

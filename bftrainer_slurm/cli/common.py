@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -17,15 +16,6 @@ BAD_INPUT = 2
 NOT_THERE = 3  # the controller's side, or Slurm, does not answer
 _TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 _LONGEST_LINE = 4_000  # characters
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
-def finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    """Refuse nan, which every FloatRange accepts, and infinity."""
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is not a finite number.", param=parameter)
-    return value
 
 
 def fail(message: str, code: int = BAD_INPUT) -> NoReturn:

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_on
+from bftrainer_slurm.cli.options import FILE
 from bftrainer_slurm.cli.side import personal_state, state_option
 from bftrainer_slurm.cli.site import site_file, site_settings
 from bftrainer_slurm.controller.settings import Settings, SettingsError, rules
@@ -51,7 +52,7 @@ def unusable(error: OSError, state: Path | None, shared: str) -> str:
 @state_option
 @click.option(
     "--config",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="A TOML file of settings. [default in site mode: bftrainer.toml, beside slurm.conf or in "
     "/etc/bftrainer]",
 )

@@ -13,14 +13,8 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import (
-    NOT_THERE,
-    fail,
-    fail_on,
-    json_option,
-    print_json,
-    safe_lines,
-)
+from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_on, print_json, safe_lines
+from bftrainer_slurm.cli.options import FILE, json_option
 from bftrainer_slurm.cli.site import site_file, site_settings
 from bftrainer_slurm.cli.terminal import styled, wrapped
 from bftrainer_slurm.controller.settings import SettingsError
@@ -47,7 +41,7 @@ _SUMMARY = {
 @click.command()
 @click.option(
     "--config",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="The controller's settings. [default: bftrainer.toml, beside slurm.conf or in "
     "/etc/bftrainer]",
 )

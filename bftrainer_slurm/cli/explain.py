@@ -12,12 +12,12 @@ import click
 from bftrainer_slurm.cli.common import (
     fail,
     fail_where_unreadable,
-    json_option,
     print_json,
     safe_lines,
     shown,
     who,
 )
+from bftrainer_slurm.cli.options import count, json_option
 from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.terminal import wrapped
@@ -33,9 +33,8 @@ _PLAN_LIMIT_S = 60.0
 @click.option(
     "--from-history",
     "back",
-    type=click.IntRange(1, 100),
-    metavar="N",
     help="Solve the plan of N plans ago again; you must be able to read its --state.",
+    **count("N", 1, 100),
 )
 @side_options
 @json_option

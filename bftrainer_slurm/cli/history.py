@@ -13,12 +13,12 @@ from bftrainer_slurm.cli.chart import draws_blocks, strip
 from bftrainer_slurm.cli.common import (
     changes,
     fail_where_unreadable,
-    json_option,
     print_json,
     print_lines,
     shown,
     who,
 )
+from bftrainer_slurm.cli.options import json_option
 from bftrainer_slurm.cli.past import A_WEEK_S, Since, past_of, the_past
 from bftrainer_slurm.cli.show import times
 from bftrainer_slurm.cli.side import Side, side_options

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import click
 
@@ -27,8 +27,8 @@ from bftrainer_slurm.slurm.run import SlurmRunner
 def read(log: Path, options: LogOptions) -> Log:
     """Read a file; end the command if it holds no log."""
     try:
-        with progress("reading", log.stat().st_size) as advance:
-            return read_log(log, options, advance)
+        with progress("reading", log.stat().st_size) as bar:
+            return read_log(log, options, bar.update)
     except LogError as error:
         fail(str(error))
     except OSError as error:
@@ -82,9 +82,7 @@ def tell(notes: Notes | None) -> None:
         click.echo(f"  and {notes.malformed - len(notes.bad_lines):,} more", err=True)
 
 
-@contextmanager
-def progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
-    """Show how far a long piece of work is, if a person looks on."""
+def progress(label: str, length: int) -> AbstractContextManager[Any]:
+    """Return click's bar for a long piece of work; it is shown if a person looks on."""
     hidden = not (length and sys.stderr.isatty())
-    with click.progressbar(length=length, label=label, file=sys.stderr, hidden=hidden) as bar:
-        yield bar.update
+    return click.progressbar(length=length, label=label, file=sys.stderr, hidden=hidden)

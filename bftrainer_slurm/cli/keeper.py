@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from bftrainer_slurm.cli.common import fail, fail_on
+from bftrainer_slurm.cli.options import FILE, FOLDER
 from bftrainer_slurm.cli.side import addresses, personal_state, state_option
 from bftrainer_slurm.cli.site import site_settings
 from bftrainer_slurm.controller.settings import Settings, SettingsError
@@ -31,7 +32,7 @@ from bftrainer_slurm.keeper.credentials import METHODS, SECRET, Means
 )
 @click.option(
     "--shared",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="A folder that all hosts of the keeper see. The keeper then works on one of them.",
 )
 @click.option(
@@ -47,7 +48,7 @@ from bftrainer_slurm.keeper.credentials import METHODS, SECRET, Means
 )
 @click.option(
     "--key-file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="With --method job: the key that root has on the nodes, too (key_file= of the plugin).",
 )
 @click.pass_context

@@ -7,12 +7,8 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import (
-    fail,
-    finite,
-    json_option,
-    print_json,
-)
+from bftrainer_slurm.cli.common import fail, print_json
+from bftrainer_slurm.cli.options import count, json_option, number
 from bftrainer_slurm.cli.side import personal_state, state_option
 from bftrainer_slurm.controller.state.history import HistoryError, past_problem
 from bftrainer_slurm.planner.instance import InstanceError, document_of, parse, read_instance
@@ -26,9 +22,8 @@ SCHEMA = 1
 @click.option(
     "--from-history",
     "back",
-    type=click.IntRange(1, 100),
-    metavar="N",
     help="Instead of FILE, the problem that the controller planned N plans ago; 1 is its last.",
+    **count("N", 1, 100),
 )
 @state_option
 @click.option(
@@ -39,12 +34,8 @@ SCHEMA = 1
 )
 @click.option(
     "--time-limit",
-    type=click.FloatRange(min=0.1, max=86400),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    callback=finite,
     help="After this time take the best plan found so far.",
+    **number("SECONDS", 0.1, 86400, 60.0),
 )
 @json_option
 def plan(

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import (
-    BAD_INPUT,
-    fail,
-    fail_on,
-    finite,
-    json_option,
-    print_json,
-    shown,
-)
+from bftrainer_slurm.cli.common import BAD_INPUT, fail, fail_on, print_json, shown
 from bftrainer_slurm.cli.files import check_folder, written
-from bftrainer_slurm.cli.simulation import POLICIES, ReplayOptions, Watch
+from bftrainer_slurm.cli.joblogs import progress
+from bftrainer_slurm.cli.options import FOLDER, count, json_option, number
+from bftrainer_slurm.cli.simulation import POLICIES, ReplayOptions
 from bftrainer_slurm.cli.simulation import replay as replay_trace
 from bftrainer_slurm.planner.objectives import ObjectiveError, find
 from bftrainer_slurm.planner.problem import Plan, Problem
@@ -57,23 +51,17 @@ _MOST = 10_000
     type=click.Path(path_type=Path),
     help="Trainers in JSON, see docs/files.md. [default: made-up ones that never end]",
 )
-@click.option(
-    "--nodes", metavar="K", type=click.IntRange(1), help="Use only the first K nodes, by name."
-)
+@click.option("--nodes", help="Use only the first K nodes, by name.", **count("K", 1))
 @click.option(
     "--at-once",
-    metavar="N",
-    type=click.IntRange(1, _MOST),
-    default=10,
-    show_default=True,
     help="How many trainers are submitted at a time. The next one comes when one is done.",
+    **count("N", 1, _MOST, 10),
 )
 @click.option(
     "--forward-time",
-    type=click.FloatRange(1, 1e6),
-    callback=finite,
-    metavar="SECONDS",
+    "forward_time_s",
     help="How far a plan looks ahead. [default: adapted to the holes seen lately]",
+    **number("SECONDS", 1, 1e6),
 )
 @click.option(
     "--policy",
@@ -91,36 +79,25 @@ _MOST = 10_000
 )
 @click.option(
     "--rescale-scale",
-    metavar="FACTOR",
-    type=click.FloatRange(0, 1e3),
-    default=1.0,
-    show_default=True,
-    callback=finite,
     help="Multiply the trainers' rescale costs by this.",
+    **number("FACTOR", 0, 1e3, 1.0),
 )
 @click.option(
     "--look-every",
-    type=click.FloatRange(0, 3600),
-    default=0.0,
-    show_default=True,
-    callback=finite,
-    metavar="SECONDS",
+    "look_every_s",
     help="See new holes only this often. The controller takes 15. 0: at once, as in the paper.",
+    **number("SECONDS", 0, 3600, 0.0),
 )
 @click.option(
     "--from",
     "from_s",
-    type=click.FloatRange(0),
-    callback=finite,
-    metavar="UNIX-SECONDS",
     help="Begin here. [default: the first event]",
+    **number("UNIX-SECONDS", 0),
 )
 @click.option(
     "--hours",
-    metavar="HOURS",
-    type=click.FloatRange(0, 1e5, min_open=True),
-    callback=finite,
     help="Replay so many hours. [default: to the last event; a made-up cluster: 24]",
+    **number("HOURS", 0, 1e5, min_open=True),
 )
 @click.option(
     "--learn-curves",
@@ -129,16 +106,13 @@ _MOST = 10_000
 )
 @click.option(
     "--repeat",
-    metavar="TIMES",
-    type=click.IntRange(1, 1000),
-    default=1,
-    show_default=True,
     help="List the trainers this many times, so that they do not run out.",
+    **count("TIMES", 1, 1000, 1),
 )
 @click.option("--backlog", is_flag=True, help="All trainers wait from the start.")
 @click.option(
     "--report",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     metavar="DIR",
     help="Write an HTML page with figures, and the JSON, into this folder.",
 )
@@ -148,19 +122,13 @@ def replay(
     synthetic: str | None,
     trainers: Path | None,
     nodes: int | None,
-    at_once: int,
-    forward_time: float | None,
-    policy: str,
-    objective: str,
-    rescale_scale: float,
-    look_every: float,
     from_s: float | None,
     hours: float | None,
-    learn_curves: bool,
     repeat: int,
     backlog: bool,
     report: Path | None,
     as_json: bool,
+    **how: Any,  # fields of ReplayOptions
 ) -> None:
     """Replay a trace of holes with elastic trainers, planned by the controller's own loop.
 
@@ -180,27 +148,23 @@ def replay(
       bftrainer replay --synthetic 200:0.9
       bftrainer replay --events week1.parquet --trainers hpo.json --nodes 1024 --json
     """
-    options = ReplayOptions(
-        policy=policy,
-        objective=_objective(objective),
-        at_once=at_once,
-        forward_time_s=forward_time,
-        rescale_scale=rescale_scale,
-        look_every_s=look_every,
-        learn_curves=learn_curves,
-    )
-    listed = typical_trainers(at_once) if trainers is None else _listed(trainers)
+    options = ReplayOptions(**how)
+    with fail_on(ObjectiveError, begin="--objective: "):
+        find(options.objective)
+    with fail_on(TrainersError, begin="--trainers "):
+        listed = read_trainers(trainers) if trainers else typical_trainers(options.at_once)
     trace = _trace(events, synthetic, nodes, from_s, hours)
     wanted = _submitted(listed, trainers, trace, backlog) * repeat
     check_folder("--report", report)
     timeline = Timeline()
-    with _quiet(), Planner() as planner, _progress(trace) as progress:
+    length = max(1, int(trace.end_s - trace.start_s))
+    with _quiet(), Planner() as planner, progress("replaying", length) as bar:
         planner.warm_up()
         counting = _Counting(planner)
 
         def watch(moment: Moment) -> None:
             timeline.add(moment)
-            progress(moment)
+            bar.update(int(moment.time_s - trace.start_s) - bar.pos)
 
         found = replay_trace(trace, wanted, options, counting, watch)
     if counting.greedy:
@@ -238,13 +202,6 @@ def _trace(
         return select(found, nodes, from_s, hours)
 
 
-def _listed(path: Path) -> tuple[TrainerSpec, ...]:
-    try:
-        return read_trainers(path)
-    except TrainersError as error:
-        fail(f"--trainers {error}")
-
-
 def _submitted(
     listed: tuple[TrainerSpec, ...], path: Path | None, trace: Trace, backlog: bool
 ) -> tuple[TrainerSpec, ...]:
@@ -260,14 +217,6 @@ def _submitted(
             f"({trace.end_s:.0f}); --backlog lets all wait from the start"
         )
     return listed
-
-
-def _objective(name: str) -> str:
-    try:
-        find(name)
-    except ObjectiveError as error:
-        fail(f"--objective: {error}")
-    return name
 
 
 class _Counting:
@@ -296,15 +245,3 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-@contextmanager
-def _progress(trace: Trace) -> Iterator[Watch]:
-    length = max(1, int(trace.end_s - trace.start_s))
-    hidden = not sys.stderr.isatty()
-    with click.progressbar(length=length, label="replaying", file=sys.stderr, hidden=hidden) as bar:
-
-        def watch(moment: Moment) -> None:
-            bar.update(int(moment.time_s - trace.start_s) - bar.pos)
-
-        yield watch

@@ -15,13 +15,13 @@ from bftrainer_slurm.cli.common import (
     changes,
     fail,
     fail_where_unreadable,
-    json_option,
     print_json,
     print_lines,
     safe_lines,
     shown,
     who,
 )
+from bftrainer_slurm.cli.options import json_option
 from bftrainer_slurm.cli.output import last_output
 from bftrainer_slurm.cli.past import Since, past_of
 from bftrainer_slurm.cli.picture import SUFFIXES, in_terminal, written

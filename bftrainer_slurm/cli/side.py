@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from bftrainer_slurm.cli.common import fail_on
+from bftrainer_slurm.cli.options import FOLDER
 from bftrainer_slurm.cli.site import site_keeper
 from bftrainer_slurm.controller.publish.sentences import down
 from bftrainer_slurm.controller.settings import SettingsError
@@ -119,7 +120,7 @@ def addresses(_: click.Context, parameter: click.Parameter, value: str | None) -
 
 state_option = click.option(
     "--state",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     envvar="BFTRAINER_STATE",
     help="The controller's state folder. [default: $BFTRAINER_STATE, else your own]",
 )

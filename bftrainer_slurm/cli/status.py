@@ -13,11 +13,11 @@ from bftrainer_slurm.cli.common import (
     NOT_THERE,
     fail_on,
     fail_where_unreadable,
-    json_option,
     print_json,
     print_lines,
     shown,
 )
+from bftrainer_slurm.cli.options import json_option
 from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.terminal import table
 from bftrainer_slurm.controller.publish.sentences import down

@@ -10,13 +10,8 @@ from pathlib import Path
 
 import click
 
-from bftrainer_slurm.cli.common import (
-    NOT_THERE,
-    fail,
-    fail_on,
-    json_option,
-    print_json,
-)
+from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_on, print_json
+from bftrainer_slurm.cli.options import json_option
 from bftrainer_slurm.cli.side import Side, state_option, works
 from bftrainer_slurm.cli.site import site_file, site_settings
 from bftrainer_slurm.controller.settings import Settings, SettingsError

@@ -1,0 +1,44 @@
+"""Kinds of options, for all commands: files, and numbers that are finite and within bounds."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def count(unit: str, least: int, most: int | None = None, default: object = None) -> dict[str, Any]:
+    """Return what click needs to know of an option that is a whole number of a unit."""
+    return _shown(unit, default) | {"type": click.IntRange(least, most)}
+
+
+def number(
+    unit: str,
+    least: float,
+    most: float | None = None,
+    default: float | None = None,
+    *,
+    min_open: bool = False,
+) -> dict[str, Any]:
+    """Return what click needs to know of an option that is a finite number of a unit."""
+    kind = click.FloatRange(least, most, min_open)
+    return _shown(unit, default) | {"type": kind, "callback": _finite}
+
+
+def _shown(unit: str, default: object) -> dict[str, Any]:
+    known = {} if default is None else {"default": default, "show_default": True}
+    return {"metavar": unit, **known}
+
+
+def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """Refuse nan, which every FloatRange accepts, and infinity."""
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is not a finite number.", param=parameter)
+    return value
