@@ -64,8 +64,8 @@ def safe_lines(text: str) -> str:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines, safe for a terminal also if they hold users' texts."""
-    for line in lines:
+    """Print lines, all or none, safe for a terminal also if they hold users' texts."""
+    for line in list(lines):
         text = shown(line, _LONGEST_LINE)
         click.echo(styled(text, bold=True) if isinstance(line, Heading) else text)
 
@@ -73,6 +73,14 @@ def print_lines(lines: Iterable[str]) -> None:
 def print_json(document: object) -> None:
     """Print a document as JSON."""
     click.echo(json.dumps(document, indent=2))
+
+
+def print_either(document: object, lines: Iterable[str], as_json: bool) -> None:
+    """Print a document as JSON, or the lines that a person reads."""
+    if as_json:
+        print_json(document)
+    else:
+        print_lines(lines)
 
 
 def who(one: Mapping[str, Any]) -> str:

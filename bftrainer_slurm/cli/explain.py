@@ -9,14 +9,7 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import (
-    fail,
-    fail_where_unreadable,
-    print_json,
-    safe_lines,
-    shown,
-    who,
-)
+from bftrainer_slurm.cli.common import fail, fail_where_unreadable, print_either, shown, who
 from bftrainer_slurm.cli.options import count, json_option
 from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.status import current_status
@@ -54,18 +47,12 @@ def explain(trainer: str, back: int | None, side: Side, as_json: bool) -> None:
     """
     if back is not None:
         one, document = _of_the_past(trainer, back, side.folder)
-        if as_json:
-            print_json(as_document(one, document))
-        else:
-            click.echo(safe_lines("\n".join(_past_lines(one, document, back))))
+        print_either(as_document(one, document), _past_lines(one, document, back), as_json)
         return
     with fail_where_unreadable():
         document = current_status(side)
         one = the_one(document["trainers"], trainer)
-        if as_json:
-            print_json(as_document(one, document))
-        else:
-            click.echo(safe_lines("\n".join(lines(one, document, time.time()))))
+        print_either(as_document(one, document), lines(one, document, time.time()), as_json)
 
 
 def as_document(one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:

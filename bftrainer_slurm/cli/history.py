@@ -10,14 +10,7 @@ from typing import Any
 import click
 
 from bftrainer_slurm.cli.chart import draws_blocks, strip
-from bftrainer_slurm.cli.common import (
-    changes,
-    fail_where_unreadable,
-    print_json,
-    print_lines,
-    shown,
-    who,
-)
+from bftrainer_slurm.cli.common import changes, fail_where_unreadable, print_either, shown, who
 from bftrainer_slurm.cli.options import json_option
 from bftrainer_slurm.cli.past import A_WEEK_S, Since, past_of, the_past
 from bftrainer_slurm.cli.show import times
@@ -70,14 +63,10 @@ def history(trainer: str | None, since: float | None, last: int, side: Side, as_
         if trainer is None:
             since_s = time.time() - A_WEEK_S if since is None else since
             document = the_past("all", since_s, side)
-            lines: Iterator[str] = listed(document)
+            print_either(document, listed(document), as_json)
         else:
             document = past_of(trainer, since or 0.0, side)
-            lines = story(document, last)
-        if as_json:
-            print_json(document)
-        else:
-            print_lines(lines)
+            print_either(document, story(document, last), as_json)
 
 
 def listed(document: Mapping[str, Any]) -> Iterator[str]:

@@ -7,15 +7,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
 from bftrainer_slurm.cli.chart import strip
 from bftrainer_slurm.cli.common import shown
 from bftrainer_slurm.cli.explain import lines as explained
 from bftrainer_slurm.cli.plot import number
-from bftrainer_slurm.cli.show import render
+from bftrainer_slurm.cli.show import lines as all_known
 from bftrainer_slurm.cli.status import notice, summary
-from bftrainer_slurm.cli.terminal import aligned, cut, padded, wide
+from bftrainer_slurm.cli.terminal import Heading, aligned, cut, padded, wide
 
 _HEADING = ("TRAINER", "NAME", "USER", "STATE", "NODES", "WANTS", "SAMPLES/S")
 _SPARE = tuple(map(_HEADING.index, ("USER", "SAMPLES/S", "NAME")))
@@ -52,12 +53,8 @@ class Key(Enum):
     OTHER = "other"
 
 
-class Look(Enum):
-    """How a line looks."""
-
-    PLAIN = "plain"
-    HEADING = "heading"
-    CHOSEN = "chosen"
+class Chosen(str):
+    """The line of the chosen trainer, which a terminal shows in reverse."""
 
 
 class Page(Enum):
@@ -66,9 +63,6 @@ class Page(Enum):
     LIST = "list"
     TRAINER = "trainer"
     HELP = "help"
-
-
-Line: TypeAlias = tuple[str, Look]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,78 +117,62 @@ def pressed(view: View, key: Key, seen: Seen, rows: int) -> View:
 
 def frame(
     seen: Seen, view: View, columns: int, rows: int, now_s: float, *, blocks: bool = True
-) -> list[Line]:
+) -> list[str]:
     """Return the screen: at most so many lines, of at most so many columns."""
-    lines = {Page.LIST: _list, Page.TRAINER: _trainer, Page.HELP: _help}[view.page](
-        seen, view, columns, rows - 1, now_s, blocks
-    )
-    hints = {
-        Page.LIST: f"q end  s sort: {_SORTS[view.sort][0]}  enter details  ? help",
-        Page.TRAINER: "enter back  up, down scroll  q end  ? help",
-        Page.HELP: "any key goes back",
-    }
+    match view.page:
+        case Page.LIST:
+            hint = f"q end  s sort: {_SORTS[view.sort][0]}  enter details  ? help"
+            lines = _list(seen, view, columns, rows - 1, blocks)
+        case Page.TRAINER:
+            hint = "enter back  up, down scroll  q end  ? help"
+            lines = _trainer(seen, view, columns, rows - 1, now_s, blocks)
+        case Page.HELP:
+            hint = "any key goes back"
+            lines = ["", *_wrapped(_HELP.splitlines(), columns, 11)]
     clock = time.strftime("%H:%M:%S", time.localtime(seen.document["time_s"]))
-    head = padded(f"bftrainer top  {hints[view.page]}", columns - len(clock) - 1)
-    found = [(f"{head} {clock}", Look.HEADING), *lines][:rows]
-    return [(cut(shown(text, 1000), columns), look) for text, look in found]
+    head = padded(f"bftrainer top  {hint}", columns - len(clock) - 1)
+    found = [Heading(f"{head} {clock}"), *lines][:rows]
+    return [type(line)(cut(shown(line, 1000), columns)) for line in found]
 
 
-def _list(
-    seen: Seen, view: View, columns: int, rows: int, now_s: float, blocks: bool
-) -> list[Line]:
-    document, trainers = seen.document, _sorted(seen, view)
-    said = ([seen.trouble] if seen.trouble else []) + summary(document)
-    lines: list[Line] = [(text, Look.PLAIN) for long in said for text in _wrapped(long, columns)]
+def _list(seen: Seen, view: View, columns: int, rows: int, blocks: bool) -> list[str]:
+    trainers = _sorted(seen, view)
+    trouble = [seen.trouble] if seen.trouble else []
+    lines = _wrapped([*trouble, *summary(seen.document)], columns)
     used = [sum(values) for values in zip(*seen.strips.values(), strict=False)]
     if used:
         label = f"used in the last hour, up to {round(max(used))}: "
         room = min(_MOST_STRIP, max(0, columns - len(label)))
-        lines.append((label + strip(used, room, blocks=blocks), Look.PLAIN))
-    lines.append(("", Look.PLAIN))
+        lines.append(label + strip(used, room, blocks=blocks))
+    lines.append("")
     if not trainers:
-        return [*lines, ("no trainers; sbatch --bftrainer -N 2-16 train.sh", Look.PLAIN)]
-    chosen = _chosen([one["array"] for one in trainers], view)
-    table = _table(trainers, seen.strips, columns, blocks)
-    place = next(place for place, one in enumerate(trainers) if one["array"] == chosen)
-    note = _note(trainers[place], columns)
+        return [*lines, "no trainers; sbatch --bftrainer -N 2-16 train.sh"]
+    arrays = [one["array"] for one in trainers]
+    place = arrays.index(_chosen(arrays, view))
+    heading, *table = _table(trainers, seen.strips, columns, blocks)
+    table[place] = Chosen(table[place])
+    said = notice(trainers[place])  # what its user should know
+    note = ["", *_wrapped(said, columns, 2)] if said else []
     room = max(1, rows - len(lines) - 1 - len(note))
     first = max(0, min(place - room // 2, len(trainers) - room))
-    lines.append((table[0], Look.HEADING))
-    for at in range(first, min(len(trainers), first + room)):
-        lines.append((table[1 + at], Look.CHOSEN if at == place else Look.PLAIN))
-    return [*lines, *((text, Look.PLAIN) for text in note)]
-
-
-def _note(one: dict[str, Any], columns: int) -> list[str]:
-    """Return what the user of the chosen trainer should know."""
-    said = notice(one)
-    return ["", *(text for line in said for text in _wrapped(line, columns, 2))] if said else []
+    return [*lines, Heading(heading), *table[first : first + room], *note]
 
 
 def _trainer(
     seen: Seen, view: View, columns: int, rows: int, now_s: float, blocks: bool
-) -> list[Line]:
-    found = [one for one in seen.document["trainers"] if one["array"] == view.chosen]
-    if not found:
-        return [(f"trainer {view.chosen} is gone; see 'bftrainer history'", Look.PLAIN)]
-    one = found[0]
+) -> list[str]:
+    one = next((one for one in seen.document["trainers"] if one["array"] == view.chosen), None)
+    if one is None:
+        return [f"trainer {view.chosen} is gone; see 'bftrainer history'"]
     values = seen.strips.get(str(one["array"]), ())
-    lines = [*render(one).splitlines()]
+    lines = list(all_known(one))
     if values:
         room = min(_MOST_STRIP, max(1, columns - 12))
         top = number(max(values))
         lines += [f"{'last hour':<12}{strip(values, room, blocks=blocks)}", f"{'':<12}up to {top}"]
-    lines += ["", *explained(one, seen.document, now_s)]
-    wrapped = [text for line in lines for text in _wrapped(line, columns, 12)]
+    wrapped = _wrapped([*lines, "", *explained(one, seen.document, now_s)], columns, 12)
     first = max(0, min(view.first, len(wrapped) - rows))
-    return [(text, Look.PLAIN) for text in wrapped[first : first + rows]]
-
-
-def _help(
-    seen: Seen, view: View, columns: int, rows: int, now_s: float, blocks: bool
-) -> list[Line]:
-    lines = (text for line in _HELP.splitlines() for text in _wrapped(line, columns, 11))
-    return [("", Look.PLAIN), *((text, Look.PLAIN) for text in lines)]
+    return wrapped[first : first + rows]
 
 
 def _sorted(seen: Seen, view: View) -> list[dict[str, Any]]:
@@ -206,16 +184,15 @@ def _chosen(arrays: Sequence[int], view: View) -> int:
 
 
 def _table(
-    trainers: Iterable[Mapping[str, Any]],
+    trainers: Sequence[Mapping[str, Any]],
     strips: Mapping[str, Sequence[float]],
     room: int,
     blocks: bool,
 ) -> list[str]:
     """Return a heading and a line for each trainer, each with its strip in the space left."""
-    known = list(trainers)
-    texts = aligned([_HEADING, *map(_row, known)], room - 2 - _LEAST_STRIP, _SPARE)
+    texts = aligned([_HEADING, *map(_row, trainers)], room - 2 - _LEAST_STRIP, _SPARE)
     left = min(_MOST_STRIP, max(0, room - 2 - wide(texts[0])))
-    drawn = (strip(strips.get(str(one["array"]), ()), left, blocks=blocks) for one in known)
+    drawn = (strip(strips.get(str(one["array"]), ()), left, blocks=blocks) for one in trainers)
     return [f"{text}  {more}" for text, more in zip(texts, (_STRIP, *drawn), strict=True)]
 
 
@@ -233,9 +210,9 @@ def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _wrapped(line: str, columns: int, indent: int = 0) -> list[str]:
-    """Return a line split into lines that fit; drawings are cut."""
-    if len(line) <= columns:
-        return [line]
-    margin = " " * indent
-    return textwrap.wrap(line, columns, subsequent_indent=margin, break_on_hyphens=False)
+def _wrapped(lines: Iterable[str], columns: int, indent: int = 0) -> list[str]:
+    """Return lines split into such as fit; drawings are cut."""
+    wrap = partial(textwrap.wrap, subsequent_indent=" " * indent, break_on_hyphens=False)
+    return [
+        text for line in lines for text in ([line] if len(line) <= columns else wrap(line, columns))
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,8 @@ from bftrainer_slurm.cli.common import (
     changes,
     fail,
     fail_where_unreadable,
-    print_json,
+    print_either,
     print_lines,
-    safe_lines,
     shown,
     who,
 )
@@ -81,12 +81,9 @@ def show(trainer: str, side: Side, as_json: bool, picture: str | None, since: fl
         one = the_one(document["trainers"], trainer)
         if one.get("error") and (output := last_output(one["array"])):
             one |= {"output": asdict(output)}
-        if as_json:
-            print_json({"schema": SCHEMA, **one, "down": document["down"]})
-            return
-        if document["down"]:
-            click.echo(safe_lines(f"{document['down']}; this is what Slurm knows:"))
-        click.echo(safe_lines(render(one)))
+        down = document["down"]
+        known = [f"{down}; this is what Slurm knows:"] if down else []
+        print_either({"schema": SCHEMA, **one, "down": down}, chain(known, lines(one)), as_json)
 
 
 def _draw(trainer: str, picture: str, since_s: float, side: Side) -> None:
@@ -106,15 +103,14 @@ def _draw(trainer: str, picture: str, since_s: float, side: Side) -> None:
         click.echo(f"wrote {shown(picture, 200)}")
 
 
-def render(one: dict[str, Any]) -> str:
-    """Return all that is known of a trainer, in lines."""
-    lines = [f"{label:<12}{value}" for label, value in _facts(one)]
+def lines(one: dict[str, Any]) -> Iterator[str]:
+    """Give all that is known of a trainer."""
+    yield from (f"{label:<12}{value}" for label, value in _facts(one))
     curve = one.get("curve")
     if curve and any(point["measured"] for point in curve["points"]):
-        lines += ["", *_curve(curve)]
+        yield from ("", *_curve(curve))
     if said := _last_words(one):
-        lines += ["", "its last output:", *(f"  {line}" for line in said[-_ERROR_LINES:])]
-    return "\n".join(lines)
+        yield from ("", "its last output:", *(f"  {line}" for line in said[-_ERROR_LINES:]))
 
 
 def _last_words(one: dict[str, Any]) -> list[str]:
@@ -125,36 +121,33 @@ def _last_words(one: dict[str, Any]) -> list[str]:
     return [shown(line, 200) for line in words if line.strip()]
 
 
-def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
-    state = one["state"] + (f": {shown(one['why'], 200)}" if one.get("why") else "")
-    facts = [("trainer", who(one)), ("state", state), *_trouble(one)]
-    facts += [
-        ("submitted", date(one["submit_s"])),
-        ("wants", f"{one['min_nodes']} to {one['max_nodes']} nodes, weight {one['weight']:g}"),
-        ("grace", f"{one['grace_s']:g} s to end when reclaimed"),
-        ("nodes", ", ".join(map(shown, one["nodes"])) or "none"),
-    ]
+def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "trainer", who(one)
+    yield "state", one["state"] + (f": {shown(one['why'], 200)}" if one.get("why") else "")
+    yield from _trouble(one)
+    yield "submitted", date(one["submit_s"])
+    yield "wants", f"{one['min_nodes']} to {one['max_nodes']} nodes, weight {one['weight']:g}"
+    yield "grace", f"{one['grace_s']:g} s to end when reclaimed"
+    yield "nodes", ", ".join(map(shown, one["nodes"])) or "none"
     if one["starting"]:
-        facts.append(("starting", ", ".join(map(shown, one["starting"]))))
+        yield "starting", ", ".join(map(shown, one["starting"]))
     if "grew" in one:
-        facts += [
-            ("changes", changes(one)),
-            ("used", f"{one['node_s'] / 3600:.2f} node-hours"),
-        ]
+        yield "changes", changes(one)
+        yield "used", f"{one['node_s'] / 3600:.2f} node-hours"
     if one.get("goodput"):
-        facts.append(("time", times(one["goodput"])))
+        yield "time", times(one["goodput"])
     if "runtime" in one:
-        facts.append(("rendezvous", one["runtime"] or "not known yet"))
+        yield "rendezvous", one["runtime"] or "not known yet"
     if one.get("rescale"):
-        costs = [f"{way} {_cost(one['rescale'][way])}" for way in ("up", "down")]
-        facts.append(("rescaling", ", ".join(costs)))
+        costs = one["rescale"]
+        yield "rescaling", f"up {_cost(costs['up'])}, down {_cost(costs['down'])}"
     if growing := _growing(one):
-        facts.append(("growing", growing))
+        yield "growing", growing
     if one.get("page"):  # the link shows all of the user's trainers
-        facts.append(("page", shown(one["page"], 400)))
+        yield "page", shown(one["page"], 400)
     if one.get("hidden"):
-        facts.append(("progress", f"only {shown(one['user'])} sees it"))
-    return facts + _progress(one)
+        yield "progress", f"only {shown(one['user'])} sees it"
+    yield from _progress(one)
 
 
 def _trouble(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -170,19 +163,15 @@ def _trouble(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "output", shown(one["output"]["path"], 400)
 
 
-def _progress(one: dict[str, Any]) -> list[tuple[str, str]]:
-    facts = []
+def _progress(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if one.get("samples") is not None:
         rate = one["samples_per_s"]
-        facts.append(
-            ("samples", f"{one['samples']:,.0f}" + (f", {rate:,.0f} a second" if rate else ""))
-        )
+        yield "samples", f"{one['samples']:,.0f}" + (f", {rate:,.0f} a second" if rate else "")
     elif one.get("steps") is not None:
-        facts.append(("steps", f"{one['steps']:,.0f}, of an unknown number of samples"))
-    facts += [(shown(name), f"{value:.4g}") for name, value in one.get("measures", {}).items()]
+        yield "steps", f"{one['steps']:,.0f}, of an unknown number of samples"
+    yield from ((shown(name), f"{value:.4g}") for name, value in one.get("measures", {}).items())
     if one.get("refused_reports"):
-        facts.append(("refused", f"{one['refused_reports']} impossible reports of progress"))
-    return facts
+        yield "refused", f"{one['refused_reports']} impossible reports of progress"
 
 
 def _growing(one: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
@@ -13,8 +13,7 @@ from bftrainer_slurm.cli.common import (
     NOT_THERE,
     fail_on,
     fail_where_unreadable,
-    print_json,
-    print_lines,
+    print_either,
     shown,
 )
 from bftrainer_slurm.cli.options import json_option
@@ -49,10 +48,7 @@ def status(side: Side, as_json: bool) -> None:
     """
     with fail_where_unreadable():
         document = current_status(side)
-        if as_json:
-            print_json({"schema": SCHEMA, **document})
-        else:
-            print_lines(shown_lines(document))
+        print_either({"schema": SCHEMA, **document}, shown_lines(document), as_json)
 
 
 def current_status(side: Side) -> dict[str, Any]:
@@ -72,26 +68,27 @@ def status_now(side: Side, otherwise: Callable[[], dict[str, Any]]) -> dict[str,
     return otherwise() | {"down": why}
 
 
-def shown_lines(document: dict[str, Any]) -> list[str]:
-    """Return the pool, the table of trainers, and what else should be known."""
-    lines, trainers = summary(document), document["trainers"]
+def shown_lines(document: dict[str, Any]) -> Iterator[str]:
+    """Give the pool, the table of trainers, and what else should be known."""
+    trainers = document["trainers"]
+    yield from summary(document)
     if trainers:
-        lines += table([_HEADING, *map(_row, trainers)], _SPARE)
+        yield from table([_HEADING, *map(_row, trainers)], _SPARE)
     else:
-        lines.append("no trainers; submit one with: sbatch --bftrainer -N 2-16 train.sh")
+        yield "no trainers; submit one with: sbatch --bftrainer -N 2-16 train.sh"
     troubled = [one for one in trainers if one.get("notice") or one.get("why")]
-    lines += [line for one in troubled[:_SOME] for line in notice(one)]
+    for one in troubled[:_SOME]:
+        yield from notice(one)
     if (more := len(troubled) - _SOME) > 0:
-        lines.append(f"{more} more trainers have problems: see 'bftrainer show TRAINER'")
+        yield f"{more} more trainers have problems: see 'bftrainer show TRAINER'"
     left_alone = sorted(document["malformed"].items(), key=lambda pair: int(pair[0]))
-    lines += [f"job {array} is left alone: {shown(why, 120)}" for array, why in left_alone[:_SOME]]
-    if len(left_alone) > _SOME:
-        lines.append(f"{len(left_alone) - _SOME} more jobs are left alone")
-    refused = document.get("keeper", {}).get("refused", {})
-    if refused:
+    for array, why in left_alone[:_SOME]:
+        yield f"job {array} is left alone: {shown(why, 120)}"
+    if (more := len(left_alone) - _SOME) > 0:
+        yield f"{more} more jobs are left alone"
+    if refused := document.get("keeper", {}).get("refused", {}):
         kinds = ", ".join(f"{shown(kind)} {count}" for kind, count in sorted(refused.items()))
-        lines.append(f"the keeper refused: {kinds}")
-    return lines
+        yield f"the keeper refused: {kinds}"
 
 
 def notice(one: dict[str, Any]) -> list[str]:
@@ -107,24 +104,22 @@ def notice(one: dict[str, Any]) -> list[str]:
     return lines
 
 
-def summary(document: dict[str, Any]) -> list[str]:
-    """Return what concerns the whole cluster: problems, the pool, what ordinary jobs felt."""
-    lines = []
+def summary(document: dict[str, Any]) -> Iterator[str]:
+    """Give what concerns the whole cluster: problems, the pool, what ordinary jobs felt."""
     if document["down"]:
-        lines.append(f"{document['down']}; this is what Slurm knows:")
+        yield f"{document['down']}; this is what Slurm knows:"
     else:
         troubles = (document["controller"].get(part) for part in ("error", "history", "settings"))
-        lines += [f"trouble: {shown(trouble, 200)}" for trouble in troubles if trouble]
+        yield from (f"trouble: {shown(trouble, 200)}" for trouble in troubles if trouble)
     pool = document["pool"]
     if pool is not None:
         left = sum(document.get("left_alone", {}).values())
         why = "'bftrainer explain TRAINER' says why"
         more = f"; {left} idle, but left alone ({why})" if left else ""
         free = f"pool: {pool['nodes']} nodes free of ordinary jobs"
-        lines.append(f"{free}, {pool['used']} used by trainers{more}")
+        yield f"{free}, {pool['used']} used by trainers{more}"
     if document.get("preempted"):
-        lines.append(_preempted(document["preempted"]))
-    return lines
+        yield _preempted(document["preempted"])
 
 
 def _preempted(felt: dict[str, Any]) -> str:

@@ -16,17 +16,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bftrainer_slurm.cli.chart import draws_blocks
-from bftrainer_slurm.cli.common import (
-    NOT_THERE,
-    fail,
-    fail_on,
-    fail_where_unreadable,
-    shown,
-)
+from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_on, fail_where_unreadable, shown
 from bftrainer_slurm.cli.past import past_or_none
-from bftrainer_slurm.cli.screen import Key, Look, Seen, View, frame, pressed
+from bftrainer_slurm.cli.screen import Chosen, Key, Seen, View, frame, pressed
 from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.status import SILENT, from_slurm, status_now
+from bftrainer_slurm.cli.terminal import Heading
 from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.slurm.gateway import GatewayError
 
@@ -97,13 +92,12 @@ def _loop(screen: window, watch: _Watch) -> None:
         curses.KEY_ENTER: Key.ENTER,
         curses.KEY_LEFT: Key.BACK,
         curses.KEY_BACKSPACE: Key.BACK,
-        **{ord(char): Key.UP for char in "k"},
-        **{ord(char): Key.DOWN for char in "j"},
-        **{ord(char): Key.ENTER for char in "\r\n"},
-        **{ord(char): Key.BACK for char in "\x1b\x7f"},
+        **dict.fromkeys(map(ord, "\r\n"), Key.ENTER),
+        **dict.fromkeys(map(ord, "\x1b\x7f"), Key.BACK),
+        **dict.fromkeys(map(ord, "?h"), Key.HELP),
+        ord("k"): Key.UP,
+        ord("j"): Key.DOWN,
         ord("s"): Key.SORT,
-        ord("?"): Key.HELP,
-        ord("h"): Key.HELP,
     }
     screen.timeout(_DRAW_EVERY_MS)
     view, blocks, drawn = View(), draws_blocks(), None
@@ -125,15 +119,15 @@ def _loop(screen: window, watch: _Watch) -> None:
             view = pressed(view, keys.get(code, Key.OTHER), seen, rows)
 
 
-def _draw(screen: window, lines: list[tuple[str, Look]]) -> None:
+def _draw(screen: window, lines: list[str]) -> None:
     """Draw everything: curses finds out what is new."""
     import curses
 
-    looks = {Look.PLAIN: 0, Look.HEADING: curses.A_BOLD, Look.CHOSEN: curses.A_REVERSE}
+    looks = {Heading: curses.A_BOLD, Chosen: curses.A_REVERSE}
     screen.erase()
-    for row, (text, look) in enumerate(lines):
+    for row, line in enumerate(lines):
         with contextlib.suppress(curses.error):  # the last place of the screen
-            screen.addstr(row, 0, text, looks[look])
+            screen.addstr(row, 0, line, looks.get(type(line), 0))
     screen.refresh()
 
 

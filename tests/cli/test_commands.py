@@ -15,7 +15,7 @@ from bftrainer_slurm.cli import main
 from bftrainer_slurm.cli.common import fail_where_unreadable, safe_lines
 from bftrainer_slurm.cli.controller import unusable
 from bftrainer_slurm.cli.plot import Point, plot
-from bftrainer_slurm.cli.show import render as render_trainer
+from bftrainer_slurm.cli.show import lines as lines_of_trainer
 from bftrainer_slurm.cli.status import shown_lines
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 
@@ -81,6 +81,10 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def render(document: dict[str, Any]) -> str:
     return "\n".join(shown_lines(document))
+
+
+def render_trainer(one: dict[str, Any]) -> str:
+    return "\n".join(lines_of_trainer(one))
 
 
 def call(*arguments: str) -> Result:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.cli.screen import Key, Look, Page, Seen, View, frame, pressed
+from bftrainer_slurm.cli.screen import Chosen, Key, Page, Seen, View, frame, pressed
 from scripts.labcluster.keeper import Keeper, started_keeper
 from tests.cli.test_commands import DOCUMENT, SHOWN
 
@@ -41,7 +41,7 @@ MANY = seen(*(one(array, nodes=["n1"] * (array % 7)) for array in range(1, 51)))
 
 
 def texts(known: Seen, view: View = View(), columns: int = 80, rows: int = 24) -> list[str]:  # noqa: B008
-    return [text for text, _ in frame(known, view, columns, rows, NOW_S)]
+    return frame(known, view, columns, rows, NOW_S)
 
 
 def test_a_line_has_a_trainer_and_its_last_hour() -> None:
@@ -78,7 +78,7 @@ def test_the_chosen_trainer_stays_on_the_screen_however_many_there_are() -> None
     view = View()
     for _ in range(60):
         view = pressed(view, Key.DOWN, MANY, 24)
-        (chosen,) = [text for text, look in frame(MANY, view, 80, 24, NOW_S) if look is Look.CHOSEN]
+        (chosen,) = [line for line in frame(MANY, view, 80, 24, NOW_S) if isinstance(line, Chosen)]
         assert chosen.startswith(f"{view.chosen} ")
     assert view.chosen == 49  # the last by the number of its nodes
 

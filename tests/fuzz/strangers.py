@@ -203,7 +203,7 @@ def _show(found: dict[str, Any]) -> None:
             _promise_clean(safe_lines("\n".join(status.shown_lines(found))))
         for one in found["trainers"]:
             with fail_where_unreadable():
-                _promise_clean(safe_lines(show.render(one)))
+                _promise_clean(safe_lines("\n".join(show.lines(one))))
             with fail_where_unreadable():
                 _promise_clean(safe_lines("\n".join(explain.lines(one, found, now_s=0.0))))
 
