@@ -21,10 +21,10 @@ def draws_blocks() -> bool:
     return True
 
 
-def strip(values: Sequence[float], columns: int, *, most: float = 0.0, blocks: bool = True) -> str:
-    """Return a line of so many characters. ``most`` fills one character; 0: the highest value."""
+def strip(values: Sequence[float], columns: int, *, blocks: bool = True) -> str:
+    """Return a line of so many characters; the highest value fills one."""
     levels = _BLOCKS if blocks else _PLAIN
-    return "".join(levels[one] for one in _eighths(fitted(values, columns), 1, most))
+    return "".join(levels[one] for one in _eighths(fitted(values, columns), 1))
 
 
 def bars(values: Sequence[float], columns: int, unit: str, *, blocks: bool = True) -> list[str]:
@@ -52,9 +52,9 @@ def fitted(values: Sequence[float], columns: int) -> list[float]:
     return found
 
 
-def _eighths(values: Sequence[float], rows: int, most: float = 0.0) -> list[int]:
+def _eighths(values: Sequence[float], rows: int) -> list[int]:
     """Return heights in eighths of a row; everything above zero is visible."""
-    top = most or max(values, default=0.0)
+    top = max(values, default=0.0)
     if top <= 0:
         return [0] * len(values)
     whole = 8 * rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import sys
 import time
@@ -11,12 +12,7 @@ from pathlib import Path
 
 import click
 
-from bftrainer_slurm.cli.common import (
-    NOT_THERE,
-    fail,
-    fail_where_unreadable,
-    shown,
-)
+from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_where_unreadable, shown
 from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.story import Line, Log, merged
@@ -105,21 +101,13 @@ def _go_on(story: _Story, array: int) -> None:
                 story.look(outputs_of(SlurmRunner(), array))
 
 
-class _Tails(dict[Path, Tail]):
-    """What was read of each file."""
-
-    def __missing__(self, path: Path) -> Tail:
-        self[path] = Tail(path)
-        return self[path]
-
-
 class _Story:
     """The elements' files, and how far they have been read."""
 
     def __init__(self, outputs: Sequence[Output], as_json: bool) -> None:
         self._as_json = as_json
         self._outputs = outputs
-        self._tails = _Tails()
+        self._tail = functools.cache(Tail)  # of each file
         self.unreadable: list[str] = []
 
     @property
@@ -146,9 +134,7 @@ class _Story:
         begun = [
             one
             for one in self._outputs
-            if one.node
-            or one.task is None
-            or any(self._tails[path].changed_s for path in one.paths)
+            if one.node or one.task is None or any(self._tail(path).changed_s for path in one.paths)
         ]
         return [
             Line(time.time(), output.node, output.task, text)
@@ -166,7 +152,7 @@ class _Story:
     ) -> Iterator[tuple[Output, Tail, list[str]]]:
         for output in outputs:
             for path in output.paths:
-                tail = self._tails[path]
+                tail = self._tail(path)
                 try:
                     lines = tail.lines(last=last)
                 except OSError as error:

@@ -6,6 +6,7 @@ writes those in the repository, which ``make install-man`` and the wheel install
 
 from __future__ import annotations
 
+import inspect
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -90,7 +91,7 @@ def _page(name: str, short: str, context: click.Context, others: list[str]) -> t
 
 def _parts(text: str) -> tuple[list[str], list[str]]:
     """Return the paragraphs of a help text, and the lines of its examples."""
-    whole = [part for part in textwrap.dedent(_dedented(text)).split("\n\n") if part.strip()]
+    whole = [part for part in inspect.cleandoc(text).split("\n\n") if part.strip()]
     paragraphs, examples = [], []
     for part in whole:
         lines = [line for line in part.splitlines() if line.strip() != "\b"]
@@ -99,11 +100,6 @@ def _parts(text: str) -> tuple[list[str], list[str]]:
         else:
             paragraphs.append(" ".join(line.strip() for line in lines))
     return paragraphs, examples
-
-
-def _dedented(text: str) -> str:
-    first, _, rest = text.partition("\n")
-    return f"{first.strip()}\n{textwrap.dedent(rest)}"
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:

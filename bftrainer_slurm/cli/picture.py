@@ -52,8 +52,9 @@ def in_terminal(one: Mapping[str, Any], columns: int, *, blocks: bool = True) ->
         marks = "".join("v" if count else " " for count in taken)
         yield f"{'reclaimed':>{MARGIN - 2}} |{marks}".rstrip()
     if one.get("samples"):
-        begins = [one["from_s"] + part * _long(one) / room for part in range(1, room + 1)]
-        yield from bars(_samples_at(one["samples"], begins), room, "samples", blocks=blocks)
+        long_s = max(1.0, float(one["until_s"] - one["from_s"]))
+        ends = [one["from_s"] + part * long_s / room for part in range(1, room + 1)]
+        yield from bars(_samples_at(one["samples"], ends), room, "samples", blocks=blocks)
     if one.get("rescales"):
         paused = over_time((each["time_s"], each["seconds"]) for each in one["rescales"])
         yield from bars(paused, room, "s paused", blocks=blocks)
@@ -115,7 +116,13 @@ def _figure(one: Mapping[str, Any]) -> Figure:
         figure.suptitle(title(one))
         _draw_nodes(axes[0], one)
         for axis, name in zip(axes[1:], kinds, strict=True):
-            {"samples": _draw_samples, "rescales": _draw_pauses}[name](axis, one[name])
+            times = _times([each["time_s"] for each in one[name]])
+            if name == "samples":
+                axis.plot(times, [each["samples"] for each in one[name]], color=_SAMPLES)
+                axis.set(ylabel="samples", ylim=(0, None))
+            else:
+                axis.vlines(times, 0, [each["seconds"] for each in one[name]], color=_LOSS)
+                axis.set(ylabel="rescaling (s)", ylim=(0, None))
         locator = AutoDateLocator()  # type: ignore[no-untyped-call]
         axes[-1].xaxis.set_major_locator(locator)
         formatter = ConciseDateFormatter(locator)  # type: ignore[no-untyped-call]
@@ -125,8 +132,9 @@ def _figure(one: Mapping[str, Any]) -> Figure:
 
 
 def _draw_nodes(axes: Axes, one: Mapping[str, Any]) -> None:
-    parts, nodes = _parts(one), one["course"]["nodes"]
-    edges = [*parts, parts[-1] + one["course"]["part_s"]]
+    part_s, nodes = one["course"]["part_s"], one["course"]["nodes"]
+    begins = [one["from_s"] + part_s * part for part in range(len(nodes))]
+    edges = [*begins, begins[-1] + part_s]
     axes.fill_between(_times(edges), [*nodes, nodes[-1]], step="post", color=_NODES, linewidth=0)  # type: ignore[arg-type]
     taken = [change for change in one["changes"] if change["reclaimed"]]
     if taken:
@@ -137,31 +145,8 @@ def _draw_nodes(axes: Axes, one: Mapping[str, Any]) -> None:
     axes.set(ylabel="nodes", ylim=(0, None))
 
 
-def _draw_samples(axes: Axes, samples: Sequence[Mapping[str, float]]) -> None:
-    times = _times([point["time_s"] for point in samples])
-    axes.plot(times, [point["samples"] for point in samples], color=_SAMPLES)  # type: ignore[arg-type]
-    axes.set(ylabel="samples", ylim=(0, None))
-
-
-def _draw_pauses(axes: Axes, pauses: Sequence[Mapping[str, float]]) -> None:
-    times = _times([pause["time_s"] for pause in pauses])
-    axes.vlines(times, 0, [pause["seconds"] for pause in pauses], color=_LOSS)  # type: ignore[arg-type]
-    axes.set(ylabel="rescaling (s)", ylim=(0, None))
-
-
 def _times(seconds: Sequence[float]) -> list[datetime]:
     return [datetime.fromtimestamp(one) for one in seconds]
-
-
-def _parts(one: Mapping[str, Any]) -> list[float]:
-    """Return when each part of the time begins."""
-    part_s = one["course"]["part_s"]
-    return [one["from_s"] + part_s * part for part in range(len(one["course"]["nodes"]))]
-
-
-def _long(one: Mapping[str, Any]) -> float:
-    """Return how many seconds are shown."""
-    return max(1.0, float(one["until_s"] - one["from_s"]))
 
 
 def _in_parts(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +46,7 @@ def site_settings(path: Path | None = None, **overrides: object) -> Settings:
     Raises:
         SettingsError: in one line, naming the file and the key.
     """
-    path = path or site_file()
-    return settings_of(_line() | ({} if path is None else read_values(path)), **overrides)
+    return settings_of(_line() | read_values(path or site_file()), **overrides)
 
 
 def site_keeper() -> Settings | None:
@@ -62,7 +60,7 @@ def site_keeper() -> Settings | None:
     path, line = site_file(), _line()
     if path is None and "listen" not in line:
         return None
-    return settings_of(line | ({} if path is None else read_values(path, _USERS)))
+    return settings_of(line | read_values(path, _USERS))
 
 
 def _line() -> dict[str, Any]:
@@ -80,15 +78,11 @@ def _line() -> dict[str, Any]:
 
 
 def _slurm_folder() -> Path:
-    return next(_existing(), Path(_SLURM_CONFS[0])).parent
-
-
-def _existing() -> Iterator[Path]:
-    """Yield the slurm.conf files that count: the one that is named, or those that exist."""
-    said = os.environ.get("SLURM_CONF")
-    if said:
-        yield Path(said)
-    yield from (place for place in map(Path, _SLURM_CONFS) if _is_file(place))
+    """Return the folder of the slurm.conf that is named, or else of the first one that exists."""
+    if said := os.environ.get("SLURM_CONF"):
+        return Path(said).parent
+    places = [Path(place) for place in _SLURM_CONFS]
+    return next(filter(_is_file, places), places[0]).parent
 
 
 def _is_file(path: Path) -> bool:

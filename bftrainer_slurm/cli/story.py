@@ -72,26 +72,21 @@ def _nodes(log: Log) -> list[str]:
         match = taken or _NAMES_ITS_NODE.match(text)
         if match is None or place < len(nodes):
             continue
-        end = _end(log.lines, place) if taken else place
+        end = _end(log.lines, place, taken["node"]) if taken else place
         nodes += [match["node"]] * (end + 1 - len(nodes))
     return nodes + [log.node] * (len(log.lines) - len(nodes))
 
 
-def _end(lines: Sequence[str], place: int) -> int:
-    """Return the place of the last line of the element that ended here."""
+def _end(lines: Sequence[str], place: int, node: str) -> int:
+    """Return the place of the last line of the element that ended here, on this node."""
     end = place
     for later in range(place + 1, min(len(lines), place + _LAST_LINES)):
         match = _ENDED.search(lines[later])
-        if match and match["node"] != _node_in(lines[place]):
+        if match and match["node"] != node:
             break
         if lines[later].startswith(_LAST_WORDS):
             end = later
     return end
-
-
-def _node_in(text: str) -> str:
-    match = _ENDED.search(text)
-    return match["node"] if match else ""
 
 
 def time_of(text: str, about_s: float) -> float | None:

@@ -73,7 +73,7 @@ def submit(
     """
     options, script, arguments = _split(words)
     side = Side(state)
-    settings = _site_settings() if _is_for_site(site, state) else None
+    settings = _site_settings(site, state)
     try:
         text = _read(script)
         submission = compose(
@@ -144,13 +144,11 @@ def _element_command(submission: Submission, settings: Settings | None, state: P
     return shlex.join([sys.executable, *module, *where, "--record", record])
 
 
-def _is_for_site(wanted: bool | None, state: Path | None) -> bool:
+def _site_settings(wanted: bool | None, state: Path | None) -> Settings | None:
+    """Return the settings of the site, None if the trainer is for the user's own controller."""
     with fail_on(SettingsError):
-        return wanted if wanted is not None else state is None and site_file() is not None
-
-
-def _site_settings() -> Settings:
-    with fail_on(SettingsError):
+        if not (wanted if wanted is not None else state is None and site_file()):
+            return None
         settings = site_settings()
     if settings.key_file:
         fail("this site takes trainers through its plugin: sbatch --bftrainer -N MIN-MAX")

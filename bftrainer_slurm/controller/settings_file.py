@@ -43,19 +43,19 @@ def read_settings(path: Path | None, **overrides: object) -> Settings:
     Raises:
         SettingsError: in one line, naming the file and the key.
     """
-    return settings_of({} if path is None else read_values(path), **overrides)
+    return settings_of(read_values(path), **overrides)
 
 
-def read_values(path: Path, only: Collection[str] | None = None) -> dict[str, Any]:
-    """Return what a TOML file sets; with ``only``, just these keys.
+def read_values(path: Path | None, only: Collection[str] | None = None) -> dict[str, Any]:
+    """Return what a TOML file sets (None: nothing); with ``only``, just these keys.
 
     Raises:
         SettingsError: in one line, naming the file and the key.
     """
-    values = _parsed(path)
-    if only is not None:
-        values = {key: value for key, value in values.items() if key in only}
-    return checked(str(path), values)
+    if path is None:
+        return {}
+    found = _parsed(path)
+    return checked(str(path), {key: found[key] for key in found if only is None or key in only})
 
 
 def settings_of(values: Mapping[str, Any], **overrides: object) -> Settings:

@@ -16,10 +16,6 @@ def test_a_strip_rises_with_its_values_and_shows_the_least_of_them() -> None:
     assert strip([0, 0.01, 4, 8], 4, blocks=False) == " .=#"
 
 
-def test_a_strip_can_be_drawn_to_a_scale_of_others() -> None:
-    assert strip([4], 1, most=8) == "▄"
-
-
 @given(VALUES, st.integers(0, 200))
 def test_a_strip_has_as_many_characters_as_there_is_room(values: list[float], room: int) -> None:
     assert len(strip(values, room)) == room
