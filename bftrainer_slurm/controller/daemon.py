@@ -132,11 +132,16 @@ def run(
         work = _Work(begun, feed, about, configured, secret)
         page = Page(
             state / "history.sqlite",
-            lambda: work.published,
+            lambda: work.publisher.published,
             secret,
             served_at[0] if served_at else "",
         )
-        with serving(served_at, _site(Scrapes(work.metrics), page)) as address:
+        scrapes = Scrapes(work.metrics)
+
+        def site(request: Request) -> Answer:
+            return scrapes(request) if request.path == "/metrics" else page(request)
+
+        with serving(served_at, site) as address:
             work.about["metrics"] = address
             work.go_on(_stop_signal())
         feed.stop()
@@ -161,10 +166,6 @@ def _secret_of(folder: Path) -> str:
     except (OSError, StateError) as error:
         logger.error("no key for the page: %s", error)
         return ""
-
-
-def _site(scrapes: Scrapes, page: Page) -> Callable[[Request], Answer]:
-    return lambda request: scrapes(request) if request.path == "/metrics" else page(request)
 
 
 def _means_of_site(settings: Settings) -> Means:
@@ -205,21 +206,16 @@ class _Work:
         self._configured = configured
         self._controller = make()
         self._feed = feed
-        self._publisher = Publisher(feed)
+        self.publisher = Publisher(feed)
         self._page_secret = page_secret
         self.about = dict(about) | {"failed_turns": 0, "error": None}
         self._failed = 0  # turns in a row
         self._ahead_s = time.time() - time.monotonic()
         self._keeper = ""
 
-    @property
-    def published(self) -> tuple[dict[str, Any] | None, float]:
-        """The status published last, and for how long it has been the same."""
-        return self._publisher.status, self._publisher.age_s
-
     def metrics(self) -> Iterable[Metric]:
         """Return the metrics of the status published last; called in threads of its own."""
-        status, age_s = self.published
+        status, age_s = self.publisher.published
         return () if status is None else families(status, age_s, self._keeper_says())
 
     def _keeper_says(self) -> dict[str, Any] | None:
@@ -233,7 +229,7 @@ class _Work:
 
     def go_on(self, stop: threading.Event) -> None:
         """Work until ``stop`` is set."""
-        self._publisher.start()
+        self.publisher.start()
         notify("READY=1")
         while not stop.is_set():
             notify("WATCHDOG=1")
@@ -243,10 +239,10 @@ class _Work:
             except Exception as error:
                 turned = True
                 self._note_failure(error)
-            if turned or self._publisher.age_s >= PUBLISH_EVERY_S:
-                self._publisher.show(self._status())
+            if turned or self.publisher.age_s >= PUBLISH_EVERY_S:
+                self.publisher.show(self._status())
         notify("STOPPING=1")
-        self._publisher.stop(self._status(error="stopped"))
+        self.publisher.stop(self._status(error="stopped"))
         logger.info("stopped; running trainers go on")
 
     def _status(self, **changes: str) -> dict[str, Any]:

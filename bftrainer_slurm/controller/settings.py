@@ -24,16 +24,30 @@ class SettingsError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """What a setting means and allows: ``least`` to ``most`` of its unit, or what passes ``check``.
+class Range:
+    """From ``least`` to ``most`` of a unit: a check for numbers."""
 
-    ``check`` raises ValueError. ``kept``: a running controller keeps the value it began with.
+    least: float
+    most: float
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.least:g} to {self.most:,.10g} {self.unit}"
+
+    def __call__(self, value: float) -> None:
+        """Raise ValueError for a value outside."""
+        if not self.least <= value <= self.most:
+            raise ValueError(f"must be from {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a setting means; ``check`` raises ValueError for what it may not be.
+
+    ``kept``: a running controller keeps the value it began with.
     """
 
     about: str
-    unit: str = ""
-    least: float = 0.0
-    most: float = 0.0
     check: Callable[[Any], object] | None = None
     kept: bool = False
 
@@ -43,25 +57,16 @@ def rules() -> dict[str, tuple[object, Rule]]:
     return {one.name: (one.default, one.metadata["rule"]) for one in fields(Settings)}
 
 
-Range = tuple[float, float, str]  # from, to, of which unit
-_A_DAY: Range = (0, _DAY_S, "seconds")
-_OFTEN: Range = (0.1, 3600, "seconds")
-_AN_HOUR: Range = (1, 3600, "seconds")
+_A_DAY = Range(0, _DAY_S, "seconds")
+_OFTEN = Range(0.1, 3600, "seconds")
+_AN_HOUR = Range(1, 3600, "seconds")
 
 
 def _setting(
-    default: object,
-    about: str,
-    may_be: Range | Callable[[Any], object] | None = None,
-    kept: bool = False,
+    default: object, about: str, check: Callable[[Any], object] | None = None, kept: bool = False
 ) -> Any:
-    """Declare a setting: a number in a range, or what a check allows; None allows anything."""
-    if isinstance(may_be, tuple):
-        least, most, unit = may_be
-        rule = Rule(about, unit, least, most, kept=kept)
-    else:
-        rule = Rule(about, check=may_be, kept=kept)
-    return field(default=default, metadata={"rule": rule})
+    """Declare a setting; with no check anything of its default's type is allowed."""
+    return field(default=default, metadata={"rule": Rule(about, check, kept)})
 
 
 def _metrics(text: str) -> None:
@@ -113,13 +118,13 @@ class Settings:
         "",
         "A folder that all hosts of the controller see; empty if there is one host.",
         _path,
-        True,
+        kept=True,
     )
     munge_socket: str = _setting(
-        "", "Where munged listens, if not at the usual place.", _path, True
+        "", "Where munged listens, if not at the usual place.", _path, kept=True
     )
     key_file: str = _setting(
-        "", "Without MUNGE: the key that root has on the nodes, too.", _path, True
+        "", "Without MUNGE: the key that root has on the nodes, too.", _path, kept=True
     )
     metrics: str = _setting(
         "",
@@ -149,13 +154,13 @@ class Settings:
     reserve_nodes: int = _setting(
         0,
         "How many nodes are kept idle for ordinary jobs. If fewer are idle, trainers give some up.",
-        (0, 100_000, "nodes"),
+        Range(0, 100_000, "nodes"),
     )
     delay_worth: float = _setting(
         0.0,
         "What a second of an ordinary job's delay is worth. Above 0, as many nodes are kept idle "
         "as would have paid off with the jobs of the last day, but at least reserve_nodes.",
-        (0, 1_000_000, "node-seconds"),
+        Range(0, 1_000_000, "node-seconds"),
     )
     slow_end_s: float = _setting(
         2.0,
@@ -165,12 +170,12 @@ class Settings:
     bad_node_s: float = _setting(
         900.0,
         "How long trainers leave a node alone that is bad, or may be bad.",
-        (1, 7 * _DAY_S, "seconds"),
+        Range(1, 7 * _DAY_S, "seconds"),
     )
     job_table_share: float = _setting(
         0.25,
         "How much of slurmctld's job table all trainers together may hold. Each element is a job.",
-        (0.001, 1, "of MaxJobCount"),
+        Range(0.001, 1, "of MaxJobCount"),
     )
     # How often slurmctld is asked, and told.
     queue_interval_s: float = _setting(
@@ -182,7 +187,7 @@ class Settings:
         10.0,
         "How many requests slurmctld is sent at most, after a burst of 30; looks never wait. If "
         "slurmctld itself limits the controller's account (rl_enable), that limit holds as well.",
-        (0.01, 1000, "RPCs a second"),
+        Range(0.01, 1000, "RPCs a second"),
         kept=True,
     )
     # The plan.
@@ -190,7 +195,7 @@ class Settings:
     forward_time_s: float = _setting(
         120.0,
         "How far ahead a plan weighs gain against the cost of rescaling.",
-        (0.1, _DAY_S, "seconds"),
+        Range(0.1, _DAY_S, "seconds"),
     )
     adapt_forward_time: bool = _setting(
         True,
@@ -204,7 +209,7 @@ class Settings:
     plan_limit_s: float = _setting(
         5.0,
         "A plan that takes longer is stopped, and a greedy plan is taken.",
-        (0.1, 600, "seconds"),
+        Range(0.1, 600, "seconds"),
         kept=True,
     )
     # Elements.
@@ -228,7 +233,7 @@ class Settings:
     max_failures: int = _setting(
         5,
         "A trainer with only one node to try is given up after so many failures without progress.",
-        (1, 1000, "failures"),
+        Range(1, 1000, "failures"),
     )
 
     @property

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.controller.settings import Rule, Settings, SettingsError, rules
+from bftrainer_slurm.controller.settings import Range, Rule, Settings, SettingsError, rules
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ def example() -> str:
 
 
 def _entry(name: str, default: object, rule: Rule) -> Iterator[str]:
-    marks = [f"{rule.least:g} to {rule.most:,.10g} {rule.unit}"] if rule.unit else []
+    marks = [str(rule.check)] if isinstance(rule.check, Range) else []
     marks += ["restart"] if rule.kept else []
     about = rule.about + (f" [{'; '.join(marks)}]" if marks else "")
     yield from textwrap.wrap(about, 98, initial_indent="# ", subsequent_indent="# ")
@@ -166,8 +166,6 @@ def _checked(value: object, wanted: type, rule: Rule) -> object:
         value = tuple(value)
     if type(value) is not wanted:
         raise ValueError(f"must be {_KINDS[wanted]}")
-    if isinstance(value, int | float) and rule.unit and not rule.least <= value <= rule.most:
-        raise ValueError(f"must be from {rule.least:g} to {rule.most:,.10g} {rule.unit}")
     if rule.check is not None:
         rule.check(value)
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from bftrainer_slurm.controller.settings import rules
+from bftrainer_slurm.controller.settings import Range, rules
 
 
 def page() -> str:
@@ -33,7 +33,7 @@ def said() -> dict[str, str]:
     """Return the text about each setting: what it means, and which values it takes."""
     found = {}
     for name, (_, rule) in rules().items():
-        bounds = f" {rule.least:g} to {rule.most:,.10g} {rule.unit}." if rule.unit else ""
+        bounds = f" {rule.check}." if isinstance(rule.check, Range) else ""
         restart = " A change waits for a restart." if rule.kept else ""
         found[name] = rule.about + bounds + restart
     return found

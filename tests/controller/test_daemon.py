@@ -310,7 +310,7 @@ def test_metrics_are_of_what_was_published_last_whether_the_keeper_answers_or_no
     configured = Configured(Settings(), Settings)
     work = daemon._Work(FakeController, feed, ABOUT, configured)  # type: ignore[arg-type]
     assert list(work.metrics()) == []
-    work._publisher.show(no_status(0.0, work.about))
+    work.publisher.show(no_status(0.0, work.about))
     found = {sample.name: sample.value for one in work.metrics() for sample in one.samples}
     assert (found["bftrainer_keeper_up"], found["bftrainer_trouble"]) == (up, 0)
 

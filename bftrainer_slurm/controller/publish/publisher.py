@@ -31,14 +31,14 @@ class Publisher:
         self._thread.start()
 
     @property
-    def status(self) -> dict[str, Any] | None:
-        """The last status."""
-        return self._status
-
-    @property
     def age_s(self) -> float:
         """For how long it has published the same status."""
         return time.monotonic() - self._shown_s
+
+    @property
+    def published(self) -> tuple[dict[str, Any] | None, float]:
+        """The last status, None at first, and for how long it has been the same."""
+        return self._status, self.age_s
 
     def show(self, status: dict[str, Any]) -> None:
         """Publish this from now on."""
@@ -56,7 +56,7 @@ class Publisher:
         while not self._stopped:
             self._changed.wait(PUBLISH_EVERY_S)
             self._changed.clear()
-            status, age_s = self._status, self.age_s
+            status, age_s = self.published
             if status is None or self._stopped:
                 continue
             if age_s > _LONG_S:
