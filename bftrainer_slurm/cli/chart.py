@@ -1,15 +1,19 @@
-"""Numbers over time in plain characters: a strip in one line, or bars with their scale. Pure."""
+"""Numbers in plain characters. Pure.
+
+Over time: a strip in one line, or bars with their scale. A throughput curve: a plot.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-
-from bftrainer_slurm.cli.plot import number
+from dataclasses import dataclass
 
 _BLOCKS, _PLAIN = " ▁▂▃▄▅▆▇█", " .:-=+*%#"  # as many eighths of a character's height
-_ROWS = 5
+_ROWS = 5  # of bars
 MARGIN = 12  # columns before bars
+_PLOT_ROWS, _MOST_POINTS = 7, 8
+_MEASURED, _EXPECTED = "#", "o"
 
 
 def draws_blocks() -> bool:
@@ -59,3 +63,63 @@ def _eighths(values: Sequence[float], rows: int) -> list[int]:
         return [0] * len(values)
     whole = 8 * rows
     return [0 if one <= 0 else min(whole, max(1, round(whole * one / top))) for one in values]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What a trainer does on so many nodes, ``measured`` or derived from measurements."""
+
+    nodes: int
+    rate: float
+    measured: bool
+
+
+def plot(points: Sequence[Point], unit: str) -> list[str]:
+    """Return at most 12 lines; columns are sizes, not to scale."""
+    chosen = _chosen(points)
+    most = max(one.rate for one in chosen)
+    if most <= 0:
+        return []
+    rates = [number(one.rate) for one in chosen]
+    width = 2 + max(len(text) for text in (*rates, str(chosen[-1].nodes)))
+    margin = max(len(unit), len("nodes"))
+    heights = [round((_PLOT_ROWS - 1) * one.rate / most) for one in chosen]
+    marks = [_MEASURED if one.measured else _EXPECTED for one in chosen]
+    lines = []
+    for row in range(_PLOT_ROWS - 1, -1, -1):
+        cells = (
+            (mark if height == row else " ").rjust(width)
+            for mark, height in zip(marks, heights, strict=True)
+        )
+        lines.append(f"{'':<{margin}} |{''.join(cells)}".rstrip())
+    lines.append(f"{'':<{margin}} +{'-' * (width * len(chosen))}")
+    for label, texts in (("nodes", [str(one.nodes) for one in chosen]), (unit, rates)):
+        lines.append(f"{label:<{margin}}  {''.join(text.rjust(width) for text in texts)}")
+    lines.append(f"{'':<{margin}}  {_MEASURED} measured, {_EXPECTED} expected")
+    return lines
+
+
+def number(value: float) -> str:
+    """Return a number in few characters."""
+    if value >= 1e7:
+        return f"{value:.1e}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _chosen(points: Sequence[Point]) -> list[Point]:
+    """At most eight: the ends, then measured ones, evenly among them."""
+    if len(points) <= _MOST_POINTS:
+        return list(points)
+    inner = points[1:-1]
+    measured = [one for one in inner if one.measured]
+    others = [one for one in inner if not one.measured]
+    room = _MOST_POINTS - 2
+    kept = _spread(measured, room)
+    kept += _spread(others, room - len(kept))
+    return [points[0], *sorted(kept, key=lambda one: one.nodes), points[-1]]
+
+
+def _spread(points: list[Point], count: int) -> list[Point]:
+    if len(points) <= count:
+        return points
+    return [points[len(points) * place // count] for place in range(count)]

@@ -90,11 +90,9 @@ def controller(
     state: Path | None,
     config: Path | None,
     mode: str | None,
-    partition: str | None,
-    listen: str | None,
-    gateway: str | None,
     verbose: bool,
     check: bool,
+    **given: str | None,  # settings
 ) -> None:
     """Run the controller in the foreground, until SIGTERM or Ctrl-C. Trainers go on without it.
 
@@ -135,12 +133,11 @@ def controller(
                 f"do not run it as root: run it as SlurmUser ({owner}), or as an operator with "
                 "--mode site"
             )
-        told = {"partition": partition, "listen": listen, "gateway": gateway}
 
         def settings_now() -> Settings:
             if mode == "site":
-                return site_settings(config, **told)
-            return read_settings(config, operator=False, **told)
+                return site_settings(config, **given)
+            return read_settings(config, operator=False, **given)
 
         settings = settings_now()
         shared = settings.shared

@@ -23,18 +23,12 @@ from bftrainer_slurm.doctor.finding import Finding, Level
 SCHEMA = 1
 _SOMETHING_TO_CHANGE = 1
 _TRIAL_PATIENCE_S = 120.0
-_STYLES: dict[Level, dict[str, Any]] = {
-    Level.CHANGE: {"fg": "red", "bold": True},
-    Level.CONSIDER: {"fg": "yellow"},
-    Level.UNKNOWN: {"fg": "cyan"},
-    Level.OK: {"fg": "green"},
-}
 _MARGIN, _CHECK = 10, 24
-_SUMMARY = {
-    Level.CHANGE: "to change",
-    Level.CONSIDER: "to consider",
-    Level.UNKNOWN: "unknown",
-    Level.OK: "ok",
+_LEVELS: dict[Level, tuple[str, dict[str, Any]]] = {  # in the summary, and how they look
+    Level.CHANGE: ("to change", {"fg": "red", "bold": True}),
+    Level.CONSIDER: ("to consider", {"fg": "yellow"}),
+    Level.UNKNOWN: ("unknown", {"fg": "cyan"}),
+    Level.OK: ("ok", {"fg": "green"}),
 }
 
 
@@ -159,11 +153,11 @@ def table(findings: Sequence[Finding]) -> Iterator[str]:
     """Return the lines that a person reads, the most serious findings first."""
     order = list(Level)
     for one in sorted(findings, key=lambda finding: order.index(finding.level)):
-        word = styled(one.level.value.ljust(_MARGIN), **_STYLES[one.level])
+        word = styled(one.level.value.ljust(_MARGIN), **_LEVELS[one.level][1])
         found = "\n".join(wrapped(safe_lines(one.found), _MARGIN + _CHECK))
         yield f"{word}{one.check:<{_CHECK}}{found.lstrip()}"
         for change in one.changes:
             yield f"{'':<{_MARGIN}}{change.file}: {safe_lines(change.line)}"
         yield from wrapped(safe_lines(one.why), _MARGIN)
     counts = Counter(one.level for one in findings)
-    yield ", ".join(f"{counts[level]} {what}" for level, what in _SUMMARY.items())
+    yield ", ".join(f"{counts[level]} {what}" for level, (what, _) in _LEVELS.items())

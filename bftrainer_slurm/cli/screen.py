@@ -10,10 +10,9 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from bftrainer_slurm.cli.chart import strip
+from bftrainer_slurm.cli.chart import number, strip
 from bftrainer_slurm.cli.common import shown
 from bftrainer_slurm.cli.explain import lines as explained
-from bftrainer_slurm.cli.plot import number
 from bftrainer_slurm.cli.show import lines as all_known
 from bftrainer_slurm.cli.status import notice, summary
 from bftrainer_slurm.cli.terminal import Heading, aligned, cut, padded, wide

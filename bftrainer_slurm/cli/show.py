@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from bftrainer_slurm.cli.advice import advice
-from bftrainer_slurm.cli.chart import draws_blocks
+from bftrainer_slurm.cli.chart import Point, draws_blocks, plot
 from bftrainer_slurm.cli.common import (
     changes,
     fail,
@@ -22,12 +22,11 @@ from bftrainer_slurm.cli.common import (
     who,
 )
 from bftrainer_slurm.cli.options import json_option
-from bftrainer_slurm.cli.output import last_output
 from bftrainer_slurm.cli.past import Since, past_of
 from bftrainer_slurm.cli.picture import SUFFIXES, in_terminal, written
-from bftrainer_slurm.cli.plot import Point, plot
 from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.status import current_status
+from bftrainer_slurm.cli.tail import last_output
 from bftrainer_slurm.cli.terminal import date, width
 from bftrainer_slurm.cli.trainers import complete, the_one
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT

@@ -51,14 +51,11 @@ _LARGEST = 4 * 2**20  # of a script: Slurm takes no larger ones, and /dev/zero h
 @json_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SBATCH OPTIONS] SCRIPT [ARGS]")
 def submit(
-    nodes: str | None,
-    partition: str | None,
-    time: str | None,
-    spec: str | None,
     site: bool | None,
     state: Path | None,
     as_json: bool,
     words: tuple[str, ...],
+    **given: str | None,  # as compose takes them
 ) -> None:
     """Submit SCRIPT as an elastic trainer; nothing needs to be installed on the cluster.
 
@@ -80,11 +77,8 @@ def submit(
             script.name,
             read_directives(text),
             options,
-            nodes=nodes,
-            spec=spec,
-            partition=partition,
-            time=time,
             site_partition=settings.partition if settings else None,
+            **given,
         )
         wrapped = wrap_script(text, _element_command(submission, settings, side.folder))
         array = submit_script(SlurmRunner(), submission, wrapped, arguments)

@@ -1,12 +1,24 @@
-"""Reads files while they are written: whole lines, as they come."""
+"""Reads what a trainer's elements write, as far as the reader may see it.
+
+Whole lines, as they come, for ``logs``; for ``show`` the end of the file that was written last.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from bftrainer_slurm.slurm.gateway import GatewayError
+from bftrainer_slurm.slurm.outputs import Output, outputs_of
+from bftrainer_slurm.slurm.run import SlurmRunner
+
 _MOST_BYTES = 32 * 2**20  # of a file, from its end
+_MOST_LINES = 20  # of the last output
+_PATIENCE_S = 10.0
 
 
 class Tail:
@@ -48,3 +60,37 @@ class Tail:
         if last and self._begun:
             whole, self._begun = [*whole, self._begun], b""
         return [line.decode("utf-8", "replace") for line in whole]
+
+
+@dataclass(frozen=True, slots=True)
+class LastOutput:
+    """A file and its last lines; no lines if this user cannot read it here."""
+
+    path: str
+    lines: tuple[str, ...]
+
+
+def last_output(array: int) -> LastOutput | None:
+    """Return the file that a trainer's elements wrote to last, None if Slurm knows none.
+
+    Costs slurmctld one RPC.
+    """
+    try:
+        return newest(outputs_of(SlurmRunner(_PATIENCE_S), array))
+    except GatewayError:
+        return None
+
+
+def newest(outputs: Sequence[Output]) -> LastOutput | None:
+    """Return the file that was written last; if none can be read, any that was written to."""
+    found: list[tuple[float, LastOutput]] = []
+    for path in dict.fromkeys(path for one in outputs for path in one.paths):
+        tail = Tail(path)
+        with contextlib.suppress(OSError):
+            lines = [line for line in tail.lines(last=True) if line.strip()]
+            if lines:
+                found.append((tail.changed_s, LastOutput(str(path), tuple(lines[-_MOST_LINES:]))))
+    if found:
+        return max(found, key=lambda pair: pair[0])[1]
+    ran_first = sorted(outputs, key=lambda one: not one.node)
+    return next((LastOutput(str(path), ()) for one in ran_first for path in one.paths), None)

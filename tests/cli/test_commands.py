@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bftrainer_slurm.cli import main
+from bftrainer_slurm.cli.chart import Point, plot
 from bftrainer_slurm.cli.common import fail_where_unreadable, safe_lines
 from bftrainer_slurm.cli.controller import unusable
-from bftrainer_slurm.cli.plot import Point, plot
 from bftrainer_slurm.cli.show import lines as lines_of_trainer
 from bftrainer_slurm.cli.status import shown_lines
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT

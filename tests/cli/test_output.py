@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.cli.output import LastOutput, last_output, newest
+from bftrainer_slurm.cli.tail import LastOutput, last_output, newest
 from bftrainer_slurm.slurm.outputs import Output
 
 

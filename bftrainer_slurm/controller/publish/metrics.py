@@ -10,7 +10,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from itertools import chain
+from typing import Any, TypeAlias
 
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily as Total
@@ -26,6 +27,7 @@ from bftrainer_slurm.controller.publish.status import STATES
 from bftrainer_slurm.controller.publish.web_server import Answer, Request
 
 Source = Callable[[], Iterable[Metric]]
+_Row: TypeAlias = tuple[Any, ...]  # what _family takes
 
 MOST_USERS = 20  # users with a label of their own; the others share one
 OTHERS = "(other)"  # not a Unix name
@@ -43,69 +45,55 @@ def families(
     The ``status`` is as published, and unchanged for ``age_s`` seconds. ``keeper`` is what the
     keeper reports about itself, None if it does not answer.
     """
-    yield from _of_controller(status["controller"], age_s)
-    yield from _of_keeper(keeper)
-    if status["pool"] is not None:
-        yield from _of_pool(status["pool"], status["plan"])
-        left = status["left_alone"]
-        yield _family(
-            Gauge, "left_alone_nodes", "Idle nodes that trainers leave alone.", left, "why"
-        )
-        yield from _of_trainers(status["trainers"], status["malformed"])
-        yield from _of_users([] if status["jobs_private"] else status["trainers"])
-        yield from _of_counts(status["counts"])
-
-
-def _of_controller(about: Mapping[str, Any], age_s: float) -> Iterator[Metric]:
-    names = {name: str(about[name]) for name in ("mode", "partition", "gateway")}
+    about = status["controller"]
     info = Info("bftrainer", "The controller.")
+    names = {name: str(about[name]) for name in ("mode", "partition", "gateway")}
     info.add_metric((), {"version": __version__, **names})
     yield info
-    since_s, turns = about["since_s"], about["failed_turns"]
-    trouble, history = bool(about["error"]), bool(about.get("history"))
-    yield _family(Gauge, "start_time_seconds", "When the controller began, Unix time.", since_s)
-    yield _family(Gauge, "status_age_seconds", "Since the controller's last status.", age_s)
-    yield _family(Gauge, "trouble", "1: the last turn did less than it should.", trouble)
-    yield _family(Gauge, "history_trouble", "1: the history cannot be written.", history)
-    yield _family(
-        Total, "failed_turns", "Turns that failed, except when Slurm did not answer.", turns
-    )
+    found = chain(_of_controller(about, age_s), _of_keeper(keeper), _of_cluster(status))
+    yield from (_family(*row) for row in found)
 
 
-def _of_keeper(keeper: Mapping[str, Any] | None) -> Iterator[Metric]:
-    up = keeper is not None
-    yield _family(Gauge, "keeper_up", "1: the keeper answers the controller.", up)
-    if keeper is None:
+def _of_controller(about: Mapping[str, Any], age_s: float) -> Iterator[_Row]:
+    turns = "Turns that failed, except when Slurm did not answer."
+    yield Gauge, "start_time_seconds", "When the controller began, Unix time.", about["since_s"]
+    yield Gauge, "status_age_seconds", "Since the controller's last status.", age_s
+    yield Gauge, "trouble", "1: the last turn did less than it should.", bool(about["error"])
+    yield Gauge, "history_trouble", "1: the history cannot be written.", bool(about.get("history"))
+    yield Total, "failed_turns", turns, about["failed_turns"]
+
+
+def _of_keeper(keeper: Mapping[str, Any] | None) -> Iterator[_Row]:
+    yield Gauge, "keeper_up", "1: the keeper answers the controller.", keeper is not None
+    if keeper is not None:
+        refused = dict(sorted(keeper["refused"].items()))
+        yield Gauge, "keeper_members", "Processes of trainers at the keeper.", keeper["members"]
+        yield Total, "keeper_refusals", "Connections and messages refused.", refused, "kind"
+
+
+def _of_cluster(status: Mapping[str, Any]) -> Iterator[_Row]:
+    pool, plan, trainers = status["pool"], status["plan"], status["trainers"]
+    if pool is None:
         return
-    members, refused = keeper["members"], dict(sorted(keeper["refused"].items()))
-    yield _family(Gauge, "keeper_members", "Processes of trainers at the keeper.", members)
-    about = "Connections and messages refused."
-    yield _family(Total, "keeper_refusals", about, refused, "kind")
-
-
-def _of_pool(pool: Mapping[str, Any], plan: Mapping[str, Any] | None) -> Iterator[Metric]:
-    free = len(pool["free"])
-    yield _family(Gauge, "pool_nodes", "Nodes in holes, used by trainers or free.", pool["nodes"])
-    yield _family(Gauge, "pool_used_nodes", "Nodes that trainers have.", pool["used"])
-    yield _family(Gauge, "pool_free_nodes", "Nodes that trainers may grow onto.", free)
-    now = {status: plan is not None and plan["status"] == status for status in _PLANS}
-    yield _family(Gauge, "plan_status", "1: how the current plan was made.", now, "status")
+    yield Gauge, "pool_nodes", "Nodes in holes, used by trainers or free.", pool["nodes"]
+    yield Gauge, "pool_used_nodes", "Nodes that trainers have.", pool["used"]
+    yield Gauge, "pool_free_nodes", "Nodes that trainers may grow onto.", len(pool["free"])
+    now = {how: plan is not None and plan["status"] == how for how in _PLANS}
+    yield Gauge, "plan_status", "1: how the current plan was made.", now, "status"
     if plan is not None:
-        worth = plan["objective"]
-        yield _family(Gauge, "plan_objective", "What the current plan is worth.", worth)
-
-
-def _of_trainers(
-    trainers: Iterable[Mapping[str, Any]], malformed: Mapping[str, str]
-) -> Iterator[Metric]:
+        yield Gauge, "plan_objective", "What the current plan is worth.", plan["objective"]
+    left = status["left_alone"]
+    yield Gauge, "left_alone_nodes", "Idle nodes that trainers leave alone.", left, "why"
     states = Counter(dict.fromkeys(STATES, 0))
     states.update(one["state"] for one in trainers)
-    yield _family(Gauge, "trainers", "Trainers, by state.", states, "state")
-    about = "Jobs that are not trainers, or faulty trainers."
-    yield _family(Gauge, "jobs_left_alone", about, len(malformed))
+    yield Gauge, "trainers", "Trainers, by state.", states, "state"
+    others = "Jobs that are not trainers, or faulty trainers."
+    yield Gauge, "jobs_left_alone", others, len(status["malformed"])
+    yield from _of_users([] if status["jobs_private"] else trainers)
+    yield from _of_counts(status["counts"])
 
 
-def _of_users(trainers: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
+def _of_users(trainers: Iterable[Mapping[str, Any]]) -> Iterator[_Row]:
     """The users with the most nodes have a label of their own; all others share one."""
     nodes, jobs = Counter[str](), Counter[str]()
     for one in trainers:
@@ -119,10 +107,10 @@ def _of_users(trainers: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
         shown = {user: counts[user] for user in ranked[:MOST_USERS]}
         if len(ranked) > MOST_USERS:
             shown[OTHERS] = sum(counts[user] for user in ranked[MOST_USERS:])
-        yield _family(Gauge, name, text, shown, "username")
+        yield Gauge, name, text, shown, "username"
 
 
-def _of_counts(counts: Mapping[str, Any]) -> Iterator[Metric]:
+def _of_counts(counts: Mapping[str, Any]) -> Iterator[_Row]:
     ended, plans = dict.fromkeys(_ENDS, 0), dict.fromkeys(_PLANS, 0)
     requests = dict(sorted(counts["requests"].items()))
     failed = dict.fromkeys(counts["requests"], 0) | counts["failed_requests"]
@@ -130,20 +118,17 @@ def _of_counts(counts: Mapping[str, Any]) -> Iterator[Metric]:
     late = "Ordinary jobs that missed a backfill pass."
     waited = "How long ordinary jobs waited for elements."
     paused = "How long trainers stood still."
-    for kind, name, text, known, *label in (
-        (Total, "elements_started", "Elements that have begun to run.", counts["started"]),
-        (Total, "elements_ended", "Elements that have ended.", ended | counts["ended"], "how"),
-        (Total, "preempted_elements", preempted, counts["preempted_elements"]),
-        (Total, "late_ordinary_jobs", late, counts["late_jobs"]),
-        (Histogram, "preemption_delay_seconds", waited, counts["delays"]),
-        (Histogram, "rescale_pause_seconds", paused, counts["pauses"], "direction"),
-        (Total, "plans", "Plans, by how they were made.", plans | counts["plans"], "status"),
-        (Summary, "plan_solve_seconds", "How long plans took.", counts["solving"]),
-        (Summary, "look_seconds", "How long looks at Slurm took.", counts["looks"]),
-        (Summary, "slurm_request_seconds", "How long Slurm took to answer.", requests, "request"),
-        (Total, "slurm_request_failures", "Requests refused or not answered.", failed, "request"),
-    ):
-        yield _family(kind, name, text, known, *label)
+    yield Total, "elements_started", "Elements that have begun to run.", counts["started"]
+    yield Total, "elements_ended", "Elements that have ended.", ended | counts["ended"], "how"
+    yield Total, "preempted_elements", preempted, counts["preempted_elements"]
+    yield Total, "late_ordinary_jobs", late, counts["late_jobs"]
+    yield Histogram, "preemption_delay_seconds", waited, counts["delays"]
+    yield Histogram, "rescale_pause_seconds", paused, counts["pauses"], "direction"
+    yield Total, "plans", "Plans, by how they were made.", plans | counts["plans"], "status"
+    yield Summary, "plan_solve_seconds", "How long plans took.", counts["solving"]
+    yield Summary, "look_seconds", "How long looks at Slurm took.", counts["looks"]
+    yield Summary, "slurm_request_seconds", "How long Slurm took to answer.", requests, "request"
+    yield Total, "slurm_request_failures", "Requests refused or not answered.", failed, "request"
 
 
 def _family(kind: Any, name: str, text: str, known: Any, label: str = "") -> Metric:
