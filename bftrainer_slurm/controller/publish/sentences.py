@@ -5,7 +5,7 @@ They are made from a published status alone: the terms in it are ``status.terms_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from bftrainer_slurm.planner.limit import Limit
@@ -17,8 +17,6 @@ _OVER = {
     "cancelled": "It was cancelled",
     "withheld": "An operator holds it",
 }
-
-
 OLD_S = 15.0  # a working controller publishes every two seconds
 
 
@@ -39,10 +37,11 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
         return [f"{_OVER[one['state']]}{why}."]
     found = [f"It cannot have more now: {one['why']}."] if one.get("why") else []
     if one["starting"]:
-        found.append(f"{nodes(len(one['starting']))} more {_is(one['starting'])} starting.")
+        count = len(one["starting"])
+        found.append(f"{nodes(count)} more {'is' if count == 1 else 'are'} starting.")
     plan = one.get("plan")
     if plan:
-        found += [_LIMITS[Limit(plan["limit"])](plan), *_room(plan), _pool(document)]
+        found += [_limit(plan), *_room(plan), _pool(document)]
         if len(one["nodes"]) + len(one["starting"]) != plan["nodes"]:
             found.append(f"The plan gives it {nodes(plan['nodes'])}; it is on its way there.")
     elif one.get("hidden"):
@@ -73,21 +72,28 @@ def _pool(document: Mapping[str, Any]) -> str:
     return f"Trainers use {pool['used']} of the {nodes(pool['nodes'])} without ordinary jobs.{more}"
 
 
-def _most(plan: Mapping[str, Any]) -> str:
-    return f"It has {nodes(plan['most'])}, as many as it may have now."
-
-
-def _too_few(plan: Mapping[str, Any]) -> str:
-    if plan["nodes"]:
-        return f"It has all {nodes(plan['usable'])} that it can use now."
-    return f"It needs at least {nodes(plan['least'])}, and can use only {plan['usable']} now."
-
-
-def _no_gain(plan: Mapping[str, Any]) -> str:
-    return (
-        f"By its throughput curve it trains no faster on {nodes(plan['better'])} than on "
-        f"{plan['nodes']}."
-    )
+def _limit(plan: Mapping[str, Any]) -> str:
+    """Say what keeps it from having more nodes."""
+    match Limit(plan["limit"]):
+        case Limit.MOST:
+            return f"It has {nodes(plan['most'])}, as many as it may have now."
+        case Limit.POOL if plan["nodes"]:
+            return f"It has all {nodes(plan['usable'])} that it can use now."
+        case Limit.POOL:
+            least, usable = nodes(plan["least"]), plan["usable"]
+            return f"It needs at least {least}, and can use only {usable} now."
+        case Limit.NO_GAIN:
+            better, has = nodes(plan["better"]), plan["nodes"]
+            return f"By its throughput curve it trains no faster on {better} than on {has}."
+        case Limit.COST:
+            return _cost(plan)
+        case Limit.OTHERS:
+            return _others(plan)
+        case Limit.UNPROVEN:
+            return (
+                f"{nodes(plan['better'])} would be better ({number(plan['gain'])} more), but the "
+                "planner ran out of time, or had no solver. 'bftrainer status' shows the problem."
+            )
 
 
 def _cost(plan: Mapping[str, Any]) -> str:
@@ -115,23 +121,6 @@ def _others(plan: Mapping[str, Any]) -> str:
     )
 
 
-def _unproven(plan: Mapping[str, Any]) -> str:
-    return (
-        f"{nodes(plan['better'])} would be better ({number(plan['gain'])} more), but the planner "
-        "ran out of time, or had no solver. 'bftrainer status' shows the problem."
-    )
-
-
-_LIMITS: Mapping[Limit, Callable[[Mapping[str, Any]], str]] = {
-    Limit.MOST: _most,
-    Limit.POOL: _too_few,
-    Limit.NO_GAIN: _no_gain,
-    Limit.COST: _cost,
-    Limit.OTHERS: _others,
-    Limit.UNPROVEN: _unproven,
-}
-
-
 def _share(plan: Mapping[str, Any]) -> str:
     """Say by how much faster it would train."""
     rates = {size["nodes"]: size["rate"] for size in plan["sizes"]}
@@ -144,10 +133,6 @@ def _share(plan: Mapping[str, Any]) -> str:
 def nodes(count: int) -> str:
     """Return so many nodes in words."""
     return f"{count} node{'' if count == 1 else 's'}"
-
-
-def _is(many: Any) -> str:
-    return "is" if len(many) == 1 else "are"
 
 
 def number(value: float) -> str:
