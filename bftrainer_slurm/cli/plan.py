@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def plan(
     if as_json:
         print_json(_document(problem, found))
     else:
-        click.echo(_table(problem, found))
+        click.echo("\n".join(_lines(problem, found)))
 
 
 def given_problem(file: Path | None, back: int | None, state: Path) -> Problem:
@@ -101,27 +102,18 @@ def _document(problem: Problem, found: Plan) -> dict[str, Any]:
     }
 
 
-def _table(problem: Problem, found: Plan) -> str:
+def _lines(problem: Problem, found: Plan) -> Iterator[str]:
+    """Give what a person reads."""
     used = sum(len(nodes) for nodes in found.assignment.values())
-    lines = [
-        f"objective {found.objective:.6g} ({found.status}, {found.solve_s:.3f} s), "
-        f"{used} of {len(problem.pool)} nodes used",
-    ]
+    made = f"{found.status}, {found.solve_s:.3f} s"
+    yield f"objective {found.objective:.6g} ({made}), {used} of {len(problem.pool)} nodes used"
     if found.reason:
-        lines.append(f"because: {found.reason}")
-    lines.append("TRAINER  NODES       CHANGE     WHY")
-    lines += [
-        _row(trainer, len(found.assignment[trainer.key]), problem.forward_time_s)
-        for trainer in problem.trainers
-    ]
-    return "\n".join(lines)
-
-
-def _row(trainer: PlannedTrainer, count: int, forward_s: float) -> str:
-    now = len(trainer.current)
-    steps = f"{now} -> {count}"
-    why = _why(trainer, count, forward_s)
-    return f"{trainer.key:<9}{steps:<12}{_change(now, count):<11}{why}".rstrip()
+        yield f"because: {found.reason}"
+    yield "TRAINER  NODES       CHANGE     WHY"
+    for trainer in problem.trainers:
+        now, count = len(trainer.current), len(found.assignment[trainer.key])
+        why = _why(trainer, count, problem.forward_time_s)
+        yield f"{trainer.key:<9}{f'{now} -> {count}':<12}{_change(now, count):<11}{why}".rstrip()
 
 
 def _why(trainer: PlannedTrainer, count: int, forward_s: float) -> str:
