@@ -19,6 +19,8 @@ from bftrainer_slurm.cli.site import site_file, site_settings
 from bftrainer_slurm.cli.terminal import styled, wrapped
 from bftrainer_slurm.controller.settings import SettingsError
 from bftrainer_slurm.doctor.finding import Finding, Level
+from bftrainer_slurm.slurm.gateway import GatewayError, NoCommandError, SlurmUnavailableError
+from bftrainer_slurm.slurm.run import SlurmRunner
 
 SCHEMA = 1
 _SOMETHING_TO_CHANGE = 1
@@ -80,8 +82,6 @@ def doctor(
     from bftrainer_slurm.doctor.checkup import checkup
     from bftrainer_slurm.doctor.gather import gather
     from bftrainer_slurm.doctor.patch import patch
-    from bftrainer_slurm.slurm.gateway import GatewayError
-    from bftrainer_slurm.slurm.run import SlurmRunner
 
     if fix and (as_json or attempt):
         fail(f"--fix or {'--json' if as_json else '--try'}, not both")
@@ -106,8 +106,6 @@ def doctor(
 
 def _try(ordinary: str | None, as_json: bool) -> None:
     from bftrainer_slurm.doctor.trial import Trial, TrialError, run
-    from bftrainer_slurm.slurm.gateway import GatewayError, NoCommandError, SlurmUnavailableError
-    from bftrainer_slurm.slurm.run import SlurmRunner
 
     if "SLURM_JOB_ID" in os.environ:
         fail("the trial cannot run inside a job: run it on a login node")

@@ -35,7 +35,7 @@ def styled(text: str, **style: Any) -> str:
     return click.style(text, **style)
 
 
-def cut(text: str, columns: int) -> str:
+def cut(text: str, columns: float) -> str:
     """Return as much of a text as fits; characters of East Asia take two columns, accents none."""
     room = columns
     for place, char in enumerate(text):
@@ -76,9 +76,7 @@ def aligned(rows: Sequence[Sequence[str]], room: float, spare: Sequence[int] = (
 def table(rows: Sequence[Sequence[str]], spare: Sequence[int] = ()) -> list[str]:
     """Return rows as lines that fit a terminal, the first of them a heading."""
     room = width() if sys.stdout.isatty() else math.inf
-    heading, *lines = (line.rstrip() for line in aligned(rows, room, spare))
-    if math.isfinite(room):
-        heading, *lines = (cut(line, int(room)) for line in (heading, *lines))
+    heading, *lines = (cut(line.rstrip(), room) for line in aligned(rows, room, spare))
     return [Heading(heading), *lines]
 
 

@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 from bftrainer_slurm.cli.common import fail, shown
 from bftrainer_slurm.cli.side import Side
 
+_KEYS = ("array", "name")
 _SAFE = re.compile(r"[\w.+-]+")  # a name that no shell takes for more than a word
 
 
@@ -37,13 +38,12 @@ def complete(context: click.Context, _: click.Parameter, begun: str) -> list[Com
     side = Side(context.params.get("state"), context.params.get("address"))
     with contextlib.suppress(Exception, SystemExit):
         trainers = (side.published()[1] or {})["trainers"]
-        words = [(str(one[key]), shown(one["state"])) for one in trainers for key in _KEYS]
+        words = [
+            (str(one[key]), shown(one["state"])) for one in trainers for key in ("array", "name")
+        ]
         return [
             CompletionItem(word, help=state)
             for word, state in words
             if word.startswith(begun) and _SAFE.fullmatch(word)
         ]
     return []
-
-
-_KEYS = ("array", "name")
