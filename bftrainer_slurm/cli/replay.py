@@ -16,10 +16,10 @@ from bftrainer_slurm.cli.common import BAD_INPUT, fail, fail_on, print_json, sho
 from bftrainer_slurm.cli.files import check_folder, written
 from bftrainer_slurm.cli.joblogs import progress
 from bftrainer_slurm.cli.options import FOLDER, count, json_option, number
-from bftrainer_slurm.cli.simulation import POLICIES, ReplayOptions
+from bftrainer_slurm.cli.simulation import POLICIES, ReplayOptions, Watched
 from bftrainer_slurm.cli.simulation import replay as replay_trace
 from bftrainer_slurm.planner.objectives import ObjectiveError, find
-from bftrainer_slurm.planner.problem import Plan, Problem
+from bftrainer_slurm.planner.problem import Plan
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.assessment.typical import typical_trainers
 from bftrainer_slurm.replay.cluster import Moment
@@ -157,18 +157,23 @@ def replay(
     wanted = _submitted(listed, trainers, trace, backlog) * repeat
     check_folder("--report", report)
     timeline = Timeline()
+    greedy: list[str] = []  # why a plan was made without the solver
+
+    def judge(plan: Plan, _: float) -> None:
+        if plan.status == "greedy":
+            greedy.append(plan.reason)
+
     length = max(1, int(trace.end_s - trace.start_s))
     with _quiet(), Planner() as planner, progress("replaying", length) as bar:
         planner.warm_up()
-        counting = _Counting(planner)
 
         def watch(moment: Moment) -> None:
             timeline.add(moment)
             bar.update(int(moment.time_s - trace.start_s) - bar.pos)
 
-        found = replay_trace(trace, wanted, options, counting, watch)
-    if counting.greedy:
-        click.echo(f"note: {counting.greedy} plans were greedy: {counting.reason}", err=True)
+        found = replay_trace(trace, wanted, options, Watched(planner, judge), watch)
+    if greedy:
+        click.echo(f"note: {len(greedy)} plans were greedy: {greedy[-1]}", err=True)
     if found.outcome.trainers_done == len(wanted):
         click.echo("note: all trainers ended too early, so U says little; see --repeat", err=True)
     if as_json:
@@ -219,25 +224,9 @@ def _submitted(
     return listed
 
 
-class _Counting:
-    """Counts the plans that were made without the solver."""
-
-    def __init__(self, planner: Planner) -> None:
-        self._planner = planner
-        self.greedy = 0
-        self.reason = ""
-
-    def plan(self, problem: Problem) -> Plan:
-        plan = self._planner.plan(problem)
-        if plan.status == "greedy":
-            self.greedy += 1
-            self.reason = plan.reason
-        return plan
-
-
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence warnings: one line for each plan is too many, and ``_Counting`` counts them."""
+    """Silence warnings: one line for each plan is too many, and greedy plans are counted."""
     logger = logging.getLogger("bftrainer_slurm")
     level = logger.level
     logger.setLevel(logging.ERROR)

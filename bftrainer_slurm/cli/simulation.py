@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.act.pacing import Pacer
 from bftrainer_slurm.controller.loop import Controller, World
 from bftrainer_slurm.controller.observe.reports import Reform, Report
-from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Appraisal, RescaleCosts
@@ -119,7 +119,9 @@ def run(
     cluster = SimulatedCluster(
         ListedHoles(trace), span_s, trainers, options.at_once, options.rescale_scale
     )
-    timed = _Timed(_policy(options.policy, planner, cluster, trace))
+    plan_s: list[float] = []
+    policy = _policy(options.policy, planner, cluster, trace)
+    timed = Watched(policy, lambda plan, took_s: plan_s.append(took_s))
     settings = Settings(
         partition=PARTITION,
         objective=options.objective,
@@ -130,7 +132,7 @@ def run(
     )
     with _controller(cluster, timed, settings, options) as controller:
         outcome = drive(controller, cluster, options.look_every_s, watch)
-    return outcome, timed.seconds
+    return outcome, plan_s
 
 
 def run_live(
@@ -146,7 +148,8 @@ def run_live(
     cluster = SimulatedCluster(ordinary, span_s, trainers, at_once, backfill_s=backfill_s)
     settings = Settings(partition=PARTITION)
     with _controller(cluster, planner, settings, ReplayOptions()) as controller:
-        return drive_as_daemon(controller, _Hints(controller.schedule), cluster, watch)
+        due_s, heard = controller.schedule.due_s, controller.schedule.heard
+        return drive_as_daemon(controller, due_s, partial(heard, NoteKind.GONE), cluster, watch)
 
 
 @contextmanager
@@ -170,21 +173,6 @@ def _controller(
         history.close()
 
 
-class _Hints:
-    """What elements tell the daemon of themselves."""
-
-    def __init__(self, schedule: Schedule) -> None:
-        self._schedule = schedule
-
-    def due_s(self) -> float:
-        """When the next look is due."""
-        return self._schedule.due_s()
-
-    def gone(self, now_s: float) -> None:
-        """Hear that elements are gone, or a trainer is new."""
-        self._schedule.heard(NoteKind.GONE, now_s)
-
-
 def _free(options: ReplayOptions) -> ReplayOptions:
     """The same, but rescaling is free, and everything is seen at once and known."""
     return replace(options, rescale_scale=0.0, look_every_s=0.0, learn_curves=False)
@@ -204,17 +192,17 @@ def _dedicated(
     )
 
 
-class _Timed:
-    """Takes the time of each plan."""
+class Watched:
+    """Makes plans as another one does; tells of each, and how long it took (s)."""
 
-    def __init__(self, maker: PlanMaker) -> None:
-        self._maker = maker
-        self.seconds: list[float] = []
+    def __init__(self, maker: PlanMaker, tell: Callable[[Plan, float], None]) -> None:
+        self._maker, self._tell = maker, tell
 
     def plan(self, problem: Problem) -> Plan:
+        """Return a plan."""
         begin_s = time.perf_counter()
         plan = self._maker.plan(problem)
-        self.seconds.append(time.perf_counter() - begin_s)
+        self._tell(plan, time.perf_counter() - begin_s)
         return plan
 
 

@@ -18,16 +18,6 @@ class Loop(Protocol):
         """Look, plan and act once."""
 
 
-class Looks(Protocol):
-    """Says when the daemon would look."""
-
-    def due_s(self) -> float:
-        """When the next look is due."""
-
-    def gone(self, now_s: float) -> None:
-        """Hear that elements are gone, or a trainer is new."""
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of a replay. ``events`` counts the times at which the trace changed.
@@ -77,23 +67,28 @@ def drive(
 
 def drive_as_daemon(
     loop: Loop,
-    looks: Looks,
+    due_s: Callable[[], float],
+    gone: Callable[[float], None],
     cluster: SimulatedCluster,
-    watch: Callable[[Moment], None] = lambda moment: None,
+    watch: Callable[[Moment], None],
 ) -> Outcome:
-    """Run to the end, and look when the daemon would."""
+    """Run to the end, and look when the daemon would.
+
+    ``due_s`` says when its next look is due; ``gone`` is told when elements are gone, or a trainer
+    is new.
+    """
     begin_s = cluster.now_s
     while True:
         if cluster.told or cluster.gone:
-            looks.gone(cluster.now_s)
+            gone(cluster.now_s)
         cluster.told = cluster.gone = False
-        if cluster.now_s >= looks.due_s():
+        if cluster.now_s >= due_s():
             loop.turn()
             continue
         watch(cluster.moment())
         if cluster.now_s >= cluster.end_s:
             return _outcome(cluster, begin_s)
-        cluster.advance(min(cluster.next_s(), looks.due_s()))
+        cluster.advance(min(cluster.next_s(), due_s()))
 
 
 def _settle(loop: Loop, cluster: SimulatedCluster) -> None:
