@@ -77,7 +77,7 @@ def _page(name: str, short: str, context: click.Context, others: list[str]) -> t
         f".B {_escaped(name.replace('-', ' ', 1))}",
         _escaped(words),
         ".SH DESCRIPTION",
-        *_paragraphs(text),
+        *(line for paragraph in text for line in (".PP", _escaped(paragraph))),
     ]
     if isinstance(command, click.Group):
         lines += [".SH COMMANDS", *_listed(COMMANDS.items())]
@@ -124,11 +124,6 @@ def _value(option: click.Option) -> str:
 def _listed(entries: Iterable[tuple[str, str]]) -> Iterator[str]:
     for term, text in entries:
         yield from (".TP", f".B {_escaped(term)}", _escaped(text))
-
-
-def _paragraphs(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        yield from (".PP", _escaped(text))
 
 
 def _escaped(text: str) -> str:

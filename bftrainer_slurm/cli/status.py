@@ -170,12 +170,12 @@ def from_slurm() -> dict[str, Any]:
         "plan": None,
         "preempted": None,
         "malformed": {str(array): why for array, why in queue.malformed.items()},
-        "trainers": [known_to_slurm(one) for one in queue.trainers if _is_alive(one)],
+        "trainers": [
+            known_to_slurm(one)
+            for one in queue.trainers
+            if not all(element.state.over for element in one.elements)
+        ],
     }
-
-
-def _is_alive(trainer: Trainer) -> bool:
-    return any(not element.state.over for element in trainer.elements)
 
 
 def known_to_slurm(trainer: Trainer) -> dict[str, Any]:
