@@ -29,6 +29,7 @@ const times = () => axis({space: 90, size: 32, values: (u, splits) => {
   return splits.map((at) => (at > max - edge ? "" : mark(at, max - min)));
 }});
 const amounts = (values) => axis({size: LEFT, values});
+const upTo = (least) => ({range: (_, __, most) => [0, Math.max(least, 1.05 * most)]});
 const when = (label) => ({label, value: (_, at) => (at == null ? "–" : time(at))});
 
 const shown = (digits) => (_, value) => (value == null ? "–" : value.toLocaleString("en", {maximumFractionDigits: digits}));
@@ -52,7 +53,7 @@ export function pool(at, [from, to], trainers, idle) {
   const series = [{label: "trainers", color: style("--trainers"), values: trainers},
     {label: "idle", color: style("--idle"), values: idle}];
   return {
-    options: {axes: [times(), amounts()], scales: {x: {range: [from, to]}, y: {range: (_, __, most) => [0, Math.max(1, 1.05 * most)]}},
+    options: {axes: [times(), amounts()], scales: {x: {range: [from, to]}, y: upTo(1)},
       series: [when("time"), ...areas(series, 0)]},
     data: [at, ...stacked(series)],
   };
@@ -70,7 +71,7 @@ export function delays(jobs, late, from, to) {
   }};
   return {
     options: {axes: [times(), amounts((_, values) => values.map((value) => `${value} s`))],
-      scales: {x: {range: [from, to]}, y: {range: (_, __, most) => [0, Math.max(1.2 * late, 1.05 * most)]}},
+      scales: {x: {range: [from, to]}, y: upTo(1.2 * late)},
       plugins: [{hooks: line}],
       series: [when("started"), {label: "seconds", stroke: null, paths: () => null,
         points: {show: true, size: 5, width: 0, fill: color, stroke: color}, value: shown(1)}]},
@@ -86,7 +87,7 @@ export function harvest(days, users) {
   return {
     options: {legend: {show: false},
       axes: [axis({size: 32, values: (_, values) => names(values), incrs: [1, 2, 7, 14, 28]}), amounts()],
-      scales: {x: {time: false, range: [-0.6, days.length - 0.4]}, y: {range: (_, __, most) => [0, Math.max(1, 1.05 * most)]}},
+      scales: {x: {time: false, range: [-0.6, days.length - 0.4]}, y: upTo(1)},
       series: [{label: "day"}, ...areas(series, 1, {paths: uPlot.paths.bars({size: [0.7, 60]})})]},
     data: [days.map((_, n) => n), ...stacked(series)],
   };
@@ -98,7 +99,7 @@ export function story(changes, now) {
   const at = changes.map((one) => one.time_s), counts = changes.map((one) => one.nodes);
   if (at.length) { at.push(now); counts.push(counts.at(-1)); }
   return {
-    options: {axes: [times(), amounts()], scales: {y: {range: (_, __, most) => [0, Math.max(1, 1.05 * most)]}},
+    options: {axes: [times(), amounts()], scales: {y: upTo(1)},
       series: [when("time"), {label: "nodes", stroke: style("--trainers"), fill: `${style("--trainers")}44`, width: 2,
         points: {show: false}, paths: uPlot.paths.stepped({align: 1}), value: shown(0)}]},
     data: [at, counts],

@@ -77,11 +77,10 @@ export function duration(value) {
   return hours >= 1 ? `${number(hours, 1)} h` : `${number(value / 60)} min`;
 }
 
+const rgbOf = (text) => text.match(/[0-9a-f]{2}/gi).map((part) => parseInt(part, 16));
+
 // The color of a CSS variable, in numbers.
-export function rgb(name) {
-  const found = style(name).match(/[0-9a-f]{2}/gi);
-  return found.map((part) => parseInt(part, 16));
-}
+export const rgb = (name) => rgbOf(style(name));
 
 export const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -96,5 +95,3 @@ export function trainerRgb(array) {
   brush.fillStyle = trainerColor(array);
   return rgbOf(brush.fillStyle);
 }
-
-const rgbOf = (text) => text.match(/[0-9a-f]{2}/gi).map((part) => parseInt(part, 16));
