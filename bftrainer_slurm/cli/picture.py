@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".html")
 _INK, _NODES, _SAMPLES, _LOSS = "#22303c", "#2a78b5", "#3a7d44", "#c0392b"
+_STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "svg.hashsalt": "bftrainer",  # the same story gives the same file
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a $ in a name is no formula
+    "axes.edgecolor": _INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
 _PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -68,12 +77,15 @@ def written(one: Mapping[str, Any], path: Path) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    figure = _figure(one)
-    if path.suffix.lower() == ".png":
-        figure.savefig(path, format="png", dpi=150)
-        return
-    text = io.StringIO()
-    figure.savefig(text, format="svg")
+    import matplotlib as mpl
+
+    with mpl.rc_context(_STYLE):
+        figure = _figure(one)
+        if path.suffix.lower() == ".png":
+            figure.savefig(path, format="png", dpi=150)
+            return
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None})
     svg = text.getvalue()
     page = _PAGE.format(
         title=html.escape(title(one)), sums=html.escape(sums(one)), svg=svg[svg.index("<svg") :]
@@ -96,38 +108,27 @@ def sums(one: Mapping[str, Any]) -> str:
 
 
 def _figure(one: Mapping[str, Any]) -> Figure:
-    import matplotlib as mpl
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.figure import Figure
 
     kinds = [name for name in ("samples", "rescales") if one.get(name)]
-    style: Any = {
-        "font.size": 9,
-        "svg.hashsalt": "bftrainer",  # the same story gives the same file
-        "svg.fonttype": "none",
-        "text.parse_math": False,  # a $ in a name is no formula
-        "axes.edgecolor": _INK,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with mpl.rc_context(style):
-        figure = Figure(figsize=(9, 2.2 + 1.8 * len(kinds)), layout="constrained")
-        axes = figure.subplots(1 + len(kinds), 1, sharex=True, squeeze=False)[:, 0]
-        figure.suptitle(title(one))
-        _draw_nodes(axes[0], one)
-        for axis, name in zip(axes[1:], kinds, strict=True):
-            times = _times([each["time_s"] for each in one[name]])
-            if name == "samples":
-                axis.plot(times, [each["samples"] for each in one[name]], color=_SAMPLES)
-                axis.set(ylabel="samples", ylim=(0, None))
-            else:
-                axis.vlines(times, 0, [each["seconds"] for each in one[name]], color=_LOSS)
-                axis.set(ylabel="rescaling (s)", ylim=(0, None))
-        locator = AutoDateLocator()  # type: ignore[no-untyped-call]
-        axes[-1].xaxis.set_major_locator(locator)
-        formatter = ConciseDateFormatter(locator)  # type: ignore[no-untyped-call]
-        axes[-1].xaxis.set_major_formatter(formatter)
-        figure.draw_without_rendering()
+    figure = Figure(figsize=(9, 2.2 + 1.8 * len(kinds)), layout="constrained")
+    axes = figure.subplots(1 + len(kinds), 1, sharex=True, squeeze=False)[:, 0]
+    figure.suptitle(title(one))
+    _draw_nodes(axes[0], one)
+    for axis, name in zip(axes[1:], kinds, strict=True):
+        times = _times([each["time_s"] for each in one[name]])
+        if name == "samples":
+            axis.plot(times, [each["samples"] for each in one[name]], color=_SAMPLES)
+            axis.set(ylabel="samples", ylim=(0, None))
+        else:
+            axis.vlines(times, 0, [each["seconds"] for each in one[name]], color=_LOSS)
+            axis.set(ylabel="rescaling (s)", ylim=(0, None))
+    locator = AutoDateLocator()  # type: ignore[no-untyped-call]
+    axes[-1].xaxis.set_major_locator(locator)
+    formatter = ConciseDateFormatter(locator)  # type: ignore[no-untyped-call]
+    axes[-1].xaxis.set_major_formatter(formatter)
+    figure.draw_without_rendering()
     return figure
 
 

@@ -133,6 +133,16 @@ def test_pictures_are_written_by_the_ending_of_their_name(state: Path) -> None:
     assert "\x1b" not in text
 
 
+@pytest.mark.parametrize("ending", ["png", "html"])
+def test_the_story_of_one_that_has_ended_always_gives_the_same_picture(
+    state: Path, ending: str
+) -> None:
+    first, second = state / f"first.{ending}", state / f"second.{ending}"
+    for path in (first, second):
+        assert call("show", "14", "--plot", str(path)).exit_code == 0
+    assert first.read_bytes() == second.read_bytes()
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -361,7 +361,7 @@ def keeper_members(keeper: Inside) -> int:
 
 
 def go_on_for(seconds: float, works: bool) -> None:
-    """Do something that takes long, as a validation: with a processor, or as a process that hangs."""
+    """Take long: with the processor, as a validation does, or as a process that hangs."""
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
         if not works:
