@@ -51,16 +51,16 @@ def left_alone(picture: Picture, settings: Settings) -> dict[str, frozenset[str]
 
 def _not_ours(picture: Picture, settings: Settings) -> dict[str, Set[str]]:
     """Return the nodes on which no element may start, by reason."""
-    now_s, claims = picture.now_s, picture.snapshot.claims
+    now_s, snapshot = picture.now_s, picture.snapshot
     soon_s, first_s = now_s + settings.min_hole_s, now_s + SHORTEST_S
-    wanted = {node for node, start_s in claims.wanted_s.items() if start_s < soon_s}
+    wanted = {node for node, start_s in snapshot.wanted_s.items() if start_s < soon_s}
     return {
         "elements failed there, or started or ended too slowly": {
             node for node, until_s in picture.avoid.items() if until_s > now_s
         },
         # A job that has preempted may not do so again for KillWait and MessageTimeout.
         "an ordinary job is expected there soon": wanted | picture.taken,
-        "reserved": {node for node, one in claims.reserved.items() if one.start_s < first_s},
+        "reserved": {node for node, one in snapshot.reserved.items() if one.start_s < first_s},
     }
 
 

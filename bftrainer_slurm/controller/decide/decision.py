@@ -33,10 +33,9 @@ from bftrainer_slurm.controller.decide.reconcile import (
     keep_up,
     late_nodes,
     leave,
-    patience,
     towards,
 )
-from bftrainer_slurm.controller.decide.time_limits import keep_limits, limits_at_start
+from bftrainer_slurm.controller.decide.time_limits import keep_limits
 from bftrainer_slurm.controller.decide.vacate import wanted
 from bftrainer_slurm.controller.decide.verdicts import judge
 from bftrainer_slurm.controller.faults import Faults
@@ -166,22 +165,17 @@ class Decider:
             return self._decide(_apart(picture, self.faults.why), everybody)
 
     def _decide(self, picture: Picture, everybody: tuple[TrainerView, ...]) -> Decision:
-        settings, now_s = self.settings, picture.now_s
+        snapshot, settings = picture.snapshot, self.settings
         draft = self._draft(picture)
         question = self._question(draft)
         made, trouble = self._planned(question)
         moves: list[Action] = []
         if made is not None:
-            nodes = picture.snapshot.all_nodes
-            limits = partial(
-                limits_at_start, claims=picture.snapshot.claims, now_s=now_s, settings=settings
-            )
             free = {place.name: place for place in question.free}
-            move = partial(towards, made.plan, free=free, nodes=nodes, limits=limits)
+            move = partial(towards, plan=made.plan, free=free, snapshot=snapshot, settings=settings)
             moves = self._of_each(draft.picture.views, move)
         everybody = tuple(_judged(view, draft.states) for view in everybody)
-        patience_s = patience(settings, picture.snapshot.configuration)
-        upkeep = self._of_each(everybody, lambda view: keep_up(view, now_s, patience_s))
+        upkeep = self._of_each(everybody, lambda view: keep_up(view, snapshot, settings))
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
         return Decision(
             (*upkeep, *draft.actions, *moves, *held),
@@ -196,9 +190,9 @@ class Decider:
 
     def _draft(self, picture: Picture) -> _Draft:
         """Decide which elements have to leave, whatever the plan will be."""
-        patience_s = patience(self.settings, picture.snapshot.configuration)
+        snapshot = picture.snapshot
         late = [
-            node for view in picture.views for node in late_nodes(view, picture.now_s, patience_s)
+            node for view in picture.views for node in late_nodes(view, snapshot, self.settings)
         ]
         avoid = {**picture.avoid, **dict.fromkeys(late, picture.now_s + _AVOID_S)}
         draft = _Draft(replace(picture, avoid=avoid))
@@ -239,12 +233,7 @@ class Decider:
         # Their admin waits for jobs to end; elements would be lengthened.
         draining = {node.name for node in snapshot.nodes if node.state is NodeState.DRAINING}
         drain = partial(leave, nodes=draining, why="its node is to be empty")
-
-        def keep(view: TrainerView) -> Sequence[Action]:
-            up, minutes = view.running(), view.trainer.record.minutes
-            elements = [one for one in view.trainer.elements if one.id in up]
-            return keep_limits(elements, minutes, snapshot.claims, snapshot.time_s, settings)
-
+        keep = partial(keep_limits, snapshot=snapshot, settings=settings)
         for decide in (end_asked, drain, keep):
             views = (view for view in draft.picture.views if not view.over)
             draft.end(self._of_each(views, decide))

@@ -5,15 +5,17 @@ Pure. ``state.phases`` says what an element's phase means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from itertools import islice
 
 from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
+from bftrainer_slurm.controller.decide.time_limits import limits_at_start
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.phases import BROKEN, Phase
 from bftrainer_slurm.controller.state.trainer_state import waits_in_vain
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Configuration, ElementId, Place, TimeLimit, nodes_of
+from bftrainer_slurm.model import ElementId, Place, nodes_of
 from bftrainer_slurm.planner.problem import Plan
 
 _FINISH_TIMEOUT_S = 300.0  # an elastic agent waits this long at its exit barrier
@@ -21,21 +23,13 @@ _CANCEL_AGAIN_S = 60.0
 _WAITS_OR_RUNS = (Phase.WITHHELD, Phase.ASTRAY, Phase.RELEASED, Phase.RUNNING)
 
 
-def patience(settings: Settings, configuration: Configuration) -> float:
-    """Return how long (seconds) a released element may take to start.
-
-    While a large job waits, only backfill starts it, and may skip it once.
-    """
-    return max(settings.start_timeout_s, 3 * (configuration.backfill_s or 0.0))
-
-
-def keep_up(view: TrainerView, now_s: float, patience_s: float) -> list[Action]:
+def keep_up(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Action]:
     """Return the actions that a trainer's elements need, whatever the plan says."""
     if view.abandoned:
         return [Cancel(view.array, "cancelled by its owner")] if view.spare else []
-    if view.over and (cancel := _end(view, now_s)):
+    if view.over and (cancel := _end(view, snapshot.time_s)):
         return cancel
-    actions = _holds(view, now_s, patience_s)
+    actions = _holds(view, snapshot, settings)
     running = set(view.ids(Phase.RUNNING))
     if strays := tuple(id_ for id_ in view.surplus if id_ in running):
         actions.append(Shrink(strays, "its node is another element's"))
@@ -44,10 +38,10 @@ def keep_up(view: TrainerView, now_s: float, patience_s: float) -> list[Action]:
     return actions
 
 
-def _holds(view: TrainerView, now_s: float, patience_s: float) -> list[Action]:
+def _holds(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Action]:
     """Hold pending elements that should be held; each for one reason."""
     released = dict(view.within(Phase.RELEASED))
-    why = dict.fromkeys(late_elements(view, now_s, patience_s), "it has not started")
+    why = dict.fromkeys(_late(view, snapshot, settings), "it has not started")
     why |= dict.fromkeys(released.keys() & set(view.surplus), "its node is taken")
     vain = (id_ for id_, record in released.items() if waits_in_vain(record.reason))
     why |= dict.fromkeys(vain, "Slurm does not start it there")
@@ -58,17 +52,20 @@ def _holds(view: TrainerView, now_s: float, patience_s: float) -> list[Action]:
     ]
 
 
-def late_elements(view: TrainerView, now_s: float, patience_s: float) -> tuple[ElementId, ...]:
-    """Return the released elements that have not started in time."""
-    return tuple(
-        id_ for id_, record in view.within(Phase.RELEASED) if now_s - record.since_s > patience_s
-    )
-
-
-def late_nodes(view: TrainerView, now_s: float, patience_s: float) -> list[str]:
+def late_nodes(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[str]:
     """Return the nodes on which elements have not started, though these nodes are not in use."""
-    late = set(late_elements(view, now_s, patience_s))
-    return [place.node for id_, place in view.placed.items() if id_ in late]
+    late = _late(view, snapshot, settings)
+    return [view.placed[id_].node for id_ in late if id_ in view.placed]
+
+
+def _late(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[ElementId]:
+    """Return the released elements that have not started in time.
+
+    While a large job waits, only backfill starts them, and may skip them once.
+    """
+    patience_s = max(settings.start_timeout_s, 3 * (snapshot.configuration.backfill_s or 0.0))
+    last_s = snapshot.time_s - patience_s
+    return [id_ for id_, record in view.within(Phase.RELEASED) if record.since_s < last_s]
 
 
 def end_asked(view: TrainerView) -> list[Shrink]:
@@ -84,17 +81,16 @@ def leave(view: TrainerView, nodes: Set[str], why: str) -> list[Shrink]:
 
 
 def towards(
-    plan: Plan,
     view: TrainerView,
+    plan: Plan,
     free: Mapping[str, Place],
-    nodes: frozenset[str],
-    limits: Callable[[Iterable[Place], int | None], Mapping[TimeLimit, frozenset[Place]]],
+    snapshot: Snapshot,
+    settings: Settings,
 ) -> list[Action]:
     """Return the moves of a trainer towards the plan that can be made now.
 
     A place that another trainer still has is passed on in a later turn, when it is ``free``; these
-    are given by name. ``nodes`` are all of the partition; ``limits`` gives the time limit for
-    elements that start in places.
+    are given by name.
     """
     target = plan.assignment.get(str(view.array))
     if target is None:
@@ -110,10 +106,11 @@ def towards(
         actions.append(Hold(waiting, "the plan gives its node to others"))
     spare, first = iter(view.spare), not view.live
     goals = sorted(free[name] for name in target & free.keys())[: len(view.spare)]
-    for limit, onto in limits(goals, view.trainer.record.minutes).items():
+    minutes = view.trainer.record.minutes
+    for limit, onto in limits_at_start(goals, minutes, snapshot, settings).items():
         elements = tuple(islice(spare, len(onto)))
         excluded = view.trainer.demands.excluded
-        others = nodes - nodes_of(onto)
+        others = snapshot.all_nodes - nodes_of(onto)
         actions.append(Grow(elements, onto, others, first, limit, excluded))
         first = False
     return actions

@@ -9,8 +9,9 @@ import math
 from collections.abc import Iterable
 
 from bftrainer_slurm.controller.decide.actions import EndAt, Shrink
-from bftrainer_slurm.controller.observe.snapshot import Claims
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, Place, TimeLimit
 
 # slurmctld refuses to reserve a node if a job's limit there is after the reservation's start.
@@ -30,11 +31,7 @@ _SLACK_S = 60.0  # no request for such a small change
 
 
 def limits_at_start(
-    places: Iterable[Place],
-    user_minutes: int | None,
-    claims: Claims,
-    now_s: float,
-    settings: Settings,
+    places: Iterable[Place], user_minutes: int | None, snapshot: Snapshot, settings: Settings
 ) -> dict[TimeLimit, frozenset[Place]]:
     """Return which limits to ask for when elements of one trainer start in these places.
 
@@ -44,35 +41,32 @@ def limits_at_start(
     """
     limits: dict[TimeLimit, set[Place]] = {}
     for place in places:
-        limit = _limit(place.node, user_minutes, claims, now_s, settings)
+        limit = _limit(place.node, user_minutes, snapshot, settings)
         if limit.minutes >= 1:
             limits.setdefault(limit, set()).add(place)
     return {limit: frozenset(on) for limit, on in limits.items()}
 
 
-def keep_limits(
-    running: Iterable[Element],
-    user_minutes: int | None,
-    claims: Claims,
-    now_s: float,
-    settings: Settings,
-) -> list[EndAt | Shrink]:
-    """Return the actions on the time limits of one trainer's running elements.
+def keep_limits(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[EndAt | Shrink]:
+    """Return the actions on the time limits of a trainer's running elements.
 
     An owner may only shorten them, an operator also lengthen them, up to what the user asked for.
     Limits that are set at one look get the same end, so that one request is enough.
     """
+    now_s, running = snapshot.time_s, view.running()
     ends: dict[float, list[ElementId]] = {}
     leaving: dict[str, list[ElementId]] = {}
     longer: list[tuple[float, ElementId]] = []
     renewing = False
-    for element in running:
-        clear_s = _clear_s(element.node, claims)
+    for element in view.trainer.elements:
+        if element.id not in running:
+            continue
+        clear_s = _clear_s(element.node, snapshot)
         last_s = min(clear_s, now_s + LONGEST_S)
-        wish_s = min(last_s, _user_end_s(element, user_minutes))
+        wish_s = min(last_s, _user_end_s(element, view.trainer.record.minutes))
         end_s = last_s if element.limit_end_s is None else element.limit_end_s
         if now_s >= clear_s - settings.limit_margin_s:
-            why = f"its node is reserved ({claims.reserved[element.node or ''].name})"
+            why = f"its node is reserved ({snapshot.reserved[element.node or ''].name})"
             leaving.setdefault(why, []).append(element.id)
         elif end_s > clear_s or end_s > last_s + _SLACK_S:
             ends.setdefault(last_s, []).append(element.id)
@@ -88,13 +82,14 @@ def keep_limits(
 
 
 def _limit(
-    node: str, user_minutes: int | None, claims: Claims, now_s: float, settings: Settings
+    node: str, user_minutes: int | None, snapshot: Snapshot, settings: Settings
 ) -> TimeLimit:
-    rest = min(LONGEST_S, _clear_s(node, claims) - now_s) // 60
-    minutes = min(rest, user_minutes or math.inf, claims.partition_minutes or math.inf)
-    known = node in claims.wanted_s
-    hole = max(1.0, (claims.wanted_s[node] - _PASS_S - now_s) // 60) if known else minutes
-    if settings.operator or not (known or claims.judged):
+    now_s, wanted_s = snapshot.time_s, snapshot.wanted_s.get(node)
+    rest = min(LONGEST_S, _clear_s(node, snapshot) - now_s) // 60
+    allowed = snapshot.configuration.partition_minutes
+    minutes = min(rest, user_minutes or math.inf, allowed or math.inf)
+    hole = minutes if wanted_s is None else max(1.0, (wanted_s - _PASS_S - now_s) // 60)
+    if settings.operator or (wanted_s is None and not snapshot.judged):
         hole = min(hole, _LEAST_MINUTES)
     return TimeLimit(int(minutes), int(min(minutes, hole)))
 
@@ -111,9 +106,9 @@ def _ahead_s(element: Element, end_s: float) -> float:
     return min(_AHEAD_S, max(0.0, end_s - element.start_s) / 30)
 
 
-def _clear_s(node: str | None, claims: Claims) -> float:
+def _clear_s(node: str | None, snapshot: Snapshot) -> float:
     """Return when this node must be free of elements."""
-    reservation = claims.reserved.get(node or "")
+    reservation = snapshot.reserved.get(node or "")
     return math.inf if reservation is None else reservation.start_s - _CLEAR_S
 
 

@@ -76,7 +76,7 @@ class _Choice:
         self._surplus = {one.array: len(one.placed) - one.trainer.record.min_nodes for one in views}
         # From when on a node belongs to a job that comes before the present one.
         self._until_s: dict[str, float] = {}
-        for node, one in picture.snapshot.claims.reserved.items():
+        for node, one in picture.snapshot.reserved.items():
             self._claim((node,), one.start_s)
         self.kept: set[str] = set()
         self.leave: set[str] = set()

@@ -27,21 +27,6 @@ _CONFIGURATION_AGAIN_S = 60.0  # if Slurm did not say
 _THERE = (ElementState.RUNNING, ElementState.ENDING)
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """What Slurm plans to do with nodes, by node.
-
-    ``reserved`` has the first reservation that has not ended, ``wanted_s`` when the first waiting
-    job is expected to start there (Unix seconds); ``judged`` whether Slurm has said this for all
-    waiting jobs. ``partition_minutes`` is the longest limit in the partition, None for any.
-    """
-
-    reserved: Mapping[str, Reservation]
-    wanted_s: Mapping[str, float]
-    judged: bool = True
-    partition_minutes: int | None = None
-
-
 @dataclass(frozen=True)
 class Snapshot:
     """What Slurm says. ``nodes`` and ``reservations`` may be older than ``queue``.
@@ -84,21 +69,26 @@ class Snapshot:
         return self.in_service - self.queue.ordinary_nodes - self.unexplained
 
     @cached_property
-    def claims(self) -> Claims:
-        """Reservations, and ordinary jobs that wait, by node."""
+    def reserved(self) -> Mapping[str, Reservation]:
+        """The first reservation of each node that has not ended."""
         last_first = sorted(self.reservations, key=lambda one: one.start_s, reverse=True)
-        there = [one for one in last_first if one.end_s > self.time_s]
+        there = (one for one in last_first if one.end_s > self.time_s)
+        return {node: one for one in there for node in one.nodes}
+
+    @cached_property
+    def wanted_s(self) -> Mapping[str, float]:
+        """When the first waiting job is expected to start on each node (Unix seconds)."""
         wanted_s: dict[str, float] = {}
         for job in self.queue.waiting:
             if job.expected_start_s is not None:
                 for node in job.expected_nodes:
                     wanted_s[node] = min(wanted_s.get(node, math.inf), job.expected_start_s)
-        return Claims(
-            {node: one for one in there for node in one.nodes},
-            wanted_s,
-            all(job.expected_start_s is not None for job in self.queue.waiting),
-            self.configuration.partition_minutes,
-        )
+        return wanted_s
+
+    @cached_property
+    def judged(self) -> bool:
+        """Whether Slurm has said of all waiting jobs when it expects them to start."""
+        return all(job.expected_start_s is not None for job in self.queue.waiting)
 
 
 def read(

@@ -49,9 +49,8 @@ class Holes:
         now_s = snapshot.time_s
         ages_s = [max(0.0, now_s - self._since_s[node]) for node in self._order]
         life_s = dict(zip(self._order, self._survival.life_s(ages_s).tolist(), strict=True))
-        claims = snapshot.claims
-        starts_s = [*claims.wanted_s.items()]
-        starts_s += [(node, one.start_s) for node, one in claims.reserved.items()]
+        starts_s = [*snapshot.wanted_s.items()]
+        starts_s += [(node, one.start_s) for node, one in snapshot.reserved.items()]
         for node, start_s in starts_s:
             if node in life_s:
                 life_s[node] = min(life_s[node], max(0.0, start_s - now_s))

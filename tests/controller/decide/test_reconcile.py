@@ -13,9 +13,9 @@ from bftrainer_slurm.controller.decide.reconcile import (
     keep_up,
     late_nodes,
     leave,
-    patience,
     towards,
 )
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
@@ -26,7 +26,7 @@ from bftrainer_slurm.model import (
     Element,
     ElementId,
     ElementState,
-    Place,
+    Reservation,
     TimeLimit,
 )
 from bftrainer_slurm.planner.problem import Plan
@@ -35,15 +35,17 @@ from tests.controller.worlds import (
     NOW_S,
     element,
     failed,
+    node,
     places,
     released,
+    snapshot,
     state_of,
     trainer,
     view,
     view_of,
 )
 
-PATIENCE_S = 90.0
+OPERATOR = Settings(operator=True)
 FIRST, SECOND, THIRD = (ElementId(ARRAY, task) for task in range(3))
 HELD, PENDING = element(0, ElementState.HELD), element(0, ElementState.PENDING)
 ON_N1 = element(0, ElementState.RUNNING, "n1", start_s=NOW_S)
@@ -51,8 +53,13 @@ CANCELLED = element(1, ElementState.CANCELLED)
 HOUR = TimeLimit(60, 10)
 
 
+def at(after_s: float, backfill_s: float | None = None) -> Snapshot:
+    """Slurm, so much later."""
+    return Snapshot(NOW_S + after_s, configuration=Configuration(backfill_s=backfill_s))
+
+
 def kept(mine: TrainerView, after_s: float = 0.0) -> list[Action]:
-    return keep_up(mine, NOW_S + after_s, PATIENCE_S)
+    return keep_up(mine, at(after_s), OPERATOR)
 
 
 def let_go(ordinary: str = "", reason: str = "", others: tuple[Element, ...] = ()) -> TrainerView:
@@ -79,12 +86,12 @@ def test_a_pending_element_that_the_controller_did_not_let_go_is_held() -> None:
 
 def test_one_that_it_let_go_has_time_to_start() -> None:
     assert kept(let_go(), after_s=80) == []
-    assert late_nodes(let_go(), NOW_S + 80, PATIENCE_S) == []
+    assert late_nodes(let_go(), at(80), OPERATOR) == []
 
 
 def test_an_element_that_does_not_start_in_time_is_held_and_its_node_is_told() -> None:
     assert kept(let_go(), after_s=100) == [Hold((FIRST,), "it has not started")]
-    assert late_nodes(let_go(), NOW_S + 100, PATIENCE_S) == ["n1"]
+    assert late_nodes(let_go(), at(100), OPERATOR) == ["n1"]
 
 
 def test_an_element_whose_node_went_to_an_ordinary_job_is_held_at_once() -> None:
@@ -92,13 +99,15 @@ def test_an_element_whose_node_went_to_an_ordinary_job_is_held_at_once() -> None
 
 
 def test_where_backfill_comes_seldom_an_element_may_take_longer() -> None:
-    assert patience(Settings(), Configuration(backfill_s=30)) == 90
-    assert patience(Settings(), Configuration(backfill_s=120)) == 360
-    assert patience(Settings(), Configuration()) == 90
+    def is_late(after_s: float, backfill_s: float) -> bool:
+        return bool(late_nodes(let_go(), at(after_s, backfill_s), OPERATOR))
+
+    assert (is_late(90, 30), is_late(91, 30)) == (False, True)
+    assert (is_late(360, 120), is_late(361, 120)) == (False, True)
 
 
 def test_such_a_node_is_nobodys_fault_however_late_it_is() -> None:
-    assert late_nodes(let_go(ordinary="n1"), NOW_S + 100, PATIENCE_S) == []
+    assert late_nodes(let_go(ordinary="n1"), at(100), OPERATOR) == []
 
 
 @pytest.mark.parametrize("reason", ["BadConstraints", "AssocMaxJobsLimit", "Dependency"])
@@ -195,19 +204,14 @@ def test_of_who_is_given_up_nothing_is_brought_back() -> None:
 
 
 def moves(
-    mine: TrainerView, target: str, free: str, limits: dict[TimeLimit, str] | None = None
+    mine: TrainerView, target: str, free: str, reserved: tuple[Reservation, ...] = ()
 ) -> list[Action]:
-    """Towards these nodes; elements start with an hour's limit, or with these by node."""
+    """Towards these of three nodes."""
     names = frozenset(place.name for place in places(target))
     plan = Plan({str(ARRAY): names}, 0.0, 0.0, "optimal")
-
-    def chosen(goals: Iterable[Place], _: int | None) -> dict[TimeLimit, frozenset[Place]]:
-        if limits is None:
-            return {HOUR: frozenset(goals)} if goals else {}
-        return {limit: places(nodes) for limit, nodes in limits.items()}
-
     by_name = {place.name: place for place in places(free)}
-    return towards(plan, mine, by_name, frozenset({"n1", "n2", "n3"}), chosen)
+    seen = replace(snapshot((node("n1"), node("n2"), node("n3"))), reservations=reserved)
+    return towards(mine, plan, by_name, seen, OPERATOR)
 
 
 TWO_HELD = view(HELD, element(1, ElementState.HELD))
@@ -220,15 +224,15 @@ def test_elements_are_let_go_onto_free_nodes_of_the_plan_in_one_request() -> Non
 
 
 def test_where_nodes_are_free_for_less_there_is_a_request_for_each_limit() -> None:
-    half = TimeLimit(30, 10)
-    first, second = moves(TWO_HELD, "n1 n2", free="n1 n2", limits={HOUR: "n2", half: "n1"})
+    course = Reservation("course", NOW_S + 1860, NOW_S + 7200, ("n2",))
+    first, second = moves(TWO_HELD, "n1 n2", free="n1 n2", reserved=(course,))
     assert isinstance(first, Grow)
     assert isinstance(second, Grow)
     assert (first.elements, first.places, first.limit, first.first) == (
-        (FIRST,), places("n2"), HOUR, True,
+        (FIRST,), places("n1"), HOUR, True,
     )  # fmt: skip
     assert (second.elements, second.places, second.limit, second.first) == (
-        (SECOND,), places("n1"), half, False,
+        (SECOND,), places("n2"), TimeLimit(30, 10), False,
     )  # fmt: skip
 
 
@@ -267,7 +271,7 @@ def test_those_that_have_not_started_yet_are_only_held() -> None:
 
 def test_who_is_not_in_the_plan_stays_where_it_is() -> None:
     plan = Plan({}, 0.0, 0.0, "optimal")
-    assert towards(plan, view(ON_N1), {}, frozenset(), lambda *_: {}) == []
+    assert towards(view(ON_N1), plan, {}, at(0), OPERATOR) == []
 
 
 RECLAIMED = view(element(0, ElementState.DELAYED), element(1, ElementState.DELAYED))

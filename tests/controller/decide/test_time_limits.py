@@ -4,7 +4,7 @@ import pytest
 
 from bftrainer_slurm.controller.decide.actions import EndAt
 from bftrainer_slurm.controller.decide.time_limits import keep_limits, limits_at_start
-from bftrainer_slurm.controller.observe.snapshot import Claims, Snapshot
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.model import (
     Configuration,
@@ -15,7 +15,7 @@ from bftrainer_slurm.model import (
     TimeLimit,
     WaitingJob,
 )
-from tests.controller.worlds import NOW_S, element, places
+from tests.controller.worlds import NOW_S, element, places, trainer, view_of
 
 OPERATOR = Settings(operator=True, limit_margin_s=30)
 OWNER = Settings(operator=False, limit_margin_s=30)
@@ -27,17 +27,17 @@ RESERVED = "its node is reserved (course)"
 
 def claims(
     *reservations: Reservation, waiting: tuple[WaitingJob, ...] = (), minutes: int | None = None
-) -> Claims:
+) -> Snapshot:
     queue = Queue((), waiting, frozenset())
     configuration = Configuration(partition_minutes=minutes)
-    return Snapshot(NOW_S, (), queue, reservations, configuration).claims
+    return Snapshot(NOW_S, (), queue, reservations, configuration)
 
 
 def reserved(in_s: float, for_s: float = HOUR, node: str = "n1") -> Reservation:
     return Reservation("course", NOW_S + in_s, NOW_S + in_s + for_s, (node,))
 
 
-def wanted(in_s: float | None, node: str = "n1") -> Claims:
+def wanted(in_s: float | None, node: str = "n1") -> Snapshot:
     start_s = None if in_s is None else NOW_S + in_s
     return claims(waiting=(WaitingJob(7, "main", 1, start_s, (node,)),))
 
@@ -49,15 +49,16 @@ def running(ran_s: float, left_s: float | None, task: int = 1, node: str = "n1")
 
 
 def kept(
-    *elements: Element, settings: Settings, user: int | None = None, by: Claims | None = None
+    *elements: Element, settings: Settings, user: int | None = None, by: Snapshot | None = None
 ) -> list[tuple[tuple[int, ...], float | str]]:
     """Which tasks are to end then (seconds from now), or to leave at once, and why."""
+    mine = view_of(trainer(*elements, minutes=user))
     return [
         (
             tuple(id_.task for id_ in action.elements),
             action.end_s - NOW_S if isinstance(action, EndAt) else action.why,
         )
-        for action in keep_limits(elements, user, by or claims(), NOW_S, settings)
+        for action in keep_limits(mine, by or claims(), settings)
     ]
 
 
@@ -88,19 +89,19 @@ def kept(
     ],
 )
 def test_the_limit_that_a_start_asks_for(
-    by: Claims,
+    by: Snapshot,
     user: int | None,
     operator: tuple[int, int] | None,
     owner: tuple[int, int] | None,
 ) -> None:
     for settings, pair in ((OPERATOR, operator), (OWNER, owner)):
-        limits = limits_at_start(places("n1"), user, by, NOW_S, settings)
+        limits = limits_at_start(places("n1"), user, by, settings)
         assert limits == ({} if pair is None else {TimeLimit(*pair): places("n1")})
 
 
 def test_nodes_that_are_kept_for_equally_long_get_one_limit() -> None:
     by = claims(reserved(1860, node="n2"), reserved(1870, node="n3"), reserved(0, node="n4"))
-    limits = limits_at_start(places("n1 n2 n3 n4"), None, by, NOW_S, OPERATOR)
+    limits = limits_at_start(places("n1 n2 n3 n4"), None, by, OPERATOR)
     assert limits == {TimeLimit(60, 10): places("n1"), TimeLimit(30, 10): places("n2 n3")}
 
 
