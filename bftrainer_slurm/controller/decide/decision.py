@@ -21,12 +21,7 @@ from bftrainer_slurm.controller.decide.available import (
 )
 from bftrainer_slurm.controller.decide.eligibility import eligibility
 from bftrainer_slurm.controller.decide.job_table import excess
-from bftrainer_slurm.controller.decide.problem import (
-    Outlook,
-    problem_of,
-    same_question,
-    stops_a_trainer,
-)
+from bftrainer_slurm.controller.decide.problem import problem_of, same_question, stops_a_trainer
 from bftrainer_slurm.controller.decide.reconcile import (
     end_asked,
     hold_reclaimed,
@@ -123,14 +118,14 @@ class _Draft:
 class _Question:
     """What a plan is made for; ``left_alone`` counts the idle nodes left to others, by reason.
 
-    Trainers may grow into ``free`` places now, and into ``open_`` ones by the time they can.
+    Trainers may grow into ``free`` places now, except those that are ``stuck``. ``problem`` is what
+    ``ask`` returns.
     """
 
-    picture: Picture
     free: frozenset[Place]
-    open_: frozenset[Place]
     left_alone: Mapping[str, int]
-    outlook: Outlook
+    stuck: Mapping[int, str]
+    ask: Callable[..., Problem]
     problem: Problem
 
 
@@ -168,7 +163,7 @@ class Decider:
         snapshot, settings = picture.snapshot, self.settings
         draft = self._draft(picture)
         question = self._question(draft)
-        made, trouble = self._planned(question)
+        made, trouble = self._planned(question, picture.now_s)
         moves: list[Action] = []
         if made is not None:
             free = {place.name: place for place in question.free}
@@ -183,7 +178,7 @@ class Decider:
             draft.picture.avoid,
             question.free,
             question.left_alone,
-            question.outlook.eligible.stuck,
+            question.stuck,
             made,
             trouble,
         )
@@ -211,12 +206,13 @@ class Decider:
         alone["kept for ordinary jobs"] = len(idle - free)
         eligible = eligibility(picture.views, picture.snapshot)
         hardware = hardware_of(picture.snapshot, settings)
-        outlook = Outlook(self._objective, self.appraiser, hardware, eligible)
-        open_ = free
+        by_then = free
         if soon := soon_available(picture, settings):
-            open_ |= growable(idle | soon, picture, settings, draft.kept) & soon
-        problem = problem_of(picture, open_, outlook)
-        return _Question(picture, free, open_, alone, outlook, problem)
+            by_then |= growable(idle | soon, picture, settings, draft.kept) & soon
+        ask = partial(
+            problem_of, picture, by_then, self._objective, self.appraiser, hardware, eligible
+        )
+        return _Question(free, alone, eligible.stuck, ask, ask())
 
     def _of_each(
         self, views: Iterable[TrainerView], decide: Callable[[TrainerView], Sequence[Action]]
@@ -277,11 +273,11 @@ class Decider:
         )
         draft.end(more.trims)
 
-    def _planned(self, question: _Question) -> tuple[Made | None, str | None]:
+    def _planned(self, question: _Question, now_s: float) -> tuple[Made | None, str | None]:
         """Return the plan that stands, or None and why none can be made: then no element moves."""
         try:
-            if not self._stands(question.problem, question.picture.now_s):
-                self._made = self._plan(question)
+            if not self._stands(question.problem, now_s):
+                self._made = self._plan(question, now_s)
             self._asked = question.problem
             return self._made, None
         except Exception as error:
@@ -296,15 +292,12 @@ class Decider:
             return False
         return made.plan.status != "greedy" or now_s < made.time_s + _GREEDY_S
 
-    def _plan(self, question: _Question) -> Made:
+    def _plan(self, question: _Question, now_s: float) -> Made:
         """Make a new plan, and note it; no trainer stops for exploration."""
-        picture, problem = question.picture, question.problem
+        problem = question.problem
         plan = self.planner.plan(problem)
-        if stops_a_trainer(problem, plan):
-            other = problem_of(picture, question.open_, question.outlook, exploring=False)
-            if other != problem:
-                problem, plan = other, self.planner.plan(other)
-        now_s = picture.now_s
+        if stops_a_trainer(problem, plan) and (other := question.ask(exploring=False)) != problem:
+            problem, plan = other, self.planner.plan(other)
         pool, used = len(problem.pool), sum(map(len, plan.assignment.values()))
         self.history.add_plan(now_s, pool, used, plan.objective, plan.status, plan.solve_s)
         self.history.add_problem(now_s, partial(document_of, problem))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from bftrainer_slurm.controller.decide.eligibility import Eligibility
 from bftrainer_slurm.controller.state.picture import Picture
@@ -22,45 +22,42 @@ _SAME_S = 1.0
 _SAME_SHARE = 1 / 3
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """What a plan needs besides the picture: the objective, and the nodes each trainer may have."""
-
-    objective: Objective
-    appraiser: Appraiser
-    hardware: Mapping[str, str] = field(default_factory=dict)  # by node, where kinds are told apart
-    eligible: Eligibility = field(default_factory=Eligibility)
-
-
 def problem_of(
-    picture: Picture, free: frozenset[Place], outlook: Outlook, exploring: bool = True
+    picture: Picture,
+    free: frozenset[Place],
+    objective: Objective,
+    appraiser: Appraiser,
+    hardware: Mapping[str, str],
+    eligible: Eligibility,
+    exploring: bool = True,
 ) -> Problem:
     """Return the planning problem: every trainer that can use nodes, over all available places.
 
-    Trainers may have optimistic curves, unless exploring is off.
+    ``hardware`` is by node, empty if kinds are not told apart. Trainers may have optimistic curves,
+    unless exploring is off.
     """
-    now_s, stuck = picture.now_s, outlook.eligible.stuck
-    chosen = [view for view in picture.views if _can_use_nodes(view, now_s, stuck)]
-    appraisals = outlook.appraiser.appraise(chosen, now_s)
+    now_s = picture.now_s
+    views = (
+        replace(view, spare=()) if view.array in eligible.stuck else view for view in picture.views
+    )
+    chosen = [view for view in views if _can_use_nodes(view, now_s)]
+    appraisals = appraiser.appraise(chosen, now_s)
     if not exploring:
         appraisals = [replace(one, curve=one.expected or one.curve) for one in appraisals]
     facts = [
         _facts(view, appraisal, now_s) for view, appraisal in zip(chosen, appraisals, strict=True)
     ]
-    curves = curves_of(outlook.objective, facts)
+    curves = curves_of(objective, facts)
     pool = free.union(*(view.places for view in chosen))
-    nodes, all_barred = nodes_of(pool), outlook.eligible.barred
+    nodes = nodes_of(pool)
     barred = {
         view.array: out
         for view in chosen
-        if (out := all_barred.get(view.array, frozenset()) & nodes)
+        if (out := eligible.barred.get(view.array, frozenset()) & nodes)
     }
-    classes = _classes(pool, outlook.hardware, barred)
+    classes = _classes(pool, hardware, barred)
     trainers = tuple(
-        replace(
-            _planned_trainer(view, appraisal, curve, picture, stuck),
-            barred=frozenset(one.name for one, out in classes.items() if view.array in out),
-        )
+        _planned_trainer(view, appraisal, curve, picture, classes)
         for view, appraisal, curve in zip(chosen, appraisals, curves, strict=True)
     )
     life_s = picture.life_s
@@ -145,26 +142,25 @@ def _planned_trainer(
     appraisal: Appraisal,
     curve: ThroughputCurve,
     picture: Picture,
-    stuck: Container[int],
+    classes: Mapping[NodeClass, tuple[int, ...]],
 ) -> PlannedTrainer:
     record, costs = view.trainer.record, appraisal.costs
-    spare = 0 if view.array in stuck else len(view.spare)
     start_s = min(costs.start_s, _MOST_OF_FORWARD * picture.forward_time_s)
     return PlannedTrainer(
         key=str(view.array),
         min_nodes=record.min_nodes,
-        max_nodes=min(record.max_nodes, len(view.placed) + spare),
+        max_nodes=min(record.max_nodes, len(view.placed) + len(view.spare)),
         current=frozenset(place.name for place in view.places),
         curve=curve,
         rescale_up_s=costs.up_s,
         rescale_down_s=costs.down_s,
         paused_s=max(0.0, view.state.paused_until_s - picture.now_s),
         start_cost=start_s * curve.at(record.min_nodes),
+        barred=frozenset(one.name for one, out in classes.items() if view.array in out),
     )
 
 
-def _can_use_nodes(view: TrainerView, now_s: float, stuck: Container[int]) -> bool:
+def _can_use_nodes(view: TrainerView, now_s: float) -> bool:
     if view.over or view.abandoned or view.state.rests_until_s > now_s:
         return False
-    spare = 0 if view.array in stuck else len(view.spare)
-    return len(view.placed) + spare >= view.trainer.record.min_nodes
+    return len(view.placed) + len(view.spare) >= view.trainer.record.min_nodes

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller.decide.eligibility import Eligibility
-from bftrainer_slurm.controller.decide.problem import Outlook, problem_of, same_question
+from bftrainer_slurm.controller.decide.problem import problem_of, same_question
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.profiles import Appraisal, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -39,12 +39,14 @@ known: Any = Known()
 
 def asked(*views: TrainerView, free: str = "", **known_too: object) -> Problem:
     seen = picture(*views, life_s={"n1": 60.0, "n9": 99.0}, **known_too)
-    return problem_of(seen, places(free), Outlook(find("speedup"), known))
+    return problem_of(seen, places(free), find("speedup"), known, {}, Eligibility())
 
 
-def limited(view: TrainerView, **outlook: Any) -> Problem:
-    seen = Outlook(find("speedup"), known, **outlook)
-    return problem_of(picture(view), places("n7 n8"), seen)
+def limited(
+    view: TrainerView, hardware: dict[str, str] | None = None, eligible: Eligibility | None = None
+) -> Problem:
+    limits = hardware or {}, eligible or Eligibility()
+    return problem_of(picture(view), places("n7 n8"), find("speedup"), known, *limits)
 
 
 def test_the_pool_is_what_is_free_and_what_trainers_have() -> None:
