@@ -146,14 +146,14 @@ class Controller:
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         world, array = self._world, view.array
-        tally, work = world.history.tally(array), self._members.work(array)
+        tally, told = world.history.tally(array), self._members.of(array)
         ended = not view.live and not view.spare
-        spent = goodput(work, tally.had, view.trainer.submit_s, ended=ended, now_s=now_s)
+        spent = goodput(told.work, tally.had, view.trainer.submit_s, ended=ended, now_s=now_s)
         more = {"plan": self._explained[1].get(str(array)), "goodput": spent}
         return trainer_status(
             view,
             tally,
-            self._members.progress(array),
+            told.progress,
             self._faults.why.get(array) or self._decision.stuck.get(array),
             world.appraiser.known(view, now_s) | more,
             self._unheard_from_s(view),
@@ -178,7 +178,7 @@ class Controller:
         world.history.counts.looks.add(took_s)
         self._faults.begin()
         had = {view.array: view.places for view in self._roster.views}
-        events = self._roster.look(snapshot, self._members.has_trained)
+        events = self._roster.look(snapshot, lambda array: self._members.of(array).trained)
         ending = any(view.ids(*GOES) for view in self._roster.views)
         self.schedule.looked(looked_s, due, ending, took_s)
         rest_s = self._settings.relaunch_after_s
@@ -240,7 +240,7 @@ class Controller:
 
     def _unheard_from_s(self, view: TrainerView) -> float | None:
         joined = self._world.appraiser.joined(view)
-        return unheard_from_s(view, self._members.progress(view.array), joined)
+        return unheard_from_s(view, self._members.of(view.array).progress, joined)
 
     def _forget(self, arrays: frozenset[int], now_s: float) -> None:
         """Drop data about trainers that are gone, and once a day old data."""

@@ -36,8 +36,12 @@ _SAVE_SHARE = 0.01  # share of a trainer's age: so a few hundred rows cover its 
 
 
 @dataclass(slots=True)
-class _Told:
-    """The reports of one trainer's members; ``began_s`` is when it formed a group, or failed."""
+class Told:
+    """The reports of one trainer's members: how far it has come, and their sum if there were any.
+
+    ``trained`` is true if it has ever trained for a while; ``began_s`` is when it formed a group,
+    or failed.
+    """
 
     progress: Progress
     work: Work | None
@@ -52,7 +56,7 @@ class MemberNotes:
     def __init__(self, history: History, appraiser: Appraiser) -> None:
         self._history = history
         self._appraiser = appraiser
-        self._told: dict[int, _Told] = {}
+        self._told: dict[int, Told] = {}
         self._ahead = False  # said once
 
     def take(self, view: TrainerView, numbered: NumberedNote, now_s: float) -> TrainerState:
@@ -68,28 +72,24 @@ class MemberNotes:
             case NoteKind.PROGRESS if numbered.time_s - now_s < _NEWS_S:
                 return self._take_progress(view, numbered)
             case NoteKind.REFORMED if (reform := read_reform(numbered)) is not None:
-                self._of(array).began_s = numbered.time_s
+                self.of(array).began_s = numbered.time_s
                 self._appraiser.reformed(view, reform)
             case NoteKind.FINISHED:
                 return replace(state, done=state.done | {numbered.note.task})
             case NoteKind.FAILED if abs(now_s - numbered.time_s) < _NEWS_S:
-                self._of(array).began_s = numbered.time_s
-                nodes, trained = _own_node(view, numbered.note), self.has_trained(array)
+                self.of(array).began_s = numbered.time_s
+                nodes, trained = _own_node(view, numbered.note), self.of(array).trained
                 failing = failed(state.failing, nodes, numbered.note.text, trained, numbered.time_s)
                 return replace(state, failing=failing)
         return state
 
-    def has_trained(self, array: int) -> bool:
-        """Whether a trainer has ever trained for a while."""
-        return self._of(array).trained
-
-    def progress(self, array: int) -> Progress:
-        """Return how far a trainer has come."""
-        return self._of(array).progress
-
-    def work(self, array: int) -> Work | None:
-        """Return the sum of its reports, None if it has made none."""
-        return self._of(array).work
+    def of(self, array: int) -> Told:
+        """Return what a trainer's members have told; at first what the history has of it."""
+        if array not in self._told:
+            history = self._history
+            progress = Progress(history.samples(array))
+            self._told[array] = Told(progress, history.work(array), history.has_trained(array))
+        return self._told[array]
 
     def forget(self, keep: frozenset[int]) -> None:
         """Drop trainers that are not among ``keep``."""
@@ -105,15 +105,8 @@ class MemberNotes:
             ahead_s,
         )
 
-    def _of(self, array: int) -> _Told:
-        if array not in self._told:
-            progress = Progress(self._history.samples(array))
-            history = self._history
-            self._told[array] = _Told(progress, history.work(array), history.has_trained(array))
-        return self._told[array]
-
     def _take_progress(self, view: TrainerView, numbered: NumberedNote) -> TrainerState:
-        told, now_s = self._of(view.array), numbered.time_s
+        told, now_s = self.of(view.array), numbered.time_s
         said = read_report(numbered, view.trainer.record.max_nodes)
         if said is None:
             told.progress.refused += 1
@@ -130,7 +123,7 @@ class MemberNotes:
         told.trained = True
         return replace(view.state, failing=None) if view.state.failing else view.state
 
-    def _save(self, view: TrainerView, told: _Told, report: Report) -> None:
+    def _save(self, view: TrainerView, told: Told, report: Report) -> None:
         gap_s = max(_SAVE_EVERY_S, _SAVE_SHARE * (report.time_s - view.trainer.submit_s))
         if report.time_s - told.saved_s < gap_s:
             return

@@ -60,9 +60,9 @@ def test_of_nodes_that_it_is_not_on_an_element_has_nothing_to_say(task: int, nod
 def test_progress_of_the_future_is_no_progress() -> None:
     saying = Saying()
     saying.say(NoteKind.PROGRESS, 7200.0, heard_after_s=-7200.0, samples=9.0)
-    assert saying.members.progress(ARRAY).last is None
+    assert saying.members.of(ARRAY).progress.last is None
     saying.say(NoteKind.PROGRESS, samples=3.0)
-    assert saying.members.progress(ARRAY).last is not None
+    assert saying.members.of(ARRAY).progress.last is not None
 
 
 def test_of_a_keeper_whose_clock_is_ahead_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -99,16 +99,16 @@ def test_that_while_begins_anew_with_each_failure_and_each_generation(again: Not
 
 def test_who_has_made_progress_for_a_while_has_trained() -> None:
     saying = Saying()
-    assert not saying.members.has_trained(ARRAY)
+    assert not saying.members.of(ARRAY).trained
     for second in range(11):
         saying.say(NoteKind.PROGRESS, second, samples=float(second))
-    assert saying.members.has_trained(ARRAY)
+    assert saying.members.of(ARRAY).trained
 
 
 def test_a_report_that_cannot_be_true_is_counted_and_changes_nothing() -> None:
     saying = Saying()
     assert saying.say(NoteKind.PROGRESS, samples=-1.0) == MINE.state
-    assert saying.members.progress(ARRAY).refused == 1
+    assert saying.members.of(ARRAY).progress.refused == 1
     assert saying.history.samples(ARRAY) is None
 
 
@@ -130,8 +130,8 @@ def test_trainers_that_are_gone_are_forgotten() -> None:
     for second in range(11):
         saying.say(NoteKind.PROGRESS, second, samples=float(second))
     saying.members.forget(frozenset())
-    assert saying.members.progress(ARRAY).last is None
-    assert not saying.members.has_trained(ARRAY)
+    assert saying.members.of(ARRAY).progress.last is None
+    assert not saying.members.of(ARRAY).trained
 
 
 def test_each_pause_of_a_change_is_kept_once_with_the_nodes_after_it(tmp_path: Path) -> None:
