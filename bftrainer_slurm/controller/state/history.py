@@ -22,7 +22,7 @@ from bftrainer_slurm.controller.state.inventory import Inventory
 from bftrainer_slurm.controller.state.learnt import Rows, later, news
 from bftrainer_slurm.controller.state.lessons import Lessons
 from bftrainer_slurm.controller.state.preemptions import LATE_S, Preemption
-from bftrainer_slurm.controller.state.schema import UPGRADES
+from bftrainer_slurm.controller.state.schema import UPGRADES, tables_with
 from bftrainer_slurm.model import ElementId, Trainer
 
 _KEEP_S = 90 * 86400.0
@@ -48,22 +48,6 @@ _LEFT = (
 )
 _LARGEST_PROBLEM = 64 * 2**20
 _READ_S = 15.0
-_DATED = (
-    "plans",
-    "problems",
-    "progress",
-    "trainers",
-    "looks",
-    "rescales",
-    "reforms",
-    "preemptions",
-    "work",
-    "met",
-    "pauses",
-    "asked",
-)
-_LASTING = ("stays", "holes", "outages", "watches")
-_BY_ARRAY = ("stays", "asked", "progress", "trainers", "looks", "reforms", "work", "met", "pauses")
 _PAUSES_KEPT = 500  # of a trainer
 
 
@@ -343,7 +327,9 @@ class History:
 
     def forget(self, array: int) -> None:
         """Drop all data about the trainer with this array id."""
-        these = ((f"DELETE FROM {table} WHERE array = ?", (array,)) for table in _BY_ARRAY)
+        these = (
+            (f"DELETE FROM {table} WHERE array = ?", (array,)) for table in tables_with("array")
+        )
         self._database.write(*these)
         self._tallies.pop(array, None)
         self._ended.pop(array, None)
@@ -359,8 +345,11 @@ class History:
             return
         old_s = min(now_s, sure_s) - _KEEP_S
         self._database.write(
-            *((f"DELETE FROM {table} WHERE end_s < ?", (old_s,)) for table in _LASTING),
-            *((f"DELETE FROM {table} WHERE time_s < ?", (old_s,)) for table in _DATED),
+            *(
+                (f"DELETE FROM {table} WHERE {column} < ?", (old_s,))
+                for column in ("end_s", "time_s")
+                for table in tables_with(column)
+            )
         )
         self._tallies.clear()
 

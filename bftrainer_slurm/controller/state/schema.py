@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from functools import cache
+
 UPGRADES = (
     """
 CREATE TABLE stays (
@@ -108,3 +112,12 @@ CREATE TABLE asked (
 );
 """,
 )
+
+
+@cache
+def tables_with(column: str) -> list[str]:
+    """Return the tables that have this column."""
+    query = "SELECT m.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE c.name = ?"
+    with closing(sqlite3.connect(":memory:")) as schema:
+        schema.executescript("".join(UPGRADES))
+        return [table for (table,) in schema.execute(f"{query} AND m.type = 'table'", (column,))]
