@@ -154,14 +154,12 @@ def after(
     A refused action may still have happened, or a part of it: the next look tells.
     """
     changed: dict[int, TrainerState] = {}
-    grows = [action for action in results.refused if isinstance(action, Grow)]
-    tells = [action for action in results.refused if isinstance(action, Tell)]
-    for action in (*results.done, *grows, *tells):
+    perhaps = [action for action in results.refused if isinstance(action, Grow | Tell)]
+    for action in (*results.done, *perhaps):
         array = array_of(action)
         changed[array] = _done(changed.get(array, states[array]), action, now_s)
-    for action in grows:
-        array = array_of(action)
-        changed[array] = refuse(changed[array], nodes_of(action.places), now_s + _REFUSED_S)
+        if isinstance(action, Grow) and action in results.refused:
+            changed[array] = refuse(changed[array], nodes_of(action.places), now_s + _REFUSED_S)
     return changed
 
 

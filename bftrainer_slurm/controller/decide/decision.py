@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 
 from bftrainer_slurm.controller.decide.actions import Action, Shrink, Trim
 from bftrainer_slurm.controller.decide.available import (
@@ -96,22 +97,19 @@ class _Draft:
     states: dict[int, TrainerState] = field(default_factory=dict)
     kept: frozenset[str] = frozenset()
 
-    def end(self, actions: Sequence[Action]) -> None:
-        """Make elements leave."""
+    def end(
+        self,
+        actions: Sequence[Action],
+        states: Mapping[int, TrainerState] = MappingProxyType({}),
+    ) -> None:
+        """Make elements leave, and replace the states of trainers."""
         self.actions += actions
+        self.states |= states
         ends = (action for action in actions if isinstance(action, Shrink | Trim))
         gone = {element for action in ends for element in action.elements}
-        if gone:
-            self._set_views(without(view, gone) for view in self.picture.views)
-
-    def judge(self, states: Mapping[int, TrainerState]) -> None:
-        """Replace the states of trainers."""
-        self.states |= states
-        if states:
-            self._set_views(_judged(view, states) for view in self.picture.views)
-
-    def _set_views(self, views: Iterable[TrainerView]) -> None:
-        self.picture = replace(self.picture, views=tuple(views))
+        if gone or states:
+            views = (without(_judged(view, states), gone) for view in self.picture.views)
+            self.picture = replace(self.picture, views=tuple(views))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,17 +145,16 @@ class Decider:
 
     def decide(self, picture: Picture) -> Decision:
         """Return the actions of this turn; a trainer at fault gets its upkeep, and nothing else."""
-        everybody = picture.views
-        picture = _apart(picture, self.faults.why)
+        others = _apart(picture, self.faults.why)
         try:
-            return self._decide(picture, everybody)
+            return self._decide(others, picture.views)
         except Exception:
-            for view in picture.views:
+            for view in others.views:
                 with self.faults.of(view.array):
-                    self._question(self._draft(replace(picture, views=(view,))))
-            if not self.faults.why.keys() & {view.array for view in picture.views}:
+                    self._question(self._draft(replace(others, views=(view,))))
+            if not self.faults.why.keys() & {view.array for view in others.views}:
                 raise
-            return self._decide(_apart(picture, self.faults.why), everybody)
+            return self.decide(picture)
 
     def _decide(self, picture: Picture, everybody: tuple[TrainerView, ...]) -> Decision:
         snapshot, settings = picture.snapshot, self.settings
@@ -254,8 +251,7 @@ class Decider:
         free = growable(available(picture, settings), picture, settings, draft.kept)
         verdict = judge(picture, free, settings)
         draft.picture = replace(picture, avoid=verdict.avoid)
-        draft.judge(verdict.states)
-        draft.end(verdict.leaving)
+        draft.end(verdict.leaving, verdict.states)
 
     def _make_room(self, draft: _Draft) -> None:
         """Give up elements and trainers for which slurmctld's job table has no room."""
@@ -264,14 +260,12 @@ class Decider:
         max_jobs = draft.picture.snapshot.configuration.max_jobs
         more = excess(trainers, max_jobs, self.settings, self.history.has_begun)
         now_s = draft.picture.now_s
-        draft.judge(
-            {
-                view.array: replace(view.state, over=more.why, over_since_s=now_s)
-                for view in views
-                if view.array in more.refused
-            }
-        )
-        draft.end(more.trims)
+        refused = {
+            view.array: replace(view.state, over=more.why, over_since_s=now_s)
+            for view in views
+            if view.array in more.refused
+        }
+        draft.end(more.trims, refused)
 
     def _planned(self, question: _Question, now_s: float) -> tuple[Made | None, str | None]:
         """Return the plan that stands, or None and why none can be made: then no element moves."""

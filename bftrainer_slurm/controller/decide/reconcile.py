@@ -76,7 +76,7 @@ def end_asked(view: TrainerView) -> list[Shrink]:
 
 def leave(view: TrainerView, nodes: Set[str], why: str) -> list[Shrink]:
     """End elements on these nodes."""
-    there = view.running_on(nodes)
+    there = tuple(id_ for id_, place in view.running().items() if place.node in nodes)
     return [Shrink(there, why)] if there else []
 
 
@@ -127,8 +127,7 @@ def hold_reclaimed(view: TrainerView, actions: Collection[Action]) -> list[Actio
 
 def _end(view: TrainerView, now_s: float) -> list[Action]:
     """Cancel the rest of a trainer that is over; its running elements get time to end."""
-    since_s = view.state.over_since_s if view.state.over_since_s is not None else now_s
-    if view.finishing and view.live and now_s - since_s < _FINISH_TIMEOUT_S:
+    if view.finishing and view.live and now_s - view.state.over_since_s < _FINISH_TIMEOUT_S:
         return []
     left = view.spare or view.ids(*_WAITS_OR_RUNS)
     if now_s - view.state.cancelled_s < _CANCEL_AGAIN_S or not left:

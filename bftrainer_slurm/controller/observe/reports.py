@@ -66,16 +66,13 @@ def read_report(numbered: NumberedNote, max_nodes: int) -> Report | None:
     known = {name: measures.pop(name, None) for name in most}
     if not all(value is None or 0 <= value <= most[name] for name, value in known.items()):
         return None  # nan is not in any range
-    nodes, generation = known["nodes"], known["generation"]
+    nodes, generation = known.pop("nodes"), known.pop("generation")
     return Report(
         numbered.time_s,
-        samples=known["samples"],
-        steps=known["steps"],
         nodes=int(nodes) if nodes else None,
         generation=None if generation is None else int(generation),
-        pause_s=known["pause_s"],
-        again_s=known["again_s"],
         measures={name: value for name, value in measures.items() if math.isfinite(value)},
+        **known,
     )
 
 

@@ -5,6 +5,7 @@ What it trained comes from its own reports; when it had nodes is in the history.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -66,20 +67,19 @@ def worked(before: Work | None, report: Report, submit_s: float) -> Work:
 
 def served(stays: Iterable[tuple[float, float | None]]) -> Served:
     """Return when a trainer had nodes; ``stays`` are begins and ends (None: it is still there)."""
-    seconds, begin, end = 0.0, None, float("-inf")
-    first = last = None
-    for start_s, end_s in sorted(stays, key=lambda stay: stay[0]):
-        first = start_s if first is None else first
-        if begin is None or start_s > end:
-            seconds += 0.0 if begin is None else end - begin
-            begin, end = start_s, start_s
-        end = float("inf") if end_s is None else max(end, end_s)
-        last = end_s if end_s is not None and (last is None or end_s > last) else last
-    if begin is None:
+    in_order = sorted(stays, key=lambda stay: stay[0])
+    if not in_order:
         return Served()
-    if end == float("inf"):
-        return Served(seconds, begin, first, last)
-    return Served(seconds + end - begin, None, first, last)
+    seconds, first_s = 0.0, in_order[0][0]
+    begin = end = first_s
+    for start_s, end_s in in_order:
+        if start_s > end:
+            seconds, begin, end = seconds + end - begin, start_s, start_s
+        end = math.inf if end_s is None else max(end, end_s)
+    last_s = max((end_s for _, end_s in in_order if end_s is not None), default=None)
+    if end == math.inf:
+        return Served(seconds, begin, first_s, last_s)
+    return Served(seconds + end - begin, None, first_s, last_s)
 
 
 def goodput(

@@ -86,8 +86,7 @@ class Surroundings:
     def picture(self, snapshot: Snapshot, roster: Roster) -> Picture:
         """Return all that is known."""
         settings, now_s = self._settings, snapshot.time_s
-        worth = settings.delay_worth
-        learnt = self._arrivals.worth_keeping(worth, now_s) if worth else 0
+        learnt = self._arrivals.worth_keeping(settings.delay_worth, now_s)
         return Picture(
             snapshot,
             roster.views,

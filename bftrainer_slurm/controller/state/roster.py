@@ -134,8 +134,7 @@ class Roster:
             state = self._states.get(array, TrainerState())
             over = self._history.meet(array, id_, now_s)
             self._history.describe(trainer, now_s)
-            over_since_s = now_s if over else None
-            self._states[array] = replace(state, over=over, over_since_s=over_since_s)
+            self._states[array] = replace(state, over=over, over_since_s=now_s)
         state = self._states[array]
         state, events = advance(state, trainer, now_s, self._settings.relaunch_after_s)
         if met:

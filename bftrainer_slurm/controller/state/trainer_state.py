@@ -61,7 +61,7 @@ class TrainerState:
     elements: Mapping[int, ElementRecord] = field(default_factory=dict)
     done: frozenset[int] = frozenset()
     over: str | None = None
-    over_since_s: float | None = None
+    over_since_s: float = math.inf
     cancelled_s: float = float("-inf")
     failing: Failing | None = None
     rests_until_s: float = 0.0

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
@@ -112,10 +112,6 @@ class TrainerView:
         """Return when its running elements started in their places, as far as known."""
         starts = ((place, self.state.of(id_.task).start_s) for id_, place in self.running().items())
         return {place: start_s for place, start_s in starts if start_s is not None}
-
-    def running_on(self, nodes: Container[str]) -> tuple[ElementId, ...]:
-        """Return its running elements on these nodes."""
-        return tuple(id_ for id_, place in self.running().items() if place.node in nodes)
 
 
 def views_of(

@@ -9,7 +9,14 @@ from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.passes import Judgement
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Element, ElementId, ElementState, Reservation, WaitingJob
+from bftrainer_slurm.model import (
+    Element,
+    ElementId,
+    ElementState,
+    Reservation,
+    WaitingJob,
+    nodes_of,
+)
 from tests.controller.worlds import (
     ARRAY,
     NOW_S,
@@ -64,7 +71,7 @@ def test_what_idle_nodes_lack_trainers_leave() -> None:
     found = asked(job(7, 2), views=(mine,), busy=THREE_OF_SIX)
     assert found.idle == {"n1"}
     assert len(found.leave) == 1
-    assert len(mine.running_on(found.leave)) == 1
+    assert len(nodes_of(mine.running().values()) & found.leave) == 1
 
 
 def test_a_job_that_all_of_them_do_not_suffice_for_wants_none() -> None:
