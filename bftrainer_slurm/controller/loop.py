@@ -130,9 +130,11 @@ class Controller:
     def status(self, controller: dict[str, Any]) -> dict[str, Any]:
         """Return the status to publish; ``controller`` says who publishes it."""
         now_s, decision, views = self._world.clock(), self._decision, self._roster.views
-        if decision.made is not self._explained[0]:
-            self._explained = decision.made, {}  # should they fail, then once
-            self._explained = decision.made, _terms(decision.made)
+        made = decision.made
+        if made is not self._explained[0]:
+            self._explained = made, {}  # should they fail, then once
+            if made is not None:
+                self._explained = made, terms_of(made.problem, made.plan, made.time_s)
         trainers = []
         for view in views:
             with self._faults.of(view.array):
@@ -263,7 +265,3 @@ class Controller:
             if note.kind is NoteKind.UP and record.may_start_on(note.node):
                 return  # as it should be
         self.schedule.heard(note.kind, now_s)
-
-
-def _terms(made: Made | None) -> Mapping[str, Any]:
-    return {} if made is None else terms_of(made.problem, made.plan, made.time_s)

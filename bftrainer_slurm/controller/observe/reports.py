@@ -96,8 +96,8 @@ class Progress:
 
     def __init__(self, before: float | None = None) -> None:
         self.refused = 0
-        self._before = before
-        self._said: Report | None = None
+        self._said = Report(-math.inf)  # the last one, as it came
+        self._total = Report(-math.inf, samples=before)
         self._recent: deque[Report] = deque()
 
     @property
@@ -107,16 +107,13 @@ class Progress:
 
     def add(self, report: Report) -> Report:
         """Take a report; return it with the total samples and steps."""
-        said, total, self._said = self._said, self.last, report
-        if said is None or total is None:
-            known = [one for one in (report.samples, self._before) if one is not None]
-            total = replace(report, samples=max(known, default=None))
-        else:
-            total = replace(
-                report,
-                samples=_sum(total.samples, said.samples, report.samples),
-                steps=_sum(total.steps, said.steps, report.steps),
-            )
+        said, total = self._said, self._total
+        total = replace(
+            report,
+            samples=_sum(total.samples, said.samples, report.samples),
+            steps=_sum(total.steps, said.steps, report.steps),
+        )
+        self._said, self._total = report, total
         self._recent.append(total)
         while self._recent[0].time_s < total.time_s - _WINDOW_S:
             self._recent.popleft()

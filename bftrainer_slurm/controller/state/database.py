@@ -32,6 +32,19 @@ def put(table: str, *values: Any) -> Statement:
     return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(values))})", values
 
 
+def newest(table: str, count: int, **values: Any) -> Statement:
+    """Return the statement that keeps only so many rows with these values by column.
+
+    These are the rows that were written last.
+    """
+    these = " AND ".join(f"{column} = ?" for column in values) or "true"
+    return (
+        f"DELETE FROM {table} WHERE {these} AND rowid NOT IN "
+        f"(SELECT rowid FROM {table} WHERE {these} ORDER BY rowid DESC LIMIT {count})",
+        (*values.values(), *values.values()),
+    )
+
+
 class Database:
     """An open file. ``trouble`` says why the last write failed, None if it did not.
 
@@ -64,7 +77,7 @@ class Database:
     def write(self, *statements: Statement) -> None:
         """Carry out statements, together or not at all, now or as soon as possible."""
         self._waiting.extend(statements)
-        if self._clock() < self._retry_s:
+        if not self._waiting or self._clock() < self._retry_s:
             return
         try:
             self._write_waiting()
@@ -86,8 +99,7 @@ class Database:
     def close(self) -> None:
         """Write waiting statements if possible, and close the file."""
         self._retry_s = float("-inf")
-        if self._waiting:
-            self.write()
+        self.write()
         self._connection.close()
 
     def _write_waiting(self) -> None:
@@ -130,8 +142,7 @@ class Spans:
         begin = f"INSERT INTO {self._table} (node, start_s) VALUES (?, ?)"
         statements: list[Statement] = [(end, (time_s, node)) for node in ended]
         statements += ((begin, (node, time_s)) for node in began)
-        if statements:
-            self._database.write(*statements)
+        self._database.write(*statements)
 
 
 class _DamageError(sqlite3.DatabaseError):

@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.controller.state.counts import Counts
-from bftrainer_slurm.controller.state.database import Database, Spans, Statement, put, reading
+from bftrainer_slurm.controller.state.database import (
+    Database,
+    Spans,
+    Statement,
+    newest,
+    put,
+    reading,
+)
 from bftrainer_slurm.controller.state.goodput import Served, Work, served
 from bftrainer_slurm.controller.state.inventory import Inventory
 from bftrainer_slurm.controller.state.learnt import Rows, later, news
@@ -35,11 +42,6 @@ SELECT max(end_s) FROM (
 ) WHERE end_s - start_s >= ? OR in_all_s >= ?
 """
 _PROBLEMS_KEPT = 100
-_ONLY_THE_LAST = "DELETE FROM problems WHERE rowid <= (SELECT max(rowid) FROM problems) - ?"
-_ONLY_LAST_PAUSES = (
-    "DELETE FROM pauses WHERE array = ? AND rowid <= "
-    "(SELECT rowid FROM pauses WHERE array = ? ORDER BY rowid DESC LIMIT 1 OFFSET ?)"
-)
 # One of the two ids may be empty: not known.
 _LEFT = (
     "INSERT INTO trainers (array, id, time_s, over, begun) VALUES (?, ?, ?, ?, ?) "
@@ -227,10 +229,7 @@ class History:
         if not self._in_file or self.trouble is not None:
             return
         text = zlib.compress(json.dumps(document_of()).encode(), level=1)
-        self._database.write(
-            put("problems", time_s, text),
-            (_ONLY_THE_LAST, (_PROBLEMS_KEPT,)),
-        )
+        self._database.write(put("problems", time_s, text), newest("problems", _PROBLEMS_KEPT))
 
     def add_progress(self, array: int, time_s: float, samples: float, measures: str) -> None:
         """Note how far a trainer says it has come."""
@@ -240,7 +239,7 @@ class History:
         """Note how long a trainer stood still before it went on with so many nodes."""
         self._database.write(
             put("pauses", array, time_s, nodes, seconds),
-            (_ONLY_LAST_PAUSES, (array, array, _PAUSES_KEPT)),
+            newest("pauses", _PAUSES_KEPT, array=array),
         )
 
     def samples(self, array: int) -> float | None:

@@ -7,13 +7,12 @@ was written, because clocks are set; what lies in the future does not count unti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state.counts import Durations
-from bftrainer_slurm.controller.state.database import Database, Statement, put
+from bftrainer_slurm.controller.state.database import Database, newest, put
 
 LOOKS_A_SIZE = 16
 _LOOKS_AN_ARRAY = 256
@@ -72,12 +71,12 @@ class Lessons:
 
     def add_look(self, job: Job, look: Look) -> None:
         """Note a trainer's throughput on a number of nodes; older looks are dropped."""
-        array = (job.user, job.name, look.array)
-        size = (*array, look.unit, look.nodes)
+        array = {"user": job.user, "name": job.name, "array": look.array}
+        size = {**array, "unit": look.unit, "nodes": look.nodes}
         self._database.write(
-            put("looks", *size, look.time_s, look.rate, look.seconds),
-            _newest("looks", ("user", "name", "array", "unit", "nodes"), size, LOOKS_A_SIZE),
-            _newest("looks", ("user", "name", "array"), array, _LOOKS_AN_ARRAY),
+            put("looks", *size.values(), look.time_s, look.rate, look.seconds),
+            newest("looks", LOOKS_A_SIZE, **size),
+            newest("looks", _LOOKS_AN_ARRAY, **array),
         )
 
     def looks(self, job: Job) -> list[Look]:
@@ -92,10 +91,11 @@ class Lessons:
     def add_rescale(self, job: Job, rescale: Rescale) -> None:
         """Note what a change of size really cost; older ones are dropped."""
         self._pauses["up" if rescale.grew else "down"].add(rescale.seconds)
-        kind = (job.user, job.name, rescale.runtime.value, int(rescale.grew))
+        runtime, grew = rescale.runtime.value, int(rescale.grew)
+        kind = {"user": job.user, "name": job.name, "runtime": runtime, "grew": grew}
         self._database.write(
-            put("rescales", *kind, rescale.time_s, rescale.seconds),
-            _newest("rescales", ("user", "name", "runtime", "grew"), kind, RESCALES_A_KIND),
+            put("rescales", *kind.values(), rescale.time_s, rescale.seconds),
+            newest("rescales", RESCALES_A_KIND, **kind),
         )
 
     def rescales(self, job: Job) -> list[Rescale]:
@@ -149,13 +149,3 @@ class Lessons:
             if arrays[user, name] > _ARRAYS_A_NAME:
                 found.append((user, name, array))
         return found
-
-
-def _newest(table: str, columns: Sequence[str], values: Sequence[Any], count: int) -> Statement:
-    """Keep only so many rows of these values in a table, those that were written last."""
-    these = " AND ".join(f"{column} = ?" for column in columns)
-    return (
-        f"DELETE FROM {table} WHERE {these} AND rowid NOT IN "
-        f"(SELECT rowid FROM {table} WHERE {these} ORDER BY rowid DESC LIMIT {count})",
-        (*values, *values),
-    )
