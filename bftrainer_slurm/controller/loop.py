@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from bftrainer_slurm.controller.act.execute import Results, after, execute
+from bftrainer_slurm.controller.act.execute import after, execute
 from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.act.pacing import Pacer
-from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell
+from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell, array_of
 from bftrainer_slurm.controller.decide.decision import Decider, Decision, Made
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.schedule import Schedule
@@ -208,22 +208,26 @@ class Controller:
                 self._roster.put({view.array: note_change(view, had, costs, now_s)})
 
     def _act(self, actions: Iterable[Action]) -> None:
-        world, results, actions = self._world, Results(), tuple(actions)
+        world, roster, actions = self._world, self._roster, tuple(actions)
+        began_s = world.pacer.clock()
         ending = (
             one for action in actions if isinstance(action, Shrink) for one in action.elements
         )
-        asking = self._roster.ask(ending, world.clock())
-        try:
-            execute(actions, asking, world.gateway, world.pacer, world.groups, results)
-        finally:
-            now_s = world.clock()
-            self._roster.unask(results.unheard)
-            states = {view.array: view.state for view in self._roster.views}
-            self._roster.put(after(states, results, now_s))
-        if results.left:
-            self.schedule.again(now_s + results.again_in_s)
-        grown = sum(len(one.elements) for one in results.done if isinstance(one, Grow))
-        self.schedule.grew(grown, now_s)
+        roster.unask(world.groups.part(roster.ask(ending, world.clock())))
+
+        grown = 0
+
+        def note(action: Action, refused: bool) -> None:
+            nonlocal grown
+            if isinstance(action, Grow) and not refused:
+                grown += len(action.elements)
+            array = array_of(action)
+            roster.put({array: after(roster.state(array), action, refused, world.clock())})
+
+        again_in_s = execute(actions, world.gateway, world.pacer, world.groups, began_s, note)
+        if again_in_s is not None:
+            self.schedule.again(world.clock() + again_in_s)
+        self.schedule.grew(grown, world.clock())
 
     def _tell_unheard(self) -> Iterator[Tell]:
         """Tell trainers of which nothing has ever joined so in their own output, once."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer_slurm.controller.act.execute import BUDGET_S
 from bftrainer_slurm.controller.act.pacing import BURST, Pacer
 from bftrainer_slurm.controller.leadership import SharedHistory
 from bftrainer_slurm.controller.state.history import History
@@ -69,6 +70,31 @@ def no_credit(setting: Setting) -> Pacer:
     pacer = Pacer(0.01, lambda: setting.now_s, lambda _: None)
     assert pacer.wait(BURST, at_most_s=0.0)
     return pacer
+
+
+@pytest.mark.parametrize(("takes_s", "happens"), [(0.0, "asked ended"), (BUDGET_S, "asked")])
+def test_it_is_asked_before_it_is_ended_and_that_takes_of_the_budget(
+    takes_s: float, happens: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting, happened = Growing(), []
+    part, shrink = setting.told.part, setting.slurm.shrink
+
+    def asked(leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
+        happened.append("asked")
+        assert not takes_s or pacer.wait(BURST, at_most_s=0.0)
+        setting.now_s += takes_s
+        return part(leaving)
+
+    def ended(elements: Sequence[ElementId]) -> None:
+        happened.append("ended")
+        shrink(elements)
+
+    monkeypatch.setattr(setting.told, "part", asked)
+    monkeypatch.setattr(setting.slurm, "shrink", ended)
+    pacer = Pacer(0.3, lambda: setting.now_s, lambda _: None)
+    setting.controller._world = replace(setting.controller._world, pacer=pacer)
+    setting.turn()
+    assert " ".join(happened) == happens
 
 
 def test_where_the_budget_was_spent_before_it_was_ended() -> None:

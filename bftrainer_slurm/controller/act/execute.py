@@ -1,14 +1,14 @@
 """Carrying out a turn's actions within a budget of time, in spite of refusals.
 
-``after`` returns the trainers' states that follow.
+``after`` returns a trainer's state that follows.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.act.pacing import Pacer
@@ -22,7 +22,6 @@ from bftrainer_slurm.controller.decide.actions import (
     Shrink,
     Tell,
     Trim,
-    array_of,
 )
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, change, refuse, release
@@ -48,66 +47,51 @@ _VERBS: dict[type[Action], str] = {
 _ORDER = tuple(_VERBS)
 
 
-@dataclass(slots=True)
-class Results:
-    """What became of a turn's actions.
-
-    ``left`` were not tried: the budget was spent. There is credit for the first of them in
-    ``again_in_s`` seconds. ``unheard`` tasks (by array) were not asked to leave: the keeper was not
-    told.
-    """
-
-    done: list[Action] = field(default_factory=list)
-    refused: list[Action] = field(default_factory=list)
-    left: list[Action] = field(default_factory=list)
-    again_in_s: float = 0.0
-    unheard: Mapping[int, Sequence[int]] = field(default_factory=dict)
-
-
 def execute(
     actions: Iterable[Action],
-    asking: Mapping[int, Sequence[int]],
     gateway: Gateway,
     pacer: Pacer,
     groups: Groups,
-    results: Results,
-) -> None:
-    """Carry out the decision as far as the budget allows; note the outcome in ``results``.
+    began_s: float,
+    note: Callable[[Action, bool], None],
+) -> float | None:
+    """Carry out the decision as far as the budget allows, which began then (the pacer's clock).
 
-    First the tasks ``asking`` (by array) are asked to leave: they are to be ended. A trainer
+    ``note`` is told of each action that was tried, and whether Slurm has refused it. A trainer
     without live elements begins a new rendezvous with its first element.
 
+    Returns:
+        In how many seconds there is credit for the first action that was not tried; None: all were.
+
     Raises:
-        SlurmUnavailableError: slurmctld does not answer; an action in no list may have been done.
+        SlurmUnavailableError: slurmctld does not answer; an action that was not noted may have been
+            done.
     """
-    in_order = sorted(actions, key=lambda action: _ORDER.index(type(action)))
-    end_s = pacer.clock() + BUDGET_S
-    results.unheard = groups.part(asking)
-    end_s = max(end_s, pacer.clock() + _LEAST_S)
-    for number, action in enumerate(in_order):
+    end_s = max(began_s + BUDGET_S, pacer.clock() + _LEAST_S)
+    for action in sorted(actions, key=lambda action: _ORDER.index(type(action))):
         rpcs = gateway.grow_rpcs if isinstance(action, Grow) else 1
         if not pacer.wait(rpcs, end_s - pacer.clock()):
-            results.left += in_order[number:]
-            results.again_in_s = pacer.due_in_s(rpcs, gateway.queue_rpcs)
-            return
+            return pacer.due_in_s(rpcs, gateway.queue_rpcs)
         if isinstance(action, Grow) and action.first:
             groups.end(action.elements[0].array)
         try:
             _do(action, gateway)
             logger.info("%s", describe(action))
-            results.done.append(action)
+            note(action, False)
         except RefusedError as error:
             logger.warning("%s: %s", describe(action), error)
-            results.refused.append(action)
-            results.done += _rest(action, error)
+            note(action, True)
+            if (done := _rest(action, error)) is not None:
+                note(done, False)
+    return None
 
 
-def _rest(action: Action, error: RefusedError) -> list[Action]:
+def _rest(action: Action, error: RefusedError) -> Action | None:
     """The action for the elements that Slurm did not refuse, if it names those that it did."""
     if isinstance(action, Cancel) or not error.elements:
-        return []
+        return None
     done = tuple(one for one in action.elements if one not in error.elements)
-    return [replace(action, elements=done)] if done else []
+    return replace(action, elements=done) if done else None
 
 
 def describe(action: Action) -> str:
@@ -146,33 +130,21 @@ def _do(action: Action, gateway: Gateway) -> None:
             gateway.tell(element, text)
 
 
-def after(
-    states: Mapping[int, TrainerState], results: Results, now_s: float
-) -> dict[int, TrainerState]:
-    """Return the states (by array) that actions have changed.
+def after(state: TrainerState, action: Action, refused: bool, now_s: float) -> TrainerState:
+    """Return the state of its trainer after an action.
 
-    A refused action may still have happened, or a part of it: the next look tells.
+    A refused growth may still have happened, or a part of it: the next look tells.
     """
-    changed: dict[int, TrainerState] = {}
-    perhaps = [action for action in results.refused if isinstance(action, Grow | Tell)]
-    for action in (*results.done, *perhaps):
-        array = array_of(action)
-        changed[array] = _done(changed.get(array, states[array]), action, now_s)
-        if isinstance(action, Grow) and action in results.refused:
-            changed[array] = refuse(changed[array], nodes_of(action.places), now_s + _REFUSED_S)
-    return changed
-
-
-def _done(state: TrainerState, action: Action, now_s: float) -> TrainerState:
     match action:
         case Grow(elements, places):
-            return release(state, elements, places, now_s)
-        case Shrink(elements):
-            return change(state, elements, Phase.LEAVING, now_s)
-        case Revive(elements):
-            return change(state, elements, Phase.REVIVED, now_s)
-        case Cancel():
-            return replace(state, cancelled_s=now_s)
+            state = release(state, elements, places, now_s)
+            return refuse(state, nodes_of(places), now_s + _REFUSED_S) if refused else state
         case Tell():
             return replace(state, told=True)
+        case Shrink(elements) if not refused:
+            return change(state, elements, Phase.LEAVING, now_s)
+        case Revive(elements) if not refused:
+            return change(state, elements, Phase.REVIVED, now_s)
+        case Cancel() if not refused:
+            return replace(state, cancelled_s=now_s)
     return state

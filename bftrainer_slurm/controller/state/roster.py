@@ -62,6 +62,10 @@ class Roster:
         """Return one of the views."""
         return self._by_array.get(array)
 
+    def state(self, array: int) -> TrainerState:
+        """Return what is known of a trainer that Slurm has."""
+        return self._states[array]
+
     def put(self, states: Mapping[int, TrainerState]) -> None:
         """Replace the states of trainers; ends of trainers are written to the history."""
         for array, state in states.items():

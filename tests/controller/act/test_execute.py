@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.act.execute import BUDGET_S, Results, after, execute
+from bftrainer_slurm.controller.act.execute import BUDGET_S, after, execute
 from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.act.pacing import BURST, Pacer
 from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
@@ -60,29 +61,43 @@ class Recorder:
 class Told(Groups):
     """Notes what the keeper would be told, in the order in which the gateway is asked."""
 
-    takes_s = 0.0
-
     def __init__(self, gateway: Recorder) -> None:
-        self._asked, self._clock = gateway.asked, gateway.clock
-
-    def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
-        self._clock.now_s += self.takes_s
-        self._asked += [f"part {array} {list(leaving[array])}" for array in leaving]
-        return {}
+        self._asked = gateway.asked
 
     def end(self, array: int) -> None:
         self._asked.append(f"end {array}")
+
+
+@dataclass
+class Results:
+    """What became of the actions that were tried, and when to go on."""
+
+    done: list[Action] = field(default_factory=list)
+    refused: list[Action] = field(default_factory=list)
+    again_in_s: float | None = None
+
+    def note(self, action: Action, refused: bool) -> None:
+        (self.refused if refused else self.done).append(action)
 
 
 def do(
     gateway: Recorder,
     *actions: Action,
     per_s: float = 1.0,
-    asking: Mapping[int, Sequence[int]] | None = None,
+    pacer: Pacer | None = None,
+    spent_s: float = 0.0,
+    results: Results | None = None,
 ) -> Results:
-    results, clock = Results(), gateway.clock
-    pacer = Pacer(per_s, clock, clock.sleep)
-    execute(actions, asking or {}, gateway, pacer, Told(gateway), results)  # type: ignore[arg-type]
+    results, clock = results or Results(), gateway.clock
+    pacer, began_s = pacer or Pacer(per_s, clock, clock.sleep), clock.now_s - spent_s
+    results.again_in_s = execute(
+        actions,
+        gateway,  # type: ignore[arg-type]
+        pacer,
+        Told(gateway),
+        began_s,
+        results.note,
+    )
     return results
 
 
@@ -94,15 +109,9 @@ def test_what_frees_nodes_comes_first_and_what_takes_them_last() -> None:
     gateway = Recorder()
     shrink = Shrink((C,), "why")
     actions = (grow(A), Revive((B,), "failed"), Cancel(99, "over"), Hold((B,), "why"), shrink)
-    do(gateway, *actions, asking={ARRAY: [2]})
+    do(gateway, *actions)
     kinds = [asked.split()[0] for asked in gateway.asked]
-    assert kinds == ["part", "shrink", "hold", "cancel", "revive", "grow"]
-
-
-def test_who_is_to_leave_is_asked_before_anything_is_ended() -> None:
-    gateway = Recorder()
-    do(gateway, Shrink((B,), "why"), Shrink((C,), "why"), asking={ARRAY: [1, 2]})
-    assert gateway.asked == ["part 12 [1, 2]", "shrink 1", "shrink 1"]
+    assert kinds == ["shrink", "hold", "cancel", "revive", "grow"]
 
 
 def test_a_trainer_with_nothing_alive_begins_a_new_rendezvous() -> None:
@@ -140,11 +149,9 @@ def test_where_slurm_does_not_say_which_it_refused_none_of_them_is_done(
 def test_what_was_done_is_known_though_slurm_stops_answering() -> None:
     gateway, results = Recorder(), Results()
     gateway.refused["hold"] = SlurmUnavailableError("no answer")
-    pacer = Pacer(1.0, gateway.clock, gateway.clock.sleep)
     shrink = Shrink((B,), "why")
-    actions = [shrink, Hold((C,), "why"), grow(A)]
     with pytest.raises(SlurmUnavailableError):
-        execute(actions, {}, gateway, pacer, Groups(), results)  # type: ignore[arg-type]
+        do(gateway, shrink, Hold((C,), "why"), grow(A), results=results)
     assert results == Results(done=[shrink])
 
 
@@ -152,8 +159,7 @@ def test_what_the_budget_does_not_allow_is_left_in_its_order() -> None:
     gateway = Recorder()
     grows = [grow(A, nodes=f"n{number}") for number in range(BURST + 10)]
     results = do(gateway, *grows)
-    assert results.done + results.left == grows
-    assert len(results.done) == BURST + BUDGET_S
+    assert results.done == grows[: BURST + int(BUDGET_S)]
     assert gateway.clock.now_s <= BUDGET_S
 
 
@@ -169,9 +175,7 @@ def test_what_was_left_is_done_at_the_next_turns() -> None:
     pacer = Pacer(1.0, clock, clock.sleep)
     gateway, left = Recorder(clock), [grow(A, nodes=f"n{number}") for number in range(BURST + 10)]
     for _ in range(20):
-        results = Results()
-        execute(left, {}, gateway, pacer, Groups(), results)  # type: ignore[arg-type,assignment]
-        left = results.left  # type: ignore[assignment]
+        left = left[len(do(gateway, *left, pacer=pacer).done) :]
         clock.now_s += 1.0
     assert (left, len(gateway.asked)) == ([], BURST + 10)
 
@@ -180,19 +184,16 @@ def test_commands_that_take_long_use_up_the_budget_too() -> None:
     gateway = Recorder()
     gateway.takes_s = 1.0
     results = do(gateway, *[grow(A, nodes=f"n{number}") for number in range(10)])
-    assert len(results.done) <= BUDGET_S + 1
-    assert len(results.done) + len(results.left) == 10
+    assert 0 < len(results.done) <= BUDGET_S + 1
+    assert results.again_in_s is not None
 
 
-def test_asking_who_shall_leave_uses_it_up_too_but_not_all_of_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Told, "takes_s", BUDGET_S)
+def test_what_came_before_uses_it_up_too_but_not_all_of_it() -> None:
     gateway = Recorder()
     gateway.takes_s = 0.25
-    results = do(gateway, *[Shrink((A,), "why")] * 10, asking={ARRAY: [0]})
+    results = do(gateway, *[Shrink((A,), "why")] * 10, spent_s=BUDGET_S)
     assert 0 < len(results.done) < 10
-    assert gateway.clock.now_s <= BUDGET_S + 1
+    assert gateway.clock.now_s <= 1
 
 
 def test_commands_of_several_rpcs_are_paced_by_these() -> None:
@@ -209,12 +210,12 @@ BEFORE = state_of(
 GROW = Grow((SECOND,), places("n2"), frozenset({"n1"}), first=False)
 
 
-def done(*actions: Action) -> TrainerState:
-    return after({ARRAY: BEFORE}, Results(done=list(actions)), NOW_S).get(ARRAY, BEFORE)
+def done(action: Action) -> TrainerState:
+    return after(BEFORE, action, False, NOW_S)
 
 
 def refused(action: Action) -> TrainerState:
-    return after({ARRAY: BEFORE}, Results(refused=[action]), NOW_S).get(ARRAY, BEFORE)
+    return after(BEFORE, action, True, NOW_S)
 
 
 def test_what_slurm_has_let_go_is_released() -> None:
@@ -224,10 +225,6 @@ def test_what_slurm_has_let_go_is_released() -> None:
 
 def test_what_it_has_refused_may_be_released_all_the_same() -> None:
     assert refused(GROW).of(1).phase is Phase.RELEASED  # Slurm does so for --cpus-per-task=64
-
-
-def test_what_it_was_not_asked_is_not() -> None:
-    assert after({ARRAY: BEFORE}, Results(left=[GROW]), NOW_S) == {}
 
 
 def test_the_nodes_of_a_refused_growth_are_not_tried_again_at_once() -> None:
@@ -255,8 +252,6 @@ def test_what_is_held_again_the_next_look_tells() -> None:
     assert done(Hold((SECOND,), "why")) == BEFORE
 
 
-def test_actions_of_one_trainer_add_up_and_others_are_left_as_they_are() -> None:
-    states = {ARRAY: BEFORE, 99: TrainerState()}
-    changed = after(states, Results(done=[Shrink((FIRST,), "why"), GROW]), NOW_S)
-    assert changed.keys() == {ARRAY}
-    assert {changed[ARRAY].of(task).phase for task in (0, 1)} == {Phase.LEAVING, Phase.RELEASED}
+def test_actions_of_one_trainer_add_up() -> None:
+    both = after(done(Shrink((FIRST,), "why")), GROW, False, NOW_S)
+    assert [both.of(task).phase for task in (0, 1)] == [Phase.LEAVING, Phase.RELEASED]
