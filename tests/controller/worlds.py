@@ -99,7 +99,7 @@ def released(*nodes: str, since_s: float = NOW_S) -> ElementRecord:
 
 def state_of(of: Trainer, before: TrainerState | None = None, now_s: float = NOW_S) -> TrainerState:
     """The state after a look at a trainer."""
-    return advance(before or TrainerState(), of, now_s, keep_s=0.0)[0]
+    return advance(before or TrainerState(), of.array, of.elements, now_s, keep_s=0.0)[0]
 
 
 def view_of(of: Trainer, state: TrainerState | None = None) -> TrainerView:

@@ -114,7 +114,10 @@ def queue(data: bytes) -> None:
     gateway = CommandGateway(cast(SlurmRunner, _Squeue(texts)))
     found = gateway.queue()
     promise(len(found.trainers) + len(found.waiting) <= _RECORDS, "more jobs than records")
-    states = [advance(TrainerState(), one, 0.0, keep_s=0.0)[0] for one in found.trainers]
+    states = [
+        advance(TrainerState(), one.array, one.elements, 0.0, keep_s=0.0)[0]
+        for one in found.trainers
+    ]
     views_of(zip(found.trainers, states, strict=True), found.ordinary_nodes)
     for trainer in found.trainers:
         why_never(trainer.demands)

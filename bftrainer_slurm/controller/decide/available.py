@@ -81,15 +81,13 @@ def _free(nodes: frozenset[str], picture: Picture) -> frozenset[Place]:
     return places.difference(*(view.places for view in picture.views))
 
 
-def growable(
-    free: frozenset[Place], picture: Picture, settings: Settings, kept: frozenset[str] = frozenset()
-) -> frozenset[Place]:
+def growable(free: frozenset[Place], picture: Picture, settings: Settings) -> frozenset[Place]:
     """Return the free places into which trainers may grow.
 
-    This leaves out nodes ``kept`` for jobs, nodes in holes for less than ``min_idle_s``, and the
+    This leaves out nodes kept for jobs, nodes in holes for less than ``min_idle_s``, and the
     reserve: as many places as it has nodes, those first that are expected to be wanted soonest.
     """
-    now_s, since_s = picture.now_s, picture.since_s
+    now_s, since_s, kept = picture.now_s, picture.since_s, picture.kept
     settled = [
         place
         for place in free

@@ -87,15 +87,11 @@ class Decision:
 
 @dataclass(slots=True)
 class _Draft:
-    """A decision in the making: the picture without the elements that leave, and their actions.
-
-    ``kept`` are nodes that ordinary jobs shall find idle.
-    """
+    """A decision in the making: the picture without the elements that leave, and their actions."""
 
     picture: Picture
     actions: list[Action] = field(default_factory=list)
     states: dict[int, TrainerState] = field(default_factory=dict)
-    kept: frozenset[str] = frozenset()
 
     def end(
         self,
@@ -198,14 +194,14 @@ class Decider:
         """Return what to plan: into which places trainers may grow, and which each may have."""
         picture, settings = draft.picture, self.settings
         idle = available(picture, settings)
-        free = growable(idle, picture, settings, draft.kept)
+        free = growable(idle, picture, settings)
         alone = {why: len(nodes) for why, nodes in left_alone(picture, settings).items()}
         alone["kept for ordinary jobs"] = len(idle - free)
         eligible = eligibility(picture.views, picture.snapshot)
         hardware = hardware_of(picture.snapshot, settings)
         by_then = free
         if soon := soon_available(picture, settings):
-            by_then |= growable(idle | soon, picture, settings, draft.kept) & soon
+            by_then |= growable(idle | soon, picture, settings) & soon
         ask = partial(
             problem_of, picture, by_then, self._objective, self.appraiser, hardware, eligible
         )
@@ -235,9 +231,9 @@ class Decider:
         """Empty the nodes that ordinary jobs shall find idle."""
         settings, picture = self.settings, draft.picture
         want = wanted(picture)
-        draft.kept = want.idle
-        if picture.now_s >= picture.judgement.due_s - picture.lead_s:
-            draft.kept |= want.leave
+        leaves = picture.now_s >= picture.judgement.due_s - picture.lead_s
+        draft.picture = replace(picture, kept=want.idle | want.leave if leaves else want.idle)
+        if leaves:
             make_way = partial(leave, nodes=want.leave, why="an ordinary job is expected there")
             draft.end(self._of_each(picture.views, make_way))
         if picture.reserve:
@@ -248,7 +244,7 @@ class Decider:
         picture, settings = draft.picture, self.settings
         if not any(view.state.failing for view in picture.views):
             return
-        free = growable(available(picture, settings), picture, settings, draft.kept)
+        free = growable(available(picture, settings), picture, settings)
         verdict = judge(picture, free, settings)
         draft.picture = replace(picture, avoid=verdict.avoid)
         draft.end(verdict.leaving, verdict.states)

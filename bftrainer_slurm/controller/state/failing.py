@@ -62,13 +62,14 @@ def failed(
     """
     if before is None or now_s - before.last_s > _IN_A_ROW_S:
         before = Failing(since_s=now_s)
-    node = nodes[0] if len(nodes) == 1 else None
-    on_node = before.on_node + 1 if node is not None and node == before.node else 1
+    node, on_node = before.node, before.on_node
+    if len(nodes) == 1:
+        node, on_node = nodes[0], on_node + 1 if nodes[0] == node else 1
     return replace(
         before,
         count=before.count + 1,
-        node=node or before.node,
-        on_node=on_node if node else before.on_node,
+        node=node,
+        on_node=on_node,
         nodes=(*before.nodes, *(one for one in nodes if one not in before.nodes)),
         text=text,
         trained=trained,

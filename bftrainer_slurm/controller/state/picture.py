@@ -27,10 +27,10 @@ class Picture:
 
     ``avoid`` says until when nodes are left alone; ``out_of_reach`` are nodes of trainers that
     cannot be handled; ``taken`` those that Slurm took from elements for a job that has not started
-    yet. For holes it tells since when each is there, how long it will last, and how far ahead to
-    plan. ``reserve`` is how many nodes to keep idle for future ordinary jobs; ``judgement`` is what
-    Slurm's backfill scheduler has decided about jobs; ``lead_s`` is how long before its next pass
-    trainers leave.
+    yet; ``kept`` those that ordinary jobs shall find idle. For holes it tells since when each is
+    there, how long it will last, and how far ahead to plan. ``reserve`` is how many nodes to keep
+    idle for future ordinary jobs; ``judgement`` is what Slurm's backfill scheduler has decided
+    about jobs; ``lead_s`` is how long before its next pass trainers leave.
     """
 
     snapshot: Snapshot
@@ -44,6 +44,7 @@ class Picture:
     judgement: Judgement = field(default_factory=Judgement)
     lead_s: float = LEAD_S
     taken: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
 
     @property
     def now_s(self) -> float:

@@ -20,7 +20,6 @@ from bftrainer_slurm.controller.state.trainer_state import (
     TrainerState,
     advance,
     ask,
-    gone,
     note_failed,
 )
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
@@ -109,7 +108,7 @@ class Roster:
             array for array, id_ in ids.items() if differ(id_, self._ids.get(array, ""))
         )
         for array in (self._states.keys() - ids.keys()) | self.replaced:
-            events += gone(self._states.pop(array), array, now_s)
+            events += advance(self._states.pop(array), array, (), now_s, keep_s=0.0)[1]
             self._ids.pop(array, None)
         self._write(events)
         states: dict[int, TrainerState] = {}
@@ -140,7 +139,9 @@ class Roster:
             self._history.describe(trainer, now_s)
             self._states[array] = replace(state, over=over, over_since_s=now_s)
         state = self._states[array]
-        state, events = advance(state, trainer, now_s, self._settings.relaunch_after_s)
+        state, events = advance(
+            state, array, trainer.elements, now_s, self._settings.relaunch_after_s
+        )
         if met:
             asked = self._history.asked(array)
             state = ask(state, [one.element.task for one in _stays(trainer) if one in asked])

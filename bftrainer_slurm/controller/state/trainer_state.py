@@ -7,7 +7,7 @@ is over, and which elements were asked to leave.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.state.failing import Failing, failed
@@ -20,7 +20,7 @@ from bftrainer_slurm.controller.state.phases import (
     follow,
 )
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
-from bftrainer_slurm.model import ElementId, ElementState, Place, Trainer, nodes_of
+from bftrainer_slurm.model import Element, ElementId, ElementState, Place, nodes_of
 
 UNFIT = "BadConstraints"  # Slurm's reason if a node can never fit; it then holds the job
 _REFUSED_S = 3600.0  # a node may later get the memory or the feature that it lacks
@@ -98,18 +98,19 @@ def waits_in_vain(reason: str) -> bool:
 
 
 def advance(
-    state: TrainerState, trainer: Trainer, now_s: float, keep_s: float
+    state: TrainerState, array: int, elements: Sequence[Element], now_s: float, keep_s: float
 ) -> tuple[TrainerState, list[Event]]:
     """Return a trainer's state after a look at its elements, and what has happened to them.
 
-    Elements that are held again are remembered for ``keep_s`` seconds.
+    Elements that are held again are remembered for ``keep_s`` seconds. Those that Slurm has
+    forgotten have ended.
     """
     records: dict[int, ElementRecord] = {}
     events: list[Event] = []
-    seen = {element.id.task: element for element in trainer.elements}
+    seen = {element.id.task: element for element in elements}
     for task in sorted(seen.keys() | state.elements.keys()):
         element, before = seen.get(task), state.of(task)
-        record, happened = follow(before, ElementId(trainer.array, task), element, now_s)
+        record, happened = follow(before, ElementId(array, task), element, now_s)
         events += happened
         held = record.phase is Phase.HELD and now_s - record.since_s >= keep_s
         if element is not None and not held:
@@ -117,7 +118,7 @@ def advance(
         if element is not None and before.phase is Phase.RELEASED:
             state = _note_why(state, before, element.reason, now_s)
     state = replace(state, elements=records)
-    completed = any(one.state is ElementState.COMPLETED for one in trainer.elements)
+    completed = any(one.state is ElementState.COMPLETED for one in elements)
     if state.over is None and (completed or state.done - seen.keys()):
         state = replace(state, over=FINISHED, over_since_s=now_s)
     return state, events
@@ -154,15 +155,6 @@ def note_failed(state: TrainerState, trained: bool, now_s: float) -> TrainerStat
     nodes = [one.node for one in new if one.node is not None] if at_once or len(new) == 1 else []
     failing = failed(state.failing, nodes, BATCH_SCRIPT, trained, now_s, at_once)
     return replace(state, failing=failing, rests_until_s=now_s + failing.rest_s)
-
-
-def gone(state: TrainerState, array: int, now_s: float) -> list[Event]:
-    """Return what has happened to the elements of a trainer that Slurm has forgotten."""
-    return [
-        event
-        for task, record in state.elements.items()
-        for event in follow(record, ElementId(array, task), None, now_s)[1]
-    ]
 
 
 def refuse(state: TrainerState, nodes: Iterable[str], until_s: float) -> TrainerState:

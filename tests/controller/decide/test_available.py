@@ -192,5 +192,5 @@ def test_for_the_reserve_no_trainer_goes_below_its_least_size() -> None:
 
 
 def test_nodes_kept_for_a_job_are_left_to_it() -> None:
-    kept = frozenset({"n1"})
-    assert growable(PLACES, picture(), Settings(), kept) == places("n2 n3")
+    kept = picture(kept=frozenset({"n1"}))
+    assert growable(PLACES, kept, Settings()) == places("n2 n3")
