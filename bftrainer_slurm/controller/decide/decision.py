@@ -251,17 +251,8 @@ class Decider:
 
     def _make_room(self, draft: _Draft) -> None:
         """Give up elements and trainers for which slurmctld's job table has no room."""
-        views = draft.picture.views
-        trainers = [view.trainer for view in views if not view.over]
-        max_jobs = draft.picture.snapshot.configuration.max_jobs
-        more = excess(trainers, max_jobs, self.settings, self.history.has_begun)
-        now_s = draft.picture.now_s
-        refused = {
-            view.array: replace(view.state, over=more.why, over_since_s=now_s)
-            for view in views
-            if view.array in more.refused
-        }
-        draft.end(more.trims, refused)
+        views, snapshot = draft.picture.views, draft.picture.snapshot
+        draft.end(*excess(views, snapshot, self.settings, self.history.has_begun))
 
     def _planned(self, question: _Question, now_s: float) -> tuple[Made | None, str | None]:
         """Return the plan that stands, or None and why none can be made: then no element moves."""

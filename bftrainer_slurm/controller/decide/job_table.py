@@ -6,31 +6,23 @@ When the table is full, no user can submit a job.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bftrainer_slurm.controller.decide.actions import Trim
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.model import ElementId, ElementState, Trainer
-
-
-@dataclass(frozen=True, slots=True)
-class Excess:
-    """What to give up: held elements, and trainers of which no element has started.
-
-    ``why`` is for users and the log.
-    """
-
-    trims: tuple[Trim, ...] = ()
-    refused: frozenset[int] = frozenset()
-    why: str = ""
+from bftrainer_slurm.controller.state.trainer_state import TrainerState
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import ElementId, ElementState
 
 
 @dataclass(frozen=True, slots=True)
 class _Holding:
     """How many jobs a trainer is. Slurm forgets ended ones within minutes (MinJobAge)."""
 
-    trainer: Trainer
+    view: TrainerView
     size: int
     held: tuple[ElementId, ...]
 
@@ -42,61 +34,64 @@ class _Holding:
     @property
     def needed(self) -> int:
         """What it cannot do without: its least size, and what is not held."""
-        return min(self.size, max(self.trainer.record.min_nodes, self.size - len(self.held)))
+        return min(self.size, max(self.view.trainer.record.min_nodes, self.size - len(self.held)))
 
 
 def excess(
-    trainers: Iterable[Trainer],
-    max_jobs: int | None,
+    views: Iterable[TrainerView],
+    snapshot: Snapshot,
     settings: Settings,
     has_begun: Callable[[int], bool],
-) -> Excess:
+) -> tuple[list[Trim], dict[int, TrainerState]]:
     """Return what to give up if trainers together hold more than they may.
 
-    The largest give up held elements, down to one size for all. No trainer goes below its least
-    size, or loses elements that are not held. Trainers that have begun stay. Others are refused if
-    their least size has no room, the latest ones first. ``max_jobs`` is how many jobs slurmctld
-    holds, None if that is unknown. ``has_begun`` says whether an array has ever had a node.
+    These are held elements, and trainers of which no element has started: their next states (by
+    array). The largest trainers give up held elements, down to one size for all. No trainer goes
+    below its least size, or loses elements that are not held. Trainers that have begun stay. Others
+    are refused if their least size has no room, the latest ones first. ``has_begun`` says whether
+    an array has ever had a node.
     """
+    max_jobs, views = snapshot.configuration.max_jobs, [view for view in views if not view.over]
     if max_jobs is None:
-        return Excess()
-    room, trainers = int(settings.job_table_share * max_jobs), tuple(trainers)
-    if sum(len(trainer.elements) for trainer in trainers) <= room:
-        return Excess()
-    holdings = sorted(map(_holding, trainers), key=lambda one: (one.trainer.submit_s, one.held))
+        return [], {}
+    room = int(settings.job_table_share * max_jobs)
+    if sum(len(view.trainer.elements) for view in views) <= room:
+        return [], {}
+    holdings = sorted(map(_holding, views), key=lambda one: (one.view.trainer.submit_s, one.held))
     if sum(one.size for one in holdings) <= room:
-        return Excess()
-    new = [one for one in holdings if one.is_held and not has_begun(one.trainer.array)]
+        return [], {}
+    why = f"trainers may hold {room:,} of slurmctld's {max_jobs:,} jobs (job_table_share)"
+    new = [one for one in holdings if one.is_held and not has_begun(one.view.array)]
     kept = [one for one in holdings if one not in new]
     needed = sum(one.needed for one in kept)
-    refused: set[int] = set()
+    refused: dict[int, TrainerState] = {}
     for one in new:
         if needed + one.needed > room:
-            refused.add(one.trainer.array)
+            state = one.view.state
+            refused[one.view.array] = replace(state, over=why, over_since_s=snapshot.time_s)
         else:
             kept.append(one)
             needed += one.needed
     level = _level(kept, room)
-    why = f"trainers may hold {room:,} of slurmctld's {max_jobs:,} jobs (job_table_share)"
-    trims = tuple(
+    trims = [
         Trim(one.held[-beyond:], why)
         for one in kept
         if (beyond := one.size - max(level, one.needed)) > 0
-    )
-    return Excess(trims, frozenset(refused), why)
+    ]
+    return trims, refused
 
 
-def _holding(trainer: Trainer) -> _Holding:
-    size = sum(not element.state.over for element in trainer.elements)
-    held = sorted(one.id for one in trainer.elements if one.state is ElementState.HELD)
-    return _Holding(trainer, size, tuple(held))
+def _holding(view: TrainerView) -> _Holding:
+    elements = view.trainer.elements
+    held = sorted(one.id for one in elements if one.state is ElementState.HELD)
+    return _Holding(view, sum(not one.state.over for one in elements), tuple(held))
 
 
 def _level(holdings: Sequence[_Holding], room: int) -> int:
     """Return the greatest size that all may have; trainers that need more may have more."""
-    low, high = 0, max((one.size for one in holdings), default=0)
-    while low < high:
-        level = (low + high + 1) // 2
-        taken = sum(min(one.size, max(level, one.needed)) for one in holdings)
-        low, high = (level, high) if taken <= room else (low, level - 1)
-    return low
+
+    def taken(level: int) -> int:
+        return sum(min(one.size, max(level, one.needed)) for one in holdings)
+
+    most = max((one.size for one in holdings), default=0)
+    return max(0, bisect_right(range(most + 1), room, key=taken) - 1)
