@@ -70,11 +70,8 @@ def _why_too_small(view: TrainerView, snapshot: Snapshot) -> str | None:
     """Say that a trainer wants more nodes than there are, if these are known."""
     if view.placed or not snapshot.all_nodes:
         return None
-    least, count, there = (
-        view.trainer.record.min_nodes,
-        len(snapshot.all_nodes),
-        len(snapshot.in_service),
-    )
+    least = view.trainer.record.min_nodes
+    count, there = len(snapshot.all_nodes), len(snapshot.in_service)
     if least <= there:
         return None
     if least > count:
