@@ -108,21 +108,6 @@ class _Draft:
             self.picture = replace(self.picture, views=tuple(views))
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """What a plan is made for; ``left_alone`` counts the idle nodes left to others, by reason.
-
-    Trainers may grow into ``free`` places now, except those that are ``stuck``. ``problem`` is what
-    ``ask`` returns.
-    """
-
-    free: frozenset[Place]
-    left_alone: Mapping[str, int]
-    stuck: Mapping[int, str]
-    ask: Callable[..., Problem]
-    problem: Problem
-
-
 @dataclass(slots=True)
 class Decider:
     """Decides turn after turn."""
@@ -147,7 +132,8 @@ class Decider:
         except Exception:
             for view in others.views:
                 with self.faults.of(view.array):
-                    self._question(self._draft(replace(others, views=(view,))))
+                    _, build = self._without_plan(self._draft(replace(others, views=(view,))))
+                    build()
             if not self.faults.why.keys() & {view.array for view in others.views}:
                 raise
             return self.decide(picture)
@@ -155,26 +141,18 @@ class Decider:
     def _decide(self, picture: Picture, everybody: tuple[TrainerView, ...]) -> Decision:
         snapshot, settings = picture.snapshot, self.settings
         draft = self._draft(picture)
-        question = self._question(draft)
-        made, trouble = self._planned(question, picture.now_s)
+        decision, build = self._without_plan(draft)
+        made, trouble = self._planned(build(), build, picture.now_s)
         moves: list[Action] = []
         if made is not None:
-            free = {place.name: place for place in question.free}
+            free = {place.name: place for place in decision.free}
             move = partial(towards, plan=made.plan, free=free, snapshot=snapshot, settings=settings)
             moves = self._of_each(draft.picture.views, move)
         everybody = tuple(_judged(view, draft.states) for view in everybody)
         upkeep = self._of_each(everybody, lambda view: keep_up(view, snapshot, settings))
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
-        return Decision(
-            (*upkeep, *draft.actions, *moves, *held),
-            draft.states,
-            draft.picture.avoid,
-            question.free,
-            question.left_alone,
-            question.stuck,
-            made,
-            trouble,
-        )
+        actions = (*upkeep, *draft.actions, *moves, *held)
+        return replace(decision, actions=actions, made=made, trouble=trouble)
 
     def _draft(self, picture: Picture) -> _Draft:
         """Decide which elements have to leave, whatever the plan will be."""
@@ -190,8 +168,8 @@ class Decider:
         self._make_room(draft)
         return draft
 
-    def _question(self, draft: _Draft) -> _Question:
-        """Return what to plan: into which places trainers may grow, and which each may have."""
+    def _without_plan(self, draft: _Draft) -> tuple[Decision, Callable[..., Problem]]:
+        """Return the decision as far as it needs no plan, and what builds the planning problem."""
         picture, settings = draft.picture, self.settings
         idle = available(picture, settings)
         free = growable(idle, picture, settings)
@@ -202,10 +180,13 @@ class Decider:
         by_then = free
         if soon := soon_available(picture, settings):
             by_then |= growable(idle | soon, picture, settings) & soon
-        ask = partial(
+        build = partial(
             problem_of, picture, by_then, self._objective, self.appraiser, hardware, eligible
         )
-        return _Question(free, alone, eligible.stuck, ask, ask())
+        decision = Decision(
+            (), draft.states, picture.avoid, free, left_alone=alone, stuck=eligible.stuck
+        )
+        return decision, build
 
     def _of_each(
         self, views: Iterable[TrainerView], decide: Callable[[TrainerView], Sequence[Action]]
@@ -254,12 +235,14 @@ class Decider:
         views, snapshot = draft.picture.views, draft.picture.snapshot
         draft.end(*excess(views, snapshot, self.settings, self.history.has_begun))
 
-    def _planned(self, question: _Question, now_s: float) -> tuple[Made | None, str | None]:
+    def _planned(
+        self, problem: Problem, build: Callable[..., Problem], now_s: float
+    ) -> tuple[Made | None, str | None]:
         """Return the plan that stands, or None and why none can be made: then no element moves."""
         try:
-            if not self._stands(question.problem, now_s):
-                self._made = self._plan(question, now_s)
-            self._asked = question.problem
+            if not self._stands(problem, now_s):
+                self._made = self._plan(problem, build, now_s)
+            self._asked = problem
             return self._made, None
         except Exception as error:
             logger.exception("no plan")
@@ -273,11 +256,10 @@ class Decider:
             return False
         return made.plan.status != "greedy" or now_s < made.time_s + _GREEDY_S
 
-    def _plan(self, question: _Question, now_s: float) -> Made:
+    def _plan(self, problem: Problem, build: Callable[..., Problem], now_s: float) -> Made:
         """Make a new plan, and note it; no trainer stops for exploration."""
-        problem = question.problem
         plan = self.planner.plan(problem)
-        if stops_a_trainer(problem, plan) and (other := question.ask(exploring=False)) != problem:
+        if stops_a_trainer(problem, plan) and (other := build(exploring=False)) != problem:
             problem, plan = other, self.planner.plan(other)
         pool, used = len(problem.pool), sum(map(len, plan.assignment.values()))
         self.history.add_plan(now_s, pool, used, plan.objective, plan.status, plan.solve_s)

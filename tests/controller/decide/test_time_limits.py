@@ -38,8 +38,12 @@ def reserved(in_s: float, for_s: float = HOUR, node: str = "n1") -> Reservation:
 
 
 def wanted(in_s: float | None, node: str = "n1") -> Snapshot:
-    start_s = None if in_s is None else NOW_S + in_s
-    return claims(waiting=(WaitingJob(7, "main", 1, start_s, (node,)),))
+    return claims(waiting=(job(in_s, node),))
+
+
+def job(in_s: float | None, node: str = "n1") -> WaitingJob:
+    """A job that Slurm expects to start there then, or does not say when."""
+    return WaitingJob(7, "main", 1, None if in_s is None else NOW_S + in_s, (node,))
 
 
 def running(ran_s: float, left_s: float | None, task: int = 1, node: str = "n1") -> Element:
@@ -75,6 +79,13 @@ def kept(
         pytest.param(wanted(9 * HOUR), None, (60, 10), (60, 60), id="a long hole"),
         pytest.param(wanted(MINUTE, "n2"), None, (60, 10), (60, 60), id="another node's hole"),
         pytest.param(wanted(None), None, (60, 10), (60, 10), id="a job without a forecast"),
+        pytest.param(
+            claims(waiting=(job(42 * MINUTE), job(None))),
+            None,
+            (60, 10),
+            (60, 40),
+            id="one beside it",
+        ),
         pytest.param(claims(reserved(1860)), None, (30, 10), (30, 30), id="up to a reservation"),
         pytest.param(claims(reserved(9 * HOUR)), None, (60, 10), (60, 60), id="one far ahead"),
         pytest.param(claims(reserved(110)), None, None, None, id="one too soon"),
@@ -108,6 +119,11 @@ def test_nodes_that_are_kept_for_equally_long_get_one_limit() -> None:
 @BOTH
 def test_an_element_far_from_its_limit_is_left_alone(settings: Settings) -> None:
     assert kept(running(0, HOUR), settings=settings) == []
+
+
+def test_only_one_that_runs_has_a_limit_to_keep() -> None:
+    ending = element(1, ElementState.ENDING, "n1", start_s=NOW_S - 3580, limit_end_s=NOW_S + 1)
+    assert kept(ending, settings=OWNER) == []
 
 
 def test_an_operator_lengthens_to_an_hour_when_half_of_it_is_over() -> None:
