@@ -212,9 +212,8 @@ class Decider:
         """Empty the nodes that ordinary jobs shall find idle."""
         settings, picture = self.settings, draft.picture
         want = wanted(picture)
-        leaves = picture.now_s >= picture.judgement.due_s - picture.lead_s
-        draft.picture = replace(picture, kept=want.idle | want.leave if leaves else want.idle)
-        if leaves:
+        draft.picture = replace(picture, kept=want.idle)
+        if picture.now_s >= picture.judgement.due_s - picture.lead_s:
             make_way = partial(leave, nodes=want.leave, why="an ordinary job is expected there")
             draft.end(self._of_each(picture.views, make_way))
         if picture.reserve:

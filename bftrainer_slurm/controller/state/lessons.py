@@ -19,6 +19,18 @@ _LOOKS_AN_ARRAY = 256
 _ARRAYS_A_NAME = 4
 _NAMES_A_USER = 100
 RESCALES_A_KIND = 9
+# Trainers that newer ones of their name, or newer names of their user, make superfluous.
+_TOO_MUCH = """
+WITH trainers AS (
+    SELECT user, name, array, max(max(rowid)) OVER (PARTITION BY user, name) AS newest,
+        row_number() OVER (PARTITION BY user, name ORDER BY max(rowid) DESC) AS place
+    FROM looks GROUP BY user, name, array
+), ranked AS (
+    SELECT *, dense_rank() OVER (PARTITION BY user ORDER BY newest DESC) AS place_of_name
+    FROM trainers
+)
+SELECT user, name, array FROM ranked WHERE place > ? OR place_of_name > ?
+"""
 _AHEAD_S = 60.0  # small differences between clocks are nothing
 
 
@@ -124,28 +136,6 @@ class Lessons:
 
         ``active`` trainers keep them.
         """
-        self._database.write(
-            *(
-                ("DELETE FROM looks WHERE user = ? AND name = ? AND array = ?", row)
-                for row in self._too_much()
-                if row[2] not in active
-            )
-        )
-
-    def _too_much(self) -> list[tuple[str, str, int]]:
-        """Return the trainers (user, name, array) that newer ones make superfluous."""
-        names: dict[str, set[str]] = {}
-        arrays: dict[tuple[str, str], int] = {}
-        found = []
-        for user, name, array, _ in self._database.read(
-            "SELECT user, name, array, max(rowid) FROM looks GROUP BY 1, 2, 3 ORDER BY 4 DESC"
-        ):
-            known = names.setdefault(user, set())
-            if name not in known and len(known) == _NAMES_A_USER:
-                found.append((user, name, array))
-                continue
-            known.add(name)
-            arrays[user, name] = arrays.get((user, name), 0) + 1
-            if arrays[user, name] > _ARRAYS_A_NAME:
-                found.append((user, name, array))
-        return found
+        drop = "DELETE FROM looks WHERE user = ? AND name = ? AND array = ?"
+        too_much = self._database.read(_TOO_MUCH, _ARRAYS_A_NAME, _NAMES_A_USER)
+        self._database.write(*((drop, row) for row in too_much if row[2] not in active))

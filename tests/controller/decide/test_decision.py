@@ -130,6 +130,21 @@ def test_a_node_that_the_controller_takes_from_a_trainer_stays_in_the_plan_meanw
     assert asked(ours=False)[0] == {"n2"}  # an ordinary job has it next
 
 
+def test_nobody_grows_onto_a_node_that_a_job_is_to_find_idle_or_that_is_being_left_for_it() -> None:
+    seen = tuple(replace(one, partitions=frozenset({"main", "bftrainer"})) for one in NODES.nodes)
+    waits = snapshot(seen, waiting=(WaitingJob(7, "main", 2),))
+
+    def decided(due_in_s: float) -> Decision:
+        due = Judgement(NOW_S + due_in_s, NOW_S + due_in_s, NOW_S)
+        found = replace(picture(view(ON_N1), other(HELD), of=waits), judgement=due)
+        return Deciding()(of=found)
+
+    assert decided(60.0).free == decided(0.0).free == frozenset()
+    assert decided(60.0).left_alone["kept for ordinary jobs"] == 1
+    assert [type(action) for action in decided(60.0).actions] == []
+    assert [type(action) for action in decided(0.0).actions] == [Shrink]
+
+
 def test_trainers_leave_for_a_job_as_long_before_a_pass_as_elements_take_to_end() -> None:
     both = replace(node("n1"), partitions=frozenset({"main", "bftrainer"}))
     waits = snapshot((both,), waiting=(WaitingJob(7, "main", 1),))
@@ -255,10 +270,12 @@ def test_an_element_leaves_a_node_that_is_reserved(in_s: float) -> None:
 
 def test_a_trainer_that_is_given_up_is_so_in_the_same_decision() -> None:
     failing = Failing(NOW_S, NOW_S, count=3, nodes=("n1", "n2"), node="n1", text="no toch")
-    decision = Deciding()(view(ON_N1, failing=failing), other(HELD))
+    deciding = Deciding()
+    decision = deciding(view(ON_N1, failing=failing), other(HELD))
     (cancel,) = [action for action in decision.actions if isinstance(action, Cancel)]
     assert cancel.array == ARRAY
     assert decision.states[ARRAY].over == cancel.why
+    assert [one.key for one in deciding.planner.asked[-1].trainers] == [str(OTHER)]
     assert not any(isinstance(one, Shrink | Grow) and array_of(one) == ARRAY
                    for one in decision.actions)  # fmt: skip
 
