@@ -77,7 +77,7 @@ def test_what_slurm_announces_counts_where_it_is_sooner() -> None:
 
 
 def test_the_forward_time_adapts_to_how_often_the_pool_changes() -> None:
-    looks = [seen(80.0 * turn, *(["n1"] if turn % 2 else [])) for turn in range(40)]
+    looks = [seen(20.0 * turn, *(["n1"] if turn % 8 < 4 else [])) for turn in range(160)]
     assert watching(*looks).forward_time_s(Settings()) == pytest.approx(80)
 
 
@@ -104,3 +104,4 @@ def test_a_clock_that_is_set_back_leaves_expectations_that_can_be() -> None:
     later = [seen(1200 - 7200.0, "n4"), seen(1260 - 7200.0, "n3", "n4")]
     holes = watching(*looks, *later)
     assert all(life_s >= 0 for life_s in holes.life_s(later[-1]).values())
+    assert all(since_s <= later[-1].time_s for since_s in holes.since_s.values())
