@@ -95,6 +95,8 @@ def test_it_is_asked_before_it_is_ended_and_that_takes_of_the_budget(
     setting.controller._world = replace(setting.controller._world, pacer=pacer)
     setting.turn()
     assert " ".join(happened) == happens
+    due_in_s = setting.controller.schedule.due_s() - setting.now_s
+    assert not takes_s or due_in_s < 2.0  # there is more to do
 
 
 def test_where_the_budget_was_spent_before_it_was_ended() -> None:

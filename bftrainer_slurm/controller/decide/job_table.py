@@ -67,8 +67,7 @@ def excess(
     refused: dict[int, TrainerState] = {}
     for one in new:
         if needed + one.needed > room:
-            state = one.view.state
-            refused[one.view.array] = replace(state, over=why, over_since_s=snapshot.time_s)
+            refused[one.view.array] = replace(one.view.state, over=why)
         else:
             kept.append(one)
             needed += one.needed

@@ -127,7 +127,7 @@ def hold_reclaimed(view: TrainerView, actions: Collection[Action]) -> list[Actio
 
 def _end(view: TrainerView, now_s: float) -> list[Action]:
     """Cancel the rest of a trainer that is over; its running elements get time to end."""
-    if view.finishing and view.live and now_s - view.state.over_since_s < _FINISH_TIMEOUT_S:
+    if view.finishing and view.live and now_s - view.state.finished_s < _FINISH_TIMEOUT_S:
         return []
     left = view.spare or view.ids(*_WAITS_OR_RUNS)
     if now_s - view.state.cancelled_s < _CANCEL_AGAIN_S or not left:

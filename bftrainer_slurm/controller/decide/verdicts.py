@@ -56,8 +56,7 @@ def judge(picture: Picture, free: frozenset[Place], settings: Settings) -> Verdi
     for view, mine in failing:
         if _hopeless(mine, in_service, now_s, settings):
             avoid = _innocent(mine, avoid)
-            over = replace(view.state, over=_why(mine), over_since_s=now_s, failing=None)
-            states[view.array] = over
+            states[view.array] = replace(view.state, over=_why(mine), failing=None)
         elif (
             mine.node
             and (mine.trained or taken.get(view.trainer.user, view.array) == view.array)

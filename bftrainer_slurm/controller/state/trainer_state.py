@@ -51,7 +51,8 @@ class TrainerState:
     """One trainer. ``elements`` (by task) leaves out elements that are just held.
 
     ``done`` are tasks that have reported their end; if Slurm has forgotten them since, they ended
-    well. ``over`` says why it is not run any more: finished, or given up. ``refused`` are nodes
+    well. ``over`` says why it is not run any more: given up, or finished, which was first seen at
+    ``finished_s``. ``refused`` are nodes
     that Slurm says it cannot have, and until when to believe that. ``rests_until_s`` keeps it
     without nodes after a failure. Until ``paused_until_s`` it stands still because its size has
     changed. ``trained_s`` is when it last had a node. ``told``: its output says that none of its
@@ -61,7 +62,7 @@ class TrainerState:
     elements: Mapping[int, ElementRecord] = field(default_factory=dict)
     done: frozenset[int] = frozenset()
     over: str | None = None
-    over_since_s: float = math.inf
+    finished_s: float = math.inf
     cancelled_s: float = float("-inf")
     failing: Failing | None = None
     rests_until_s: float = 0.0
@@ -120,7 +121,7 @@ def advance(
     state = replace(state, elements=records)
     completed = any(one.state is ElementState.COMPLETED for one in elements)
     if state.over is None and (completed or state.done - seen.keys()):
-        state = replace(state, over=FINISHED, over_since_s=now_s)
+        state = replace(state, over=FINISHED, finished_s=now_s)
     return state, events
 
 

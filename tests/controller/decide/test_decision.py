@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.decide.actions import Cancel, Grow, Hold, Revive, Shrink, array_of
+from bftrainer_slurm.controller.decide.actions import (
+    Cancel,
+    EndAt,
+    Grow,
+    Hold,
+    Revive,
+    Shrink,
+    array_of,
+)
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.settings import Settings
@@ -234,7 +242,7 @@ def test_a_plan_without_the_solver_stands_for_a_minute_then_the_solver_is_asked_
 def test_upkeep_that_cannot_be_decided_of_one_trainer_is_of_the_others() -> None:
     deciding = Deciding()
     odd = view(HELD, failing=None, over="why")
-    odd = replace(odd, state=replace(odd.state, over_since_s="odd", cancelled_s="odd"))  # type: ignore[arg-type]
+    odd = replace(odd, state=replace(odd.state, cancelled_s="odd"))  # type: ignore[arg-type]
     decision = deciding(odd, other(failed(0)))
     assert Revive((ElementId(OTHER, 0),), "failed") in decision.actions
     assert deciding.faults.why.keys() == {ARRAY}
@@ -262,10 +270,19 @@ def test_an_element_leaves_a_node_that_is_reserved(in_s: float) -> None:
     reserved = replace(
         NODES, reservations=(Reservation("course", NOW_S + in_s, NOW_S + 3600, ("n1",)),)
     )
-    decision = Deciding()(of=picture(view(ON_N1), of=reserved))
+    deciding = Deciding()
+    decision = deciding(of=picture(view(ON_N1), of=reserved))
     (action,) = decision.actions
     assert isinstance(action, Shrink)
     assert "course" in action.why
+    assert deciding.planner.asked[-1].pool == {"n2"}
+
+
+def test_one_whose_limit_is_set_stays_where_it_is() -> None:
+    deciding = Deciding()
+    decision = deciding(view(replace(ON_N1, start_s=NOW_S, limit_end_s=NOW_S + 86400)))
+    assert [type(action) for action in decision.actions] == [EndAt]
+    assert deciding.planner.asked[-1].pool == {"n1", "n2"}
 
 
 def test_a_trainer_that_is_given_up_is_so_in_the_same_decision() -> None:

@@ -196,7 +196,7 @@ def test_what_is_left_of_a_trainer_that_is_given_up_is_cancelled_until_nothing_i
 )
 @pytest.mark.parametrize("over", ["finished", "why"])
 def test_of_who_is_over_nothing_that_waits_is_forgotten(mine: TrainerView, over: str) -> None:
-    assert kept(replace(mine, state=replace(mine.state, over=over, over_since_s=0.0))) != []
+    assert kept(replace(mine, state=replace(mine.state, over=over, finished_s=0.0))) != []
 
 
 def test_of_who_is_given_up_nothing_is_brought_back() -> None:

@@ -65,7 +65,7 @@ def test_a_pending_element_that_nobody_remembers_is_astray() -> None:
 
 def test_once_an_element_has_ended_well_its_trainer_has_finished() -> None:
     state = state_of(trainer(element(0, ElementState.COMPLETED), ON_N1))
-    assert (state.over, state.over_since_s) == (FINISHED, NOW_S)
+    assert (state.over, state.finished_s) == (FINISHED, NOW_S)
 
 
 def test_it_stays_so_when_slurm_has_forgotten_that_element() -> None:
