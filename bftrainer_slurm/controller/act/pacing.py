@@ -5,6 +5,7 @@ What is sent is in ``execute``; what slurmctld allows is read with its configura
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -14,21 +15,6 @@ BURST = 30  # RPCs at once where slurmctld sets no limit
 # slurmctld counts by its own clock, in whole periods. So we stay a little inside its limit.
 _SPARE_RPCS, _SHARE = 2.0, 0.95
 _FOR_CHANGES = 4.0  # RPCs that looks leave, so that each change can be made, however many they are
-
-
-@dataclass(slots=True)
-class _Account:
-    """The RPCs of a burst that are ``spent``; they come back with time."""
-
-    spent: float = 0.0
-
-    def recover(self, limit: RateLimit, passed_s: float) -> None:
-        """Let time pass."""
-        self.spent = max(0.0, self.spent - passed_s * limit.per_s)
-
-    def due_in_s(self, limit: RateLimit, rpcs: float) -> float:
-        """Return in how many seconds there is credit for so many RPCs."""
-        return max(0.0, (self.spent + rpcs - limit.burst) / limit.per_s)
 
 
 @dataclass(slots=True)
@@ -45,28 +31,26 @@ class Pacer:
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     limit: RateLimit | None = None
-    _ours: _Account = field(default_factory=_Account, init=False)
-    _slurmctlds: _Account = field(default_factory=_Account, init=False)
-    _last_s: float | None = field(default=None, init=False)
-
-    @property
-    def _our_limit(self) -> RateLimit:
-        return RateLimit(BURST, self.most_per_s)
+    # What is spent of our burst and of slurmctld's, in RPCs; it comes back with time.
+    _ours: float = field(default=0.0, init=False)
+    _slurmctlds: float = field(default=0.0, init=False)
+    _last_s: float = field(default=math.inf, init=False)
 
     @property
     def _slurmctlds_limit(self) -> RateLimit:
         if self.limit is None:
-            return self._our_limit  # nobody waits for it
+            return RateLimit(BURST, self.most_per_s)  # nobody waits for it
         burst = max(1.0, self.limit.burst - _SPARE_RPCS)
         return RateLimit(min(BURST, burst), _SHARE * self.limit.per_s)
 
     def due_in_s(self, rpcs: int, look_rpcs: int = 0) -> float:
         """Return in how many seconds a command of so many RPCs may be sent, after such a look."""
         self._recover()
-        due_s = self._ours.due_in_s(self._our_limit, rpcs)
-        if self.limit is None:
-            return due_s
-        return max(due_s, self._slurmctlds.due_in_s(self._slurmctlds_limit, rpcs + look_rpcs))
+        due_s = (self._ours + rpcs - BURST) / self.most_per_s
+        if self.limit is not None:
+            limit, spent = self._slurmctlds_limit, self._slurmctlds + rpcs + look_rpcs
+            due_s = max(due_s, (spent - limit.burst) / limit.per_s)
+        return max(0.0, due_s)
 
     def wait(self, rpcs: int, at_most_s: float) -> bool:
         """Wait until a command of so many RPCs may be sent; False where that takes too long."""
@@ -75,21 +59,20 @@ class Pacer:
             return False
         if wait_s > 0:
             self.sleep(wait_s)
-        self._ours.spent += rpcs
-        self._slurmctlds.spent += rpcs
+        self._ours += rpcs
+        self._slurmctlds += rpcs
         return True
 
     def draw(self, rpcs: int) -> None:
         """Count requests of a look."""
         self._recover()
-        self._ours.spent += max(0.0, min(rpcs, BURST - _FOR_CHANGES - self._ours.spent))
+        self._ours += max(0.0, min(rpcs, BURST - _FOR_CHANGES - self._ours))
         most = self._slurmctlds_limit.burst + _SPARE_RPCS  # what it refuses costs nothing
-        self._slurmctlds.spent = min(most, self._slurmctlds.spent + rpcs)
+        self._slurmctlds = min(most, self._slurmctlds + rpcs)
 
     def _recover(self) -> None:
         now_s = self.clock()
-        if self._last_s is not None:
-            passed_s = max(0.0, now_s - self._last_s)
-            self._ours.recover(self._our_limit, passed_s)
-            self._slurmctlds.recover(self._slurmctlds_limit, passed_s)
+        passed_s = max(0.0, now_s - self._last_s)
+        self._ours = max(0.0, self._ours - passed_s * self.most_per_s)
+        self._slurmctlds = max(0.0, self._slurmctlds - passed_s * self._slurmctlds_limit.per_s)
         self._last_s = now_s
