@@ -135,10 +135,8 @@ class Stopwatch:
 
 def _fell(before: Report, after: Report) -> bool:
     """Whether less is done than before, which is impossible within one generation."""
-    return any(
-        old is not None and new is not None and new < old
-        for old, new in ((before.samples, after.samples), (before.steps, after.steps))
-    )
+    gains = _gained(before.samples, after.samples), _gained(before.steps, after.steps)
+    return any(gain is not None and gain < 0 for gain in gains)
 
 
 def _gained(before: float | None, after: float | None) -> float | None:
