@@ -26,9 +26,6 @@ class Eligibility:
 def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibility:
     """Return what keeps each trainer from growing. Its own nodes are never among those refused."""
     now_s = snapshot.time_s
-    nodes: tuple[Node, ...] = ()
-    if any(_is_choosy(view.trainer.demands) or view.state.refused for view in views):
-        nodes = tuple(node for node in snapshot.nodes if node.name in snapshot.in_service)
     stuck: dict[int, str] = {}
     barred: dict[int, frozenset[str]] = {}
     unfit: dict[Demands, frozenset[str]] = {}
@@ -41,11 +38,11 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
         )
         if why is None:
             if demands not in unfit:
-                unfit[demands] = _unfit(demands, nodes)
+                unfit[demands] = _unfit(demands, snapshot.nodes)
             refused = view.state.refused.items()
             said_no = {node for node, until_s in refused if until_s > now_s}
             out = unfit[demands].union(said_no) - nodes_of(view.places)
-            why = _too_few(view, nodes, out)
+            why = _too_few(view, snapshot.in_service, out)
             if out and why is None:
                 barred[array] = out
         if why is not None:
@@ -86,22 +83,16 @@ def _why_not_now(wait: Wait | None, now_s: float) -> str | None:
     return f"Slurm does not start more of it now: {wait.reason}"
 
 
-def _too_few(view: TrainerView, nodes: tuple[Node, ...], out: frozenset[str]) -> str | None:
-    if not out:
-        return None
-    fit = sum(node.name not in out for node in nodes)
-    if fit >= view.trainer.record.min_nodes:
+def _too_few(view: TrainerView, nodes: frozenset[str], out: frozenset[str]) -> str | None:
+    if not out or (fit := len(nodes - out)) >= view.trainer.record.min_nodes:
         return None
     return f"{fit} of {len(nodes)} nodes fit: others lack what it asks for, or Slurm refuses them"
 
 
-def _is_choosy(demands: Demands) -> bool:
-    """Whether there may be nodes that it cannot have."""
-    return bool(demands.excluded or demands.constraints)
-
-
 def _unfit(demands: Demands, nodes: tuple[Node, ...]) -> frozenset[str]:
     constraints = _parsed(demands)
+    if not constraints and not demands.excluded:  # most trainers
+        return frozenset()
     return frozenset(
         node.name
         for node in nodes
