@@ -5,7 +5,7 @@ It is learnt from recent jobs; ``decide.available`` chooses the nodes.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from bftrainer_slurm.model import OrdinaryRun
@@ -27,7 +27,7 @@ class Arrivals:
     def __init__(self, now_s: float) -> None:
         self._began_s = now_s
         self._running: frozenset[OrdinaryRun] | None = None
-        self._hours: deque[tuple[float, Counter[int]]] = deque()
+        self._hours: defaultdict[float, Counter[int]] = defaultdict(Counter)  # by their begin
 
     def look(self, runs: Iterable[OrdinaryRun], now_s: float) -> None:
         """Take in the running ordinary jobs; those that have come since the last look count."""
@@ -37,13 +37,9 @@ class Arrivals:
             for run in self._running.difference(self._running if before is None else before)
             if run.start_s - run.submit_s <= _AT_ONCE_S
         )
-        if came:
-            hour_s = now_s // _HOUR_S * _HOUR_S
-            if not self._hours or self._hours[-1][0] != hour_s:
-                self._hours.append((hour_s, Counter()))
-            self._hours[-1][1].update(came)
-        while self._hours and self._hours[0][0] < now_s - _REMEMBERED_S:
-            self._hours.popleft()
+        self._hours[now_s // _HOUR_S * _HOUR_S] += came
+        for hour_s in [one for one in self._hours if one < now_s - _REMEMBERED_S]:
+            del self._hours[hour_s]
 
     def worth_keeping(self, delay_worth: float, now_s: float) -> int:
         """Return how many idle nodes save more than they cost.
@@ -54,7 +50,7 @@ class Arrivals:
         count as those of an hour.
         """
         known_s = max(_HOUR_S, min(_REMEMBERED_S, now_s - self._began_s))
-        came = sum((counts for _, counts in self._hours), Counter[int]())
+        came = sum(self._hours.values(), Counter[int]())
         best, best_gain, spared = 0, 0.0, 0
         for nodes, jobs in sorted(came.items()):
             spared += jobs
