@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bftrainer_slurm.elastic.steps import Memory
@@ -70,13 +70,14 @@ class Teller:
         """Write a change, after those that are not read yet."""
         kept = self._unheard if self._memory.unread else []
         self._unheard = [*kept, change]
-        self._memory.write(format_changes(self._unheard))
+        text = json.dumps([asdict(one) for one in self._unheard[-_MOST:]])
+        self._memory.write(text.encode())
 
 
 def hear_changes(memory: Memory) -> None:
     """Call the script's functions with the changes that the agent has written."""
     try:
-        changes = parse_changes(memory.text())
+        changes = [_parsed(**one) for one in json.loads(memory.text())]
     except (ValueError, TypeError):
         return  # half written; it is complete at the next step
     memory.has_read()
@@ -84,18 +85,5 @@ def hear_changes(memory: Memory) -> None:
         tell(change)
 
 
-def format_changes(changes: list[NodesChanged]) -> bytes:
-    """Return the text of the last changes, for a process of the script."""
-    return json.dumps([asdict(change) for change in changes[-_MOST:]]).encode()
-
-
-def parse_changes(text: bytes) -> list[NodesChanged]:
-    """Return the changes that were written.
-
-    Raises:
-        ValueError, TypeError: the text is half written.
-    """
-    found = json.loads(text)
-    for one in found:
-        one["nodes_before"], one["nodes"] = tuple(one["nodes_before"]), tuple(one["nodes"])
-    return [NodesChanged(**one) for one in found]
+def _parsed(nodes_before: list[str], nodes: list[str], **others: Any) -> NodesChanged:
+    return NodesChanged(tuple(nodes_before), tuple(nodes), **others)

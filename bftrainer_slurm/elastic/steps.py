@@ -145,25 +145,78 @@ class Memory:
         self.numbers[_HEARD] = self.numbers[_WRITTEN]
 
 
-class Counter:
-    """Counts a process's steps in a memory; between two steps the script is told of changes."""
+class Steps:
+    """The steps of this process: as its trainer or the script reports them, else its optimizers.
 
-    def __init__(self, memory: Memory) -> None:
+    They are counted in ``memory``; None: nobody wants to know. Between two of them the script is
+    told of changes.
+    """
+
+    def __init__(self, memory: Memory | None) -> None:
         self._memory = memory
-        self._numbers = memory.numbers
-        self._before = self._numbers[:_IN_PROCESS].tolist()
+        self._before = [] if memory is None else memory.numbers[:_IN_PROCESS].tolist()
+        self._begun = self._by_script = self._by_trainer = False
+        self._stepped: set[int] = set()
+        self._given: int | None = None  # samples that this rank got since the last step
+
+    def by_script(self, samples: float | None, number: int | None = None) -> None:
+        """Count a step that the script reports; from the first report on only these count.
+
+        ``samples`` are those of all ranks; None: not known. A step whose ``number`` is not above
+        all numbers before is repeated: it was lost, and is counted as such only.
+        """
+        if not self._by_trainer:
+            self._report(samples, number)
+
+    def by_trainer(self, samples: float, number: int) -> None:
+        """Count a step that ``Trainer`` reports; from the first report on only these count."""
+        self._by_trainer = True
+        self._report(samples, number)
+
+    def by_optimizer(self, optimizer: object) -> None:
+        """Count a step at an optimizer's first step, and whenever one that has stepped steps again.
+
+        So two optimizers that take turns (a GAN's) count once a round, and a single one counts
+        every time. The samples are those that DataLoaders gave this rank, times the ranks.
+        """
+        if self._memory is None or self._by_script or _makes_state(optimizer):
+            return
+        if not self._stepped or id(optimizer) in self._stepped:
+            self._stepped.clear()
+            self._count(self._memory, None if self._given is None else self._given * _world())
+            self._given = self._given and 0
+        self._stepped.add(id(optimizer))
+
+    def given(self, samples: int) -> None:
+        """Note how many samples of a batch were given to be trained."""
+        self._given = (self._given or 0) + samples
+
+    def leave_to_trainer(self) -> None:
+        """Stop counting: ``elastic.Trainer`` re-forms its group, and reports by itself."""
+        if self._memory is not None:
+            self._forget(self._memory)
+            self._memory.numbers[_IN_PROCESS] = 1.0
+            self._memory = None
+
+    def _report(self, samples: float | None, number: int | None) -> None:
+        if self._memory is None:
+            return
+        if not self._by_script:
+            self._by_script = True
+            self._forget(self._memory)
+        self._count(self._memory, samples, number)
+
+    def _forget(self, memory: Memory) -> None:
+        """Take back this process's counts: from now on they come in another way."""
+        for place, number in enumerate(self._before):
+            memory.numbers[place] = number
         self._begun = False
 
-    def count(self, samples: float | None, number: int | None = None) -> None:
-        """Count one step, with the samples of all ranks in it; None: not known.
-
-        A step whose ``number`` is not above all numbers before is repeated: it was lost, and is
-        counted as such only.
-        """
-        numbers = self._numbers
+    def _count(self, memory: Memory, samples: float | None, number: int | None = None) -> None:
+        numbers = memory.numbers
         known = nan if samples is None else samples
-        if numbers[_WRITTEN] > numbers[_HEARD]:
-            listeners.hear_changes(self._memory)
+        if memory.unread:
+            listeners.hear_changes(memory)
         if number is not None:
             if number <= numbers[_HIGHEST]:
                 numbers[_LOST] += 1
@@ -178,69 +231,6 @@ class Counter:
         if not self._begun:
             self._begun = True
             numbers[_FIRST_S] = now_s
-
-    def forget(self) -> None:
-        """Take back this process's counts: from now on they come in another way."""
-        for place, number in enumerate(self._before):
-            self._numbers[place] = number
-        self._begun = False
-
-    def leave_to_trainer(self) -> None:
-        """Say that this process re-forms its group and reports by itself."""
-        self.forget()
-        self._numbers[_IN_PROCESS] = 1.0
-
-
-class Steps:
-    """The steps of this process: as its trainer or the script reports them, else its optimizers."""
-
-    def __init__(self, counter: Counter | None) -> None:
-        self._counter = counter
-        self._by_script = self._by_trainer = False
-        self._stepped: set[int] = set()
-        self._given: int | None = None  # samples that this rank got since the last step
-
-    def by_script(self, samples: float | None, number: int | None = None) -> None:
-        """Count a step that the script reports; from the first report on only these count."""
-        if not self._by_trainer:
-            self._report(samples, number)
-
-    def by_trainer(self, samples: float, number: int) -> None:
-        """Count a step that ``Trainer`` reports; from the first report on only these count."""
-        self._by_trainer = True
-        self._report(samples, number)
-
-    def _report(self, samples: float | None, number: int | None) -> None:
-        if self._counter is None:
-            return
-        if not self._by_script:
-            self._by_script = True
-            self._counter.forget()
-        self._counter.count(samples, number)
-
-    def by_optimizer(self, optimizer: object) -> None:
-        """Count a step at an optimizer's first step, and whenever one that has stepped steps again.
-
-        So two optimizers that take turns (a GAN's) count once a round, and a single one counts
-        every time. The samples are those that DataLoaders gave this rank, times the ranks.
-        """
-        if self._counter is None or self._by_script or _makes_state(optimizer):
-            return
-        if not self._stepped or id(optimizer) in self._stepped:
-            self._stepped.clear()
-            self._counter.count(None if self._given is None else self._given * _world())
-            self._given = self._given and 0
-        self._stepped.add(id(optimizer))
-
-    def given(self, samples: int) -> None:
-        """Note how many samples of a batch were given to be trained."""
-        self._given = (self._given or 0) + samples
-
-    def leave_to_trainer(self) -> None:
-        """Stop counting: ``elastic.Trainer`` reports by itself."""
-        if self._counter is not None:
-            self._counter.leave_to_trainer()
-            self._counter = None
 
 
 def _known(samples: float) -> float | None:
@@ -280,22 +270,21 @@ def of_this_process() -> Steps:
     """Return this process's steps; only the first process of a node counts them."""
     global _steps
     if _steps is None:
-        _steps = Steps(_counter())
+        _steps = Steps(_found_memory())
     return _steps
 
 
-def _counter() -> Counter | None:
+def _found_memory() -> Memory | None:
     if "BFTRAINER_ELEMENT" not in os.environ:
         return None
     path = os.environ.get(VARIABLE)
     try:
         if path is not None:
-            first = os.environ.get("LOCAL_RANK", "0") == "0"
-            return Counter(Memory.opened(path)) if first else None
+            return Memory.opened(path) if os.environ.get("LOCAL_RANK", "0") == "0" else None
         if os.environ.get("RANK", "0") == "0":
             from bftrainer_slurm.elastic.reporting import report_from_here
 
-            return Counter(report_from_here(os.environ))
+            return report_from_here(os.environ)
     except (OSError, ValueError, KeyError) as error:
         print(f"bftrainer: progress is not reported: {error}", flush=True)
     return None

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset, dataloader
 
 from bftrainer_slurm.elastic.rendezvous import batches
 from bftrainer_slurm.elastic.rendezvous.batches import samples_in
-from bftrainer_slurm.elastic.steps import Counter, Memory, Steps
+from bftrainer_slurm.elastic.steps import Memory, Steps
 
 X = torch.zeros(8, 3)
 
@@ -53,7 +53,7 @@ def test_validation_is_no_training(told: list[int]) -> None:
 
 def test_a_step_counts_what_was_given_since_the_last_one() -> None:
     memory = Memory.made()
-    steps = Steps(Counter(memory))
+    steps = Steps(memory)
     for _ in range(3):
         steps.given(4)
         steps.given(4)
@@ -63,7 +63,7 @@ def test_a_step_counts_what_was_given_since_the_last_one() -> None:
 
 def test_a_step_that_only_makes_an_optimizers_state_is_none() -> None:
     memory = Memory.made()
-    steps = Steps(Counter(memory))
+    steps = Steps(memory)
     optimizer = torch.optim.AdamW([torch.zeros(1)], lr=0.0)
     steps.by_optimizer(optimizer)
     optimizer.param_groups[0]["lr"] = 0.1

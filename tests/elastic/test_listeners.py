@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from bftrainer_slurm.elastic import listeners, steps
+from bftrainer_slurm.elastic import listeners
 from bftrainer_slurm.elastic.changes import ChangeLog
 from bftrainer_slurm.elastic.listeners import NodesChanged, Teller
-from bftrainer_slurm.elastic.steps import Counter, Memory, StepCounts
+from bftrainer_slurm.elastic.steps import Memory, StepCounts, Steps
 
 N1, N2 = (1, "n1"), (2, "n2")
 CHANGE = NodesChanged(("n1",), ("n1", "n2"), "join", 0.4, 10.0, 19.0, None, 600.0)
@@ -44,12 +44,12 @@ def test_one_that_the_agent_has_seen_is_told_at_the_next_step_and_once(
     heard: list[NodesChanged],
 ) -> None:
     memory = Memory.made()
-    counter = Counter(Memory.opened(memory.path))
-    counter.count(None)
+    counted = Steps(Memory.opened(memory.path))
+    counted.by_script(None)
     assert heard == []
     Teller(memory)(CHANGE)
-    counter.count(None)
-    counter.count(None)
+    counted.by_script(None)
+    counted.by_script(None)
     assert heard == [CHANGE]
 
 
@@ -62,7 +62,7 @@ def test_what_is_told_while_no_process_trains_is_heard_by_the_next_one(
     for one in others:
         tell(one)
     memory.begin()
-    Counter(memory).count(None)
+    Steps(memory).by_script(None)
     assert heard == others
 
 
@@ -83,11 +83,11 @@ def test_a_function_that_raises_is_named_and_disturbs_nobody(
 def test_a_text_that_is_half_written_is_read_at_a_later_step(heard: list[NodesChanged]) -> None:
     memory = Memory.made()
     memory.write(b'[{"nodes_before"')
-    counter = Counter(memory)
-    counter.count(None)
+    counted = Steps(memory)
+    counted.by_script(None)
     assert heard == []
-    memory.write(listeners.format_changes([CHANGE]))
-    counter.count(None)
+    Teller(memory)(CHANGE)
+    counted.by_script(None)
     assert heard == [CHANGE]
 
 
@@ -95,19 +95,20 @@ def test_one_with_more_nodes_than_there_is_room_for_is_left_out(heard: list[Node
     memory = Memory.made()
     nodes = tuple(f"node{number:060d}" for number in range(10_000))
     Teller(memory)(NodesChanged(nodes, nodes, "loss"))
-    steps.Counter(memory).count(None)
+    Steps(memory).by_script(None)
     assert heard == []
 
 
 def test_a_repeated_step_is_no_progress() -> None:
     memory = Memory.made()
-    first, restarted = Counter(memory), Counter(memory)
+    first = Steps(memory)
     for number in (1, 2, 3):
-        first.count(8, number)
+        first.by_script(8, number)
     assert memory.read().lost == 0
     memory.expect_first()
+    restarted = Steps(memory)
     for number in (2, 3, 4):
-        restarted.count(8, number)
+        restarted.by_script(8, number)
     now = memory.read()
     assert (now.steps, now.samples) == (4, 32)
     assert (now.lost, now.lost_samples) == (2, 16)
@@ -116,5 +117,5 @@ def test_a_repeated_step_is_no_progress() -> None:
 
 def test_what_is_trained_again_is_not_known_without_the_steps_numbers() -> None:
     memory = Memory.made()
-    Counter(memory).count(8)
+    Steps(memory).by_script(8)
     assert memory.read().lost is None

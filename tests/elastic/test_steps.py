@@ -8,7 +8,7 @@ import pytest
 from bftrainer_slurm.controller.observe.reports import read_report
 from bftrainer_slurm.elastic import steps
 from bftrainer_slurm.elastic.reporting import Era, measures
-from bftrainer_slurm.elastic.steps import VARIABLE, Counter, Memory, StepCounts, Steps
+from bftrainer_slurm.elastic.steps import VARIABLE, Memory, StepCounts, Steps
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 
 pytestmark = pytest.mark.torch
@@ -34,11 +34,11 @@ def test_the_agent_reads_what_its_worker_counts(memory: Memory) -> None:
 
 
 def test_the_next_process_goes_on_from_the_counts_of_the_one_before(memory: Memory) -> None:
-    Steps(Counter(memory)).by_script(32)
+    Steps(memory).by_script(32)
     last_s = memory.read().last_s
     memory.expect_first()
     assert memory.read().first_s == 0.0
-    Steps(Counter(memory)).by_script(32)
+    Steps(memory).by_script(32)
     said = memory.read()
     assert (said.steps, said.samples) == (2, 64.0)
     assert said.first_s >= last_s
@@ -74,7 +74,7 @@ def test_a_memory_that_is_gone_does_not_hurt(
 
 
 def test_an_optimizer_alone_counts_every_time(memory: Memory) -> None:
-    counted = Steps(Counter(memory))
+    counted = Steps(memory)
     for _ in range(3):
         counted.by_optimizer("one")
     assert (memory.read().steps, memory.read().samples) == (3, None)
@@ -82,21 +82,21 @@ def test_an_optimizer_alone_counts_every_time(memory: Memory) -> None:
 
 @pytest.mark.parametrize("turns", [["one", "other"], ["one", "other", "third"]])
 def test_optimizers_that_take_turns_count_once_a_round(memory: Memory, turns: list[str]) -> None:
-    counted = Steps(Counter(memory))
+    counted = Steps(memory)
     for optimizer in turns * 4:
         counted.by_optimizer(optimizer)
     assert memory.read().steps == 4
 
 
 def test_an_optimizer_that_takes_over_goes_on_counting(memory: Memory) -> None:
-    counted = Steps(Counter(memory))
+    counted = Steps(memory)
     for optimizer in ["warm-up"] * 3 + ["main"] * 4:
         counted.by_optimizer(optimizer)
     assert memory.read().steps == 6  # the first of the new one may as well be another of the old
 
 
 def test_the_scripts_own_word_overrides_the_optimizers(memory: Memory) -> None:
-    counted = Steps(Counter(memory))
+    counted = Steps(memory)
     for _ in range(3):
         counted.by_optimizer("one")
         counted.by_script(32)
@@ -104,7 +104,7 @@ def test_the_scripts_own_word_overrides_the_optimizers(memory: Memory) -> None:
 
 
 def test_a_trainers_word_overrides_the_scripts(memory: Memory) -> None:
-    counted = Steps(Counter(memory))
+    counted = Steps(memory)
     for number in range(1, 4):
         counted.by_optimizer("one")
         counted.by_trainer(32, number)
@@ -115,10 +115,10 @@ def test_a_trainers_word_overrides_the_scripts(memory: Memory) -> None:
 
 def test_an_optimizers_count_of_a_step_that_is_repeated_leaves_no_times(memory: Memory) -> None:
     """An optimizer steps before the script says which step that was."""
-    Steps(Counter(memory)).by_script(32, 5)
+    Steps(memory).by_script(32, 5)
     memory.expect_first()
     before = memory.read()
-    counted = Steps(Counter(memory))
+    counted = Steps(memory)
     counted.by_optimizer("one")
     counted.by_script(32, 5)
     said = memory.read()
@@ -130,7 +130,7 @@ def test_an_optimizers_count_of_a_step_that_is_repeated_leaves_no_times(memory: 
 
 
 def test_a_process_that_reports_by_itself_is_left_to_it(memory: Memory) -> None:
-    counted = Steps(Counter(memory))
+    counted = Steps(memory)
     counted.by_optimizer("one")
     counted.leave_to_trainer()
     counted.by_optimizer("one")
