@@ -11,10 +11,10 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from inspect import signature
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple
 
 import torch
@@ -23,13 +23,16 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load, load_state_dict
-from torch.distributed.checkpoint.state_dict_saver import async_save, save_state_dict
+from torch.distributed.checkpoint.state_dict_saver import save, save_state_dict
 
 from bftrainer_slurm.elastic.inprocess.transfer import flatten, unflatten
 
 _KEPT = 2
 _NAME = re.compile(r"step-(\d+)-of-(\d+)\Z")
 _DESCRIPTION = "description"
+# Without other ranks; torch 2.6 can do that only by names that later versions call deprecated.
+_SAVE: Any = save if "no_dist" in signature(save).parameters else save_state_dict
+_LOAD: Any = load if "no_dist" in signature(load).parameters else load_state_dict
 _ERRORS = (
     Exception,
     CheckpointException,
@@ -60,12 +63,12 @@ class Checkpoints:
         self._every_s = every_s
         self._clock = clock
         self._last_s = clock()
-        self._writing: Future[Any] | None = None
+        self._writing: Thread | None = None
 
     def due(self) -> bool:
         """Return whether it is time for the next one, and the last one is written."""
         waited = self._clock() - self._last_s >= self._every_s
-        return waited and (self._writing is None or self._writing.done())
+        return waited and (self._writing is None or not self._writing.is_alive())
 
     def save(self, version: Version, state: Any) -> None:
         """Copy the state now, and write it in the background.
@@ -74,21 +77,14 @@ class Checkpoints:
         """
         self.wait()
         self._last_s = self._clock()
-        beside = self._folder / f".{version}.{os.uname().nodename}.{os.getpid()}"
-        self._writing = Future()
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            writing = _begin_to_write(_content(state), beside)
-        except _ERRORS as error:
-            self._give_up(error, beside, version)
-            self._writing.set_result(None)
-        else:
-            writing.add_done_callback(lambda done: self._finish(done, beside, version))
+        with self._or_without(version):
+            self._writing = Thread(target=self._write, args=(version, _copied(state)))
+            self._writing.start()
 
     def wait(self) -> None:
         """Wait until nothing is being written."""
         if self._writing is not None:
-            self._writing.result()
+            self._writing.join()
 
     def newest(self, after: Version | None = None) -> Any | None:
         """Return the state of the newest readable checkpoint, or None if there is none.
@@ -110,24 +106,26 @@ class Checkpoints:
                 print(f"bftrainer: cannot read {path}: {error}", file=sys.stderr)
         return None
 
-    def _finish(self, done: Future[Any], beside: Path, version: Version) -> None:
-        assert self._writing is not None
-        try:
-            done.result()
+    def _write(self, version: Version, content: dict[str, Tensor]) -> None:
+        with self._or_without(version) as beside:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            _SAVE(content, storage_writer=FileSystemWriter(beside), no_dist=True)
             target = self._folder / str(version)
             if target.exists():  # from an earlier rank 0, with the same state
                 shutil.rmtree(beside)
             else:
                 beside.rename(target)
             self._prune()
-        except _ERRORS as error:
-            self._give_up(error, beside, version)
-        finally:
-            self._writing.set_result(None)
 
-    def _give_up(self, error: BaseException, beside: Path, version: Version) -> None:
-        print(f"bftrainer: no checkpoint of step {version.step}: {error}", file=sys.stderr)
-        shutil.rmtree(beside, ignore_errors=True)
+    @contextlib.contextmanager
+    def _or_without(self, version: Version) -> Iterator[Path]:
+        """Give the folder to write into; if that fails, remove it, and say so."""
+        beside = self._folder / f".{version}.{os.uname().nodename}.{os.getpid()}"
+        try:
+            yield beside
+        except _ERRORS as error:
+            print(f"bftrainer: no checkpoint of step {version.step}: {error}", file=sys.stderr)
+            shutil.rmtree(beside, ignore_errors=True)
 
     def _prune(self) -> None:
         for version in _versions(self._folder)[:-_KEPT]:
@@ -141,26 +139,11 @@ class Checkpoints:
                 shutil.rmtree(beside, ignore_errors=True)
 
 
-def _content(state: Any) -> dict[str, Any]:
+def _copied(state: Any) -> dict[str, Tensor]:
     description, tensors = flatten(state)
-    content = {_name(number): tensor for number, tensor in enumerate(tensors)}
+    content = {_name(number): one.to("cpu", copy=True) for number, one in enumerate(tensors)}
     content[_DESCRIPTION] = torch.frombuffer(bytearray(description), dtype=torch.uint8)
     return content
-
-
-def _begin_to_write(content: dict[str, Tensor], folder: Path) -> Future[Any]:
-    """Copy the content now, and write it in a thread, without other ranks."""
-    writer = FileSystemWriter(folder)
-    if "no_dist" in signature(async_save).parameters:
-        writing = async_save(content, storage_writer=writer, no_dist=True)
-        assert isinstance(writing, Future)  # it would be another type with a stager of our own
-        return writing
-    copied = {name: tensor.to("cpu", copy=True) for name, tensor in content.items()}
-    thread = ThreadPoolExecutor(1)
-    try:
-        return thread.submit(save_state_dict, copied, writer, no_dist=True)
-    finally:
-        thread.shutdown(wait=False)
 
 
 def _read(path: Path) -> Any:
@@ -170,10 +153,7 @@ def _read(path: Path) -> Any:
         for name, entry in stored.items()
         if isinstance(entry, TensorStorageMetadata)
     }
-    if "no_dist" in signature(load).parameters:
-        load(content, storage_reader=FileSystemReader(path), no_dist=True)
-    else:
-        load_state_dict(content, FileSystemReader(path), no_dist=True)
+    _LOAD(content, storage_reader=FileSystemReader(path), no_dist=True)
     description: Tensor = content.pop(_DESCRIPTION)
     tensors = [content[_name(number)] for number in range(len(content))]
     return unflatten(description.numpy().tobytes(), tensors)
