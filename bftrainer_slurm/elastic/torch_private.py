@@ -209,11 +209,11 @@ def give_torchs_own_time(group: dist.ProcessGroup | None) -> None:
     dist.distributed_c10d._set_pg_timeout(dist.distributed_c10d.default_pg_timeout, group)
 
 
-def group_of_one(kinds: Collection[str], timeout: timedelta) -> dist.ProcessGroup:
+def group_of_one(kinds: Collection[str]) -> dist.ProcessGroup:
     """Return a group of only this process for these kinds of device, beside the default group."""
     store = HashStore()
     alone = dist.ProcessGroup(store, 0, 1)
-    gloo = dist.ProcessGroupGloo(store, 0, 1, timeout)
+    gloo = dist.ProcessGroupGloo(store, 0, 1, timedelta(minutes=1))
     for kind in sorted(kinds):
         alone._register_backend(torch.device(kind), dist.ProcessGroup.BackendType.GLOO, gloo)
     alone._set_group_name("bftrainer-alone")  # type: ignore[arg-type]

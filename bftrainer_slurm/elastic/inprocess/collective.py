@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import socket
 import threading
 import time
@@ -32,7 +31,6 @@ from bftrainer_slurm.elastic.torch_private import (
     at_once,
     count_groups_anew,
     give_torchs_own_time,
-    group_of_one,
     groups_of_process,
     open_store,
 )
@@ -52,9 +50,6 @@ _GENTLY_S = 1.0
 # Now and then gloo forgets a send if its connection is closed just then (torch 2.13; see
 # ``Connections.shut_down``). After this long, all that will ever fail has failed.
 _HOPELESS_S = 5.0
-
-# torchrun's agent sets 1: then a lost peer ends this process. 2 only cleans up.
-_NCCL = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "2", "TORCH_NCCL_ENABLE_MONITORING": "0"}
 
 
 class PeerLostError(Exception):
@@ -479,18 +474,6 @@ def backend_for(model: nn.Module) -> str:
     """Return the backend for a model's device."""
     on_gpu = any(parameter.is_cuda for parameter in model.parameters())
     return "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
-
-
-def outlive_lost_peers(backend: str) -> None:
-    """If NCCL is used, keep it from ending this process when a peer is lost."""
-    if "nccl" in backend:
-        os.environ.update(_NCCL)
-
-
-def alone_group(model: nn.Module) -> dist.ProcessGroup:
-    """Return a group of only this rank, beside the default group, for a model's devices."""
-    kinds = {parameter.device.type for parameter in model.parameters()} | {"cpu"}
-    return group_of_one(kinds, timedelta(seconds=_STORE_S))
 
 
 @contextlib.contextmanager

@@ -18,9 +18,7 @@ from bftrainer_slurm.elastic.inprocess.checkpoint import Version
 from bftrainer_slurm.elastic.inprocess.collective import (
     Communicator,
     PeerLostError,
-    alone_group,
     make_default,
-    outlive_lost_peers,
 )
 from bftrainer_slurm.elastic.place import FixedRank, fixed_rank, worker_identity
 from bftrainer_slurm.elastic.signals import Sigterm
@@ -29,20 +27,26 @@ from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import Membership, Notice, ReleasedError
 from bftrainer_slurm.keeper.messages import Change, Dropped, Generation, Peer
 
+# torchrun's agent sets 1: then a lost peer ends this process. 2 only cleans up.
+_NCCL = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "2", "TORCH_NCCL_ENABLE_MONITORING": "0"}
+
 
 class Peers:
     """The processes that train together. This class is for a world that does not change.
 
-    That world is torchrun's, srun's, or one process alone.
+    That world is torchrun's, srun's, or one process alone. In an element torchrun starts it again
+    at each change of nodes; before a planned one all save, if there is a folder for it (``saves``).
     """
 
     group: Communicator
     changing = False  # whether this process may get into another generation
     why = ""  # why the last generation ended, in the keeper's word
+    _saves = False
 
-    def __init__(self, fixed: FixedRank, backend: str) -> None:
+    def __init__(self, fixed: FixedRank, backend: str, saves: bool) -> None:
         self.group = Communicator()
         self._fixed = fixed
+        self._saves = saves
         if fixed.world == 1:
             make_default(backend, HashStore(), 0, 1)
         else:
@@ -73,32 +77,17 @@ class Peers:
 
     def must_save(self) -> bool:
         """Return whether to save and end, on all ranks alike: others go on from there."""
-        return False
+        return self._saves and saving.must_save()
 
     def stepped(self, samples: int, number: int) -> None:
-        """Say that a step was committed, with the samples of all ranks in it."""
+        """Count a step for the node's agent, if there is one, with the samples of all ranks."""
+        steps.of_this_process().by_trainer(samples, number)
 
     def progress(self, **measures: float) -> None:
         """Report how far the training has come."""
 
     def done(self) -> None:
         """Say that the training is complete."""
-
-
-class RestartedPeers(Peers):
-    """A world that torchrun starts again at each change; before a planned one, all save."""
-
-    def __init__(self, fixed: FixedRank, backend: str, saves: bool) -> None:
-        super().__init__(fixed, backend)
-        self._saves = saves
-
-    def must_save(self) -> bool:
-        """Return whether to save and end, on all ranks alike: others go on from there."""
-        return self._saves and saving.must_save()
-
-    def stepped(self, samples: int, number: int) -> None:
-        """Count a step for the node's agent, which reports."""
-        steps.of_this_process().by_trainer(samples, number)
 
 
 def find_peers(
@@ -116,8 +105,7 @@ def find_peers(
         if why_not is None:
             return ElementPeers(environment, backend)
         be_restarted(environment, why_not, saves)
-        return RestartedPeers(fixed_rank(environment), backend, saves)
-    return Peers(fixed_rank(environment), backend)
+    return Peers(fixed_rank(environment), backend, saves)
 
 
 def _why_not_in_process(backend: str, nccl_in_process: bool) -> str | None:
@@ -165,7 +153,8 @@ class ElementPeers(Peers):
         self.group = Communicator()
         self._forming = False
         self._tries = Tries()
-        outlive_lost_peers(backend)
+        if "nccl" in backend:
+            os.environ.update(_NCCL)
         if "gloo" in backend:  # with NCCL it carries flags, and the state that is on the CPU
             waits.look_up(lambda work: self.group.check_end(work))
             if torch_private.missing(torch_private.FUNCTIONAL) is None:
@@ -185,7 +174,8 @@ class ElementPeers(Peers):
 
     def ddp_group(self, model: nn.Module) -> dist.ProcessGroup:
         """Return a group of only this process, so that a change needs no new DDP."""
-        return alone_group(model)
+        kinds = {parameter.device.type for parameter in model.parameters()} | {"cpu"}
+        return torch_private.group_of_one(kinds)
 
     def form(self, version: Version | None) -> Generation:
         """Get into the next generation; ends the process if this one is to leave.
@@ -233,6 +223,9 @@ class ElementPeers(Peers):
         """Return whether all stop after this step."""
         self._tries.stepped(step)
         return self._membership.boundary(step)
+
+    def stepped(self, samples: int, number: int) -> None:
+        """Do nothing: this process itself reports its progress."""
 
     def progress(self, **measures: float) -> None:
         """Report how far the training has come."""
