@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeGuard
 
 import torch
 import torch.distributed as dist
@@ -370,11 +371,16 @@ class Communicator:
             return buffer.zero_()
 
     @contextlib.contextmanager
-    def noting(self) -> Iterator[None]:
-        """Remember a failure, and raise it as PeerLostError."""
+    def noting(self, foreign: bool = True) -> Iterator[None]:
+        """Remember a failure, and raise it as PeerLostError; all that fails is a collective's.
+
+        ``foreign`` False: other errors may come too, and stay themselves.
+        """
         try:
             yield
         except (RuntimeError, OSError) as error:  # gloo's and the store's own are RuntimeErrors
+            if not (foreign or of_collective(error)):
+                raise
             self.fail(error)
             raise PeerLostError(str(error)) from error
 
@@ -434,9 +440,10 @@ class Channel:
         self._begun.clear()
 
 
-def of_collective(error: RuntimeError) -> bool:
+def of_collective(error: object) -> TypeGuard[RuntimeError]:
     """Return whether a failed collective raised this; gloo's errors have no own type."""
-    return isinstance(error, dist.DistError) or "gloo" in str(error)
+    named = isinstance(error, dist.DistError) or "gloo" in str(error)
+    return named and isinstance(error, RuntimeError)
 
 
 def make_default(backend: str, store: Store, rank: int, world: int) -> None:

@@ -6,9 +6,7 @@ What is copied, and when, is in ``sharded``; how a state becomes tensors is in `
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -24,7 +22,9 @@ from bftrainer_slurm.elastic.inprocess.transfer import (
     unflatten,
 )
 
-_KEPT = 2  # when a node is lost, some ranks may have one step more than others
+# Parts that a rank has: its own and another's, of two states. When a node is lost, some ranks may
+# have one step more than others.
+_MOST = 4
 _LENGTH = 8  # bytes that hold the description's length
 _SHARD, _DIM = "shard of a tensor", "dim"
 _NOBODY = -1
@@ -99,35 +99,22 @@ def shift_of(nodes: Sequence[str | int]) -> int:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Copy:
-    """What this rank holds of one state: its own shards, and those of the rank that it keeps."""
+class _Part(NamedTuple):
+    """The shards of one rank, in one version of the state of so many ranks."""
 
     version: Version
     world: int
     rank: int
-    own: Tensor
-    kept: int  # the rank whose shards are in ``other``
-    other: Tensor
-
-    @property
-    def entry(self) -> list[int]:
-        """What the others are told about it."""
-        return [
-            *(*self.version, self.world),
-            *(self.rank, self.own.numel(), self.kept, self.other.numel()),
-        ]
 
 
-_ENTRY = 7  # numbers in an entry
-_NOTHING = [_NOBODY] * _ENTRY
+_TOLD = 5  # numbers that the others are told of a part: those above, and its bytes
 
 
 class Neighbours:
     """This rank's copies, and how it gets those of other ranks."""
 
     def __init__(self) -> None:
-        self._copies: list[_Copy] = []  # of the last states, the oldest first
+        self._copies: dict[_Part, Tensor] = {}  # of the last states, the oldest first
 
     def exchange(
         self, group: Communicator, nodes: Sequence[str | int], version: Version, own: Tensor
@@ -141,7 +128,7 @@ class Neighbours:
         """
         world, rank = group.world, group.rank
         if world == 1:
-            self._copies = []
+            self._copies = {}
             return
         shift = shift_of(nodes)
         keeper, kept = (rank + shift) % world, (rank - shift) % world
@@ -151,8 +138,8 @@ class Neighbours:
             *(group, own, [own.numel() * (one == keeper) for one in range(world)]),
             *(other, [sizes[kept] * (one == kept) for one in range(world)]),
         )
-        copy = _Copy(version, world, rank, own, kept, other)
-        self._copies = [*self._copies, copy][-_KEPT:]
+        both = {_Part(version, world, rank): own, _Part(version, world, kept): other}
+        self._copies = dict([*self._copies.items(), *both.items()][-_MOST:])
 
     def recovered(self, group: Communicator, known: Version | None) -> Any | None:
         """Return the whole state from copies, on rank 0; all ranks call it.
@@ -164,9 +151,10 @@ class Neighbours:
             PeerLostError: the copies did not arrive; this rank still has its own.
         """
         told = [*(known or (_NOBODY, _NOBODY))]
-        for number in range(_KEPT):
-            told += self._copies[number].entry if number < len(self._copies) else _NOTHING
-        said = group.all_gather(told).tolist()
+        for part, shards in self._copies.items():
+            told += [*part.version, part.world, part.rank, shards.numel()]
+        nothing = [_NOBODY] * _TOLD * (_MOST - len(self._copies))
+        said = group.all_gather([*told, *nothing]).tolist()
         latest = max(Version(*one[:2]) for one in said)
         holders = _holders(said)
         versions = [version for version, ranks in holders.items() if None not in ranks]
@@ -181,10 +169,10 @@ class Neighbours:
 
         ``holders`` has for each old rank which rank has its shards, and their bytes.
         """
-        mine = {copy.version: copy for copy in self._copies}.get(version)
-        of_rank = {} if mine is None else {mine.rank: mine.own, mine.kept: mine.other}
-        order = sorted(range(len(holders)), key=lambda old: holders[old][0])  # as they arrive
-        own = [of_rank[old] for old in order if holders[old][0] == group.rank]
+        world = len(holders)
+        order = sorted(range(world), key=lambda old: holders[old][0])  # as they arrive
+        mine = [old for old in order if holders[old][0] == group.rank]
+        own = [self._copies[_Part(version, world, old)] for old in mine]
         sent = torch.cat(own) if own else torch.empty(0, dtype=torch.uint8)
         first = group.rank == 0
         sizes = [
@@ -195,25 +183,20 @@ class Neighbours:
         _all_to_all(group, sent, [sent.numel(), *[0] * (group.world - 1)], got, sizes)
         if not first:
             return None
-        ends = list(accumulate(holders[old][1] for old in order))
-        parts = {
-            old: unpacked(got[end - holders[old][1] : end])
-            for old, end in zip(order, ends, strict=True)
-        }
-        return whole([parts[old] for old in range(len(holders))])
+        parts = torch.split(got, [holders[old][1] for old in order])
+        of_rank = dict(zip(order, map(unpacked, parts), strict=True))
+        return whole([of_rank[old] for old in range(world)])
 
 
 def _holders(said: Sequence[Sequence[int]]) -> dict[Version, list[tuple[int, int] | None]]:
     """Return for each version, and each rank of its world, who has its shards, and their bytes."""
     found: dict[Version, list[tuple[int, int] | None]] = {}
     for holder, numbers in enumerate(said):
-        for start in range(2, len(numbers), _ENTRY):
-            lineage, step, world, rank, size, kept, kept_size = numbers[start : start + _ENTRY]
-            if world == _NOBODY:
-                continue
-            ranks = found.setdefault(Version(lineage, step), [None] * world)
-            ranks[rank] = (holder, size)
-            ranks[kept] = ranks[kept] or (holder, kept_size)
+        for start in range(2, len(numbers), _TOLD):
+            lineage, step, world, rank, size = numbers[start : start + _TOLD]
+            if world != _NOBODY:
+                ranks = found.setdefault(Version(lineage, step), [None] * world)
+                ranks[rank] = ranks[rank] or (holder, size)
     return found
 
 

@@ -134,7 +134,7 @@ class ShardedTrainer(Training):
         if self._present.after is None:
             self.optimizer.zero_grad()
             return error is None or isinstance(error, RehearsedError)
-        if isinstance(error, RuntimeError) and of_collective(error):
+        if of_collective(error):
             self._group.fail(error)
         if self._group.failed() and (error is None or isinstance(error, Exception)):
             self._lose()
@@ -190,7 +190,7 @@ class ShardedTrainer(Training):
         self._make(generation)
         whole = copied(self._whole.state_dict())  # torch puts shards into the dictionaries
         options = StateDictOptions(full_state_dict=True)
-        with self._with_peers():
+        with self._group.noting(foreign=False):
             set_state_dict(
                 *(self.model, self.optimizer),
                 model_state_dict=whole["model"],
@@ -207,7 +207,7 @@ class ShardedTrainer(Training):
     def _make(self, generation: int) -> None:
         # DTensor caches what it computes for a mesh, this process's part of a tensor too. As ranks
         # change, no mesh may equal an earlier one: hence the name.
-        with self._with_peers():
+        with self._group.noting(foreign=False):
             # Not init_device_mesh: where there is a GPU, that makes another group, of torch's time.
             world = dist.group.WORLD
             assert world is not None
@@ -221,20 +221,9 @@ class ShardedTrainer(Training):
     def _gathered(self, everywhere: bool) -> dict[str, Any]:
         """Return the whole state, on rank 0 or everywhere."""
         options = StateDictOptions(full_state_dict=True, cpu_offload=not everywhere)
-        with self._with_peers():
+        with self._group.noting(foreign=False):
             model, optimizer = get_state_dict(self.model, self.optimizer, options=options)
         return {"model": model, "optimizer": optimizer}
-
-    @contextlib.contextmanager
-    def _with_peers(self) -> Iterator[None]:
-        """Let a collective that fails be a lost peer, and every other error be itself."""
-        try:
-            yield
-        except RuntimeError as error:
-            if not of_collective(error):
-                raise
-            self._group.fail(error)
-            raise PeerLostError(str(error)) from error
 
 
 class _Whole:

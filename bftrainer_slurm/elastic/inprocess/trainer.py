@@ -133,7 +133,7 @@ class Trainer(Training):
             except PeerLostError as failure:
                 error = failure
         ours = error is None or isinstance(error, PeerLostError)
-        if isinstance(error, RuntimeError) and of_collective(error):  # one of the script's own
+        if of_collective(error):  # one of the script's own
             self._group.fail(error)
             ours = True
         # Before the update, the script may have failed because of wrong gradients.
