@@ -14,6 +14,7 @@ from datetime import timedelta
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch.distributed import HashStore, ProcessGroupGloo, Work  # type: ignore[attr-defined]
 
 from bftrainer_slurm.elastic.inprocess import waits
@@ -99,7 +100,7 @@ def test_the_scripts_own_connections_outlive_a_group_whenever_they_were_opened()
     own.append(Own())
     with pytest.raises(RuntimeError):
         group.close()
-        group._store.get("key")
+        dist.distributed_c10d._get_default_store().get("key")
     for one in own:
         one.check()
 

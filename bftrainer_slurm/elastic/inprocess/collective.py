@@ -103,7 +103,6 @@ class Communicator:
                 place = _reachable(generation.store or "")
                 with _waiting_for_peers():
                     store = self._open_store(*place, hosts=False)
-            self._store = store
             # A wait here can be ended from outside; a wait while the group is made cannot.
             with _waiting_for_peers():
                 store.set(f"here/{self.rank}", "")
@@ -145,19 +144,6 @@ class Communicator:
         """
         if not self._usable():
             self.commit()
-
-    def agree(self, key: str, value: str) -> str:
-        """Return rank 0's ``value`` on all ranks.
-
-        Raises:
-            PeerLostError: rank 0 cannot be asked.
-        """
-        with self.noting():
-            if self.rank == 0:
-                self._store.set(key, value)
-                return value
-            told: bytes = self._store.get(key)
-            return told.decode()
 
     def all_gather(self, numbers: Sequence[int]) -> Tensor:
         """Return the numbers of all ranks, a row for each; all ranks call it with as many.

@@ -219,8 +219,9 @@ class Trainer(Training):
 
     def _check_layout(self) -> None:
         """Compare it with rank 0's: a collective with different sizes would end the processes."""
-        mine = hashlib.sha256(repr(self._layout).encode()).hexdigest()
-        if self._group.agree("layout", mine) != mine:
+        digest = hashlib.sha256(repr(self._layout).encode()).digest()
+        mine = int.from_bytes(digest[:8], "big", signed=True)
+        if self._group.all_gather([mine]).tolist()[0] != [mine]:
             raise LayoutError("this rank's gradients come in another order than rank 0's")
 
 
