@@ -153,11 +153,11 @@ def keep_groups() -> None:
     dist.destroy_process_group = destroy_but_keep
 
 
-def watch_batches(watch: Callable[[Any], None]) -> bool:
-    """Call ``watch`` with each batch that a DataLoader gives; False: torch has no such place."""
+def watch_batches(watch: Callable[[Any], None]) -> None:
+    """Call ``watch`` with each batch that a DataLoader gives, if torch has a place for it."""
     iterator: Any = getattr(dataloader, "_BaseDataLoaderIter", None)
     if not hasattr(iterator, "__next__"):
-        return False
+        return
     give = iterator.__next__
 
     def give_and_tell(batches: Any) -> Any:
@@ -166,7 +166,6 @@ def watch_batches(watch: Callable[[Any], None]) -> bool:
         return batch
 
     iterator.__next__ = give_and_tell
-    return True
 
 
 def groups_of_process() -> list[dist.ProcessGroup]:

@@ -8,19 +8,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, MutableMapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from bftrainer_slurm.elastic.rendezvous.command_line import (
+    BACKEND,
+    apart,
     is_torchrun,
     options,
     trains_alone,
-    warn_if_apart,
 )
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.rendezvous.api import RendezvousHandler, RendezvousParameters
-
-BACKEND = "bftrainer"
 
 # These make torchrun fork its workers from a process that has imported torch already.
 _WARM = {
@@ -49,24 +49,13 @@ def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
                 "torchrun's own rendezvous c10d needs --rdzv-endpoint=HOST:PORT, else each node "
                 "trains alone; without rendezvous flags BFTrainer's is used"
             )
-        warn_if_apart(os.environ, sys.argv)
+        if why := apart(os.environ, Path(sys.argv[0]).name, sys.argv[1:]):
+            print(why, file=sys.stderr, flush=True)
     return _create
 
 
 def choose(environment: MutableMapping[str, str], arguments: Sequence[str]) -> None:
-    """Set or unset torchrun's variables for warm workers in an element's environment."""
-    if _is_ours(environment, arguments) and why_not() is None:
-        for name, value in _WARM.items():
-            environment.setdefault(name, value)
-        return
-    # Stock workers are programs of their own; with run_path their folder is not in sys.path.
-    for name, value in _WARM.items():
-        if environment.get(name) == value:
-            del environment[name]
-
-
-def _is_ours(environment: MutableMapping[str, str], arguments: Sequence[str]) -> bool:
-    """Whether torchrun will use our rendezvous; if in doubt, no.
+    """Set or unset torchrun's variables for warm workers in an element's environment.
 
     The script's own options are looked at as well, as only torchrun's parser can tell them apart.
     If one of them is taken for torchrun's, the workers just start cold.
@@ -74,7 +63,13 @@ def _is_ours(environment: MutableMapping[str, str], arguments: Sequence[str]) ->
     own_way = any(
         name.startswith(_OWN_WAY) and value != BACKEND for name, value in options(arguments)
     )
-    return environment.get("PET_RDZV_BACKEND") == BACKEND and not own_way
+    ours = environment.get("PET_RDZV_BACKEND") == BACKEND and not own_way and why_not() is None
+    for name, value in _WARM.items():
+        if ours:
+            environment.setdefault(name, value)
+        # Stock workers are programs of their own; with run_path their folder is not in sys.path.
+        elif environment.get(name) == value:
+            del environment[name]
 
 
 def why_not() -> str | None:

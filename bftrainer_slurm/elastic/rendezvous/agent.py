@@ -31,6 +31,7 @@ from bftrainer_slurm.elastic.listeners import Teller
 from bftrainer_slurm.elastic.place import address_towards, read_identity
 from bftrainer_slurm.elastic.processes import group_catches
 from bftrainer_slurm.elastic.rendezvous import warm
+from bftrainer_slurm.elastic.rendezvous.command_line import BACKEND
 from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore
 from bftrainer_slurm.elastic.rendezvous.last_failure import LastFailure, is_peers
 from bftrainer_slurm.elastic.rendezvous.quick_exit import QuickExit
@@ -110,7 +111,7 @@ class AgentRendezvous(RendezvousHandler):
 
     def get_backend(self) -> str:
         """Return our name."""
-        return "bftrainer"
+        return BACKEND
 
     def get_run_id(self) -> str:
         """Return the run id that the element was given."""

@@ -11,17 +11,17 @@ from torch import Tensor
 from bftrainer_slurm.elastic.torch_private import watch_batches
 
 
-def tell_of_batches(tell: Callable[[int], None]) -> bool:
+def tell_of_batches(tell: Callable[[int], None]) -> None:
     """Call ``tell`` with the number of samples in each batch, while gradients are enabled.
 
-    So validation does not count. Returns False if this torch offers no way to do it.
+    So validation does not count. It does nothing if this torch offers no way to do it.
     """
 
     def watch(batch: Any) -> None:
         if torch.is_grad_enabled():
             tell(samples_in(batch))
 
-    return watch_batches(watch)
+    watch_batches(watch)
 
 
 def samples_in(batch: Any) -> int:

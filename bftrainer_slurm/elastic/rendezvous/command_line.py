@@ -5,11 +5,10 @@ Cheap and without torch, as torchrun's start waits for it. Nothing is refused he
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-_OURS = "bftrainer"
+BACKEND = "bftrainer"
 _MEET_ELSEWHERE = ("--rdzv-b", "--standalone")
 _UNLESS = ", unless all of them say the same endpoint"
 _ACCELERATE = "accelerate"
@@ -40,12 +39,6 @@ def trains_alone(environment: Mapping[str, str], arguments: Sequence[str]) -> bo
     return backend == "c10d" and not environment.get("PET_RDZV_ENDPOINT")
 
 
-def warn_if_apart(environment: Mapping[str, str], command: Sequence[str]) -> None:
-    """Write a line to the job's log if this command line keeps its node apart from the others."""
-    if why := apart(environment, Path(command[0]).name, command[1:]):
-        print(why, file=sys.stderr, flush=True)
-
-
 def apart(environment: Mapping[str, str], program: str, arguments: Sequence[str]) -> str | None:
     """Say that a command line keeps a node apart from the trainer's others; None: it does not.
 
@@ -54,7 +47,7 @@ def apart(environment: Mapping[str, str], program: str, arguments: Sequence[str]
     """
     told = _meets_elsewhere(arguments)
     if program == _ACCELERATE:  # which has a rendezvous in its own defaults
-        told = None if _OURS in arguments else "accelerate launch"
+        told = None if BACKEND in arguments else "accelerate launch"
     elif program not in _TORCHRUN:
         return None
     if told is None:
@@ -71,7 +64,7 @@ def _meets_elsewhere(arguments: Sequence[str]) -> str | None:
     script = next((at for at, word in enumerate(arguments) if word.endswith(".py")), None)
     own = dict(options(arguments[:script]))
     for name, value in own.items():
-        if name.startswith(_MEET_ELSEWHERE) and value != _OURS:
+        if name.startswith(_MEET_ELSEWHERE) and value != BACKEND:
             named = "--standalone" not in own and any(one.startswith("--rdzv-e") for one in own)
             return name + _UNLESS if named else name
     return None
