@@ -20,13 +20,7 @@ class Elastic(TrainerCallback):
     def __init__(self) -> None:
         self._saving = False
 
-    def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **others: Any,
-    ) -> None:
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
         """Get ready before the first step."""
         must_save()
 
@@ -45,13 +39,7 @@ class Elastic(TrainerCallback):
             control.should_evaluate = False  # it may take more time than there is
         return control
 
-    def on_save(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **others: Any,
-    ) -> None:
+    def on_save(self, *_: Any, **__: Any) -> None:
         """End the process if the checkpoint was made for that."""
         if self._saving:
             saved()

@@ -67,11 +67,6 @@ class InProcess(SingleDeviceStrategy):
         self._batch: Any = None
         self._wishes_stop = self._will_stop = False
 
-    @property
-    def trainer(self) -> lightning.Trainer:
-        """Lightning's."""
-        return self.lightning_module.trainer
-
     # What ranks there are.
 
     @property
@@ -103,6 +98,7 @@ class InProcess(SingleDeviceStrategy):
         if trainer.state.fn == "fit" and self.elastic is not None:
             raise RuntimeError("fit() is called once in a process")
         super().setup(trainer)
+        self.trainer = trainer
         if trainer.state.fn == "fit":
             _check(trainer)
             trainer.callbacks.append(_Last(self))

@@ -22,7 +22,10 @@ _CHOSEN = {"batch_sampler", "drop_last", "sampler"}  # options of DataLoader tha
 
 
 class Loader:
-    """Iterate over it once: it gives this rank's batches of all epochs that are left."""
+    """Iterate over it once: it gives this rank's batches of all epochs that are left.
+
+    ``epoch`` is that of the last batch, from 0 on; ``ends_epoch``: it was its epoch's last one.
+    """
 
     def __init__(
         self,
@@ -37,18 +40,8 @@ class Loader:
         self._course = course
         self._seed = seed
         self._until = until
-        self._ends_epoch = False
-        self._epoch = 0
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the last batch, from 0 on."""
-        return self._epoch
-
-    @property
-    def ends_epoch(self) -> bool:
-        """Whether the last batch was its epoch's last one."""
-        return self._ends_epoch
+        self.epoch = 0
+        self.ends_epoch = False
 
     def __iter__(self) -> Iterator[Any]:
         trainer = self._trainer
@@ -66,8 +59,8 @@ class Loader:
                 continue
             seed_step(self._seed, cursor.step, trainer.rank)  # DataLoader's workers use it
             batch, part = self._source.batch(cursor, trainer.rank, trainer.world)
-            self._epoch = cursor.epoch
-            self._ends_epoch = part.after is not None and part.after.epoch > cursor.epoch
+            self.epoch = cursor.epoch
+            self.ends_epoch = part.after is not None and part.after.epoch > cursor.epoch
             trainer.expect(part)
             yield batch
             trainer.check_stepped()

@@ -66,7 +66,7 @@ class Replica:
         if behind:
             channel = group.channel(behind)
             if group.rank == 0:
-                send(self._state(lineage), channel)
+                send(self.state() | {"lineage": lineage}, channel)
             elif group.rank in behind:
                 state = receive(channel)
         group.commit()
@@ -82,8 +82,8 @@ class Replica:
     def save(self) -> None:
         """Write a checkpoint in the background, as rank 0."""
         if self._checkpoints is not None:
-            assert self._lineage is not None
-            version = Version(self._lineage, self.cursor.step)
+            version = self.version
+            assert version is not None
             self._checkpoints.save(version, self.state())
 
     def save_last(self) -> None:
@@ -93,9 +93,9 @@ class Replica:
             self._checkpoints.wait()
 
     def state(self) -> dict[str, Any]:
-        """Return this copy, which all ranks have."""
-        assert self._lineage is not None
-        return self._state(self._lineage)
+        """Return this copy."""
+        objects = {name: one.state_dict() for name, one in self._objects.items()}
+        return {"objects": objects, "cursor": asdict(self.cursor), "lineage": self._lineage}
 
     def take(self, state: dict[str, Any]) -> None:
         """Take over a copy that ``state`` returned on this rank or another."""
@@ -116,7 +116,3 @@ class Replica:
         state = self._checkpoints.newest(self.version)
         if state is not None:
             self.take(state)
-
-    def _state(self, lineage: int) -> dict[str, Any]:
-        objects = {name: one.state_dict() for name, one in self._objects.items()}
-        return {"objects": objects, "cursor": asdict(self.cursor), "lineage": lineage}
