@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bftrainer_slurm.elastic.inprocess.scaling import Rate, RateRule, ScaledRate
+from bftrainer_slurm.elastic.inprocess.scaling import Rate, RateRule
 
 WEIGHT = torch.nn.Parameter(torch.zeros(1))
 SGD, ADAM = torch.optim.SGD([WEIGHT]), torch.optim.Adam([WEIGHT])
@@ -46,12 +46,12 @@ def test_what_is_no_rule_is_refused() -> None:
 def test_a_rate_is_scaled_in_a_step_only(lr: float | torch.Tensor) -> None:
     weight = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([weight], lr=lr)
-    scaled = ScaledRate(optimizer, Rate("linear", ramp=0))
+    rate = Rate("linear", ramp=0)
     weight.grad = torch.ones(1)
-    scaled.apply(3.0)
+    rate.apply(3.0, optimizer)
     optimizer.step()
-    scaled.restore()
+    rate.restore()
     assert weight.item() == -1.5
     assert optimizer.param_groups[0]["lr"] == 0.5
-    scaled.restore()
+    rate.restore()
     assert optimizer.param_groups[0]["lr"] == 0.5

@@ -23,6 +23,9 @@ class Rate:
     ``rule`` gives the factor for a global batch that is so many times larger; None: ``linear`` for
     SGD, ``sqrt`` for others, such as Adam. After a change the factor gets to its new value in
     ``ramp`` steps. It is the same on all ranks, so a newcomer needs its state.
+
+    Between steps the rates are the script's own, so schedulers, checkpoints and newcomers see
+    rates that do not depend on the world.
     """
 
     def __init__(self, rule: RateRule | None, ramp: int) -> None:
@@ -35,6 +38,7 @@ class Rate:
         self._present = 1.0
         self._target = 1.0
         self._left = 0  # steps until the target
+        self._own: list[tuple[dict[str, Any], Any]] = []  # each scaled group's own rate
 
     def factor(self, times: float, optimizer: torch.optim.Optimizer) -> float:
         """Return the factor of the next step; call it once for each step."""
@@ -46,40 +50,12 @@ class Rate:
             self._left -= 1
         return self._present
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return where the ramp is."""
-        return {"present": self._present, "target": self._target, "left": self._left}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from there."""
-        self._present, self._target = state_dict["present"], state_dict["target"]
-        self._left = state_dict["left"]
-
-    def _follow(self, optimizer: torch.optim.Optimizer) -> Callable[[float], float]:
-        rule = self._rule
-        if rule is None:
-            rule = "linear" if isinstance(optimizer, torch.optim.SGD) else "sqrt"
-        return _RULES[rule] if isinstance(rule, str) else rule
-
-
-class ScaledRate:
-    """Scales an optimizer's learning rates by ``rate`` while it steps.
-
-    Between steps they are the script's own, so schedulers, checkpoints and newcomers see rates
-    that do not depend on the world.
-    """
-
-    def __init__(self, optimizer: torch.optim.Optimizer, rate: Rate) -> None:
-        self._optimizer = optimizer
-        self._rate = rate
-        self._own: list[tuple[dict[str, Any], Any]] = []
-
-    def apply(self, times: float) -> None:
+    def apply(self, times: float, optimizer: torch.optim.Optimizer) -> None:
         """Multiply each group's rate until ``restore``, for a batch so many times larger."""
-        factor = self._rate.factor(times, self._optimizer)
+        factor = self.factor(times, optimizer)
         if factor == 1.0:
             return
-        for group in self._optimizer.param_groups:
+        for group in optimizer.param_groups:
             own = group["lr"]
             self._own.append((group, own.clone() if isinstance(own, torch.Tensor) else own))
             if isinstance(own, torch.Tensor):
@@ -95,3 +71,18 @@ class ScaledRate:
             else:
                 group["lr"] = own
         self._own.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the ramp is."""
+        return {"present": self._present, "target": self._target, "left": self._left}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from there."""
+        self._present, self._target = state_dict["present"], state_dict["target"]
+        self._left = state_dict["left"]
+
+    def _follow(self, optimizer: torch.optim.Optimizer) -> Callable[[float], float]:
+        rule = self._rule
+        if rule is None:
+            rule = "linear" if isinstance(optimizer, torch.optim.SGD) else "sqrt"
+        return _RULES[rule] if isinstance(rule, str) else rule

@@ -100,7 +100,7 @@ class ShardedTrainer(Training):
             say(f"torch {torch.__version__} has no {place}: at a loss ranks may wait for 5 minutes")
         self._make(0)
         self._whole.state = self._gathered(everywhere=True)  # the first state of all
-        self._scaled = self._watch(self.optimizer, self._rate)
+        self._watch(self.optimizer, self._rate)
 
     def backward(self, loss: Tensor) -> None:
         """Compute gradients of a mean over this rank's samples, averaged over all samples."""
@@ -130,7 +130,7 @@ class ShardedTrainer(Training):
     def leave(self, step: Step, error: BaseException | None) -> bool:
         """Commit or give up a step; return whether ``error`` is dealt with."""
         self._step = None
-        self._scaled.restore()
+        self._rate.restore()
         if self._present.after is None:
             self.optimizer.zero_grad()
             return error is None or isinstance(error, RehearsedError)
@@ -202,7 +202,7 @@ class ShardedTrainer(Training):
                     self._replica.save_last()
                 dist.barrier()
         # Not before its state is there: torch steps once to make it.
-        self._scaled = self._watch(self.optimizer, self._rate)
+        self._watch(self.optimizer, self._rate)
 
     def _make(self, generation: int) -> None:
         # DTensor caches what it computes for a mesh, this process's part of a tensor too. As ranks

@@ -90,11 +90,11 @@ class Trainer(Training):
         self._optimizers = _optimizers(optimizer)
         _check(options, others)
         self._model = model
-        rates = [Rate(rate, rate_ramp) for _ in self._optimizers]
+        self._rates = [Rate(rate, rate_ramp) for _ in self._optimizers]
         self._stateful: dict[str, Any] = {
             "model": model,
             **_numbered("optimizer", self._optimizers),
-            **_numbered("rate", rates),
+            **_numbered("rate", self._rates),
             **others,
         }
         self._buffers = list(model.buffers()) if broadcast_buffers else []
@@ -108,7 +108,8 @@ class Trainer(Training):
             **options,
         )
         self.ddp.register_comm_hook(None, lambda _, bucket: self._group.average(bucket))
-        self._scaled = [self._watch(*pair) for pair in zip(self._optimizers, rates, strict=True)]
+        for one, its_rate in zip(self._optimizers, self._rates, strict=True):
+            self._watch(one, its_rate)
         self._kept: list[Tensor] = []
         self._scales: list[float] = []  # of the gradient scalers as the step began
         self._layout: list[tuple[int, ...]] = []
@@ -123,7 +124,7 @@ class Trainer(Training):
         if isinstance(error, RuntimeError) and "unused parameter" in str(error):  # DDP's advice
             error.args = (f"{error}\nbftrainer: {_UNUSED}",)  # Python 3.10 has no notes
         self._step = None
-        for one in self._scaled:
+        for one in self._rates:
             one.restore()
         if self._present.after is None:
             return self._leave_rehearsal(error)

@@ -23,7 +23,7 @@ from bftrainer_slurm.elastic.inprocess.loader import Indexed, Loader
 from bftrainer_slurm.elastic.inprocess.peers import Peers
 from bftrainer_slurm.elastic.inprocess.replica import Replica
 from bftrainer_slurm.elastic.inprocess.sampler import Batch, Course, Cursor, Part
-from bftrainer_slurm.elastic.inprocess.scaling import Rate, ScaledRate
+from bftrainer_slurm.elastic.inprocess.scaling import Rate
 from bftrainer_slurm.elastic.inprocess.stream import UNKNOWN_SIZE, Stream, is_iterable
 from bftrainer_slurm.elastic.reporting import Era, Pace, measures
 from bftrainer_slurm.elastic.saving import saved
@@ -261,9 +261,8 @@ class Training(ABC):
             PeerLostError: not all of them have done it.
         """
 
-    def _watch(self, optimizer: torch.optim.Optimizer, rate: Rate) -> ScaledRate:
+    def _watch(self, optimizer: torch.optim.Optimizer, rate: Rate) -> None:
         """Make an optimizer's ``step()`` a part of the training step; the first one commits it."""
-        scaled = ScaledRate(optimizer, rate)
 
         def before(_: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
             closure, loss = [*arguments[1:], options.get("closure")][0], None
@@ -274,7 +273,7 @@ class Training(ABC):
                     loss = closure()
             self._before_update(optimizer)
             assert self._course is not None
-            scaled.apply(self._course.total(self.world) / self._course.batch_size)
+            rate.apply(self._course.total(self.world) / self._course.batch_size, optimizer)
             if closure is None:
                 return None
             return arguments[:1], options | {"closure": lambda: loss}
@@ -282,11 +281,10 @@ class Training(ABC):
         def after(*_: Any) -> None:
             assert self._step is not None
             self._step.stepped.append(optimizer)
-            scaled.restore()
+            rate.restore()
 
         optimizer.register_step_pre_hook(before)
         optimizer.register_step_post_hook(after)
-        return scaled
 
     def _before_update(self, optimizer: torch.optim.Optimizer) -> None:
         step = self._step
