@@ -43,7 +43,6 @@ class Reporting:
         self._membership = membership
         self._era: Era | None = None
         self._reported: StepCounts | None = None
-        self._stopped = threading.Event()
         threading.Thread(target=self._run, name="bftrainer-progress", daemon=True).start()
 
     def begin(self, generation: int, nodes: int) -> None:
@@ -56,13 +55,9 @@ class Reporting:
         self._tell()
         self._era = None
 
-    def stop(self) -> None:
-        """Send the last report, and end the thread."""
-        self.pause()
-        self._stopped.set()
-
     def _run(self) -> None:
-        while not self._stopped.wait(INTERVAL_S):
+        while True:
+            time.sleep(INTERVAL_S)
             self._tell()
 
     def _tell(self) -> None:

@@ -158,7 +158,7 @@ class AgentRendezvous(RendezvousHandler):
 
     def shutdown(self) -> bool:
         """Leave the keeper: the training is done, unless torchrun is ending with an exception."""
-        self._reporting.stop()
+        self._reporting.pause()
         if sys.exc_info()[0] is None:
             self._membership.done()
         else:
