@@ -6,8 +6,8 @@ restarted at changes instead, see ``peers``; ``ShardedTrainer`` needs those of F
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, MutableMapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import cache, wraps
 from importlib import import_module
@@ -174,22 +174,23 @@ def groups_of_process() -> list[dist.ProcessGroup]:
     return sorted(names, key=lambda group: names[group], reverse=True)
 
 
-@contextmanager
-def at_once(groups: Sequence[dist.ProcessGroup]) -> Iterator[None]:
-    """Have NCCL do at the end of the block, together, what it is told in it for several groups.
+def abort_together(groups: Sequence[dist.ProcessGroup]) -> None:
+    """Abort NCCL's groups, all of them and at once.
 
-    One after the other, an abort may wait for another group's (pytorch/pytorch#119797).
+    One that is left out could wait for a kernel of another group; and one after the other, an abort
+    may wait for another group's (pytorch/pytorch#119797).
     """
     backend = next((one for one in map(_on_gpu, groups) if hasattr(one, "_group_start")), None)
-    if backend is None:
-        yield
-        return
-    backend._group_start()
+    if backend is not None:
+        backend._group_start()
     try:
-        yield
+        for group in groups:
+            with suppress(RuntimeError):  # over already
+                group.abort()
     finally:
-        with suppress(RuntimeError):  # one of them was over already
-            backend._group_end()
+        if backend is not None:
+            with suppress(RuntimeError):  # one of them was over already
+                backend._group_end()
 
 
 def _on_gpu(group: dist.ProcessGroup) -> Any:

@@ -18,13 +18,9 @@ from torch._C._distributed_c10d import OpType  # type: ignore[attr-defined]
 from torch.futures import Future
 
 from bftrainer_slurm.elastic.inprocess import waits
-from bftrainer_slurm.elastic.inprocess.collective import (
-    Channel,
-    Communicator,
-    PeerLostError,
-    abort_together,
-)
+from bftrainer_slurm.elastic.inprocess.collective import Channel, Communicator, PeerLostError
 from bftrainer_slurm.elastic.inprocess.peers import RestartError, find_peers
+from bftrainer_slurm.elastic.torch_private import abort_together
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(60)]
 

@@ -12,7 +12,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeGuard
 
@@ -29,7 +28,7 @@ from torch.futures import Future
 
 from bftrainer_slurm.elastic.inprocess.sockets import Connections
 from bftrainer_slurm.elastic.torch_private import (
-    at_once,
+    abort_together,
     count_groups_anew,
     give_torchs_own_time,
     groups_of_process,
@@ -73,7 +72,7 @@ class Communicator:
         self.layout: list[tuple[int, ...]] = []  # ids of the parameters in each of its buckets
         self._nccl = False
         self._connections = Connections(_FORM_S)
-        self._works: list[_Watched] = []
+        self._works: list[tuple[dist.Work, bool]] = []  # that the step depends on; on a GPU?
         self._sums: list[_Sum] = []  # that DDP waits for
         self._hopeless = False  # what has not ended yet never will
         self._forsaken = False  # we went on without a collective
@@ -202,7 +201,7 @@ class Communicator:
 
     def watch(self, work: dist.Work, on_gpu: bool) -> None:
         """Let the step depend on a collective; on a GPU it is NCCL's."""
-        self._works.append(_Watched(work, on_gpu))
+        self._works.append((work, on_gpu))
 
     def complete(self, start: Callable[[], dist.Work]) -> None:
         """Start a collective of tensors on the CPU, and wait until it is done.
@@ -223,8 +222,8 @@ class Communicator:
         Raises:
             PeerLostError: one of them failed.
         """
-        for watched in self._works:
-            self.end_of(watched.work, watched.on_gpu)
+        for work, on_gpu in self._works:
+            self.end_of(work, on_gpu)
         self.check()
 
     def check(self) -> None:
@@ -277,7 +276,7 @@ class Communicator:
 
     def _give_up(self) -> None:
         """Free the threads that wait for gloo's collectives that will not end."""
-        works = [watched.work for watched in list(self._works) if not watched.on_gpu]
+        works = [work for work, on_gpu in list(self._works) if not on_gpu]
         if any(not work.is_completed() for work in works):
             self._forsake()  # first, as DDP then goes on with a wrong sum
             for one in list(self._sums):
@@ -387,27 +386,19 @@ class _Sum:
         self.give(self._buffer)
 
 
-@dataclass(frozen=True, slots=True)
-class _Watched:
-    """A collective that the step depends on."""
-
-    work: dist.Work
-    on_gpu: bool
-
-
 class Channel:
     """Broadcasts from rank 0 of a group to the others in ``within``, or to all."""
 
     def __init__(self, group: Communicator, within: dist.ProcessGroup | None) -> None:
         self._group = group
         self._within = within
-        self._begun: list[_Watched] = []
+        self._begun: list[tuple[dist.Work, bool]] = []
 
     def broadcast(self, tensor: Tensor) -> None:
         """Begin to fill a tensor with rank 0's content; all call it in the same order."""
         with self._group.noting():
             work = dist.broadcast(tensor, src=0, group=self._within, async_op=True)
-            self._begun.append(_Watched(work, tensor.is_cuda))
+            self._begun.append((work, tensor.is_cuda))
             self._group.watch(work, tensor.is_cuda)
 
     def arrive(self) -> None:
@@ -417,11 +408,11 @@ class Channel:
             PeerLostError: one of them failed; do not use the tensors then.
         """
         with self._group.noting():
-            for one in self._begun:
-                if one.on_gpu:
-                    self._group.end_of(one.work, on_gpu=True)
-                one.work.wait()
-        if any(one.on_gpu for one in self._begun):
+            for work, on_gpu in self._begun:
+                if on_gpu:
+                    self._group.end_of(work, on_gpu)
+                work.wait()
+        if any(on_gpu for _, on_gpu in self._begun):
             self._group.check()
         self._begun.clear()
 
@@ -441,14 +432,6 @@ def make_default(backend: str, store: Store, rank: int, world: int) -> None:
         backend, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=_FORM_S)
     )
     give_torchs_own_time(dist.group.WORLD)  # now that its connections are there
-
-
-def abort_together(groups: Sequence[dist.ProcessGroup]) -> None:
-    """Abort NCCL's groups, all of them: one left out could wait for a kernel of another group."""
-    with at_once(groups):
-        for group in groups:
-            with contextlib.suppress(RuntimeError):  # over already
-                group.abort()
 
 
 def _keep_for_ever(group: dist.ProcessGroup) -> None:

@@ -99,7 +99,7 @@ class ShardedTrainer(Training):
         if self.changing and place is not None:
             say(f"torch {torch.__version__} has no {place}: at a loss ranks may wait for 5 minutes")
         self._make(0)
-        self._whole.state = self._gathered(everywhere=True)  # the first state of all
+        self._complete()  # the first state of all
         self._watch(self.optimizer, self._rate)
 
     def backward(self, loss: Tensor) -> None:
