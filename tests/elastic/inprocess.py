@@ -97,8 +97,8 @@ def hang_in_last_save(folder: Path) -> None:
 
 def digest(*objects: Any) -> str:
     described, tensors = flatten([one.state_dict() for one in objects])
-    parts = [tensor.numpy().tobytes() for tensor in tensors]
-    return hashlib.sha256(b"".join([described, *parts])).hexdigest()
+    parts = [tensor.numpy().tobytes() for tensor in (described, *tensors)]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def parts_of(x: Tensor, several: bool) -> list[Tensor]:

@@ -142,7 +142,7 @@ class Checkpoints:
 def _copied(state: Any) -> dict[str, Tensor]:
     description, tensors = flatten(state)
     content = {_name(number): one.to("cpu", copy=True) for number, one in enumerate(tensors)}
-    content[_DESCRIPTION] = torch.frombuffer(bytearray(description), dtype=torch.uint8)
+    content[_DESCRIPTION] = description
     return content
 
 
@@ -155,8 +155,7 @@ def _read(path: Path) -> Any:
     }
     _LOAD(content, storage_reader=FileSystemReader(path), no_dist=True)
     description: Tensor = content.pop(_DESCRIPTION)
-    tensors = [content[_name(number)] for number in range(len(content))]
-    return unflatten(description.numpy().tobytes(), tensors)
+    return unflatten(description, [content[_name(number)] for number in range(len(content))])
 
 
 def _versions(folder: Path) -> list[Version]:

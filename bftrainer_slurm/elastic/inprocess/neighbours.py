@@ -62,11 +62,8 @@ def whole(locals_: Sequence[Any]) -> Any:
 def packed(state: Any) -> Tensor:
     """Return a copy of a state as bytes (uint8, one dimension)."""
     description, tensors = flatten(state)
-    length = torch.frombuffer(
-        bytearray(len(description).to_bytes(_LENGTH, "little")), dtype=torch.uint8
-    )
-    text = torch.frombuffer(bytearray(description), dtype=torch.uint8)
-    return torch.cat([length, text, *map(tensor_bytes, tensors)])
+    length = torch.tensor([len(description)])
+    return torch.cat([tensor_bytes(one) for one in (length, description, *tensors)])
 
 
 def unpacked(buffer: Tensor) -> Any:
@@ -75,8 +72,8 @@ def unpacked(buffer: Tensor) -> Any:
     Raises:
         pickle.UnpicklingError: its description holds more than plain values.
     """
-    end = _LENGTH + int.from_bytes(buffer[:_LENGTH].numpy().tobytes(), "little")
-    description = buffer[_LENGTH:end].numpy().tobytes()
+    end = _LENGTH + int(buffer[:_LENGTH].clone().view(torch.int64))
+    description = buffer[_LENGTH:end]
     tensors = empty_tensors(description)
     for tensor in tensors:
         own = tensor_bytes(tensor)

@@ -20,8 +20,8 @@ _PIECE = 32 * 1024 * 1024  # bytes sent at once when small tensors are joined
 _LARGE = 1024 * 1024  # bytes; a tensor of this size or larger is sent alone, without a copy
 
 
-def flatten(state: Any) -> tuple[bytes, list[Tensor]]:
-    """Return the description of a state (nested dicts and lists), and its tensors in order."""
+def flatten(state: Any) -> tuple[Tensor, list[Tensor]]:
+    """Return the description of a state (nested dicts and lists; uint8), and its tensors."""
     tensors: list[Tensor] = []
 
     def take(tensor: Tensor) -> Tensor:
@@ -31,10 +31,10 @@ def flatten(state: Any) -> tuple[bytes, list[Tensor]]:
     shape = _each_tensor(state, take)
     described = io.BytesIO()
     torch.save({"shape": shape, "devices": [tensor.device.type for tensor in tensors]}, described)
-    return described.getvalue(), tensors
+    return torch.frombuffer(described.getbuffer(), dtype=torch.uint8), tensors
 
 
-def unflatten(description: bytes, tensors: Sequence[Tensor]) -> Any:
+def unflatten(description: Tensor, tensors: Sequence[Tensor]) -> Any:
     """Return the state that ``flatten`` took apart.
 
     Raises:
@@ -44,7 +44,7 @@ def unflatten(description: bytes, tensors: Sequence[Tensor]) -> Any:
     return _each_tensor(_read(description)["shape"], lambda _: next(left))
 
 
-def empty_tensors(description: bytes) -> list[Tensor]:
+def empty_tensors(description: Tensor) -> list[Tensor]:
     """Return new tensors with the shapes, types and device kinds of a described state."""
     found = _read(description)
     devices = iter(found["devices"])
@@ -67,7 +67,7 @@ def send(state: Any, channel: Channel) -> None:
     """Send a state, as rank 0."""
     description, tensors = flatten(state)
     channel.broadcast(torch.tensor([len(description)]))
-    channel.broadcast(torch.frombuffer(bytearray(description), dtype=torch.uint8))
+    channel.broadcast(description)
     _broadcast(tensors, channel)
 
 
@@ -79,10 +79,9 @@ def receive(channel: Channel) -> Any:
     description = torch.empty(int(length), dtype=torch.uint8)
     channel.broadcast(description)
     channel.arrive()
-    described = description.numpy().tobytes()
-    tensors = empty_tensors(described)
+    tensors = empty_tensors(description)
     _fill(tensors, channel)
-    return unflatten(described, tensors)
+    return unflatten(description, tensors)
 
 
 def share_tensors(tensors: Sequence[Tensor], first: bool, channel: Channel) -> None:
@@ -152,8 +151,9 @@ def _size(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def _read(description: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = torch.load(io.BytesIO(description), weights_only=True)
+def _read(description: Tensor) -> dict[str, Any]:
+    described = io.BytesIO(description.numpy().tobytes())
+    found: dict[str, Any] = torch.load(described, weights_only=True)
     return found
 
 
