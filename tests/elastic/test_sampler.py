@@ -38,7 +38,7 @@ def trained(course: Course, cursor: Cursor, world: int) -> list[int]:
     return [
         sample
         for rank in range(world)
-        if course.weight(cursor, rank, world) > 0
+        if course.part(cursor, rank, world).weight > 0
         for sample in next(course.batches(cursor, rank, world))
     ]
 
@@ -67,7 +67,7 @@ def test_a_step_repeated_by_another_world_begins_at_the_same_sample(
 @given(courses, worlds)
 def test_weights_are_the_parts_of_samples_and_sum_to_one(course: Course, worlds: list[int]) -> None:
     for cursor, world in steps(course, worlds):
-        weights = [course.weight(cursor, rank, world) for rank in range(world)]
+        weights = [course.part(cursor, rank, world).weight for rank in range(world)]
         assert math.isclose(sum(weights), 1.0)
         assert weights[0] > 0
 
@@ -78,7 +78,7 @@ def test_a_rank_without_samples_computes_with_rank_0s(course: Course, worlds: li
         for rank in range(world):
             batch = next(course.batches(cursor, rank, world))
             assert batch
-            if course.weight(cursor, rank, world) == 0:
+            if course.part(cursor, rank, world).weight == 0:
                 assert batch == next(course.batches(cursor, 0, world))
 
 

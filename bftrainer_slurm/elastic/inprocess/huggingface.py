@@ -245,12 +245,6 @@ class Trainer(transformers.Trainer):
             rate_ramp=self._rate_ramp,
         )
         self.elastic.cursor = self._place()
-        options = {}
-        if args.dataloader_num_workers:
-            options = {
-                "num_workers": args.dataloader_num_workers,
-                "prefetch_factor": args.dataloader_prefetch_factor,
-            }
         return self.elastic.loader(
             dataset,
             args.train_batch_size,
@@ -259,7 +253,8 @@ class Trainer(transformers.Trainer):
             shuffle=_sampling(args) != "sequential",
             until=self.is_over,
             collate_fn=collate,
-            **options,
+            num_workers=args.dataloader_num_workers,
+            prefetch_factor=args.dataloader_prefetch_factor,
         )
 
     def _place(self) -> Cursor:

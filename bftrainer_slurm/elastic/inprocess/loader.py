@@ -122,12 +122,7 @@ class Indexed:
 def seed_step(seed: int | None, step: int, rank: int) -> None:
     """Seed torch's generators for one rank's part of a step; None: the script does."""
     if seed is not None:
-        torch.manual_seed(step_seed(seed, step, rank))
-
-
-def step_seed(seed: int, step: int, rank: int) -> int:
-    """Return the seed of torch's generators for one rank's part of a step."""
-    return ((seed * 1_000_003 + step) * 1_000_003 + rank) % 2**63
+        torch.manual_seed(((seed * 1_000_003 + step) * 1_000_003 + rank) % 2**63)
 
 
 class _Plan:

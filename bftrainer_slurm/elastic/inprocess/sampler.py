@@ -70,14 +70,10 @@ class Course:
         left, total = self.size - cursor.position, self.total(world)
         return total - 1 if left == total + 1 and total > 2 else min(left, total)
 
-    def ends_epoch(self, cursor: Cursor, world: int) -> bool:
-        """Return whether the step at ``cursor`` is the last of its epoch."""
-        return cursor.position + self.taken(cursor, world) == self.size
-
     def after(self, cursor: Cursor, world: int) -> Cursor:
         """Return the cursor after the step at ``cursor``."""
         taken = self.taken(cursor, world)
-        ends = self.ends_epoch(cursor, world)
+        ends = cursor.position + taken == self.size
         return Cursor(
             step=cursor.step + 1,
             samples=cursor.samples + taken,
@@ -110,14 +106,11 @@ class Course:
         taken = self.taken(cursor, world)
         return share(cursor.position, taken, rank, world) or share(cursor.position, taken, 0, world)
 
-    def weight(self, cursor: Cursor, rank: int, world: int) -> float:
-        """Return the part of the step's samples that this rank trains, from 0 to 1."""
-        taken = self.taken(cursor, world)
-        return len(share(cursor.position, taken, rank, world)) / taken
-
     def part(self, cursor: Cursor, rank: int, world: int) -> Part:
         """Return what a rank trains of the step at ``cursor``."""
-        return Part(self.weight(cursor, rank, world), self.after(cursor, world))
+        taken = self.taken(cursor, world)
+        own = share(cursor.position, taken, rank, world)
+        return Part(len(own) / taken, self.after(cursor, world))
 
 
 def share(position: int, taken: int, rank: int, world: int) -> range:
