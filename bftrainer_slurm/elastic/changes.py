@@ -55,22 +55,18 @@ def given_back(node: str, planned: bool | None) -> str:
     return f"{node} is given back {to}; this is no failure"
 
 
-class FirstWord(logging.Filter):
-    """Calls ``say_it`` before torchrun logs that it got a signal, and lets all records pass.
+def before_torchruns_word(say_it: Callable[[], None]) -> None:
+    """Have ``say_it`` called before torchrun logs that it got a signal.
 
     The thread that watches signals may not have run by then.
     """
 
-    def __init__(self, say_it: Callable[[], None]) -> None:
-        super().__init__()
-        self._say_it = say_it
-        logging.getLogger(_TORCHRUN).addFilter(self)
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Look at a record."""
+    def look(record: logging.LogRecord) -> bool:
         if "death signal" in str(record.msg):
-            self._say_it()
+            say_it()
         return True
+
+    logging.getLogger(_TORCHRUN).addFilter(look)
 
 
 class ChangeLog:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.elastic.changes import ChangeLog, FirstWord, given_back
+from bftrainer_slurm.elastic.changes import ChangeLog, before_torchruns_word, given_back
 from bftrainer_slurm.elastic.reporting import Pace
 from bftrainer_slurm.elastic.steps import StepCounts
 
@@ -142,7 +142,7 @@ def test_a_node_that_is_given_back_is_named_and_not_called_a_failure() -> None:
 def test_it_is_said_before_torchrun_says_that_it_was_signalled() -> None:
     said: list[str] = []
     torchrun = logging.getLogger("torch.distributed.elastic.agent.server.api")
-    first = FirstWord(lambda: said.append("ours"))
+    before_torchruns_word(lambda: said.append("ours"))
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     torchrun.addHandler(handler)
@@ -151,7 +151,7 @@ def test_it_is_said_before_torchrun_says_that_it_was_signalled() -> None:
         torchrun.warning("Received %s death signal, shutting down workers", 15)
     finally:
         torchrun.removeHandler(handler)
-        torchrun.removeFilter(first)
+        torchrun.removeFilter(torchrun.filters[-1])
     assert said == ["Closing process 7", "ours", "Received 15 death signal, shutting down workers"]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any, Literal
@@ -100,7 +100,7 @@ class Trainer(transformers.Trainer):
         self._shared = _Shared(self)
         self._step = ExitStack()  # the step that is not over yet
         self._wishes_stop = self._will_stop = self.is_in_train = False
-        callbacks = [_First(self), *(more.pop("callbacks", None) or [])]
+        callbacks = [_First(self.end_step), *(more.pop("callbacks", None) or [])]
         with alone():
             super().__init__(*others, callbacks=callbacks, **more)
         _check(self.args)
@@ -110,7 +110,7 @@ class Trainer(transformers.Trainer):
         if self.elastic is not None:
             raise RuntimeError("train() is called once in a process")
         self.remove_callback(_Last)
-        self.add_callback(_Last(self))  # after those that the script has added
+        self.add_callback(_Last(self.end_hooks))  # after those that the script has added
         try:
             output = super().train(*arguments, **options)
         except _OverError:
@@ -301,27 +301,21 @@ class _Batches:
 
 
 class _First(transformers.TrainerCallback):
-    """Ends a step before the callbacks that the script has given."""
+    """Calls ``look`` at the end of a step, before the callbacks that the script has given."""
 
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
-
-    def on_step_end(self, *_: Any, **__: Any) -> None:
-        """Commit the step."""
-        self._trainer.end_step()
-
-
-class _Last(transformers.TrainerCallback):
-    """Looks at what all other callbacks have wished."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
+    def __init__(self, look: Callable[[], None]) -> None:
+        self._look = look
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        """Let only rank 0 save, and all stop together."""
-        self._trainer.end_hooks()
+        """Call it."""
+        self._look()
 
-    on_evaluate = on_log = on_save = on_epoch_begin = on_epoch_end = on_step_begin = on_step_end
+
+class _Last(_First):
+    """Calls it whenever another callback may have wished something, after all of them."""
+
+    on_evaluate = on_log = on_save = _First.on_step_end
+    on_epoch_begin = on_epoch_end = on_step_begin = _First.on_step_end
 
 
 class _Average:

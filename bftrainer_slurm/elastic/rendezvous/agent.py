@@ -25,7 +25,7 @@ from torch.distributed.elastic.rendezvous.api import (
 )
 
 from bftrainer_slurm.elastic import torch_private, tries
-from bftrainer_slurm.elastic.changes import ChangeLog, FirstWord, given_back, say
+from bftrainer_slurm.elastic.changes import ChangeLog, before_torchruns_word, given_back, say
 from bftrainer_slurm.elastic.inprocess.sockets import Connections
 from bftrainer_slurm.elastic.listeners import Teller
 from bftrainer_slurm.elastic.place import address_towards, read_identity
@@ -88,7 +88,7 @@ class AgentRendezvous(RendezvousHandler):
         self._changes = ChangeLog(hear=Teller(self._memory))
         self._why = ""  # why the last generation has ended
         self._given_back: str | None = environment.get("SLURMD_NODENAME", "this node")
-        FirstWord(self._say_given_back)
+        before_torchruns_word(self._say_given_back)
         self._change_is_known = threading.Event()
         self._membership = Membership(keeper, identity, prover_from(environment), self._hear)
         self._membership.start()
