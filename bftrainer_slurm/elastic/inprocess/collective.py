@@ -280,7 +280,7 @@ class Communicator:
         if any(not work.is_completed() for work in works):
             self._forsake()  # first, as DDP then goes on with a wrong sum
             for one in list(self._sums):
-                one.give_up()
+                one.give(one.buffer)
         self._hopeless = True
 
     def _forsake(self) -> PeerLostError:
@@ -375,15 +375,12 @@ class _Sum:
 
     def __init__(self, buffer: Tensor) -> None:
         self.future: Future[Tensor] = Future()
-        self._buffer = buffer
+        self.buffer = buffer
         self._given = threading.Lock()
 
     def give(self, tensor: Tensor) -> None:
         if self._given.acquire(blocking=False):
             self.future.set_result(tensor)
-
-    def give_up(self) -> None:
-        self.give(self._buffer)
 
 
 class Channel:

@@ -237,18 +237,13 @@ class AgentRendezvous(RendezvousHandler):
             self._changes.began(places, self._why, now, tells=generation.rank == 0)
         if generation.rank == 0:
             self._reporting.begin(generation.number, generation.world)
-        try:
-            workers = self._workers_store(self._store, generation.rank, host, port)
-        except ValueError:  # the answer is not a port: the generation has ended
-            return None
+        workers = RendezvousStoreInfo(host, port)
+        if not self.use_agent_store:
+            try:
+                workers = RendezvousStoreInfo.build(generation.rank, self._store, self._address)
+            except ValueError:  # the answer is not a port: the generation has ended
+                return None
         return RendezvousInfo(self._store, generation.rank, generation.world, workers)
-
-    def _workers_store(
-        self, store: GenerationStore, rank: int, host: str, port: int
-    ) -> RendezvousStoreInfo:
-        if self.use_agent_store:
-            return RendezvousStoreInfo(host, port)
-        return RendezvousStoreInfo.build(rank, store, self._address)
 
     def _reach(self, host: str, port: int) -> TCPStore | None:
         """Return the generation's store, or None if the generation has ended.
