@@ -8,7 +8,6 @@ from functools import partial
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from bftrainer_slurm.elastic import saving, steps, torch_private
@@ -56,12 +55,6 @@ class Peers:
             torch_private.set_libuv(os.environ)
             dist.init_process_group(backend, rank=fixed.rank, world_size=fixed.world)
         self.group.rank, self.group.world = fixed.rank, fixed.world
-
-    def ddp_group(self, model: nn.Module) -> dist.ProcessGroup:
-        """Return the group for the model's DDP, for its whole life."""
-        group = dist.group.WORLD  # so that DDP agrees on its buckets as usual
-        assert group is not None
-        return group
 
     def form(self, version: Version | None) -> Generation:
         """Get into the next generation with this state; None: there is no state."""
@@ -171,11 +164,6 @@ class ElementPeers(Peers):
         make_default(backend, HashStore(), 0, 1)
         self._membership.start()
         self._sigterm.watch()
-
-    def ddp_group(self, model: nn.Module) -> dist.ProcessGroup:
-        """Return a group of only this process, so that a change needs no new DDP."""
-        kinds = {parameter.device.type for parameter in model.parameters()} | {"cpu"}
-        return torch_private.group_of_one(kinds)
 
     def form(self, version: Version | None) -> Generation:
         """Get into the next generation; ends the process if this one is to leave.

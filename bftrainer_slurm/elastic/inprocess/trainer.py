@@ -29,7 +29,7 @@ from bftrainer_slurm.elastic.inprocess.sampler import Cursor
 from bftrainer_slurm.elastic.inprocess.scaling import Rate, RateRule
 from bftrainer_slurm.elastic.inprocess.training import RehearsedError, Step, Training
 from bftrainer_slurm.elastic.inprocess.transfer import share_tensors
-from bftrainer_slurm.elastic.torch_private import was_used, without_buffers
+from bftrainer_slurm.elastic.torch_private import group_of_one, was_used, without_buffers
 from bftrainer_slurm.keeper.messages import Generation
 
 _UNUSED = (
@@ -101,9 +101,11 @@ class Trainer(Training):
         kept = None if checkpoint is None else Checkpoints(Path(checkpoint), checkpoint_every_s)
         peers = find_peers(os.environ, backend_for(model), nccl_in_process, kept is not None)
         super().__init__(peers, Replica(self._stateful, kept), seed)
+        kinds = {parameter.device.type for parameter in model.parameters()} | {"cpu"}
         self.ddp = DistributedDataParallel(
             model,
-            process_group=self._peers.ddp_group(model),
+            # Of only this process, so that a change needs no new DDP; None: of all, as usual.
+            process_group=group_of_one(kinds) if self.changing else None,
             **without_buffers(),  # a step begins with them, in the current generation
             **options,
         )
