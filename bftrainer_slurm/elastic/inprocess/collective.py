@@ -389,14 +389,12 @@ class Channel:
     def __init__(self, group: Communicator, within: dist.ProcessGroup | None) -> None:
         self._group = group
         self._within = within
-        self._begun: list[tuple[dist.Work, bool]] = []
 
     def broadcast(self, tensor: Tensor) -> None:
         """Begin to fill a tensor with rank 0's content; all call it in the same order."""
         with self._group.noting():
             work = dist.broadcast(tensor, src=0, group=self._within, async_op=True)
-            self._begun.append((work, tensor.is_cuda))
-            self._group.watch(work, tensor.is_cuda)
+        self._group.watch(work, tensor.is_cuda)
 
     def arrive(self) -> None:
         """Wait for all broadcasts that were begun.
@@ -404,14 +402,7 @@ class Channel:
         Raises:
             PeerLostError: one of them failed; do not use the tensors then.
         """
-        with self._group.noting():
-            for work, on_gpu in self._begun:
-                if on_gpu:
-                    self._group.end_of(work, on_gpu)
-                work.wait()
-        if any(on_gpu for _, on_gpu in self._begun):
-            self._group.check()
-        self._begun.clear()
+        self._group.commit()
 
 
 def of_collective(error: object) -> TypeGuard[RuntimeError]:
