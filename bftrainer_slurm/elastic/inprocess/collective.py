@@ -160,9 +160,14 @@ class Communicator:
         Raises:
             PeerLostError: it cannot be made.
         """
-        with self.noting():
-            some = others is not None and len(others) + 1 < self.world
-            return Channel(self, _group_of([0, *others]) if others and some else None)
+        within: dist.ProcessGroup | None = None
+        if others is not None and len(others) + 1 < self.world:
+            ranks = [0, *others]
+            with self.noting():
+                within = dist.new_group(ranks, timeout=timedelta(seconds=_FORM_S))
+                if self.rank in ranks:
+                    give_torchs_own_time(within)
+        return Channel(self, within)
 
     def begin(self, weight: float, record: bool = False) -> None:
         """Begin a step in which this rank's gradients have this weight; ``record``: its layout."""
@@ -425,13 +430,6 @@ def make_default(backend: str, store: Store, rank: int, world: int) -> None:
 def _keep_for_ever(group: dist.ProcessGroup) -> None:
     """Never destroy a group: that would wait for its threads, one of which will never end."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
-
-
-def _group_of(ranks: list[int]) -> dist.ProcessGroup | None:
-    group: dist.ProcessGroup | None = dist.new_group(ranks, timeout=timedelta(seconds=_FORM_S))
-    if dist.get_rank() in ranks:
-        give_torchs_own_time(group)
-    return group
 
 
 def backend_for(model: nn.Module) -> str:
