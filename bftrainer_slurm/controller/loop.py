@@ -214,7 +214,6 @@ class Controller:
             one for action in actions if isinstance(action, Shrink) for one in action.elements
         )
         roster.unask(world.groups.part(roster.ask(ending, world.clock())))
-
         grown = 0
 
         def note(action: Action, refused: bool) -> None:
