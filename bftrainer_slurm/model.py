@@ -251,7 +251,8 @@ class Configuration:
     partitions whose jobs do not come before trainers: their ``PriorityTier`` is too low.
     ``private`` are those of ``PRIVATE`` that users may not see of others. ``grace_s`` is the
     ``GraceTime`` of the trainers' partition: an element that ends within it has failed, for Slurm.
-    ``rate_limit`` is what slurmctld allows the account that asks (``rl_enable``).
+    ``rate_limit`` is what slurmctld allows the account that asks (``rl_enable``). ``preempts`` is
+    false where ordinary jobs cannot take nodes back from that partition.
     """
 
     max_jobs: int | None = None
@@ -261,6 +262,7 @@ class Configuration:
     private: frozenset[str] = frozenset()
     grace_s: int = 0
     rate_limit: RateLimit | None = None
+    preempts: bool = True
 
 
 @dataclass(frozen=True, slots=True)

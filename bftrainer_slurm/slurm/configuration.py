@@ -40,7 +40,19 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
         grace_s=int(partitions[partition].get("GraceTime", "0")),
         private=_private(values.get("PrivateData", "").split(",")),
         rate_limit=rate_limit(values, os.getuid()),
+        preempts=preempts(values, partitions[partition]),
     )
+
+
+def preempts(values: Mapping[str, str], partition: Mapping[str, str]) -> bool:
+    """Return whether jobs in a partition are requeued for others, as far as can be known.
+
+    ``values`` are the lines of ``scontrol show config``; see ``PreemptType`` in slurm.conf(5). A
+    site that preempts by QOS has that mode elsewhere.
+    """
+    by_qos = values.get("PreemptType") == "preempt/qos"
+    requeues = "REQUEUE" in partition.get("PreemptMode", "").split(",")
+    return by_qos or (requeues and values.get("PreemptType") == "preempt/partition_prio")
 
 
 def _private(words: list[str]) -> frozenset[str]:

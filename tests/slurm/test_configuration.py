@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from bftrainer_slurm.model import RateLimit
-from bftrainer_slurm.slurm.configuration import configuration, rate_limit
+from bftrainer_slurm.slurm.configuration import configuration, preempts, rate_limit
 from bftrainer_slurm.slurm.run import SlurmRunner
 
 
@@ -43,6 +43,23 @@ def test_private_data_says_what_users_see_of_others(private: str, hidden: set[st
 def test_the_grace_of_the_trainers_partition_is_known(said: str, grace_s: int) -> None:
     runner = cast(SlurmRunner, Says(partition=said))
     assert configuration(runner, "bftrainer").grace_s == grace_s
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "can"),
+    [
+        ("preempt/partition_prio", "REQUEUE", True),
+        ("preempt/partition_prio", "GANG,REQUEUE", True),
+        ("preempt/partition_prio", "OFF", False),
+        ("preempt/partition_prio", "CANCEL", False),
+        ("preempt/qos", "OFF", True),
+        ("preempt/none", "REQUEUE", False),
+    ],
+)
+def test_whether_others_take_nodes_back_from_the_partition_is_known(
+    kind: str, mode: str, can: bool
+) -> None:
+    assert preempts({"PreemptType": kind}, {"PreemptMode": mode}) == can
 
 
 @pytest.mark.parametrize(

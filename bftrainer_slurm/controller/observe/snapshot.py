@@ -141,6 +141,12 @@ def _configured(snapshot: Snapshot, gateway: Gateway) -> Snapshot:
             "that of %s (0 is the lowest, and right for trainers)",
             *(", ".join(configuration.behind), partition),
         )
+    if snapshot.configuration.preempts and not configuration.preempts:
+        logger.warning(
+            "ordinary jobs cannot preempt jobs in %s, and wait until trainers end: give it "
+            "PreemptMode=REQUEUE, with PreemptType=preempt/partition_prio, or use another one",
+            partition,
+        )
     if configuration.grace_s and configuration.grace_s != snapshot.configuration.grace_s:
         logger.warning(
             "%s has GraceTime=%d: set it to 0; an element that ends within it counts as failed",

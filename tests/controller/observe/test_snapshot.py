@@ -121,6 +121,16 @@ def test_a_grace_of_slurms_own_is_warned_of_once(caplog: pytest.LogCaptureFixtur
     assert "GraceTime=20: set it to 0" in said
 
 
+def test_a_partition_from_which_nobody_takes_nodes_back_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answers = Answers(configuration_=Configuration(preempts=False))
+    first = reading(answers)
+    reading(answers, first, now_s=NOW_S + 86_400)
+    (said,) = [one.message for one in caplog.records if "PreemptMode" in one.message]
+    assert said.startswith("ordinary jobs cannot preempt jobs in bftrainer")
+
+
 def test_the_last_pass_is_asked_for_while_a_job_waits_for_nodes() -> None:
     job = WaitingJob(7, "main", 1)
     for waiting, last_pass in (
