@@ -28,7 +28,9 @@ _WAIT_S = 300.0
 _UNLAUNCHED_REST_S = 5.0
 _STILL = (Phase.RUNNING, Phase.WITHHELD, Phase.DONE)
 _AT_ONCE_S = 15.0  # from an element's start until its failure is seen
-BATCH_SCRIPT = "the batch script, or its node, has failed; its output says more"
+BATCH_SCRIPT = (
+    "the batch script, or its node, has failed; its output says more, if its folder is there"
+)
 # Reasons for waiting that lie with the trainer or its user, so that no other node helps either.
 # There are hundreds of such limits; all their names begin like these.
 _OWN_REASONS = (
