@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import cycle
+from typing import TypeVar
 
 from bftrainer_slurm.keeper.credentials import CredentialError, Prove, Seal, seals
 from bftrainer_slurm.keeper.messages import (
@@ -72,6 +73,7 @@ BACKOFF_S = (0.1, 5.0)
 _DONE_S = 2.0  # saying goodbye takes this long at most
 
 Notice = Change | Generation | Released | Dropped
+_Kind = TypeVar("_Kind", Challenge, Welcome)
 
 
 class MembershipError(Exception):
@@ -88,10 +90,6 @@ class DroppedError(MembershipError):
 
 class RefusedError(MembershipError):
     """The keeper does not accept that this process belongs to the trainer's owner."""
-
-
-class _LostError(Exception):
-    """This connection is of no more use."""
 
 
 class Membership:
@@ -121,8 +119,8 @@ class Membership:
         self._on_notice = on_notice
         self._state = threading.Condition()
         self._outgoing: list[bytes] = []
-        self._connected = False
-        self._finished = threading.Event()
+        # Whether the keeper answers, as far as is known: its silence is noticed after a while.
+        self.connected = False
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
@@ -131,8 +129,7 @@ class Membership:
         self.change: Change | None = None  # announced since the last generation
         self._waiting: Ready | None = None  # said, and not answered yet
         self._given: Generation | None = None  # not returned yet
-        self._held: Generation | None = None  # the last one given
-        self._stands_alone = False
+        self._held: Held | None = None  # the last one given
         self._armed = self._gone = False
         self._stop_step: int | None = None
         self._over: MembershipError | None = None  # why no generation will ever come
@@ -142,11 +139,6 @@ class Membership:
         self._progress_s = float("-inf")
         self._effort: _Effort | None = None  # of the thread that trains
         self._complaint = ""
-
-    @property
-    def connected(self) -> bool:
-        """Whether the keeper answers, as far as is known: its silence is noticed after a while."""
-        return self._connected
 
     def start(self) -> None:
         """Begin to connect; returns at once."""
@@ -210,7 +202,7 @@ class Membership:
         """Say that a collective of the generation failed."""
         with self._state:
             if self._held is not None and self._waiting is None:
-                self._say(Broken(self._held.number))
+                self._say(Broken(self._held.generation))
 
     def leave(self) -> None:
         """Say that SIGTERM has come, and the others should go on without this process."""
@@ -230,14 +222,17 @@ class Membership:
     def done(self) -> None:
         """Say that this process ended well, and close."""
         with self._state:
-            if self._progress is not None and self._connected:
+            if self._progress is not None:
                 self._say(self._progress)
             self._say(Done())
-        self._stop()
+        self.close()
 
     def close(self) -> None:
         """End the connection; without ``done`` the others take it for a loss."""
-        self._stop()
+        self._end(MembershipError("closed"))
+        self._wake()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(_DONE_S)
 
     # Called with _state held.
 
@@ -253,7 +248,7 @@ class Membership:
         assert self.change is not None
         number, self._stop_step = self.change.number, step + 1
         self._say(StopAt(step + 1, number))
-        self._state.wait_for(lambda: self._gone or self._unplanned() or not self._connected)
+        self._state.wait_for(lambda: self._gone or self._unplanned() or not self.connected)
         return self._unplanned()
 
     def _holds_up(self) -> bool:
@@ -262,7 +257,7 @@ class Membership:
         return is_worker and self.change is not None and self._waiting is None
 
     def _say(self, message: FromMember) -> None:
-        if self._connected:
+        if self.connected:
             self._outgoing.append(encode(message))
             self._wake()
 
@@ -281,12 +276,6 @@ class Membership:
         with contextlib.suppress(BlockingIOError):  # it is awake already
             self._wake_in.send(b".")
 
-    def _stop(self) -> None:
-        self._end(MembershipError("closed"))
-        self._wake()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._finished.wait(_DONE_S)
-
     def _live(self) -> None:
         least_s, most_s = BACKOFF_S
         backoff_s = least_s
@@ -300,68 +289,56 @@ class Membership:
                     link = _Link(connection)
                     self._join(link)
                     self._speak(link)
-            except (OSError, ValueError, CredentialError, _LostError) as error:
+            except (OSError, ValueError, CredentialError) as error:
                 self._complain(str(error))
             self._disconnected()
             if time.monotonic() - began_s > 2 * most_s:  # it did not fail at once
                 backoff_s = least_s
             if address == self._addresses[-1] and self._over is None:
-                self._pause(backoff_s * random.uniform(0.5, 1.0))
+                with self._state:
+                    pause_s = backoff_s * random.uniform(0.5, 1.0)
+                    self._state.wait_for(lambda: self._over is not None, pause_s)
                 backoff_s = min(most_s, 2 * backoff_s)
-        self._finished.set()
 
     def _complain(self, why: str) -> None:
         if why != self._complaint and self._over is None:
             logger.warning("bftrainer: no connection to the keeper at %s: %s", self._keeper, why)
         self._complaint = why
 
-    def _pause(self, seconds: float) -> None:
-        with self._state:
-            self._state.wait_for(lambda: self._over is not None, seconds)
-
     def _disconnected(self) -> None:
         with self._state:
-            self._connected = False
+            self.connected = False
             self._outgoing.clear()
             if self.change is not None and self.change.planned and self._stop_step is None:
                 self._forget_change()  # nobody stops for it; the keeper will say it again
             self._state.notify_all()
 
     def _join(self, link: _Link) -> None:
+        """Prove who owns this process, and hear that the keeper believes it."""
         link.send(GREETING + b"\n")
-        match link.next(CONNECT_S):
-            case Challenge(nonce, method):
-                link.seal(self._say_hello(link, nonce, method))
-            case Refused(why):
-                raise _LostError(why)
-            case _:
-                raise _LostError("what answers there is not a keeper")
-        match link.next(2 * CONNECT_S):
-            case Welcome():
-                pass
-            case Refused(why, retry):
-                if not retry:
-                    self._end(RefusedError(why))
-                raise _LostError(why)
-            case _:
-                raise _LostError("what answers there is not a keeper")
+        challenge = self._expect(Challenge, link, CONNECT_S)
+        hello = Hello("", self._identity, self._held, os.urandom(16).hex())
+        proof = self._prover(payload(challenge.nonce, hello), challenge.method)
+        link.send(encode(replace(hello, proof=proof.text)))
+        link.seal(proof.key)
+        self._expect(Welcome, link, 2 * CONNECT_S)
         with self._state:
-            self._connected = True
+            self.connected = True
             if self._waiting is not None:
                 self._say(self._waiting)
             if self._leaving:
                 self._say(Leave())
 
-    def _say_hello(self, link: _Link, nonce: str, method: str) -> bytes:
-        """Prove who owns this process; return the session's key, known to the keeper only."""
-        with self._state:
-            stands, held = self._held, None
-            if stands is not None:
-                held = Held(stands.number, stands.rank, stands.world, self._stands_alone)
-        hello = Hello("", self._identity, held, os.urandom(16).hex())
-        proof = self._prover(payload(nonce, hello), method)
-        link.send(encode(replace(hello, proof=proof.text)))
-        return proof.key
+    def _expect(self, kind: type[_Kind], link: _Link, timeout_s: float) -> _Kind:
+        """Wait for one message of this kind. Raises ConnectionError if another one comes."""
+        message = link.next(timeout_s)
+        if isinstance(message, kind):
+            return message
+        if not isinstance(message, Refused):
+            raise ConnectionError("what answers there is not a keeper")
+        if not message.retry:
+            self._end(RefusedError(message.why))
+        raise ConnectionError(message.why)
 
     def _speak(self, link: _Link) -> None:
         """Send and receive messages until something ends the connection."""
@@ -381,7 +358,7 @@ class Membership:
                 if over:
                     return
                 if now_s - link.heard_s > self._silence_s:
-                    raise _LostError("it is silent")
+                    raise ConnectionError("it is silent")
                 for key, _ in selector.select(max(0.0, ping_s - time.monotonic())):
                     if key.fileobj is self._wake_out:
                         self._wake_out.recv(4096)
@@ -423,10 +400,10 @@ class Membership:
             case Generation():
                 self._forget_change()
                 self._waiting = None
-                self._given = self._held = message
-                self._stands_alone = message.alone
+                self._given = message
+                self._held = Held(message.number, message.rank, message.world, message.alone)
             case Alone():
-                self._stands_alone = True
+                self._held = self._held and replace(self._held, alone=True)
             case Released():
                 self._over = self._over or ReleasedError("left as planned")
             case Dropped(why):
@@ -515,14 +492,14 @@ class _Link:
         return [self._opened(bytes(line)) for line in lines]
 
     def _opened(self, line: bytes) -> FromKeeper:
-        if self._keepers_seal is None:
-            return parse_from_keeper(line)
-        if not line.startswith(b"{"):
+        if self._keepers_seal is not None and not line.startswith(b"{"):
             return parse_from_keeper(self._keepers_seal.open(line))
-        match parse_from_keeper(line):
-            case Refused(why):  # anybody could send this: only a sealed refusal is final
-                return Refused(why, retry=True)
-        raise _LostError("it does not know the session's key")
+        message = parse_from_keeper(line)
+        if isinstance(message, Refused):  # anybody could send this: only a sealed one is final
+            return replace(message, retry=True)
+        if self._keepers_seal is not None:
+            raise ConnectionError("it does not know the session's key")
+        return message
 
 
 # A forked child (a worker of a DataLoader) would keep the connection open beyond its parent's end,
