@@ -8,11 +8,11 @@ nobody else can speak in the keeper's name.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import hmac
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +104,7 @@ def prover_from(environment: Mapping[str, str]) -> Prove:
         if method == MUNGE:
             munge = Munge(environment.get(MUNGE_SOCKET))
             return _prove_by_munge(munge, payload, environment.get(KEEPER_UID, ""))
-        secret = _own_secret(method, environment)
-        return Proof(prove_by_secret(secret, payload), session_key(secret, payload))
+        return prove_by_secret(_own_secret(method, environment), payload)
 
     return prove
 
@@ -140,17 +139,13 @@ def secret_of_job(key: bytes, array: int, uid: int) -> bytes:
 
     ``slurm_plugin/job_secret.c`` makes the same secret from the site's key, as root on the node.
     """
-    return prove_by_secret(key, f"bftrainer {array} {uid}").encode()
+    return hmac.digest(key, f"bftrainer {array} {uid}".encode(), "sha256").hex().encode()
 
 
-def prove_by_secret(secret: bytes, payload: str) -> str:
-    """Return the proof (hex) that its maker knows the secret."""
-    return hmac.new(secret, payload.encode(), hashlib.sha256).hexdigest()
-
-
-def session_key(secret: bytes, payload: str) -> bytes:
-    """Return the key of a session that began with a proof of this payload."""
-    return hmac.digest(secret, f"session {payload}".encode(), "sha256")
+def prove_by_secret(secret: bytes, payload: str) -> Proof:
+    """Return the proof that its maker knows the secret, as members and the keeper make it."""
+    text = hmac.digest(secret, payload.encode(), "sha256").hex()
+    return Proof(text, hmac.digest(secret, f"session {payload}".encode(), "sha256"))
 
 
 def _prove_by_munge(munge: Munge, payload: str, keeper_uid: str) -> Proof:
@@ -184,10 +179,6 @@ class Munge:
     """MUNGE, through libmunge; ``socket`` None: munged's usual one."""
 
     socket: str | None = None
-    _library: ctypes.CDLL = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_library", _load())
 
     def encode(self, payload: str, reader: int | None = None) -> str:
         """Return a credential of this process's user for a payload.
@@ -206,12 +197,12 @@ class Munge:
                 self._set(context, _OPTION_CIPHER, ctypes.c_int(_AES_128))
             self._check(
                 context,
-                self._library.munge_encode(ctypes.byref(credential), context, text, len(text)),
+                _libmunge().munge_encode(ctypes.byref(credential), context, text, len(text)),
             )
             return ctypes.string_at(credential).decode("ascii")
         finally:
             _free(credential)
-            self._library.munge_ctx_destroy(context)
+            _libmunge().munge_ctx_destroy(context)
 
     def decode(self, credential: str) -> tuple[str, int]:
         """Return a credential's payload, and the uid of the process that made it.
@@ -224,7 +215,7 @@ class Munge:
         try:
             self._check(
                 context,
-                self._library.munge_decode(
+                _libmunge().munge_decode(
                     credential.encode(),
                     context,
                     *(ctypes.byref(payload), ctypes.byref(length), ctypes.byref(uid)),
@@ -234,10 +225,10 @@ class Munge:
             return ctypes.string_at(payload, length.value).decode("utf-8", "replace"), uid.value
         finally:
             _free(payload)  # it is set even if the credential is expired or replayed
-            self._library.munge_ctx_destroy(context)
+            _libmunge().munge_ctx_destroy(context)
 
     def _context(self) -> ctypes.c_void_p:
-        context = ctypes.c_void_p(self._library.munge_ctx_create())
+        context = ctypes.c_void_p(_libmunge().munge_ctx_create())
         if not context:
             raise CredentialError("libmunge is out of memory")
         if self.socket is not None:
@@ -245,15 +236,16 @@ class Munge:
         return context
 
     def _set(self, context: ctypes.c_void_p, option: int, value: Any) -> None:
-        self._check(context, self._library.munge_ctx_set(context, ctypes.c_int(option), value))
+        self._check(context, _libmunge().munge_ctx_set(context, ctypes.c_int(option), value))
 
     def _check(self, context: ctypes.c_void_p, status: int) -> None:
         if status != 0:
-            why = self._library.munge_ctx_strerror(context) or self._library.munge_strerror(status)
+            why = _libmunge().munge_ctx_strerror(context) or _libmunge().munge_strerror(status)
             raise CredentialError(f"munge: {why.decode('utf-8', 'replace')}")
 
 
-def _load() -> ctypes.CDLL:
+@cache
+def _libmunge() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL("libmunge.so.2")
     except OSError as error:

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
-from abc import ABC, abstractmethod
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import ClassVar
 from weakref import WeakValueDictionary
 
 from bftrainer_slurm.keeper.credentials import (
@@ -26,7 +24,6 @@ from bftrainer_slurm.keeper.credentials import (
     check_munge,
     prove_by_secret,
     secret_of_job,
-    session_key,
 )
 from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD
 from bftrainer_slurm.keeper.messages import Challenge, Hello, payload
@@ -64,60 +61,41 @@ class Claim:
     owner: Owner | None  # None: not known yet
 
 
-class Voucher(ABC):
-    """One way to check proofs. ``one_user``: only one user can prove anything."""
-
-    method: ClassVar[str]  # its name in a challenge
-    one_user: ClassVar[bool] = False
-
-    @abstractmethod
-    async def check(self, proof: str, claim: Claim) -> bytes:
-        """Check a member's proof; return the session's key. Raises NotAdmittedError."""
-
-
-class _BySecret(Voucher):
-    """Both sides know a secret."""
-
-    async def check(self, proof: str, claim: Claim) -> bytes:
-        """Check that its maker knows the secret. Raises NotAdmittedError."""
-        secret = self._secret(claim)
-        own = prove_by_secret(secret, claim.text)
-        if not hmac.compare_digest(own.encode(), proof.encode()):
-            raise NotAdmittedError("bad_proof", "the secret is wrong")
-        return session_key(secret, claim.text)
-
-    @abstractmethod
-    def _secret(self, claim: Claim) -> bytes:
-        """Return the secret. Raises NotAdmittedError."""
-
-
 @dataclass(frozen=True)
-class OneUser(_BySecret):
-    """Personal mode: a secret that only the user can read."""
+class OneUser:
+    """Personal mode: a secret that only the user can read. Only this user can prove anything."""
 
     secret: bytes
     method = SECRET
-    one_user = True
 
-    def _secret(self, claim: Claim) -> bytes:
-        return self.secret
+    async def check(self, proof: str, claim: Claim) -> bytes:
+        """Check a member's proof; return the session's key. Raises NotAdmittedError."""
+        return _check_secret(self.secret, proof, claim)
 
 
 @dataclass(frozen=True)
-class SiteKey(_BySecret):
+class SiteKey:
     """Without MUNGE: a key from which root on the nodes makes each trainer's secret."""
 
     key: bytes
     method = JOB
 
-    def _secret(self, claim: Claim) -> bytes:
+    async def check(self, proof: str, claim: Claim) -> bytes:
+        """Check a member's proof; return the session's key. Raises NotAdmittedError."""
         if claim.owner is None:
             raise NotAdmittedError("owner_unknown", _OWNER_UNKNOWN, True)
-        return secret_of_job(self.key, claim.array, claim.owner.uid)
+        return _check_secret(secret_of_job(self.key, claim.array, claim.owner.uid), proof, claim)
+
+
+def _check_secret(secret: bytes, proof: str, claim: Claim) -> bytes:
+    own = prove_by_secret(secret, claim.text)
+    if not hmac.compare_digest(own.text.encode(), proof.encode()):
+        raise NotAdmittedError("bad_proof", "the secret is wrong")
+    return own.key
 
 
 @dataclass(frozen=True)
-class ByMunge(Voucher):
+class ByMunge:
     """MUNGE says which user a process runs as. ``socket`` None: munged's usual one."""
 
     socket: str | None = None
@@ -127,8 +105,8 @@ class ByMunge(Voucher):
     )
 
     async def check(self, proof: str, claim: Claim) -> bytes:
-        """Check that a process of the owner made the credential. Raises NotAdmittedError."""
-        said, uid = await self._opened(proof)
+        """Check a member's proof; return the session's key. Raises NotAdmittedError."""
+        said, uid = await self.opened(proof)
         try:
             key = check_munge(said, claim.text)
         except CredentialError as error:
@@ -139,14 +117,8 @@ class ByMunge(Voucher):
             raise NotAdmittedError("not_owner", "this trainer is somebody else's", False, key)
         return key
 
-    async def who(self, proof: str, text: str) -> int:
-        """Return the id of the user who made a credential for a text. Raises NotAdmittedError."""
-        said, uid = await self._opened(proof)
-        if said != text:
-            raise NotAdmittedError("bad_proof", "the credential is for something else")
-        return uid
-
-    async def _opened(self, proof: str) -> tuple[str, int]:
+    async def opened(self, proof: str) -> tuple[str, int]:
+        """Return the text in a credential, and who made it (user id). Raises NotAdmittedError."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(
@@ -156,6 +128,8 @@ class ByMunge(Voucher):
             why = f"{error}; this keeper runs as user {os.getuid()}"
             raise NotAdmittedError("bad_proof", why, retry=True) from error
 
+
+Voucher = OneUser | SiteKey | ByMunge
 
 REMEMBERED_OWNERS = 20_000
 
@@ -187,7 +161,7 @@ class Gate:
     def user(self, array: int) -> int:
         """Return the id of the trainer's owner; -1 if it is not known, or for the only user."""
         owner = self.owners.get(array)
-        return -1 if owner is None or self.voucher.one_user else owner.uid
+        return -1 if owner is None or isinstance(self.voucher, OneUser) else owner.uid
 
     async def admit(self, challenge: Challenge, hello: Hello, address: str) -> bytes:
         """Check that the member may join the trainer that it names; return the session's key.
@@ -212,4 +186,7 @@ class Gate:
         """
         if not isinstance(self.voucher, ByMunge) or method != self.voucher.method:
             raise NotAdmittedError("bad_proof", "prove it by munge, or have the token")
-        return await self.voucher.who(proof, STATUS_PAYLOAD)
+        said, uid = await self.voucher.opened(proof)
+        if said != STATUS_PAYLOAD:
+            raise NotAdmittedError("bad_proof", "the credential is for something else")
+        return uid

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
-from bftrainer_slurm.keeper.credentials import Seal, prove_by_secret, seals, session_key
+from bftrainer_slurm.keeper.credentials import Seal, prove_by_secret, seals
 from bftrainer_slurm.keeper.entrance import Entrance
 from bftrainer_slurm.keeper.gate import Gate, OneUser, Owner
 from bftrainer_slurm.keeper.messages import (
@@ -200,9 +200,8 @@ class _Loop(asyncio.SelectorEventLoop):
 def _hello(challenge: Challenge, task: int, role: Role) -> tuple[bytes, bytes]:
     """Return a good answer to a challenge, and the key of the session that it begins."""
     hello = Hello("", Identity(_ARRAY, task, f"n{task}", role, address="127.0.0.1"))
-    wanted = payload(challenge.nonce, hello)
-    proof = prove_by_secret(_SECRET, wanted)
-    return encode(replace(hello, proof=proof)), session_key(_SECRET, wanted)
+    proof = prove_by_secret(_SECRET, payload(challenge.nonce, hello))
+    return encode(replace(hello, proof=proof.text)), proof.key
 
 
 def _sealed(said: bytes, seal: Seal) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from bftrainer_slurm.keeper.client import KeeperClient
-from bftrainer_slurm.keeper.credentials import Proof, prove_by_secret, session_key
+from bftrainer_slurm.keeper.credentials import Proof, prove_by_secret
 from bftrainer_slurm.keeper.gate import Gate, OneUser
 from bftrainer_slurm.keeper.membership import Membership
 from bftrainer_slurm.keeper.messages import Generation, Identity, Role
@@ -57,7 +57,7 @@ class Inside:
 
 
 def prove_secret(payload: str, method: str) -> Proof:
-    return Proof(prove_by_secret(SECRET_TEXT, payload), session_key(SECRET_TEXT, payload))
+    return prove_by_secret(SECRET_TEXT, payload)
 
 
 @contextmanager
