@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import hmac
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -31,6 +32,7 @@ _OPTION_CIPHER, _OPTION_SOCKET, _OPTION_READER = 0, 8, 9  # munge.h, MUNGE_OPT_*
 _AES_128 = 4  # munge.h, MUNGE_CIPHER_AES128
 _SHORTEST_SECRET = 16
 _KEY_BYTES = 32
+_KEY = re.compile(rf"[0-9a-f]{{{2 * _KEY_BYTES}}}")
 
 
 class CredentialError(Exception):
@@ -169,7 +171,7 @@ def check_munge(said: str, payload: str) -> bytes:
         CredentialError: it was not made for this payload.
     """
     key, _, proven = said.partition(" ")
-    if proven != payload or len(key) != 2 * _KEY_BYTES:
+    if proven != payload or not _KEY.fullmatch(key):
         raise CredentialError("the credential is for something else")
     return bytes.fromhex(key)
 

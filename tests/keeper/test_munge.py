@@ -18,6 +18,7 @@ from bftrainer_slurm.keeper.credentials import (
     MUNGE_SOCKET,
     CredentialError,
     Munge,
+    Proof,
     Prove,
     prover_from,
 )
@@ -118,6 +119,17 @@ def test_another_users_trainer_is_closed(keeper: Inside, munge_socket: str) -> N
     with pytest.raises(RefusedError, match="somebody else"):
         member(keeper, munge_socket).wait_generation(30)
     assert keeper.counts() == {"not_owner": 1}
+
+
+def test_a_credential_without_a_key_is_refused(keeper: Inside, munge_socket: str) -> None:
+    def prove(payload: str, method: str) -> Proof:
+        return Proof(Munge(munge_socket).encode(f"{'x' * 64} {payload}", os.getuid()), b"")
+
+    careless = Membership(keeper.client.address, Identity(12, 1, "n1", Role.WORKER), prove)
+    keeper.members.append(careless)
+    keeper.client.own(12, os.getuid(), 1)
+    careless.start()
+    wait_until(lambda: "bad_proof" in keeper.counts())
 
 
 def test_a_keeper_of_another_user_learns_nothing_and_is_not_believed(
