@@ -18,7 +18,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from bftrainer_slurm.keeper.home import StateError, make_private, own_text
@@ -36,14 +35,6 @@ _LOOK_S = 0.1
 def boot_time_s() -> float:
     """Return the seconds since this host was booted, including those that it slept."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """What the lease says: who has it, and how often it was renewed."""
-
-    holder: str
-    count: int
 
 
 class Lease:
@@ -77,15 +68,14 @@ class Lease:
             OSError: the folder cannot be read or written now; the round does not count.
         """
         began_s = self._clock()
-        text = self._read(began_s)
-        if self._acted(began_s) and (
-            began_s >= self._until_s or text is None or text.holder != self._name
-        ):
+        holder, count = self._read(began_s)
+        ours = holder == self._name
+        if self._acted(began_s) and (began_s >= self._until_s or not ours):
             self.lost = True
-        elif text is None or text.holder == self._name or began_s - self._seen_s >= PATIENCE_S:
-            if self._acts_s is None or text is None or text.holder != self._name:
+        elif holder is None or ours or began_s - self._seen_s >= PATIENCE_S:
+            if self._acts_s is None or not ours:
                 self._acts_s = began_s + SETTLE_S
-            self._renew(1 if text is None else text.count + 1, began_s)
+            self._renew(count + 1, began_s)
         else:
             self._acts_s = None
 
@@ -104,19 +94,19 @@ class Lease:
         elif not self._acted(began_s):  # it may have overwritten another host's claim
             self._acts_s = self._clock() + SETTLE_S
 
-    def _read(self, now_s: float) -> _Text | None:
-        """Return what the lease says; None: there is no lease."""
+    def _read(self, now_s: float) -> tuple[str | None, int]:
+        """Return who has the lease (None: there is none), and how often it was renewed."""
         try:
             raw = self.path.read_bytes()
         except FileNotFoundError:
-            return None
+            return None, 0
         if raw != self._seen:
             self._seen, self._seen_s = raw, now_s
         try:
             said = json.loads(raw)
-            return _Text(str(said["holder"]), int(said["count"]))
+            return str(said["holder"]), int(said["count"])
         except (ValueError, KeyError, TypeError):
-            return _Text("", 0)  # nobody's, once it has not changed for a while
+            return "", 0  # nobody's, once it has not changed for a while
 
 
 def wait_to_lead(
