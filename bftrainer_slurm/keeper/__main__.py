@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import logging
-import os
 import resource
 import signal
 import socket
@@ -41,14 +40,12 @@ from bftrainer_slurm.keeper.server import Keeper
 async def _serve(
     state: Path, token: str, host: str, port: int, gate: Gate, hold_s: float, files: int
 ) -> None:
-    identity = os.urandom(8).hex()
-    past = partial(answer, state / "history.sqlite")
-    keeper = Keeper(gate, token, identity, hold_s, files=files, past=past)
+    keeper = Keeper(gate, token, hold_s, files, partial(answer, state / "history.sqlite"))
     loop = asyncio.get_running_loop()
     server = await keeper.listen(host, port)
     port = server.sockets[0].getsockname()[1]
     await loop.create_datagram_endpoint(
-        lambda: Announcements(loop, keeper.announced), local_addr=(host, port)
+        lambda: Announcements(keeper.announced), local_addr=(host, port)
     )
     write_address(state, f"{host}:{port}")
     stop = asyncio.Event()

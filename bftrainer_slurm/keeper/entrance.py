@@ -26,8 +26,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 class Announcements(asyncio.DatagramProtocol):
     """Calls ``tell`` a moment after a datagram, once for all that come in that moment."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[], None]) -> None:
-        self._loop = loop
+    def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell
         self._waits = False
 
@@ -35,7 +34,7 @@ class Announcements(asyncio.DatagramProtocol):
         """Take a datagram; one with any other text is ignored."""
         if data == _ANNOUNCED and not self._waits:
             self._waits = True
-            self._loop.call_later(_PAUSE_S, self._pass_on)
+            asyncio.get_running_loop().call_later(_PAUSE_S, self._pass_on)
 
     def _pass_on(self) -> None:
         self._waits = False

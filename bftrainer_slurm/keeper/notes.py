@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 
@@ -21,10 +22,9 @@ _MANY = (NoteKind.PROGRESS, NoteKind.ANNOUNCED)
 
 
 class Notes:
-    """The stored notes, in order. ``clock`` gives Unix seconds."""
+    """The stored notes, in order."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._numbers = itertools.count(1)
         self._progress: deque[NumberedNote] = deque(maxlen=REMEMBERED_PROGRESS)
         self._hints: deque[NumberedNote] = deque(maxlen=REMEMBERED_NOTES)
@@ -36,7 +36,7 @@ class Notes:
         self.last = next(self._numbers)
         many = self._progress if note.kind in _MANY else self._hints
         kept = self._news if note.kind in _NEWS else many
-        kept.append(NumberedNote(self.last, self._clock(), note))
+        kept.append(NumberedNote(self.last, time.time(), note))
 
     def since(self, after: int) -> list[NumberedNote]:
         """Return the notes with a number above ``after`` that are still stored, in order."""

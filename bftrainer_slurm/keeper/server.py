@@ -51,7 +51,7 @@ _TOO_MANY = "too many read the status; ask again"
 
 
 class Keeper:
-    """Everything the keeper holds. ``identity`` is another one after each start.
+    """Everything the keeper holds. Its identity is another one after each start.
 
     ``hold_s``: see ``Registry``; ``files`` is how many this process may have open; ``past`` answers
     questions about the history, and is given the last status as well.
@@ -61,18 +61,15 @@ class Keeper:
         self,
         gate: Gate,
         token: str,
-        identity: str,
         hold_s: float = 0.0,
-        clock: Callable[[], float] = time.time,
         files: int = MANY_FILES,
         past: Callable[[Asked, bytes], bytes] | None = None,
     ) -> None:
         self._attempts = Attempts()
         self.registry = Registry(gate, self._attempts.name, self._tell, hold_s, files)
         self._token = token
-        self._identity = identity
-        self._clock = clock
-        self._notes = Notes(clock)
+        self._identity = os.urandom(8).hex()
+        self._notes = Notes()
         self._news = asyncio.Event()  # replaced at each note
         self._status = b""
         self._disclosed: dict[int, bytes] = {}  # by user
@@ -107,7 +104,9 @@ class Keeper:
             try:
                 await self._answer(words, reader, writer)
             except (NotAdmittedError, ValueError) as error:
-                self._refuse(error, writer)
+                address = address_of(writer.get_extra_info("peername"))
+                kind = getattr(error, "kind", "malformed")
+                self.registry.refusals.add(kind, address, str(error))
                 writer.write(f"error {error}\n".encode("ascii", "replace"))
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await writer.drain()
@@ -119,11 +118,6 @@ class Keeper:
                 async with asyncio.timeout(SEND_TIMEOUT_S):
                     await writer.wait_closed()
             writer.transport.abort()
-
-    def _refuse(self, error: Exception, writer: asyncio.StreamWriter) -> None:
-        address = address_of(writer.get_extra_info("peername"))
-        kind = getattr(error, "kind", "malformed")
-        self.registry.refusals.add(kind, address, str(error))
 
     async def _answer(
         self, words: list[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -199,7 +193,7 @@ class Keeper:
 
     async def _show(self, writer: asyncio.StreamWriter, document: bytes, who: Hashable) -> None:
         with self._readers.one(who):
-            age_s = self._clock() - self._status_time_s
+            age_s = time.time() - self._status_time_s
             own = json.dumps(self.registry.status()).encode()
             head = f"document {age_s:.3f} {len(document)} {len(own)}\n"
             # Not joined: so all slow readers hold the same document, and no copy of it.
@@ -222,26 +216,19 @@ class Keeper:
         self, after: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         writer.write(f"keeper {self._identity}\n".encode())
-        hung_up = asyncio.ensure_future(reader.read(1))
-        try:
-            while not hung_up.done():
-                news = self._news
-                for numbered in self._notes.since(after):
-                    writer.write(format_numbered(numbered).encode() + b"\n")
-                    after = numbered.number
-                await writer.drain()
-                if after < self._notes.last:
-                    continue
-                waiting = asyncio.ensure_future(news.wait())
-                either = {waiting, hung_up}
-                came, _ = await asyncio.wait(
-                    either, timeout=STILL_HERE_S, return_when=asyncio.FIRST_COMPLETED
-                )
-                waiting.cancel()
-                if not came:
-                    writer.write(b"\n")
-        finally:
-            hung_up.cancel()
+        while not reader.at_eof():
+            news = self._news
+            for numbered in self._notes.since(after):
+                writer.write(format_numbered(numbered).encode() + b"\n")
+                after = numbered.number
+            await writer.drain()
+            if after < self._notes.last:
+                continue
+            try:
+                async with asyncio.timeout(STILL_HERE_S):
+                    await news.wait()
+            except TimeoutError:
+                writer.write(b"\n")
 
     async def _take_status(self, length: int, reader: asyncio.StreamReader) -> None:
         if length > MAX_DOCUMENT:
@@ -249,7 +236,7 @@ class Keeper:
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
             self._status = await reader.readexactly(length)
         self._disclosed.clear()
-        self._status_time_s = self._clock()
+        self._status_time_s = time.time()
 
     def _check(self, token: str) -> None:
         if not hmac.compare_digest(token.encode(), self._token.encode()):

@@ -53,7 +53,7 @@ def conversation(data: bytes) -> None:
 
 
 async def _talk(steps: list[bytes], loop: _Loop) -> None:
-    keeper = Keeper(Gate(OneUser(_SECRET)), "token", "fuzzed")
+    keeper = Keeper(Gate(OneUser(_SECRET)), "token")
     keeper.registry.own(_ARRAY, Owner(0, 2))
     lines = [_Line(keeper.entrance, number) for number in range(CONNECTIONS)]
     for step in steps:

@@ -68,7 +68,7 @@ def keeper_inside(gate: Gate | None = None, port: int = 0) -> Iterator[Inside]:
     thread.start()
 
     async def begin() -> tuple[asyncio.Server, Counter[str]]:
-        keeper = Keeper(gate or Gate(OneUser(SECRET_TEXT)), TOKEN, identity="inside")
+        keeper = Keeper(gate or Gate(OneUser(SECRET_TEXT)), TOKEN)
         server = await keeper.listen("127.0.0.1", port)
         return server, keeper.registry.refusals.counts
 

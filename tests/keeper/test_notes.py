@@ -7,7 +7,7 @@ from bftrainer_slurm.keeper.protocol import Note, NoteKind
 
 
 def test_hints_that_anybody_can_send_push_no_news_of_members_out() -> None:
-    notes = Notes(lambda: 0.0)
+    notes = Notes()
     failed = Note(NoteKind.FAILED, 1, 1, "n1", text="boom")
     notes.add(failed)
     for _ in range(REMEMBERED_NOTES + 1):
