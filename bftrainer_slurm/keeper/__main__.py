@@ -51,8 +51,8 @@ async def _serve(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with server:
-        await stop.wait()
+    await stop.wait()
+    server.close()  # from Python 3.12 on, to leave it as a context waits for all members to go
 
 
 def serve(state: Path, listen: str, means: Means, shared: Path | None = None) -> int:

@@ -1,4 +1,6 @@
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from scripts.labcluster.keeper import Keeper, started_keeper
+from scripts.labcluster.waiting import wait_until
 
 pytestmark = pytest.mark.torch
 UP = Note(NoteKind.UP, 12, 0, "n1")
@@ -108,6 +111,15 @@ def test_what_only_the_controller_may_needs_its_token(keeper: Keeper, request_li
 def test_a_malformed_line_is_answered_with_an_error(keeper: Keeper, sent: bytes) -> None:
     assert raw(keeper, sent).startswith(b"error ")
     keeper.client.tell(SUBMITTED)
+
+
+def test_a_keeper_ends_at_once_though_others_are_connected(keeper: Keeper) -> None:
+    stream = keeper.client.watch("", 0)
+    next(stream)
+    assert keeper.pid is not None
+    os.kill(keeper.pid, signal.SIGTERM)
+    wait_until(lambda: keeper.pid is None)
+    assert list(stream) == []
 
 
 def test_an_endless_line_is_hung_up_on(keeper: Keeper) -> None:
