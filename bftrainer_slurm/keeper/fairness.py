@@ -42,8 +42,7 @@ class Share:
     """What one user takes up in the keeper now."""
 
     user: int
-    members: int = 0
-    of_run: Counter[int] = field(default_factory=Counter)  # members, by trainer
+    members: Counter[int] = field(default_factory=Counter)  # by trainer
     messages: int = 0  # since the last sweep
     kept: int = 0  # bytes
     unsent: int = 0  # those of them that wait to be sent
@@ -51,25 +50,19 @@ class Share:
     def check(self, array: int) -> None:
         """Check that one more member of a trainer may join. Raises NotAdmittedError."""
         full = (
-            (self.of_run[array] >= MAX_MEMBERS_OF_RUN, "this trainer has too many members"),
-            (self.members >= MAX_MEMBERS, "this user has too many members"),
-            (not self.of_run[array] and len(self.of_run) > MAX_RUNS, "too many trainers"),
+            (self.members[array] >= MAX_MEMBERS_OF_RUN, "this trainer has too many members"),
+            (self.members.total() >= MAX_MEMBERS, "this user has too many members"),
+            (array not in self.members and len(self.members) > MAX_RUNS, "too many trainers"),
         )
         for is_full, why in full:
             if is_full:
                 raise NotAdmittedError("too_many", why, True)
 
-    def gain(self, array: int) -> None:
-        """A member of this trainer has joined."""
-        self.members += 1
-        self.of_run[array] += 1
-
     def lose(self, array: int) -> None:
         """A member of this trainer has gone."""
-        self.members -= 1
-        self.of_run[array] -= 1
-        if not self.of_run[array]:
-            del self.of_run[array]
+        self.members[array] -= 1
+        if not self.members[array]:
+            del self.members[array]
 
 
 class Refusals:

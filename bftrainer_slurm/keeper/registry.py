@@ -206,7 +206,7 @@ class Registry:
         running.used_s = _now_s()
 
     def _due(self, array: int) -> None:
-        self._runs[array].timer_s = math.inf
+        self._runs[array].cancel_timer()
         self._in_run(array, lambda run: run.tick(_now_s()))
 
     def _deliver(self, output: Output) -> None:
@@ -254,15 +254,13 @@ class _Running:
         self.user = user
         self.used_s = _now_s()
         self.parting: list[tuple[Collection[int], asyncio.Future[None]]] = []
-        self.timer_s = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
     def set_timer(self, due: Callable[[], None]) -> None:
         due_s = self.run.due_s()
-        if due_s == self.timer_s:
+        if self._timer is not None and self._timer.when() == due_s:
             return
         self.cancel_timer()
-        self.timer_s = due_s
         if due_s < math.inf:
             self._timer = asyncio.get_running_loop().call_at(due_s, due)
 

@@ -43,7 +43,6 @@ class Session(asyncio.Protocol):
         self.progress_s = -math.inf
         self._messages = self._kept = self._unsent = 0
         self._address = address
-        self._whose: Hashable = address
         self._registry = registry
         self._challenge = registry.gate.challenge()
         self._own_seal: Seal | None = None  # until the member has proven itself
@@ -99,8 +98,8 @@ class Session(asyncio.Protocol):
 
     def belong_to(self, share: Share, array: int) -> None:
         """The member has proven that it belongs to this user's trainer."""
-        share.gain(array)
-        self.array, self.share, self._whose = array, share, share.user
+        share.members[array] += 1
+        self.array, self.share = array, share
         self.share.kept += self._kept
         self.share.unsent += self._unsent
         self._longest = MAX_FROM_MEMBER
@@ -156,7 +155,8 @@ class Session(asyncio.Protocol):
         waits = self._waits or self._over or self._checking is not None
         if not waits and b"\n" in self._buffer:
             self._waits = True
-            self._registry.turns.add(self._whose, self._have_turn)
+            whose: Hashable = self._address if self.array < 0 else self.share.user
+            self._registry.turns.add(whose, self._have_turn)
 
     def _have_turn(self) -> None:
         self._waits = False
