@@ -14,7 +14,6 @@ class Member:
 
     key: int
     identity: Identity
-    serial: int
     rank: int | None = None
     ready: Ready | None = None
     leaving: bool = False
@@ -40,8 +39,8 @@ class Member:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Longest-serving first."""
-        return (1, self.serial) if self.rank is None else (0, self.rank)
+        """Longest-serving first; newcomers come last."""
+        return (1, 0) if self.rank is None else (0, self.rank)
 
     @property
     def version(self) -> tuple[int, int]:
@@ -55,7 +54,10 @@ def nodes_of(members: Collection[Member]) -> int:
 
 
 def ranked(entrants: Iterable[Member]) -> list[Member]:
-    """Order members by progress, then by length of service; those of one node stay together."""
+    """Order members by progress, then by length of service; those of one node stay together.
+
+    Newcomers stay in the order in which they are given.
+    """
     nodes: dict[tuple[int, str], list[Member]] = {}
     for member in entrants:
         nodes.setdefault(member.place, []).append(member)

@@ -94,9 +94,8 @@ class Rendezvous:
     number: int = 0  # of the current generation
     adopted: bool = False  # an earlier keeper formed the current generation
     highest: int = 0  # the highest number of any generation so far
-    members: dict[int, Member] = field(default_factory=dict)
+    members: dict[int, Member] = field(default_factory=dict)  # by key, as they joined
     failures: Failures = field(default_factory=Failures)
-    _serials: count[int] = field(default_factory=lambda: count(1))
     _changes: count[int] = field(default_factory=lambda: count(1))
     _pending: _Pending | None = None
     _offering: Generation | None = None  # waits for rank 0's store
@@ -111,7 +110,7 @@ class Rendezvous:
 
     def join(self, key: int, identity: Identity, held: Held | None, now_s: float) -> None:
         """A member has proven who it is; ``held`` is its generation, if it comes back."""
-        member = Member(key, identity, next(self._serials))
+        member = Member(key, identity)
         if held is not None:
             self._adopt(member, held, now_s)
         else:
@@ -175,8 +174,7 @@ class Rendezvous:
     def lose_task(self, task: int, now_s: float) -> None:
         """Slurm says that this task is gone."""
         for member in self._of((task,)):
-            if member.key in self.members:
-                self._drop(member, "Slurm says that this element has ended", now_s)
+            self._drop(member, "Slurm says that this element has ended", now_s)
         self.tick(now_s)
 
     def drop_all(self, why: str) -> None:
@@ -230,8 +228,7 @@ class Rendezvous:
         if now_s >= pending.late_s:
             pending.late_s = math.inf
             for member in [one for one in self._serving() if one.ready is None]:
-                if member.key in self.members:  # else a neighbour was dropped
-                    self._drop(member, LATE, now_s)
+                self._drop(member, LATE, now_s)
 
     # What follows from the events.
 
@@ -279,7 +276,7 @@ class Rendezvous:
             self._wait_until_s = self._returns_until_s()
             return
         if any(member.leaving for member in self._serving()):
-            self._announce(Change(next(self._changes), True, "leave"), now_s)
+            self._announce(True, "leave", now_s)
             return
         newcomers = self._newcomers_at(now_s)
         if not newcomers:
@@ -287,7 +284,7 @@ class Rendezvous:
         connected = sum(member.rank is None for member in self.members.values())
         due_s = self._first_ready_s + JOIN_TOGETHER_S
         if connected == len(newcomers) or now_s >= due_s:
-            self._announce(Change(next(self._changes), True, "join"), now_s)
+            self._announce(True, "join", now_s)
         else:
             self._wait_until_s = due_s
 
@@ -449,11 +446,12 @@ class Rendezvous:
         if why != "failure":
             self.failures.lost(now_s)
         if self._pending is None or self._pending.change.planned:
-            self._announce(Change(next(self._changes), False, why), now_s)
+            self._announce(False, why, now_s)
 
-    def _announce(self, change: Change, now_s: float) -> None:
-        if change.planned:
+    def _announce(self, planned: bool, why: str, now_s: float) -> None:
+        if planned:
             self.failures.disturbed(now_s)
+        change = Change(next(self._changes), planned, why)
         self._pending = _Pending(change)
         for member in self._serving():
             member.agree_anew()
@@ -525,6 +523,8 @@ class Rendezvous:
         return None
 
     def _drop(self, member: Member, why: str, now_s: float) -> None:
+        if member.key not in self.members:
+            return  # it went with a neighbour
         self.out.append(Send(member.key, Dropped(why)))
         self.out.append(HangUp(member.key))
         self._remove(member, "loss", now_s)
