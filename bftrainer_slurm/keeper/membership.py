@@ -41,7 +41,6 @@ from bftrainer_slurm.keeper.messages import (
     Identity,
     Leave,
     Measured,
-    MessageError,
     Ping,
     Ready,
     Refused,
@@ -58,7 +57,7 @@ from bftrainer_slurm.keeper.messages import (
     parse_hello,
     payload,
 )
-from bftrainer_slurm.keeper.protocol import GREETING, parse_addresses
+from bftrainer_slurm.keeper.protocol import GREETING, ProtocolError, parse_addresses
 
 logger = logging.getLogger(__name__)
 
@@ -99,8 +98,7 @@ class Membership:
     ``on_notice`` is called in the membership's own thread, and must not wait for anything.
 
     Raises:
-        MessageError: a field of ``identity`` is invalid.
-        ProtocolError: ``keeper`` is not an address.
+        ProtocolError: a field of ``identity`` is invalid, or ``keeper`` is not an address.
     """
 
     def __init__(
@@ -178,7 +176,7 @@ class Membership:
         """Say as rank 0 where the generation's store listens (HOST:PORT).
 
         Raises:
-            MessageError: ``endpoint`` is invalid.
+            ProtocolError: ``endpoint`` is invalid.
         """
         offer = StoreAt(endpoint, generation)
         parse_from_member(encode(offer))
@@ -487,7 +485,7 @@ class _Link:
         self._buffer += data
         *lines, rest = self._buffer.split(b"\n")
         if len(rest) > MAX_FROM_KEEPER:
-            raise MessageError("the keeper's line is too long")
+            raise ProtocolError("the keeper's line is too long")
         self._buffer = rest
         return [self._opened(bytes(line)) for line in lines]
 

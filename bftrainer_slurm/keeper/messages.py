@@ -13,7 +13,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from bftrainer_slurm.keeper.protocol import MAX_MEASURES
+from bftrainer_slurm.keeper.protocol import MAX_MEASURES, NAME, ProtocolError, parse_address
 
 MAX_FROM_MEMBER = 65_536  # bytes of a line, its end included
 MAX_FROM_KEEPER = 1_048_576  # a generation names all its members
@@ -21,17 +21,12 @@ MAX_ERROR = 2_000  # characters of a failure's last lines
 MAX_MEASURE = 1e15
 CAUSES = ("new", "change", "failed")
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
 _ADDRESS = re.compile(r"[A-Za-z0-9._:%\[\]-]{0,255}\Z")
 _NONCE = re.compile(r"[0-9a-f]{0,64}\Z")
 _MEASURE_NAME = re.compile(r"[a-z_]{1,20}\Z")
 _MAX_WHOLE = 10**15
 _MAX_LOCAL = 1_024
 _MAX_WORLD = 16_384
-
-
-class MessageError(ValueError):
-    """A line that is not a message, or that has an invalid field."""
 
 
 class Role(Enum):
@@ -283,31 +278,31 @@ def parse_hello(line: bytes) -> Hello:
     """Read a member's answer to the challenge.
 
     Raises:
-        MessageError: it is not one.
+        ProtocolError: it is not one.
     """
     match _object(line):
         case {"proof": str(proof), "role": str(role), **rest}:
             identity = Identity(
                 array=_whole(rest.get("array")),
                 task=_whole(rest.get("task")),
-                node=_matching(_NAME, rest.get("node")),
+                node=_matching(NAME, rest.get("node")),
                 role=_role(role),
                 local_rank=_whole(rest.get("local_rank"), _MAX_LOCAL - 1),
                 local_world=_whole(rest.get("local_world"), _MAX_LOCAL),
                 address=_matching(_ADDRESS, rest.get("address")),
             )
             if identity.local_rank >= identity.local_world:
-                raise MessageError("local_rank must be below local_world")
+                raise ProtocolError("local_rank must be below local_world")
             nonce = _matching(_NONCE, rest.get("nonce", ""))
             return Hello(proof, identity, _held(rest.get("held")), nonce)
-    raise MessageError("not the answer to a challenge")
+    raise ProtocolError("not the answer to a challenge")
 
 
 def parse_from_member(line: bytes) -> FromMember:
     """Read what an authenticated member says.
 
     Raises:
-        MessageError: it is not something that a member may say.
+        ProtocolError: it is not something that a member may say.
     """
     match _object(line):
         case {"ping": number}:
@@ -316,7 +311,7 @@ def parse_from_member(line: bytes) -> FromMember:
             return Measured(_measures(measures))
         case {"ready": {"step": step, "cause": str(cause), "error": str(error), **rest}}:
             if cause not in CAUSES:
-                raise MessageError("not a cause")
+                raise ProtocolError("not a cause")
             lineage = _whole(rest.get("lineage", 0))
             return Ready(_step(step), cause, error[-MAX_ERROR:], lineage)
         case {"ack": change}:
@@ -335,14 +330,14 @@ def parse_from_member(line: bytes) -> FromMember:
             return Leave()
         case {"done": True}:
             return Done()
-    raise MessageError("not a message that the keeper knows")
+    raise ProtocolError("not a message that the keeper knows")
 
 
 def parse_from_keeper(line: bytes) -> FromKeeper:
     """Read what the keeper says.
 
     Raises:
-        MessageError: it is not something that the keeper says.
+        ProtocolError: it is not something that the keeper says.
     """
     found = _object(line)
     for key, read in _FROM_KEEPER.items():
@@ -350,8 +345,8 @@ def parse_from_keeper(line: bytes) -> FromKeeper:
             try:
                 return read(found)
             except (LookupError, TypeError, ValueError) as error:
-                raise MessageError(f"not a '{key}' of the keeper: {error}") from error
-    raise MessageError("not a message of the keeper")
+                raise ProtocolError(f"not a '{key}' of the keeper: {error}") from error
+    raise ProtocolError("not a message of the keeper")
 
 
 def _read_generation(found: dict[str, Any]) -> Generation:
@@ -364,7 +359,7 @@ def _read_generation(found: dict[str, Any]) -> Generation:
         alone=fields["alone"] is True,
         store=None if store is None else _endpoint(store),
         members=tuple(
-            Peer(_whole(task), _matching(_NAME, node), _whole(local, _MAX_LOCAL))
+            Peer(_whole(task), _matching(NAME, node), _whole(local, _MAX_LOCAL))
             for task, node, local in fields["members"]
         ),
     )
@@ -444,15 +439,15 @@ def _object(line: bytes) -> dict[str, Any]:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise MessageError("not JSON") from error
+        raise ProtocolError("not JSON") from error
     if not isinstance(found, dict):
-        raise MessageError("not a JSON object")
+        raise ProtocolError("not a JSON object")
     return found
 
 
 def _whole(value: object, most: int = _MAX_WHOLE, least: int = 0) -> int:
     if type(value) is not int or not least <= value <= most:  # True is an int to isinstance
-        raise MessageError(f"not a whole number from {least} to {most}")
+        raise ProtocolError(f"not a whole number from {least} to {most}")
     return value
 
 
@@ -462,15 +457,14 @@ def _step(value: object) -> int:
 
 def _matching(pattern: re.Pattern[str], value: object) -> str:
     if not isinstance(value, str) or not pattern.match(value):
-        raise MessageError("not a name or an address")
+        raise ProtocolError("not a name or an address")
     return value
 
 
 def _endpoint(value: object) -> str:
     endpoint = _matching(_ADDRESS, value)
-    host, _, port = endpoint.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise MessageError("not HOST:PORT")
+    if not parse_address(endpoint)[1]:
+        raise ProtocolError("nobody listens at port 0")
     return endpoint
 
 
@@ -478,7 +472,7 @@ def _role(text: str) -> Role:
     try:
         return Role(text)
     except ValueError as error:
-        raise MessageError("not a role") from error
+        raise ProtocolError("not a role") from error
 
 
 def _held(value: object) -> Held | None:
@@ -494,13 +488,13 @@ def _held(value: object) -> Held | None:
             )
             if held.rank < held.world:
                 return held
-    raise MessageError("not what a member can hold")
+    raise ProtocolError("not what a member can hold")
 
 
 def _measures(found: dict[Any, object]) -> tuple[tuple[str, float], ...]:
     good = good_measures(found)
     if not good or len(good) < len(found):
-        raise MessageError(f"progress is 1 to {MAX_MEASURES} names with finite numbers below 1e15")
+        raise ProtocolError(f"progress is 1 to {MAX_MEASURES} names with finite numbers below 1e15")
     return good
 
 

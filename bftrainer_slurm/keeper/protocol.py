@@ -20,7 +20,7 @@ MAX_TEXT = 2_000  # bytes of a failure's text
 MAX_DOCUMENT = 8 * 1024 * 1024
 MAX_MEASURES = 8  # in one report
 
-_WORD = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")  # of a node
 _WHOLE = re.compile(r"[0-9]{1,15}\Z")
 _MEASURE = re.compile(r"([a-z_]{1,20})=(-?[0-9]{1,15}(?:\.[0-9]{1,12})?)\Z")
 
@@ -145,7 +145,7 @@ def whole(text: str) -> int:
 
 def word(text: str) -> str:
     """Check the name of a node."""
-    if not _WORD.match(text):
+    if not NAME.match(text):
         raise ProtocolError("not a name")
     return text
 

@@ -151,7 +151,7 @@ class Registry:
         """A member has said something.
 
         Raises:
-            MessageError: it is not something that a member may say.
+            ProtocolError: it is not something that a member may say.
         """
         message = parse_from_member(line)
         now_s = session.heard_s

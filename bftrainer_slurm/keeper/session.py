@@ -17,11 +17,11 @@ from bftrainer_slurm.keeper.messages import (
     MAX_FROM_MEMBER,
     FromKeeper,
     Hello,
-    MessageError,
     Refused,
     encode,
     parse_hello,
 )
+from bftrainer_slurm.keeper.protocol import ProtocolError
 
 if TYPE_CHECKING:
     from bftrainer_slurm.keeper.registry import Registry
@@ -192,8 +192,8 @@ class Session(asyncio.Protocol):
                 self._checking = asyncio.ensure_future(self._admit(hello))
             else:
                 self._registry.heard(self, self._members_seal.open(line))
-        except MessageError as error:
-            self.give_up("malformed", str(error))
+        except ProtocolError as error:
+            self.give_up(error.kind, str(error))
         except CredentialError as error:
             self.give_up("forged", str(error))
 

@@ -21,13 +21,12 @@ from bftrainer_slurm.keeper.messages import (
     Challenge,
     Hello,
     Identity,
-    MessageError,
     Role,
     encode,
     parse_from_keeper,
     payload,
 )
-from bftrainer_slurm.keeper.protocol import GREETING
+from bftrainer_slurm.keeper.protocol import GREETING, ProtocolError
 from bftrainer_slurm.keeper.server import Keeper
 from tests.fuzz.promises import BrokenPromiseError, promise
 
@@ -143,7 +142,7 @@ class _Wire(asyncio.Transport):
         first = self._written.partition(b"\n")[0]
         try:
             found = parse_from_keeper(first)
-        except MessageError:
+        except ProtocolError:
             return None
         return found if isinstance(found, Challenge) else None
 

@@ -24,7 +24,6 @@ from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.messages import (
     MAX_FROM_MEMBER,
     Generation,
-    MessageError,
     encode,
     parse_from_keeper,
     parse_from_member,
@@ -67,7 +66,7 @@ def message(data: bytes) -> None:
     for reader in readers:
         try:
             found = cast(Any, reader(data))
-        except MessageError as error:
+        except ProtocolError as error:
             promise(str(error).isprintable(), f"not one clean line: {error}")
             continue
         encoded = encode(found)

@@ -27,10 +27,9 @@ from bftrainer_slurm.keeper.messages import (
     Generation,
     Hello,
     Identity,
-    MessageError,
     Role,
 )
-from bftrainer_slurm.keeper.protocol import NoteKind
+from bftrainer_slurm.keeper.protocol import NoteKind, ProtocolError
 from bftrainer_slurm.keeper.rendezvous import LATE
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
@@ -280,7 +279,7 @@ def test_a_forked_child_does_not_keep_the_connection_open(keeper: Inside) -> Non
 
 
 def test_an_identity_that_cannot_be_is_found_at_once() -> None:
-    with pytest.raises(MessageError):
+    with pytest.raises(ProtocolError):
         Membership("h:1", Identity(12, 1, "n 1", Role.AGENT), lambda *_: Proof("", b""))
 
 
