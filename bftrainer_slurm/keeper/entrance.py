@@ -47,14 +47,15 @@ class Entrance(asyncio.Protocol):
     ``serve`` answers a request, ``registry`` opens a session, ``waiting`` holds all that wait.
     """
 
+    _transport: asyncio.Transport  # these three from ``connection_made`` on
+    _address: str
+    _limit: asyncio.TimerHandle
+
     def __init__(self, serve: Serve, registry: Registry, waiting: Waiting[Entrance]) -> None:
         self._serve = serve
         self._registry = registry
         self._waiting = waiting
         self._buffer = b""
-        self._transport: asyncio.Transport | None = None
-        self._address = ""
-        self._limit: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait."""
@@ -68,7 +69,6 @@ class Entrance(asyncio.Protocol):
 
     def refuse(self, kind: str, why: str) -> None:
         """End the connection at once, and count why."""
-        assert self._transport is not None
         self._registry.refusals.add(kind, self._address, why)
         self._transport.abort()
 
@@ -78,7 +78,6 @@ class Entrance(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand the connection on, in turn, when its first line is there."""
-        assert self._transport is not None
         self._buffer += data
         end = self._buffer.find(b"\n")
         if end > MAX_LINE or (end < 0 and len(self._buffer) > MAX_LINE):
@@ -88,18 +87,17 @@ class Entrance(asyncio.Protocol):
             self._registry.turns.add(self._address, self._hand_on)
 
     def _hand_on(self) -> None:
-        assert self._transport is not None
         if self._transport.is_closing():
             return
         self._leave()
         self._transport.resume_reading()
         line, _, rest = self._buffer.partition(b"\n")
-        protocol: asyncio.BaseProtocol | None
-        if line.startswith(b"member") and line != GREETING:
-            self._refuse_version()
-            return
+        protocol: asyncio.Protocol | None
         if line == GREETING:
             protocol, left = self._registry.open(self._address), rest
+        elif line.startswith(b"member"):
+            self._refuse_version()
+            return
         else:
             reader = asyncio.StreamReader(limit=MAX_LINE)
             protocol, left = asyncio.StreamReaderProtocol(reader, self._serve), self._buffer
@@ -109,12 +107,10 @@ class Entrance(asyncio.Protocol):
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         if left:
-            assert isinstance(protocol, asyncio.Protocol)
             protocol.data_received(left)
 
     def _refuse_version(self) -> None:
         """Tell a member that it has another version; members newer than this can read that."""
-        assert self._transport is not None
         why = f"the keeper speaks version {VERSION}: install one BFTrainer on nodes and its host"
         self._registry.refusals.add("version", self._address, why)
         self._transport.write(encode(Refused(why, retry=True)))
@@ -122,5 +118,4 @@ class Entrance(asyncio.Protocol):
 
     def _leave(self) -> None:
         self._waiting.discard(self)
-        if self._limit is not None:
-            self._limit.cancel()
+        self._limit.cancel()

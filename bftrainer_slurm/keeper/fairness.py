@@ -86,17 +86,17 @@ class Refusals:
 
 
 class Places:
-    """Places for ``most`` requests at the same time, of which each owner has ``of_one`` at most."""
+    """Places for ``most`` readers at the same time, of which each owner has ``of_one`` at most."""
 
-    def __init__(self, most: int, of_one: int, why: str) -> None:
-        self._most, self._of_one, self._why = most, of_one, why
+    def __init__(self, most: int, of_one: int) -> None:
+        self._most, self._of_one = most, of_one
         self._taken: Counter[Hashable] = Counter()
 
     @contextmanager
     def one(self, owner: Hashable) -> Iterator[None]:
         """Take a place. Raises NotAdmittedError."""
         if self._taken.total() >= self._most or self._taken[owner] >= self._of_one:
-            raise NotAdmittedError("too_many", self._why, True)
+            raise NotAdmittedError("too_many", "too many read the status; ask again", True)
         self._taken[owner] += 1
         try:
             yield

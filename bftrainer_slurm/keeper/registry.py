@@ -62,12 +62,12 @@ class Registry:
         self._hold_until_s = _now_s() + hold_s
         self._runs: dict[int, _Running] = {}
         self._sessions: dict[int, Session] = {}
-        self._shares: dict[int, Share] = {}  # by user
+        self._shares: dict[Hashable, Share] = {}  # by user
         self.turns = Turns(self._read_too_little)
         self._unproven: Waiting[Session] = Waiting(min(MAX_UNPROVEN, files // 8), _give_way)
         self._keys = itertools.count(1)
         self._swept_s = _now_s()
-        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+        asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
 
     def open(self, address: str) -> Session | None:
         """Return the protocol of a new member's connection; None: there are too many."""
@@ -83,12 +83,6 @@ class Registry:
         """Return what the status document says about the keeper."""
         members = len(self._sessions) - len(self._unproven)
         return {"members": members, "runs": len(self._runs), "refused": dict(self.refusals.counts)}
-
-    def close(self) -> None:
-        """Stop all timers; connections are left as they are."""
-        self._sweeper.cancel()
-        for running in self._runs.values():
-            running.cancel_timer()
 
     # What the controller asks.
 
@@ -182,7 +176,7 @@ class Registry:
 
     def _read_too_little(self, whose: Hashable) -> bool:
         """Whether a user's members have much to read."""
-        share = self._shares.get(whose) if isinstance(whose, int) else None
+        share = self._shares.get(whose)
         return share is not None and share.unsent > MUCH_UNSENT
 
     def _in_run(self, array: int, event: Callable[[Run], None]) -> None:
@@ -225,7 +219,7 @@ class Registry:
         # If this process itself stood still, it could hear nobody.
         fair = now_s - self._swept_s < 2 * SWEEP_S
         self._swept_s = now_s
-        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+        asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
         for session in list(self._sessions.values()):
             session.swept()
             if not fair:

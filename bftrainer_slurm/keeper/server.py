@@ -47,7 +47,6 @@ BACKLOG = 1_024  # connections that wait in the kernel
 MAX_ASKING, MAX_ASKING_OF_ONE = 100, 10  # requests for the history; two are answered at a time
 NOBODY = -1  # a reader of the status who has not said who they are
 _PIECE = 64 * 1024
-_TOO_MANY = "too many read the status; ask again"
 
 
 class Keeper:
@@ -74,8 +73,8 @@ class Keeper:
         self._status = b""
         self._disclosed: dict[int, bytes] = {}  # by user
         self._status_time_s = 0.0
-        self._readers = Places(MAX_READERS, MAX_READERS_OF_ONE, _TOO_MANY)
-        self._asking = Places(MAX_ASKING, MAX_ASKING_OF_ONE, _TOO_MANY)
+        self._readers = Places(MAX_READERS, MAX_READERS_OF_ONE)
+        self._asking = Places(MAX_ASKING, MAX_ASKING_OF_ONE)
         self._past, self._reads = past, asyncio.Semaphore(2)
         self._entering: Waiting[Entrance] = Waiting(min(MAX_WAITING, files // 4), _turn_away)
 

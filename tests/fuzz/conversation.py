@@ -67,7 +67,6 @@ async def _talk(steps: list[bytes], loop: _Loop) -> None:
     for line in lines:
         line.hang_up()
     await _settled()
-    keeper.registry.close()
     promise(keeper.registry.status()["members"] == 0, "a member that has gone is still counted")
     await _end(loop.tasks - {asyncio.current_task()})
 

@@ -13,7 +13,7 @@ from tests.keeper.inside import keeper_inside
 
 
 def test_one_user_cannot_take_all_places() -> None:
-    places = Places(4, 2, "too many")
+    places = Places(4, 2)
     with ExitStack() as taken:
         for owner in ("greedy", "greedy", "modest"):
             taken.enter_context(places.one(owner))
@@ -24,7 +24,7 @@ def test_one_user_cannot_take_all_places() -> None:
 
 
 def test_a_place_is_free_again_however_its_request_ends() -> None:
-    places = Places(2, 1, "too many")
+    places = Places(2, 1)
     for _ in range(3):
         with pytest.raises(ZeroDivisionError), places.one("one"):
             raise ZeroDivisionError
