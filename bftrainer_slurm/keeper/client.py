@@ -22,7 +22,6 @@ from bftrainer_slurm.keeper.protocol import (
     Note,
     NoteKind,
     NumberedNote,
-    ProtocolError,
     format_note,
     parse_address,
     parse_numbered,
@@ -162,7 +161,6 @@ class KeeperClient:
         self, request: str, read: Callable[[BufferedRWPair], _Answer], patience_s: float
     ) -> _Answer:
         """Ask one address after the other until there is an answer."""
-        failure = SilentError(f"'{self.address}' is no address")
         for address in self.address.split(","):
             try:
                 with replace(self, address=address)._asked(request, patience_s) as stream:
@@ -184,7 +182,7 @@ class KeeperClient:
                     stream.write(request.encode("ascii") + b"\n" + body)
                     stream.flush()
                     yield stream
-        except (OSError, ProtocolError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise SilentError(f"the keeper at {self.address} does not answer: {error}") from error
 
 

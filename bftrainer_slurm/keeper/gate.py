@@ -27,19 +27,19 @@ from bftrainer_slurm.keeper.credentials import (
 )
 from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD
 from bftrainer_slurm.keeper.messages import Challenge, Hello, payload
+from bftrainer_slurm.keeper.protocol import ProtocolError
 
 _OWNER_UNKNOWN = "whose trainer this is, is not known yet"
 
 
-class NotAdmittedError(Exception):
-    """Somebody is not let in. Refusals are counted by ``kind``; ``retry``: a later try may work.
+class NotAdmittedError(ProtocolError):
+    """Somebody is not let in; ``retry``: a later try may work.
 
     ``key`` seals the refusal, if the proof has one: members take only a sealed refusal as final.
     """
 
     def __init__(self, kind: str, why: str, retry: bool = False, key: bytes = b"") -> None:
-        super().__init__(why)
-        self.kind = kind
+        super().__init__(why, kind)
         self.retry = retry
         self.key = key
 

@@ -416,14 +416,11 @@ def _plain(message: Hello | FromMember | _Small) -> dict[str, Any]:
             return {"dropped": why}
 
 
+_OF_EACH_RANK = ("number", "rank", "world", "alone", "store")  # all but the members
+
+
 def _encode_generation(generation: Generation) -> bytes:
-    head = {
-        "number": generation.number,
-        "rank": generation.rank,
-        "world": generation.world,
-        "alone": generation.alone,
-        "store": generation.store,
-    }
+    head = {name: getattr(generation, name) for name in _OF_EACH_RANK}
     text = json.dumps(head, separators=(",", ":"))[:-1]
     members = _encode_members(generation.members)
     return f'{{"generation":{text},"members":{members}}}}}\n'.encode()

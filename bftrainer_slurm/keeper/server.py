@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable
 from bftrainer_slurm.keeper.disclosure import disclosed
 from bftrainer_slurm.keeper.entrance import Entrance
 from bftrainer_slurm.keeper.fairness import Places, Waiting, address_of
-from bftrainer_slurm.keeper.gate import Gate, NotAdmittedError, Owner
+from bftrainer_slurm.keeper.gate import Gate, Owner
 from bftrainer_slurm.keeper.notes import Notes
 from bftrainer_slurm.keeper.protocol import (
     MAX_DOCUMENT,
@@ -102,7 +102,7 @@ class Keeper:
                 words = await _read_words(reader)
             try:
                 await self._answer(words, reader, writer)
-            except (NotAdmittedError, ValueError) as error:
+            except ValueError as error:
                 address = address_of(writer.get_extra_info("peername"))
                 kind = getattr(error, "kind", "malformed")
                 self.registry.refusals.add(kind, address, str(error))
