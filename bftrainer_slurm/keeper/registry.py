@@ -102,17 +102,12 @@ class Registry:
             return True
         running.run.part(tasks, _now_s())
         self._settle(array)
-        if not running.run.holds(tasks):
-            return True
-        left = asyncio.get_running_loop().create_future()
-        running.parting.append((tasks, left))
         try:
             async with asyncio.timeout(PART_S):
-                await left
+                while running.run.holds(tasks):
+                    await running.settled.wait()
         except TimeoutError:
             return False
-        finally:
-            running.parting.remove((tasks, left))
         return True
 
     def lost(self, array: int, task: int) -> None:
@@ -193,9 +188,8 @@ class Registry:
         running = self._runs[array]
         for output in running.run.take():
             self.turns.add(running.user, partial(self._deliver, output))
-        for tasks, left in running.parting:
-            if not left.done() and not running.run.holds(tasks):
-                left.set_result(None)
+        running.settled.set()
+        running.settled = asyncio.Event()
         running.set_timer(lambda: self._due(array))
         running.used_s = _now_s()
 
@@ -241,13 +235,13 @@ def _give_way(session: Session) -> None:
 
 
 class _Running:
-    """A run, its user, its timer, and who waits for a planned leave."""
+    """A run, its user, its timer, and what those wait for who ask for a planned leave."""
 
     def __init__(self, run: Run, user: int) -> None:
         self.run = run
         self.user = user
         self.used_s = _now_s()
-        self.parting: list[tuple[Collection[int], asyncio.Future[None]]] = []
+        self.settled = asyncio.Event()  # replaced at each event
         self._timer: asyncio.TimerHandle | None = None
 
     def set_timer(self, due: Callable[[], None]) -> None:
