@@ -43,9 +43,6 @@ def shown(trainer: Mapping[str, Any], *, own: bool, private: bool) -> dict[str, 
     """
     if own:
         return dict(trainer)
-    return None if private else outside(trainer)
-
-
-def outside(trainer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what everybody may see of a trainer."""
+    if private:
+        return None
     return {key: trainer[key] for key in _EVERYBODYS if key in trainer} | {"hidden": True}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller.publish.remarks import remarks
-from bftrainer_slurm.keeper.disclosure import outside
+from bftrainer_slurm.keeper.disclosure import shown
 
 HEALTHY: dict[str, Any] = {
     "array": 12,
@@ -104,4 +104,6 @@ def test_the_gravest_comes_first() -> None:
 
 def test_of_others_trainers_no_more_is_said_than_everybody_may_know() -> None:
     secret = HEALTHY | {"failures": 4, "error": "x", "notice": "y", "why": "z", "samples": None}
-    assert remarks(outside(secret), 0) == []
+    seen = shown(secret, own=False, private=False)
+    assert seen is not None
+    assert remarks(seen, 0) == []
