@@ -403,7 +403,7 @@ class Membership:
             case Alone():
                 self._held = self._held and replace(self._held, alone=True)
             case Released():
-                self._over = self._over or ReleasedError("left as planned")
+                self._end(ReleasedError("left as planned"))
             case Dropped(why):
                 self._held = None
                 if self._waiting is not None:

@@ -25,8 +25,8 @@ from bftrainer_slurm.keeper.messages import (
     parse_from_member,
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
-from bftrainer_slurm.keeper.rendezvous import HangUp, Output, Send
-from bftrainer_slurm.keeper.runs import Run
+from bftrainer_slurm.keeper.rendezvous import Output, Send
+from bftrainer_slurm.keeper.runs import Attempts, Run
 from bftrainer_slurm.keeper.session import Session
 
 PROOF_S = 10.0  # a connection has this long to prove who it is
@@ -41,7 +41,7 @@ MANY_FILES = 65_536  # open files at the same time: each connection is one
 
 
 class Registry:
-    """All members' connections. ``run_name`` names an array's run, ``tell`` takes notes.
+    """All members' connections. ``tell`` takes notes.
 
     ``hold_s``: how long first generations wait after the start, as members of an earlier keeper
     may come back. ``files``: how many files this process may have open.
@@ -50,14 +50,13 @@ class Registry:
     def __init__(
         self,
         gate: Gate,
-        run_name: Callable[[int], str],
         tell: Callable[[Note], None],
         hold_s: float = 0.0,
         files: int = MANY_FILES,
     ) -> None:
         self.gate = gate
         self.refusals = Refusals()
-        self._run_name = run_name
+        self.attempts = Attempts()
         self._tell = tell
         self._hold_until_s = _now_s() + hold_s
         self._runs: dict[int, _Running] = {}
@@ -128,7 +127,7 @@ class Registry:
         share.check(array)
         running = self._runs.get(array)
         if running is None:
-            run = Run(self._run_name(array), self.gate.want(array), self._hold_until_s)
+            run = Run(self.attempts.name(array), self.gate.want(array), self._hold_until_s)
             running = self._runs[array] = _Running(run, user)
         self._unproven.discard(session)
         session.belong_to(share, array)
@@ -198,15 +197,14 @@ class Registry:
         self._in_run(array, lambda run: run.tick(_now_s()))
 
     def _deliver(self, output: Output) -> None:
-        match output:
-            case Send(key, message):
-                if key in self._sessions:
-                    self._sessions[key].send(message)
-            case HangUp(key):
-                if key in self._sessions:
-                    self._sessions[key].hang_up()
-            case Note():
-                self._tell(output)
+        if isinstance(output, Note):
+            self._tell(output)
+        elif (session := self._sessions.get(output.key)) is None:
+            return  # it has gone
+        elif isinstance(output, Send):
+            session.send(output.message)
+        else:
+            session.hang_up()
 
     def _sweep(self) -> None:
         now_s = _now_s()

@@ -32,7 +32,6 @@ from bftrainer_slurm.keeper.protocol import (
     whole,
 )
 from bftrainer_slurm.keeper.registry import MANY_FILES, Registry
-from bftrainer_slurm.keeper.runs import Attempts
 
 logger = logging.getLogger(__name__)
 
@@ -64,8 +63,7 @@ class Keeper:
         files: int = MANY_FILES,
         past: Callable[[Asked, bytes], bytes] | None = None,
     ) -> None:
-        self._attempts = Attempts()
-        self.registry = Registry(gate, self._attempts.name, self._tell, hold_s, files)
+        self.registry = Registry(gate, self._tell, hold_s, files)
         self._token = token
         self._identity = os.urandom(8).hex()
         self._notes = Notes()
@@ -146,7 +144,7 @@ class Keeper:
             case ["publish", int(length)]:
                 await self._take_status(length, reader)
             case ["endrun", int(array)]:
-                self._attempts.end(array)
+                self.registry.attempts.end(array)
                 self.registry.end(array)
             case ["own", int(array), int(uid), int(want)]:
                 self.registry.own(array, Owner(uid, want))
@@ -202,7 +200,7 @@ class Keeper:
     def _hint(self, note: Note) -> bytes:
         answer = b"ok\n"
         if note.kind is NoteKind.UP:
-            answer = f"run {self._attempts.name(note.array)}\n".encode()
+            answer = f"run {self.registry.attempts.name(note.array)}\n".encode()
         self._tell(note)
         return answer
 
