@@ -429,6 +429,21 @@ def test_a_trainer_whose_script_fails_everywhere_is_given_up_and_its_nodes_go_to
     assert shown["error"] == "ImportError: no toch"
 
 
+def test_a_script_that_fails_at_once_is_given_up_within_a_minute_beside_ordinary_jobs() -> None:
+    setting = Setting(3, ARRAY, most=1)
+    setting.slurm.reclaimed |= {"n2", "n3"}
+    while not setting.slurm.cancelled and setting.now_s < NOW_S + 60:
+        setting.turn(1)
+        for node, task in setting.slurm.on().items():
+            id_ = ElementId(ARRAY, task)
+            failed = Element(id_, ElementState.FAILED, node, setting.now_s, exit_status=2)
+            setting.slurm.elements[id_] = failed
+    assert setting.shown()["state"] == "given up"
+    setting.slurm.submit(99, 1)
+    setting.turn(1)
+    assert setting.slurm.on(99).keys() == {"n1"}
+
+
 def test_a_step_or_two_before_each_failure_do_not_save_it() -> None:
     setting = Setting(2, ARRAY)
     setting.settle()

@@ -1,5 +1,7 @@
 """Failing trainers, and nodes on which trainers fail: which of them to give up or leave alone.
 
+All leave a node alone if trainers that are known to be well fail there, or those of several users.
+Of any other trainer nobody knows whether it or its node is at fault: it alone leaves the node.
 Pure: states and views in, the next states out.
 """
 
@@ -14,13 +16,14 @@ from bftrainer_slurm.controller.decide.reconcile import leave
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import Failing, Suspect
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.controller.state.trainer_state import TrainerState
+from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Place, nodes_of
 
 _OUTAGE_S = 900.0  # how long a trainer that has trained before may wait for a file system
 _CERTAIN = 3  # failures on different nodes
 _SUSPICIOUS = 2  # failures in a row on the same node
+_ELSEWHERE_S = 60.0  # for so long a trainer leaves a node alone of which only itself thinks ill
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,40 +43,51 @@ def judge(picture: Picture, free: frozenset[Place], settings: Settings) -> Verdi
 
     ``free`` are the places in which trainers could be tried now.
     """
-    now_s, avoid = picture.now_s, picture.avoid
-    in_service = picture.snapshot.in_service
-    failing = [
-        (view, view.state.failing)
-        for view in picture.views
-        if view.state.failing is not None and not view.over
-    ]
-    shared = Counter(one.nodes[0] for _, one in failing if len(one.nodes) == 1)
-    # One node at a time for all of a user's trainers that have never trained: a mistake in several
-    # scripts must not take nodes from others.
+    now_s, avoid, in_service = picture.now_s, picture.avoid, picture.snapshot.in_service
+    known = [(view, view.state.failing) for view in picture.views if not view.over]
+    failing = [(view, one) for view, one in known if one is not None]
+    for view, one in failing:
+        if view.abandoned and not one.trained:
+            avoid = _innocent(one, avoid)
+    failing = [(view, one) for view, one in failing if not view.abandoned]
+    users = {(one.nodes[0], view.trainer.user) for view, one in failing if len(one.nodes) == 1}
+    shared = Counter(node for node, _ in users)
+    # Each user counts once, and has one node at a time for all trainers that have never trained: a
+    # mistake in several scripts must not take nodes from others.
     taken = {view.trainer.user: view.array for view, one in failing if _suspects(one, avoid)}
     states: dict[int, TrainerState] = {}
     leaving: list[Shrink] = []
     for view, mine in failing:
-        if _hopeless(mine, in_service, now_s, settings):
+        nodes = nodes_of(free | view.places) - {mine.node}
+        elsewhere = len(nodes) >= view.trainer.record.min_nodes
+        if _hopeless(mine, view, in_service, now_s, settings):
             avoid = _innocent(mine, avoid)
             states[view.array] = replace(view.state, over=_why(mine), failing=None)
-        elif (
-            mine.node
-            and (mine.trained or taken.get(view.trainer.user, view.array) == view.array)
-            and _may_be_bad(mine, view, free, shared, settings)
-        ):
-            taken[view.trainer.user] = view.array
-            until_s = now_s + settings.bad_node_s
+        elif mine.node and _may_be_bad(mine, elsewhere, shared, settings):
             # One at a time for each trainer, so that no user can block many nodes.
-            avoid = {**_innocent(mine, avoid), mine.node: until_s}
+            avoid, state = _innocent(mine, avoid), view.state
+            evident = _is_well(mine, view) or shared[mine.node] > 1
+            if evident and (mine.trained or taken.get(view.trainer.user, view.array) == view.array):
+                taken[view.trainer.user] = view.array
+                until_s = now_s + settings.bad_node_s
+                avoid = {**avoid, mine.node: until_s}
+            elif elsewhere:
+                until_s = now_s + _ELSEWHERE_S
+                state = refuse(state, {mine.node}, until_s)
+            else:
+                continue
             suspect = Suspect(mine.node, mine.on_node, until_s)
-            states[view.array] = replace(view.state, failing=replace(mine, suspect=suspect))
+            states[view.array] = replace(state, failing=replace(mine, suspect=suspect))
             leaving += leave(view, {mine.node}, f"{mine.node} may be a bad node")
     return Verdict(states, avoid, tuple(leaving))
 
 
 def _hopeless(
-    failing: Failing, in_service: frozenset[str], now_s: float, settings: Settings
+    failing: Failing,
+    view: TrainerView,
+    in_service: frozenset[str],
+    now_s: float,
+    settings: Settings,
 ) -> bool:
     if failing.trained and now_s - failing.since_s < _OUTAGE_S:
         return False
@@ -81,24 +95,29 @@ def _hopeless(
         return True
     # There was only one node to try it on, or the node on which it failed is not known.
     elsewhere = bool(failing.nodes) and bool(in_service.difference(failing.nodes))
-    return failing.count >= settings.max_failures * (2 if elsewhere else 1)
+    patience = 2 if elsewhere and _is_well(failing, view) else 1
+    return failing.count >= patience * settings.max_failures
+
+
+def _is_well(failing: Failing, view: TrainerView) -> bool:
+    """Whether a trainer has trained, or runs on enough nodes on which it has not failed."""
+    others = nodes_of(view.running().values()).difference(failing.nodes)
+    return failing.trained or len(others) >= view.trainer.record.min_nodes
 
 
 def _may_be_bad(
-    failing: Failing,
-    view: TrainerView,
-    free: frozenset[Place],
-    shared: Mapping[str, int],
-    settings: Settings,
+    failing: Failing, elsewhere: bool, shared: Mapping[str, int], settings: Settings
 ) -> bool:
-    """Whether the node on which it failed last may be the reason, and there is another to try."""
+    """Whether the node on which it failed last may be the reason.
+
+    ``elsewhere``: whether there are others to try, ``shared``: the users who fail on each node.
+    """
     if failing.suspect is not None and failing.suspect.node == failing.node:
         return failing.on_node > failing.suspect.after  # it came back after all, and failed again
     if len(failing.nodes) > 1 and not failing.trained:
         return False  # its script is the more likely reason
     if shared[failing.node] > 1:
         return True  # others failed there too
-    elsewhere = nodes_of(free | view.places) - {failing.node}
     return failing.on_node >= (_SUSPICIOUS if elsewhere else settings.max_failures)
 
 

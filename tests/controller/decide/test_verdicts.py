@@ -128,13 +128,13 @@ def test_no_trainer_can_shut_off_more_than_one_node() -> None:
 
 def test_nor_can_all_trainers_of_a_user_together_that_have_never_trained() -> None:
     def mine(array: int, user: str, *failures: str, trained: bool = False) -> TrainerView:
-        one = view(element(0, ElementState.HELD))
+        one = view(element(0, ElementState.RUNNING, "n4"))
         one = replace(one, trainer=replace(one.trainer, array=array, user=user))
         return with_failures(one, after(*failures, trained=trained))
 
     def avoided(*views: TrainerView) -> set[str]:
         seen = snapshot(tuple(node(name) for name in ("n1", "n2", "n3", "n4")))
-        found = judge(picture(*views, of=seen), places("n4"), SETTINGS)
+        found = judge(picture(*views, of=seen), places(""), SETTINGS)
         return set(found.avoid)
 
     first = mine(1, "bob", "n1", "n1")
@@ -144,20 +144,53 @@ def test_nor_can_all_trainers_of_a_user_together_that_have_never_trained() -> No
 
 
 def test_where_it_has_no_other_node_the_only_one_is_tried_five_times() -> None:
-    assert not judged(after(*["n1"] * 4), view(ON_N1)).avoid
-    assert judged(after(*["n1"] * 5), view(ON_N1)).avoid.keys() == {"n1"}
-    assert over(judged(after(*["n1"] * 10), view(ON_N1)))
+    four, five = after(*["n1"] * 4), after(*["n1"] * 5)
+    assert judged(four, view(ON_N1)) == Verdict({}, {})
+    verdict = judged(five, view(ON_N1))
+    assert over(verdict)
+    assert verdict.avoid == {}
 
 
-def test_a_free_node_is_another_one_to_try() -> None:
-    assert judged(after("n1", "n1"), view(ON_N1), free="n3").avoid.keys() == {"n1"}
+def test_who_has_trained_then_waits_for_another_node() -> None:
+    four, five = after(*["n1"] * 4, trained=True), after(*["n1"] * 5, trained=True)
+    assert not judged(four, view(ON_N1)).avoid
+    assert judged(five, view(ON_N1)).avoid.keys() == {"n1"}
+    assert not over(judged(five, view(ON_N1), late_s=900))
+    assert over(judged(after(*["n1"] * 10, trained=True), view(ON_N1), late_s=900))
 
 
-def test_a_node_on_which_others_fail_too_is_suspected_at_once() -> None:
-    other = with_failures(view(HELD), after("n1"))
-    other = replace(other, trainer=replace(other.trainer, array=OTHER))
+def test_who_has_never_trained_leaves_a_node_alone_itself_and_is_tried_on_a_free_one() -> None:
+    verdict = judged(after("n1", "n1"), view(ON_N1), free="n3")
+    assert verdict.avoid == {}
+    assert verdict.states[ARRAY].refused == {"n1": NOW_S + 10 + 60}
+    assert verdict.leaving == (Shrink((FIRST,), "n1 may be a bad node"),)
+
+
+def test_free_nodes_are_others_to_try_if_they_are_enough() -> None:
+    two = view(ON_N1, element(1, ElementState.RUNNING, "n2"), min_nodes=2)
+    assert judged(after("n1", "n1"), two) == Verdict({}, {})
+    assert judged(after("n1", "n1"), two, free="n3").states[ARRAY].refused.keys() == {"n1"}
+    assert over(judged(after(*["n1"] * 5), two))
+
+
+def test_a_node_on_which_other_users_fail_too_is_suspected_at_once() -> None:
+    def other(user: str) -> TrainerView:
+        one = with_failures(view(HELD), after("n1"))
+        return replace(one, trainer=replace(one.trainer, array=OTHER, user=user))
+
     assert judged(after("n1"), view(ON_N1)).avoid == {}
-    assert judged(after("n1"), view(ON_N1), other).avoid.keys() == {"n1"}
+    assert judged(after("n1"), view(ON_N1), other("alice")).avoid == {}
+    assert judged(after("n1"), view(ON_N1), other("bob")).avoid.keys() == {"n1"}
+
+
+@pytest.mark.parametrize(("trained", "avoided"), [(False, set()), (True, {"n1"})])
+def test_a_suspicion_falls_with_a_trainer_that_is_cancelled_and_never_trained(
+    trained: bool, avoided: set[str]
+) -> None:
+    suspected = judged(after("n1", "n1", trained=trained), BOTH)
+    assert suspected.avoid.keys() == {"n1"}
+    cancelled = view(element(0, ElementState.CANCELLED), element(1, ElementState.CANCELLED))
+    assert judged(still(suspected), cancelled, before=suspected).avoid.keys() == avoided
 
 
 def test_who_has_trained_before_gets_time_for_an_outage_to_end() -> None:
