@@ -651,6 +651,21 @@ def test_a_node_where_an_elements_end_takes_long_is_left_alone_for_a_while() -> 
     assert set(setting.slurm.on()) == {"n1", "n2"}
 
 
+def test_where_the_ends_of_all_elements_take_longer_than_before_no_node_is_left_alone() -> None:
+    setting = Setting(4, ARRAY)
+    for ends_s in (0, 0, 10):
+        setting.settle()
+        for id_, one in setting.slurm.elements.items():
+            setting.slurm.elements[id_] = Element(id_, ElementState.ENDING, one.node)
+        for _ in range(ends_s):
+            setting.turn(1)
+        for id_ in list(setting.slurm.elements):  # one after the other
+            setting.slurm.elements[id_] = Element(id_, HELD)
+            setting.turn(0.2)
+    setting.settle()
+    assert len(setting.slurm.on()) == 4
+
+
 def test_a_new_trainer_with_the_id_of_one_that_was_given_up_is_run(tmp_path: Path) -> None:
     setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
     setting.slurm.id = "0000000a"

@@ -122,8 +122,8 @@ class Roster:
                 self._write(happened)
                 events += happened
                 states[trainer.array] = note_failed(state, has_trained(trainer.array), now_s)
-        self._endings.saw(event for event in events if isinstance(event, Ended))
         self.avoid = {node: until_s for node, until_s in self.avoid.items() if until_s > now_s}
+        self._see_endings(trainers, states, events, now_s)
         self._see(snapshot, states)
         self.put(states)
         return events
@@ -145,13 +145,33 @@ class Roster:
         if met:
             asked = self._history.asked(array)
             state = ask(state, [one.element.task for one in _stays(trainer) if one in asked])
-        state, slow = self._endings.blame(trainer, state, now_s, self._settings.slow_end_s)
-        for node, took_s in slow.items():
-            logger.warning("an element took %.1f s to end on %s: left alone for now", took_s, node)
-        until_s = dict.fromkeys(slow, now_s + self._settings.bad_node_s)
-        self.avoid = {**self.avoid, **until_s} if slow else self.avoid
         self._ids[array] = id_  # only now: a trainer that fails before is met again
         return state, events
+
+    def _see_endings(
+        self,
+        trainers: Iterable[Trainer],
+        states: dict[int, TrainerState],
+        events: Iterable[Event],
+        now_s: float,
+    ) -> None:
+        """Leave nodes alone on which elements take unusually long to end; note that in states."""
+        ended = (event for event in events if isinstance(event, Ended))
+        records = (record for state in states.values() for record in state.elements.values())
+        since_s = [record.since_s for record in records if record.phase is Phase.ENDING]
+        self._endings.saw(ended, since_s, now_s)
+        for trainer in trainers if since_s else ():
+            if (state := states.get(trainer.array)) is None:
+                continue
+            states[trainer.array], slow = self._endings.blame(
+                trainer, state, now_s, self._settings.slow_end_s
+            )
+            for node, took_s in slow.items():
+                logger.warning(
+                    "an element took %.1f s to end on %s: left alone for now", took_s, node
+                )
+            until_s = dict.fromkeys(slow, now_s + self._settings.bad_node_s)
+            self.avoid = {**self.avoid, **until_s}
 
     def _write(self, events: Iterable[Event]) -> None:
         for event in events:

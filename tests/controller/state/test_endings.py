@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bftrainer_slurm.controller.state.endings import Endings
-from bftrainer_slurm.controller.state.phases import Ended
+from bftrainer_slurm.controller.state.phases import Ended, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.model import ElementId, ElementState
 from tests.controller.worlds import ARRAY, NOW_S, element, state_of, trainer
@@ -15,15 +15,30 @@ ENDING = trainer(element(0, ElementState.ENDING, "n1"), element(1, ElementState.
 def after(*took_s: float) -> Endings:
     """What is known after endings that took so long."""
     endings = Endings()
-    endings.saw(Ended(ElementId(ARRAY, 9), "n9", NOW_S, "shrank", took_s=one) for one in took_s)
+    endings.saw(over(*took_s), (), NOW_S)
     return endings
 
 
+def over(*took_s: float) -> list[Ended]:
+    """Elements that were seen ending for so long."""
+    return [Ended(ElementId(ARRAY, 9), "n9", NOW_S, "shrank", took_s=one) for one in took_s]
+
+
 def blamed(
-    endings: Endings, after_s: float, state: TrainerState | None = None
+    endings: Endings,
+    after_s: float,
+    state: TrainerState | None = None,
+    others_s: tuple[float, ...] = (),
+    done_s: tuple[float, ...] = (),
 ) -> tuple[TrainerState, dict[str, float]]:
-    """Whom it blames so long after an element has begun to end."""
-    return endings.blame(ENDING, state or state_of(ENDING), NOW_S + after_s, ALLOWED_S)
+    """Whom it blames so long after an element has begun to end.
+
+    Others have been ending for so long; some were over in so many seconds meanwhile.
+    """
+    state, now_s = state or state_of(ENDING), NOW_S + after_s
+    own_s = [one.since_s for one in state.elements.values() if one.phase is Phase.ENDING]
+    endings.saw(over(*done_s), own_s + [now_s - one for one in others_s], now_s)
+    return endings.blame(ENDING, state, now_s, ALLOWED_S)
 
 
 def test_an_element_may_take_its_grace_and_what_is_allowed_beside() -> None:
@@ -40,6 +55,37 @@ def test_what_is_usual_here_is_held_against_no_node() -> None:
     epilog = after(10.0, 11.0, 10.0)
     assert blamed(epilog, 15.0)[1] == {}
     assert blamed(epilog, 30.0)[1] == {"n1": 30.0}
+
+
+def beside(*others_s: float, done_s: tuple[float, ...] = ()) -> bool:
+    """Whether a node is blamed after 3.2 s, where ends took no time before."""
+    return bool(blamed(after(*[0.0] * 50), 3.2, others_s=others_s, done_s=done_s)[1])
+
+
+def test_where_most_that_end_at_this_time_take_as_long_the_site_has_become_slow() -> None:
+    assert not beside(3.2, 3.2, 3.2)
+    assert not beside(3.2)
+    assert not beside(3.2, 3.2, done_s=(0.2,))
+    assert not beside(done_s=(3.0, 2.9))
+
+
+def test_where_most_take_less_time_the_node_is_slow() -> None:
+    assert beside(3.2, done_s=(0.2, 0.3))
+    assert beside(done_s=(0.2,))
+
+
+def test_of_those_that_began_to_end_much_later_nobody_knows_yet() -> None:
+    assert beside(0.1, 0.1)
+    assert not beside(2.0, 2.5)
+    assert not beside(3.5, 0.1, 0.1)
+
+
+def test_where_nothing_ended_meanwhile_the_last_ones_tell_that_the_site_has_become_slow() -> None:
+    epilog = after(*[0.0] * 48, 10.0, 10.0)
+    assert blamed(epilog, 12.0)[1] == {}
+    assert blamed(epilog, 30.0)[1] == {"n1": 30.0}
+    once = after(*[0.0] * 49, 10.0)
+    assert blamed(once, 12.0)[1] == {"n1": 12.0}
 
 
 def test_before_anything_is_usual_nobody_is_blamed() -> None:

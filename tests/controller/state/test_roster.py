@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,12 +39,13 @@ class Looking:
         self.faults = Faults()
         self.roster = Roster(self.history, SETTINGS, self.faults)
         self.now_s = NOW_S - 10
+        self.has_trained: Callable[[int], bool] = lambda array: False
 
     def at(self, *trainers: Trainer, ordinary: str = "") -> list[Event]:
         self.now_s += 10
         self.faults.begin()
         seen: Snapshot = snapshot((), trainers, ordinary_nodes=frozenset(ordinary.split()))
-        return self.roster.look(replace(seen, time_s=self.now_s), lambda array: False)
+        return self.roster.look(replace(seen, time_s=self.now_s), self.has_trained)
 
     @property
     def tally(self) -> Tally:
@@ -161,7 +163,7 @@ def test_so_are_those_on_which_its_elements_may_start() -> None:
     places = Place.on("n2") | Place.on("n3")
     state = release(looking.roster.views[0].state, (FIRST,), places, NOW_S)
     looking.roster.put({ARRAY: state})
-    looking.roster._endings.blame = None  # type: ignore[assignment]
+    looking.has_trained = None  # type: ignore[assignment]
     looking.at(trainer(element(0, ElementState.PENDING), element(1, ElementState.RUNNING, "n1")))
     assert (looking.roster.views, looking.roster.out_of_reach) == ((), {"n1", "n2", "n3"})
 
@@ -171,10 +173,10 @@ def test_who_was_asked_to_leave_is_known_where_the_first_look_at_a_trainer_fails
     looking.at(trainer(ON_N1))
     looking.roster.ask([FIRST], looking.now_s)
     after = Looking(looking.history)
-    endings = after.roster._endings
-    blame, endings.blame = endings.blame, None  # type: ignore[method-assign,assignment]
+    asked, after.history.asked = after.history.asked, None  # type: ignore[method-assign,assignment]
     after.at(trainer(ON_N1))
-    endings.blame = blame  # type: ignore[method-assign]
+    assert after.roster.views == ()
+    after.history.asked = asked  # type: ignore[method-assign]
     after.at(trainer(ON_N1))
     assert after.roster.views[0].state.of(0).asked
 
