@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import torch
@@ -121,6 +122,22 @@ def test_what_goes_wrong_while_writing_ends_no_training(
     checkpoints.wait()
     assert "no checkpoint of step 2" in capsys.readouterr().err
     in_the_way.unlink()
+    checkpoints.save(Version(1, 3), state(3))
+    checkpoints.wait()
+    assert (tmp_path / "step-3-of-1").exists()
+
+
+def test_a_process_that_gets_no_thread_trains_on_without_the_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    checkpoints = saved(tmp_path, 1)
+    with monkeypatch.context() as without:
+        without.setattr(Thread, "start", fail)
+        checkpoints.save(Version(1, 2), state(2))
+    assert "no checkpoint of step 2: can't start new thread" in capsys.readouterr().err
     checkpoints.save(Version(1, 3), state(3))
     checkpoints.wait()
     assert (tmp_path / "step-3-of-1").exists()

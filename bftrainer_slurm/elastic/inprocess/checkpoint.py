@@ -78,8 +78,9 @@ class Checkpoints:
         self.wait()
         self._last_s = self._clock()
         with self._or_without(version):
-            self._writing = Thread(target=self._write, args=(version, _copied(state)))
-            self._writing.start()
+            writing = Thread(target=self._write, args=(version, _copied(state)))
+            writing.start()
+            self._writing = writing  # only now: one that never started cannot be waited for
 
     def wait(self) -> None:
         """Wait until nothing is being written."""
