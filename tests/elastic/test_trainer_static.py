@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,173 @@ def test_a_model_that_is_used_without_ddp_is_an_error() -> None:
     assert training.cursor.samples == 0
 
 
+def ddp_then_model(training: Trainer, model: nn.Module, x: Tensor) -> None:
+    training.ddp(x).sum().backward()
+    model(x).sum().backward()
+
+
+def ddp_then_a_layer(training: Trainer, model: nn.Module, x: Tensor) -> None:
+    training.ddp(x).sum().backward()
+    next(model.children())(x).sum().backward()
+
+
+def last_part_under_no_sync(training: Trainer, model: nn.Module, x: Tensor) -> None:
+    training.ddp(x).sum().backward()
+    with training.ddp.no_sync():
+        training.ddp(x).sum().backward()
+
+
+def one_output_twice(training: Trainer, model: nn.Module, x: Tensor) -> None:
+    out = training.ddp(x)
+    out.sum().backward(retain_graph=True)
+    out.mean().backward()
+
+
+def both_outputs_first(training: Trainer, model: nn.Module, x: Tensor) -> None:
+    first, second = training.ddp(x), training.ddp(x)
+    first.sum().backward()
+    second.sum().backward()
+
+
+def model_while_ddp_waits(training: Trainer, model: nn.Module, x: Tensor) -> None:
+    out = training.ddp(x)
+    model(x).sum().backward()
+    out.sum().backward()
+
+
+def train_by(body: Callable[[Trainer, nn.Module, Tensor], None]) -> None:
+    model, optimizers = two_optimizers()
+    training = Trainer(model, optimizers)
+    for x, _ in training.loader(DATA, 5, 1):
+        with training.step() as step:
+            body(training, model, x)
+            for one in optimizers:
+                one.step()
+                one.zero_grad()
+        assert step.committed
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    "body",
+    [
+        ddp_then_model,
+        ddp_then_a_layer,
+        last_part_under_no_sync,
+        one_output_twice,
+        both_outputs_first,
+        model_while_ddp_waits,
+    ],
+)
+def test_a_gradient_that_is_a_ranks_own_in_part_is_an_error(
+    body: Callable[[Trainer, nn.Module, Tensor], None],
+) -> None:
+    with pytest.raises(RuntimeError, match=r"add losses up for one backward\(\)"):
+        train_by(body)
+
+
+def parts(training: Trainer, model: nn.Module, x: Tensor) -> None:
+    *most, last = x.chunk(3)
+    for part in most:
+        with training.ddp.no_sync():
+            training.ddp(part).sum().backward()
+    training.ddp(last).sum().backward()
+
+
+def several_passes(training: Trainer, model: nn.Module, x: Tensor) -> None:
+    for _ in range(2):
+        training.ddp(x).sum().backward()
+
+
+def several_outputs_one_pass(training: Trainer, model: nn.Module, x: Tensor) -> None:
+    (training.ddp(x).sum() + training.ddp(2 * x).mean() + model(x).sum()).backward()
+
+
+def model_then_ddp(training: Trainer, model: nn.Module, x: Tensor) -> None:
+    model(x).sum().backward()
+    training.ddp(x).sum().backward()
+
+
+def clipped(training: Trainer, model: nn.Module, x: Tensor) -> None:
+    training.ddp(x).sum().backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    nn.utils.clip_grad_value_(model.parameters(), 0.01)
+
+
+def partly_given_up(training: Trainer, model: nn.Module, x: Tensor) -> None:
+    training.ddp(x).sum().backward()
+    next(model.parameters()).grad = None
+
+
+def looked_at_beside(training: Trainer, model: nn.Module, x: Tensor) -> None:
+    training.ddp(x).sum().backward()
+    x = x.clone().requires_grad_()
+    torch.autograd.grad(model(x).sum(), x)
+    model(x).sum().backward(inputs=[x])
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    "body",
+    [
+        parts,
+        several_passes,
+        several_outputs_one_pass,
+        model_then_ddp,
+        clipped,
+        partly_given_up,
+        looked_at_beside,
+    ],
+)
+def test_gradients_that_are_averages_are_used_whatever_else_a_step_does(
+    body: Callable[[Trainer, nn.Module, Tensor], None],
+) -> None:
+    train_by(body)
+
+
+@pytest.mark.usefixtures("alone")
+def test_gradients_that_are_unscaled_and_clipped_are_averages_still() -> None:
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    training, optimizer = trainer(scaler=scaler)
+    for batch in training.loader(DATA, 5, 1):
+        with training.step() as step:
+            scaler.scale(loss(training, batch)).backward()  # type: ignore[no-untyped-call]
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(training.ddp.parameters(), 0.1)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        assert (step.committed, step.updated) == (True, True)
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("thaws", [False, True])
+def test_a_frozen_parameter_stays_so_as_ddp_would_not_average_it(thaws: bool) -> None:
+    model = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    training = Trainer(model, optimizer)
+    model[0].requires_grad_(thaws)
+    refused = pytest.raises(RuntimeError, match="put it into the model, and give it requires_grad_")
+    with refused if thaws else nullcontext():
+        for batch in training.loader(DATA, 5, 1):
+            with training.step():
+                loss(training, batch).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_parameter_outside_the_model_is_an_error() -> None:
+    model, scale = nn.Linear(1, 1), nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([*model.parameters(), scale], lr=0.001)
+    training = Trainer(model, optimizer)
+    with pytest.raises(RuntimeError, match="put it into the model"):
+        for batch in training.loader(DATA, 5, 1):
+            with training.step():
+                (loss(training, batch) * scale).sum().backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+
+
 class Drawn(Dataset[Tensor]):
     """Each sample is what its worker draws: an augmentation."""
 
@@ -342,8 +510,24 @@ def test_gradients_after_the_first_update_are_an_error_that_says_where_they_belo
         loss(training, batch).backward()  # type: ignore[no-untyped-call]
         optimizers[1].step()
 
-    with pytest.raises(RuntimeError, match=r"write all backward\(\) before it"):
-        train_two(in_turns)
+    def without_ddp(
+        training: Trainer, batch: list[Tensor], optimizers: list[torch.optim.Optimizer]
+    ) -> None:
+        optimizers[0].step()
+        training.ddp.module(batch[0]).sum().backward()
+        optimizers[1].step()
+
+    def once_ready(
+        training: Trainer, batch: list[Tensor], optimizers: list[torch.optim.Optimizer]
+    ) -> None:
+        assert training._step is not None
+        training._step.make_ready()
+        training.ddp.module(batch[0]).sum().backward()
+        optimizers[0].step()
+
+    for body in (in_turns, without_ddp, once_ready):
+        with pytest.raises(RuntimeError, match=r"write all backward\(\) before it"):
+            train_two(body)
 
 
 @pytest.mark.usefixtures("alone")

@@ -68,7 +68,6 @@ class Communicator:
         self.world = 1
         self.weight = 1.0  # of this rank's gradients in the step
         self.record = False
-        self.averaged = False  # gradients were averaged in this step
         self.layout: list[tuple[int, ...]] = []  # ids of the parameters in each of its buckets
         self._nccl = False
         self._connections = Connections(_FORM_S)
@@ -172,12 +171,12 @@ class Communicator:
     def begin(self, weight: float, record: bool = False) -> None:
         """Begin a step in which this rank's gradients have this weight; ``record``: its layout."""
         self.weight, self.record = weight, record
-        self.layout, self.averaged = [], False
+        self.layout = []
         self._works, self._sums = [], []
 
     def average(self, bucket: GradBucket) -> Future[Tensor]:
         """Sum a bucket of gradients, weighted, over the world: DDP's communication hook."""
-        buffer, self.averaged = bucket.buffer(), True
+        buffer = bucket.buffer()
         if self.record:
             self.layout.append(tuple(map(id, bucket.parameters())))
         if self.weight == 0.0:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed import GradBucket  # type: ignore[attr-defined]
+from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints
@@ -23,6 +26,7 @@ from bftrainer_slurm.elastic.inprocess.collective import (
     backend_for,
     of_collective,
 )
+from bftrainer_slurm.elastic.inprocess.gradients import Gradients
 from bftrainer_slurm.elastic.inprocess.peers import find_peers
 from bftrainer_slurm.elastic.inprocess.replica import Replica, Stateful
 from bftrainer_slurm.elastic.inprocess.sampler import Cursor
@@ -35,6 +39,19 @@ from bftrainer_slurm.keeper.messages import Generation
 _UNUSED = (
     "all ranks must use the same parameters: those that a model never uses get "
     "requires_grad_(False) before the trainer is made, others a part in the loss, 0 * p.sum()"
+)
+_NOT_AVERAGED = (
+    "gradients were not averaged, or not all of them: compute with trainer.ddp, not the model; add "
+    "losses up for one backward(); let the last part of a batch not be under no_sync(). Where that "
+    f"is so, some parameters were not used: {_UNUSED}"
+)
+_NOT_THE_MODELS = (
+    "an optimizer has a parameter that trainer.ddp does not average: put it into the model, and "
+    "give it requires_grad_(True), before the trainer is made"
+)
+_GRADIENTS_FIRST = (
+    "gradients were computed after the first optimizer.step() of a step, which is its commit: "
+    "write all backward() before it; networks that train in turns, as a GAN's, do not fit"
 )
 _EACH_STEPS = "each of a trainer's optimizers steps once in a step, also where it changes little"
 _SCALER = (
@@ -109,7 +126,8 @@ class Trainer(Training):
             **without_buffers(),  # a step begins with them, in the current generation
             **options,
         )
-        self.ddp.register_comm_hook(None, lambda _, bucket: self._group.average(bucket))
+        self.ddp.register_comm_hook(None, lambda _, bucket: self._average(bucket))
+        self._gradients = Gradients(model.parameters())
         for one, its_rate in zip(self._optimizers, self._rates, strict=True):
             self._watch(one, its_rate)
         self._kept: list[Tensor] = []
@@ -158,6 +176,7 @@ class Trainer(Training):
 
     def _begin(self, rehearsal: bool) -> None:
         self._group.begin(self._present.weight, record=rehearsal)
+        self._gradients.averaged.clear()
         self._scales = self._present_scales()
         if rehearsal:
             self._kept = [buffer.clone() for buffer in self._model.buffers()]
@@ -167,14 +186,24 @@ class Trainer(Training):
     def _complete(self) -> None:
         self._group.attempt(self._share_buffers)
 
-    def _check_gradients(self) -> None:
-        if not self._group.averaged:
-            raise RuntimeError(
-                "no gradient was averaged: compute with trainer.ddp, not the model. Where that is "
-                f"so, some parameters were not used: {_UNUSED}"
-            )
+    def _average(self, bucket: GradBucket) -> Future[Tensor]:
+        self._gradients.averaged.update(bucket.parameters())
+        return self._group.average(bucket)
+
+    def _check_gradients(self, step: Step) -> None:
+        if step.ready:
+            if self._gradients.added:
+                raise RuntimeError(_GRADIENTS_FIRST)
+            return
+        groups = [group for one in self._optimizers for group in one.param_groups]
+        own = self._gradients.own(chain.from_iterable(group["params"] for group in groups))
+        if not self._gradients.known.issuperset(own):
+            raise RuntimeError(_NOT_THE_MODELS)
+        if own or not self._gradients.averaged:
+            raise RuntimeError(_NOT_AVERAGED)
         if any(not was_used(one) for one in self._scalers()):
             raise RuntimeError(_SCALER)
+        self._gradients.added = False
 
     def _check_updated(self, step: Step) -> None:
         if not self._all_stepped(step):
@@ -186,7 +215,7 @@ class Trainer(Training):
             return True
         now = self._present_scales()  # one falls where its scaler passes over an update
         passed_over = any(one < before for one, before in zip(now, self._scales, strict=True))
-        return passed_over and (step.updated or self._group.averaged)
+        return passed_over and (step.updated or bool(self._gradients.averaged))
 
     def _leave_rehearsal(self, error: BaseException | None) -> bool:
         for buffer, kept in zip(self._model.buffers(), self._kept, strict=True):

@@ -34,10 +34,6 @@ _ONE_STEP = (
     "a training step is one optimizer.step() in one trainer.step(), also its scaler's update(): "
     "several batches for one update are parts of one larger batch, see docs/elastic.md"
 )
-_GRADIENTS_FIRST = (
-    "gradients were computed after the first optimizer.step() of a step, which is its commit: "
-    "write all backward() before it; networks that train in turns, as a GAN's, do not fit"
-)
 _CLOSURE = "LBFGS computes its closure several times: a step is computed once"
 _ONE_LOADER = (
     "a trainer has one loader: write torch.utils.data.ConcatDataset or StackDataset for several "
@@ -290,25 +286,24 @@ class Training(ABC):
         step = self._step
         if step is None or any(optimizer is one for one in step.stepped):
             raise RuntimeError(_ONE_STEP)
-        if step.stepped:
-            if self._group.averaged:
-                raise RuntimeError(_GRADIENTS_FIRST)
-            return
         self.make_ready(step)
-        self._group.averaged = False
 
     def make_ready(self, step: Step) -> None:
-        """Check, once for a step, that it can be committed."""
+        """Get all ranks ready for a step's commit, once; each time check its gradients."""
+        self._check_gradients(step)
         if step.ready:
             return
-        self._check_gradients()
         if self._present.after is None:
             raise RehearsedError
         self._group.commit()
         step.ready = True
 
-    def _check_gradients(self) -> None:  # noqa: B027 - FSDP has summed them, or there are none
-        """Check, before the optimizer steps, that its gradients are the world's."""
+    def _check_gradients(self, step: Step) -> None:  # noqa: B027 - FSDP has summed them
+        """Check, before an optimizer steps, that the gradients are the world's.
+
+        Raises:
+            RuntimeError: they are not, or more were computed once the step was ready.
+        """
 
     def _check_updated(self, step: Step) -> None:
         """Check that a step which has come to its end has trained.
