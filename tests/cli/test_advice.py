@@ -23,6 +23,10 @@ OUT_OF_MEMORY = "use a smaller batch"
         ("slurmstepd: error: Detected 1 oom_kill event in StepId=12.0", OUT_OF_MEMORY),
         ("RuntimeError: DefaultCPUAllocator: can't allocate memory: 800 bytes", OUT_OF_MEMORY),
         ("ValueError: environment variable RANK expected, but not set", "srun torchrun train.py"),
+        (
+            "ValueError: environment variable RANK expected, but not set",
+            "if it has elastic.Trainer, remove dist.init_process_group() instead",
+        ),
         ("process 0 terminated with signal SIGKILL", "most often because memory ran out"),
     ],
 )
