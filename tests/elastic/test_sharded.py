@@ -16,6 +16,7 @@ from bftrainer_slurm.elastic import torch_private
 from bftrainer_slurm.elastic.inprocess.collective import PeerLostError
 from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
+from tests.elastic.alone import as_new_process
 from tests.elastic.inprocess import Numbers
 from tests.elastic.workers import ARRAY, Workers, log_of, started_workers
 
@@ -48,6 +49,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
             return workers
 
         yield begin
+
+
+@pytest.fixture
+def new_process() -> Iterator[None]:
+    with as_new_process():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +200,7 @@ def test_the_last_checkpoint_is_written_though_a_rank_is_lost_at_the_end(
     assert any((workers.folder / "checkpoints").glob("step-50-*"))
 
 
+@pytest.mark.usefixtures("new_process")
 def test_a_step_that_was_not_copied_to_the_neighbour_is_not_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +223,7 @@ def test_a_step_that_was_not_copied_to_the_neighbour_is_not_committed(
     assert committed == [True, False]
 
 
+@pytest.mark.usefixtures("new_process")
 def test_without_any_shard_there_is_nothing_to_train(tmp_path: Path) -> None:
     model = nn.Linear(2, 2)
     with pytest.raises(ValueError, match="fully_shard"):

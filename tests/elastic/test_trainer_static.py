@@ -14,11 +14,18 @@ from torch.utils.data import Dataset, TensorDataset
 
 from bftrainer_slurm.elastic import Trainer
 from bftrainer_slurm.elastic.inprocess.collective import PeerLostError
+from bftrainer_slurm.elastic.inprocess.peers import find_peers
 from scripts.labcluster.keeper import started_keeper
+from tests.elastic.alone import as_new_process
 from tests.elastic.workers import Workers, started_workers, wait
 
 pytestmark = pytest.mark.torch
 
+WORLDS = [
+    {},
+    {"RANK": "0", "WORLD_SIZE": "2"},
+    {"BFTRAINER_KEEPER": "127.0.0.1:1", "BFTRAINER_ELEMENT": "7_1"},
+]
 DATA = TensorDataset(torch.arange(10.0).reshape(10, 1), torch.zeros(10, 1))
 
 
@@ -30,8 +37,8 @@ def workers(tmp_path: Path) -> Iterator[Workers]:
 
 @pytest.fixture
 def alone() -> Iterator[None]:
-    yield
-    dist.destroy_process_group()
+    with as_new_process():
+        yield
 
 
 def run(workers: Workers, world: int, **options: Any) -> list[int]:
@@ -90,16 +97,16 @@ def loss(trainer: Trainer, batch: list[Tensor]) -> Tensor:
     return nn.functional.mse_loss(trainer.ddp(batch[0]), batch[1])
 
 
-@pytest.mark.usefixtures("alone")
 def test_randomness_repeats_by_seed_step_and_rank() -> None:
     drawn = []
     for _ in range(2):
-        training, optimizer = trainer(seed=3)
-        for batch in training.loader(DATA, 5, 1):
-            drawn.append(torch.rand(1).item())
-            with training.step():
-                loss(training, batch).backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
+        with as_new_process():
+            training, optimizer = trainer(seed=3)
+            for batch in training.loader(DATA, 5, 1):
+                drawn.append(torch.rand(1).item())
+                with training.step():
+                    loss(training, batch).backward()  # type: ignore[no-untyped-call]
+                    optimizer.step()
     assert drawn[:2] == drawn[2:]
     assert drawn[0] != drawn[1]
 
@@ -390,14 +397,14 @@ class Drawn(Dataset[Tensor]):
 
 
 def drawn_by(rank: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    training, _ = trainer()
-    data = training.loader(Drawn(), 8, 1, num_workers=1)
-    monkeypatch.setattr(type(training), "rank", rank)
-    torch.manual_seed(0)  # as each rank's script may do
-    return next(iter(data)).flatten().tolist()  # type: ignore[no-any-return]
+    with as_new_process():
+        training, _ = trainer()
+        data = training.loader(Drawn(), 8, 1, num_workers=1)
+        monkeypatch.setattr(type(training), "rank", rank)
+        torch.manual_seed(0)  # as each rank's script may do
+        return next(iter(data)).flatten().tolist()  # type: ignore[no-any-return]
 
 
-@pytest.mark.usefixtures("alone")
 def test_data_workers_of_two_ranks_draw_differently(monkeypatch: pytest.MonkeyPatch) -> None:
     assert drawn_by(0, monkeypatch) == drawn_by(0, monkeypatch)
     assert drawn_by(0, monkeypatch) != drawn_by(1, monkeypatch)
@@ -467,22 +474,21 @@ def train_two(
     scaler: torch.amp.GradScaler | None = None,
 ) -> Trainer:
     model, optimizers = two_optimizers()
-    training = Trainer(model, optimizers, **{} if scaler is None else {"scaler": scaler})
-    for batch in training.loader(DATA, 5, 1):
-        with training.step():
-            error = loss(training, batch)
-            (error if scaler is None else scaler.scale(error)).backward()  # type: ignore[no-untyped-call]
-            body(training, batch, optimizers)
+    with as_new_process():
+        training = Trainer(model, optimizers, **{} if scaler is None else {"scaler": scaler})
+        for batch in training.loader(DATA, 5, 1):
+            with training.step():
+                error = loss(training, batch)
+                (error if scaler is None else scaler.scale(error)).backward()  # type: ignore[no-untyped-call]
+                body(training, batch, optimizers)
     return training
 
 
-@pytest.mark.usefixtures("alone")
 def test_an_optimizer_that_does_not_step_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="each of a trainer's optimizers steps once"):
         train_two(lambda _, __, optimizers: optimizers[0].step())
 
 
-@pytest.mark.usefixtures("alone")
 def test_of_two_optimizers_a_gradient_scaler_may_pass_over_one_and_the_script_none() -> None:
     scaler = torch.amp.GradScaler("cpu")
 
@@ -501,7 +507,6 @@ def test_of_two_optimizers_a_gradient_scaler_may_pass_over_one_and_the_script_no
         train_two(forgotten, scaler)
 
 
-@pytest.mark.usefixtures("alone")
 def test_gradients_after_the_first_update_are_an_error_that_says_where_they_belong() -> None:
     def in_turns(
         training: Trainer, batch: list[Tensor], optimizers: list[torch.optim.Optimizer]
@@ -604,20 +609,29 @@ def test_parameters_that_the_loss_does_not_reach_are_an_error_that_says_what_to_
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(
     "environment",
-    [
-        {"RANK": "0", "WORLD_SIZE": "2"},
-        {"BFTRAINER_KEEPER": "127.0.0.1:1", "BFTRAINER_ELEMENT": "7_1"},
-    ],
+    WORLDS,
 )
+@pytest.mark.parametrize("backend", ["gloo", "cpu:gloo,cuda:nccl"])
 def test_a_left_over_init_process_group_is_an_error_that_says_to_remove_it(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
+    environment: dict[str, str], backend: str
 ) -> None:
     store = dist.HashStore()  # type: ignore[attr-defined]
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
     with pytest.raises(RuntimeError, match=r"remove dist\.init_process_group"):
-        trainer()
+        find_peers(environment, backend, nccl_in_process=False, saves=True)
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("environment", WORLDS)
+@pytest.mark.parametrize("over", [False, True], ids=["", "over"])
+def test_a_second_trainer_is_an_error_that_says_why(
+    environment: dict[str, str], over: bool
+) -> None:
+    trainer()
+    if over:
+        dist.destroy_process_group()
+    with pytest.raises(RuntimeError, match=r"one elastic\.Trainer: .* a script and a job for each"):
+        find_peers(environment, "gloo", nccl_in_process=False, saves=True)
 
 
 @pytest.mark.usefixtures("alone")

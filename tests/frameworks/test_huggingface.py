@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -15,9 +16,16 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from tests.elastic.alone import as_new_process
 from tests.frameworks.learning import Model, Rows
 
 pytestmark = pytest.mark.frameworks
+
+
+@pytest.fixture(autouse=True)
+def new_process() -> Iterator[None]:
+    with as_new_process():
+        yield
 
 
 def trainer(

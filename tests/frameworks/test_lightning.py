@@ -5,6 +5,7 @@ Lightning is imported in functions: other lanes collect this file where it is no
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,16 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, WeightedRandomSampler
 
+from tests.elastic.alone import as_new_process
 from tests.frameworks.learning import Log, Rows
 
 pytestmark = pytest.mark.frameworks
+
+
+@pytest.fixture(autouse=True)
+def new_process() -> Iterator[None]:
+    with as_new_process():
+        yield
 
 
 def made(folder: Path, **options: Any) -> Any:

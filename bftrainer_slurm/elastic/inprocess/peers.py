@@ -29,6 +29,13 @@ from bftrainer_slurm.keeper.messages import Change, Dropped, Generation, Peer
 # torchrun's agent sets 1: then a lost peer ends this process. 2 only cleans up.
 _NCCL = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "2", "TORCH_NCCL_ENABLE_MONITORING": "0"}
 
+_LEFT_OVER = "elastic.Trainer makes the process groups: remove dist.init_process_group()"
+_ONE_TRAINER = (
+    "a process has one elastic.Trainer: a node that comes later would begin with the script's "
+    "first one while the others train with the second; write a script and a job for each, and let "
+    "the second job begin with what the first has saved"
+)
+
 
 class Peers:
     """The processes that train together. This class is for a world that does not change.
@@ -38,6 +45,7 @@ class Peers:
     """
 
     group: Communicator
+    made = False  # for this process's trainer
     changing = False  # whether this process may get into another generation
     why = ""  # why the last generation ended, in the keeper's word
     _saves = False
@@ -49,7 +57,6 @@ class Peers:
         if fixed.world == 1:
             make_default(backend, HashStore(), 0, 1)
         else:
-            _refuse_left_over()
             os.environ.setdefault("MASTER_ADDR", fixed.master[0])
             os.environ.setdefault("MASTER_PORT", str(fixed.master[1]))
             torch_private.set_libuv(os.environ)
@@ -91,8 +98,21 @@ def find_peers(
     ``saves``: there is a folder for checkpoints.
 
     Raises:
+        RuntimeError: this process has a trainer, or a process group of the script's own.
         RestartError: the processes need a restart at changes, and nobody would do it.
     """
+    if Peers.made:
+        raise RuntimeError(_ONE_TRAINER)
+    if dist.is_initialized():
+        raise RuntimeError(_LEFT_OVER)
+    peers = _peers(environment, backend, nccl_in_process, saves)
+    Peers.made = True
+    return peers
+
+
+def _peers(
+    environment: Mapping[str, str], backend: str, nccl_in_process: bool, saves: bool
+) -> Peers:
     if environment.get("BFTRAINER_KEEPER"):
         why_not = _why_not_in_process(backend, nccl_in_process)
         if why_not is None:
@@ -122,13 +142,6 @@ def be_restarted(environment: Mapping[str, str], why: str, saves: bool) -> None:
         say(f"{why}: at each change this script starts again from {begin}")
 
 
-def _refuse_left_over() -> None:
-    if dist.is_initialized():
-        raise RuntimeError(
-            "elastic.Trainer makes the process groups: remove dist.init_process_group()"
-        )
-
-
 class RestartError(RuntimeError):
     """The script needs torchrun to restart it at changes, and torchrun did not start it."""
 
@@ -139,7 +152,6 @@ class ElementPeers(Peers):
     changing = True
 
     def __init__(self, environment: Mapping[str, str], backend: str) -> None:
-        _refuse_left_over()
         keeper = environment["BFTRAINER_KEEPER"]
         self._identity = worker_identity(environment)
         self._backend = backend
