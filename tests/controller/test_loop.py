@@ -293,10 +293,10 @@ def test_who_has_no_other_element_grows_back_as_soon_as_one_may_start_again() ->
     assert len(setting.slurm.on()) == 2
 
 
-def test_where_several_nodes_became_idle_it_soon_looks_for_the_rest_of_a_large_job() -> None:
-    setting = Setting(4, ARRAY)
+def test_where_many_nodes_became_idle_it_soon_looks_for_the_rest_of_a_large_job() -> None:
+    setting = Setting(16, ARRAY, most=16)
     setting.turn()
-    assert len(setting.slurm.on()) == 4
+    assert len(setting.slurm.on()) == 16
     assert setting.controller.schedule.due_s() - setting.now_s <= 2
     setting.turn()
     assert setting.controller.schedule.due_s() - setting.now_s > 2

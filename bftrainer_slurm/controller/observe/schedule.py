@@ -13,7 +13,8 @@ logger = logging.getLogger(__name__)
 
 _AFTER_GONE_S = 0.15  # slurmctld has taken the node back by then
 _AFTER_LEAVING_S = 3.0  # in case the note that it is gone does not arrive
-_AFTER_JOINS_S = 2.0  # the nodes of a large job become idle one after another
+# The nodes of a large job become idle one after another: after so many joins there may be more soon.
+_MANY_JOINS, _AFTER_JOINS_S = 16, 2.0
 _GAP_S = 0.5
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 2.0, 60.0
 # How long before a backfill pass trainers leave: longer if elements take long to end, for example
@@ -101,8 +102,8 @@ class Schedule:
         self._queue_due_s = min(self._queue_due_s, at_s)
 
     def grew(self, elements: int, now_s: float) -> None:
-        """Look again soon if several nodes were idle: more of them may be by then."""
-        if elements > 1:
+        """Look again soon if many nodes were idle: more of them may be by then."""
+        if elements >= _MANY_JOINS:
             self.again(now_s + _AFTER_JOINS_S)
 
     def expect_pass(

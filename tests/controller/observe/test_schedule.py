@@ -29,8 +29,8 @@ def test_it_looks_soon_after_an_element_has_said_something() -> None:
     assert 5 < schedule.due_s() < 6
 
 
-@pytest.mark.parametrize(("elements", "wait_s"), [(0, 15), (1, 15), (2, 2), (500, 2)])
-def test_after_several_elements_were_let_go_it_looks_soon(elements: int, wait_s: float) -> None:
+@pytest.mark.parametrize(("elements", "wait_s"), [(0, 15), (15, 15), (16, 2), (500, 2)])
+def test_after_many_elements_were_let_go_it_looks_soon(elements: int, wait_s: float) -> None:
     schedule = Schedule(SETTINGS, LONG_AGO_S)
     looked(schedule, 0.0)
     schedule.grew(elements, 0.0)
