@@ -352,6 +352,25 @@ def test_where_a_trainers_time_went_is_known_after_a_restart_too(tmp_path: Path)
     assert spent["with_nodes_s"] == 60
 
 
+def test_the_time_without_a_node_was_not_trained_though_a_new_run_counts_from_one_again() -> None:
+    setting = Setting(1, ARRAY, most=1)
+    setting.settle()
+    began_s = setting.now_s
+    setting.train(20)
+    setting.slurm.reclaim("n1")
+    setting.turn()
+    setting.slurm.reclaimed.clear()
+    setting.turn(35)
+    setting.turn()
+    assert setting.slurm.on()
+    setting.now_s += 20  # it starts
+    setting.train(20)
+    spent = setting.shown_goodput()
+    assert spent["trained_s"] == 38  # from the first to the last report of each run
+    assert spent["lost_s"] == pytest.approx((spent["with_nodes_s"] or 0.0) - 38)
+    assert spent["with_nodes_s"] < setting.now_s - began_s
+
+
 def test_a_trainer_that_fails_again_and_again_is_named_before_it_is_given_up() -> None:
     setting = Setting(1, ARRAY, most=1)
     setting.settle()

@@ -40,8 +40,12 @@ class Served:
     last_s: float | None = None
 
 
-def worked(before: Work | None, report: Report, submit_s: float) -> Work:
-    """Return the work with a further report; a repeated report changes nothing."""
+def worked(before: Work | None, report: Report, submit_s: float, there_s: float) -> Work:
+    """Return the work with a further report; a repeated report changes nothing.
+
+    Since ``there_s`` the trainer has had a node all the time. Before that it has not trained, even
+    if the generation seems to be the same: a new run numbers its generations from 1 again.
+    """
     if before is None:
         return Work(min(submit_s, report.time_s), report.time_s, generation=report.generation)
     gap_s = report.time_s - before.time_s
@@ -53,10 +57,12 @@ def worked(before: Work | None, report: Report, submit_s: float) -> Work:
         time_s=report.time_s,
         generation=report.generation,
     )
+    if there_s > before.time_s:
+        return work  # no node was there all the time in between
     if report.generation == before.generation:
         return replace(work, trained_s=work.trained_s + gap_s)
     if report.pause_s is None:
-        return work  # all nodes were gone in between, or that is unknown
+        return work  # no process lived through the change, or that is unknown
     pause_s = min(report.pause_s, gap_s)
     return replace(
         work,

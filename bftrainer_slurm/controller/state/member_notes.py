@@ -112,7 +112,8 @@ class MemberNotes:
             told.progress.refused += 1
             return view.state
         self._appraiser.progressed(view, said)
-        before, told.work = told.work, worked(told.work, said, view.trainer.submit_s)
+        before, submit_s = told.work, view.trainer.submit_s
+        told.work = worked(before, said, submit_s, view.since_s)
         if before and (pause_s := told.work.rescaling_s - before.rescaling_s) > 0:
             nodes = said.nodes or len(view.placed)
             self._history.add_pause(view.array, now_s, nodes, pause_s)

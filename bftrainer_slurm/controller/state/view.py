@@ -83,6 +83,14 @@ class TrainerView:
         """Whether anything of it runs, ends, or is about to start."""
         return bool(self.placed) or any(self.within(*OCCUPIES))
 
+    @property
+    def since_s(self) -> float:
+        """Since when one of its elements may have been on its node all the time; inf: none may."""
+        records = self.state.elements.values()
+        there = (one.start_s or -math.inf for one in records if one.phase in OCCUPIES)
+        about_to = (one.since_s for one in records if one.phase is Phase.RELEASED)
+        return min(chain(there, about_to), default=math.inf)
+
     def within(self, *phases: Phase) -> Iterator[tuple[ElementId, ElementRecord]]:
         """Yield its elements in these phases."""
         return (

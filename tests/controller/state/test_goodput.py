@@ -14,9 +14,9 @@ from bftrainer_slurm.controller.state.goodput import Served, Work, goodput, serv
 SUBMIT_S = 1000.0
 
 
-def after(*reports: Report, before: Work | None = None) -> Work:
+def after(*reports: Report, before: Work | None = None, there_s: float = SUBMIT_S) -> Work:
     for report in reports:
-        before = worked(before, report, SUBMIT_S)
+        before = worked(before, report, SUBMIT_S, there_s)
     assert before is not None
     return before
 
@@ -43,6 +43,12 @@ def test_what_a_trainer_trained_again_was_neither() -> None:
 def test_where_nobody_lived_through_a_change_the_time_until_the_next_report_is_neither() -> None:
     work = after(report(1010), report(1100, 2))
     assert (work.trained_s, work.rescaling_s) == (0, 0)
+
+
+@pytest.mark.parametrize("again", [report(1100), report(1100, 2, 80.0)])
+def test_what_lies_before_the_present_nodes_came_was_not_trained(again: Report) -> None:
+    work = after(again, before=after(report(1010), report(1020)), there_s=1090)
+    assert (work.trained_s, work.rescaling_s, work.time_s) == (10, 0, 1100)
 
 
 def test_what_the_keeper_tells_again_counts_once() -> None:
