@@ -526,11 +526,45 @@ def test_a_bad_node_is_taken_from_the_trainer_and_given_to_nobody_for_a_while() 
     assert setting.slurm.on().keys() == {"n1", "n3"}
     setting.train(30, generation=2)
     setting.turn()
-    assert setting.shown()["failures"] == 0
     assert "n2" not in setting.slurm.on()
     setting.turn(900)
     setting.settle()
     assert "n2" in setting.slurm.on()
+    setting.say(NoteKind.REFORMED, generation=3, nodes=3, mode=0)
+    setting.train(30, generation=3)
+    setting.turn()
+    assert setting.shown()["failures"] == 0
+
+
+def fails_whenever_it_joins(setting: Setting, node: str, generation: int) -> None:
+    """An element joins the others, all stand still, and its script fails; the others train on."""
+    setting.say(NoteKind.REFORMED, generation=generation, nodes=len(setting.slurm.on()), mode=1)
+    setting.turn(62)
+    element = ElementId(ARRAY, setting.slurm.on()[node])
+    setting.slurm.elements[element] = Element(element, ElementState.FAILED, node, exit_status=2)
+    setting.turn()
+    left = len(setting.slurm.on())
+    setting.say(NoteKind.REFORMED, generation=generation + 1, nodes=left, mode=1)
+    setting.train(15, generation=generation + 1)
+    setting.settle()
+
+
+def test_a_node_that_fails_whenever_it_joins_is_left_out_though_the_others_train() -> None:
+    setting = Setting(3, ARRAY, most=3)
+    setting.settle()
+    setting.train(30)
+    fails_whenever_it_joins(setting, "n1", 2)
+    assert setting.shown()["failures"] == 1
+    assert "n1" in setting.slurm.on()
+    fails_whenever_it_joins(setting, "n1", 4)
+    assert setting.slurm.on().keys() == {"n2", "n3"}
+    assert str(setting.shown()["notice"]).startswith("failed 2 times in a row on n1: ")
+    for generation in range(6, 16, 2):  # hours later it has not been given up
+        setting.train(880, generation=generation - 1)
+        setting.settle()
+        fails_whenever_it_joins(setting, "n1", generation)
+        assert setting.slurm.on().keys() == {"n2", "n3"}
+    assert setting.shown()["failures"] == 7
 
 
 def test_of_a_node_that_is_not_its_own_a_trainer_has_nothing_to_say() -> None:

@@ -52,8 +52,8 @@ def trainer_status(
         "user": trainer.user,
         "state": "given up" if given_up else "running" if running else _state(view),
         "why": given_up or trouble or _cancelled(view),
-        "failures": failing.count if failing else 0,
-        "failed_on": list(failing.nodes) if failing else [],
+        "failures": failing.in_a_row if failing else 0,
+        "failed_on": list(failing.failed_on) if failing else [],
         "notice": _failing(failing) or notice,
         "error": (failing.text if failing else error) or None,
         "min_nodes": trainer.record.min_nodes,
@@ -147,10 +147,10 @@ def no_status(now_s: float, controller: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _failing(failing: Failing | None) -> str | None:
-    if failing is None or failing.count < _IN_A_ROW:
+    if failing is None or failing.in_a_row < _IN_A_ROW:
         return None
-    nodes = f" on {named(failing.nodes)}" if failing.nodes else ""
-    return f"failed {failing.count} times in a row{nodes}: 'bftrainer show' has its last output"
+    nodes = f" on {named(failing.failed_on)}" if failing.failed_on else ""
+    return f"failed {failing.in_a_row} times in a row{nodes}: 'bftrainer show' has its last output"
 
 
 def _cancelled(view: TrainerView) -> str | None:

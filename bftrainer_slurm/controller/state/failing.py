@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 _IN_A_ROW_S = 3600.0  # failures further apart are unrelated
@@ -22,11 +22,11 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """A trainer's failures in a row, without progress between them.
+    """A trainer's failures in a row, ``count`` of them without progress between them.
 
-    ``nodes`` are those on which it failed, as far as known; the last ``on_node`` failures in a row
-    were on ``node``. ``text`` is the script's last output; ``at_once`` is true if it failed at its
-    start.
+    ``nodes`` are those on which these were, as far as known; the last ``on_node`` failures were on
+    ``node``, on which it has not trained since. ``text`` is the script's last output; ``at_once``
+    is true if it failed at its start.
     """
 
     since_s: float
@@ -39,6 +39,16 @@ class Failing:
     trained: bool = False
     at_once: bool = False
     suspect: Suspect | None = None
+
+    @property
+    def in_a_row(self) -> int:
+        """How often it failed, or did so on one node while it trained on others."""
+        return max(self.count, self.on_node)
+
+    @property
+    def failed_on(self) -> tuple[str, ...]:
+        """The nodes on which it did, as far as known."""
+        return self.nodes or ((self.node,) if self.node else ())
 
     @property
     def rest_s(self) -> float:
@@ -62,11 +72,13 @@ def failed(
     """
     if before is None or now_s - before.last_s > _IN_A_ROW_S:
         before = Failing(since_s=now_s)
+    since_s = before.since_s if before.count else now_s
     node, on_node = before.node, before.on_node
     if len(nodes) == 1:
         node, on_node = nodes[0], on_node + 1 if nodes[0] == node else 1
     return replace(
         before,
+        since_s=since_s,
         count=before.count + 1,
         node=node,
         on_node=on_node,
@@ -76,3 +88,17 @@ def failed(
         at_once=at_once,
         last_s=now_s,
     )
+
+
+def recovered(failing: Failing, nodes: Set[str], now_s: float) -> Failing | None:
+    """Return what is left of the failures once the trainer has made progress on these ``nodes``.
+
+    Those in a row on a node are forgotten when it trains on that one, or after an hour: others that
+    train well say nothing about it.
+    """
+    if not failing.node or failing.node in nodes or now_s - failing.last_s > _IN_A_ROW_S:
+        return None
+    suspect = failing.suspect
+    if suspect is not None and suspect.node != failing.node:
+        suspect = None
+    return replace(failing, count=0, nodes=(), trained=True, suspect=suspect)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections.abc import Set
 from dataclasses import dataclass, replace
 
 from bftrainer_slurm.controller.observe.reports import (
@@ -16,14 +17,14 @@ from bftrainer_slurm.controller.observe.reports import (
     read_reform,
     read_report,
 )
-from bftrainer_slurm.controller.state.failing import failed
+from bftrainer_slurm.controller.state.failing import failed, recovered
 from bftrainer_slurm.controller.state.goodput import Work, worked
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
-from bftrainer_slurm.model import ElementId
+from bftrainer_slurm.model import ElementId, nodes_of
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +123,10 @@ class MemberNotes:
         if now_s - told.began_s < _TRAINS_S:
             return view.state
         told.trained = True
-        return replace(view.state, failing=None) if view.state.failing else view.state
+        if (failing := view.state.failing) is None:
+            return view.state
+        left = recovered(failing, _nodes_in(view, said, told.began_s), now_s)
+        return view.state if left == failing else replace(view.state, failing=left)
 
     def _save(self, view: TrainerView, told: Told, report: Report) -> None:
         gap_s = max(_SAVE_EVERY_S, _SAVE_SHARE * (report.time_s - view.trainer.submit_s))
@@ -135,6 +139,16 @@ class MemberNotes:
             return
         measures = json.dumps(dict(report.measures))
         self._history.add_progress(view.array, report.time_s, report.samples, measures)
+
+
+def _nodes_in(view: TrainerView, report: Report, began_s: float) -> Set[str]:
+    """Return the nodes of the generation that began then; none if it is not known which they are.
+
+    Elements that came later, or hang, are not in it.
+    """
+    starts = view.starts_s().items()
+    nodes = nodes_of(place for place, start_s in starts if start_s <= began_s)
+    return nodes if report.nodes in (None, len(nodes)) else frozenset()
 
 
 def _own_node(view: TrainerView, note: Note) -> tuple[str, ...]:

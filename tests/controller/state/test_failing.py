@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from bftrainer_slurm.controller.state.failing import Failing, failed
+from dataclasses import replace
+
+from bftrainer_slurm.controller.state.failing import Failing, Suspect, failed, recovered
 from tests.controller.worlds import NOW_S
 
 
@@ -32,6 +34,32 @@ def test_failures_that_nobody_can_place_count_for_no_node() -> None:
 
 def test_failures_hours_apart_are_not_in_a_row() -> None:
     assert after("n3", before=after("n1", "n2"), at_s=NOW_S + 2 * 3600).count == 1
+
+
+def test_failures_are_forgotten_once_a_trainer_trains_on_their_node_or_that_is_unknown() -> None:
+    for before in (after("n2", "n1", "n1"), after("n1", None), after(None, None)):
+        assert recovered(before, frozenset({"n1"}), NOW_S + 9) is None
+
+
+def test_those_on_a_node_on_which_it_does_not_train_are_kept_for_an_hour() -> None:
+    failing = after("n2", "n1", "n1")
+    kept = recovered(failing, frozenset({"n2"}), NOW_S + 9)
+    assert kept is not None
+    assert (kept.count, kept.in_a_row, kept.failed_on) == (0, 2, ("n1",))
+    again = after("n1", before=kept, at_s=NOW_S + 60)
+    assert (again.count, again.in_a_row, again.since_s) == (1, 3, NOW_S + 60)
+    assert recovered(kept, frozenset({"n2"}), NOW_S + 3605) is None
+
+
+def test_a_suspect_is_kept_with_its_failures() -> None:
+    suspect = Suspect("n1", 2, NOW_S + 900)
+    mine = replace(after("n1", "n1"), suspect=suspect)
+    kept = recovered(mine, frozenset({"n2"}), NOW_S + 9)
+    assert kept is not None
+    assert kept.suspect == suspect
+    other = recovered(after("n3", before=mine), frozenset({"n2"}), NOW_S + 9)
+    assert other is not None
+    assert (other.failed_on, other.suspect) == (("n3",), None)  # n1 is not released for n3's sake
 
 
 def test_the_rest_after_a_failure_doubles_up_to_some_minutes() -> None:

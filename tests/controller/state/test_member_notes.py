@@ -97,6 +97,28 @@ def test_that_while_begins_anew_with_each_failure_and_each_generation(again: Not
     assert saying.say(NoteKind.PROGRESS, 11.0, samples=10.0).failing is not None
 
 
+@pytest.mark.parametrize(
+    ("node", "nodes", "forgotten"), [("n1", 2.0, True), ("n1", 1.0, False), ("n3", 2.0, False)]
+)
+def test_only_where_it_trains_failures_are_forgotten(
+    node: str, nodes: float, forgotten: bool
+) -> None:
+    failing = Failing(NOW_S, NOW_S, 1, (node,), node, 1)
+    saying = Saying(view(*MINE.trainer.elements, failing=failing))
+    saying.say(NoteKind.PROGRESS, 0.0, samples=1.0, nodes=nodes)
+    after = saying.say(NoteKind.PROGRESS, 10.0, samples=10.0, nodes=nodes)
+    assert (after.failing is None) == forgotten
+
+
+def test_who_came_after_a_generation_does_not_train_in_it() -> None:
+    late = element(1, ElementState.RUNNING, "n2", start_s=NOW_S + 5)
+    first = element(0, ElementState.RUNNING, "n1", start_s=NOW_S - 5)
+    saying = Saying(view(first, late, failing=Failing(NOW_S, NOW_S, 1, ("n2",), "n2", 1)))
+    saying.say(NoteKind.REFORMED, 0.0, generation=2.0, nodes=1.0, mode=0.0)
+    saying.say(NoteKind.PROGRESS, 1.0, samples=1.0, nodes=1.0)
+    assert saying.say(NoteKind.PROGRESS, 11.0, samples=10.0, nodes=1.0).failing is not None
+
+
 def test_who_has_made_progress_for_a_while_has_trained() -> None:
     saying = Saying()
     assert not saying.members.of(ARRAY).trained
