@@ -29,7 +29,7 @@ from bftrainer_slurm.controller.state.picture import Surroundings
 from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.roster import Roster
 from bftrainer_slurm.controller.state.trainer_state import hear
-from bftrainer_slurm.controller.state.unheard import unheard, unheard_from_s
+from bftrainer_slurm.controller.state.unheard import Unheard, unheard
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import Place, Trainer
@@ -39,7 +39,6 @@ from bftrainer_slurm.slurm.gateway import Gateway
 logger = logging.getLogger(__name__)
 
 _DAY_S = 86400.0
-_ELSE = ", else each node may train alone into the same files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +157,7 @@ class Controller:
             told.progress,
             self._faults.why.get(array) or self._decision.stuck.get(array),
             world.appraiser.known(view, now_s) | more,
-            self._unheard_from_s(view),
+            self._unheard(view),
             now_s,
         )
 
@@ -229,23 +228,23 @@ class Controller:
         self.schedule.grew(grown, world.clock())
 
     def _tell_unheard(self) -> Iterator[Tell]:
-        """Tell trainers of which nothing has ever joined so in their own output, once."""
+        """Tell trainers whose elements do not train together so in their own output, once."""
         now_s = self._world.clock()
         for view in self._roster.views:
             if view.state.told or view.over:
                 continue
             with self._faults.of(view.array):
-                due_s, running = self._unheard_from_s(view), view.running()
-                if due_s is None or not running:
+                apart, running = self._unheard(view), view.running()
+                if apart is None or not running:
                     continue
-                if now_s >= due_s:
-                    yield Tell((min(running),), f"bftrainer: {unheard(view)}{_ELSE}")
+                if now_s >= apart.due_s:
+                    yield Tell((min(running),), apart.in_output)
                 else:
-                    self.schedule.again(due_s)
+                    self.schedule.again(apart.due_s)
 
-    def _unheard_from_s(self, view: TrainerView) -> float | None:
+    def _unheard(self, view: TrainerView) -> Unheard | None:
         joined = self._world.appraiser.joined(view)
-        return unheard_from_s(view, self._members.of(view.array).progress, joined)
+        return unheard(view, self._members.of(view.array).together, joined)
 
     def _forget(self, arrays: frozenset[int], now_s: float) -> None:
         """Drop data about trainers that are gone, and once a day old data."""

@@ -417,6 +417,59 @@ def test_a_trainer_that_was_heard_of_is_not_told_that_none_has_joined(kind: Note
     assert setting.slurm.said == []
 
 
+def alone(setting: Setting, seconds: int, *worlds: int) -> None:
+    """Groups of so many nodes each train and report, and know nothing of one another."""
+    for second in range(seconds):
+        setting.now_s += 1
+        for begun, nodes in enumerate(worlds):
+            since_s = NOW_S + begun
+            setting.say(NoteKind.PROGRESS, samples=2.0 * second, nodes=nodes, generation=since_s)
+    setting.turn(0)
+
+
+@pytest.mark.parametrize(
+    ("worlds", "said"),
+    [
+        ((1, 1), "n1, n2 run, but each seems to train alone: "),
+        ((2, 1), "n1, n2, n3 run, but no more than 2 seem to train together: "),
+        ((1, 2, 1), "n1, n2, n3, n4 run, but no more than 2 seem to train together: "),
+    ],
+)
+def test_nodes_that_each_train_alone_and_report_it_are_named(
+    worlds: tuple[int, ...], said: str
+) -> None:
+    setting = Setting(sum(worlds), ARRAY)
+    setting.turn()
+    alone(setting, 20, *worlds)
+    assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
+    alone(setting, 9, *worlds)
+    assert str(setting.shown()["notice"]).startswith(f"{said}write 'srun torchrun train.py'")
+    [(_, text)] = setting.slurm.said
+    assert said in text
+    alone(setting, 100, *worlds)
+    assert setting.shown()["notice"] is not None
+    assert len(setting.slurm.said) == 1
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_nodes_that_train_together_without_the_keeper_are_not_named(nodes: int) -> None:
+    setting = Setting(nodes, ARRAY)
+    setting.turn()
+    alone(setting, 100, nodes)
+    assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
+
+
+def test_a_node_that_joins_later_by_the_users_own_endpoint_has_the_time_to_start() -> None:
+    setting = Setting(1, ARRAY)
+    setting.turn()
+    alone(setting, 100, 1)
+    setting.slurm.in_service.append("n2")
+    setting.settle()
+    alone(setting, 5, 1)
+    alone(setting, 100, 2)
+    assert (len(setting.slurm.on()), setting.slurm.said) == (2, [])
+
+
 def test_a_trainer_that_formed_a_group_before_the_controller_began_has_joined(
     tmp_path: Path,
 ) -> None:

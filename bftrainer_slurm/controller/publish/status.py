@@ -12,7 +12,7 @@ from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History, Tally
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.preemptions import summary
-from bftrainer_slurm.controller.state.unheard import named, since_s, unheard
+from bftrainer_slurm.controller.state.unheard import Unheard, named, since_s
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState, Place, nodes_of
 from bftrainer_slurm.planner.problem import Plan, Problem
@@ -33,19 +33,19 @@ def trainer_status(
     progress: Progress,
     trouble: str | None,
     known: Mapping[str, Any],
-    unheard_s: float | None,
+    apart: Unheard | None,
     now_s: float,
 ) -> dict[str, Any]:
     """Return what users see of one trainer.
 
     ``trouble`` says why it cannot grow, if so; ``known`` has its throughput and its costs as far as
-    they are known; ``unheard_s`` is when to say that none of its elements has joined.
+    they are known; ``apart`` what to say of elements that do not train with the others.
     """
     trainer, failing = view.trainer, view.state.failing
     given_up, _, error = ("" if view.finishing else view.state.over or "").partition("\n")
     running = since_s(view)
     report = progress.last
-    notice = None if unheard_s is None or now_s < unheard_s else unheard(view)
+    notice = None if apart is None or now_s < apart.due_s else apart.notice
     return {
         "array": view.array,
         "name": trainer.name,

@@ -9,7 +9,7 @@ import json
 import logging
 import math
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.observe.reports import (
     Progress,
@@ -22,6 +22,7 @@ from bftrainer_slurm.controller.state.goodput import Work, worked
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
+from bftrainer_slurm.controller.state.unheard import Together
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, nodes_of
@@ -49,6 +50,7 @@ class Told:
     trained: bool
     began_s: float | None = None
     saved_s: float = -math.inf
+    together: Together = field(default_factory=Together)
 
 
 class MemberNotes:
@@ -113,6 +115,7 @@ class MemberNotes:
             told.progress.refused += 1
             return view.state
         self._appraiser.progressed(view, said)
+        told.together.hear(said.nodes or 1, now_s)
         before, submit_s = told.work, view.trainer.submit_s
         told.work = worked(before, said, submit_s, view.since_s)
         if before and (pause_s := told.work.rescaling_s - before.rescaling_s) > 0:

@@ -85,7 +85,7 @@ class Appraiser(Protocol):
         """Return an appraisal of each trainer, in their order."""
 
     def joined(self, view: TrainerView) -> bool:
-        """Return whether its elements have ever formed a group."""
+        """Return whether its elements have ever formed a group with the keeper's help."""
 
     def known(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         """Return what users see of it."""
@@ -196,8 +196,8 @@ class Profiles:
         ]
 
     def joined(self, view: TrainerView) -> bool:
-        """Return whether its elements have ever formed a group."""
-        return self._trainer(view).stopwatch.runtime is not None
+        """Return whether its elements have ever formed a group with the keeper's help."""
+        return self._trainer(view).stopwatch.formed is not None
 
     def known(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         """Return curve, costs and runtime, for users."""

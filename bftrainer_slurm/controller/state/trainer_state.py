@@ -57,8 +57,8 @@ class TrainerState:
     ``finished_s``. ``refused`` are nodes
     that Slurm says it cannot have, and until when to believe that. ``rests_until_s`` keeps it
     without nodes after a failure. Until ``paused_until_s`` it stands still because its size has
-    changed. ``trained_s`` is when it last had a node. ``told``: its output says that none of its
-    elements has joined.
+    changed. ``trained_s`` is when it last had a node. ``told``: its output says that its elements
+    do not train together.
     """
 
     elements: Mapping[int, ElementRecord] = field(default_factory=dict)
