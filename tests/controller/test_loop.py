@@ -470,6 +470,70 @@ def test_a_node_that_joins_later_by_the_users_own_endpoint_has_the_time_to_start
     assert (len(setting.slurm.on()), setting.slurm.said) == (2, [])
 
 
+ONLY_TWO = (
+    "n1, n2, n3 run, but only 2 of them train together: see the last lines of each in "
+    f"'bftrainer logs {ARRAY}'"
+)
+
+
+def on_some(nodes: int, of: int) -> Setting:
+    """Of the nodes of a trainer so many have formed a group half a second ago."""
+    setting = Setting(of, ARRAY)
+    setting.turn()
+    setting.say(NoteKind.REFORMED, generation=1, nodes=nodes, mode=0)
+    return setting
+
+
+@pytest.mark.parametrize("reports", [True, False])
+def test_an_element_that_never_joins_the_others_is_missed(reports: bool) -> None:
+    setting = on_some(2, of=3)
+    for second in (50, 15):
+        assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
+        if reports:
+            alone(setting, second, 2)
+        else:
+            setting.turn(second)
+    assert setting.shown()["notice"] == ONLY_TWO
+    assert [text for _, text in setting.slurm.said] == [f"bftrainer: {ONLY_TWO}"]
+    setting.say(NoteKind.REFORMED, generation=2, nodes=3, mode=0)
+    setting.turn()
+    assert setting.shown()["notice"] is None
+
+
+def test_one_that_is_lost_to_the_group_may_come_back_before_it_is_missed() -> None:
+    setting = on_some(3, of=3)
+    alone(setting, 200, 3)
+    setting.say(NoteKind.REFORMED, generation=2, nodes=2, mode=0)
+    alone(setting, 50, 2)
+    assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
+    alone(setting, 15, 2)
+    assert setting.shown()["notice"] == ONLY_TWO
+
+
+def test_one_that_waits_until_the_others_have_done_a_long_step_is_not_missed() -> None:
+    setting = on_some(2, of=2)
+    alone(setting, 10, 2)
+    setting.slurm.in_service.append("n3")
+    setting.settle()
+    alone(setting, 20, 2)
+    setting.turn(300)
+    assert len(setting.slurm.on()) == 3
+    assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
+
+
+def test_one_that_leaves_is_not_missed() -> None:
+    setting = on_some(3, of=3)
+    alone(setting, 10, 3)
+    setting.slurm.shrink = lambda elements: None  # type: ignore[method-assign]  # slow to end
+    setting.slurm.submit(99, 4)
+    setting.settle()
+    setting.say(NoteKind.REFORMED, generation=2, nodes=2, mode=0)
+    for _ in range(5):
+        alone(setting, 20, 2)
+        assert len(setting.slurm.on()) == 3
+        assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
+
+
 def test_a_trainer_that_formed_a_group_before_the_controller_began_has_joined(
     tmp_path: Path,
 ) -> None:

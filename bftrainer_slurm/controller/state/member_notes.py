@@ -76,6 +76,7 @@ class MemberNotes:
                 return self._take_progress(view, numbered)
             case NoteKind.REFORMED if (reform := read_reform(numbered)) is not None:
                 self.of(array).began_s = numbered.time_s
+                self.of(array).together.formed(reform.nodes, reform.time_s)
                 self._appraiser.reformed(view, reform)
             case NoteKind.FINISHED:
                 return replace(state, done=state.done | {numbered.note.task})

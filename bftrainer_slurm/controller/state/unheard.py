@@ -7,13 +7,14 @@ runs on.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.view import TrainerView
 
 JOIN_S = 25.0  # importing torch takes seconds, from a busy file system more
+_LATE_S = 60.0  # a group may be slow to end a step, and a lost node to come back
 _LAST_S = 10.0  # a group that has not been heard of for so long is over
 _NAMED = 5  # nodes in a sentence
 _WRITE = "write 'srun torchrun train.py' without rendezvous flags"
@@ -25,20 +26,24 @@ class Together:
     """How many ``nodes`` train together: the largest group that a trainer's members tell of.
 
     There are others beside it if nodes train apart from each other. It became smaller at
-    ``fell_s``. 0 nodes: nothing was told yet.
+    ``fell_s``. It last reported progress at ``heard_s``. 0 nodes: nothing was told yet.
     """
 
     nodes: int = 0
     fell_s: float = -math.inf
     heard_s: float = -math.inf
 
-    def hear(self, nodes: int, time_s: float) -> None:
-        """Take a note of a group of so many nodes."""
+    def formed(self, nodes: int, time_s: float) -> None:
+        """Take a note that the keeper has formed a group of so many nodes."""
         if nodes < self.nodes:
-            if time_s - self.heard_s < _LAST_S:
-                return
             self.fell_s = time_s
-        self.nodes, self.heard_s = nodes, time_s
+        self.nodes = nodes
+
+    def hear(self, nodes: int, time_s: float) -> None:
+        """Take a report of a group of so many nodes, which may be one of several."""
+        if nodes >= self.nodes or time_s - self.heard_s >= _LAST_S:
+            self.formed(nodes, time_s)
+            self.heard_s = time_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +52,12 @@ class Unheard:
 
     due_s: float
     notice: str
+    otherwise: str = ""  # what may happen if nobody does what the notice says
 
     @property
     def in_output(self) -> str:
         """What to say in the trainer's own output."""
-        return f"bftrainer: {self.notice}{_ELSE}"
+        return f"bftrainer: {self.notice}{self.otherwise}"
 
 
 def since_s(view: TrainerView) -> dict[str, float | None]:
@@ -74,12 +80,29 @@ def unheard(view: TrainerView, together: Together, joined: bool) -> Unheard | No
 
     ``joined``: a group was formed as it should be. Progress alone does not show that.
     """
-    running = since_s(view)
+    going = set(_going(view))
+    running = {node: start_s for node, start_s in since_s(view).items() if node not in going}
     starts_s = sorted(start_s for start_s in running.values() if start_s is not None)
-    if joined or together.nodes >= len(starts_s):
+    nodes = together.nodes
+    if view.over or nodes >= len(starts_s) or (joined and not nodes):
         return None
-    due_s = max(starts_s[together.nodes], together.fell_s) + JOIN_S
-    return Unheard(due_s, f"{_apart(sorted(running), together.nodes)}: {_WRITE}")
+    since_both_s = max(starts_s[nodes], together.fell_s)
+    if not joined:
+        return Unheard(since_both_s + JOIN_S, f"{_apart(sorted(running), nodes)}: {_WRITE}", _ELSE)
+    due_s = since_both_s + _LATE_S
+    if -math.inf < together.heard_s < due_s:
+        return None  # the others wait too, or it is too early
+    train = "trains" if nodes == 1 else "train together"
+    see = f"see the last lines of each in 'bftrainer logs {view.array}'"
+    return Unheard(due_s, f"{named(sorted(running))} run, but only {nodes} of them {train}: {see}")
+
+
+def _going(view: TrainerView) -> Iterator[str]:
+    """Yield the nodes of elements that are about to leave them."""
+    for task, record in view.state.elements.items():
+        asked = record.asked or record.down_s is not None or task in view.state.done
+        if record.node is not None and (asked or record.phase is Phase.LEAVING):
+            yield record.node
 
 
 def _apart(nodes: Sequence[str], together: int) -> str:
