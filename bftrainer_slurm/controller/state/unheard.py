@@ -80,11 +80,13 @@ def unheard(view: TrainerView, together: Together, joined: bool) -> Unheard | No
 
     ``joined``: a group was formed as it should be. Progress alone does not show that.
     """
+    nodes = together.nodes
+    if view.over or nodes >= len(view.placed) or (joined and not nodes):
+        return None
     going = set(_going(view))
     running = {node: start_s for node, start_s in since_s(view).items() if node not in going}
     starts_s = sorted(start_s for start_s in running.values() if start_s is not None)
-    nodes = together.nodes
-    if view.over or nodes >= len(starts_s) or (joined and not nodes):
+    if nodes >= len(starts_s):
         return None
     since_both_s = max(starts_s[nodes], together.fell_s)
     if not joined:
