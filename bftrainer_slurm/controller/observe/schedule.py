@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 _AFTER_GONE_S = 0.15  # slurmctld has taken the node back by then
 _AFTER_LEAVING_S = 3.0  # in case the note that it is gone does not arrive
-# The nodes of a large job become idle one after another: after so many joins there may be more soon.
+# A large job's nodes become idle one after another: after so many joins there may be more soon.
 _MANY_JOINS, _AFTER_JOINS_S = 16, 2.0
 _GAP_S = 0.5
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 2.0, 60.0
