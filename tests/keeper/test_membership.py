@@ -360,11 +360,12 @@ def keeper_members(keeper: Inside) -> int:
 
 
 def go_on_for(seconds: float, works: bool) -> None:
-    """Take long: with the processor, as a validation does, or as a process that hangs."""
+    """Take long: with the processor now and then, as a validation does, or as one that hangs."""
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
-        if not works:
-            time.sleep(0.5)
+        if works:
+            sum(range(1_000_000))
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("works", [True, False])
