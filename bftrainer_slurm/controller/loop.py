@@ -196,7 +196,10 @@ class Controller:
         if snapshot.queue.asking and any(view.running() for view in self._roster.views):
             found = self._surroundings.judgement(snapshot, began_s)
             lead_s = self._roster.lead_s
-            self.schedule.expect_pass(found.due_s, found.until_s, found.sure_s, began_s, lead_s)
+            self.schedule.expect_pass(
+                *(found.due_s, found.until_s, found.sure_s, began_s),
+                *(lead_s, found.then_s),
+            )
         self._forget(frozenset(one.array for one in snapshot.queue.trainers), looked_s)
 
     def _note_pauses(self, before: Mapping[int, Set[Place]], now_s: float) -> None:

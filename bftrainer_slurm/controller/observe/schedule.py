@@ -107,16 +107,24 @@ class Schedule:
             self.again(now_s + _AFTER_JOINS_S)
 
     def expect_pass(
-        self, due_s: float, until_s: float, sure_s: float, now_s: float, lead_s: float = LEAD_S
+        self,
+        due_s: float,
+        until_s: float,
+        sure_s: float,
+        now_s: float,
+        lead_s: float = LEAD_S,
+        then_s: float = math.inf,
     ) -> None:
         """Look in time to empty nodes before Slurm's next backfill pass, and just after it.
 
-        It probably begins between ``due_s`` and ``until_s``, and not before ``sure_s``.
+        It probably begins between ``due_s`` and ``until_s``, and not before ``sure_s``. The pass
+        after that, at ``then_s``, may be closer than a regular look.
         """
         self._no_pass_until_s, self._lead_s = sure_s, lead_s
-        looks = (due_s + seconds for seconds in (-lead_s, *_AROUND_A_PASS_S))
+        around = (due_s + seconds for seconds in _AROUND_A_PASS_S)
+        looks = (due_s - lead_s, *around, then_s - lead_s)
         any_moment_s = now_s + LEAD_S if now_s < until_s else math.inf
-        next_s = min((at_s for at_s in looks if at_s > now_s), default=any_moment_s)
+        next_s = min((at_s for at_s in looks if now_s < at_s < math.inf), default=any_moment_s)
         self._queue_due_s = min(self._queue_due_s, next_s)
 
     def looked(self, now_s: float, also: Set[str], ending: bool, took_s: float = 0.0) -> None:

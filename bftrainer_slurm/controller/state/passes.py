@@ -30,10 +30,10 @@ class Judgement:
     """What is known of the passes so far. Times are Unix seconds.
 
     The next pass is expected from ``due_s`` on (minus infinity means at any moment), and before
-    ``until_s`` if something has changed. There is none before ``sure_s``. ``asks`` is true if a job
-    waits that the next pass may start. ``left`` are jobs for which trainers do not leave: a pass
-    left them waiting although enough nodes were in holes, and nothing has changed for them since;
-    or the main scheduler may be about to start them.
+    ``until_s`` if something has changed; the one after that at ``then_s``. There is none before
+    ``sure_s``. ``asks`` is true if a job waits that the next pass may start. ``left`` are jobs for
+    which trainers do not leave: a pass left them waiting although enough nodes were in holes, and
+    nothing has changed for them since; or the main scheduler may be about to start them.
     """
 
     due_s: float = -math.inf
@@ -41,6 +41,7 @@ class Judgement:
     sure_s: float = -math.inf
     asks: bool = False
     left: frozenset[int] = frozenset()
+    then_s: float = math.inf
 
 
 class Passes:
@@ -164,7 +165,8 @@ class Passes:
             until_s = changed_s + interval_s + _TAKES_S
             return Judgement(until_s=until_s, asks=True, left=left)
         due_s = self._began_s + period_s * max(1, math.ceil(passed))
-        return Judgement(due_s, due_s, self._began_s + interval_s, self._asks, left)
+        sure_s = self._began_s + interval_s
+        return Judgement(due_s, due_s, sure_s, self._asks, left, due_s + period_s)
 
 
 def in_holes_without(

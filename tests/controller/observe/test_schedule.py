@@ -169,6 +169,13 @@ def test_where_elements_take_long_to_end_it_looks_sooner_before_a_pass() -> None
     assert lead_s(600.0) == 15.0
 
 
+def test_it_looks_in_time_before_the_pass_after_one_that_may_just_have_been() -> None:
+    schedule = Schedule(SETTINGS, LONG_AGO_S)
+    looked(schedule, 15.5)
+    schedule.expect_pass(12.0, 12.0, 12.0, 15.5, lead_s(7.0), then_s=32.0)
+    assert schedule.due_s() == 24.0
+
+
 def test_it_looks_often_while_a_pass_may_begin_at_any_moment() -> None:
     schedule = Schedule(SETTINGS, LONG_AGO_S)
     never = float("-inf")

@@ -137,7 +137,7 @@ def test_a_job_that_waits_for_something_else_is_not_judged() -> None:
 
 def test_the_next_pass_is_due_an_interval_after_the_last_one_began() -> None:
     found = watched((seen(NOW_S), ALL)).judgement(30.0, NOW_S + 1)
-    assert (found.due_s, found.sure_s) == (NOW_S + 30, NOW_S + 30)
+    assert (found.due_s, found.sure_s, found.then_s) == (NOW_S + 30, NOW_S + 30, NOW_S + 60)
 
 
 def test_passes_that_are_not_looked_at_are_taken_to_come_as_ever() -> None:
