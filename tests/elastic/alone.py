@@ -10,10 +10,15 @@ from bftrainer_slurm.elastic.inprocess.peers import Peers
 
 @contextmanager
 def as_new_process() -> Iterator[None]:
-    """Let this process make a trainer, and forget afterwards that it has."""
+    """Let this process have neither a trainer nor a process group, before and afterwards."""
+    _forget()
     try:
         yield
     finally:
-        Peers.made = False
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        _forget()
+
+
+def _forget() -> None:
+    Peers.made = False
+    if dist.is_initialized():
+        dist.destroy_process_group()

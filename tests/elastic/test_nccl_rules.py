@@ -21,6 +21,7 @@ from bftrainer_slurm.elastic.inprocess import waits
 from bftrainer_slurm.elastic.inprocess.collective import Channel, Communicator, PeerLostError
 from bftrainer_slurm.elastic.inprocess.peers import RestartError, find_peers
 from bftrainer_slurm.elastic.torch_private import abort_together
+from tests.elastic.alone import as_new_process
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(60)]
 
@@ -211,5 +212,6 @@ ELEMENT = {"BFTRAINER_KEEPER": "ctl:6820", "BFTRAINER_ELEMENT": "12_3"}
 
 
 def test_on_gpus_an_elements_script_does_not_train_alone_where_nobody_would_restart_it() -> None:
-    with pytest.raises(RestartError, match=r"on GPUs .* write 'srun torchrun'"):
+    refused = pytest.raises(RestartError, match=r"on GPUs .* write 'srun torchrun'")
+    with as_new_process(), refused:
         find_peers(ELEMENT, "cpu:gloo,cuda:nccl", nccl_in_process=False, saves=True)

@@ -17,6 +17,7 @@ from bftrainer_slurm.elastic.inprocess.peers import RestartError, be_restarted, 
 from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.agents import Agents
+from tests.elastic.alone import as_new_process
 
 pytestmark = pytest.mark.torch
 ELEMENT = {"BFTRAINER_KEEPER": "ctl:6820", "BFTRAINER_ELEMENT": "12_3"}
@@ -83,7 +84,8 @@ def test_where_torch_lists_its_groups_in_another_way_a_script_destroys_its_own_a
 
 def test_without_one_of_them_torchrun_restarts_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_private, "missing", lambda: "torch.gone")
-    with pytest.raises(RestartError, match=r"has no torch\.gone: write 'srun torchrun'"):
+    refused = pytest.raises(RestartError, match=r"has no torch\.gone: write 'srun torchrun'")
+    with as_new_process(), refused:
         find_peers(ELEMENT, "gloo", nccl_in_process=False, saves=True)
 
 
