@@ -150,7 +150,7 @@ class Membership:
         """
         with self._state:
             self._dropped = False
-            self._effort = _Effort(threading.get_ident())
+            self._effort = _Effort()
             self._waiting = Ready(step, cause, error, lineage)
             self._say(self._waiting)
 
@@ -420,11 +420,11 @@ class Membership:
 
 
 class _Effort:
-    """What a thread of this process does, by the processor time that it uses."""
+    """What the thread that makes this does, by the processor time that it uses."""
 
-    def __init__(self, thread: int) -> None:
-        self._clock = time.pthread_getcpuclockid(thread)
-        self._used_s = 0.0
+    def __init__(self) -> None:
+        self._clock = time.pthread_getcpuclockid(threading.get_ident())
+        self._used_s = time.thread_time()
         self._looked_s = time.monotonic()
 
     def has_worked(self, now_s: float) -> bool:

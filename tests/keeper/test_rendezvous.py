@@ -226,11 +226,17 @@ def test_a_validation_of_half_an_hour_drops_nobody_and_a_newcomer_waits_for_its_
     assert newcomer.state[: len(world.processes[0].state)] == world.processes[0].state
 
 
-def test_who_validates_alone_for_half_an_hour_while_the_others_wait_is_not_dropped() -> None:
+def one_waits_for_another() -> tuple[World, Process, Process]:
+    """Three, of which one was lost and one is ready for the next generation; these are the two."""
     world = started(Role.WORKER, 3)
     first, second, third = world.processes
     world.kill(third)
     first.say_ready()
+    return world, first, second
+
+
+def test_who_validates_alone_for_half_an_hour_while_the_others_wait_is_not_dropped() -> None:
+    world, first, second = one_waits_for_another()
     for minute in range(1, 31):
         world.wait_until(60.0 * minute)
         world.say(second, Working())
@@ -241,10 +247,7 @@ def test_who_validates_alone_for_half_an_hour_while_the_others_wait_is_not_dropp
 
 
 def test_who_has_said_that_it_works_and_then_hangs_is_dropped() -> None:
-    world = started(Role.WORKER, 3)
-    first, second, third = world.processes
-    world.kill(third)
-    first.say_ready()
+    world, _, second = one_waits_for_another()
     world.wait_until(200.0)
     world.say(second, Working())
     world.wait_until(499.0)
@@ -254,10 +257,7 @@ def test_who_has_said_that_it_works_and_then_hangs_is_dropped() -> None:
 
 
 def test_who_says_that_it_works_after_it_is_ready_does_not_keep_another_that_hangs() -> None:
-    world = started(Role.WORKER, 3)
-    first, second, third = world.processes
-    world.kill(third)
-    first.say_ready()
+    world, first, second = one_waits_for_another()
     world.wait_until(200.0)
     world.say(first, Working())
     world.wait_until(300.0)
