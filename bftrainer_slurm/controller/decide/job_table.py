@@ -107,7 +107,7 @@ def _holding(view: TrainerView) -> _Holding:
 
 
 def _startable(holdings: list[_Holding], snapshot: Snapshot, room: int) -> list[_Holding]:
-    """Return what is left when what can never start has given way, the latest first."""
+    """Return the holdings after those that can never start gave up held elements, latest first."""
     left: list[_Holding] = []
     beyond = sum(one.size for one in holdings) - room
     for one in reversed(holdings):

@@ -1,7 +1,7 @@
 """Failing trainers, and nodes on which trainers fail: which of them to give up or leave alone.
 
-All leave a node alone if trainers that are known to be well fail there, or those of several users.
-Of any other trainer nobody knows whether it or its node is at fault: it alone leaves the node.
+No trainer uses a node on which a healthy trainer fails, or trainers of several users. In all other
+cases the trainer itself may be at fault: then only this trainer stays off the node.
 Pure: states and views in, the next states out.
 """
 
@@ -23,7 +23,7 @@ from bftrainer_slurm.model import Place, nodes_of
 _OUTAGE_S = 900.0  # how long a trainer that has trained before may wait for a file system
 _CERTAIN = 3  # failures on different nodes
 _SUSPICIOUS = 2  # failures in a row on the same node
-_ELSEWHERE_S = 60.0  # for so long a trainer leaves a node alone of which only itself thinks ill
+_ELSEWHERE_S = 60.0  # a trainer stays off a node for so long if no others fail there
 
 
 @dataclass(frozen=True, slots=True)

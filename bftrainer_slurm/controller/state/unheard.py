@@ -1,4 +1,4 @@
-"""Elements that run, though they do not train with a trainer's others, as far as is known. Pure.
+"""Elements that run but, as far as is known, do not train with the others of their trainer. Pure.
 
 Each of them may train alone, into the same files. A trainer without torch is told the same, and
 runs on.
