@@ -2,6 +2,8 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 BIN := .venv/bin
+# The tests start thousands of Pythons, which would each compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup plugin cli-filter demo examples page docs lint test matrix matrix-full matrix-torch chaos failover slurm-suite frameworks gpu-check fuzz bench-planner bench-curves \
 	bench-elastic bench-keeper bench-commands bench-impact bench-scale bench-slurmctld paper install man install-man deb rpm \
