@@ -15,7 +15,8 @@ from scripts.testlanes.run import Lane, Run, clock, run
 
 _LOGS = REPO / "build" / "lanes"
 _PYTEST = (".venv/bin/python", "-m", "pytest", "-p", "no:cacheprovider")
-_SHORT = ("-q", "--durations=30")
+# Where a cluster is broken, each test waits its minutes for nothing.
+_SHORT = ("-q", "--durations=30", "--maxfail=15")
 # What rests most on torch, of what runs in jobs. The lane "torch" has all of it, with a newer one.
 _OF_JOBS = tuple(
     f"tests/elastic/test_{name}.py"
@@ -56,7 +57,15 @@ LANES = (
 @bench_command()
 @click.argument("names", nargs=-1, type=click.Choice([*(lane.name for lane in LANES), "all"]))
 @click.option("--at-once", type=click.IntRange(min=1), default=7, help="How many run side by side.")
-def main(names: Sequence[str], at_once: int) -> Findings:
+@click.option(
+    "--within",
+    type=click.FloatRange(min=0, min_open=True),
+    default=80.0,
+    metavar="MINUTES",
+    help="Lanes that still run then are ended, and have failed.",
+    show_default=True,
+)
+def main(names: Sequence[str], at_once: int, within: float) -> Findings:
     """Run the checks and tests in lanes, side by side and apart from each other.
 
     All that need no more than this host's Slurm, unless lanes are named; 'all' are those and the
@@ -67,7 +76,7 @@ def main(names: Sequence[str], at_once: int) -> Findings:
     os.chdir(REPO)
     _LOGS.mkdir(parents=True, exist_ok=True)
     begin_s = time.monotonic()
-    done = run(chosen(names), at_once, _LOGS, click.echo)
+    done = run(chosen(names), at_once, _LOGS, click.echo, within * 60)
     failed = [one.lane.name for one in done if one.code]
     codes = {one.lane.name: one.code for one in done}
     wrong = f"failed: {', '.join(failed)}" if failed else ""

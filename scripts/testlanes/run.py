@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import signal
@@ -82,6 +83,8 @@ class Run:
 
     def ended(self) -> bool:
         """Whether it has ended."""
+        if self.process.returncode is not None:
+            return True
         pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
         if pid == 0:
             return False
@@ -92,31 +95,44 @@ class Run:
             _remove(group)
         return True
 
-    def end(self) -> None:
-        """Interrupt it as a person does, and kill what does not end by that."""
-        os.killpg(self.process.pid, signal.SIGINT)
-        deadline_s = time.monotonic() + _PATIENCE_S
-        while not self.ended():
-            if time.monotonic() > deadline_s:
-                os.killpg(self.process.pid, signal.SIGKILL)
-            time.sleep(0.1)
+
+def _end(runs: Sequence[Run]) -> None:
+    """Interrupt them as a person does, and kill what does not end by that."""
+    for one in runs:
+        if not one.ended():
+            os.killpg(one.process.pid, signal.SIGINT)
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while left := [one for one in runs if not one.ended()]:
+        if time.monotonic() > deadline_s:
+            for one in left:
+                os.killpg(one.process.pid, signal.SIGKILL)
+        time.sleep(0.1)
 
 
 def run(
-    lanes: Sequence[Lane], at_once: int, logs: Path, tell: Callable[[str], object]
+    lanes: Sequence[Lane],
+    at_once: int,
+    logs: Path,
+    tell: Callable[[str], object],
+    within_s: float = math.inf,
 ) -> list[Run]:
     """Run lanes in this order, ``at_once`` at a time; whatever happens, none outlives this call.
 
     Their outputs go to ``logs``, and are told as they end. Each minute it tells how far all are.
+    After ``within_s`` seconds it ends those that run, and those that wait as they begin.
     """
     waiting, running, done = list(lanes), list[Run](), list[Run]()
     told_s = time.monotonic()
+    end_s = told_s + within_s
     try:
         while waiting or running:
             while waiting and len(running) < at_once and not (waiting[0].alone and running):
                 running.append(_start(waiting.pop(0), logs))
                 tell(f"started {running[-1].lane.name}")
             time.sleep(0.2)
+            if time.monotonic() > end_s:
+                tell(f"ending what still runs after {clock(within_s)}")
+                _end(running)
             for one in [one for one in running if one.ended()]:
                 running.remove(one)
                 done.append(one)
@@ -126,8 +142,8 @@ def run(
                 far = ", ".join(f"{one.lane.name} {one.results}" for one in running)
                 tell(f"{time.strftime('%H:%M')} {far}")
     finally:
+        _end(running)
         for one in running:
-            one.end()
             _tell_end(one, tell)
     return done
 

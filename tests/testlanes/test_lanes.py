@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -27,8 +28,8 @@ def shell(name: str, script: str, alone: bool = False) -> Lane:
     return Lane(name, ("sh", "-c", script), alone)
 
 
-def done(folder: Path, *of: Lane, at_once: int = 4) -> dict[str, Run]:
-    return {one.lane.name: one for one in run(of, at_once, folder, print)}
+def done(folder: Path, *of: Lane, at_once: int = 4, within_s: float = math.inf) -> dict[str, Run]:
+    return {one.lane.name: one for one in run(of, at_once, folder, print, within_s)}
 
 
 @pytest.mark.parametrize("marks", [*SUBSETS, ("frameworks",)], ids=" ".join)
@@ -123,6 +124,13 @@ def test_an_interruption_ends_all_lanes(tmp_path: Path) -> None:
     said, _ = runner.communicate(timeout=60)
     assert said.endswith(b"\nended\n\n")
     wait_until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
+
+
+def test_lanes_that_hang_have_failed_and_so_have_those_that_wait_for_them(tmp_path: Path) -> None:
+    passes = "echo '1 passed in 1.00s'"
+    hangs = shell("hangs", f"{passes}; sleep 1000")
+    runs = done(tmp_path, hangs, shell("late", f"sleep 5; {passes}"), at_once=1, within_s=1.0)
+    assert [one.code == 0 for one in runs.values()] == [False, False]
 
 
 def test_a_lane_that_there_is_not_is_refused() -> None:
