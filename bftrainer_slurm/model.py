@@ -51,6 +51,7 @@ class ElementState(Enum):
     COMPLETED = "completed"  # ended by itself with exit code 0
     FAILED = "failed"  # ended otherwise: exit code, time limit
     CANCELLED = "cancelled"
+    PREEMPTED = "preempted"  # cancelled for another job, where the site does not requeue
     LOST = "lost"  # given up by Slurm, which does not requeue it
 
     @property
@@ -60,6 +61,7 @@ class ElementState(Enum):
             ElementState.COMPLETED,
             ElementState.FAILED,
             ElementState.CANCELLED,
+            ElementState.PREEMPTED,
             ElementState.LOST,
         )
 
@@ -252,7 +254,9 @@ class Configuration:
     ``private`` are those of ``PRIVATE`` that users may not see of others. ``grace_s`` is the
     ``GraceTime`` of the trainers' partition: an element that ends within it has failed, for Slurm.
     ``rate_limit`` is what slurmctld allows the account that asks (``rl_enable``). ``preempts`` is
-    false where ordinary jobs cannot take nodes back from that partition.
+    false where ordinary jobs cannot take nodes back from that partition, ``cancels`` true where
+    jobs that are preempted there are cancelled, and not requeued. Nothing is preempted in its first
+    ``exempt_s`` seconds (``PreemptExemptTime``).
     """
 
     max_jobs: int | None = None
@@ -263,6 +267,8 @@ class Configuration:
     grace_s: int = 0
     rate_limit: RateLimit | None = None
     preempts: bool = True
+    cancels: bool = False
+    exempt_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

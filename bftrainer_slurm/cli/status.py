@@ -110,7 +110,8 @@ def summary(document: dict[str, Any]) -> Iterator[str]:
         yield f"{document['down']}; this is what Slurm knows:"
     else:
         troubles = (document["controller"].get(part) for part in ("error", "history", "settings"))
-        yield from (f"trouble: {shown(trouble, 200)}" for trouble in troubles if trouble)
+        more = document["controller"].get("slurm") or ()
+        yield from (f"trouble: {shown(trouble, 250)}" for trouble in (*troubles, *more) if trouble)
     pool = document["pool"]
     if pool is not None:
         left = sum(document.get("left_alone", {}).values())

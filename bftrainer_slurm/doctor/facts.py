@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +9,9 @@ from pathlib import Path
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.doctor.finding import PLUGSTACK, SCHEDULER, SLURM_CONF, Change
 from bftrainer_slurm.doctor.plugstack import PluginLine
+from bftrainer_slurm.slurm.configuration import seconds_of
 
 _NOTHING = ("", "(null)", "none", "NONE", "N/A")
-_CLOCK = re.compile(r"(?:(?P<days>\d+)-)?(?P<h>\d+):(?P<m>\d+):(?P<s>\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +146,3 @@ class Facts:
         """Return a setting to be written into the plugin's line."""
         line = self.plugin.line
         return Change(PLUGSTACK, key, value, within=line.path if line else "")
-
-
-def seconds_of(said: str) -> float | None:
-    """Read a time as scontrol shows it: ``30 sec``, ``00:10:00``, ``1-00:00:00``; else None."""
-    number, _, unit = said.partition(" ")
-    if number.isdigit() and unit in ("", "sec"):
-        return float(number)
-    match = _CLOCK.fullmatch(said)
-    if match is None:
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)

@@ -192,10 +192,11 @@ def _admin_level(runner: SlurmRunner, values: Mapping[str, str], user: str) -> s
 def _qos(runner: SlurmRunner, values: Mapping[str, str]) -> dict[str, dict[str, str]] | None:
     if "qos" not in values.get("PreemptType", ""):
         return None
-    rows = _accounting(runner, values, "qos", "format=name,preempt,preemptmode")
+    rows = _accounting(runner, values, "qos", "format=name,preempt,preemptmode,preemptexempttime")
     if rows is None:
         return None
-    return {row[0]: {"Preempt": row[1], "PreemptMode": row[2]} for row in rows}
+    keys = ("Preempt", "PreemptMode", "PreemptExemptTime")
+    return {row[0]: dict(zip(keys, row[1:], strict=True)) for row in rows}
 
 
 def _accounting(

@@ -6,8 +6,13 @@ from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Facts
 from bftrainer_slurm.doctor.finding import Finding, conf, consider, must, ok, shell, unknown
+from bftrainer_slurm.slurm.configuration import seconds_of
 
 _LONG_WAIT_S = 60.0
+_EXEMPT = (
+    "An element cannot be preempted for this time after its start, and ordinary jobs would wait. "
+    "So the controller starts none."
+)
 _MAX_GRACE_S = 30.0  # the plugin's own, unless its line says otherwise
 
 
@@ -53,10 +58,16 @@ def _qos(facts: Facts) -> Finding:
         changes = [shell(f"sacctmgr modify qos {one} set preempt+={name}") for one in missing]
         why = "Jobs of these QOS do not preempt trainers."
         return must(title, f"{name} is not preempted by {', '.join(missing)}", why, *changes)
-    if mode not in ("", "cluster", "requeue"):
+    if mode in ("", "cluster"):
+        mode = facts.value("PreemptMode").lower()
+    if "requeue" not in mode.split(","):
         command = f"sacctmgr modify qos {name} set preemptmode=requeue"
         why = "A preempted element has to wait in the queue again."
-        return must(title, f"{name} has PreemptMode={mode}", why, shell(command))
+        return must(title, f"{name} has PreemptMode={mode.upper()}", why, shell(command))
+    exempt = facts.qos[name].get("PreemptExemptTime", "")
+    if seconds_of(exempt):
+        command = f"sacctmgr modify qos {name} set preemptexempttime=0"
+        return must(title, f"{name} has PreemptExemptTime={exempt}", _EXEMPT, shell(command))
     return ok(title, f"{name}, preempted by {', '.join(above)}")
 
 
@@ -64,8 +75,7 @@ def _exempt(facts: Facts) -> Finding:
     said = facts.value("PreemptExemptTime")
     if not said or said == "-00:00:01" or facts.seconds("PreemptExemptTime") == 0:
         return ok("PreemptExemptTime", "0 s")
-    why = "An element cannot be preempted for this time after its start, and ordinary jobs wait."
-    return must("PreemptExemptTime", said, why, conf("PreemptExemptTime", "0"))
+    return must("PreemptExemptTime", said, _EXEMPT, conf("PreemptExemptTime", "0"))
 
 
 def _kill_wait(facts: Facts) -> Finding:

@@ -5,6 +5,7 @@ Every function here makes a request of its own.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ _BACKFILL_S = 30.0  # Slurm's own bf_interval
 # Slurm's own limits under rl_enable: requests at once, and then more of them each period.
 _BUCKET, _REFILL, _REFILL_PERIOD_S = 30.0, 2.0, 1.0
 _PASS = re.compile(r"^\s*Last cycle when: .*\((\d+)\)$", re.MULTILINE)
+_CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
 _ACTIVE = "in the middle of backfilling"
 
 
@@ -41,18 +43,52 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
         private=_private(values.get("PrivateData", "").split(",")),
         rate_limit=rate_limit(values, os.getuid()),
         preempts=preempts(values, partitions[partition]),
+        cancels="CANCEL" in _modes(partitions[partition]),
+        exempt_s=_exempt_s(runner, values, partitions[partition]),
     )
 
 
 def preempts(values: Mapping[str, str], partition: Mapping[str, str]) -> bool:
-    """Return whether jobs in a partition are requeued for others, as far as can be known.
+    """Return whether jobs in a partition make way for others, as far as can be known.
 
     ``values`` are the lines of ``scontrol show config``; see ``PreemptType`` in slurm.conf(5). A
     site that preempts by QOS has that mode elsewhere.
     """
     by_qos = values.get("PreemptType") == "preempt/qos"
-    requeues = "REQUEUE" in partition.get("PreemptMode", "").split(",")
-    return by_qos or (requeues and values.get("PreemptType") == "preempt/partition_prio")
+    make_way = bool(_modes(partition) & {"REQUEUE", "CANCEL"})
+    return by_qos or (make_way and values.get("PreemptType") == "preempt/partition_prio")
+
+
+def _modes(partition: Mapping[str, str]) -> set[str]:
+    return set(partition.get("PreemptMode", "").split(","))
+
+
+def _exempt_s(
+    runner: SlurmRunner, values: Mapping[str, str], partition: Mapping[str, str]
+) -> float:
+    """Return for how long Slurm preempts no job of a partition after its start.
+
+    See ``PreemptExemptTime`` in slurm.conf(5). The QOS of the partition, if it has one, goes first;
+    that of a job is not looked at.
+    """
+    qos, said = partition.get("QoS", "N/A"), ""
+    if qos != "N/A":
+        words = ("show", "qos", qos, "format=preemptexempttime")
+        with contextlib.suppress(GatewayError):
+            said = runner.read("sacctmgr", "--noheader", "--parsable2", *words).strip()
+    return seconds_of(said or values.get("PreemptExemptTime", "")) or 0.0
+
+
+def seconds_of(said: str) -> float | None:
+    """Read a time as Slurm shows it: ``30 sec``, ``00:10:00``, ``1-00:00:00``; else None."""
+    number, _, unit = said.partition(" ")
+    if number.isdigit() and unit in ("", "sec"):
+        return float(number)
+    match = _CLOCK.fullmatch(said)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def _private(words: list[str]) -> frozenset[str]:

@@ -50,7 +50,7 @@ _STATES = {
     "BOOT_FAIL": ElementState.FAILED,
     "OUT_OF_MEMORY": ElementState.FAILED,
     "DEADLINE": ElementState.FAILED,
-    "PREEMPTED": ElementState.FAILED,  # if a site cancels instead of requeueing
+    "PREEMPTED": ElementState.PREEMPTED,
 }
 _WAITING = {"PENDING", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 _WAITS = {

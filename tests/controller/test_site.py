@@ -177,6 +177,24 @@ def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site) -
         assert (changes[-1]["nodes"], sum(one.get("reclaimed", 0) for one in changes)) == (4, 3)
 
 
+def test_where_slurm_cancels_what_it_preempts_a_trainer_comes_back_and_status_says_what_to_change(
+    site: Site,
+) -> None:
+    update = ("scontrol", "update", "PartitionName=bftrainer")
+    site.run(*update, "PreemptMode=CANCEL", user="root")
+    try:
+        with trainer(site, "1-4") as array:
+            for count in range(1, 5):  # more often than a script may fail
+                wait_until(lambda: nodes_of(site, array) == 4)
+                site.run("srun", "-Q", "-N1", "--exclusive", "true", user="bob")
+                wait_until(lambda: site.controller.trainer(array)["reclaimed"] == count)  # noqa: B023
+            wait_until(lambda: nodes_of(site, array) == 4)
+            assert site.controller.trainer(array)["failures"] == 0
+        assert "PreemptMode=CANCEL" in site.run("bftrainer", "status").stdout
+    finally:
+        site.run(*update, "PreemptMode=REQUEUE", user="root")
+
+
 def test_no_element_waits_unheld_for_slurm_to_start_it(site: Site) -> None:
     with trainer(site, "1-4") as array:
         wait_until(lambda: nodes_of(site, array) == 4)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.doctor.facts import Answer, Network, Plugin, seconds_of
+from bftrainer_slurm.doctor.facts import Answer, Network, Plugin
 from bftrainer_slurm.doctor.finding import Level
-from bftrainer_slurm.slurm.configuration import values_in
+from bftrainer_slurm.slurm.configuration import seconds_of, values_in
 from tests.doctor.made import CONFIG, KEEPER, LINE, here, of, site, the_one
 
 
@@ -35,6 +35,11 @@ MISTAKES = [
         {"SlurmdParameters": "config_overrides,contain_spank"},
         "SlurmdParameters",
         "SlurmdParameters=config_overrides",
+    ),
+    (
+        {"partition": "bftrainer PreemptMode=CANCEL"},
+        "partition's PreemptMode",
+        "PartitionName=bftrainer PreemptMode=REQUEUE",
     ),
     (
         {"partition": "bftrainer PreemptMode=OFF"},
@@ -221,6 +226,14 @@ def test_a_site_that_preempts_by_qos_has_one_for_trainers() -> None:
     facts = site(line=LINE + " qos=idle", PreemptType="preempt/qos")
     rows = {"idle": {"Preempt": "", "PreemptMode": "cluster"}, "normal": {"Preempt": "idle"}}
     assert not of(replace(facts, qos=rows), Level.CHANGE)
+    cancelled = replace(
+        site(line=LINE + " qos=idle", PreemptType="preempt/qos", PreemptMode="CANCEL"), qos=rows
+    )
+    (found,) = of(cancelled, Level.CHANGE)
+    assert found.found == "idle has PreemptMode=CANCEL"
+    exempt = {**rows, "idle": rows["idle"] | {"PreemptExemptTime": "00:05:00"}}
+    (found,) = of(replace(facts, qos=exempt), Level.CHANGE)
+    assert found.found == "idle has PreemptExemptTime=00:05:00"
     others = rows | {"long": {"Preempt": ""}}
     (found,) = of(replace(facts, qos=others), Level.CHANGE)
     assert [change.line for change in found.changes] == [

@@ -14,14 +14,21 @@ from bftrainer_slurm.slurm.run import SlurmRunner
 class Says:
     """A slurmctld that is configured so."""
 
-    def __init__(self, private: str = "none", partition: str = "") -> None:
+    def __init__(
+        self, private: str = "none", partition: str = "", settings: str = "", qos: str = ""
+    ) -> None:
         self.private = private
         self.partition = partition
+        self.settings = settings
+        self.qos = qos
 
     def read(self, *command: str, **_: Any) -> str:
         if "partition" in command:
             return f"PartitionName=bftrainer MaxTime=UNLIMITED {self.partition}\n"
-        return f"MaxJobCount             = 10000\nPrivateData             = {self.private}\n"
+        if "qos" in command:
+            return self.qos
+        lines = ("MaxJobCount             = 10000", f"PrivateData             = {self.private}")
+        return "\n".join((*lines, self.settings, ""))
 
 
 @pytest.mark.parametrize(
@@ -46,12 +53,37 @@ def test_the_grace_of_the_trainers_partition_is_known(said: str, grace_s: int) -
 
 
 @pytest.mark.parametrize(
+    ("settings", "partition", "of_qos", "exempt_s"),
+    [
+        ("", "QoS=N/A", "", 0),
+        ("PreemptExemptTime       = -00:00:01", "QoS=N/A", "", 0),
+        ("PreemptExemptTime       = 00:00:00", "", "", 0),
+        ("PreemptExemptTime       = 00:10:00", "QoS=N/A", "", 600),
+        ("PreemptExemptTime       = 00:10:00", "QoS=idle", "\n", 600),
+        ("PreemptExemptTime       = 00:10:00", "QoS=idle", "00:00:00\n", 0),
+        ("PreemptExemptTime       = 00:00:00", "QoS=idle", "1-00:00:00\n", 86_400),
+    ],
+)
+def test_how_long_slurm_preempts_no_element_is_known_from_slurm_conf_and_the_partitions_qos(
+    settings: str, partition: str, of_qos: str, exempt_s: float
+) -> None:
+    runner = cast(SlurmRunner, Says(settings=settings, partition=partition, qos=of_qos))
+    assert configuration(runner, "bftrainer").exempt_s == exempt_s
+
+
+@pytest.mark.parametrize(("mode", "cancels"), [("REQUEUE", False), ("CANCEL", True)])
+def test_a_partition_that_cancels_what_it_preempts_is_known(mode: str, cancels: bool) -> None:
+    runner = cast(SlurmRunner, Says(partition=f"PreemptMode={mode}"))
+    assert configuration(runner, "bftrainer").cancels is cancels
+
+
+@pytest.mark.parametrize(
     ("kind", "mode", "can"),
     [
         ("preempt/partition_prio", "REQUEUE", True),
         ("preempt/partition_prio", "GANG,REQUEUE", True),
         ("preempt/partition_prio", "OFF", False),
-        ("preempt/partition_prio", "CANCEL", False),
+        ("preempt/partition_prio", "CANCEL", True),
         ("preempt/qos", "OFF", True),
         ("preempt/none", "REQUEUE", False),
     ],

@@ -53,6 +53,7 @@ def _not_ours(picture: Picture, settings: Settings) -> dict[str, Set[str]]:
     """Return the nodes on which no element may start, by reason."""
     now_s, snapshot = picture.now_s, picture.snapshot
     soon_s, first_s = now_s + settings.min_hole_s, now_s + SHORTEST_S
+    yields = snapshot.configuration.preempts and not snapshot.configuration.exempt_s
     wanted = {node for node, start_s in snapshot.wanted_s.items() if start_s < soon_s}
     return {
         "elements failed there, or started or ended too slowly": {
@@ -60,6 +61,7 @@ def _not_ours(picture: Picture, settings: Settings) -> dict[str, Set[str]]:
         },
         # A job that has preempted may not do so again for KillWait and MessageTimeout.
         "an ordinary job is expected there soon": wanted | picture.taken,
+        "ordinary jobs could not preempt elements": set() if yields else snapshot.in_holes,
         "reserved": {node for node, one in snapshot.reserved.items() if one.start_s < first_s},
     }
 

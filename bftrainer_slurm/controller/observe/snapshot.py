@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from bftrainer_slurm.controller.observe.misfits import misfits
 from bftrainer_slurm.model import (
     BackfillPass,
     Configuration,
@@ -45,6 +46,11 @@ class Snapshot:
     unexplained: frozenset[str] = frozenset()
     last_pass: BackfillPass | None = None
     partition: str = "bftrainer"
+
+    @property
+    def misfits(self) -> tuple[str, ...]:
+        """What in Slurm's settings does not suit trainers, in sentences."""
+        return tuple(misfits(self.configuration, self.partition))
 
     @cached_property
     def by_weight(self) -> tuple[Node, ...]:
@@ -118,6 +124,12 @@ def read(
         snapshot = replace(snapshot, reservations=gateway.reservations())
     if not 0 <= now_s - last.configured_s < _CONFIGURATION_S:
         snapshot = _configured(snapshot, gateway)
+    if any(one.state is ElementState.PREEMPTED for trainer in ours for one in trainer.elements):
+        # A QOS says so too, and an admin may have changed it since.
+        snapshot = replace(snapshot, configuration=replace(snapshot.configuration, cancels=True))
+    for misfit in snapshot.misfits:
+        if misfit not in last.misfits:
+            logger.warning("%s", misfit)
     if "nodes" in due:
         nodes = gateway.nodes()
         busy = {node.name for node in nodes if node.state is NodeState.BUSY}
@@ -135,23 +147,6 @@ def _configured(snapshot: Snapshot, gateway: Gateway) -> Snapshot:
         logger.warning("how Slurm is configured is not known now: %s", error)
         again_s = snapshot.time_s - _CONFIGURATION_S + _CONFIGURATION_AGAIN_S
         return replace(snapshot, configured_s=again_s)
-    if configuration.behind and configuration.behind != snapshot.configuration.behind:
-        logger.warning(
-            "jobs in %s wait behind trainers: give each of these partitions a PriorityTier above "
-            "that of %s (0 is the lowest, and right for trainers)",
-            *(", ".join(configuration.behind), partition),
-        )
-    if snapshot.configuration.preempts and not configuration.preempts:
-        logger.warning(
-            "ordinary jobs cannot preempt jobs in %s, and wait until trainers end: give it "
-            "PreemptMode=REQUEUE, with PreemptType=preempt/partition_prio, or use another one",
-            partition,
-        )
-    if configuration.grace_s and configuration.grace_s != snapshot.configuration.grace_s:
-        logger.warning(
-            "%s has GraceTime=%d: set it to 0; an element that ends within it counts as failed",
-            *(partition, configuration.grace_s),
-        )
     return replace(snapshot, configuration=configuration, configured_s=snapshot.time_s)
 
 

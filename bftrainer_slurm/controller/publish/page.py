@@ -202,7 +202,11 @@ class Page:
             "version": __version__,
             "controller": {name: about.get(name) for name in ("mode", "partition", "since_s")},
             "down": status["down"],
-            "trouble": [one for one in (about.get("error"), about.get("history")) if one],
+            "trouble": [
+                one
+                for one in (about.get("error"), about.get("history"), *(about.get("slurm") or ()))
+                if one
+            ],
             "pool": status["pool"]
             and {"nodes": status["pool"]["nodes"], "used": status["pool"]["used"], "free": free},
             "left_alone": dict(status.get("left_alone") or {}),

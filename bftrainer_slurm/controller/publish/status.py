@@ -10,7 +10,7 @@ from bftrainer_slurm.controller.observe.reports import Progress
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History, Tally
-from bftrainer_slurm.controller.state.phases import Phase
+from bftrainer_slurm.controller.state.phases import BROKEN, Phase
 from bftrainer_slurm.controller.state.preemptions import summary
 from bftrainer_slurm.controller.state.unheard import Unheard, named, since_s
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -23,7 +23,6 @@ STATES = (
     *("finishing", "finished", "given up", "cancelled"),
 )
 _DAY_S = 86_400.0
-_BROUGHT_BACK = (Phase.FAILED, Phase.UNLAUNCHED, Phase.REVIVED)
 _IN_A_ROW = 2  # failures; a single one may be bad luck
 
 
@@ -99,7 +98,8 @@ def cluster_status(
     used = nodes_of(place for view in views for place in view.places)
     idle = nodes_of(free)
     malformed, private = {**snapshot.queue.malformed, **faulty}, snapshot.configuration.private
-    return no_status(now_s, {**controller, "history": history.trouble}) | {
+    misfits = list(snapshot.misfits)
+    return no_status(now_s, {**controller, "history": history.trouble, "slurm": misfits}) | {
         "pool": {"nodes": len(used | idle), "used": len(used), "free": sorted(idle)},
         "plan": None
         if plan is None
@@ -169,6 +169,6 @@ def _state(view: TrainerView) -> str:
         return "cancelled"
     if view.placed:
         return "starting"
-    if view.spare or view.live or any(view.within(*_BROUGHT_BACK)):
+    if view.spare or view.live or any(view.within(*BROKEN, Phase.REVIVED)):
         return "waiting"
     return "withheld" if view.ids(Phase.WITHHELD) else "cancelled"

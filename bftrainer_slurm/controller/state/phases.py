@@ -27,7 +27,8 @@ class Phase(Enum):
     RECLAIMED = "reclaimed"  # waits with a begin time, and would start again by itself
     FAILED = "failed"  # its script, or its node, has failed
     UNLAUNCHED = "unlaunched"  # Slurm could not start its script: nothing of it has failed
-    REVIVED = "revived"  # held, brought back after it had failed
+    PREEMPTED = "preempted"  # cancelled for another job: nothing of it has failed
+    REVIVED = "revived"  # held, brought back after it had failed, or was cancelled for another job
     DONE = "done"  # it ended well, or was cancelled
 
 
@@ -42,6 +43,7 @@ _SAID = {
     ElementState.COMPLETED: Phase.DONE,
     ElementState.FAILED: Phase.FAILED,
     ElementState.CANCELLED: Phase.DONE,
+    ElementState.PREEMPTED: Phase.PREEMPTED,
     ElementState.LOST: Phase.DONE,
 }
 # ... and the phase that also follows from what the controller did before, for so many seconds. If
@@ -50,6 +52,7 @@ _AFTER = {
     (Phase.RELEASED, ElementState.PENDING): (Phase.RELEASED, math.inf),
     (Phase.LEAVING, ElementState.RUNNING): (Phase.LEAVING, 30.0),
     (Phase.REVIVED, ElementState.FAILED): (Phase.REVIVED, 30.0),
+    (Phase.REVIVED, ElementState.PREEMPTED): (Phase.REVIVED, 30.0),
     (Phase.REVIVED, ElementState.HELD): (Phase.REVIVED, 300.0),
 }
 # Phases that keep the start of the phase before: a failure, and the rest after an end.
@@ -58,10 +61,15 @@ _AS_LONG = {
     (Phase.REVIVED, Phase.UNLAUNCHED),
     (Phase.RECLAIMED, Phase.HELD),
 }
-_WENT = (Phase.RECLAIMED, Phase.FAILED, Phase.DONE)  # it may have run between two looks
+_WENT = (
+    Phase.RECLAIMED,
+    Phase.PREEMPTED,
+    Phase.FAILED,
+    Phase.DONE,
+)  # it may have run between two looks
 GOES = (Phase.LEAVING, Phase.ENDING)  # from its node
 OCCUPIES = (Phase.RUNNING, *GOES)  # its node
-BROKEN = (Phase.FAILED, Phase.UNLAUNCHED)
+BROKEN = (Phase.FAILED, Phase.UNLAUNCHED, Phase.PREEMPTED)  # over, and to be brought back
 CAN_START = (Phase.HELD, Phase.REVIVED, Phase.RECLAIMED)
 
 
@@ -198,12 +206,12 @@ def _ended(
     before: ElementRecord, node: str, id_: ElementId, seen: Element | None, now_s: float
 ) -> Ended:
     told = before.down_s is not None and now_s - before.down_s < _NOTE_FITS_S
-    waits = seen is not None and not seen.state.over
+    back = seen is not None and (not seen.state.over or seen.state is ElementState.PREEMPTED)
     return Ended(
         id_,
         node,
         time_s=before.down_s if told and before.down_s is not None else now_s,
-        how="shrank" if before.ours else "reclaimed" if waits else "ended",
+        how="shrank" if before.ours else "reclaimed" if back else "ended",
         took_s=now_s - before.since_s if before.phase is Phase.ENDING else 0.0,
         well=seen is not None and seen.state is ElementState.COMPLETED,
     )

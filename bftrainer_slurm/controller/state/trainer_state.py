@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.state.failing import Failing, failed
 from bftrainer_slurm.controller.state.phases import (
-    BROKEN,
     HELD,
     ElementRecord,
     Event,
@@ -148,7 +147,7 @@ def note_failed(state: TrainerState, trained: bool, now_s: float) -> TrainerStat
     new = [
         record
         for record in state.elements.values()
-        if record.phase in BROKEN and record.since_s == now_s
+        if record.phase in (Phase.FAILED, Phase.UNLAUNCHED) and record.since_s == now_s
     ]
     if not new or state.over is not None:
         return state

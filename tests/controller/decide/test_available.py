@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,14 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ElementId, ElementState, NodeState, Reservation, WaitingJob
+from bftrainer_slurm.model import (
+    Configuration,
+    ElementId,
+    ElementState,
+    NodeState,
+    Reservation,
+    WaitingJob,
+)
 from tests.controller.worlds import (
     ARRAY,
     NOW_S,
@@ -99,6 +107,14 @@ def test_a_node_that_a_waiting_job_is_about_to_get_is_not() -> None:
     soon = WaitingJob(7, "main", 1, NOW_S + 30, ("n1",))
     later = WaitingJob(8, "main", 1, NOW_S + 300, ("n2",))
     assert free(snapshot(BOTH.nodes, waiting=(soon, later))) == {"n2"}
+
+
+@pytest.mark.parametrize("settings", [{"preempts": False}, {"exempt_s": 60.0}])
+def test_where_ordinary_jobs_could_not_take_it_back_at_once_no_node_is(settings: Any) -> None:
+    seen = replace(BOTH, configuration=Configuration(**settings))
+    assert free(seen) == set()
+    alone = left_alone(picture(of=seen), SETTINGS)
+    assert alone["ordinary jobs could not preempt elements"] == {"n1", "n2"}
 
 
 def test_a_node_in_a_reservation_now_or_soon_is_not() -> None:

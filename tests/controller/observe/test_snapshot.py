@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -103,32 +104,36 @@ def test_how_slurm_is_configured_is_asked_now_and_then() -> None:
     assert answers.asked.count("configuration of bftrainer") == 2
 
 
-def test_a_partition_whose_jobs_wait_behind_trainers_is_named_once(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"behind": ("debug",)}, "jobs in debug wait behind trainers: give each of these"),
+        ({"grace_s": 20}, "bftrainer has GraceTime=20: set it to 0"),
+        ({"preempts": False}, "ordinary jobs cannot preempt jobs in bftrainer, so no element"),
+        ({"exempt_s": 300.0}, "ordinary jobs could not preempt an element for 300 s, so none"),
+        ({"cancels": True}, "PreemptMode=CANCEL for bftrainer or its QOS: set it to REQUEUE"),
+    ],
+)
+def test_a_setting_that_does_not_suit_trainers_is_warned_of_once_and_stays_in_the_status(
+    settings: Any, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answers = Answers(configuration_=Configuration(behind=("debug",)))
+    answers = Answers(configuration_=Configuration(**settings))
     first = reading(answers)
-    reading(answers, first, now_s=NOW_S + 86_400)
-    (said,) = [one.message for one in caplog.records if "PriorityTier" in one.message]
-    assert said.startswith("jobs in debug wait behind trainers")
+    second = reading(answers, first, now_s=NOW_S + 86_400)
+    (warning,) = [one.message for one in caplog.records]
+    assert warning.startswith(said)
+    assert second.misfits == (warning,)
 
 
-def test_a_grace_of_slurms_own_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    answers = Answers(configuration_=Configuration(grace_s=20))
-    first = reading(answers)
-    reading(answers, first, now_s=NOW_S + 86_400)
-    (said,) = [one.message for one in caplog.records if "GraceTime" in one.message]
-    assert "GraceTime=20: set it to 0" in said
+def test_a_site_that_suits_trainers_is_told_nothing() -> None:
+    assert reading(Answers()).misfits == ()
 
 
-def test_a_partition_from_which_nobody_takes_nodes_back_is_warned_of_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    answers = Answers(configuration_=Configuration(preempts=False))
-    first = reading(answers)
-    reading(answers, first, now_s=NOW_S + 86_400)
-    (said,) = [one.message for one in caplog.records if "PreemptMode" in one.message]
-    assert said.startswith("ordinary jobs cannot preempt jobs in bftrainer")
+def test_that_a_site_cancels_what_it_preempts_is_known_from_the_first_such_element() -> None:
+    preempted = trainer(element(0, ElementState.PREEMPTED, "n1"))
+    first = reading(Answers(Queue((preempted,), (), frozenset())))
+    assert "PreemptMode=CANCEL" in first.misfits[0]
+    assert reading(Answers(), first).misfits == first.misfits
 
 
 def test_the_last_pass_is_asked_for_while_a_job_waits_for_nodes() -> None:

@@ -30,6 +30,7 @@ SAID = {
     ElementState.COMPLETED: Phase.DONE,
     ElementState.FAILED: Phase.FAILED,
     ElementState.CANCELLED: Phase.DONE,
+    ElementState.PREEMPTED: Phase.PREEMPTED,
     ElementState.LOST: Phase.DONE,
     None: Phase.DONE,
 }
@@ -38,6 +39,7 @@ OWN_DOING = {
     (Phase.LEAVING, ElementState.RUNNING): Phase.LEAVING,
     (Phase.REVIVED, ElementState.HELD): Phase.REVIVED,
     (Phase.REVIVED, ElementState.FAILED): Phase.REVIVED,
+    (Phase.REVIVED, ElementState.PREEMPTED): Phase.REVIVED,
 }
 # A script that runs for a moment only; of an element whose script is known to have run, or not.
 UNLAUNCHED = element(0, ElementState.FAILED, "n1", exit_status=1, start_s=NOW_S, end_s=NOW_S)
@@ -209,3 +211,11 @@ def test_where_a_released_one_may_start_is_known_until_it_does() -> None:
 def test_why_a_released_one_waits_is_known() -> None:
     pending = element(0, ElementState.PENDING, reason="Resources")
     assert after(released("n1"), pending).reason == "Resources"
+
+
+def test_an_element_that_was_cancelled_for_an_ordinary_job_was_reclaimed() -> None:
+    (_, ended) = told(
+        element(0, ElementState.RUNNING, "n1", start_s=NOW_S),
+        element(0, ElementState.PREEMPTED, "n1", start_s=NOW_S),
+    )
+    assert ended == Ended(FIRST, "n1", NOW_S + 10, "reclaimed")

@@ -190,3 +190,9 @@ def test_what_could_not_be_launched_counts_as_no_failure_but_the_trainer_rests()
 
 def test_of_a_trainer_that_is_over_failures_do_not_count() -> None:
     assert counted(failed(0, "n1"), before=TrainerState(over="why")).failing is None
+
+
+def test_an_element_that_was_cancelled_for_an_ordinary_job_has_not_failed() -> None:
+    state = counted(element(0, ElementState.PREEMPTED, "n1"), before=state_of(trainer(ON_N1)))
+    assert state.of(0).phase is Phase.PREEMPTED
+    assert (state.failing, state.rests_until_s) == (None, 0.0)
