@@ -240,8 +240,7 @@ class Decider:
         """Return the plan that stands, or None and why none can be made: then no element moves."""
         try:
             if not self._stands(problem, now_s):
-                self._made = self._plan(problem, build, now_s)
-            self._asked = problem
+                self._made, self._asked = self._plan(problem, build, now_s), problem
             return self._made, None
         except Exception as error:
             logger.exception("no plan")

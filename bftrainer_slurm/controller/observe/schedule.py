@@ -63,6 +63,7 @@ class Schedule:
         self._also_due_s = dict.fromkeys(self._every_s, now_s)
         self._last_look_s = float("-inf")
         self._backoff_s = _FIRST_BACKOFF_S
+        self._not_before_s = float("-inf")  # after a failure, whatever is heard
         self._ending_s = _FIRST_ENDING_S
         self._took_s = 0.0
         self.slowed_to_s: float | None = None
@@ -74,7 +75,7 @@ class Schedule:
     def due_s(self) -> float:
         """When the next look is due."""
         gap_s = max(_GAP_S, min(_MAX_BACKOFF_S, _GAP_AFTER_A_LOOK * self._took_s))
-        return max(self._queue_due_s, self._last_look_s + gap_s)
+        return max(self._queue_due_s, self._last_look_s + gap_s, self._not_before_s)
 
     def is_due(self, now_s: float) -> bool:
         """Whether it is time for a look, also if the clock was set back."""
@@ -88,11 +89,11 @@ class Schedule:
     def heard(self, kind: NoteKind, now_s: float) -> None:
         """Look sooner because of a note of an element or a submission.
 
-        The look before the next backfill pass sees submitted jobs in any case.
+        A submitted job waits for the look before the next backfill pass.
         """
-        if kind is NoteKind.ANNOUNCED and now_s < self._no_pass_until_s - self._lead_s:
-            return
         delay_s = {NoteKind.LEAVING: _AFTER_LEAVING_S, NoteKind.GONE: _AFTER_GONE_S}.get(kind, 0.0)
+        if kind is NoteKind.ANNOUNCED:
+            delay_s = max(0.0, self._no_pass_until_s - self._lead_s - now_s)
         if self._hinted < 1:
             delay_s = max(delay_s, _A_HINTED_LOOK_S)
         self._queue_due_s = min(self._queue_due_s, now_s + delay_s)
@@ -160,10 +161,10 @@ class Schedule:
 
     def went_well(self) -> None:
         """All actions are done."""
-        self._backoff_s = _FIRST_BACKOFF_S
+        self._backoff_s, self._not_before_s = _FIRST_BACKOFF_S, float("-inf")
 
     def failed(self, now_s: float) -> None:
         """slurmctld does not answer, or a turn has failed: try again, and less and less often."""
         self._last_look_s = now_s
-        self._queue_due_s = now_s + self._backoff_s
+        self._queue_due_s = self._not_before_s = now_s + self._backoff_s
         self._backoff_s = min(_MAX_BACKOFF_S, 2 * self._backoff_s)

@@ -1,0 +1,94 @@
+"""When the loop asks Slurm, whatever elements, submitters and strangers say meanwhile."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pytest
+
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
+from bftrainer_slurm.model import BackfillPass, Queue, WaitingJob
+from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
+from tests.controller.made_up_slurm import BACKFILL_S, MadeUpSlurm
+from tests.controller.test_loop import Planner
+from tests.controller.worlds import NOW_S, started
+
+ARRAY = 12
+
+
+@dataclass
+class Watched(MadeUpSlurm):
+    """Notes when it was asked for its queue."""
+
+    asked_s: list[float] = field(default_factory=list)
+
+    def queue(self) -> Queue:
+        self.asked_s.append(self.now_s)
+        return super().queue()
+
+
+class Daemon:
+    """A controller that turns whenever it is due, on a clock of tenths of a second."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.slurm = Watched(NOW_S, ("n1", "n2"))
+        self.slurm.submit_(ARRAY, 1, 2, "0000000a")
+        about = (self.slurm, Planner(), History(":memory:"), lambda: self.slurm.now_s)
+        self.controller = started(*about, settings or Settings())
+
+    def hear(self, kind: NoteKind) -> None:
+        self.controller.take([NumberedNote(1, self.slurm.now_s, Note(kind, 4711, 0))])
+
+    def run(self, seconds: float, hints: bool = False) -> list[float]:
+        """Let time pass; return when (seconds from now) it looked."""
+        began_s, self.slurm.asked_s = self.slurm.now_s, []
+        for tenth in range(1, round(10 * seconds) + 1):
+            self.slurm.now_s = began_s + tenth / 10
+            if hints:
+                self.hear(NoteKind.SUBMITTED)
+            if self.controller.schedule.is_due(self.slurm.now_s):
+                with suppress(SlurmUnavailableError):
+                    self.controller.turn()
+                self.slurm.schedule_()
+        return [one - began_s for one in self.slurm.asked_s]
+
+
+@pytest.mark.parametrize("hints", [False, True])
+def test_a_slurmctld_that_does_not_answer_is_asked_ever_less_often_whatever_is_heard(
+    hints: bool,
+) -> None:
+    daemon = Daemon()
+    daemon.run(60)
+    daemon.slurm.away = True
+    assert 5 <= len(daemon.run(120, hints)) <= 8
+
+
+def test_once_it_answers_again_hints_are_heard_again() -> None:
+    daemon = Daemon()
+    daemon.slurm.away = True
+    daemon.run(10)
+    daemon.slurm.away = False
+    daemon.run(60)
+    daemon.hear(NoteKind.SUBMITTED)
+    assert daemon.run(1)
+
+
+def test_an_announced_job_is_seen_before_the_pass_that_may_serve_it() -> None:
+    daemon = Daemon(Settings(queue_interval_s=60))
+    daemon.run(70)
+    job = WaitingJob(7, "bftrainer", 1, submit_s=daemon.slurm.now_s)
+    passed_s = float(round(daemon.slurm.now_s))
+    daemon.slurm.passed = BackfillPass(passed_s, active=False)
+    daemon.slurm.waiting = {job.job_id: job}
+    daemon.hear(NoteKind.SUBMITTED)
+    daemon.run(1)  # it knows now when the next pass is ...
+    daemon.slurm.waiting = {}
+    daemon.hear(NoteKind.SUBMITTED)
+    daemon.run(1)  # ... and that nobody waits for it
+    daemon.hear(NoteKind.ANNOUNCED)
+    next_s = passed_s + BACKFILL_S - daemon.slurm.now_s
+    looks = daemon.run(next_s + 20)
+    assert [one for one in looks if next_s - 6 < one < next_s - 1]
