@@ -59,7 +59,10 @@ def printed(*words: str) -> dict[str, Any]:
 
 def test_of_the_status() -> None:
     greedy = STATUS | {"plan": STATUS["plan"] | {"status": "greedy", "reason": "no solver"}}
-    unread = {"settings": "bftrainer.toml: unknown key 'x'"}  # what was recorded is older
+    unread = {
+        "settings": "bftrainer.toml: unknown key 'x'",
+        "slurm": [],
+    }  # what was recorded is older
     reloaded = STATUS | {"controller": STATUS["controller"] | unread}
     documents = ({"schema": 1, **one} for one in (STATUS, DOWN, greedy, reloaded))
     assert differences("status", *documents) == []
