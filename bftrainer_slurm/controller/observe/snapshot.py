@@ -33,8 +33,8 @@ class Snapshot:
     """What Slurm says. ``nodes`` and ``reservations`` may be older than ``queue``.
 
     ``unexplained`` are nodes that were busy when nodes were read, although no job was visible on
-    them: other users' jobs are hidden (PrivateData). ``last_pass`` may be older too. Facts about
-    the trainers' ``partition`` are computed once: there may be 10,000 nodes.
+    them before or after that: other users' jobs are hidden (PrivateData). ``last_pass`` may be
+    older too. Facts about the trainers' ``partition`` are computed once: there may be 10,000 nodes.
     """
 
     time_s: float
@@ -111,12 +111,23 @@ def read(
     Raises:
         GatewayError: Slurm did not answer, or not as it should.
     """
-    queue = gateway.queue()
+    queue, unexplained, nodes = gateway.queue(), last.unexplained, last.nodes
+    if "nodes" in due:
+        nodes = gateway.nodes()
+        busy = frozenset(node.name for node in nodes if node.state is NodeState.BUSY)
+        unexplained = busy - _in_use(queue)
+        if unexplained - last.unexplained:  # what started there meanwhile is in the next queue
+            queue = gateway.queue()
+    unexplained -= _in_use(queue)
     ours = tuple(trainer for trainer in queue.trainers if mine(trainer))
     others = _nodes_of(trainer for trainer in queue.trainers if not mine(trainer))
     ordinary = queue.ordinary_nodes | others if others else queue.ordinary_nodes
     snapshot = replace(
-        last, time_s=now_s, queue=replace(queue, trainers=ours, ordinary_nodes=ordinary)
+        last,
+        time_s=now_s,
+        nodes=nodes,
+        queue=replace(queue, trainers=ours, ordinary_nodes=ordinary),
+        unexplained=unexplained,
     )
     if "pass" in due and queue.asking:
         snapshot = replace(snapshot, last_pass=gateway.last_pass())
@@ -130,11 +141,6 @@ def read(
     for misfit in snapshot.misfits:
         if misfit not in last.misfits:
             logger.warning("%s", misfit)
-    if "nodes" in due:
-        nodes = gateway.nodes()
-        busy = {node.name for node in nodes if node.state is NodeState.BUSY}
-        hidden = frozenset(busy - ordinary - _nodes_of(ours))
-        snapshot = replace(snapshot, nodes=nodes, unexplained=hidden)
     return snapshot
 
 
@@ -148,6 +154,11 @@ def _configured(snapshot: Snapshot, gateway: Gateway) -> Snapshot:
         again_s = snapshot.time_s - _CONFIGURATION_S + _CONFIGURATION_AGAIN_S
         return replace(snapshot, configured_s=again_s)
     return replace(snapshot, configuration=configuration, configured_s=snapshot.time_s)
+
+
+def _in_use(queue: Queue) -> frozenset[str]:
+    """The nodes on which the queue shows a job or an element."""
+    return queue.ordinary_nodes | _nodes_of(queue.trainers)
 
 
 def _nodes_of(trainers: Iterable[Trainer]) -> frozenset[str]:
