@@ -212,6 +212,12 @@ class Registry:
         fair = now_s - self._swept_s < 2 * SWEEP_S
         self._swept_s = now_s
         asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+        quiet_since_s = now_s - MEMBER_SILENCE_S + 2 * SWEEP_S
+        silent = {
+            session.array
+            for session in self._sessions.values()
+            if fair and now_s - session.heard_s > MEMBER_SILENCE_S
+        }
         for session in list(self._sessions.values()):
             session.swept()
             if not fair:
@@ -219,7 +225,9 @@ class Registry:
             elif session.array < 0:
                 if now_s - session.opened_s > PROOF_S:
                     session.give_up("unproven", "it has not proved whose it is")
-            elif now_s - session.heard_s > MEMBER_SILENCE_S and not session.ended:
+            # With a silent one those who are about as silent: if this host was cut off, and none of
+            # them was told of a loss, all can go on when they are back.
+            elif session.array in silent and session.heard_s < quiet_since_s and not session.ended:
                 session.give_up("silent", "it has fallen silent")
         for array, running in list(self._runs.items()):
             if running.run.size:

@@ -402,7 +402,10 @@ class Rendezvous:
 
     def _adopt(self, member: Member, held: Held, now_s: float) -> None:
         """Take a member back into the generation that it is in, or let it join again."""
-        if self.number == 0 or (self.adopted and held.generation > self.number):
+        # All were lost at once, as when this host was cut off, and nothing was formed since.
+        all_were_lost = held.generation == self.number and not (self.over or self._serving())
+        later = self.adopted and held.generation > self.number
+        if self.number == 0 or all_were_lost or later:
             self._give_way(held.generation)
             self._missing = set(range(held.world))
             self._missing_until_s = now_s + ADOPT_S

@@ -253,6 +253,25 @@ def test_a_silent_member_is_lost_to_the_others(keeper: Inside) -> None:
     assert keeper.counts() == {"silent": 1}
 
 
+def test_members_that_fall_silent_together_are_not_told_of_each_others_loss(
+    keeper: Inside,
+) -> None:
+    """It is the keeper's host that is cut off: what it says then would come with the network."""
+    keeper.client.own(12, 0, 2)
+    with Wire(keeper.port, task=1) as one, Wire(keeper.port, task=2) as later:
+        for wire in (one, later):
+            wire.hello()
+            wire.say(ready={"step": -1, "cause": "new", "error": ""})
+        one.read()
+        one.say(store="n1:1", generation=1)
+        later.read()
+        time.sleep(1.3)
+        later.say(ping=1)
+        assert later.read() == {"pong": 1}
+        assert later.read_all() == one.read_all() == []
+    assert keeper.counts() == {"silent": 2}
+
+
 @pytest.fixture
 def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each line take the keeper so long that the next one waits for another turn."""

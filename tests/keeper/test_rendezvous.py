@@ -580,6 +580,59 @@ def test_a_first_rank_that_comes_back_before_it_has_said_where_to_stop_is_asked_
     assert (first.may_go, second.stop_step) == (True, 10)
 
 
+def cut_off(world: World, processes: list[Process]) -> None:
+    for process in processes:
+        process.inbox.clear()
+        process.connected = False
+        world.rendezvous.lose(process.key, world.now_s)
+    world.deliver()
+
+
+@pytest.mark.parametrize("role", [Role.AGENT, Role.WORKER])
+def test_members_that_were_all_cut_off_go_on_as_they_were(role: Role) -> None:
+    world = started(role, 2)
+    cut_off(world, world.processes)
+    world.wait_until(60.0)
+    back = rejoined(world, range(2), generation=1)
+    world.wait_until(1_000.0)
+    assert not any(process.inbox for process in back)
+
+
+def test_a_newcomer_that_is_first_when_all_can_be_heard_again_waits_for_those_who_train() -> None:
+    world = started(Role.WORKER, 2)
+    world.rendezvous.want = 3
+    cut_off(world, world.processes)
+    world.wait_until(60.0)
+    newcomer = warm(world, 7)
+    world.wait_until(65.0)
+    first, _ = rejoined(world, range(2), generation=1)
+    hear_all(world)
+    assert first.change is not None
+    assert (first.change.planned, first.change.why) == (True, "join")
+    assert newcomer.waiting
+
+
+def test_who_does_not_come_back_after_all_were_cut_off_is_lost() -> None:
+    world = started(Role.WORKER, 2)
+    cut_off(world, world.processes)
+    (back,) = rejoined(world, range(1), generation=1)
+    world.wait_until(9.9)
+    assert not back.inbox
+    world.wait_until(10.0)
+    assert [(one.planned, one.why) for one in back.inbox if isinstance(one, Change)] == [
+        (False, "loss")
+    ]
+
+
+def test_members_that_were_cut_off_join_anew_where_a_generation_was_formed_meanwhile() -> None:
+    world = started(Role.WORKER, 2)
+    cut_off(world, world.processes)
+    warm(world, 7)
+    world.wait_until(60.0)
+    (back,) = rejoined(world, range(1), generation=1)
+    assert isinstance(back.inbox[0], Dropped)
+
+
 def test_who_holds_what_is_out_of_date_joins_anew() -> None:
     world = started(Role.WORKER, 2)
     (old,) = rejoined(world, range(9, 10), generation=1, size=12)
