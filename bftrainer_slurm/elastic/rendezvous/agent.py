@@ -33,7 +33,7 @@ from bftrainer_slurm.elastic.processes import group_catches
 from bftrainer_slurm.elastic.rendezvous import warm
 from bftrainer_slurm.elastic.rendezvous.command_line import BACKEND
 from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore
-from bftrainer_slurm.elastic.rendezvous.last_failure import LastFailure, is_peers
+from bftrainer_slurm.elastic.rendezvous.last_failure import Ending, LastFailure
 from bftrainer_slurm.elastic.rendezvous.quick_exit import QuickExit
 from bftrainer_slurm.elastic.reporting import Reporting
 from bftrainer_slurm.elastic.saving import Asking
@@ -43,18 +43,16 @@ from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import (
     DroppedError,
     Membership,
-    Notice,
     RefusedError,
     ReleasedError,
 )
-from bftrainer_slurm.keeper.messages import Change, Dropped, Generation, Role
+from bftrainer_slurm.keeper.messages import Generation, Role
 from bftrainer_slurm.keeper.protocol import parse_address
 
 _STORE = timedelta(minutes=5)  # torch's own
 _ATTEMPT = timedelta(seconds=1)  # for a store to answer, before we look whether its host is lost
 _BETWEEN_ATTEMPTS_S = 0.05
 _LOOK_S = 0.2
-_PEERS_WORD_S = 2.0  # news of a lost or failed peer comes at once, or later if hosts are busy
 _SIGNALLED = 1  # torchrun's exit code after a signal, which it turns into an exception
 _NO_STATE = -1  # a script's state is in its own checkpoints
 _LEAST_S = 2.0  # what a process has after SIGTERM; torchrun gives it 30 s, in which all wait
@@ -86,11 +84,10 @@ class AgentRendezvous(RendezvousHandler):
             warm.start()
         self._failure = LastFailure()
         self._changes = ChangeLog(hear=Teller(self._memory))
-        self._why = ""  # why the last generation has ended
+        self._ending = Ending()
         self._given_back: str | None = environment.get("SLURMD_NODENAME", "this node")
         before_torchruns_word(self._say_given_back)
-        self._change_is_known = threading.Event()
-        self._membership = Membership(keeper, identity, prover_from(environment), self._hear)
+        self._membership = Membership(keeper, identity, prover_from(environment), self._ending.hear)
         self._membership.start()
         self._reporting = Reporting(self._memory, self._membership, self._changes)
         self._asking = Asking(self._memory)
@@ -142,7 +139,6 @@ class AgentRendezvous(RendezvousHandler):
             self._membership.ready(_NO_STATE, cause, error)
             try:
                 generation = self._membership.wait_generation()
-                self._change_is_known.clear()
             except ReleasedError:
                 self._say_given_back(planned=True)
                 wait_for_the_end()
@@ -195,17 +191,7 @@ class AgentRendezvous(RendezvousHandler):
             if self._forks:
                 warm.wait()
             return "new", ""
-        text = self._failure.take()
-        if self._change_is_known.is_set():
-            return "change", ""
-        if is_peers(text) and self._change_is_known.wait(_PEERS_WORD_S):
-            return "change", ""
-        return "failed", text
-
-    def _hear(self, notice: Notice) -> None:
-        if isinstance(notice, Change | Dropped):
-            self._why = notice.why if isinstance(notice, Change) else "loss"
-            self._change_is_known.set()
+        return self._ending.cause(self._failure.take())
 
     def _end_generation(self) -> None:
         self._reporting.pause()
@@ -234,7 +220,7 @@ class AgentRendezvous(RendezvousHandler):
         if not generation.alone:
             places = {(member.task, member.node) for member in generation.members}
             now = self._memory.read()
-            self._changes.began(places, self._why, now, tells=generation.rank == 0)
+            self._changes.began(places, self._ending.why, now, tells=generation.rank == 0)
         if generation.rank == 0:
             self._reporting.begin(generation.number, generation.world)
         workers = RendezvousStoreInfo(host, port)

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 
 from torch.multiprocessing.spawn import ProcessException
 
+from bftrainer_slurm.keeper.membership import Notice
+from bftrainer_slurm.keeper.messages import Change, Dropped, Generation
+
 _LOGGER = "torch.distributed.elastic.multiprocessing.api"
 _MAX_TEXT = 1_900  # characters: a note holds 2 kB
+_PEERS_WORD_S = 2.0  # news of a lost or failed peer comes at once, or later if hosts are busy
 UNKNOWN = "a worker ended without an exception"
 # What gloo, NCCL and the TCPStore say when the process at the other end is gone.
 _PEERS = re.compile(
@@ -41,6 +46,32 @@ class LastFailure(logging.Filter):
         """Return the last failure's last lines, and forget it."""
         text, self._text = self._text, UNKNOWN
         return text
+
+
+class Ending:
+    """Whether the keeper has ended this node's generation, and why.
+
+    Only the thread that hears the keeper writes it, and in the keeper's order: so a change is
+    known, however soon it follows its generation.
+    """
+
+    def __init__(self) -> None:
+        self.why = ""  # the last generation's, in the keeper's word
+        self._known = threading.Event()
+
+    def hear(self, notice: Notice) -> None:
+        """Take what the keeper says."""
+        if isinstance(notice, Generation):
+            self._known.clear()
+        elif isinstance(notice, Change | Dropped):
+            self.why = notice.why if isinstance(notice, Change) else "loss"
+            self._known.set()
+
+    def cause(self, text: str) -> tuple[str, str]:
+        """Return why workers that failed with this text are started again, and the failure."""
+        if self._known.is_set() or (is_peers(text) and self._known.wait(_PEERS_WORD_S)):
+            return "change", ""
+        return "failed", text
 
 
 def last_lines(text: str) -> str:
