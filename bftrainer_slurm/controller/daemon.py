@@ -44,6 +44,7 @@ from bftrainer_slurm.slurm.gateway import Gateway, GatewayError, SlurmUnavailabl
 
 logger = logging.getLogger(__name__)
 
+_BACKLOG_S = 10.0  # a keeper that does not answer must not keep trainers from their nodes
 _COALESCE_S = 0.05  # elements of one reclaim send their notes together
 _CLOCK_SET_S = 5.0
 _FAILURES_ENOUGH = 3  # failed turns in a row: then the controller's own state may be the reason
@@ -261,8 +262,13 @@ class _Work:
         return status
 
     def _step(self) -> bool:
-        """Listen to notes for a while; return whether it was time for a turn."""
-        controller = self._controller
+        """Listen to notes for a while; return whether it was time for a turn.
+
+        The first turn waits for all that the keeper remembers: who has finished must not run again.
+        """
+        controller, until_s = self._controller, time.monotonic() + _BACKLOG_S
+        while not self._feed.caught_up and not controller.looked and time.monotonic() < until_s:
+            controller.take(self._feed.wait(_COALESCE_S))
         due_s = controller.schedule.due_s() - time.time()
         controller.take(self._feed.wait(min(due_s, PUBLISH_EVERY_S)))
         identity, _ = self._feed.keeper
@@ -296,12 +302,16 @@ class _Work:
         set_by_s = ahead_s - self._ahead_s
         clock_was_set = abs(set_by_s) > _CLOCK_SET_S
         if self._configured.reload_if_asked():
-            self._controller = self._make()
+            self._anew()
         elif clock_was_set or self._failed >= _FAILURES_ENOUGH:
             why = f"the clock was set by {set_by_s:+.0f} s" if clock_was_set else "turns fail"
             logger.warning("%s: the controller restarts with a fresh state", why)
-            self._controller, self._failed = self._make(), 0
+            self._anew()
         self._ahead_s = ahead_s
+
+    def _anew(self) -> None:
+        self._controller, self._failed = self._make(), 0
+        self._feed.again()
 
 
 def _stop_signal() -> threading.Event:

@@ -61,7 +61,8 @@ class World:
 class Controller:
     """The loop, with what it knows. All of it may be lost without harm: Slurm and the history tell.
 
-    ``trouble`` says why the last turn did less than it should, None if it did all.
+    ``trouble`` says why the last turn did less than it should, None if it did all. Notes that come
+    before it has ``looked`` for the first time wait until then.
     """
 
     def __init__(self, world: World, settings: Settings) -> None:
@@ -69,6 +70,8 @@ class Controller:
         self._settings = settings
         self.schedule = Schedule(settings, world.clock())
         self.trouble: str | None = None
+        self.looked = False
+        self._early: list[NumberedNote] = []
         self._faults = Faults()
         self._snapshot = Snapshot(world.clock(), partition=settings.partition)
         self._decision = Decision()
@@ -84,6 +87,9 @@ class Controller:
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
         """Take notes of elements; they may bring the next look forward."""
+        if not self.looked:
+            self._early += notes
+            return
         now_s = self._world.clock()
         for numbered in notes:
             note, view = numbered.note, self._roster.view(numbered.note.array)
@@ -106,6 +112,7 @@ class Controller:
         """
         try:
             self._look()
+            self._take_early()
             picture = self._surroundings.picture(self._snapshot, self._roster)
             self._decision = self._decider.decide(picture)
             self._roster.avoid = self._decision.avoid
@@ -117,6 +124,14 @@ class Controller:
             raise
         self.schedule.went_well()
         self.trouble = self._decision.trouble
+
+    def _take_early(self) -> None:
+        """Take the notes that came before the first look; some may tell of trainers' ends."""
+        self.looked, early = True, self._early
+        self._early = []
+        if early:
+            self.take(early)
+            self._roster.finish(self._snapshot.time_s)
 
     def introduce(self) -> None:
         """Tell the keeper whose the trainers are, and how many nodes the plan gives them."""

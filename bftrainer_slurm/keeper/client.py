@@ -132,9 +132,10 @@ class KeeperClient:
     def watch(
         self, identity: str, after: int, silent_s: float = _SILENT_S
     ) -> Iterator[tuple[str, NumberedNote | None]]:
-        """Yield (the keeper's identity, note) for ever (controller only); the first note is None.
+        """Yield (the keeper's identity, note) for ever (controller only).
 
-        ``identity`` and ``after`` say which note the caller has read last.
+        The first note is None, and so is one after all that the keeper has for now. ``identity``
+        and ``after`` say which note the caller has read last.
 
         Raises:
             SilentError: nothing has come from the keeper for ``silent_s`` seconds.
@@ -146,7 +147,8 @@ class KeeperClient:
             yield words[1], None
             while line := stream.readline(MAX_NOTE):
                 if line == b"\n":
-                    continue  # it is still there
+                    yield words[1], None
+                    continue
                 try:
                     note = parse_numbered(line.decode("ascii"))
                 except ValueError as error:  # from a keeper of another version

@@ -221,11 +221,10 @@ class Keeper:
             await writer.drain()
             if after < self._notes.last:
                 continue
-            try:
+            writer.write(b"\n")  # that is all for now
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STILL_HERE_S):
                     await news.wait()
-            except TimeoutError:
-                writer.write(b"\n")
 
     async def _take_status(self, length: int, reader: asyncio.StreamReader) -> None:
         if length > MAX_DOCUMENT:

@@ -25,9 +25,12 @@ from tests.controller.publish.test_metrics import ABOUT, KEEPER
 class FakeFeed:
     """A keeper that has nothing to tell, and keeps what is published."""
 
+    caught_up = True
+
     def __init__(self, says: dict[str, Any] | None = None) -> None:
         self.published: list[dict[str, Any]] = []
         self._says = says  # of itself; None: nothing
+        self.reads = 1  # how often all that it remembers was asked for
 
     def status(self) -> tuple[float, dict[str, Any]]:
         if self._says is None:
@@ -37,6 +40,9 @@ class FakeFeed:
     @property
     def keeper(self) -> tuple[str, FakeFeed]:
         return "a", self
+
+    def again(self) -> None:
+        self.reads += 1
 
     def wait(self, timeout_s: float) -> list[NumberedNote]:
         time.sleep(min(max(0.0, timeout_s), 0.01))
@@ -60,6 +66,8 @@ class FakeController:
     showing: Callable[[], None] = lambda: None
     trouble: str | None = None
     turns: int = 0
+    takes: int = 0
+    looked: bool = False
     schedule: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,13 +80,14 @@ class FakeController:
         return True
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
-        pass
+        self.takes += 1
 
     def introduce(self) -> None:
         pass
 
     def turn(self) -> None:
         self.turns += 1
+        self.looked = True
         self.turning()
 
     def status(self, controller: dict[str, Any]) -> dict[str, Any]:
@@ -156,6 +165,33 @@ def test_after_some_failures_in_a_row_it_begins_anew(working: Callable[..., Work
     work = working(lambda: FakeController(turning))
     wait_until(lambda: len(work.made) == 2 and work.made[1].turns > 3)
     assert len(work.made) == 2
+
+
+def test_the_first_turn_waits_until_all_that_the_keeper_remembers_is_read(
+    working: Callable[..., Working],
+) -> None:
+    def make() -> FakeController:
+        work.feed.caught_up = False
+        return FakeController()
+
+    work = working(FakeController, lambda: Settings(reserve_nodes=1))
+    wait_until(lambda: work.made[0].turns > 0)
+    work._make = make
+    work.configured.ask()
+    wait_until(lambda: len(work.made) == 2)
+    wait_until(lambda: work.made[1].takes > 5)
+    assert (work.made[1].turns, work.feed.reads) == (0, 2)  # it begins anew: all is told again
+    work.feed.caught_up = True
+    wait_until(lambda: work.made[1].turns > 0)
+
+
+def test_a_keeper_that_tells_nothing_does_not_hold_up_the_first_turn_for_ever(
+    working: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon, "_BACKLOG_S", 0.1)
+    monkeypatch.setattr(FakeFeed, "caught_up", False, raising=False)
+    work = working(FakeController)
+    wait_until(lambda: work.made[0].turns > 0)
 
 
 def test_a_slurm_that_does_not_answer_is_no_failure_of_ours(

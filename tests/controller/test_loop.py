@@ -904,21 +904,6 @@ def test_a_trainer_is_cancelled_though_slurm_still_knows_its_failed_element() ->
         assert (setting.shown()["state"], setting.shown()["why"]) == ("cancelled", None)
 
 
-def test_a_trainer_that_finished_while_nobody_looked_does_not_run_again() -> None:
-    setting = Setting(2, ARRAY)
-    setting.settle()
-    for task in setting.slurm.on().values():  # COMPLETED, and forgotten after MinJobAge
-        del setting.slurm.elements[ElementId(ARRAY, task)]
-    setting.controller = setting.started()
-    setting.turn(400)
-    for task in (0, 1):
-        note = Note(NoteKind.FINISHED, ARRAY, task)
-        setting.controller.take([NumberedNote(1, setting.now_s - 390, note)])
-    for seconds in (5, 400, 5):
-        setting.turn(seconds)
-    assert (setting.slurm.cancelled, setting.shown()["state"]) == ([ARRAY], "finished")
-
-
 def test_an_element_that_somebody_else_lets_go_is_held_again() -> None:
     setting = Setting(4, ARRAY, 99)
     setting.settle()

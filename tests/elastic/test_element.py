@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -43,9 +44,8 @@ def start(keeper: Keeper, body: str, record: str) -> subprocess.Popen[str]:
 
 
 def told(keeper: Keeper, count: int) -> list[Note]:
-    stream = keeper.client.watch("", 0)
-    next(stream)
-    return [note.note for _, note in (next(stream) for _ in range(count)) if note]
+    notes = (note.note for _, note in keeper.client.watch("", 0) if note)
+    return list(islice(notes, count))
 
 
 def kinds(keeper: Keeper, count: int) -> list[NoteKind]:

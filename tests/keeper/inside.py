@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, cast
 
 from bftrainer_slurm.keeper.client import KeeperClient
@@ -51,9 +52,8 @@ class Inside:
 
     def notes(self, count: int) -> list[Note]:
         """The first notes that the keeper has, waiting for them."""
-        stream = self.client.watch("", 0)
-        next(stream)
-        return [note.note for _, note in (next(stream) for _ in range(count)) if note]
+        notes = (note.note for _, note in self.client.watch("", 0) if note)
+        return list(islice(notes, count))
 
 
 def prove_secret(payload: str, method: str) -> Proof:

@@ -94,10 +94,7 @@ def test_members_that_lose_their_keeper_stand_with_the_other_host_s_as_before(
         find_or_start(second.state, addresses[1])
         stack.callback(second.kill)
         second.client.own(12, 0, 3)
-        stream = second.client.watch("", 0)
-        next(stream)
-        _, note = next(stream)
-        assert note is not None
+        note = next(note for _, note in second.client.watch("", 0) if note)
         assert note.note.kind is NoteKind.REFORMED, "all are back where they were"
         assert dict(note.note.measures)["nodes"] == 3
         assert not any(member.boundary(10) for member in members)

@@ -49,7 +49,7 @@ def test_what_is_no_stream_of_notes_is_an_error(answer: bytes) -> None:
 def test_a_keeper_that_says_nothing_more_is_given_up_though_it_does_not_hang_up() -> None:
     with somebody_who_says(b"keeper abc\n\n1 5.0 submitted\n", then_is_silent=True) as client:
         stream = client.watch("", 0, silent_s=0.2)
-        assert next(stream) == ("abc", None)
+        assert [next(stream) for _ in range(2)] == [("abc", None)] * 2
         assert next(stream) == ("abc", NumberedNote(1, 5.0, Note(NoteKind.SUBMITTED)))
         with pytest.raises(SilentError):
             next(stream)
@@ -59,12 +59,20 @@ def test_a_keeper_without_news_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "STILL_HERE_S", 0.1)
     with keeper_inside() as keeper:
         stream = keeper.client.watch("", 0, silent_s=5)
-        next(stream)
+        assert next(stream)[1] is None
         later = threading.Timer(6, keeper.client.tell, [Note(NoteKind.SUBMITTED)])
         later.start()
-        _, numbered = next(stream)
+        numbered = next(note for _, note in stream if note)
         later.join()
-        assert numbered is not None and numbered.note.kind is NoteKind.SUBMITTED
+        assert numbered.note.kind is NoteKind.SUBMITTED
+
+
+def test_all_that_a_keeper_remembers_ends_in_an_empty_line() -> None:
+    with keeper_inside() as keeper:
+        for _ in range(3):
+            keeper.client.tell(Note(NoteKind.SUBMITTED))
+        stream = (note and note.number for _, note in keeper.client.watch("", 0))
+        assert [next(stream) for _ in range(5)] == [None, 1, 2, 3, None]
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,8 @@ def raw(keeper: Keeper, sent: bytes) -> bytes:
 
 
 def read_notes(keeper: Keeper, count: int, identity: str = "", after: int = 0) -> list[Note]:
-    stream = keeper.client.watch(identity, after)
-    next(stream)
-    return [note.note for _, note in (next(stream) for _ in range(count)) if note]
+    notes = (note.note for _, note in keeper.client.watch(identity, after) if note)
+    return list(islice(notes, count))
 
 
 def test_elements_of_one_trainer_share_a_run_and_trainers_do_not(keeper: Keeper) -> None:
@@ -77,8 +77,7 @@ def test_a_watcher_goes_on_where_it_stopped(keeper: Keeper) -> None:
     keeper.client.join(12, 0, "n1")
     stream = keeper.client.watch("", 0)
     identity, _ = next(stream)
-    _, first = next(stream)
-    assert first is not None
+    first = next(note for _, note in stream if note)
     assert read_notes(keeper, 1, identity, first.number) == [UP]
 
 
@@ -119,7 +118,7 @@ def test_a_keeper_ends_at_once_though_others_are_connected(keeper: Keeper) -> No
     assert keeper.pid is not None
     os.kill(keeper.pid, signal.SIGTERM)
     wait_until(lambda: keeper.pid is None)
-    assert list(stream) == []
+    assert [note for _, note in stream if note] == []
 
 
 def test_an_endless_line_is_hung_up_on(keeper: Keeper) -> None:

@@ -29,6 +29,7 @@ class Feed:
         self._revive = revive
         self._identity = ""
         self._quiet = 0  # streams in a row that began, and in which nothing came then
+        self._caught_up, self._again = threading.Event(), threading.Event()
         self._notes: queue.Queue[NumberedNote] = queue.Queue(_MOST_NOTES)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._read, name="feed", daemon=True)
@@ -41,6 +42,16 @@ class Feed:
     def keeper(self) -> tuple[str, KeeperClient]:
         """The identity of the present keeper (empty: none yet), and a client of it."""
         return self._identity, self._client
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether it has read all that the keeper remembers."""
+        return self._caught_up.is_set() and not self._again.is_set()
+
+    def again(self) -> None:
+        """Read all that the keeper remembers once more, for a controller that begins anew."""
+        self._again.set()
+        self.wait(0.0)  # what has come meanwhile is told again too
 
     def wait(self, timeout_s: float) -> list[NumberedNote]:
         """Return the notes that have come; wait for the first at most ``timeout_s`` seconds."""
@@ -63,16 +74,25 @@ class Feed:
             began = False
             try:
                 for keeper, note in self._client.watch(self._identity, after):
-                    began = True
+                    if self._again.is_set():
+                        break
                     if keeper != self._identity:
                         self._identity, after = keeper, 0
                     if note is not None:
                         after = note.number
                         self._notes.put(note)
+                    elif began:
+                        self._caught_up.set()
+                    began = True
             except KeeperError as error:
                 self._say_why(error, began)
             except Exception:
                 logger.exception("the keeper's notes cannot be read")
+            if self._again.is_set():
+                after = 0
+                self._caught_up.clear()
+                self._again.clear()
+                continue
             if self._stopped.wait(_RETRY_S):
                 return
             try:

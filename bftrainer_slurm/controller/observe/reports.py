@@ -90,12 +90,14 @@ class Progress:
     """One trainer's reports of the last half minute, and their totals.
 
     After a change another element may report, with a count of its own: so the gains from one
-    report to the next are summed. ``before`` is how many samples the trainer had when the
-    controller last ran, None if unknown. ``refused`` counts impossible reports.
+    report to the next are summed. ``before`` is how many samples the trainer had by a report at
+    ``before_s``, when the controller last ran; None if unknown. The keeper may repeat reports: each
+    counts once. ``refused`` counts impossible reports.
     """
 
-    def __init__(self, before: float | None = None) -> None:
+    def __init__(self, before: float | None = None, before_s: float = -math.inf) -> None:
         self.refused = 0
+        self._before_s = before_s
         self._said = Report(-math.inf)  # the last one, as it came
         self._total = Report(-math.inf, samples=before)
         self._recent: deque[Report] = deque()
@@ -108,9 +110,12 @@ class Progress:
     def add(self, report: Report) -> Report:
         """Take a report; return it with the total samples and steps."""
         said, total = self._said, self._total
+        if report.time_s <= said.time_s:
+            return total
+        known = report.time_s <= self._before_s  # its samples are in ``before``
         total = replace(
             report,
-            samples=_sum(total.samples, said.samples, report.samples),
+            samples=total.samples if known else _sum(total.samples, said.samples, report.samples),
             steps=_sum(total.steps, said.steps, report.steps),
         )
         self._said, self._total = report, total

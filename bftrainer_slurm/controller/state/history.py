@@ -242,12 +242,13 @@ class History:
             newest("pauses", _PAUSES_KEPT, array=array),
         )
 
-    def samples(self, array: int) -> float | None:
-        """Return how many samples a trainer had at its last report, None if it reported none."""
+    def samples(self, array: int) -> tuple[float, float] | None:
+        """Return how many samples a trainer had, and when; None if it never reported any."""
         rows = self._database.read(
-            "SELECT samples FROM progress WHERE array = ? ORDER BY rowid DESC LIMIT 1", array
+            "SELECT samples, time_s FROM progress WHERE array = ? ORDER BY rowid DESC LIMIT 1",
+            array,
         )
-        return float(rows[0][0]) if rows else None
+        return (rows[0][0], min(rows[0][1], self._clock())) if rows else None
 
     def has_trained(self, array: int) -> bool:
         """Return whether a trainer's throughput was ever measured: then it does train."""

@@ -91,8 +91,11 @@ class MemberNotes:
         """Return what a trainer's members have told; at first what the history has of it."""
         if array not in self._told:
             history = self._history
-            progress = Progress(history.samples(array))
-            self._told[array] = Told(progress, history.work(array), history.has_trained(array))
+            samples, saved_s = history.samples(array) or (None, -math.inf)
+            trained = history.has_trained(array)
+            self._told[array] = Told(
+                Progress(samples, saved_s), history.work(array), trained, saved_s=saved_s
+            )
         return self._told[array]
 
     def forget(self, keep: frozenset[int]) -> None:
@@ -122,6 +125,7 @@ class MemberNotes:
         if before and (pause_s := told.work.rescaling_s - before.rescaling_s) > 0:
             nodes = said.nodes or len(view.placed)
             self._history.add_pause(view.array, now_s, nodes, pause_s)
+            told.saved_s = -math.inf  # with the work, so that it counts once
         self._save(view, told, told.progress.add(said))
         told.began_s = now_s if told.began_s is None else told.began_s
         if now_s - told.began_s < _TRAINS_S:

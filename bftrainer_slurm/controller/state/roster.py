@@ -20,6 +20,7 @@ from bftrainer_slurm.controller.state.trainer_state import (
     TrainerState,
     advance,
     ask,
+    finish,
     note_failed,
 )
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
@@ -98,6 +99,11 @@ class Roster:
         for array, these in tasks.items():
             self._history.unask(ElementId(array, task) for task in these)
             self.put({array: ask(self._states[array], these, asked=False)})
+
+    def finish(self, now_s: float) -> None:
+        """End the trainers whose members told of it, if Slurm has forgotten these."""
+        views = self._by_array.values()
+        self.put({one.array: finish(one.state, one.trainer.elements, now_s) for one in views})
 
     def look(self, snapshot: Snapshot, has_trained: Callable[[int], bool]) -> list[Event]:
         """Follow all trainers; return what has happened to their elements since the last look."""

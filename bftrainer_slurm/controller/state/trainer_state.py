@@ -119,11 +119,15 @@ def advance(
             records[task] = record
         if element is not None and before.phase is Phase.RELEASED:
             state = _note_why(state, before, element.reason, now_s)
-    state = replace(state, elements=records)
+    return finish(replace(state, elements=records), elements, now_s), events
+
+
+def finish(state: TrainerState, elements: Iterable[Element], now_s: float) -> TrainerState:
+    """Return the state, over if one of its elements, as of the last look, has ended well."""
     completed = any(one.state is ElementState.COMPLETED for one in elements)
-    if state.over is None and (completed or state.done - seen.keys()):
-        state = replace(state, over=FINISHED, finished_s=now_s)
-    return state, events
+    if state.over is None and (completed or state.done - {one.id.task for one in elements}):
+        return replace(state, over=FINISHED, finished_s=now_s)
+    return state
 
 
 def _note_why(

@@ -30,6 +30,7 @@ class FakeKeeper:
         yield self.identity, None
         for number in range(after + 1 if identity == self.identity else 1, self._notes + 1):
             yield self.identity, NumberedNote(number, 0.0, Note(NoteKind.SUBMITTED))
+        yield self.identity, None
         if self._then is not None:
             then, self._then = self._then, None
             raise then
@@ -60,6 +61,27 @@ def test_notes_come_in_their_order_and_once() -> None:
     wait_until(lambda: len(keeper.asked) == 2)
     assert [note.number for note in feed.wait(5)] == [1, 2, 3]
     assert feed.wait(0) == []
+    ended(feed, keeper)
+
+
+def test_all_that_the_keeper_remembers_is_read_before_the_feed_has_caught_up() -> None:
+    keeper = FakeKeeper("a", 3)
+    feed = started(keeper)
+    wait_until(lambda: feed.caught_up)
+    assert [note.number for note in feed.wait(0)] == [1, 2, 3]
+    ended(feed, keeper)
+
+
+def test_a_controller_that_begins_anew_is_told_everything_once_more() -> None:
+    keeper = FakeKeeper("a", 3)
+    feed = started(keeper)
+    wait_until(lambda: feed.caught_up)
+    feed.again()
+    assert not feed.caught_up
+    keeper.hang_up.set()
+    wait_until(lambda: feed.caught_up)
+    assert keeper.asked[:2] == [("", 0), ("a", 0)]
+    assert [note.number for note in feed.wait(0)] == [1, 2, 3]
     ended(feed, keeper)
 
 

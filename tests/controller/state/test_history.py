@@ -86,7 +86,7 @@ def test_what_was_noted_in_the_future_holds_up_nothing() -> None:
     history.add_progress(ARRAY, NOW_S + YEAR_S, 7.0, "{}")
     history.add_progress(ARRAY, NOW_S, 3.0, "{}")
     history.set_work(ARRAY, Work(NOW_S - 60, NOW_S + YEAR_S, trained_s=50.0))
-    assert history.samples(ARRAY) == 3.0
+    assert history.samples(ARRAY) == (3.0, NOW_S)
     assert history.work(ARRAY) == Work(NOW_S - 60, NOW_S, trained_s=50.0)
 
 
@@ -184,7 +184,7 @@ def test_the_samples_of_the_last_progress_are_known_after_a_restart(tmp_path: Pa
         before.add_progress(12, 100.0 * number, 5.0 * number, "{}")
     before.close()
     after = History(tmp_path / "history.sqlite")
-    assert (after.samples(12), after.samples(13)) == (10.0, None)
+    assert (after.samples(12), after.samples(13)) == ((10.0, 200.0), None)
 
 
 def test_a_trainer_that_is_over_is_so_after_a_restart(tmp_path: Path) -> None:

@@ -138,9 +138,9 @@ def test_progress_goes_into_the_history_now_and_then() -> None:
     saying = Saying()
     for second in range(4):
         saying.say(NoteKind.PROGRESS, second, samples=100.0 + second)
-    assert saying.history.samples(ARRAY) == 100.0
+    assert (saying.history.samples(ARRAY) or [None])[0] == 100.0
     saying.say(NoteKind.PROGRESS, 60.0, samples=200.0)
-    assert saying.history.samples(ARRAY) == 200.0
+    assert (saying.history.samples(ARRAY) or [None])[0] == 200.0
 
 
 def test_an_element_that_has_finished_says_so() -> None:
