@@ -115,11 +115,13 @@ static void ask_for_run(const struct site *site, char run[RUN_SIZE])
     }
 }
 
-/* Variables of sbatch, or of the step that called it, that are wrong in an element. */
+/* Variables of sbatch, or of the step that called it, that are wrong in an element. A step's own
+ * --output must not begin anew at each start of an element. */
 static void correct_batch_environment(spank_t spank)
 {
     char tasks[32];
 
+    spank_setenv(spank, "SLURM_OPEN_MODE", "append", 1);
     spank_unsetenv(spank, "SLURM_STEP_ID");
     spank_unsetenv(spank, "SLURM_STEPID");
     if (spank_getenv(spank, "SLURM_NTASKS", tasks, sizeof(tasks)) == ESPANK_SUCCESS) {

@@ -7,6 +7,7 @@
 #include "environment.h"
 #include "keeper_note.h"
 #include "node_range.h"
+#include "output_folder.h"
 #include "rewrite.h"
 #include "torchrun.h"
 
@@ -61,6 +62,7 @@ void submit_init(const struct site *site)
     unsetenv(ENV_ELEMENT);
     unsetenv(ENV_KEEPER);
     unsetenv(ENV_GRACE);
+    unsetenv("SLURM_OPEN_MODE");
 }
 
 int submit_take_option(const struct site *site, const char *text)
@@ -135,11 +137,12 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
 {
     struct record record;
     char text[RECORD_SIZE];
-    slurm_opt_t *options;
+    slurm_opt_t *options = options_of_process();
 
+    if (options != NULL && spank_context() == S_CTX_LOCAL && getenv(ENV_ELEMENT) != NULL)
+        output_folder_tell(options);
     if (!tagged)
         return;
-    options = options_of_process();
     if (options == NULL)
         refuse("this Slurm does not let the submission be rewritten; tell your admin");
     if (!options_are_of_sbatch(options))
@@ -152,6 +155,7 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
     record_format(&record, text, sizeof(text));
     if (spank_job_control_setenv(spank, JOB_CONTROL_RECORD, text, 1) != ESPANK_SUCCESS)
         refuse("the trainer's record cannot be passed on; tell your admin");
+    output_folder_check(options);
     forget_filter();
     rewritten = true;
 }

@@ -26,7 +26,7 @@ from bftrainer_slurm.cli.past import Since, past_of
 from bftrainer_slurm.cli.picture import SUFFIXES, in_terminal, written
 from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.status import current_status
-from bftrainer_slurm.cli.tail import last_output
+from bftrainer_slurm.cli.tail import folder_there, last_output
 from bftrainer_slurm.cli.terminal import date, width
 from bftrainer_slurm.cli.trainers import complete, the_one
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
@@ -159,7 +159,9 @@ def _trouble(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if remedy := advice(_last_words(one)):
         yield "try", remedy
     if one.get("output"):
-        yield "output", shown(one["output"]["path"], 400)
+        path = one["output"]["path"]
+        missing = "" if folder_there(path) else " (that folder is not there: mkdir -p it)"
+        yield "output", shown(path, 400) + missing
 
 
 def _progress(one: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -22,7 +22,7 @@ from bftrainer_slurm.slurm.directives import SubmissionError, read_directives
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
 from bftrainer_slurm.slurm.owner import slurm_user
 from bftrainer_slurm.slurm.run import SlurmRunner
-from bftrainer_slurm.slurm.submission import Submission, compose, wrap_script
+from bftrainer_slurm.slurm.submission import Submission, compose, missing_folders, wrap_script
 from bftrainer_slurm.slurm.submission import submit as submit_script
 from bftrainer_slurm.spec import format_comment
 
@@ -73,9 +73,10 @@ def submit(
     settings = _site_settings(site, state)
     try:
         text = _read(script)
+        directives = read_directives(text)
         submission = compose(
             script.name,
-            read_directives(text),
+            directives,
             options,
             site_partition=settings.partition if settings else None,
             **given,
@@ -93,6 +94,8 @@ def submit(
         print_json({"schema": SCHEMA, "array": array, "comment": comment})
         return
     click.echo(f"Submitted trainer {array}")
+    for missing in missing_folders(directives, options):
+        click.echo(missing, err=True)
     if not settings and (own is None or not works(*Side(state, own).published())):
         click.echo(
             "it is held until your controller runs; start it with: "

@@ -81,6 +81,17 @@ def last_output(array: int) -> LastOutput | None:
         return None
 
 
+def folder_there(path: str) -> bool:
+    """Whether a file's folder exists, as far as this user can see."""
+    try:
+        Path(path).parent.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def newest(outputs: Sequence[Output]) -> LastOutput | None:
     """Return the file that was written last; if none can be read, any that was written to."""
     found: list[tuple[float, LastOutput]] = []

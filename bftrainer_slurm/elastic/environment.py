@@ -50,6 +50,8 @@ def element_environment(
         "PET_MAX_RESTARTS": "1000000",
         # Without this a joining agent kills all others after 60 s.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        # What 'srun --output' wrote must not be lost at the next start.
+        "SLURM_OPEN_MODE": "append",
         "BFTRAINER_ELEMENT": str(element),
         "BFTRAINER_KEEPER": keeper,
         "BFTRAINER_GRACE": f"{record.spec.grace_s:g}",

@@ -16,8 +16,10 @@ _MAGIC = "#SBATCH"
 _VALUED = {
     "array": "a",
     "begin": "b",
+    "chdir": "D",
     "comment": "",
     "constraint": "C",
+    "error": "e",
     "gpus": "G",
     "job-name": "J",
     "licenses": "L",
@@ -27,6 +29,7 @@ _VALUED = {
     "ntasks": "n",
     "ntasks-per-node": "",
     "open-mode": "",
+    "output": "o",
     "partition": "p",
     "prefer": "",
     "reservation": "",

@@ -33,6 +33,7 @@ from bftrainer_slurm.spec import (
 )
 
 _RANGE = re.compile(r"(\d{1,7})-(\d{1,7})\Z")
+_FILES = ("output", "error")
 _NO_ARRAY = "Invalid job array specification"
 # Options that contradict a trainer, and what to do instead; the plugin is compiled with them.
 _REFUSED = dict(
@@ -129,6 +130,19 @@ def compose(
             f"--comment={format_comment(record)}",
         ),
     )
+
+
+def missing_folders(directives: Directives, options: Sequence[str] = ()) -> list[str]:
+    """Say which folders for output are not on this host: Slurm makes none, and starts no script."""
+    given = directives.values | read_options(options).values
+    files = {name: Path(given.get("chdir", "."), given[name]) for name in _FILES if name in given}
+    folders = {name: file.absolute().parent for name, file in files.items()}
+    return [
+        f"--{name}: there is no folder {folder} on this host; without it no node can start the "
+        "script: mkdir -p it"
+        for name, folder in folders.items()
+        if "%" not in str(folder) and not folder.exists()  # only Slurm knows what %j will be
+    ]
 
 
 def wrap_script(user_script: str, element_command: str) -> str:

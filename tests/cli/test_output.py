@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.cli.tail import LastOutput, last_output, newest
+from bftrainer_slurm.cli.show import lines
+from bftrainer_slurm.cli.status import known_to_slurm
+from bftrainer_slurm.cli.tail import LastOutput, folder_there, last_output, newest
 from bftrainer_slurm.slurm.outputs import Output
+from tests.controller.worlds import trainer
 
 
 def written(path: Path, text: str, at_s: float) -> Output:
@@ -48,3 +51,17 @@ def test_where_slurm_does_not_answer_there_is_nothing_to_show(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert last_output(12) is None
+
+
+def test_a_folder_that_is_not_there_is_told_from_one_that_this_user_may_not_see(
+    tmp_path: Path,
+) -> None:
+    assert folder_there(str(tmp_path / "7.out"))
+    assert not folder_there(str(tmp_path / "logs" / "7.out"))
+    assert folder_there("/" + "x" * 300 + "/7.out")  # it cannot be known
+
+
+def test_show_says_that_the_folder_for_output_is_not_there(tmp_path: Path) -> None:
+    path = str(tmp_path / "logs" / "7.out")
+    one = known_to_slurm(trainer()) | {"output": {"path": path, "lines": ()}}
+    assert f"output      {path} (that folder is not there: mkdir -p it)" in list(lines(one))

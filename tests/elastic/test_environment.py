@@ -50,3 +50,7 @@ def test_a_local_address_is_set_only_where_one_is_needed() -> None:
 def test_our_folder_comes_first_in_the_users_path(before: str | None, after: str) -> None:
     variables = environment({} if before is None else {"PYTHONPATH": before})
     assert (variables["PET_RDZV_BACKEND"], variables["PYTHONPATH"]) == ("bftrainer", after)
+
+
+def test_a_steps_own_output_file_goes_on_at_the_next_start() -> None:
+    assert environment({})["SLURM_OPEN_MODE"] == "append"

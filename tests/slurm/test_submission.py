@@ -1,10 +1,18 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from bftrainer_slurm.elastic.element import MARKER
 from bftrainer_slurm.slurm.directives import Directives, SubmissionError, read_directives
-from bftrainer_slurm.slurm.submission import Submission, compose, minutes_of, wrap_script
+from bftrainer_slurm.slurm.submission import (
+    Submission,
+    compose,
+    minutes_of,
+    missing_folders,
+    wrap_script,
+)
 from bftrainer_slurm.spec import parse_comment
 
 SCRIPT = """#!/bin/bash
@@ -155,6 +163,14 @@ def test_reads_a_time_limit_as_sbatch_does(time: str, minutes: int | None) -> No
 def test_refuses_a_time_limit_that_is_none(time: str) -> None:
     with pytest.raises(SubmissionError, match="is not a time limit"):
         minutes_of(time)
+
+
+def test_a_folder_for_output_that_is_not_there_is_named(tmp_path: Path) -> None:
+    script = "#!/bin/bash\n#SBATCH --output=logs/%j.out --error=%j/x\n"
+    (said,) = missing_folders(read_directives(script), [f"--chdir={tmp_path}"])
+    assert said.startswith(f"--output: there is no folder {tmp_path}/logs on this host")
+    (tmp_path / "logs").mkdir()
+    assert missing_folders(read_directives(script), [f"--chdir={tmp_path}"]) == []
 
 
 def test_wraps_the_users_script_verbatim_behind_its_other_directives() -> None:

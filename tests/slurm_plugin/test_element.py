@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slurm
 OURS = (
     *("PET_", "TORCH_", "SLURM_SPANK", "PYTHONPATH"),
     *("BFTRAINER_ELEMENT", "BFTRAINER_GRACE", "BFTRAINER_KEEPER", "BFTRAINER_KEEPER_UID"),
-    *("BFTRAINER_MUNGE_SOCKET", "BFTRAINER_STEPS"),
+    *("BFTRAINER_MUNGE_SOCKET", "BFTRAINER_STEPS", "SLURM_OPEN_MODE"),
 )
 SHOW = '/usr/bin/env | /usr/bin/grep -E "^(PET_|BFTRAINER_|TORCH_DISABLE|PYTHONPATH)"'
 
@@ -139,6 +139,19 @@ def test_what_the_script_sets_reaches_its_steps(lab: Lab) -> None:
     element = start_element(lab, script)
     element.wait_for("end")
     assert element.lines()["PET_NPROC_PER_NODE"] == "3"
+
+
+def test_a_steps_own_output_goes_on_at_the_next_start_and_the_scripts_says_where_it_is(
+    lab: Lab,
+) -> None:
+    own = lab.home("alice") / "own.out"
+    own.write_text("before\n")
+    own.chmod(0o666)
+    script = "#!/bin/sh\nsrun --output=own.out echo now\nsrun --output=none true\necho end\n"
+    element = start_element(lab, script)
+    element.wait_for("end")
+    assert own.read_text() == "before\nnow\n"
+    assert element.text() == f"srun: bftrainer: this step writes to {own}\nend\n"
 
 
 def test_a_step_is_one_task_however_the_job_was_submitted(lab: Lab) -> None:

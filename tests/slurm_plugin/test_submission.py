@@ -97,6 +97,30 @@ def test_no_two_submissions_have_one_id(plugin_lab: Lab) -> None:
     assert len({match[1] for match in found if match is not None}) == 2
 
 
+@pytest.mark.parametrize("way", ["spank"])
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        (["--output=logs/%j.out"], "--output: there is no folder {home}/logs on this host"),
+        (["--error=logs/%j.err"], "--error: there is no folder {home}/logs on this host"),
+        (["--chdir=/usr", "--output=logs/x"], "--output: there is no folder /usr/logs on this"),
+        (["--output=/nowhere/at/all/x"], "--output: there is no folder /nowhere/at/all on this"),
+        (["--output=%j/x", "--error=here.out"], None),
+        ([], None),
+    ],
+)
+def test_a_folder_for_output_that_is_not_there_is_named_at_once(
+    plugin_lab: Lab, options: list[str], missing: str | None
+) -> None:
+    words = ("sbatch", "--parsable", "--bftrainer", "-N1-2", *options)
+    done = plugin_lab.run(*words, input=PLAIN)
+    plugin_lab.run("scancel", done.stdout.strip())
+    if missing is None:
+        assert "there is no folder" not in done.stderr
+    else:
+        assert missing.format(home=plugin_lab.home("alice")) in done.stderr
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_submission_is_told_to_the_keeper(plugin_lab: Lab, keeper: FakeKeeper) -> None:
     before = keeper.lines().count("submitted")
