@@ -189,7 +189,7 @@ class Membership:
         Here the members agree on a planned change: everybody stops after the same step.
         """
         if self.change is None:
-            return False
+            return self._over is not None
         with self._state:
             if self._armed and self._stop_step is None and not self._unplanned():
                 return self._choose_stop(step)
@@ -275,6 +275,14 @@ class Membership:
             self._wake_in.send(b".")
 
     def _live(self) -> None:
+        try:
+            self._stay_connected()
+        except Exception as error:
+            logger.exception("bftrainer: this process takes no part in its trainer any more")
+            self._disconnected()
+            self._end(MembershipError(f"it ended with {error!r}"))
+
+    def _stay_connected(self) -> None:
         least_s, most_s = BACKOFF_S
         backoff_s = least_s
         connect_s = CONNECT_S / len(self._addresses)

@@ -38,6 +38,22 @@ def test_who_waits_for_a_peer_that_does_not_come_is_free_when_the_keeper_says_so
     group.close()
 
 
+def test_who_waits_is_free_also_where_no_thread_can_be_started_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def abort(_: TCPStore) -> None:
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        group.abort("the peer is lost")
+
+    group = Communicator()
+    with pytest.raises(PeerLostError):
+        form(group, abort)
+    group.close()
+
+
 def test_a_peer_that_is_lost_as_it_connects_is_not_waited_for_for_half_an_hour() -> None:
     group = Communicator()
     with pytest.raises(PeerLostError):

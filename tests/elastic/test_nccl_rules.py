@@ -52,6 +52,7 @@ class FakeTensor:
 def on_gpu(*works: FakeWork) -> Communicator:
     """A group of two ranks in a step that depends on these works."""
     group = Communicator()
+    group.stand_by()
     group.world = 2
     group.begin(1.0)
     for work in works:

@@ -44,6 +44,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Communicator:
     """A group of two that is aborted while a collective is on its way."""
     monkeypatch.setattr(collective, "_HOPELESS_S", 0.2)
     made = Communicator()
+    made.stand_by()
     made.world = 2
     made.begin(1.0)
     threading.Timer(0.1, made.abort, ("the peer is lost",)).start()

@@ -290,6 +290,29 @@ def test_closing_ends_a_wait(keeper: Inside) -> None:
         member.wait_generation(30)
 
 
+def fail(notice: Notice) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_what_nobody_foresaw_ends_a_wait_and_says_why(
+    keeper: Inside, caplog: pytest.LogCaptureFixture
+) -> None:
+    member = keeper.member(1, on_notice=fail)
+    member.ready(-1, "new")
+    member.wait_generation(60)
+    member.ready(0, "change")
+    with pytest.raises(MembershipError, match="can't start new thread"):
+        member.wait_generation(60)
+    assert "takes no part in its trainer any more" in caplog.text
+
+
+def test_who_can_hear_the_keeper_no_more_stops_at_the_next_step(keeper: Inside) -> None:
+    member = keeper.member(1, on_notice=fail)
+    member.ready(-1, "new")
+    member.wait_generation(60)
+    wait_until(lambda: member.boundary(0))
+
+
 def test_without_a_keeper_members_wait_and_are_quick_when_it_comes() -> None:
     with keeper_inside() as before:
         port = before.port

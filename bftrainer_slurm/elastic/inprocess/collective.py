@@ -77,6 +77,7 @@ class Communicator:
         self._forsaken = False  # we went on without a collective
         self._failure: Exception | None = None
         self._aborted: str | None = None
+        self._woken = threading.Event()  # it was aborted, or it is over
         self._over = threading.Event()
         self._aborting = threading.Lock()
 
@@ -93,6 +94,7 @@ class Communicator:
         """
         self.rank, self.world = generation.rank, generation.world
         self._nccl = "nccl" in backend
+        self.stand_by()
         with self.noting():
             if generation.rank == 0:
                 store = self._open_store(address, 0, hosts=True)
@@ -250,22 +252,29 @@ class Communicator:
         peers = self._aborted is not None or isinstance(self._failure, _LateError)
         return None if peers else self._failure
 
+    def stand_by(self) -> None:
+        """Be ready to abort: later there may be no thread to be had, and nobody to say so."""
+        threading.Thread(target=self._abort, daemon=True).start()
+
     def abort(self, why: str) -> None:
         """End all collectives in flight, from another thread: a peer is lost or frozen.
 
+        ``form`` and ``stand_by`` begin the thread that does it.
         A step whose collectives are done by then can still be committed. The reason is set before
         anything is aborted, as ``end_of`` relies on that order.
         """
         self._aborted = why
-        threading.Thread(target=self._abort, daemon=True).start()
+        self._woken.set()
 
     def close(self) -> None:
         """Cut all connections, so that no peer waits for this rank; ``rank`` and ``world`` stay."""
         self._over.set()
+        self._woken.set()
         with self._aborting:
             self._cut()
 
     def _abort(self) -> None:
+        self._woken.wait()
         # Again and again, as the group may still be forming.
         begun_s = time.monotonic()
         while not self._over.is_set():
