@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,9 +46,16 @@ class Agents(Elements[Step]):
 
     array = ARRAY
 
-    def __init__(self, keeper: Keeper, folder: Path, script: Path = _SCRIPT) -> None:
+    def __init__(
+        self,
+        keeper: Keeper,
+        folder: Path,
+        script: Path = _SCRIPT,
+        launcher: Sequence[str | Path] = (_TORCHRUN,),
+    ) -> None:
         super().__init__(keeper)
         self.folder = folder
+        self._launcher = launcher
         self._script = script
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         folder.mkdir(exist_ok=True)
@@ -56,7 +64,7 @@ class Agents(Elements[Step]):
         for task in tasks:
             with (self.folder / f"{task}.log").open("wb") as log:
                 self.processes[task] = subprocess.Popen(
-                    [_TORCHRUN, self._script, self.folder],
+                    [*self._launcher, self._script, self.folder],
                     env=os.environ | self._environment(task) | environment,
                     cwd=self.folder,
                     stdin=subprocess.DEVNULL,

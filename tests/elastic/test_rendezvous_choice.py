@@ -37,9 +37,6 @@ def test_what_the_user_has_set_stays() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--rdzv-backend=c10d", "train.py"],
-        ["--rdzv_backend", "c10d", "train.py"],
-        ["--standalone", "train.py"],
         ["--no-python", "train"],
         ["--no_python", "train"],
         ["--start-method=spawn", "train.py"],
@@ -51,9 +48,10 @@ def test_a_command_line_with_a_way_of_its_own_gets_stock_workers(arguments: list
     assert environment == _OURS
 
 
-def test_a_command_line_may_name_our_rendezvous() -> None:
+@pytest.mark.parametrize("backend", ["bftrainer", "c10d", "static"])
+def test_workers_are_warm_whatever_rendezvous_the_command_line_names(backend: str) -> None:
     environment = dict(_OURS)
-    choose(environment, ["--rdzv-backend=bftrainer", "train.py"])
+    choose(environment, [f"--rdzv-backend={backend}", "train.py"])
     assert environment == _OURS | _WARM
 
 
@@ -81,9 +79,7 @@ def test_a_torch_that_ours_cannot_work_with_ends_with_a_line_that_says_what_to_i
     ("environment", "arguments", "alone"),
     [
         ({"PET_RDZV_BACKEND": "c10d"}, ["train.py"], True),
-        (_OURS, ["--rdzv-backend=c10d", "train.py"], True),
-        (_OURS, ["--rdzv_backend", "c10d", "train.py"], True),
-        (_OURS, ["--rdzv_backend=c10d", "--rdzv_endpoint=n1:29400", "train.py"], False),
+        ({"PET_RDZV_BACKEND": "c10d"}, ["--rdzv_endpoint=n1:29400", "train.py"], False),
         ({"PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "n1:29400"}, ["train.py"], False),
         ({"PET_RDZV_BACKEND": "c10d"}, ["--standalone", "train.py"], False),
         (_OURS, ["train.py"], False),

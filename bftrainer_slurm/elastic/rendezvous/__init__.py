@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, MutableMapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from bftrainer_slurm.elastic.rendezvous import launching
 from bftrainer_slurm.elastic.rendezvous.command_line import (
     BACKEND,
-    apart,
     is_torchrun,
     options,
+    overridden,
     trains_alone,
 )
 
@@ -29,29 +29,42 @@ _WARM = {
     "PET_MONITOR_INTERVAL": "0.02",
     "PET_RDZV_ENDPOINT": BACKEND,  # not used, but without it torchrun prints a warning
 }
-# With these a command line says itself how workers are started, or where they meet.
-_OWN_WAY = ("--rdzv-b", "--standalone", "--no-python", "--start-m")
+# With these a command line says itself how workers are started.
+_OWN_WAY = ("--no-python", "--start-m")
 
 
 def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
     """Return the function that makes our rendezvous; torch calls this when torchrun is imported.
 
-    That is before torchrun reads its command line, so here an element's torchrun is told to start
-    warm workers.
+    That is before torchrun reads its command line, so here an element's torchrun is told to meet
+    at ours, and to start warm workers. A script's ``PET_RDZV_BACKEND`` keeps torchrun's own.
 
     Raises:
         SystemExit: the element's torchrun would train alone.
     """
     if "BFTRAINER_ELEMENT" in os.environ:
-        choose(os.environ, sys.argv[1:])
-        if is_torchrun(sys.orig_argv) and trains_alone(os.environ, sys.argv[1:]):
+        _set_up(os.environ, sys.argv[1:])
+    return _create
+
+
+def _set_up(environment: MutableMapping[str, str], arguments: Sequence[str]) -> None:
+    ours = environment.get("PET_RDZV_BACKEND") == BACKEND
+    choose(environment, arguments)
+    if not ours:
+        if is_torchrun(sys.orig_argv) and trains_alone(environment, arguments):
             _end(
                 "torchrun's own rendezvous c10d needs --rdzv-endpoint=HOST:PORT, else each node "
-                "trains alone; without rendezvous flags BFTrainer's is used"
+                "trains alone; without PET_RDZV_BACKEND BFTrainer's is used"
             )
-        if why := apart(os.environ, Path(sys.argv[0]).name, sys.argv[1:]):
-            print(why, file=sys.stderr, flush=True)
-    return _create
+        return
+    launching.meet_here(environment)
+    if said := overridden(arguments):
+        print(
+            f"bftrainer: {environment.get('SLURMD_NODENAME', 'this node')} meets the trainer's "
+            f"other nodes; this holds for ordinary jobs only: {said}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def choose(environment: MutableMapping[str, str], arguments: Sequence[str]) -> None:

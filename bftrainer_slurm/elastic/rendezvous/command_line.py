@@ -1,4 +1,4 @@
-"""torchrun's command lines: whether one keeps its node apart from the trainer's other nodes.
+"""torchrun's command lines: where one would meet the trainer's other nodes.
 
 Cheap and without torch, as torchrun's start waits for it. Nothing is refused here.
 """
@@ -9,10 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 BACKEND = "bftrainer"
-_MEET_ELSEWHERE = ("--rdzv-b", "--standalone")
-_UNLESS = ", unless all of them say the same endpoint"
-_ACCELERATE = "accelerate"
-_TORCHRUN = ("torchrun", "run.py")  # as a program or as a module
+_MEET_ELSEWHERE = ("--rdzv-b", "--rdzv-e", "--standalone", "--master-", "--node-r", "--machine-r")
 
 
 def options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -39,32 +36,13 @@ def trains_alone(environment: Mapping[str, str], arguments: Sequence[str]) -> bo
     return backend == "c10d" and not environment.get("PET_RDZV_ENDPOINT")
 
 
-def apart(environment: Mapping[str, str], program: str, arguments: Sequence[str]) -> str | None:
-    """Say that a command line keeps a node apart from the trainer's others; None: it does not.
-
-    Such a node waits for nodes that never come, or each node trains alone, and all of them write
-    the same checkpoints.
-    """
-    told = _meets_elsewhere(arguments)
-    if program == _ACCELERATE:  # which has a rendezvous in its own defaults
-        told = None if BACKEND in arguments else "accelerate launch"
-    elif program not in _TORCHRUN:
-        return None
-    if told is None:
-        return None
-    return (
-        f"bftrainer: {environment.get('SLURMD_NODENAME', 'this node')} trains apart from the "
-        f"trainer's other nodes, as the script says {told}: "
-        "write 'srun torchrun train.py' without rendezvous flags"
-    )
-
-
-def _meets_elsewhere(arguments: Sequence[str]) -> str | None:
-    """Return torchrun's option that asks for another rendezvous; None: there is none."""
-    script = next((at for at, word in enumerate(arguments) if word.endswith(".py")), None)
-    own = dict(options(arguments[:script]))
-    for name, value in own.items():
-        if name.startswith(_MEET_ELSEWHERE) and value != BACKEND:
-            named = "--standalone" not in own and any(one.startswith("--rdzv-e") for one in own)
-            return name + _UNLESS if named else name
-    return None
+def overridden(arguments: Sequence[str]) -> str:
+    """Return the options by which a launcher's command line would meet elsewhere; empty: none."""
+    script = next((at for at, word in enumerate(arguments) if word.endswith((".py", ".sh"))), None)
+    own = list(arguments[:script])
+    said = [
+        name
+        for name, (_, value) in zip(own, options(own), strict=True)
+        if name.replace("_", "-").startswith(_MEET_ELSEWHERE) and value != BACKEND
+    ]
+    return ", ".join(said)
