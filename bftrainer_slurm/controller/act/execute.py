@@ -145,6 +145,8 @@ def after(state: TrainerState, action: Action, refused: bool, now_s: float) -> T
             return change(state, elements, Phase.LEAVING, now_s)
         case Revive(elements) if not refused:
             return change(state, elements, Phase.REVIVED, now_s)
+        case Trim(elements) if not refused:
+            return change(state, elements, Phase.DONE, now_s)
         case Cancel() if not refused:
             return replace(state, cancelled_s=now_s)
     return state

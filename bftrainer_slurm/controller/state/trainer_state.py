@@ -174,7 +174,10 @@ def change(
     """Return the state after the controller has put elements into a phase."""
     changed = {
         id_.task: replace(
-            state.of(id_.task), phase=phase, since_s=now_s, ours=phase is Phase.LEAVING
+            state.of(id_.task),
+            phase=phase,
+            since_s=now_s,
+            ours=phase in (Phase.LEAVING, Phase.DONE),
         )
         for id_ in elements
     }

@@ -20,7 +20,9 @@ from bftrainer_slurm.controller.state.phases import (
     Phase,
 )
 from bftrainer_slurm.controller.state.trainer_state import FINISHED, TrainerState
-from bftrainer_slurm.model import ElementId, ElementState, Place, Trainer
+from bftrainer_slurm.model import Element, ElementId, ElementState, Place, Trainer
+
+_FAILED = (*BROKEN, Phase.REVIVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +59,23 @@ class TrainerView:
         """Whether its owner has cancelled all of it, except elements that were just brought back.
 
         scancel skips failed elements, so that these would live on alone. An element that failed
-        later than that was not skipped: its owner had cancelled some of the others only.
+        later than that was not skipped: its owner had cancelled some of the others only. What the
+        controller itself has cancelled, for room in the job table, says nothing.
         """
         elements = self.trainer.elements
         cancelled = [one for one in elements if one.state is ElementState.CANCELLED]
+        cancelled = [one for one in cancelled if not self.state.of(one.id.task).ours]
         left = (self.state.of(one.id.task) for one in elements if not one.state.over)
         if not cancelled or any(record.phase is not Phase.REVIVED for record in left):
             return False
-        cancelled_s = max(self.state.of(one.id.task).since_s for one in cancelled)
-        failed = self.within(*BROKEN, Phase.REVIVED)
-        return all(record.since_s <= cancelled_s for _, record in failed)
+        cancelled_s = max(map(self._over_s, cancelled))
+        failed = (one for one in elements if self.state.of(one.id.task).phase in _FAILED)
+        return all(self._over_s(one) <= cancelled_s for one in failed)
+
+    def _over_s(self, element: Element) -> float:
+        """When it ended: by Slurm (whole seconds) if it tells, as the controller may look later."""
+        end_s = element.end_s
+        return self.state.of(element.id.task).since_s if end_s is None else end_s + 1.0
 
     def rests(self, rested_s: float) -> bool:
         """Whether it could grow if its elements had not ended after ``rested_s`` (Unix seconds)."""
