@@ -60,6 +60,7 @@ class Slurm:
     name = "made up"
     queue_rpcs = grow_rpcs = 1
     away = deaf = False
+    least = 1
     id: str | None = None
 
     def __init__(
@@ -153,7 +154,7 @@ class Slurm:
 
     def _record(self, array: int) -> TrainerRecord:
         most = sum(id_.array == array for id_ in self.elements)
-        return TrainerRecord(1, most, id=self.id)
+        return TrainerRecord(self.least, max(self.least, most), id=self.id)
 
 
 @dataclass

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import Configuration, Element, ElementId, ElementState
@@ -150,3 +152,36 @@ def test_nor_are_they_for_a_controller_that_begins_after_the_others_have_failed(
     for _ in range(8):
         setting.turn()
     assert (setting.slurm.cancelled, setting.shown()["state"]) == ([], "running")
+
+
+@pytest.mark.parametrize("how", [ElementState.CANCELLED, ElementState.LOST, ElementState.WITHHELD])
+def test_a_trainer_of_which_fewer_elements_are_left_than_it_needs_keeps_no_node(
+    how: ElementState,
+) -> None:
+    setting = Setting(4, ARRAY)
+    setting.slurm.least = 4
+    setting.settle()
+    assert len(setting.slurm.on()) == 4
+    first = ElementId(ARRAY, 0)
+    setting.slurm.elements[first] = Element(first, how)
+    setting.settle()
+    assert (setting.slurm.on(), setting.shown()["state"]) == ({}, "waiting")
+    assert "needs 4 nodes at a time, and 3 of its elements are left" in str(setting.shown()["why"])
+    if how is not ElementState.WITHHELD:
+        purge(setting, 0)
+    setting.settle()
+    assert setting.slurm.on() == {}
+    setting.slurm.least = 3  # its owner may write a smaller one into the comment
+    setting.settle()
+    assert len(setting.slurm.on()) == 3
+
+
+def test_one_that_has_enough_goes_on_without_those_that_its_owner_cancelled() -> None:
+    setting = Setting(4, ARRAY)
+    setting.slurm.least = 3
+    setting.settle()
+    before = setting.slurm.on()
+    first = ElementId(ARRAY, 0)
+    setting.slurm.elements[first] = Element(first, ElementState.CANCELLED)
+    setting.settle()
+    assert setting.slurm.on() == {node: task for node, task in before.items() if task != 0}

@@ -20,7 +20,7 @@ from bftrainer_slurm.controller.decide.available import (
     refill,
     soon_available,
 )
-from bftrainer_slurm.controller.decide.eligibility import eligibility
+from bftrainer_slurm.controller.decide.eligibility import eligibility, too_few_left
 from bftrainer_slurm.controller.decide.job_table import excess
 from bftrainer_slurm.controller.decide.problem import problem_of, same_question, stops_a_trainer
 from bftrainer_slurm.controller.decide.reconcile import (
@@ -41,7 +41,7 @@ from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView, without
-from bftrainer_slurm.model import NodeState, Place
+from bftrainer_slurm.model import NodeState, Place, nodes_of
 from bftrainer_slurm.planner.instance import document_of
 from bftrainer_slurm.planner.objectives import Objective, find
 from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
@@ -204,7 +204,12 @@ class Decider:
         draining = {node.name for node in snapshot.nodes if node.state is NodeState.DRAINING}
         drain = partial(leave, nodes=draining, why="its node is to be empty")
         keep = partial(keep_limits, snapshot=snapshot, settings=settings)
-        for decide in (end_asked, drain, keep):
+
+        def in_vain(view: TrainerView) -> list[Shrink]:
+            why = too_few_left(view)
+            return leave(view, nodes_of(view.places), why) if why else []
+
+        for decide in (end_asked, drain, in_vain, keep):
             views = (view for view in draft.picture.views if not view.over)
             draft.end(self._of_each(views, decide))
 

@@ -12,7 +12,9 @@ from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constr
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.trainer_state import Wait
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Demands, Node, nodes_of
+from bftrainer_slurm.model import Demands, ElementState, Node, nodes_of
+
+_CANNOT_START = (ElementState.WITHHELD, ElementState.CANCELLED, ElementState.LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
         demands, array = view.trainer.demands, view.array
         why = (
             why_never(demands)
+            or too_few_left(view)
             or _why_too_small(view, snapshot)
             or _why_not_now(view.state.wait, now_s)
         )
@@ -61,6 +64,21 @@ def why_never(demands: Demands) -> str | None:
     except ConstraintError as error:
         return str(error)
     return None
+
+
+def too_few_left(view: TrainerView) -> str | None:
+    """Say that too few elements of a trainer are left for its least size: it has no use for nodes.
+
+    Those that have failed count: they are brought back.
+    """
+    least, elements = view.trainer.record.min_nodes, view.trainer.elements
+    left = sum(one.state not in _CANNOT_START for one in elements)
+    if left >= least or view.over or view.abandoned:
+        return None
+    return (
+        f"it needs {least} nodes at a time, and {left} of its elements are left that can start: "
+        "an operator holds others (scontrol release), or they were cancelled: then submit it again"
+    )
 
 
 def can_ever_start(view: TrainerView, snapshot: Snapshot) -> bool:

@@ -59,20 +59,20 @@ def test_who_has_too_few_nodes_that_fit_cannot_grow() -> None:
 
 
 def test_who_wants_more_nodes_than_the_partition_has_is_told_so() -> None:
-    wants_four = view(HELD, min_nodes=4)
+    wants_four = view(*[HELD] * 4, min_nodes=4)
     assert found(wants_four).stuck == {ARRAY: "it wants at least 4 nodes, and bftrainer has 3"}
-    assert found(view(HELD, min_nodes=3)).stuck == {}
+    assert found(view(*[HELD] * 3, min_nodes=3)).stuck == {}
 
 
 def test_who_waits_for_nodes_that_are_down_is_told_so() -> None:
     seen = snapshot((*NODES, node("n4", NodeState.UNAVAILABLE), node("x1", partition="other")))
-    assert eligibility((view(HELD, min_nodes=4),), seen).stuck == {
+    assert eligibility((view(*[HELD] * 4, min_nodes=4),), seen).stuck == {
         ARRAY: "it wants at least 4 nodes, and 3 of the 4 in bftrainer are in service"
     }
 
 
 def test_before_nodes_are_known_nobody_is_told_that_there_are_too_few() -> None:
-    assert eligibility((view(HELD, min_nodes=4),), snapshot()) == Eligibility()
+    assert eligibility((view(*[HELD] * 4, min_nodes=4),), snapshot()) == Eligibility()
 
 
 @pytest.mark.parametrize(
