@@ -41,7 +41,7 @@ static void wait_grace(const struct guard *guard, int sentinel)
 
 static void end_all(const struct guard *guard)
 {
-    if (guard->leaving != NULL)
+    if (guard->is_batch)
         container_kill_job(guard->container);
     else
         container_kill_step(guard->container);

@@ -1,5 +1,5 @@
 /*
- * A process beside each task set of an element that keeps the promise to ordinary jobs: when Slurm
+ * A process beside each task set of an element, and of whatever else is in the trainers' partition, that keeps the promise to ordinary jobs: when Slurm
  * sends SIGTERM, everything of the element is gone within its grace, however it takes the signal.
  * It is slurmstepd's child and, as slurmstepd, root's: what the user's processes do, it does not feel.
  * It is where slurmstepd is, not with the tasks. Slurm's signals to them reach a sentinel beside them,
@@ -24,7 +24,8 @@ struct element_life {
 struct guard {
     struct container *container;
     micros_t grace;
-    const char *leaving; /* the batch script's: the line for the keeper; its guard ends all steps */
+    bool is_batch;       /* the batch script's guard ends all steps */
+    const char *leaving; /* the line for the keeper, NULL: none */
     struct identity user;
     struct element_life *life;
 };

@@ -1,6 +1,6 @@
 /*
- * The plugin in slurmstepd, for the batch script and the steps of a trainer's elements only:
- * torchrun's environment, the guard, and the note that an element has ended.
+ * The plugin in slurmstepd: the guard, for all batch scripts and steps in the trainers' partition;
+ * torchrun's environment and the note that an element has ended, for a trainer's elements only.
  */
 #include "container.h"
 #include "contexts.h"
@@ -22,9 +22,11 @@
 
 /* What user_init finds out once, for the task that it forks and for the end of the step. */
 static struct {
-    bool is_element;
+    bool is_guarded;
+    bool is_element; /* guarded too */
     bool is_batch;
-    struct record record;
+    struct record record; /* an element's */
+    micros_t grace;
     struct identity user;
     uint32_t job;
     uint32_t array;
@@ -37,6 +39,7 @@ static struct {
     struct container container;
 } element;
 
+#define JOB_NAME (SITE_TEXT + 192)
 #define STEPS_END_MS 1000 /* after the grace, for what is left of them to end */
 
 static void note(char line[KEEPER_LINE], const char *kind)
@@ -62,24 +65,75 @@ void element_make_secret(spank_t spank, const struct site *site)
         slurm_error("bftrainer: key_file: %s", error);
 }
 
-void element_recognise(spank_t spank, const struct site *site)
+static bool variable_is(spank_t spank, const char *name, const char *wanted)
+{
+    char value[SITE_TEXT];
+
+    return spank_getenv(spank, name, value, sizeof(value)) == ESPANK_SUCCESS &&
+           strcmp(value, wanted) == 0;
+}
+
+/* A host may run nodes of several clusters, which all have a job 7. */
+static void name_job(const struct site *site, char name[JOB_NAME])
+{
+    snprintf(name, JOB_NAME, "bftrainer-%s-%s-%u", site->keeper, element.node, element.job);
+}
+
+/*
+ * By partition, or by QOS where the site preempts by that. In a batch script these variables are
+ * slurmctld's word: slurmd sets them after its user's. A step's environment is what its srun has sent,
+ * so a user can deny the partition there. But where a batch script of the job is guarded, its guard
+ * ends the job's cgroups, Slurm's or our own.
+ */
+static bool is_where_trainers_are(spank_t spank, const struct site *site)
+{
+    char job[JOB_NAME];
+
+    if (site->qos[0] != '\0' ? variable_is(spank, "SLURM_JOB_QOS", site->qos)
+                             : variable_is(spank, "SLURM_JOB_PARTITION", site->partition))
+        return true;
+    name_job(site, job);
+    return !element.is_batch && container_is_there(job);
+}
+
+static bool has_record(spank_t spank, const struct site *site)
 {
     char text[RECORD_SIZE];
     char error[SPEC_ERROR_SIZE] = "";
-    const char *node = getenv("SLURMD_NODENAME"); /* slurmstepd's own environment has it */
 
     if (spank_getenv(spank, ENV_RECORD, text, sizeof(text)) != ESPANK_SUCCESS ||
         spank_get_item(spank, S_JOB_ARRAY_ID, &element.array) != ESPANK_SUCCESS ||
         spank_get_item(spank, S_JOB_ARRAY_TASK_ID, &element.task) != ESPANK_SUCCESS ||
         element.array == 0 || element.task == NO_VAL)
-        return;
-    if (!record_parse(text, &element.record, error) || site->mistake[0] != '\0') {
-        slurm_error("bftrainer: not an element: %s%s", error, site->mistake);
-        return;
-    }
-    if (element.record.spec.grace > site->max_grace)
-        element.record.spec.grace = site->max_grace;
-    element.is_element =
+        return false;
+    if (record_parse(text, &element.record, error) && site->mistake[0] == '\0')
+        return true;
+    slurm_error("bftrainer: not an element: %s%s", error, site->mistake);
+    return false;
+}
+
+/* A record's, or what `bftrainer submit` or another user asks for without one. */
+static micros_t allowed_grace(spank_t spank, const struct site *site)
+{
+    char text[32];
+    char error[SPEC_ERROR_SIZE];
+    struct spec unasked;
+    micros_t grace;
+
+    spec_parse("", NO_MAX_GRACE, &unasked, error);
+    if (element.is_element)
+        grace = element.record.spec.grace;
+    else if (spank_getenv(spank, ENV_GRACE, text, sizeof(text)) != ESPANK_SUCCESS ||
+             !micros_parse(text, &grace))
+        grace = unasked.grace;
+    return grace < site->max_grace ? grace : site->max_grace;
+}
+
+void element_recognise(spank_t spank, const struct site *site)
+{
+    const char *node = getenv("SLURMD_NODENAME"); /* slurmstepd's own environment has it */
+
+    element.is_guarded =
         spank_get_item(spank, S_JOB_UID, &element.user.user) == ESPANK_SUCCESS &&
         spank_get_item(spank, S_JOB_GID, &element.user.group) == ESPANK_SUCCESS &&
         spank_get_item(spank, S_JOB_ID, &element.job) == ESPANK_SUCCESS &&
@@ -87,12 +141,17 @@ void element_recognise(spank_t spank, const struct site *site)
         spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &element.tasks_left) == ESPANK_SUCCESS &&
         node != NULL && snprintf(element.node, sizeof(element.node), "%s", node) > 0;
     element.is_batch = element.step == SLURM_BATCH_SCRIPT;
+    element.is_element = element.is_guarded && has_record(spank, site);
+    element.is_guarded &= element.is_element || is_where_trainers_are(spank, site);
+    if (!element.is_guarded)
+        return;
+    element.grace = allowed_grace(spank, site);
     element.life = mmap(NULL, sizeof(*element.life), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    element.is_element &= element.life != MAP_FAILED;
+    if (element.life == MAP_FAILED)
+        element.is_element = element.is_guarded = false;
     /* Whatever the user's processes do, they stay below this slurmstepd and can be found. */
-    if (element.is_element)
-        prctl(PR_SET_CHILD_SUBREAPER, 1);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
 /* Without a keeper nothing can train, so ask again until it answers. */
@@ -132,11 +191,10 @@ static void correct_batch_environment(spank_t spank)
 
 static void open_container(const struct site *site, pid_t task)
 {
-    char job[SITE_TEXT + 192];
+    char job[JOB_NAME];
     char step[32] = "step_batch";
 
-    /* A host may run nodes of several clusters, which all have a job 7. */
-    snprintf(job, sizeof(job), "bftrainer-%s-%s-%u", site->keeper, element.node, element.job);
+    name_job(site, job);
     if (!element.is_batch)
         snprintf(step, sizeof(step), "step_%u", element.step);
     container_open(&element.container, task, job, step);
@@ -147,8 +205,9 @@ static bool start_guard(void)
     char leaving[KEEPER_LINE];
     const struct guard guard = {
         .container = &element.container,
-        .grace = element.record.spec.grace,
-        .leaving = element.is_batch ? leaving : NULL,
+        .grace = element.grace,
+        .is_batch = element.is_batch,
+        .leaving = element.is_batch && element.is_element ? leaving : NULL,
         .user = element.user,
         .life = element.life,
     };
@@ -162,7 +221,7 @@ void element_guard_task(spank_t spank, const struct site *site)
 {
     pid_t task;
 
-    if (!element.is_element || spank_get_item(spank, S_TASK_PID, &task) != ESPANK_SUCCESS)
+    if (!element.is_guarded || spank_get_item(spank, S_TASK_PID, &task) != ESPANK_SUCCESS)
         return;
     if (element.container.slurmstepd != 0) {
         container_add_task(&element.container, task);
@@ -208,7 +267,7 @@ void element_start_task(spank_t spank, const struct site *site)
     torchrun_set(spank, site, run, element.record.max_nodes);
     keeper_begin_with(site->keeper, element.life->keeper.answered, keeper);
     spank_setenv(spank, ENV_KEEPER, keeper, 1);
-    micros_format(element.record.spec.grace, grace, sizeof(grace));
+    micros_format(element.grace, grace, sizeof(grace));
     spank_setenv(spank, ENV_GRACE, grace, 1);
     if (element.secret[0] != '\0')
         spank_setenv(spank, ENV_JOB_SECRET, element.secret, 1);
@@ -233,11 +292,11 @@ static bool was_signaled(spank_t spank)
  */
 void element_end_task(spank_t spank)
 {
-    if (!element.is_element || --element.tasks_left > 0)
+    if (!element.is_guarded || --element.tasks_left > 0)
         return;
     if (element.is_batch && was_signaled(spank))
         container_wait_for_other_steps(&element.container,
-                                       (int)(element.record.spec.grace / 1000) + STEPS_END_MS);
+                                       (int)(element.grace / 1000) + STEPS_END_MS);
     element.life->is_over = true;
     if (!container_kill_step(&element.container))
         slurm_error("bftrainer: processes of job %u cannot be killed", element.job);
@@ -248,10 +307,10 @@ void element_exit(void)
 {
     char line[KEEPER_LINE];
 
-    if (!element.is_element)
+    if (!element.is_guarded)
         return;
     container_remove(&element.container);
-    if (!element.is_batch)
+    if (!element.is_batch || !element.is_element)
         return;
     note(line, "gone");
     keeper_tell_as(&element.user, &element.life->keeper, line);

@@ -33,6 +33,7 @@ _VALUED = {
     "partition": "p",
     "prefer": "",
     "reservation": "",
+    "signal": "",
     "time": "t",
     "time-min": "",
 }

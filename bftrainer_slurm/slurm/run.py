@@ -77,12 +77,14 @@ class SlurmRunner:
         """
         return self._run(command, self._plain_environment(), RefusedError, given)
 
-    def submit(self, *command: str, script: str) -> str:
+    def submit(self, *command: str, script: str, **variables: str) -> str:
         """Run sbatch in the caller's own environment, with ``script`` on its standard input.
+
+        The ``variables`` are added to the environment, so that the job has them too.
 
         Raises: as for ``change``.
         """
-        return self._run(command, self._own_environment(), RefusedError, script)
+        return self._run(command, self._own_environment() | variables, RefusedError, script)
 
     def _own_environment(self) -> dict[str, str]:
         return dict(os.environ if self.environment is None else self.environment)

@@ -34,6 +34,9 @@ from bftrainer_slurm.spec import (
 
 _RANGE = re.compile(r"(\d{1,7})-(\d{1,7})\Z")
 _FILES = ("output", "error")
+_ENDING_SIGNAL = re.compile(
+    r"[RB]*:?\s*(?:(?:SIG)?(?:TERM|KILL)|0*(?:15|9))(?:@|\Z)", re.IGNORECASE
+)
 _NO_ARRAY = "Invalid job array specification"
 # Options that contradict a trainer, and what to do instead; the plugin is compiled with them.
 _REFUSED = dict(
@@ -88,6 +91,11 @@ def compose(
             parse_constraint(given["constraint"])
         except ConstraintError as error:
             raise SubmissionError(str(error)) from error
+    if _ENDING_SIGNAL.match(given.get("signal", "")):
+        raise SubmissionError(
+            "--signal=TERM and --signal=KILL would end elements at their start, since their limits "
+            "are short and are lengthened later; leave --signal out"
+        )
     if given.get("ntasks-per-node", "1") != "1":
         raise SubmissionError(
             "torchrun starts a node's processes; write --ntasks-per-node=1 or leave it out"
@@ -169,7 +177,12 @@ def submit(
     # sbatch takes arguments for the script only after a file's name.
     file = ("/dev/stdin", *arguments) if arguments else ()
     try:
-        printed = runner.submit("sbatch", "--parsable", *submission.options, *file, script=script)
+        printed = runner.submit(
+            *("sbatch", "--parsable", *submission.options, *file),
+            script=script,
+            # Where the site's plugin guards the partition, its guard knows no other grace.
+            BFTRAINER_GRACE=f"{submission.record.spec.grace_s:g}",
+        )
     except RefusedError as error:
         if _NO_ARRAY not in str(error):
             raise

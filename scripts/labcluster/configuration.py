@@ -101,7 +101,7 @@ def slurm_conf(
         "PartitionName=main Nodes=ALL Default=YES PriorityTier=10 PreemptMode=OFF "
         "DefaultTime=10 MaxTime=INFINITE State=UP",
         "PartitionName=bftrainer Nodes=ALL PriorityTier=0 PreemptMode=REQUEUE GraceTime=0 "
-        "DefaultTime=1440 MaxTime=INFINITE State=UP",
+        "DefaultTime=1440 MaxTime=INFINITE MaxNodes=1 State=UP",
     ]
     return "\n".join(text) + "\n"
 

@@ -15,13 +15,14 @@ from scripts.labcluster.waiting import wait_until
 from tests.slurm_plugin.conftest import WAYS, slurm_plugins
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
+KILL_WAIT_S = 120
 IDLE = "#!/bin/bash\nsleep 1000\n"
 ADMIN = "root" if os.getuid() == 0 else "alice"
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with started_site(nodes=2, qos=True) as running:
+    with started_site(nodes=2, qos=True, kill_wait=KILL_WAIT_S) as running:
         yield running
 
 
@@ -87,6 +88,16 @@ def test_an_ordinary_job_takes_a_trainers_node_and_the_trainer_comes_back(site: 
     wait_until(lambda: site.controller.trainer(array)["reclaimed"] == 1)
     wait_until(lambda: nodes_of(site, array) == 2)
     site.end(array)
+
+
+def test_whatever_is_in_the_qos_of_trainers_gives_its_node_back_at_once(site: Site) -> None:
+    output = site.folder() / "stubborn.out"
+    stubborn = "#!/bin/bash\ntrap '' TERM\necho ready\nwhile :; do sleep 0.5; done\n"
+    options = ("-p", "main", "-q", "bftrainer", "-N1", "--exclusive", f"-o{output}")
+    job = site.lab.sbatch(*options, script=stubborn, env={"SLURM_JOB_QOS": "normal"})
+    wait_until(lambda: output.exists() and "ready" in output.read_text())
+    site.lab.run("srun", "-N2", "--exclusive", "true", user="bob", timeout_s=KILL_WAIT_S - 30)
+    site.end(job)
 
 
 def test_trainers_are_accounted_under_their_qos(site: Site) -> None:

@@ -126,6 +126,10 @@ def test_a_named_value_beats_the_options_and_those_the_script() -> None:
         (["-N2-4", "--reservation=exam"], "leave --reservation out"),
         (["-N2-4", "-L", "matlab:1"], "leave --licenses out"),
         (["-N2-4", "--prefer=red"], "leave --prefer out"),
+        *(
+            (["-N2-4", f"--signal={one}"], "leave --signal out")
+            for one in ("TERM", "B:TERM@3600", "SIGTERM@60", "rb:sigkill", "15", "R:9@120")
+        ),
         (["-N2-4", "-t", "soon"], "is not a time limit"),
         (["-N2-4", "--bftrainer=speed=2"], "known keys: weight, grace"),
     ],
@@ -134,6 +138,11 @@ def test_refuses_what_contradicts_a_trainer(options: list[str], remedy: str) -> 
     with pytest.raises(SubmissionError, match=remedy) as refusal:
         composed(*options)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("signal", ["B:USR1@120", "SIGUSR2", "10@60", "B:15000"])
+def test_a_signal_that_does_not_end_an_element_is_sbatchs_to_judge(signal: str) -> None:
+    assert f"--signal={signal}" in composed("-N2-4", f"--signal={signal}").options
 
 
 def test_refuses_to_guess_a_partition() -> None:

@@ -62,6 +62,16 @@ def test_a_submitted_script_becomes_a_trainer_that_runs_our_command(
     assert "['two words', '-N']" in printed
 
 
+def test_the_guard_of_the_partition_is_told_of_the_grace(bench: Bench, tmp_path: Path) -> None:
+    script = f"#!/bin/sh\n#SBATCH --output={tmp_path}/out-%a\n"
+    runner = SlurmRunner(environment=bench.lab.env)
+    graceful = submission(script, "-N1-1", "--bftrainer=grace=7")
+    array = submit(runner, graceful, wrap_script(script, "echo grace=$BFTRAINER_GRACE"))
+    bench.grow(array, (0, "n1"))
+    wait_until(lambda: bench.state(array, 0) is ElementState.COMPLETED)
+    assert (tmp_path / "out-0").read_text().startswith("grace=7 ")
+
+
 def test_more_than_a_tenth_of_the_job_table_is_refused_with_the_remedy(bench: Bench) -> None:
     script = "#!/bin/sh\ntrue\n"
     runner = SlurmRunner(environment=bench.lab.env)

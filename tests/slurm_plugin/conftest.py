@@ -58,7 +58,11 @@ def lab_that_rewrites(
         features = ("AvailableFeatures=red,big", "ActiveFeatures=red,big")
         lab.run("scontrol", "update", "NodeName=n1", *features, user="root")
         if way == "lua":
-            shutil.copy(REPO / "slurm_plugin/cli_filter.lua", lab.dir / "cli_filter.lua")
+            for script in ("cli_filter.lua", "job_submit.lua"):
+                shutil.copy(REPO / "slurm_plugin" / script, lab.dir / script)
+            with (lab.dir / "slurm.conf").open("a") as slurm_conf:
+                slurm_conf.write("JobSubmitPlugins=lua\n")
+            lab.run("scontrol", "reconfigure", user="root")
         return lab
 
     return started

@@ -5,10 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import pwd
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.labcluster.lab import Lab
+from scripts.labcluster.users import as_user
 from scripts.labcluster.waiting import wait_until
 
 _numbers = itertools.count()
@@ -58,6 +62,32 @@ def start_element(lab: Lab, script: str, *options: str) -> RunningElement:
     lab.run("scontrol", "update", f"JobId={element}", "ReqNodeList=n1", user="root")
     lab.run("scontrol", "release", element, user="root")
     return RunningElement(lab, array, output)
+
+
+@contextmanager
+def started_in_partition(lab: Lab, command: Sequence[str], script: str) -> Iterator[Path]:
+    """Have alice start a script in the trainers' partition without us, on n1; yield its output.
+
+    ``command`` is of sbatch, srun, or salloc and srun.
+    """
+    home = lab.home("alice")
+    number = next(_numbers)
+    output, path = home / f"other-{number}.out", home / f"other-{number}.sh"
+    path.write_text(script)
+    path.chmod(0o755)
+    first = next(at for at, word in enumerate(command) if word in ("sbatch", "salloc", "srun"))
+    where = ("--partition=bftrainer", "--exclusive", "--nodelist=n1")
+    words = [*command[: first + 1], *where, *command[first + 1 :], f"--output={output}", str(path)]
+    with subprocess.Popen(
+        [*as_user("alice"), *words],
+        cwd=home,
+        env=lab.env | {"HOME": str(home)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    ) as started:
+        yield output
+        lab.run("scancel", "--user=alice", user="root")
+        started.wait(timeout=120)
 
 
 def job_user() -> str:

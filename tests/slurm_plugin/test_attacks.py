@@ -2,7 +2,8 @@
 
 Each row of the table is a script of an element. An ordinary job is submitted that needs its node,
 so that Slurm preempts the element, under proctrack/cgroup and under proctrack/linuxproc. Slurm's
-own means are out of reach: its KillWait is five minutes.
+own means are out of reach: its KillWait is five minutes. A second table has whatever else a user
+starts in the trainers' partition.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ import pytest
 
 from scripts.labcluster.lab import Lab
 from scripts.labcluster.waiting import wait_until
-from tests.slurm_plugin.elements import RunningElement, node_state, start_element
+from tests.slurm_plugin.elements import (
+    RunningElement,
+    node_state,
+    start_element,
+    started_in_partition,
+)
 
 pytestmark = [
     pytest.mark.slurm,
@@ -90,8 +96,29 @@ ATTACKS = {
     "a giant environment": "ulimit -s unlimited; for i in {1..40}; do"
         f" export A$i=$(head -c 120000 /dev/zero | tr '\\0' x); done\n"
         f'setsid bash -c "{STUBBORN}"',
+    "TERM ignored by a step that denies what it is in":
+        "env -i PATH=$PATH SLURM_CONF=$SLURM_CONF SLURM_JOB_ID=$SLURM_JOB_ID "
+        f'srun bash -c "{STUBBORN}" & wait; sleep 1000',
     "a namespace of users and processes":
         f'unshare --user --pid --fork --map-root-user --mount-proc bash -c "{STUBBORN}"',
+}  # fmt: skip
+
+# What their users start in the trainers' partition without us: a command, and its script.
+SBATCH = ("sbatch", "--requeue")
+OTHERS = {
+    "a plain job": (SBATCH, STUBBORN),
+    "a daemon of a plain job": (SBATCH, f'( setsid bash -c "{STUBBORN}" & )\nsleep 1000'),
+    "a plain job that denies its partition":
+        (("env", "SLURM_JOB_PARTITION=main", "SLURM_JOB_QOS=other", *SBATCH), STUBBORN),
+    "a step of a plain job": (SBATCH, f'srun bash -c "{STUBBORN}"'),
+    "a step of a plain job that denies its partition":
+        (SBATCH, f'SLURM_JOB_PARTITION=main srun bash -c "{STUBBORN}" & wait; sleep 1000'),
+    "an array with a record of its own": (
+        (*SBATCH, "--array=0", "--comment=bftrainer:min=1,max=1,weight=1,grace=0.5"), STUBBORN
+    ),
+    "srun": (("srun",), STUBBORN),
+    "a step in an allocation": (("salloc", "srun"), STUBBORN),
+    "a stopped step in an allocation": (("salloc", "srun"), f'kill -STOP $$ & {STUBBORN}'),
 }  # fmt: skip
 
 
@@ -122,11 +149,10 @@ def seconds_until_an_ordinary_job_runs(lab: Lab) -> float:
     return float(first.removeprefix("started=")) - begun_s
 
 
-def assert_the_node_comes_back(lab: Lab, element: RunningElement) -> None:
+def assert_the_node_comes_back(lab: Lab) -> None:
     elapsed_s = seconds_until_an_ordinary_job_runs(lab)
     print(f"{elapsed_s:.2f} s")
     wait_until(lambda: node_state(lab) == "idle")
-    assert element.state() == "PENDING"
     assert elapsed_s < BOUND_S
 
 
@@ -134,7 +160,17 @@ def assert_the_node_comes_back(lab: Lab, element: RunningElement) -> None:
 def test_an_ordinary_job_has_the_elements_node_in_time(lab: Lab, script: str) -> None:
     element = start_element(lab, f"#!/bin/bash\n{script}\n", f"--bftrainer=grace={GRACE_S}")
     element.wait_for("ready")
-    assert_the_node_comes_back(lab, element)
+    assert_the_node_comes_back(lab)
+    assert element.state() == "PENDING"
+
+
+@pytest.mark.parametrize(("command", "script"), OTHERS.values(), ids=OTHERS)
+def test_an_ordinary_job_has_the_node_of_whatever_is_in_the_trainers_partition_in_time(
+    lab: Lab, command: tuple[str, ...], script: str
+) -> None:
+    with started_in_partition(lab, command, f"#!/bin/bash\n{script}\n") as output:
+        wait_until(lambda: output.exists() and "ready" in output.read_text())
+        assert_the_node_comes_back(lab)
 
 
 def test_an_ordinary_job_has_the_node_of_an_element_whose_slurmstepds_were_killed(lab: Lab) -> None:
@@ -148,7 +184,8 @@ def test_an_ordinary_job_has_the_node_of_an_element_whose_slurmstepds_were_kille
     assert len(slurmstepds) == 2  # of the script and of its step
     for slurmstepd in slurmstepds:
         os.kill(slurmstepd, signal.SIGKILL)
-    assert_the_node_comes_back(lab, element)
+    assert_the_node_comes_back(lab)
+    assert element.state() == "PENDING"
 
 
 def slurmstepds_of(element: RunningElement) -> list[int]:

@@ -17,6 +17,7 @@ from tests.slurm_plugin.elements import (
     node_state,
     processes_with,
     start_element,
+    started_in_partition,
 )
 from tests.slurm_plugin.fake_keeper import FakeKeeper
 
@@ -248,6 +249,15 @@ def test_a_polite_script_has_its_grace(lab: Lab) -> None:
     element.requeue()
     element.wait_for("saved")
     element.wait_until_node_is_free()
+
+
+def test_a_job_without_a_record_has_the_grace_that_it_brings(lab: Lab) -> None:
+    script = "trap 'sleep 2; echo saved; exit' TERM; echo ready; while :; do sleep 0.1; done"
+    command = ("env", "BFTRAINER_GRACE=20", "sbatch")
+    with started_in_partition(lab, command, f"#!/bin/bash\n{script}\n") as output:
+        wait_until(lambda: output.exists() and "ready" in output.read_text())
+        lab.run("scancel", f"--user={job_user()}", user="root")
+        wait_until(lambda: "saved" in output.read_text())
 
 
 def test_a_step_has_its_grace_though_the_script_has_died(lab: Lab) -> None:

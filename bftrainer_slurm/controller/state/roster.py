@@ -22,6 +22,7 @@ from bftrainer_slurm.controller.state.trainer_state import (
     ask,
     finish,
     note_failed,
+    refuse,
 )
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
 from bftrainer_slurm.model import ElementId, ElementState, Trainer
@@ -44,6 +45,7 @@ class Roster:
         self._settings = settings
         self._faults = faults
         self._endings = Endings()
+        self._slow_for: dict[str, dict[str, float]] = {}  # node: users, until when each counts
         self._ids: dict[int, str] = {}  # of the trainers that were met
         self._by_array: dict[int, TrainerView] = {}
         self._states = _as_left(history)
@@ -161,7 +163,11 @@ class Roster:
         events: Iterable[Event],
         now_s: float,
     ) -> None:
-        """Leave nodes alone on which elements take unusually long to end; note that in states."""
+        """Keep trainers off nodes on which their elements take unusually long to end.
+
+        One user's trainers may be the reason themselves, so that others stay off only if this has
+        happened to two users.
+        """
         ended = (event for event in events if isinstance(event, Ended))
         records = (record for state in states.values() for record in state.elements.values())
         since_s = [record.since_s for record in records if record.phase is Phase.ENDING]
@@ -172,12 +178,20 @@ class Roster:
             states[trainer.array], slow = self._endings.blame(
                 trainer, state, now_s, self._settings.slow_end_s
             )
+            until_s = now_s + self._settings.bad_node_s
             for node, took_s in slow.items():
+                before = self._slow_for.get(node, {}).items()
+                users = {one: end_s for one, end_s in before if end_s > now_s}
+                self._slow_for[node] = users = {**users, trainer.user: until_s}
+                whose = "all trainers stay" if len(users) > 1 else f"trainer {trainer.array} stays"
                 logger.warning(
-                    "an element took %.1f s to end on %s: left alone for now", took_s, node
+                    "an element of %d took %.1f s to end on %s: %s off it for now",
+                    *(trainer.array, took_s, node, whose),
                 )
-            until_s = dict.fromkeys(slow, now_s + self._settings.bad_node_s)
-            self.avoid = {**self.avoid, **until_s}
+                if len(users) > 1:
+                    self.avoid = {**self.avoid, node: until_s}
+                else:
+                    states[trainer.array] = refuse(states[trainer.array], {node}, until_s)
 
     def _write(self, events: Iterable[Event]) -> None:
         for event in events:

@@ -102,15 +102,32 @@ def test_what_ended_while_no_controller_ran_has_ended(tmp_path: Path) -> None:
     assert (ended.how, ended.node) == ("reclaimed", "n1")
 
 
-def test_a_node_on_which_an_element_takes_unusually_long_to_end_is_left_alone() -> None:
+def slow_to_end(*users: str) -> Looking:
+    """What is known after an element of each of these users in turn took unusually long, on n1."""
     looking = Looking()
     quick = [element(task, ElementState.RUNNING, f"n{task}", start_s=NOW_S) for task in (1, 2, 3)]
     held = [element(task, ElementState.HELD) for task in (1, 2, 3)]
-    looking.at(trainer(ON_N1, *quick))
     ending = element(0, ElementState.ENDING, "n1")
-    for _ in range(2):
-        looking.at(trainer(ending, *held))
-    assert looking.roster.avoid["n1"] == looking.now_s + 900
+    for array, user in enumerate(users, start=ARRAY):
+        for elements in ((ON_N1, *quick), (ending, *held), (ending, *held)):
+            own = [replace(one, id=ElementId(array, one.id.task)) for one in elements]
+            looking.at(replace(trainer(*own), array=array, user=user))
+    return looking
+
+
+def test_a_trainer_stays_off_a_node_on_which_it_takes_unusually_long_to_end() -> None:
+    looking = slow_to_end("alice")
+    assert looking.roster.state(ARRAY).refused == {"n1": looking.now_s + 900}
+    assert looking.roster.avoid == {}
+
+
+def test_no_user_alone_keeps_others_off_nodes_by_slow_ends() -> None:
+    assert slow_to_end("alice", "alice").roster.avoid == {}
+
+
+def test_all_stay_off_a_node_on_which_elements_of_two_users_take_unusually_long_to_end() -> None:
+    looking = slow_to_end("alice", "bob")
+    assert looking.roster.avoid == {"n1": looking.now_s + 900}
 
 
 def test_a_failure_counts_when_it_is_first_seen() -> None:
