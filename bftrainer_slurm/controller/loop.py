@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bftrainer_slurm.controller.act.execute import after, execute
-from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.act.groups import SILENT_S, Groups
 from bftrainer_slurm.controller.act.pacing import Pacer
 from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell, array_of
 from bftrainer_slurm.controller.decide.decision import Decider, Decision, Made
@@ -24,7 +24,7 @@ from bftrainer_slurm.controller.state.goodput import goodput
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
 from bftrainer_slurm.controller.state.pauses import note_change
-from bftrainer_slurm.controller.state.phases import GOES, Ended
+from bftrainer_slurm.controller.state.phases import GOES, OCCUPIES, Ended, Event, Phase
 from bftrainer_slurm.controller.state.picture import Surroundings
 from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.roster import Roster
@@ -32,7 +32,7 @@ from bftrainer_slurm.controller.state.trainer_state import hear
 from bftrainer_slurm.controller.state.unheard import Unheard, unheard
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
-from bftrainer_slurm.model import Place, Trainer
+from bftrainer_slurm.model import ElementId, Place, Trainer
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.slurm.gateway import Gateway
 
@@ -83,6 +83,7 @@ class Controller:
             world.planner, world.appraiser, world.history, settings, self._faults
         )
         self._known: frozenset[int] = frozenset()
+        self._lost: set[ElementId] = set()  # that the keeper has not heard of yet
         self._tidied_s = float("-inf")
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
@@ -204,9 +205,7 @@ class Controller:
             if view.state.rests_until_s > looked_s and not view.over:
                 self.schedule.again(view.state.rests_until_s)
         self._note_pauses(had, began_s)
-        for event in events:
-            if isinstance(event, Ended) and event.how != "shrank" and not event.well:
-                world.groups.lost(event.element)
+        self._tell_lost(events, looked_s)
         self._surroundings.look(snapshot, self._roster.views, events, looked_s)
         if snapshot.queue.asking and any(view.running() for view in self._roster.views):
             found = self._surroundings.judgement(snapshot, began_s)
@@ -216,6 +215,18 @@ class Controller:
                 *(lead_s, found.then_s),
             )
         self._forget(frozenset(one.array for one in snapshot.queue.trainers), looked_s)
+
+    def _tell_lost(self, events: Iterable[Event], now_s: float) -> None:
+        """Tell the keeper which elements are gone, until it hears it or they may be back."""
+        for view in self._roster.views if self._lost else ():
+            self._lost.difference_update(view.ids(Phase.RELEASED, *OCCUPIES))
+        for event in events:
+            if isinstance(event, Ended) and event.how != "shrank" and not event.well:
+                self._lost.add(event.element)
+        groups, view_of = self._world.groups, self._roster.view
+        self._lost = {one for one in self._lost if view_of(one.array) and not groups.lost(one)}
+        if self._lost:
+            self.schedule.again(now_s + SILENT_S)
 
     def _note_pauses(self, before: Mapping[int, Set[Place]], now_s: float) -> None:
         """Remember until when trainers stand still, if their places differ from ``before``."""
@@ -267,9 +278,8 @@ class Controller:
     def _forget(self, arrays: frozenset[int], now_s: float) -> None:
         """Drop data about trainers that are gone, and once a day old data."""
         world, kept = self._world, arrays - self._roster.replaced
-        for array in self._known - kept:
-            world.groups.end(array)
-        self._known = arrays
+        unheard = {array for array in self._known - kept if not world.groups.end(array)}
+        self._known = arrays | unheard
         self._members.forget(kept)
         world.appraiser.forget(kept)
         if now_s - self._tidied_s >= _DAY_S:

@@ -165,6 +165,7 @@ class Told(Groups):
     parted: list[tuple[int, list[int]]] = field(default_factory=list)
     gone: list[ElementId] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
+    silent: bool = False
 
     def own(self, array: int, user: str, want: int) -> None:
         self.owned.append((array, user, want))
@@ -173,11 +174,13 @@ class Told(Groups):
         self.parted += [(array, list(tasks)) for array, tasks in leaving.items()]
         return {}
 
-    def lost(self, element: ElementId) -> None:
-        self.gone.append(element)
+    def lost(self, element: ElementId) -> bool:
+        self.gone += [] if self.silent else [element]
+        return not self.silent
 
-    def end(self, array: int) -> None:
-        self.ended.append(array)
+    def end(self, array: int) -> bool:
+        self.ended += [] if self.silent else [array]
+        return not self.silent
 
 
 class Setting:

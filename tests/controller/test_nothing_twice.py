@@ -185,3 +185,65 @@ def test_one_that_has_enough_goes_on_without_those_that_its_owner_cancelled() ->
     setting.slurm.elements[first] = Element(first, ElementState.CANCELLED)
     setting.settle()
     assert setting.slurm.on() == {node: task for node, task in before.items() if task != 0}
+
+
+def test_a_keeper_that_was_silent_is_told_later_which_elements_are_lost() -> None:
+    setting = Setting(3, ARRAY, most=3)
+    setting.settle()
+    task = setting.slurm.on()["n2"]
+    setting.told.silent = True
+    setting.slurm.reclaim("n2")
+    setting.turn()
+    setting.told.silent = False
+    seconds = setting.controller.schedule.due_s() - setting.now_s
+    setting.turn(seconds)
+    assert (seconds <= 5, setting.told.gone) == (True, [ElementId(ARRAY, task)])
+    setting.settle()
+    assert len(setting.told.gone) == 1
+
+
+def test_but_not_of_an_element_that_has_a_node_again_or_whose_trainer_is_gone() -> None:
+    setting = Setting(3, ARRAY, 99, most=3)
+    setting.settle()
+    (own, *_), (other, *_) = setting.slurm.on(), setting.slurm.on(99)
+    back, gone = (
+        ElementId(ARRAY, setting.slurm.on()[own]),
+        ElementId(99, setting.slurm.on(99)[other]),
+    )
+    setting.told.silent = True
+    setting.slurm.reclaim(own)
+    setting.slurm.reclaim(other)
+    setting.turn()
+    setting.slurm.reclaimed.clear()
+    setting.slurm.elements[back] = Element(back, ElementState.RUNNING, own, setting.now_s)
+    setting.slurm.elements = {
+        id_: one for id_, one in setting.slurm.elements.items() if id_.array != 99
+    }
+    setting.told.silent = False
+    setting.settle()
+    assert setting.told.gone == []
+    assert gone.array in setting.told.ended
+
+
+def test_a_trainer_starts_only_when_the_keeper_knows_that_its_last_run_is_over() -> None:
+    setting = Setting(2, ARRAY)
+    setting.told.silent = True
+    setting.settle()
+    assert setting.slurm.on() == {}
+    setting.told.silent = False
+    setting.turn(setting.controller.schedule.due_s() - setting.now_s)
+    assert (setting.told.ended, len(setting.slurm.on())) == ([ARRAY], 2)
+
+
+def test_a_keeper_that_was_silent_is_told_later_which_trainers_are_gone() -> None:
+    setting = Setting(2, ARRAY, 99)
+    setting.settle()
+    setting.told.silent = True
+    setting.slurm.elements = {
+        id_: one for id_, one in setting.slurm.elements.items() if id_.array != 99
+    }
+    setting.turn()
+    setting.told.silent = False
+    setting.told.ended.clear()
+    setting.settle()
+    assert setting.told.ended == [99]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.act.groups import SILENT_S, Groups
 from bftrainer_slurm.controller.act.pacing import Pacer
 from bftrainer_slurm.controller.decide.actions import (
     Action,
@@ -22,6 +22,7 @@ from bftrainer_slurm.controller.decide.actions import (
     Shrink,
     Tell,
     Trim,
+    array_of,
 )
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, change, refuse, release
@@ -61,19 +62,21 @@ def execute(
     without live elements begins a new rendezvous with its first element.
 
     Returns:
-        In how many seconds there is credit for the first action that was not tried; None: all were.
+        In how many seconds the first action that was not tried can be; None: all were.
 
     Raises:
         SlurmUnavailableError: slurmctld does not answer; an action that was not noted may have been
             done.
     """
+    again_in_s = None
     end_s = max(began_s + BUDGET_S, pacer.clock() + _LEAST_S)
     for action in sorted(actions, key=lambda action: _ORDER.index(type(action))):
         rpcs = gateway.grow_rpcs if isinstance(action, Grow) else 1
         if not pacer.wait(rpcs, end_s - pacer.clock()):
             return pacer.due_in_s(rpcs, gateway.queue_rpcs)
-        if isinstance(action, Grow) and action.first:
-            groups.end(action.elements[0].array)
+        if isinstance(action, Grow) and action.first and not groups.end(array_of(action)):
+            again_in_s = SILENT_S
+            continue
         try:
             _do(action, gateway)
             logger.info("%s", describe(action))
@@ -83,7 +86,7 @@ def execute(
             note(action, True)
             if (done := _rest(action, error)) is not None:
                 note(done, False)
-    return None
+    return again_in_s
 
 
 def _rest(action: Action, error: RefusedError) -> Action | None:

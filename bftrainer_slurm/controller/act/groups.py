@@ -1,6 +1,6 @@
 """Tells the keeper about the trainers' groups: whose they are, how large, who leaves.
 
-Nothing waits for answers; a keeper that does not answer is told again later.
+Nothing waits for a keeper that does not answer: who calls is told so, and tells it again later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bftrainer_slurm.model import ElementId
 
 logger = logging.getLogger(__name__)
 
-_SILENT_S = 5.0  # a keeper that did not answer is left alone for a moment: the loop must go on
+SILENT_S = 5.0  # a keeper that did not answer is left alone for a moment: the loop must go on
 _AT_ONCE = 128
 _PATIENCE_S = 2.0  # as long as the keeper itself waits for those that shall leave
 _TASKS_A_LINE = 50  # of the keeper's 512 bytes
@@ -35,11 +35,16 @@ class Groups:
         """
         return {}
 
-    def lost(self, element: ElementId) -> None:
-        """Slurm says that an element is gone that was not asked to leave."""
+    def lost(self, element: ElementId) -> bool:
+        """Tell that an element is gone that was not asked to leave; return whether it was heard."""
+        return True
 
-    def end(self, array: int) -> None:
-        """A trainer has no live element: its next element begins a new run."""
+    def end(self, array: int) -> bool:
+        """Tell that a trainer has no live element, so that its next one begins a new run.
+
+        Return whether it was heard. If not, an element must not start: it would join the old run.
+        """
+        return True
 
 
 class KeeperGroups(Groups):
@@ -100,15 +105,15 @@ class KeeperGroups(Groups):
                 unheard.setdefault(array, []).extend(tasks)
         return unheard
 
-    def lost(self, element: ElementId) -> None:
+    def lost(self, element: ElementId) -> bool:
         """Tell it."""
         lost = (element.array, element.task)
-        self._tell(lambda keeper: keeper.lost(*lost), f"that {element} is lost")
+        return self._tell(lambda keeper: keeper.lost(*lost), f"that {element} is lost")
 
-    def end(self, array: int) -> None:
+    def end(self, array: int) -> bool:
         """Tell it."""
-        self._tell(lambda keeper: keeper.end_run(array), f"that the run of {array} is over")
         self._told.pop(array, None)
+        return self._tell(lambda keeper: keeper.end_run(array), f"that the run of {array} is over")
 
     def _tell(self, tell: Callable[[KeeperClient], object], what: str) -> bool:
         if self._clock() < self._silent_until_s:
@@ -118,7 +123,7 @@ class KeeperGroups(Groups):
             tell(client)
         except KeeperError as error:
             logger.warning("the keeper was not told %s: %s", what, error)
-            self._silent_until_s = self._clock() + _SILENT_S
+            self._silent_until_s = self._clock() + SILENT_S
             return False
         return True
 

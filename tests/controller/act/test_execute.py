@@ -64,8 +64,9 @@ class Told(Groups):
     def __init__(self, gateway: Recorder) -> None:
         self._asked = gateway.asked
 
-    def end(self, array: int) -> None:
+    def end(self, array: int) -> bool:
         self._asked.append(f"end {array}")
+        return True
 
 
 @dataclass
