@@ -64,7 +64,9 @@ logger = logging.getLogger(__name__)
 PING_S = 1.0
 PROGRESS_S = 1.0
 WORK_S = 10.0  # a worker that others wait for says this often that it works
-LEAST_WORK_S = 0.01  # of processor time meanwhile; a thread that only waits, and looks, uses less
+# The share of that which its thread computes at least; one that looks each millisecond whether
+# something has come uses 0.03.
+LEAST_WORK = 0.1
 CONNECT_S = 5.0  # for all addresses together
 KEEPER_SILENCE_S = 30.0  # a keeper that is silent for longer is gone with its host
 MOVED_S = 10.0  # the same, if the keeper may have moved to another host
@@ -439,10 +441,11 @@ class _Effort:
         """Return once in ``WORK_S`` whether the thread has worked since; otherwise False."""
         if now_s - self._looked_s < WORK_S:
             return False
-        before_s, self._looked_s = self._used_s, now_s
+        used_s, passed_s = self._used_s, now_s - self._looked_s
+        self._looked_s = now_s
         with contextlib.suppress(OSError):  # the thread has ended
             self._used_s = time.clock_gettime(self._clock)
-        return self._used_s - before_s >= LEAST_WORK_S
+        return self._used_s - used_s >= LEAST_WORK * passed_s
 
 
 class _Link:

@@ -7,7 +7,7 @@ uses no sockets, no clock and no Slurm.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -43,6 +43,7 @@ GATHER_S = 10.0  # a first generation waits this long for the nodes that the pla
 GATHER_UNKNOWN_S = 1.0  # the same, if it is not known how many that are
 JOIN_TOGETHER_S = 3.0  # a newcomer waits this long for others that are still starting
 READY_S = 300.0  # one that others wait for is dropped when none of them has worked for this long
+MOST_WORK_S = 7_200.0  # the same, whatever it says: one that hangs may use its processor, too
 STORE_S = 60.0  # rank 0 has this long to open a store
 ADOPT_S = 10.0  # a member that does not come back this long after the first one is lost
 
@@ -72,7 +73,8 @@ class _Pending:
     """A change that was announced and has not led to a generation yet."""
 
     change: Change
-    late_s: float = math.inf  # when who is not ready is late: others wait for it
+    late_s: float = math.inf  # when who is not ready is late, unless it works
+    last_s: float = math.inf  # the same, even if it does
     stop_at: StopAt | None = None  # where all stop, as rank 0 has said
 
 
@@ -96,6 +98,7 @@ class Rendezvous:
     highest: int = 0  # the highest number of any generation so far
     members: dict[int, Member] = field(default_factory=dict)  # by key, as they joined
     failures: Failures = field(default_factory=Failures)
+    on_late: Callable[[int, float], None] = lambda task, now_s: None  # a member of it hangs
     _changes: count[int] = field(default_factory=lambda: count(1))
     _pending: _Pending | None = None
     _offering: Generation | None = None  # waits for rank 0's store
@@ -177,6 +180,11 @@ class Rendezvous:
             self._drop(member, "Slurm says that this element has ended", now_s)
         self.tick(now_s)
 
+    def begin_anew(self, now_s: float) -> None:
+        """End the generation at once: the members' processes hang."""
+        self._interrupt("loss", now_s)
+        self.tick(now_s)
+
     def drop_all(self, why: str) -> None:
         """The run is over."""
         for member in list(self.members.values()):
@@ -212,23 +220,27 @@ class Rendezvous:
         return min(due_s, self._wait_until_s)
 
     def _drop_late(self, now_s: float) -> None:
-        """Drop those for whom others have waited too long.
+        """Drop those that hang.
 
-        The time begins when the first one that stays is ready. Until then all may be at something
-        that takes long, as a validation. It begins anew when one that is waited for says that it
+        A planned change waits for nobody until the first one that stays is ready: all may be at
+        something that takes long, as a validation. After a loss nobody trains on, so that the time
+        begins at once, in case all hang. It begins anew when one that is waited for says that it
         works: who hangs beside it costs no time until that one is ready.
         """
         pending = self._pending
         if pending is None:
             return
-        if not any(one.ready is not None and not one.leaving for one in self._serving()):
-            pending.late_s = math.inf
+        waits = any(one.ready is not None and not one.leaving for one in self._serving())
+        if pending.change.planned and not waits:
+            pending.late_s = pending.last_s = math.inf
         elif pending.late_s == math.inf:
-            pending.late_s = now_s + READY_S
+            pending.last_s = min(pending.last_s, now_s + MOST_WORK_S)
+            pending.late_s = min(pending.last_s, now_s + READY_S)
         if now_s >= pending.late_s:
             pending.late_s = math.inf
             for member in [one for one in self._serving() if one.ready is None]:
                 self._drop(member, LATE, now_s)
+                self.on_late(member.identity.task, now_s)
 
     # What follows from the events.
 

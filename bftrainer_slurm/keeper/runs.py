@@ -47,7 +47,9 @@ class Run:
         self.name = name
         self._out: list[Output] = []
         self._agents = Rendezvous(Role.AGENT, self._out, hold_until_s=hold_until_s)
-        self._workers = Rendezvous(Role.WORKER, self._out, hold_until_s=hold_until_s)
+        self._workers = Rendezvous(
+            Role.WORKER, self._out, hold_until_s=hold_until_s, on_late=self._end_hanging
+        )
         self._solos: dict[int, Rendezvous] = {}  # by task
         self._timed: dict[int, Rendezvous] = {}  # those of them with something due
         self._in_process = False
@@ -171,6 +173,12 @@ class Run:
             self._solos[task] = Rendezvous(Role.AGENT, self._out, alone=True)
             self._solos[task].highest = self._agents.highest
         return self._solos[task]
+
+    def _end_hanging(self, task: int, now_s: float) -> None:
+        """A process of this task hangs: its agent, if it has one, ends it and starts it again."""
+        if (solo := self._solos.get(task)) is not None:
+            solo.begin_anew(now_s)
+            self._settle(solo, task)
 
     def _go_in_process(self, now_s: float) -> None:
         if self._in_process:

@@ -265,17 +265,23 @@ class World:
         ranks = self.ranks.setdefault(generation.number, {})
         assert generation.rank not in ranks, "a rank is given once"
         ranks[generation.rank] = process
-        if generation.rank == 0:  # the others have not been told yet
+        if generation.rank == 0 and generation.number == self.rendezvous.number:
+            # The others have not been told yet.
             tasks = {peer.task for peer in generation.members}
             entrants = [one for one in self.processes if one.identity.task in tasks]
             assert process.version == max(one.version for one in entrants)
 
     def check_sent(self, process: Process, message: FromKeeper) -> None:
-        """Who trains is late only if another one waits, and no newcomer goes on without them."""
+        """Who trains is late only after a loss, or if another one waits, and no newcomer goes on
+        without them.
+        """
         match message:
             case Dropped(why) if why == LATE:
                 others = (one for one in self.serving() if one.number == process.number)
-                assert any(one.waiting for one in others), "nobody is late where nobody waits"
+                told = (one for one in (process.change, *process.inbox) if isinstance(one, Change))
+                after_loss = any(not one.planned for one in told)
+                waits = any(one.waiting for one in others)
+                assert waits or after_loss, "nobody is late where all may train on"
             case Generation(rank=0, members=members):
                 tasks = {peer.task for peer in members}
                 entrants = [one for one in self.processes if one.identity.task in tasks]

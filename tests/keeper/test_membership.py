@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -382,18 +382,21 @@ def keeper_members(keeper: Inside) -> int:
     return int(status["keeper"]["members"])
 
 
-def go_on_for(seconds: float, works: bool) -> None:
-    """Take long: with the processor now and then, as a validation does, or as one that hangs."""
-    until_s = time.monotonic() + seconds
-    while time.monotonic() < until_s:
-        if works:
-            sum(range(1_000_000))
-        time.sleep(0.1)
+def validate() -> None:
+    sum(range(100_000))
 
 
-@pytest.mark.parametrize("works", [True, False])
+def hang() -> None:
+    time.sleep(0.1)
+
+
+def look_again_and_again() -> None:
+    time.sleep(0.001)
+
+
+@pytest.mark.parametrize("what", [validate, hang, look_again_and_again])
 def test_who_works_long_while_the_others_wait_is_not_dropped_and_who_hangs_is(
-    keeper: Inside, monkeypatch: pytest.MonkeyPatch, works: bool
+    keeper: Inside, monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]
 ) -> None:
     monkeypatch.setattr(membership, "WORK_S", 1.0)
     monkeypatch.setattr(rendezvous, "READY_S", 5.0)
@@ -403,8 +406,10 @@ def test_who_works_long_while_the_others_wait_is_not_dropped_and_who_hangs_is(
     lost.close()
     wait_until(lambda: waits.change is not None)
     waits.ready(0, "change")
-    go_on_for(10, works)
-    if works:
+    until_s = time.monotonic() + 10
+    while time.monotonic() < until_s:
+        what()
+    if what is validate:
         assert {one.world for one in together([waits, validates], 0, "change")} == {2}
     else:
         assert validates.change is not None

@@ -26,7 +26,7 @@ from bftrainer_slurm.keeper.messages import (
     Working,
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
-from bftrainer_slurm.keeper.rendezvous import HangUp, Rendezvous, Send
+from bftrainer_slurm.keeper.rendezvous import LATE, HangUp, Rendezvous, Send
 from bftrainer_slurm.keeper.runs import Run
 from tests.keeper.simulated import Process, World
 
@@ -275,18 +275,47 @@ def test_one_that_is_to_leave_does_not_make_the_others_late() -> None:
     assert not newcomer.inbox
 
 
-def test_if_the_one_that_was_ready_is_lost_the_others_are_not_late() -> None:
+def test_if_the_one_that_was_ready_is_lost_the_others_are_not_late_as_long_as_they_work() -> None:
     world = started(Role.WORKER, 3)
     warm(world, 4)
     first, second, third, _ = world.processes
     first.say_ready()
     world.wait_until(200.0)
     world.kill(first)
-    world.wait_until(700.0)
+    for minute in range(4, 11):
+        world.wait_until(60.0 * minute)
+        world.say(second, Working())
     assert not any(isinstance(one, Dropped) for one in (*second.inbox, *third.inbox))
     second.say_ready()
-    world.wait_until(1_000.0)
+    world.wait_until(900.0)
     assert isinstance(third.inbox[-1], Dropped)
+
+
+def test_survivors_that_all_hang_are_dropped_and_who_comes_goes_on() -> None:
+    world = started(Role.WORKER, 3)
+    first, second, third = world.processes
+    newcomer = warm(world, 4)
+    world.kill(third)
+    world.wait_until(299.0)
+    assert not any(isinstance(one, Dropped) for one in (*first.inbox, *second.inbox))
+    world.wait_until(300.0)
+    assert all(isinstance(one.inbox[-1], Dropped) for one in (first, second))
+    world.wait_until(400.0)
+    newcomer.take_message()
+    assert world_of(newcomer) == 1
+
+
+def test_one_that_hangs_is_dropped_after_two_hours_though_it_uses_its_processor() -> None:
+    world, first, second = one_waits_for_another()
+    for minute in range(1, 120):
+        world.wait_until(60.0 * minute)
+        world.say(second, Working())
+    assert not any(isinstance(one, Dropped) for one in second.inbox)
+    world.wait_until(7_200.0)
+    assert isinstance(second.inbox[-1], Dropped)
+    while first.inbox:
+        first.take_message()
+    assert world_of(first) == 1
 
 
 def test_rank_0_that_opens_no_store_is_dropped() -> None:
@@ -778,6 +807,27 @@ def test_agents_that_stand_alone_come_back_to_a_new_keeper_as_such() -> None:
         back = Held(generation=3 + task, rank=0, world=1, alone=True)
         run.join(task, member(Role.AGENT, task), back, 0.0)
     assert sent(run) == [(1, Alone()), (2, Alone())]
+
+
+def test_the_agent_of_a_process_that_hangs_is_to_start_it_again() -> None:
+    run = Run("12.1", want=2)
+    for task in (1, 2):
+        run.join(task, member(Role.AGENT, task), None, 0.0)
+        run.hear(task, Ready(), 0.0)
+    run.hear(1, StoreAt("n1:1", 1), 0.0)
+    for task in (1, 2):
+        run.join(10 + task, member(Role.WORKER, task), None, 0.0)
+        run.hear(10 + task, Ready(), 0.0)
+    run.hear(11, StoreAt("n1:2", 1), 0.0)
+    run.take()
+    run.hear(11, Broken(1), 0.0)
+    run.hear(11, Ready(5, "change"), 0.0)
+    run.take()
+    run.tick(300.0)
+    told = dict(sent(run))
+    assert told[12] == Dropped(LATE)
+    assert told[2] == Change(1, planned=False, why="loss")
+    assert 1 not in told
 
 
 def test_an_agent_alone_that_fails_again_and_again_waits_longer_too() -> None:
