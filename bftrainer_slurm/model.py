@@ -29,14 +29,33 @@ class NodeState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Resources:
+    """What a node has, or what a job asks of each node; ``gres`` counts by name and name:type."""
+
+    memory_mb: float = 0.0
+    cpus: int = 0
+    gres: frozenset[tuple[str, int]] = frozenset()
+
+    def fit(self, node: Resources) -> bool:
+        """Whether a node with these resources, all of them idle, has enough."""
+        has = dict(node.gres)
+        enough = self.memory_mb <= node.memory_mb and self.cpus <= node.cpus
+        return enough and all(count <= has.get(name, 0) for name, count in self.gres)
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
-    """One node of the cluster. Slurm takes nodes of a low ``weight`` first."""
+    """One node of the cluster. Slurm takes nodes of a low ``weight`` first.
+
+    ``resources`` are None if they are not known.
+    """
 
     name: str
     state: NodeState
     partitions: frozenset[str] = frozenset()
     features: frozenset[str] = frozenset()
     weight: int = 1
+    resources: Resources | None = None
 
 
 class ElementState(Enum):
@@ -154,12 +173,19 @@ class TimeLimit:
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What a trainer asks of Slurm besides nodes, for all its elements, in Slurm's texts."""
+    """What a trainer asks of Slurm besides nodes, for all its elements, in Slurm's texts.
+
+    ``begin_s`` is when held elements may begin (Unix seconds): after a requeue that is Slurm's own
+    delay, and else what the user asked for.
+    """
 
     constraints: frozenset[str] = frozenset()
     excluded: frozenset[str] = frozenset()  # nodes that the user excluded; not those of a grow
     licenses: str = ""
     reservation: str = ""
+    resources: Resources = Resources()
+    dependency: str = ""
+    begin_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +241,7 @@ class Queue:
     """The whole queue in one reading: our trainers, and what we need about the ordinary jobs.
 
     ``malformed`` says of jobs that claim to be trainers, and cannot be understood, what is wrong;
-    they are left alone.
+    they are left alone. ``behind`` says which trainers (by array) wait for which other jobs.
     """
 
     trainers: tuple[Trainer, ...]
@@ -225,6 +251,7 @@ class Queue:
         default_factory=dict
     )  # by the id of the array; below 0 if it cannot be read
     ordinary_runs: tuple[OrdinaryRun, ...] = ()
+    behind: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def asking(self) -> tuple[WaitingJob, ...]:

@@ -129,6 +129,28 @@ static void put_exit_status(uint32_t status)
     put_number(WIFSIGNALED(status) ? 128u + WTERMSIG(status) : WEXITSTATUS(status));
 }
 
+/* What it asks of a node; for each processor it is a part of that. Nothing if it asks for none. */
+static void put_memory(uint64_t megabytes)
+{
+    if (megabytes != NO_VAL64)
+        put_number(megabytes & ~MEM_PER_CPU);
+    else
+        put_text(NULL);
+}
+
+/* An element has one node: whatever is asked for must be there. */
+static void put_gres(const job_info_t *job)
+{
+    const char *asked[] = {job->tres_per_node, job->tres_per_job, job->tres_per_task,
+                           job->tres_per_socket};
+    const char *first = NULL;
+
+    for (size_t i = 0; i < sizeof(asked) / sizeof(*asked) && first == NULL; i++)
+        if (asked[i] != NULL && strstr(asked[i], "gres") != NULL)
+            first = asked[i];
+    put_text(first);
+}
+
 static void put_job(const job_info_t *job, time_t now)
 {
     bool unlimited = job->time_limit == INFINITE && job->end_time > now;
@@ -156,6 +178,11 @@ static void put_job(const job_info_t *job, time_t now)
     put_text(job->resv_name);
     put_limit(job->time_limit);
     put_exit_status(job->exit_code);
+    put_text(job->dependency);
+    put_memory(job->pn_min_memory);
+    put_number(job->pn_min_cpus);
+    put_number(job->num_cpus);
+    put_gres(job);
     putchar_unlocked('\n');
 }
 
@@ -209,6 +236,9 @@ static int look_at_nodes(time_t since)
         put_text(node->features_act);
         put_text(node->partitions);
         put_number(node->weight);
+        put_number(node->real_memory);
+        put_number(node->cpus);
+        put_text(node->gres);
         putchar_unlocked('\n');
     }
     return 0;

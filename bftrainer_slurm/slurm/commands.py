@@ -25,15 +25,16 @@ from bftrainer_slurm.slurm.configuration import configuration, last_pass
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError
 from bftrainer_slurm.slurm.nodelists import barred_in, barred_list, expand, node_state
 from bftrainer_slurm.slurm.records import QueueReader, element_state
+from bftrainer_slurm.slurm.resources import read_resources
 from bftrainer_slurm.slurm.rows import JobRow, row_of
 from bftrainer_slurm.slurm.run import SlurmRunner
 
-# squeue's format letters in the order of JobRow.
+# squeue's format letters in the order of JobRow; it has none for the exit status.
 _JOB_FIELDS = (
     *("A", "F", "K", "T", "r", "Q", "V", "S", "e", "N", "n", "Y", "D", "P", "u", "j", "k"),
-    *("f", "x", "W", "v", "l"),
+    *("f", "x", "W", "v", "l", "", "E", "m", "c", "C", "b"),
 )
-_NODE_FIELDS = ("R", "T", "b", "w", "N")
+_NODE_FIELDS = ("R", "T", "b", "w", "m", "c", "G", "N")
 _RESERVATION = re.compile(
     r"^ReservationName=(?P<name>\S+) StartTime=(?P<start>\d+) EndTime=(?P<end>\d+)"
     r" Duration=\S+ Nodes=(?P<nodes>\S+) ",
@@ -74,13 +75,12 @@ class CommandGateway:
         A site can choose another one (NodeRank, a topology plugin); bftrainer-look tells that too.
         """
         partitions: dict[str, set[str]] = {}
-        seen: dict[str, tuple[str, str, str]] = {}
+        seen: dict[str, tuple[str, ...]] = {}
         # One line for all nodes of a partition that are alike: short even on a large cluster.
         for partition, *alike, nodes in self._table(("sinfo", "--all", "--exact"), _NODE_FIELDS):
-            state, features, weight = alike
             for node in expand(nodes):
                 partitions.setdefault(node, set()).add(partition)
-                seen[node] = (state, features, weight)
+                seen[node] = tuple(alike)
         return self._keep_nodes(
             Node(
                 name=name,
@@ -88,8 +88,11 @@ class CommandGateway:
                 partitions=frozenset(partitions[name]),
                 features=frozenset(features.split(",")) - {"(null)", ""},
                 weight=int(weight),
+                resources=read_resources(memory, (cpus,), gres),
             )
-            for name, (state, features, weight) in sorted(seen.items(), key=_natural)
+            for name, (state, features, weight, memory, cpus, gres) in sorted(
+                seen.items(), key=_natural
+            )
         )
 
     def _keep_nodes(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
@@ -266,7 +269,7 @@ class CommandGateway:
         fields end in a mark that nobody can know in advance: nothing can be forged.
         """
         mark = secrets.token_hex(16)
-        form = mark.join(f"%{field}" for field in fields) + mark + "."
+        form = mark.join(field and f"%{field}" for field in fields) + mark + "."
         text = self._runner.read(*command, "--noheader", f"--format={form}")
         for record in text.split(f"{mark}.\n")[:-1]:
             values = record.split(mark)

@@ -12,6 +12,7 @@ import time
 from bftrainer_slurm.model import Node, Queue
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.nodelists import node_state
+from bftrainer_slurm.slurm.resources import read_resources
 from bftrainer_slurm.slurm.rows import JobRow, row_of
 from bftrainer_slurm.slurm.run import SlurmRunner
 
@@ -78,11 +79,21 @@ def _fields(line: str) -> list[str]:
     return line.split("\t")[:-1]
 
 
-def _node(name: str, state: str, features: str, partitions: str, weight: str) -> Node:
+def _node(
+    name: str,
+    state: str,
+    features: str,
+    partitions: str,
+    weight: str,
+    memory: str,
+    cpus: str,
+    gres: str,
+) -> Node:
     return Node(
         name=name,
         state=node_state(state),
         partitions=frozenset(partitions.split(",")) - {""},
         features=frozenset(features.split(",")) - {""},
         weight=int(weight),
+        resources=read_resources(memory, (cpus,), gres),
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bftrainer_slurm.model import (
@@ -17,12 +17,15 @@ from bftrainer_slurm.model import (
     ElementState,
     OrdinaryRun,
     Queue,
+    Resources,
     Trainer,
     WaitingJob,
 )
 from bftrainer_slurm.slurm.arrays import parse_tasks
+from bftrainer_slurm.slurm.dependencies import unmet
 from bftrainer_slurm.slurm.directives import SubmissionError, minutes_of
 from bftrainer_slurm.slurm.nodelists import excluded_in, expand
+from bftrainer_slurm.slurm.resources import gres_of_job, read_resources
 from bftrainer_slurm.slurm.rows import JobRow
 from bftrainer_slurm.spec import SpecError, TrainerRecord, is_trainer_comment, parse_comment
 
@@ -95,14 +98,34 @@ class QueueReader:
         found = {array: self._known[array][1] for array in sorted(arrays)}
         waiting = (job for one in found.values() for job in one.waiting)
         runs = tuple(run for one in found.values() for run in one.runs)
+        trainers = tuple(trainer for one in found.values() for trainer in one.trainers)
         return Queue(
-            trainers=tuple(trainer for one in found.values() for trainer in one.trainers),
+            trainers=trainers,
             waiting=tuple(sorted(waiting, key=lambda job: job.job_id)),
             ordinary_nodes=frozenset(node for run in runs for node in run.nodes),
             ordinary_runs=runs,
+            behind=self._behind(trainers, rows_of=arrays),
             malformed=malformed
             | {array: one.malformed for array, one in found.items() if one.malformed},
         )
+
+    def _behind(
+        self, trainers: Iterable[Trainer], rows_of: Mapping[int, list[JobRow]]
+    ) -> dict[int, str]:
+        """Slurm may not look at the dependency of a held job before it is released (22.05)."""
+        depend = {one.array: one.demands.dependency for one in trainers if one.demands.dependency}
+        if not depend:
+            return {}
+        by_id = {**{row.job_id: [row] for rows in rows_of.values() for row in rows}, **rows_of}
+
+        def blocks(job: int, task: int | None, begun: bool) -> bool:
+            """Whether it is still to end, or to begin if ``begun`` is enough."""
+            rows = (row for row in by_id.get(job, ()) if task is None or _has(row, task))
+            states = map(element_state, rows)
+            return any(state in _WAITS if begun else not state.over for state in states)
+
+        said = {array: unmet(text, blocks) for array, text in depend.items()}
+        return {array: words for array, words in said.items() if words}
 
     def _array(self, array: int, members: list[JobRow]) -> _Array:
         rows, known = self._known.get(array, (None, _Array()))
@@ -240,7 +263,39 @@ def _demands(rows: Sequence[JobRow]) -> Demands:
         excluded=frozenset[str]().union(*(excluded_in(row.excluded_nodes) for row in rows)),
         licenses=next((row.licenses for row in rows if row.licenses), ""),
         reservation=next((row.reservation for row in rows if row.reservation), ""),
+        resources=_resources(rows),
+        dependency=next((row.dependency for row in rows if row.dependency), ""),
+        begin_s=max((_begin_s(row) for row in rows), default=0.0),
     )
+
+
+def _resources(rows: Sequence[JobRow]) -> Resources:
+    """What an element asks of its node, by the one that asks for most."""
+    asked = {
+        (row.memory, row.node_cpus, row.cpus if element_state(row) in _WAITS else "", row.gres)
+        for row in rows
+    }
+    each = [
+        read_resources(memory, cpus, gres_of_job(gres)) for memory, *cpus, gres in sorted(asked)
+    ]
+    return Resources(
+        max((one.memory_mb for one in each), default=0.0),
+        max((one.cpus for one in each), default=0),
+        frozenset().union(*(one.gres for one in each)),
+    )
+
+
+def _begin_s(row: JobRow) -> float:
+    """When a held one may begin; a start with nodes is a forecast."""
+    held = element_state(row) is ElementState.HELD and not expand(row.scheduled_nodes)
+    return row.start_s or 0.0 if held else 0.0
+
+
+def _has(row: JobRow, task: int) -> bool:
+    try:
+        return task in parse_tasks(row.tasks or "", below=_MANY)
+    except ValueError:
+        return True
 
 
 def _elements(row: JobRow, max_nodes: int) -> Iterable[Element]:

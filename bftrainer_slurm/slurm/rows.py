@@ -42,6 +42,11 @@ class JobRow:
     reservation: str = ""
     limit: str = ""  # the time limit, as Slurm writes it
     exit_status: int | None = None
+    dependency: str = ""
+    memory: str = ""  # of each node, or at least of each processor
+    node_cpus: str = ""  # the least on each node
+    cpus: str = ""  # in all: of a running job those that it got
+    gres: str = ""
 
 
 def readable(text: str) -> str:
@@ -81,6 +86,11 @@ def _job_row(
     reservation: str,
     limit: str,
     exit_status: str = "",  # squeue does not tell it
+    dependency: str = "",
+    memory: str = "",
+    node_cpus: str = "",
+    cpus: str = "",
+    gres: str = "",
 ) -> JobRow:
     return JobRow(
         job_id=int(job_id),
@@ -106,6 +116,11 @@ def _job_row(
         reservation=_given(reservation),
         limit=limit,
         exit_status=int(exit_status) if exit_status else None,
+        dependency=_given(dependency),
+        memory=memory,
+        node_cpus=node_cpus,
+        cpus=cpus,
+        gres=gres,
     )
 
 

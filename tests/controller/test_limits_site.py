@@ -16,10 +16,10 @@ RED = {"n1", "n2"}
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with started_site(nodes=4, conf=["Licenses=matlab:2"]) as running:
+    with started_site(nodes=4, conf=["Licenses=matlab:2", "GresTypes=gpu"]) as running:
         for node in sorted(RED):
-            features = ("AvailableFeatures=red", "ActiveFeatures=red")
-            running.lab.run("scontrol", "update", f"NodeName={node}", *features, user="root")
+            has = ("AvailableFeatures=red", "ActiveFeatures=red", "Gres=gpu:a100:2")
+            running.lab.run("scontrol", "update", f"NodeName={node}", *has, user="root")
         yield running
 
 
@@ -71,21 +71,30 @@ def test_too_few_nodes_that_fit_are_said(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "why"),
+    ("most", "option", "fit"),
     [
-        ("--mem=100G", "0 of 4 nodes fit"),
-        ("--cpus-per-task=64", "PartitionConfig"),
+        ("1-4", "--mem=100G", 0),
+        ("1-4", "--mem-per-cpu=100G", 0),
+        ("1-4", "--cpus-per-task=64", 0),
+        ("1-4", "--gres=gpu:3", 0),
+        ("3-4", "--gpus-per-node=a100:1", 2),
     ],
 )
-def test_nodes_too_small_are_tried_once_and_left_to_others(
-    site: Site, option: str, why: str
-) -> None:
-    array = site.submit(IDLE, "1-4", option)
-    wait_until(lambda: why in says(site, array))
-    other = site.submit(IDLE, "1-4")
-    wait_until(lambda: len(nodes_of(site, other)) == 4)
-    site.end(array, other)
-    assert site.controller.log.read_text().count(f" grow {array}_") == 1  # one request
+def test_nodes_too_small_are_never_tried(site: Site, most: str, option: str, fit: int) -> None:
+    array = site.submit(IDLE, most, option)
+    wait_until(lambda: f"{fit} of 4 nodes fit" in says(site, array))
+    assert_never_tried(site, array)
+
+
+def test_nodes_that_have_what_is_asked_for_are_used_and_explain_counts_them(site: Site) -> None:
+    array = site.submit(IDLE, "1-4", "--gres=gpu:1")
+    wait_until(lambda: nodes_of(site, array) == RED)
+
+    def explained() -> str:
+        return " ".join(site.run("bftrainer", "explain", str(array)).stdout.split())
+
+    wait_until(lambda: "It may use 2 of the pool's 4 nodes" in explained())
+    site.end(array)
 
 
 def test_licences_are_not_taken_from_ordinary_jobs(site: Site) -> None:
@@ -113,8 +122,25 @@ def test_a_constraint_that_cannot_be_decided_is_said(site: Site) -> None:
 def test_a_trainer_that_waits_for_another_job_keeps_no_node_from_others(site: Site) -> None:
     first = site.lab.sbatch("--hold", "-o", "/dev/null", script="#!/bin/sh\n")
     array = site.submit(IDLE, "1-4", f"--dependency=afterok:{first}")
-    wait_until(lambda: "now: Dependency" in says(site, array))
-    other = site.submit(IDLE, "1-4")
-    wait_until(lambda: len(nodes_of(site, other)) == 4)
+    wait_until(lambda: f"it waits for another job (afterok:{first})" in says(site, array))
+    assert_never_tried(site, array)
     site.lab.run("scancel", str(first))
-    site.end(array, other)
+
+
+def test_a_trainer_begins_once_the_job_that_it_waits_for_has_ended(site: Site) -> None:
+    first = site.lab.sbatch("--hold", "-o", "/dev/null", script="#!/bin/sh\n")
+    array = site.submit(IDLE, "1-4", f"--dependency=afterany:{first}")
+    wait_until(lambda: "it waits for another job" in says(site, array))
+    site.lab.run("scancel", str(first))
+    wait_until(lambda: len(nodes_of(site, array)) == 4)
+    site.end(array)
+
+
+def test_a_trainer_does_not_begin_before_its_time(site: Site) -> None:
+    array = site.submit(IDLE, "3-4", "-C", "red")  # more than there are, until it has a time
+    for option in ("StartTime=now+1hour", "Features="):
+        site.lab.run("scontrol", "update", f"JobId={array}", option)
+    wait_until(lambda: "it is not to begin before" in says(site, array))
+    site.lab.run("scontrol", "update", f"JobId={array}", "StartTime=now+5")
+    wait_until(lambda: len(nodes_of(site, array)) == 4)
+    site.end(array)

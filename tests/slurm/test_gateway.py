@@ -14,6 +14,7 @@ from bftrainer_slurm.model import (
     ElementState,
     NodeState,
     Queue,
+    Resources,
     TimeLimit,
 )
 from bftrainer_slurm.slurm.commands import CommandGateway
@@ -51,6 +52,39 @@ def test_what_has_not_changed_is_the_very_same_object(bench: Bench) -> None:
     assert bench.trainer(array) is before
     wait_until(lambda: bench.gateway.nodes() is bench.gateway.nodes())
     assert bench.gateway.nodes() == nodes
+
+
+def test_nodes_come_with_what_they_have(bench: Bench) -> None:
+    if bench.gateway.name == "pyslurm":
+        pytest.skip("it tells no resources")
+    assert {node.resources for node in bench.gateway.nodes()} == {Resources(1, 2)}
+
+
+def test_a_trainer_comes_with_what_it_asks_of_a_node(bench: Bench) -> None:
+    if bench.gateway.name == "pyslurm":
+        pytest.skip("it tells no resources")
+    large = bench.submit(mem="4000", cpus_per_task="3")
+    assert bench.trainer(large).demands.resources == Resources(4000, 3)
+    small = bench.submit(mem_per_cpu="1")
+    bench.run_on(small, 0, "n1")
+    assert bench.trainer(small).demands.resources == Resources(1, 1)
+
+
+def test_a_trainer_is_behind_the_jobs_that_it_depends_on_until_they_have_ended(
+    bench: Bench,
+) -> None:
+    if bench.gateway.name == "pyslurm":
+        pytest.skip("it tells no dependencies")
+    job = ordinary(bench)
+    array = bench.submit(dependency=f"afterany:{job}")
+    assert bench.gateway.queue().behind == {array: f"afterany:{job}"}
+    bench.lab.run("scancel", str(job), user="root")
+    wait_until(lambda: not bench.gateway.queue().behind)
+
+
+def test_a_trainer_comes_with_the_time_before_which_it_may_not_begin(bench: Bench) -> None:
+    array = bench.submit(begin="now+1hour")
+    assert abs(bench.trainer(array).demands.begin_s - time.time() - 3600) < 60
 
 
 def test_a_drained_node_is_unavailable(bench: Bench) -> None:

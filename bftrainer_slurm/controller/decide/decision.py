@@ -175,7 +175,7 @@ class Decider:
         free = growable(idle, picture, settings)
         alone = {why: len(nodes) for why, nodes in left_alone(picture, settings).items()}
         alone["kept for ordinary jobs"] = len(idle - free)
-        eligible = eligibility(picture.views, picture.snapshot)
+        eligible = eligibility(picture.views, picture.snapshot, self.history.has_begun)
         hardware = hardware_of(picture.snapshot, settings)
         by_then = free
         if soon := soon_available(picture, settings):

@@ -5,7 +5,8 @@ Failures of running elements are in ``verdicts``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constraint
@@ -25,26 +26,35 @@ class Eligibility:
     barred: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
 
-def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibility:
-    """Return what keeps each trainer from growing. Its own nodes are never among those refused."""
+def eligibility(
+    views: tuple[TrainerView, ...],
+    snapshot: Snapshot,
+    has_begun: Callable[[int], bool] = lambda array: False,
+) -> Eligibility:
+    """Return what keeps each trainer from growing. Its own nodes are never among those refused.
+
+    ``has_begun`` says whether an array has ever had a node.
+    """
     now_s = snapshot.time_s
     stuck: dict[int, str] = {}
     barred: dict[int, frozenset[str]] = {}
-    unfit: dict[Demands, frozenset[str]] = {}
+    unfit: dict[object, frozenset[str]] = {}
     for view in views:
         demands, array = view.trainer.demands, view.array
         why = (
             why_never(demands)
             or too_few_left(view)
             or _why_too_small(view, snapshot)
+            or _why_later(view, snapshot, has_begun)
             or _why_not_now(view.state.wait, now_s)
         )
         if why is None:
-            if demands not in unfit:
-                unfit[demands] = _unfit(demands, snapshot.nodes)
+            asked = demands.constraints, demands.excluded, demands.resources
+            if asked not in unfit:
+                unfit[asked] = _unfit(demands, snapshot.nodes)
             refused = view.state.refused.items()
             said_no = {node for node, until_s in refused if until_s > now_s}
-            out = unfit[demands].union(said_no) - nodes_of(view.places)
+            out = unfit[asked].union(said_no) - nodes_of(view.places)
             why = _too_few(view, snapshot.in_service, out)
             if out and why is None:
                 barred[array] = out
@@ -104,6 +114,19 @@ def _why_too_small(view: TrainerView, snapshot: Snapshot) -> str | None:
     return f"it wants at least {least} nodes, and {some} are in service"
 
 
+def _why_later(
+    view: TrainerView, snapshot: Snapshot, has_begun: Callable[[int], bool]
+) -> str | None:
+    """Say what a trainer waits for, besides nodes, as its user asked."""
+    if (jobs := snapshot.queue.behind.get(view.array)) is not None:
+        return f"it waits for another job ({jobs})"
+    begin_s = view.trainer.demands.begin_s
+    if begin_s <= snapshot.time_s or has_begun(view.array):
+        return None
+    begin = time.strftime("%F %T", time.localtime(begin_s))
+    return f"it is not to begin before {begin} (its StartTime)"
+
+
 def _why_not_now(wait: Wait | None, now_s: float) -> str | None:
     if wait is None or wait.until_s <= now_s:
         return None
@@ -118,12 +141,15 @@ def _too_few(view: TrainerView, nodes: frozenset[str], out: frozenset[str]) -> s
 
 def _unfit(demands: Demands, nodes: tuple[Node, ...]) -> frozenset[str]:
     constraints = _parsed(demands)
-    if not constraints and not demands.excluded:  # most trainers
+    kinds = {node.resources for node in nodes if node.resources is not None}  # few
+    too_small = {kind for kind in kinds if not demands.resources.fit(kind)}
+    if not constraints and not demands.excluded and not too_small:  # most trainers
         return frozenset()
     return frozenset(
         node.name
         for node in nodes
         if node.name in demands.excluded
+        or node.resources in too_small
         or not all(one.allows(node.features) for one in constraints)
     )
 

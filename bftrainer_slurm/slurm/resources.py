@@ -1,0 +1,50 @@
+"""What Slurm writes of a node's memory, processors and GRES, and of a job's wish for them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from bftrainer_slurm.model import Resources
+
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kmgtp]?)")
+_IN_PARENTHESES = re.compile(r"\([^)]*\)")  # (null), and the sockets of a GPU: (S:0-1)
+_OF_JOB = re.compile(r"gres[:/]", re.IGNORECASE)
+
+
+def read_resources(memory: str, cpus: Iterable[str], gres: str) -> Resources:
+    """Return a node's resources, or what a job asks of one; what cannot be read counts as none.
+
+    ``memory`` is in MB unless it has another unit. Of ``cpus`` the largest counts.
+    """
+    size = _number(f"{memory}m" if memory.isdigit() else memory.lower())
+    count = max((int(one) for one in cpus if one.isdigit()), default=0)
+    return Resources((size or 0.0) / _UNITS["m"], count, frozenset(_gres(gres).items()))
+
+
+def gres_of_job(asked: str) -> str:
+    """Return the GRES of a job's requests (``gres:gpu:2,cpu=4``), as a node would list them."""
+    parts = (_OF_JOB.split(one, 1) for one in asked.split(",") if _OF_JOB.match(one))
+    return ",".join(name for _, name in parts)
+
+
+def _gres(text: str) -> Counter[str]:
+    """Count GRES by ``name``, and also by ``name:type`` where there is a type."""
+    counts: Counter[str] = Counter()
+    for item in _IN_PARENTHESES.sub("", text).lower().split(","):
+        name, *more = re.split("[:=]", item)
+        kinds = [one for one in more if one != "no_consume"]
+        count = _number(kinds[-1]) if kinds else None
+        if count is not None:
+            kinds.pop()
+        if name not in ("", "n/a", "none"):
+            for key in {name, ":".join([name, *kinds])}:
+                counts[key] += 1 if count is None else int(count)
+    return counts
+
+
+def _number(text: str) -> float | None:
+    found = _NUMBER.fullmatch(text)
+    return None if found is None else float(found[1]) * _UNITS[found[2]]
