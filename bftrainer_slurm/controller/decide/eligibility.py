@@ -13,7 +13,7 @@ from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constr
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.trainer_state import Wait
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Demands, ElementState, Node, nodes_of
+from bftrainer_slurm.model import Demands, ElementState, nodes_of
 
 _CANNOT_START = (ElementState.WITHHELD, ElementState.CANCELLED, ElementState.LOST)
 
@@ -51,7 +51,7 @@ def eligibility(
         if why is None:
             asked = demands.constraints, demands.excluded, demands.resources
             if asked not in unfit:
-                unfit[asked] = _unfit(demands, snapshot.nodes)
+                unfit[asked] = _unfit(demands, snapshot)
             refused = view.state.refused.items()
             said_no = {node for node, until_s in refused if until_s > now_s}
             out = unfit[asked].union(said_no) - nodes_of(view.places)
@@ -96,7 +96,7 @@ def can_ever_start(view: TrainerView, snapshot: Snapshot) -> bool:
     demands, there = view.trainer.demands, snapshot.all_nodes
     if why_never(demands) is not None:
         return False
-    fit = len(there) - len(_unfit(demands, snapshot.nodes) & there)
+    fit = len(there) - len(_unfit(demands, snapshot) & there)
     return not there or fit >= view.trainer.record.min_nodes
 
 
@@ -139,19 +139,17 @@ def _too_few(view: TrainerView, nodes: frozenset[str], out: frozenset[str]) -> s
     return f"{fit} of {len(nodes)} nodes fit: others lack what it asks for, or Slurm refuses them"
 
 
-def _unfit(demands: Demands, nodes: tuple[Node, ...]) -> frozenset[str]:
-    constraints = _parsed(demands)
-    kinds = {node.resources for node in nodes if node.resources is not None}  # few
-    too_small = {kind for kind in kinds if not demands.resources.fit(kind)}
-    if not constraints and not demands.excluded and not too_small:  # most trainers
-        return frozenset()
+def _unfit(demands: Demands, snapshot: Snapshot) -> frozenset[str]:
+    constraints, asks = _parsed(demands), demands.resources
+    too_small = [names for has, names in snapshot.by_resources.items() if not asks.fit(has)]
+    if not constraints and not demands.excluded:  # most trainers
+        return frozenset[str]().union(*too_small)
     return frozenset(
         node.name
-        for node in nodes
+        for node in snapshot.nodes
         if node.name in demands.excluded
-        or node.resources in too_small
         or not all(one.allows(node.features) for one in constraints)
-    )
+    ).union(*too_small)
 
 
 def _parsed(demands: Demands) -> list[Constraint]:

@@ -17,6 +17,7 @@ from bftrainer_slurm.model import (
     NodeState,
     Queue,
     Reservation,
+    Resources,
     Trainer,
 )
 from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
@@ -56,6 +57,15 @@ class Snapshot:
     def by_weight(self) -> tuple[Node, ...]:
         """The nodes of the cluster in the order in which Slurm takes them."""
         return tuple(sorted(self.nodes, key=lambda node: node.weight))
+
+    @cached_property
+    def by_resources(self) -> Mapping[Resources, list[str]]:
+        """The nodes that have the same, where it is known what they have: few groups."""
+        groups: dict[Resources, list[str]] = {}
+        for node in self.nodes:
+            if node.resources is not None:
+                groups.setdefault(node.resources, []).append(node.name)
+        return groups
 
     @cached_property
     def all_nodes(self) -> frozenset[str]:
