@@ -284,7 +284,7 @@ class Controller:
         world.appraiser.forget(kept)
         if now_s - self._tidied_s >= _DAY_S:
             self._tidied_s = now_s
-            world.history.forget_old(now_s)
+            world.history.forget_old(now_s, arrays)
             world.history.lessons.forget_too_much(arrays)
 
     def _take_hint(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:

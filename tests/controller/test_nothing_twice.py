@@ -247,3 +247,21 @@ def test_a_keeper_that_was_silent_is_told_later_which_trainers_are_gone() -> Non
     setting.told.ended.clear()
     setting.settle()
     assert setting.told.ended == [99]
+
+
+def test_what_is_known_of_a_trainer_is_kept_as_long_as_it_lives(tmp_path: Path) -> None:
+    setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
+    setting.settle()
+    setting.controller.take(reports(setting, 100.0, 200.0))
+    setting.slurm.reclaim(next(iter(setting.slurm.on())))
+    setting.turn()
+    known = ("grew", "reclaimed", "samples")
+    before = [setting.shown()[name] for name in known]
+    setting.turn(100 * 86_400)
+    for _ in range(25):  # the clock is believed after an hour
+        setting.turn(150)
+    setting.turn(86_400)
+    setting.controller = setting.started()
+    setting.turn()
+    setting.controller.take(reports(setting, 200.0))
+    assert [setting.shown()[name] for name in known] == before

@@ -334,8 +334,8 @@ class History:
         self._tallies.pop(array, None)
         self._ended.pop(array, None)
 
-    def forget_old(self, now_s: float) -> None:
-        """Drop data older than 90 days.
+    def forget_old(self, now_s: float, living: Iterable[int] = ()) -> None:
+        """Drop data older than 90 days, except those about ``living`` trainers (array ids).
 
         If the clock is wrong, it may be months ahead: only one by which controllers have looked for
         an hour without a break is believed, or for a day in all.
@@ -344,13 +344,14 @@ class History:
         if sure_s is None:
             return
         old_s = min(now_s, sure_s) - _KEEP_S
-        self._database.write(
-            *(
-                (f"DELETE FROM {table} WHERE {column} < ?", (old_s,))
-                for column in ("end_s", "time_s")
-                for table in tables_with(column)
-            )
+        lives = f"array IN ({', '.join(map(str, living))})"
+        old = (
+            f"DELETE FROM {table} WHERE {column} < ?"
+            + (f" AND NOT {lives}" if table in tables_with("array") else "")
+            for column in ("end_s", "time_s")
+            for table in tables_with(column)
         )
+        self._database.write(*((delete, (old_s,)) for delete in old))
         self._tallies.clear()
 
     def close(self) -> None:
