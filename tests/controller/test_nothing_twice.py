@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.lessons import Rescale
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import Configuration, Element, ElementId, ElementState
 from tests.controller.test_loop import Setting
@@ -265,3 +267,20 @@ def test_what_is_known_of_a_trainer_is_kept_as_long_as_it_lives(tmp_path: Path) 
     setting.turn()
     setting.controller.take(reports(setting, 200.0))
     assert [setting.shown()[name] for name in known] == before
+
+
+def rescales_in_memory() -> int:
+    gc.collect()
+    return sum(isinstance(one, Rescale) for one in gc.get_objects())
+
+
+def test_a_trainer_that_changes_its_size_for_ever_takes_no_more_memory() -> None:
+    setting = Setting(2, ARRAY)
+    setting.settle()
+    before = rescales_in_memory()
+    for number in range(1, 501):
+        setting.now_s += 5
+        nodes = 1 + number % 2
+        setting.say(NoteKind.REFORMED, generation=number, nodes=nodes, mode=0)
+        setting.say(NoteKind.PROGRESS, generation=number, nodes=nodes, samples=number, pause_s=0.5)
+    assert 0 < rescales_in_memory() - before < 50

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
 from bftrainer_slurm.controller.state.lessons import (
@@ -34,6 +34,7 @@ _SIZES = 64
 _PRIOR_WEIGHS = 2
 _FADES_S = 600.0
 _MOST_COST_S = 120.0  # nobody can keep nodes by reporting long pauses
+_Rescales: TypeAlias = dict[tuple[Runtime, bool], deque[Rescale]]  # the last ones of each kind
 _ANOTHER_SCRIPT = 0.25  # a larger relative difference shows another script of this name
 
 
@@ -145,7 +146,7 @@ class Profiles:
     def __init__(self, lessons: Lessons) -> None:
         self._lessons = lessons
         self._trainers: dict[int, _Known] = {}
-        self._rescales: dict[Job, list[Rescale]] = {}
+        self._rescales: dict[Job, _Rescales] = {}
         self._fits: Fits[int] = Fits()
         self._exploration: Exploration[int] = Exploration()
 
@@ -159,9 +160,9 @@ class Profiles:
             known.add(look)
             self._lessons.add_look(known.job, look)
         for rescale in rescales:
-            before = self._of_job(known.job)
-            if all(rescale.time_s > one.time_s for one in before):
-                before.append(rescale)
+            last = _last(self._of_job(known.job))
+            if last is None or rescale.time_s > last.time_s:
+                self._note(known.job, rescale)
                 self._lessons.add_rescale(known.job, rescale)
 
     def reformed(self, view: TrainerView, reform: Reform) -> None:
@@ -244,20 +245,24 @@ class Profiles:
             )
         return known.fit
 
-    def _of_job(self, job: Job) -> list[Rescale]:
+    def _of_job(self, job: Job) -> _Rescales:
         if job not in self._rescales:
-            self._rescales[job] = self._lessons.rescales(job)
+            self._rescales[job] = {}
+            for rescale in self._lessons.rescales(job):
+                self._note(job, rescale)
         return self._rescales[job]
 
-    def _costs(self, known: _Known, grew: bool) -> list[Rescale]:
-        kind, rescales = (self._runtime(known), grew), self._of_job(known.job)
-        return [one for one in rescales if (one.runtime, one.grew) == kind][-RESCALES_A_KIND:]
+    def _note(self, job: Job, rescale: Rescale) -> None:
+        kind = rescale.runtime, rescale.grew
+        self._rescales[job].setdefault(kind, deque(maxlen=RESCALES_A_KIND)).append(rescale)
+
+    def _costs(self, known: _Known, grew: bool) -> Sequence[Rescale]:
+        return self._of_job(known.job).get((self._runtime(known), grew), ())
 
     def _runtime(self, known: _Known) -> Runtime:
         """Return its runtime; until it has reported one, that of the last trainer of its name."""
-        rescales = self._of_job(known.job)
-        last = rescales[-1].runtime if rescales else Runtime.C10D
-        return known.stopwatch.runtime or last
+        last = _last(self._of_job(known.job))
+        return known.stopwatch.runtime or (last.runtime if last else Runtime.C10D)
 
     def _curve(self, view: TrainerView, known: _Known) -> dict[str, Any]:
         fit = self._fit(view.array, known)
@@ -273,6 +278,11 @@ class Profiles:
         }
         known.drawn = fit, drawn
         return drawn
+
+
+def _last(rescales: _Rescales) -> Rescale | None:
+    newest = (one[-1] for one in rescales.values())
+    return max(newest, key=lambda one: one.time_s, default=None)
 
 
 def _cost_s(prior_s: float, measured: Sequence[Rescale], now_s: float) -> float:
