@@ -5,10 +5,13 @@ It is read from the variables that the element, torchrun or srun set. Nothing he
 
 from __future__ import annotations
 
+import hashlib
 import re
 import socket
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from bftrainer_slurm.keeper.messages import Identity, Role
 from bftrainer_slurm.keeper.protocol import parse_addresses
@@ -59,7 +62,19 @@ def read_identity(environment: Mapping[str, str], role: Role, address: str = "")
         node=environment.get("SLURMD_NODENAME") or socket.gethostname(),
         role=role,
         address=address,
+        program=_program(environment),
     )
+
+
+def _program(environment: Mapping[str, str]) -> str:
+    """Return what tells a batch script's programs apart, on all nodes alike: its step and script.
+
+    It is the same for torchrun and for the processes that it starts.
+    """
+    names = [Path(word).name for word in sys.argv if word.endswith(".py")]
+    script = next((name for name in names if name != "run.py"), "")  # python -m ...distributed.run
+    told = f"{environment.get('SLURM_STEP_ID', '')} {script}"
+    return hashlib.sha256(told.encode(errors="replace")).hexdigest()[:16]
 
 
 def worker_identity(environment: Mapping[str, str]) -> Identity:

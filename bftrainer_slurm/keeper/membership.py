@@ -32,6 +32,8 @@ from bftrainer_slurm.keeper.messages import (
     Change,
     Done,
     Dropped,
+    Finished,
+    Finishing,
     FromKeeper,
     FromMember,
     Generation,
@@ -73,7 +75,7 @@ MOVED_S = 10.0  # the same, if the keeper may have moved to another host
 BACKOFF_S = (0.1, 5.0)
 _DONE_S = 2.0  # saying goodbye takes this long at most
 
-Notice = Change | Generation | Released | Dropped
+Notice = Change | Generation | Released | Finished | Dropped
 _Kind = TypeVar("_Kind", Challenge, Welcome)
 
 
@@ -83,6 +85,10 @@ class MembershipError(Exception):
 
 class ReleasedError(MembershipError):
     """The planned leave is done: wait for Slurm to end this process, and never exit with 0."""
+
+
+class FinishedError(MembershipError):
+    """The training has finished without this process, which ends with 0 and begins nothing."""
 
 
 class DroppedError(MembershipError):
@@ -134,7 +140,7 @@ class Membership:
         self._stop_step: int | None = None
         self._over: MembershipError | None = None  # why no generation will ever come
         self._dropped = False
-        self._leaving = False
+        self._leaving = self._finishing = False
         self._progress: Measured | None = None
         self._progress_s = float("-inf")
         self._effort: _Effort | None = None  # of the thread that trains
@@ -161,6 +167,7 @@ class Membership:
 
         Raises:
             ReleasedError: this process has left as planned.
+            FinishedError: the training has finished.
             DroppedError: it was declared lost, and has not called ``ready`` since.
             MembershipError: it was closed.
             RefusedError: it does not belong to the trainer's owner.
@@ -209,6 +216,12 @@ class Membership:
         with self._state:
             self._leaving = True
             self._say(Leave())
+
+    def finishing(self) -> None:
+        """Say as an agent that its processes have ended well, and it waits for the others'."""
+        with self._state:
+            self._finishing = True
+            self._say(Finishing())
 
     def progress(self, **measures: float) -> None:
         """Report progress; it is sent once a second at most, and the newest report wins.
@@ -336,6 +349,8 @@ class Membership:
                 self._say(self._waiting)
             if self._leaving:
                 self._say(Leave())
+            if self._finishing:
+                self._say(Finishing())
 
     def _expect(self, kind: type[_Kind], link: _Link, timeout_s: float) -> _Kind:
         """Wait for one message of this kind. Raises ConnectionError if another one comes."""
@@ -414,6 +429,8 @@ class Membership:
                 self._held = self._held and replace(self._held, alone=True)
             case Released():
                 self._end(ReleasedError("left as planned"))
+            case Finished():
+                self._end(FinishedError("the training has finished"))
             case Dropped(why):
                 self._held = None
                 if self._waiting is not None:

@@ -22,7 +22,7 @@ MAX_MEASURE = 1e15
 CAUSES = ("new", "change", "failed")
 
 _ADDRESS = re.compile(r"[A-Za-z0-9._:%\[\]-]{0,255}\Z")
-_NONCE = re.compile(r"[0-9a-f]{0,64}\Z")
+_HEX = re.compile(r"[0-9a-f]{0,64}\Z")
 _MEASURE_NAME = re.compile(r"[a-z_]{1,20}\Z")
 _MAX_WHOLE = 10**15
 _MAX_LOCAL = 1_024
@@ -39,7 +39,10 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a member is: one process of one element. Its peers reach it at ``address``."""
+    """Who a member is: one process of one element. Its peers reach it at ``address``.
+
+    ``program`` tells apart what a batch script runs one after the other, on all nodes alike.
+    """
 
     array: int
     task: int
@@ -48,6 +51,7 @@ class Identity:
     local_rank: int = 0
     local_world: int = 1
     address: str = ""
+    program: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +179,11 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Finishing:
+    """My processes have ended well, and I wait for those of the other nodes."""
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """I have ended well: the end of my connection is no loss."""
 
@@ -234,6 +243,11 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class Finished:
+    """The training has finished without you: end well, and do not begin it again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
     """You were declared lost: join again."""
 
@@ -247,11 +261,11 @@ class Pong:
     number: int
 
 
-FromMember = (
-    Ready | Ack | StopAt | AckStop | StoreAt | Broken | Working | Leave | Measured | Done | Ping
+FromMember = (Ready | Ack | StopAt | AckStop | StoreAt | Broken | Working | Leave | Measured) | (
+    Finishing | Done | Ping
 )
-_Small = (
-    Challenge | Welcome | Refused | Change | Armed | StopAt | Go | Alone | Released | Dropped | Pong
+_Small = (Challenge | Welcome | Refused | Change | Armed | StopAt | Go | Alone) | (
+    Released | Finished | Dropped | Pong
 )
 FromKeeper = _Small | Generation
 
@@ -290,10 +304,11 @@ def parse_hello(line: bytes) -> Hello:
                 local_rank=_whole(rest.get("local_rank"), _MAX_LOCAL - 1),
                 local_world=_whole(rest.get("local_world"), _MAX_LOCAL),
                 address=_matching(_ADDRESS, rest.get("address")),
+                program=_matching(_HEX, rest.get("program")),
             )
             if identity.local_rank >= identity.local_world:
                 raise ProtocolError("local_rank must be below local_world")
-            nonce = _matching(_NONCE, rest.get("nonce", ""))
+            nonce = _matching(_HEX, rest.get("nonce", ""))
             return Hello(proof, identity, _held(rest.get("held")), nonce)
     raise ProtocolError("not the answer to a challenge")
 
@@ -328,6 +343,8 @@ def parse_from_member(line: bytes) -> FromMember:
             return Working()
         case {"leave": True}:
             return Leave()
+        case {"finishing": True}:
+            return Finishing()
         case {"done": True}:
             return Done()
     raise ProtocolError("not a message that the keeper knows")
@@ -376,6 +393,7 @@ _FROM_KEEPER: dict[str, Callable[[dict[str, Any]], FromKeeper]] = {
     "generation": _read_generation,
     "alone": lambda found: Alone(),
     "released": lambda found: Released(),
+    "finished": lambda found: Finished(),
     "dropped": lambda found: Dropped(str(found["dropped"])),
     "challenge": lambda found: Challenge(str(found["challenge"]), str(found["method"])),
     "welcome": lambda found: Welcome(str(found["welcome"]["run"])),
@@ -400,7 +418,7 @@ def _plain(message: Hello | FromMember | _Small) -> dict[str, Any]:
             return {"store": endpoint, "generation": generation}
         case Measured(measures):
             return {"progress": dict(measures)}
-        case Working() | Leave() | Done() | Alone() | Released():
+        case Working() | Leave() | Finishing() | Done() | Alone() | Released() | Finished():
             return {type(message).__name__.lower(): True}
         case Change(number, planned, why):
             return {"change": number, "planned": planned, "why": why}

@@ -17,6 +17,7 @@ class Member:
     rank: int | None = None
     ready: Ready | None = None
     leaving: bool = False
+    finishing: bool = False  # its processes have ended well, and it waits for the others'
     # What this connection has heard of the planned change. One that comes back begins anew.
     acked: bool = False  # that there is one
     armed: bool = False  # as rank 0: that all have heard of it

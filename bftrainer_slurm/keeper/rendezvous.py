@@ -20,6 +20,8 @@ from bftrainer_slurm.keeper.messages import (
     Change,
     Done,
     Dropped,
+    Finished,
+    Finishing,
     FromKeeper,
     FromMember,
     Generation,
@@ -45,6 +47,7 @@ JOIN_TOGETHER_S = 3.0  # a newcomer waits this long for others that are still st
 READY_S = 300.0  # one that others wait for is dropped when none of them has worked for this long
 MOST_WORK_S = 7_200.0  # the same, whatever it says: one that hangs may use its processor, too
 STORE_S = 60.0  # rank 0 has this long to open a store
+PROGRAMS = 100  # that have ended are remembered; a batch script runs few
 ADOPT_S = 10.0  # a member that does not come back this long after the first one is lost
 
 LATE = "not ready in time"
@@ -92,7 +95,8 @@ class Rendezvous:
     alone: bool = False
     hold_until_s: float = -math.inf
     want: int = 0  # nodes that the plan gives it now; 0: not known
-    over: bool = False  # the training has ended
+    # The programs that have ended well, each with the tasks that are through with it.
+    finished: dict[str, set[int]] = field(default_factory=dict)
     number: int = 0  # of the current generation
     adopted: bool = False  # an earlier keeper formed the current generation
     highest: int = 0  # the highest number of any generation so far
@@ -120,6 +124,8 @@ class Rendezvous:
             if (before := self._at(identity)) is not None:
                 self._drop(before, "another process has taken this place", now_s)
             self.members[key] = member
+            if identity.task in self.finished.get(identity.program, ()):
+                del self.finished[identity.program]  # its batch script runs it once more
         self.tick(now_s)
 
     def hear(self, key: int, message: FromMember, now_s: float) -> None:
@@ -138,6 +144,9 @@ class Rendezvous:
                 self._pending.late_s = math.inf  # the time begins anew
             case Leave():
                 self._leave(member, now_s)
+            case Finishing():
+                member.finishing = True
+                self._note_finished(member.identity)
             case Done():
                 self._finish(member)
             case Measured():
@@ -246,11 +255,15 @@ class Rendezvous:
 
     def _advance(self, now_s: float) -> None:
         self._wait_until_s = math.inf
-        for member in [one for one in self.members.values() if one.rank is None]:
-            if member.leaving or (self.over and member.ready is not None):
+        for member in list(self.members.values()):
+            if member.rank is None and member.leaving:
                 self._dismiss(member, Released())
+            elif self._is_over(member):
+                self._dismiss(member, Finished())
         if not any(member.rank is not None for member in self.members.values()):
             self._gather(now_s)
+        elif self._ends:
+            self._await_the_end(now_s)
         elif self._pending is None:
             self._invite(now_s)
         else:
@@ -386,7 +399,7 @@ class Rendezvous:
 
     def _ready(self, member: Member, ready: Ready, now_s: float) -> None:
         unasked = member.rank is not None and member.ready is None and self._pending is None
-        if ready.cause == "failed" and member.rank is not None:
+        if ready.cause == "failed" and member.rank is not None and not self._ends:
             who = member.identity
             note = Note(NoteKind.FAILED, who.array, who.task, who.node, text=ready.error)
             self.failures.failed(note, now_s)
@@ -398,11 +411,38 @@ class Rendezvous:
     def _finish(self, member: Member) -> None:
         """A member has ended well: the others go on as they are.
 
-        If it is a worker, the training is over: a newcomer would only begin it again.
+        Whoever comes later is told so, and does not begin the training again.
         """
+        who = member.identity
         del self.members[member.key]
-        self.out.append(Note(NoteKind.FINISHED, member.identity.array, member.identity.task))
-        self.over = self.over or self.role is Role.WORKER
+        self.out.append(Note(NoteKind.FINISHED, who.array, who.task))
+        if not member.finishing:
+            self._note_finished(who)
+        if (tasks := self.finished.get(who.program)) is not None:
+            tasks.add(who.task)
+
+    def _note_finished(self, who: Identity) -> None:
+        if len(self.finished) < PROGRAMS:
+            self.finished.setdefault(who.program, set())
+
+    @property
+    def _ends(self) -> bool:
+        """Whether agents are at the end of a training: one of them is through with it.
+
+        The others are left alone, as they may save its result: nobody joins, none begins again.
+        """
+        agents = self.role is Role.AGENT
+        return agents and any(one.identity.program in self.finished for one in self._serving())
+
+    def _is_over(self, member: Member) -> bool:
+        """Whether nothing is left to do for a member: it comes late, or would begin again."""
+        again = self.role is Role.AGENT and member.ready is not None
+        return member.identity.program in self.finished and (member.rank is None or again)
+
+    def _await_the_end(self, now_s: float) -> None:
+        """Let agents end when the processes of all have, as they would wait for the lost too."""
+        if self._pending is None and all(member.finishing for member in self._serving()):
+            self._announce(False, "finished", now_s)
 
     def _leave(self, member: Member, now_s: float) -> None:
         if self.role is Role.AGENT:
@@ -457,6 +497,8 @@ class Rendezvous:
 
     def _interrupt(self, why: str, now_s: float) -> None:
         """End the generation at once, unless that was announced already."""
+        if self._ends:
+            return
         self._offering = None
         if why != "failure":
             self.failures.lost(now_s)

@@ -172,6 +172,7 @@ class Run:
         if task not in self._solos:
             self._solos[task] = Rendezvous(Role.AGENT, self._out, alone=True)
             self._solos[task].highest = self._agents.highest
+            self._solos[task].finished = self._workers.finished  # so late agents start nothing
         return self._solos[task]
 
     def _end_hanging(self, task: int, now_s: float) -> None:

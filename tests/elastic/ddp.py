@@ -1,7 +1,7 @@
 """A plain DDP script, as small as can be, that knows nothing of elements.
 
 Writes a line for each step (time, world, step) into FOLDER/NODE.PID, and ends when FOLDER/stop is
-there. On a node with FOLDER/fail.NODE it raises.
+there; rank 0 ends only when FOLDER/saving is not. On a node with FOLDER/fail.NODE it raises.
 """
 
 import os
@@ -40,7 +40,10 @@ def main() -> None:
             stop[0] = (folder / "stop").exists()
             dist.all_reduce(stop, dist.ReduceOp.MAX)
             time.sleep(0.02)  # the processors are for all nodes
+    rank = dist.get_rank()
     dist.destroy_process_group()
+    while rank == 0 and (folder / "saving").exists():
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":

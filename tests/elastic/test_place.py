@@ -1,5 +1,8 @@
 """Where a process is, by the variables of torchrun, srun and the element."""
 
+import sys
+from dataclasses import replace
+
 import pytest
 
 from bftrainer_slurm.elastic.place import (
@@ -51,7 +54,22 @@ def test_first_node(nodelist: str, first: str) -> None:
 
 def test_a_process_of_torchrun_in_an_element_says_its_local_rank() -> None:
     variables = ELEMENT | {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "PET_LOCAL_ADDR": "10.0.0.3"}
-    assert worker_identity(variables) == Identity(12, 3, "n3", Role.WORKER, 1, 2, "10.0.0.3")
+    told = replace(worker_identity(variables), program="")
+    assert told == Identity(12, 3, "n3", Role.WORKER, 1, 2, "10.0.0.3")
+
+
+@pytest.mark.parametrize("command", [["/bin/torchrun"], ["torch/distributed/run.py"], []])
+def test_torchrun_and_its_processes_name_the_same_program(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def program(argv: list[str], step: str = "0") -> str:
+        monkeypatch.setattr(sys, "argv", argv)
+        return worker_identity(ELEMENT | {"SLURM_STEP_ID": step}).program
+
+    of_process = program(["/home/a/train.py", "--data=a.py"])
+    assert program([*command, "train.py", "--data", "a.py"]) == of_process
+    assert program(["/home/a/train.py"], step="1") != of_process
+    assert program(["/home/a/test.py"]) != of_process
 
 
 def test_a_task_of_srun_in_an_element_says_its_place_on_the_node() -> None:

@@ -87,6 +87,40 @@ def test_each_node_is_lost_but_the_last(trio: Agents) -> None:
     trio.wait_for_world(1, 3)
 
 
+def test_a_node_that_comes_when_the_training_has_finished_ends_well_and_begins_nothing(
+    pair: Agents,
+) -> None:
+    pair.folder.joinpath("stop").touch()
+    assert [pair.processes[task].wait(60) for task in (1, 2)] == [0, 0]
+    pair.folder.joinpath("stop").unlink()
+    pair.start(3)
+    assert pair.processes[3].wait(60) == 0
+    said = "bftrainer: this training has finished: n3 has nothing left to do\n"
+    assert pair.log(3).count(said) == 1
+    assert not pair.steps(3)
+
+
+def test_a_node_that_comes_while_the_last_one_saves_the_result_leaves_it_alone(
+    pair: Agents,
+) -> None:
+    pair.folder.joinpath("saving").touch()
+    pair.folder.joinpath("stop").touch()
+    pair.start(3)
+    assert pair.processes[3].wait(60) == 0
+    assert [pair.processes[task].poll() for task in (1, 2)] == [None, None]
+    pair.folder.joinpath("saving").unlink()
+    assert [pair.processes[task].wait(60) for task in (1, 2)] == [0, 0]
+    assert all(len({step.process for step in pair.steps(task)}) == 1 for task in (1, 2))
+
+
+def test_a_batch_script_may_run_the_same_script_again(pair: Agents) -> None:
+    pair.folder.joinpath("stop").touch()
+    assert [pair.processes[task].wait(60) for task in (1, 2)] == [0, 0]
+    pair.folder.joinpath("stop").unlink()
+    pair.start(1, 2)
+    pair.wait_for_world(2, 1, 2)
+
+
 def test_the_loss_of_an_agent_alone_ends_its_workers(pair: Agents) -> None:
     worker = pair.steps(2)[-1].process
     pair.signal(2, signal.SIGKILL)

@@ -75,6 +75,19 @@ def test_a_newcomer_joins_with_the_survivors_state(start: Start) -> None:
     assert re.search(r"; [\d,]+ samples/s before, [\d,]+ samples/s now$", said[0])
 
 
+def test_a_node_that_comes_when_the_training_has_finished_ends_well_and_begins_nothing(
+    start: Start,
+) -> None:
+    workers = start(2)
+    end(workers, 0, 1)
+    Path(workers.options["stop_after_epoch"]).unlink()
+    workers.start(2)
+    assert workers.wait(2) == [0]
+    assert not workers.steps(2)
+    said = "bftrainer: this training has finished: n2 has nothing left to do"
+    assert said in log_of(workers, 2)
+
+
 def test_a_killed_node_costs_its_step_in_flight_only(start: Start) -> None:
     workers = start(3)
     workers.wait_for_steps(0)

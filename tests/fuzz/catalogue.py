@@ -66,7 +66,7 @@ _MEMBER = (
 )
 _STEPS = (
     *("\0000!worker\0", "\0001!worker\0", "\0002!agent\0", "\0003!reporter\0", "\0000!wait\0"),
-    *("\0001!close\0", "member 3\n", '{"ready":{"step":5,"cause":"change","error":""}}\n\0'),
+    *("\0001!close\0", "member 4\n", '{"ready":{"step":5,"cause":"change","error":""}}\n\0'),
     *('{"store":"n1:1","generation":1}\n\0', '{"ack":1}\n\0', '{"stop_at":6,"change":1}\n\0'),
     *('{"ack_stop":1}\n\0', '{"broken":1}\n\0', '{"leave":true}\n\0', '{"done":true}\n\0'),
 )

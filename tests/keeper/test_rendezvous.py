@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bftrainer_slurm.keeper.messages import (
@@ -12,6 +14,8 @@ from bftrainer_slurm.keeper.messages import (
     Change,
     Done,
     Dropped,
+    Finished,
+    Finishing,
     Generation,
     Go,
     Held,
@@ -334,12 +338,64 @@ def test_who_ended_well_is_no_loss() -> None:
     assert not world.processes[1].inbox
 
 
-def test_who_is_ready_after_the_training_has_ended_is_released() -> None:
-    world = started(Role.WORKER, 1)
-    (late,) = world.start(2)
-    world.rendezvous.hear(world.processes[0].key, Done(), world.now_s)
-    late.say_ready("new")
-    assert isinstance(late.inbox[-1], Released)
+@pytest.mark.parametrize("role", [Role.AGENT, Role.WORKER])
+def test_who_comes_when_the_training_has_finished_is_told_so_and_begins_nothing(role: Role) -> None:
+    world = started(role, 2)
+    (waiting,) = world.start(3)
+    world.say(world.processes[0], Done())
+    (late,) = world.start(4)
+    assert list(waiting.inbox) == list(late.inbox) == [Finished()]
+    world.say(world.processes[1], Done())
+    (later,) = world.start(5)
+    assert list(later.inbox) == [Finished()]
+
+
+def test_agents_that_have_not_finished_are_left_alone_once_another_one_has() -> None:
+    world = started(Role.AGENT, 3)
+    saves = world.processes[0]
+    world.say(world.processes[1], Finishing())
+    (late,) = world.start(4)
+    world.kill(world.processes[2])
+    assert list(late.inbox) == [Finished()]
+    assert not saves.inbox
+
+
+def test_agents_whose_processes_have_ended_wait_for_the_others_and_for_no_lost_one() -> None:
+    world = started(Role.AGENT, 3)
+    first, second, third = world.processes
+    for one in (first, second):
+        world.say(one, Finishing())
+    assert not first.inbox
+    world.kill(third)
+    assert list(first.inbox) == list(second.inbox) == [Change(1, False, "finished")]
+
+
+def test_what_fails_at_the_end_of_a_finished_training_does_not_begin_it_again() -> None:
+    world = started(Role.AGENT, 2)
+    finished, failed = world.processes
+    world.say(finished, Finishing())
+    world.say(failed, Ready(-1, "failed", "connection closed by peer"))
+    assert list(failed.inbox) == [Finished()]
+    assert all(note.kind is not NoteKind.FAILED for note in world.notes)
+
+
+def test_a_batch_script_may_run_a_program_again() -> None:
+    world = started(Role.AGENT, 2)
+    for one in list(world.processes):
+        world.say(one, Finishing())
+        world.say(one, Done())
+    again = warm(world, 1)
+    world.wait_until(10.0)
+    assert [type(message) for message in again.inbox] == [Generation]
+
+
+def test_a_batch_script_may_run_another_program_afterwards() -> None:
+    world = started(Role.AGENT, 1)
+    world.say(world.processes[0], Done())
+    (finished,) = world.processes
+    world.rendezvous.join(9, replace(finished.identity, program="b"), None, world.now_s)
+    world.rendezvous.hear(9, Ready(), world.now_s)
+    assert any(isinstance(one, Send) and one.key == 9 for one in world.rendezvous.out)
 
 
 # Leaving.

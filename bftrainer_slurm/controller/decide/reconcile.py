@@ -45,6 +45,8 @@ def _holds(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Ac
     why |= dict.fromkeys(released.keys() & set(view.surplus), "its node is taken")
     vain = (id_ for id_, record in released.items() if waits_in_vain(record.reason))
     why |= dict.fromkeys(vain, "Slurm does not start it there")
+    if view.over:
+        why |= dict.fromkeys(released, "the training has finished")
     why |= dict.fromkeys(view.ids(Phase.ASTRAY), "it was released by somebody else")
     return [
         Hold(tuple(sorted(id_ for id_ in why if why[id_] == reason)), reason)

@@ -23,7 +23,7 @@ from bftrainer_slurm.elastic.place import FixedRank, fixed_rank, worker_identity
 from bftrainer_slurm.elastic.signals import Sigterm
 from bftrainer_slurm.elastic.tries import NoGroupError, Tries
 from bftrainer_slurm.keeper.credentials import prover_from
-from bftrainer_slurm.keeper.membership import Membership, Notice, ReleasedError
+from bftrainer_slurm.keeper.membership import FinishedError, Membership, Notice, ReleasedError
 from bftrainer_slurm.keeper.messages import Change, Dropped, Generation, Peer
 
 # torchrun's agent sets 1: then a lost peer ends this process. 2 only cleans up.
@@ -178,7 +178,7 @@ class ElementPeers(Peers):
         self._sigterm.watch()
 
     def form(self, version: Version | None) -> Generation:
-        """Get into the next generation; ends the process if this one is to leave.
+        """Get into the next generation; ends the process if this one is to leave, or comes late.
 
         Raises:
             NoGroupError: it fails again and again with peers that are alive.
@@ -192,6 +192,9 @@ class ElementPeers(Peers):
             self._membership.ready(step, cause, lineage=lineage)
             try:
                 generation = self._membership.wait_generation()
+            except FinishedError:
+                say(f"this training has finished: {self._identity.node} has nothing left to do")
+                raise SystemExit(0) from None
             except ReleasedError:
                 if not self._sigterm.came:
                     self._say_given_back(planned=True)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import NoReturn
 
 from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous.api import (
@@ -42,11 +43,13 @@ from bftrainer_slurm.elastic.steps import VARIABLE, Memory
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import (
     DroppedError,
+    FinishedError,
     Membership,
+    Notice,
     RefusedError,
     ReleasedError,
 )
-from bftrainer_slurm.keeper.messages import Generation, Role
+from bftrainer_slurm.keeper.messages import Finished, Generation, Role
 from bftrainer_slurm.keeper.protocol import parse_address
 
 _STORE = timedelta(minutes=5)  # torch's own
@@ -85,18 +88,19 @@ class AgentRendezvous(RendezvousHandler):
         self._failure = LastFailure()
         self._changes = ChangeLog(hear=Teller(self._memory))
         self._ending = Ending()
-        self._given_back: str | None = environment.get("SLURMD_NODENAME", "this node")
+        self._node = identity.node
+        self._given_back: str | None = self._node
         before_torchruns_word(self._say_given_back)
-        self._membership = Membership(keeper, identity, prover_from(environment), self._ending.hear)
+        self._store: GenerationStore | None = None
+        self._exit = QuickExit()
+        self._membership = Membership(keeper, identity, prover_from(environment), self._hear)
         self._membership.start()
         self._reporting = Reporting(self._memory, self._membership, self._changes)
         self._asking = Asking(self._memory)
         least_s = max(_LEAST_S, float(environment.get("BFTRAINER_GRACE", 0)))
         if not torch_private.end_workers_within(least_s, self._about_to_end_workers):
             say("this torch gives a script that hangs at SIGTERM 30 s, in which all nodes wait")
-        self._exit = QuickExit()
         on_signals(_ending_signals(environment), self._leave)
-        self._store: GenerationStore | None = None
 
     @property
     def use_agent_store(self) -> bool:
@@ -142,6 +146,8 @@ class AgentRendezvous(RendezvousHandler):
             except ReleasedError:
                 self._say_given_back(planned=True)
                 wait_for_the_end()
+            except FinishedError:
+                self._end_finished(_SIGNALLED if cause == "failed" else 0)
             except DroppedError:
                 cause, error = "change", ""
                 continue
@@ -182,6 +188,17 @@ class AgentRendezvous(RendezvousHandler):
             in_process = self._memory.read().in_process
             say(given_back(node, None if in_process else planned))
 
+    def _hear(self, notice: Notice) -> None:
+        self._ending.hear(notice)
+        if isinstance(notice, Finished) and self._store is None:
+            self._end_finished()  # nothing has begun here: it may still be getting warm
+
+    def _end_finished(self, code: int = 0) -> NoReturn:
+        """End without another generation: this node has come late, or would begin again."""
+        what = "has nothing left to do" if code == 0 else "does not start again what failed there"
+        say(f"this training has finished: {self._node} {what}")
+        self._exit.at_once(code)
+
     def _about_to_end_workers(self) -> None:
         if self._given_back is not None:  # else Slurm has signalled them too: they have the grace
             self._memory.end()
@@ -215,7 +232,9 @@ class AgentRendezvous(RendezvousHandler):
                 return None
             store = found
         self._store = GenerationStore(
-            store, self._has_ended if generation.world > 1 else lambda: False
+            store,
+            self._has_ended if generation.world > 1 else lambda: False,
+            self._membership.finishing,
         )
         if not generation.alone:
             places = {(member.task, member.node) for member in generation.members}

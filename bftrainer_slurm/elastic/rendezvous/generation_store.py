@@ -20,14 +20,21 @@ from torch.distributed import (  # type: ignore[attr-defined]
 
 _Answer = TypeVar("_Answer")
 _LOOK = timedelta(seconds=0.2)  # how often a wait looks whether the generation has ended
+_AT_THE_END = "terminal_state"  # in the key of the barrier at which agents wait for each other
 _ALONE = b"[0, 1, 0, 1]"  # what torchrun stores for an agent: its ranks, and of how many
 
 
 class GenerationStore(Store):
     """The calls of torchrun's agent: its ranks at the beginning, its exit barrier at the end."""
 
-    def __init__(self, store: TCPStore, ended: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        store: TCPStore,
+        ended: Callable[[], bool],
+        finishing: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__()
+        self._finishing = finishing  # called when this node's processes have ended well
         self._store: Any = store  # torch's stubs lack half of it
         self._ended = ended
         self._own = b""
@@ -57,6 +64,8 @@ class GenerationStore(Store):
 
     def add(self, key: str, amount: int) -> int:
         """Add to a number, and return it."""
+        if _AT_THE_END in key:
+            self._finishing()
         return self._try(lambda store: store.add(key, amount), 0)
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:

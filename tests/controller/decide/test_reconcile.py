@@ -178,6 +178,12 @@ def test_the_others_have_time_to_end_before() -> None:
     assert kept(mine, after_s=400) == [Cancel(ARRAY, "finished")]
 
 
+def test_an_element_of_a_finished_trainer_that_has_not_started_never_does() -> None:
+    done, running = element(1, ElementState.COMPLETED), element(2, ElementState.RUNNING, "n3")
+    mine = let_go(others=(done, running))
+    assert kept(mine) == [Hold((FIRST,), "the training has finished")]
+
+
 def test_a_finished_trainer_with_nothing_left_is_left_alone() -> None:
     assert kept(view(element(0, ElementState.COMPLETED)), after_s=400) == []
 
