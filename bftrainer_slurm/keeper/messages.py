@@ -304,7 +304,7 @@ def parse_hello(line: bytes) -> Hello:
                 local_rank=_whole(rest.get("local_rank"), _MAX_LOCAL - 1),
                 local_world=_whole(rest.get("local_world"), _MAX_LOCAL),
                 address=_matching(_ADDRESS, rest.get("address")),
-                program=_matching(_HEX, rest.get("program")),
+                program=_matching(_HEX, rest.get("program", "")),
             )
             if identity.local_rank >= identity.local_world:
                 raise ProtocolError("local_rank must be below local_world")
