@@ -110,6 +110,8 @@ OTHERS = {
     "a daemon of a plain job": (SBATCH, f'( setsid bash -c "{STUBBORN}" & )\nsleep 1000'),
     "a plain job that denies its partition":
         (("env", "SLURM_JOB_PARTITION=main", "SLURM_JOB_QOS=other", *SBATCH), STUBBORN),
+    "a plain job that asks for more than the site allows":
+        (("env", "BFTRAINER_GRACE=600", *SBATCH), STUBBORN),
     "a step of a plain job": (SBATCH, f'srun bash -c "{STUBBORN}"'),
     "a step of a plain job that denies its partition":
         (SBATCH, f'SLURM_JOB_PARTITION=main srun bash -c "{STUBBORN}" & wait; sleep 1000'),
@@ -124,7 +126,10 @@ OTHERS = {
 
 @pytest.fixture(scope="module", params=["cgroup", "linuxproc"])
 def attacked_lab(request: pytest.FixtureRequest, make_element_lab: Callable[..., Lab]) -> Lab:
-    return make_element_lab(nodes=1, linuxproc=request.param == "linuxproc")
+    lab = make_element_lab(nodes=1, linuxproc=request.param == "linuxproc")
+    plugstack = lab.dir / "plugstack.conf"
+    plugstack.write_text(f"{plugstack.read_text().rstrip()} max_grace={GRACE_S}\n")
+    return lab
 
 
 @pytest.fixture
