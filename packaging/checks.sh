@@ -87,7 +87,7 @@ PreemptMode=REQUEUE
 SchedulerParameters=batch_sched_delay=0,bf_interval=2
 NodeName=n[1-2] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[17001-17002] CPUs=1 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES PriorityTier=10 PreemptMode=OFF State=UP
-PartitionName=bftrainer Nodes=ALL PriorityTier=0 PreemptMode=REQUEUE MaxTime=INFINITE State=UP
+PartitionName=bftrainer Nodes=ALL PriorityTier=0 PreemptMode=REQUEUE MaxTime=INFINITE MaxNodes=1 State=UP
 EOF
 }
 # With loopback alone Slurm asks for no IPv4 address.

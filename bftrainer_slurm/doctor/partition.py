@@ -27,7 +27,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             SLURM_CONF,
             "PartitionName",
             f"{name} Nodes=ALL PriorityTier=0 PreemptMode=REQUEUE GraceTime=0 MaxTime=INFINITE"
-            " State=UP",
+            " MaxNodes=1 State=UP",
         )
         why = "Trainers need a partition of their own, which all others preempt."
         yield must("partition", f"there is no partition {name}", why, line)
@@ -37,6 +37,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     yield _tier(facts)
     yield _grace(facts)
     yield _max_time(facts)
+    yield _max_nodes(facts)
     for key, wanted, why in _WANTED:
         said = ours.get(key, wanted[0])
         if said not in wanted:
@@ -107,6 +108,17 @@ def _grace(facts: Facts) -> Finding:
     )
     change = facts.in_partition("GraceTime", "0")
     return must("GraceTime", f"{said} s", why, change)
+
+
+def _max_nodes(facts: Facts) -> Finding:
+    said = (facts.ours or {}).get("MaxNodes", "UNLIMITED")
+    if said == "1" or facts.by_qos:
+        return ok("MaxNodes", said)
+    why = (
+        "An element is a job of one node. A user who starts a larger job here can hide its further "
+        "nodes from the guard; ordinary jobs then wait for KillWait."
+    )
+    return consider("MaxNodes", said, why, facts.in_partition("MaxNodes", "1"))
 
 
 def _max_time(facts: Facts) -> Finding:

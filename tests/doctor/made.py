@@ -24,6 +24,7 @@ LINE = (
     " max_grace=5"
 )
 # What the recorded cluster lacks of a good one.
+GOOD_PARTITION = {"MaxNodes": "1"}
 GOOD = {"SchedulerParameters": "bf_interval=30,bf_continue", "Epilog": "/etc/slurm/epilog"}
 
 
@@ -33,6 +34,7 @@ def site(line: str = LINE, partition: str = "", **values: str) -> Facts:
     ``partition`` has settings of partitions: ``bftrainer State=DOWN``.
     """
     partitions = partitions_in(PARTITIONS)
+    partitions["bftrainer"] |= GOOD_PARTITION
     for name, key, value in re.findall(r"(\w+) (\w+)=(\S+)", partition):
         partitions[name][key] = value
     lines = our_lines([line])

@@ -110,6 +110,7 @@ BETTER = [
     ({"SlurmdUser": "slurm(64030)"}, "SlurmdUser", "SlurmdUser=root"),
     ({"PrivateData": "jobs,usage"}, "PrivateData", ""),
     ({"partition": "bftrainer MaxTime=00:30:00"}, "MaxTime", "MaxTime=INFINITE"),
+    ({"partition": "bftrainer MaxNodes=UNLIMITED"}, "MaxNodes", "MaxNodes=1"),
     ({"line": LINE.replace("announce=192.0.2.1:6740", "")}, "announce", "announce=IP:PORT"),
     ({"line": LINE.replace("python=/opt/python", "")}, "elements' Python", "python=/usr/local"),
     ({"SLURM_VERSION": "23.11.4"}, "Slurm", ""),
