@@ -455,7 +455,8 @@ class Rendezvous:
     def _adopt(self, member: Member, held: Held, now_s: float) -> None:
         """Take a member back into the generation that it is in, or let it join again."""
         # All were lost at once, as when this host was cut off, and nothing was formed since.
-        all_were_lost = held.generation == self.number and not (self.over or self._serving())
+        over = member.identity.program in self.finished
+        all_were_lost = held.generation == self.number and not (over or self._serving())
         later = self.adopted and held.generation > self.number
         if self.number == 0 or all_were_lost or later:
             self._give_way(held.generation)
