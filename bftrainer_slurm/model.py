@@ -193,6 +193,7 @@ class Trainer:
     """One elastic training job, as its user submitted it, with the elements Slurm still knows.
 
     If elements of one array are in several partitions, those of each partition are a trainer.
+    ``anchor`` is the array's task that never starts (see ``TrainerRecord.anchor``), while it waits.
     """
 
     array: int
@@ -203,6 +204,7 @@ class Trainer:
     submit_s: float
     elements: tuple[Element, ...]
     demands: Demands = Demands()
+    anchor: Element | None = None
 
 
 @dataclass(frozen=True, slots=True)

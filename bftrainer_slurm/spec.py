@@ -57,6 +57,15 @@ class TrainerRecord:
     personal: bool = False
     id: str | None = None
 
+    @property
+    def anchor(self) -> int:
+        """The task that never starts, one more than there are nodes for.
+
+        The last task of an array to start has the array's own job id: who requeues it by that id
+        (``scontrol requeue $SLURM_JOB_ID``) requeues all others too.
+        """
+        return self.max_nodes
+
 
 def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Spec:
     """Read the option's value; ``None``, the empty text and ``(null)`` mean the defaults.

@@ -56,7 +56,7 @@ end
 local function set_all(options, min, max, minutes, spec, partition, qos)
   options["nodes"] = "1"
   options["ntasks"] = "1"
-  options["array"] = string.format("0-%d", max - 1)
+  options["array"] = string.format("0-%d", max) -- with one that never starts: see rewrite.c
   options["hold"] = ""
   options["partition"] = partition
   options["requeue"] = "" -- the one value that 22.05, 24.11 and 26.05 all take

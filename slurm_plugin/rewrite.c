@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#define ARRAY_SIZE 32
+
 #define FAIL(...) (snprintf(error, REWRITE_ERROR_SIZE, __VA_ARGS__), false)
 
 /* Options that contradict a trainer, and what to do instead: bftrainer_slurm/slurm/refusals.txt. */
@@ -133,10 +135,19 @@ static void draw_id(struct record *record)
         snprintf(record->id, sizeof(record->id), "%08x", drawn);
 }
 
+/*
+ * The last task of an array that starts has the array's own job id: a requeue by that id is one of all
+ * tasks. So there is one more than nodes, which never starts.
+ */
+static void format_array(const struct record *record, char array[ARRAY_SIZE])
+{
+    snprintf(array, ARRAY_SIZE, "0-%u", record->max_nodes);
+}
+
 static bool set_all(slurm_opt_t *options, const struct record *record,
                     const struct target *target, char error[REWRITE_ERROR_SIZE])
 {
-    char array[32];
+    char array[ARRAY_SIZE];
     char comment[RECORD_SIZE];
     const struct {
         const char *name;
@@ -155,7 +166,7 @@ static bool set_all(slurm_opt_t *options, const struct record *record,
         {target->qos[0] != '\0' ? "qos" : NULL, target->qos},
     };
 
-    snprintf(array, sizeof(array), "0-%u", record->max_nodes - 1);
+    format_array(record, array);
     record_format(record, comment, sizeof(comment));
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
         if (settings[i].name != NULL &&
@@ -187,12 +198,12 @@ bool rewrite_read_back(slurm_opt_t *options, const struct spec *spec, const stru
                        struct record *record, char error[REWRITE_ERROR_SIZE])
 {
     char comment[RECORD_SIZE];
-    char array[32];
+    char array[ARRAY_SIZE];
 
     options_get(options, "comment", comment, sizeof(comment));
     if (!record_parse(comment, record, error))
         return false;
-    snprintf(array, sizeof(array), "0-%u", record->max_nodes - 1);
+    format_array(record, array);
     if (record->spec.weight != spec->weight || record->spec.grace != spec->grace ||
         !option_is(options, "array", array) || !option_is(options, "nodes", "1") ||
         !option_is(options, "partition", target->partition) ||

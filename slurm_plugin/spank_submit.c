@@ -101,7 +101,8 @@ static void check_written_range(const struct record *record)
 /* Each element counts in slurmctld's job table as soon as it is submitted. */
 static void check_size(const struct record *record, const struct site *site)
 {
-    unsigned array = options_max_array_size();
+    unsigned size = options_max_array_size();
+    unsigned array = size > 0 ? size - 1 : 0; /* without the one that never starts */
     unsigned share = site->max_elements > 0 ? site->max_elements : options_max_job_count() / 10;
     bool by_array = array > 0 && (share == 0 || array < share);
     unsigned limit = by_array ? array : share;

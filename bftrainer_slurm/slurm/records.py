@@ -190,7 +190,7 @@ def _record(claims: list[JobRow]) -> TrainerRecord:
 
 def _is_element(row: JobRow, record: TrainerRecord) -> bool:
     try:
-        return bool(parse_tasks(row.tasks or "", below=record.max_nodes))
+        return bool(parse_tasks(row.tasks or "", below=record.anchor + 1))
     except ValueError:
         return False
 
@@ -241,8 +241,9 @@ def _waiting_state(row: JobRow) -> ElementState:
 def _trainer(record: TrainerRecord, rows: list[JobRow]) -> Trainer:
     """Join the elements of one partition; the first one gives what should be the same in all."""
     first = min(rows, key=_first_task)
-    elements = (element for row in rows for element in _elements(row, record.max_nodes))
+    elements = (element for row in rows for element in _elements(row, record.anchor + 1))
     by_id = {element.id: element for element in elements}
+    anchor = by_id.pop(ElementId(first.array, record.anchor), None)
     return Trainer(
         array=first.array,
         name=first.name,
@@ -253,6 +254,7 @@ def _trainer(record: TrainerRecord, rows: list[JobRow]) -> Trainer:
         submit_s=min(row.submit_s or 0.0 for row in rows),
         elements=tuple(by_id[element] for element in sorted(by_id)),
         demands=_demands([row for row in rows if not element_state(row).over]),
+        anchor=None if anchor is None or anchor.state.over else anchor,
     )
 
 
@@ -298,11 +300,11 @@ def _has(row: JobRow, task: int) -> bool:
         return True
 
 
-def _elements(row: JobRow, max_nodes: int) -> Iterable[Element]:
+def _elements(row: JobRow, below: int) -> Iterable[Element]:
     state = element_state(row)
     nodes = expand(row.nodes) or expand(row.required_nodes)
     waits = state in _WAITS
-    for task in parse_tasks(row.tasks or "", below=max_nodes):
+    for task in parse_tasks(row.tasks or "", below=below):
         yield Element(
             id=ElementId(row.array, task),
             state=state,

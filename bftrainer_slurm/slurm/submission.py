@@ -128,7 +128,7 @@ def compose(
             *limit,
             "--nodes=1",
             "--ntasks=1",
-            f"--array=0-{most - 1}",
+            f"--array=0-{record.anchor}",
             "--hold",
             f"--partition={partition}",
             "--requeue",

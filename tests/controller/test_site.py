@@ -195,6 +195,25 @@ def test_where_slurm_cancels_what_it_preempts_a_trainer_comes_back_and_status_sa
         site.run(*update, "PreemptMode=REQUEUE", user="root")
 
 
+def test_a_script_that_requeues_itself_at_a_reclaim_costs_its_own_node_alone(site: Site) -> None:
+    over = site.lab.home("alice") / "requeues-no-more"  # after scancel it would come back too
+    handler = f"trap '[ -e {over} ] || scontrol requeue $SLURM_JOB_ID' TERM"
+    array = site.submit(f"#!/bin/bash\n{handler}\nsleep 1000 & wait\nwait\n", "1-4")
+    try:
+        wait_until(lambda: nodes_of(site, array) == 4)
+        before = site.lab.running(array)
+        # Of the element with the smallest job id: it might be the array's own.
+        first = min(row.split() for row in site.lab.squeue(array, "%A %i %N %t") if " R" in row)
+        site.lab.run("srun", "-N1", f"-w{first[2]}", "--exclusive", "sleep", "3")
+        others = {one: since for one, since in before.items() if one != first[1]}
+        assert others.items() <= site.lab.running(array).items()
+        wait_until(lambda: nodes_of(site, array) == 4)
+        assert others.items() <= site.lab.running(array).items()
+    finally:
+        over.touch()
+        site.end(array)
+
+
 def test_no_element_waits_unheld_for_slurm_to_start_it(site: Site) -> None:
     with trainer(site, "1-4") as array:
         wait_until(lambda: nodes_of(site, array) == 4)

@@ -138,7 +138,7 @@ def test_counts_what_claims_to_be_a_trainer_and_is_not(changes: dict[str, Any]) 
 
 
 def test_a_task_beyond_the_records_most_has_its_node_as_an_ordinary_job_has() -> None:
-    beyond = trainer_row(job_id=11, tasks="4", state="RUNNING", nodes="n3")
+    beyond = trainer_row(job_id=11, tasks="5", state="RUNNING", nodes="n3")
     queue = queue_of([trainer_row(tasks="0-3"), beyond])
     assert [element.id.task for element in queue.trainers[0].elements] == [0, 1, 2, 3]
     assert (queue.malformed.keys(), queue.ordinary_nodes) == ({10}, {"n3"})
@@ -158,6 +158,20 @@ def test_the_cancelled_rest_of_an_array_is_no_malformed_trainer() -> None:
 def test_an_array_with_more_tasks_than_its_record_says_has_no_more_elements() -> None:
     (trainer,) = queue_of([trainer_row(tasks="0-999999")]).trainers
     assert len(trainer.elements) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "anchored"),
+    [({"tasks": "0-4"}, True), ({"tasks": "0-3"}, False)],
+)
+def test_the_task_beyond_its_most_keeps_the_arrays_id(
+    changes: dict[str, Any], anchored: bool
+) -> None:
+    (trainer,) = queue_of([trainer_row(**changes)]).trainers
+    assert (trainer.anchor is not None and trainer.anchor.id == ElementId(10, 4)) == anchored
+    assert [one.id.task for one in trainer.elements] == [0, 1, 2, 3]
+    (cancelled,) = queue_of([trainer_row(**changes, state="CANCELLED")]).trainers
+    assert cancelled.anchor is None
 
 
 def test_elements_in_several_partitions_are_a_trainer_in_each() -> None:

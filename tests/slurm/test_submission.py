@@ -65,7 +65,7 @@ def test_the_rewriting_is_the_plugins() -> None:
         "--time=90",
         "--nodes=1",
         "--ntasks=1",
-        "--array=0-3",
+        "--array=0-4",
         "--hold",
         "--partition=spare",
         "--requeue",

@@ -286,6 +286,27 @@ def test_a_script_that_signals_its_own_group_goes_on(lab: Lab) -> None:
     element.wait_for("end")
 
 
+def test_an_element_that_requeues_itself_takes_no_other_along(lab: Lab) -> None:
+    """The usual recipe, in the first element by job id: that could be the array's own id."""
+    folder = lab.home("alice")
+    script = f"""#!/bin/sh
+until [ -e {folder}/requeue-$SLURM_JOB_ID ]; do sleep 0.1; done
+scontrol requeue $SLURM_JOB_ID
+sleep 1000
+"""
+    array = lab.sbatch("--bftrainer", "-N2-2", "--output=/dev/null", script=script)
+    lab.run("scontrol", "release", f"{array}_[0-1]", user="root")
+
+    def running() -> list[int]:
+        return [int(row.split()[0]) for row in lab.squeue(array, "%A %T") if "RUNNING" in row]
+
+    wait_until(lambda: len(running()) == 2)
+    first, other = sorted(running())
+    (folder / f"requeue-{first}").touch()
+    wait_until(lambda: first not in running())
+    assert running() == [other]
+
+
 def test_without_a_keeper_an_element_waits_and_says_so(lab: Lab, keeper: FakeKeeper) -> None:
     keeper.__exit__(None, None, None)
     try:

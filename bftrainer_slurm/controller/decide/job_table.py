@@ -35,6 +35,7 @@ class _Holding:
     view: TrainerView
     size: int
     held: tuple[ElementId, ...]
+    anchors: int = 0  # 1: one more is held, which never starts
 
     @property
     def user(self) -> str:
@@ -44,12 +45,13 @@ class _Holding:
     @property
     def is_held(self) -> bool:
         """Whether no element of it runs or is about to."""
-        return self.size == len(self.held)
+        return self.size - self.anchors == len(self.held)
 
     @property
     def needed(self) -> int:
         """What it cannot do without: its least size, and what is not held."""
-        return min(self.size, max(self.view.trainer.record.min_nodes, self.size - len(self.held)))
+        least = self.view.trainer.record.min_nodes + self.anchors
+        return min(self.size, max(least, self.size - len(self.held)))
 
     @property
     def claim(self) -> _Claim:
@@ -81,7 +83,7 @@ def excess(
     if max_jobs is None:
         return [], {}
     room = int(settings.job_table_share * max_jobs)
-    if sum(len(view.trainer.elements) for view in views) <= room:
+    if sum(len(view.trainer.elements) + 1 for view in views) <= room:
         return [], {}
     holdings = sorted(map(_holding, views), key=lambda one: (one.view.trainer.submit_s, one.held))
     if sum(one.size for one in holdings) <= room:
@@ -101,9 +103,10 @@ def excess(
 
 
 def _holding(view: TrainerView) -> _Holding:
-    elements = view.trainer.elements
+    elements, anchors = view.trainer.elements, int(view.trainer.anchor is not None)
     held = sorted(one.id for one in elements if one.state is ElementState.HELD)
-    return _Holding(view, sum(not one.state.over for one in elements), tuple(held))
+    size = sum(not one.state.over for one in elements) + anchors
+    return _Holding(view, size, tuple(held), anchors)
 
 
 def _startable(holdings: list[_Holding], snapshot: Snapshot, room: int) -> list[_Holding]:

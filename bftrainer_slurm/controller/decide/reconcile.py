@@ -8,14 +8,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Set
 from itertools import islice
 
-from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
+from bftrainer_slurm.controller.decide.actions import (
+    Action,
+    Cancel,
+    Grow,
+    Hold,
+    Revive,
+    Shrink,
+    Trim,
+)
 from bftrainer_slurm.controller.decide.time_limits import limits_at_start
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.phases import BROKEN, Phase
 from bftrainer_slurm.controller.state.trainer_state import waits_in_vain
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ElementId, Place, nodes_of
+from bftrainer_slurm.model import ElementId, ElementState, Place, nodes_of
 from bftrainer_slurm.planner.problem import Plan
 
 _FINISH_TIMEOUT_S = 300.0  # an elastic agent waits this long at its exit barrier
@@ -25,11 +33,17 @@ _WAITS_OR_RUNS = (Phase.WITHHELD, Phase.ASTRAY, Phase.RELEASED, Phase.RUNNING)
 
 def keep_up(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Action]:
     """Return the actions that a trainer's elements need, whatever the plan says."""
+    if (anchor := view.trainer.anchor) is not None and view.bare:
+        return [Trim((anchor.id,), "all others of its array have ended")]
     if view.abandoned:
         return [Cancel(view.array, "cancelled by its owner")] if view.spare else []
     if view.over and (cancel := _end(view, snapshot.time_s)):
         return cancel
     actions = _holds(view, snapshot, settings)
+    if anchor is not None and anchor.state in (ElementState.PENDING, ElementState.DELAYED):
+        actions.append(Hold((anchor.id,), "it is never to start"))
+    if anchor is not None and anchor.state is ElementState.RUNNING:
+        actions.append(Shrink((anchor.id,), "it is never to start"))
     running = set(view.ids(Phase.RUNNING))
     if strays := tuple(id_ for id_ in view.surplus if id_ in running):
         actions.append(Shrink(strays, "its node is another element's"))

@@ -77,6 +77,13 @@ class TrainerView:
         end_s = element.end_s
         return self.state.of(element.id.task).since_s if end_s is None else end_s + 1.0
 
+    @property
+    def bare(self) -> bool:
+        """Whether all of its elements are over, and none comes back."""
+        if not all(one.state.over for one in self.trainer.elements):
+            return False
+        return self.over or self.abandoned or not any(self.within(*_FAILED))
+
     def rests(self, rested_s: float) -> bool:
         """Whether it could grow if its elements had not ended after ``rested_s`` (Unix seconds)."""
         if self.spare or self.over or self.state.settled:

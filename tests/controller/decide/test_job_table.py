@@ -221,3 +221,12 @@ def test_the_tasks_with_the_highest_numbers_go_and_their_users_are_told_why() ->
 
 def test_where_the_size_of_the_table_is_not_known_nobody_gives_anything() -> None:
     assert given([trainer(1, 1000)], max_jobs=None) == ([], {})
+
+
+def test_the_task_that_keeps_an_arrays_id_counts_and_stays() -> None:
+    mine = replace(trainer(1, 80, 70), anchor=Element(ElementId(1, 80), HELD))
+    trims, refused = given([mine], max_jobs=300)  # room for 75
+    assert [id_.task for trim in trims for id_ in trim.elements] == [74, 75, 76, 77, 78, 79]
+    assert not refused
+    least = replace(mine, record=TrainerRecord(75, 80))
+    assert given([least], max_jobs=300)[1].keys() == {1}  # 75 and that one have no room

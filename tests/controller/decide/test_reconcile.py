@@ -7,7 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
+from bftrainer_slurm.controller.decide.actions import (
+    Action,
+    Cancel,
+    Grow,
+    Hold,
+    Revive,
+    Shrink,
+    Trim,
+)
 from bftrainer_slurm.controller.decide.reconcile import (
     hold_reclaimed,
     keep_up,
@@ -30,6 +38,7 @@ from bftrainer_slurm.model import (
     TimeLimit,
 )
 from bftrainer_slurm.planner.problem import Plan
+from bftrainer_slurm.spec import TrainerRecord
 from tests.controller.worlds import (
     ARRAY,
     NOW_S,
@@ -72,6 +81,51 @@ def let_go(ordinary: str = "", reason: str = "", others: tuple[Element, ...] = (
 
 def held(actions: Iterable[Action]) -> list[ElementId]:
     return [id_ for action in actions if isinstance(action, Hold) for id_ in action.elements]
+
+
+ANCHOR = ElementId(ARRAY, 2)
+ANCHORED = Element(ANCHOR, ElementState.HELD)
+HELD_ONE = element(1, ElementState.HELD)
+
+
+def anchored(*elements: Element, over: str | None = None) -> TrainerView:
+    """A trainer of at most two nodes with these elements, and the task that never starts."""
+    mine = replace(trainer(*elements), record=TrainerRecord(1, 2), anchor=ANCHORED)
+    return view_of(mine, replace(state_of(mine), over=over))
+
+
+@pytest.mark.parametrize(
+    ("state", "action"),
+    [(ElementState.PENDING, Hold), (ElementState.DELAYED, Hold), (ElementState.RUNNING, Shrink)],
+)
+def test_the_task_that_keeps_the_arrays_id_is_held_again_if_somebody_releases_it(
+    state: ElementState, action: type[Hold | Shrink]
+) -> None:
+    mine = replace(trainer(HELD, HELD_ONE), anchor=replace(ANCHORED, state=state))
+    assert kept(view_of(mine)) == [action((ANCHOR,), "it is never to start")]
+
+
+@pytest.mark.parametrize("over", [None, "finished", "given up"])
+@pytest.mark.parametrize(
+    "others",
+    [
+        (),
+        (element(0, ElementState.COMPLETED), element(1, ElementState.LOST)),
+        (element(0, ElementState.CANCELLED), element(1, ElementState.CANCELLED)),
+    ],
+)
+def test_the_task_that_keeps_the_arrays_id_goes_with_the_last_element(
+    others: tuple[Element, ...], over: str | None
+) -> None:
+    assert kept(anchored(*others, over=over)) == [
+        Trim((ANCHOR,), "all others of its array have ended")
+    ]
+
+
+def test_the_task_that_keeps_the_arrays_id_stays_while_elements_come_back() -> None:
+    left = element(0, ElementState.FAILED), element(1, ElementState.LOST)
+    assert not any(isinstance(one, Trim) for one in kept(anchored(*left)))
+    assert any(isinstance(one, Trim) for one in kept(anchored(*left, over="given up")))
 
 
 def test_what_runs_waits_or_has_ended_well_needs_nothing() -> None:
