@@ -29,6 +29,12 @@ _ADVICE: tuple[tuple[str, str], ...] = (
         "elastic.Trainer, remove dist.init_process_group() instead",
     ),
     (
+        r"connectFullMesh failed|Unable to find (?:address|interface) for",
+        "set GLOO_SOCKET_IFNAME in the script to the interface by which all nodes reach each other "
+        "('ip -br address' on a node lists them); if that is right, tell your admin that the nodes "
+        "do not reach each other, as behind a firewall",
+    ),
+    (
         r"SIGKILL|exitcode: -9\b|Killed$",
         f"something killed the process, most often because memory ran out: {_SMALLER}",
     ),

@@ -27,6 +27,11 @@ OUT_OF_MEMORY = "use a smaller batch"
             "ValueError: environment variable RANK expected, but not set",
             "if it has elastic.Trainer, remove dist.init_process_group() instead",
         ),
+        (
+            "RuntimeError: Gloo connectFullMesh failed with [gloo/transport/tcp/pair.cc:1] no error",
+            "set GLOO_SOCKET_IFNAME",
+        ),
+        ("RuntimeError: Unable to find address for: ib1", "set GLOO_SOCKET_IFNAME"),
         ("process 0 terminated with signal SIGKILL", "most often because memory ran out"),
     ],
 )

@@ -19,6 +19,7 @@ from bftrainer_slurm.elastic.inprocess.collective import (
     PeerLostError,
     make_default,
 )
+from bftrainer_slurm.elastic.interface import choose_interface
 from bftrainer_slurm.elastic.place import FixedRank, fixed_rank, worker_identity
 from bftrainer_slurm.elastic.signals import Sigterm
 from bftrainer_slurm.elastic.tries import NoGroupError, Tries
@@ -154,6 +155,7 @@ class ElementPeers(Peers):
     def __init__(self, environment: Mapping[str, str], backend: str) -> None:
         keeper = environment["BFTRAINER_KEEPER"]
         self._identity = worker_identity(environment)
+        choose_interface(os.environ, self._identity.address)
         self._backend = backend
         self.group = Communicator()
         self._forming = False

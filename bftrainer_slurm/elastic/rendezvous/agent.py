@@ -28,6 +28,7 @@ from torch.distributed.elastic.rendezvous.api import (
 from bftrainer_slurm.elastic import torch_private, tries
 from bftrainer_slurm.elastic.changes import ChangeLog, before_torchruns_word, given_back, say
 from bftrainer_slurm.elastic.inprocess.sockets import Connections
+from bftrainer_slurm.elastic.interface import choose_interface
 from bftrainer_slurm.elastic.listeners import Teller
 from bftrainer_slurm.elastic.place import address_towards, read_identity
 from bftrainer_slurm.elastic.processes import group_catches
@@ -80,6 +81,7 @@ class AgentRendezvous(RendezvousHandler):
         self._memory = Memory.made()
         environment[VARIABLE] = self._memory.path  # workers inherit it
         torch_private.set_libuv(environment)  # for workers
+        choose_interface(environment, self._address)
         self._forks = environment.get("PET_START_METHOD") == "forkserver"
         if self._forks:
             # torch.cuda.is_available() must not initialise CUDA in what workers are forked from.
