@@ -194,6 +194,8 @@ class Trainer:
 
     If elements of one array are in several partitions, those of each partition are a trainer.
     ``anchor`` is the array's task that never starts (see ``TrainerRecord.anchor``), while it waits.
+    ``submit_s`` is later once all elements were requeued. ``overwritten``: its user has replaced
+    the comment of all elements, which held the ``record``.
     """
 
     array: int
@@ -205,6 +207,7 @@ class Trainer:
     elements: tuple[Element, ...]
     demands: Demands = Demands()
     anchor: Element | None = None
+    overwritten: bool = False
 
 
 @dataclass(frozen=True, slots=True)

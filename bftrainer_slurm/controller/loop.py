@@ -165,7 +165,7 @@ class Controller:
         world, array = self._world, view.array
         tally, told = world.history.tally(array), self._members.of(array)
         ended = not view.live and not view.spare
-        spent = goodput(told.work, tally.had, view.trainer.submit_s, ended=ended, now_s=now_s)
+        spent = goodput(told.work, tally.had, view.submit_s, ended=ended, now_s=now_s)
         more = {"plan": self._explained[1].get(str(array)), "goodput": spent}
         return trainer_status(
             view,

@@ -209,6 +209,10 @@ class SimulatedCluster:
         """Not needed: a simulated job table has room for all."""
         raise AssertionError(f"{elements[0]} has room")
 
+    def label(self, elements: Sequence[ElementId], comment: str) -> None:
+        """Not needed: nobody overwrites comments."""
+        raise AssertionError(f"{elements[0]} has its comment")
+
     def tell(self, element: ElementId, text: str) -> None:
         """Not needed: simulated trainers join at once."""
         raise AssertionError(f"{element} has joined")

@@ -208,6 +208,10 @@ class CommandGateway:
         """See Gateway."""
         self._change(elements, ("scancel", _THEM))
 
+    def label(self, elements: Sequence[ElementId], comment: str) -> None:
+        """See Gateway."""
+        self._change(elements, ("scontrol", "update", f"JobId={_THEM}", f"Comment={comment}"))
+
     def tell(self, element: ElementId, text: str) -> None:
         """See Gateway. ``scontrol notify`` takes no ARRAY_TASK: 22.05 tells another element."""
         every = (one for trainer in self._queue.trainers for one in trainer.elements)

@@ -123,6 +123,9 @@ class Gateway(Protocol):
     def trim(self, elements: Sequence[ElementId]) -> None:
         """Cancel these elements of a trainer; the others go on."""
 
+    def label(self, elements: Sequence[ElementId], comment: str) -> None:
+        """Set the comment of elements of one trainer."""
+
     def tell(self, element: ElementId, text: str) -> None:
         """Write a line into the output of an element that ran at the last look.
 

@@ -132,7 +132,7 @@ class QueueReader:
         if rows == members:
             return known
         try:
-            made = _read_array(members)
+            made = _read_array(members, known.trainers)
         except Exception as error:  # whatever it is, all other jobs must still be seen
             made = replace(_read_ordinary(members), malformed=f"{type(error).__name__}: {error}")
         # A record may change without its trainer: a priority, or a forecast.
@@ -152,13 +152,17 @@ class _Array:
     malformed: str = ""  # what is wrong with it
 
 
-def _read_array(members: list[JobRow]) -> _Array:
-    """An element with a changed comment is still one, if the others' comments say so."""
+def _read_array(members: list[JobRow], known: Sequence[Trainer]) -> _Array:
+    """An element with a changed comment is still one, if the others' comments say so.
+
+    So they all are if the array was ``known`` as this user's trainer at the last reading.
+    """
     claims = [row for row in members if is_trainer_comment(row.comment)]
-    if not claims:
+    users = {row.user for row in members if row.tasks is not None}
+    if not claims and (not known or {trainer.user for trainer in known} != users):
         return _read_ordinary(members)
     try:
-        record = _record(claims)
+        record = _record(claims) if claims else known[0].record
     except ValueError as error:
         live = not all(element_state(row).over for row in claims)
         return replace(_read_ordinary(members), malformed=str(error) if live else "")
@@ -170,7 +174,10 @@ def _read_array(members: list[JobRow]) -> _Array:
     live = not all(element_state(row).over for row in strays)
     return replace(
         _read_ordinary(strays),
-        trainers=tuple(_trainer(record, rows) for _, rows in sorted(by_partition.items())),
+        trainers=tuple(
+            replace(_trainer(record, rows), overwritten=not claims)
+            for _, rows in sorted(by_partition.items())
+        ),
         malformed="it has tasks that its comment does not name" if live else "",
     )
 

@@ -61,12 +61,14 @@ class Slurm:
     queue_rpcs = grow_rpcs = 1
     away = deaf = False
     least = 1
+    comment: str | None = ""  # the trainers'; None: they have overwritten it
     id: str | None = None
 
     def __init__(
         self, nodes: int, *arrays: int, most: int = 4, clock: Callable[[], float] = lambda: NOW_S
     ) -> None:
         self.clock = clock
+        self.submit_s = NOW_S
         self.in_service = [f"n{number}" for number in range(1, nodes + 1)]
         self.reclaimed: set[str] = set()
         self.cancelled: list[int] = []
@@ -90,7 +92,10 @@ class Slurm:
             raise SlurmUnavailableError("no answer")
         arrays = sorted({id_.array for id_ in self.elements})
         trainers = tuple(
-            Trainer(array, "digits", "alice", "bftrainer", self._record(array), NOW_S, own)
+            Trainer(
+                *(array, "digits", "alice", "bftrainer", self._record(array), self.submit_s, own),
+                overwritten=self.comment is None,
+            )
             for array in arrays
             for own in [tuple(one for id_, one in self.elements.items() if id_.array == array)]
         )
@@ -126,6 +131,9 @@ class Slurm:
 
     def trim(self, elements: Sequence[ElementId]) -> None:
         raise AssertionError("there is room")
+
+    def label(self, elements: Sequence[ElementId], comment: str) -> None:
+        self.comment = comment
 
     def tell(self, element: ElementId, text: str) -> None:
         if self.deaf:

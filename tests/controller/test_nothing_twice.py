@@ -284,3 +284,24 @@ def test_a_trainer_that_changes_its_size_for_ever_takes_no_more_memory() -> None
         setting.say(NoteKind.REFORMED, generation=number, nodes=nodes, mode=0)
         setting.say(NoteKind.PROGRESS, generation=number, nodes=nodes, samples=number, pause_s=0.5)
     assert 0 < rescales_in_memory() - before < 50
+
+
+def test_a_comment_that_its_user_has_replaced_is_written_again() -> None:
+    setting = Setting(2, ARRAY)
+    setting.settle()
+    setting.slurm.comment = None
+    setting.turn()
+    assert setting.slurm.comment == "bftrainer:min=1,max=4,weight=1,grace=0.5"
+    assert (setting.shown()["state"], len(setting.slurm.on())) == ("running", 2)
+
+
+def test_a_trainer_was_submitted_when_it_was_though_all_of_it_was_requeued(tmp_path: Path) -> None:
+    setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
+    setting.turn()
+    submit_s = setting.shown()["submit_s"]
+    setting.slurm.submit_s += 600
+    setting.turn(700)
+    assert setting.shown()["submit_s"] == submit_s
+    setting.controller = setting.started()
+    setting.turn()
+    assert setting.shown()["submit_s"] == submit_s

@@ -21,6 +21,7 @@ from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
 from bftrainer_slurm.slurm.nodelists import barred_in
 from bftrainer_slurm.slurm.run import SlurmRunner
+from bftrainer_slurm.spec import format_comment
 from scripts.labcluster.waiting import wait_until
 from tests.slurm.conftest import NODES, Bench, ordinary
 
@@ -276,6 +277,19 @@ def test_what_an_element_is_told_is_in_its_output(bench: Bench) -> None:
     wait_until(lambda: all(one.state.over for one in bench.trainer(array).elements))
     with pytest.raises(RefusedError):
         bench.gateway.tell(ElementId(array, 1), "too late")
+
+
+def test_a_comment_that_its_user_has_replaced_can_be_written_again(bench: Bench) -> None:
+    array = bench.submit()
+    bench.run_on(array, 1, "n2")
+    before = bench.trainer(array)
+    bench.lab.run("scontrol", "update", f"JobId={array}", "Comment=project-x", user="alice")
+    changed = bench.trainer(array)
+    assert (changed.record, changed.overwritten) == (before.record, True)
+    assert len(changed.elements) == len(before.elements)
+    live = [one.id for one in changed.elements if not one.state.over]
+    bench.gateway.label(live, format_comment(changed.record))
+    assert bench.trainer(array) == before
 
 
 def test_slurm_says_how_it_is_configured(bench: Bench) -> None:

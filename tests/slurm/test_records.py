@@ -195,6 +195,22 @@ def test_an_element_whose_comment_its_owner_has_changed_is_one_all_the_same(comm
     assert (trainer.record.max_nodes, queue.ordinary_nodes, queue.malformed) == (4, set(), {})
 
 
+def test_a_trainer_is_one_though_its_user_has_replaced_the_comment_of_all_elements() -> None:
+    reader = QueueReader()
+    (before,) = reader.read([TRAINER]).trainers
+    for _ in range(2):
+        queue = reader.read([replace(TRAINER, comment="project-x")])
+        assert queue.trainers == (replace(before, overwritten=True),)
+    assert reader.read([TRAINER]).trainers == (before,)
+
+
+def test_another_users_array_of_the_same_number_is_none() -> None:
+    reader = QueueReader()
+    reader.read([TRAINER])
+    assert reader.read([replace(TRAINER, comment="project-x", user="bob")]).trainers == ()
+    assert reader.read([replace(TRAINER, comment="project-x")]).trainers == ()
+
+
 def test_a_record_that_cannot_be_understood_is_left_out_and_named() -> None:
     odd = replace(TRAINER, array=11, tasks=7)  # type: ignore[arg-type]
     queue = queue_of([odd, TRAINER, replace(ORDINARY, node_count="many", nodes=None)])  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import pytest
 from bftrainer_slurm.model import ElementId, ElementState, TimeLimit
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.run import SlurmRunner
+from bftrainer_slurm.spec import format_comment
 from scripts.labcluster.waiting import wait_until
 from tests.slurm.conftest import NODES, Bench
 
@@ -54,6 +55,8 @@ def test_the_life_of_two_elements(bench: Bench) -> None:
     wait_until(lambda: bench.state(array, 0) is bench.state(array, 1) is ElementState.RUNNING)
     assert bench.asked(lambda: bench.gateway.end_at(two, time.time() + 600)) == one_update
     assert bench.asked(lambda: bench.gateway.tell(two[1], "a word")) == {"REQUEST_JOB_NOTIFY": 1}
+    record = bench.trainer(array).record
+    assert bench.asked(lambda: bench.gateway.label(two, format_comment(record))) == one_update
     assert bench.asked(lambda: bench.gateway.shrink(two)) == {"REQUEST_JOB_REQUEUE": 1}
     wait_until(lambda: bench.state(array, 0) is bench.state(array, 1) is ElementState.HELD)
     assert bench.asked(lambda: bench.gateway.hold(two)) == one_update

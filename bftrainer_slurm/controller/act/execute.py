@@ -18,6 +18,7 @@ from bftrainer_slurm.controller.decide.actions import (
     EndAt,
     Grow,
     Hold,
+    Label,
     Revive,
     Shrink,
     Tell,
@@ -43,6 +44,7 @@ _VERBS: dict[type[Action], str] = {
     Trim: "cancel",
     Revive: "bring back",
     Grow: "grow",
+    Label: "write the comment again of",
     Tell: "tell",
 }
 _ORDER = tuple(_VERBS)
@@ -108,7 +110,7 @@ def describe(action: Action) -> str:
             return f"{verb} {names} on {', '.join(sorted(nodes_of(places)))}"
         case EndAt(_, end_s):
             return f"{verb} {names} to {time.strftime('%H:%M:%S', time.localtime(end_s))}"
-        case Tell(_, text):
+        case Tell(_, text) | Label(_, text):
             return f"{verb} {names}: {text}"
     return f"{verb} {names}: {action.why}"
 
@@ -129,6 +131,8 @@ def _do(action: Action, gateway: Gateway) -> None:
             gateway.trim(elements)
         case Cancel(array):
             gateway.cancel(array)
+        case Label(elements, comment):
+            gateway.label(elements, comment)
         case Tell((element,), text):
             gateway.tell(element, text)
 

@@ -65,6 +65,14 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class Label:
+    """Write the comment of all elements of a trainer again, which its user has replaced."""
+
+    elements: tuple[ElementId, ...]
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tell:
     """Write a line into the output of a running element, the only one of ``elements``."""
 
@@ -72,7 +80,7 @@ class Tell:
     text: str
 
 
-Action = Grow | Shrink | Revive | Hold | EndAt | Cancel | Trim | Tell
+Action = Grow | Shrink | Revive | Hold | EndAt | Cancel | Trim | Label | Tell
 
 
 def array_of(action: Action) -> int:

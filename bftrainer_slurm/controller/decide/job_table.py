@@ -85,7 +85,7 @@ def excess(
     room = int(settings.job_table_share * max_jobs)
     if sum(len(view.trainer.elements) + 1 for view in views) <= room:
         return [], {}
-    holdings = sorted(map(_holding, views), key=lambda one: (one.view.trainer.submit_s, one.held))
+    holdings = sorted(map(_holding, views), key=lambda one: (one.view.submit_s, one.held))
     if sum(one.size for one in holdings) <= room:
         return [], {}
     why = f"trainers may hold {room:,} of slurmctld's {max_jobs:,} jobs (job_table_share)"

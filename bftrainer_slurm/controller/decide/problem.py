@@ -124,7 +124,7 @@ def _wanted(problem: Problem) -> tuple[object, ...]:
 
 def _facts(view: TrainerView, appraisal: Appraisal, now_s: float) -> Facts:
     record = view.trainer.record
-    last_s = max(view.trainer.submit_s, view.state.trained_s)
+    last_s = max(view.submit_s, view.state.trained_s)
     return Facts(
         curve=appraisal.curve,
         min_nodes=record.min_nodes,

@@ -13,6 +13,7 @@ from bftrainer_slurm.controller.decide.actions import (
     Cancel,
     Grow,
     Hold,
+    Label,
     Revive,
     Shrink,
     Trim,
@@ -25,6 +26,7 @@ from bftrainer_slurm.controller.state.trainer_state import waits_in_vain
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementId, ElementState, Place, nodes_of
 from bftrainer_slurm.planner.problem import Plan
+from bftrainer_slurm.spec import format_comment
 
 _FINISH_TIMEOUT_S = 300.0  # an elastic agent waits this long at its exit barrier
 _CANCEL_AGAIN_S = 60.0
@@ -44,6 +46,10 @@ def keep_up(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[A
         actions.append(Hold((anchor.id,), "it is never to start"))
     if anchor is not None and anchor.state is ElementState.RUNNING:
         actions.append(Shrink((anchor.id,), "it is never to start"))
+    if view.trainer.overwritten and not view.over:
+        every = (*view.trainer.elements, *([anchor] if anchor else ()))
+        if live := tuple(one.id for one in every if not one.state.over):
+            actions.append(Label(live, format_comment(view.trainer.record)))
     running = set(view.ids(Phase.RUNNING))
     if strays := tuple(id_ for id_ in view.surplus if id_ in running):
         actions.append(Shrink(strays, "its node is another element's"))

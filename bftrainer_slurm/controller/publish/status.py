@@ -59,7 +59,7 @@ def trainer_status(
         "max_nodes": trainer.record.max_nodes,
         "weight": trainer.record.spec.weight,
         "grace_s": trainer.record.spec.grace_s,
-        "submit_s": trainer.submit_s,
+        "submit_s": view.submit_s,
         "nodes": sorted(running),
         "starting": sorted(nodes_of(view.places) - running.keys()),
         "grew": tally.grew,

@@ -6,6 +6,7 @@ Only the controller writes. A reader opens the file read-only.
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import time
 import zlib
@@ -281,11 +282,18 @@ class History:
         self._database.write((met, (array, id_, time_s)))
         return self._ended.get(array, rows[0][0] if rows else None)
 
-    def describe(self, trainer: Trainer, time_s: float) -> None:
-        """Note a trainer's user and name, for the time when Slurm has forgotten it."""
-        who = (trainer.user, trainer.name, trainer.submit_s)
+    def describe(self, trainer: Trainer, time_s: float) -> float:
+        """Note a trainer's user and name, for the time when Slurm has forgotten it.
+
+        Return when it was submitted: a requeue gives an element a new time of submission.
+        """
+        array = trainer.array
+        before = self._database.read("SELECT submit_s FROM met WHERE array = ?", array)
+        submit_s = min(trainer.submit_s, *(first_s for (first_s,) in before), math.inf)
         wants = (trainer.record.min_nodes, trainer.record.max_nodes)
-        self._database.write(put("met", trainer.array, time_s, *who, *wants))
+        row = (array, time_s, trainer.user, trainer.name, submit_s, *wants)
+        self._database.write(put("met", *row))
+        return submit_s
 
     def end(self, array: int, why: str) -> None:
         """Note that a trainer is over: it has finished, or is given up."""

@@ -120,7 +120,7 @@ class MemberNotes:
             return view.state
         self._appraiser.progressed(view, said)
         told.together.hear(said.nodes or 1, now_s)
-        before, submit_s = told.work, view.trainer.submit_s
+        before, submit_s = told.work, view.submit_s
         told.work = worked(before, said, submit_s, view.since_s)
         if before and (pause_s := told.work.rescaling_s - before.rescaling_s) > 0:
             nodes = said.nodes or len(view.placed)
@@ -137,7 +137,7 @@ class MemberNotes:
         return view.state if left == failing else replace(view.state, failing=left)
 
     def _save(self, view: TrainerView, told: Told, report: Report) -> None:
-        gap_s = max(_SAVE_EVERY_S, _SAVE_SHARE * (report.time_s - view.trainer.submit_s))
+        gap_s = max(_SAVE_EVERY_S, _SAVE_SHARE * (report.time_s - view.submit_s))
         if report.time_s - told.saved_s < gap_s:
             return
         told.saved_s = report.time_s

@@ -144,8 +144,8 @@ class Roster:
                 self._states.pop(array, None)
             state = self._states.get(array, TrainerState())
             over = self._history.meet(array, id_, now_s)
-            self._history.describe(trainer, now_s)
-            self._states[array] = replace(state, over=over, finished_s=now_s)
+            submit_s = self._history.describe(trainer, now_s)
+            self._states[array] = replace(state, over=over, finished_s=now_s, submit_s=submit_s)
         state = self._states[array]
         state, events = advance(
             state, array, trainer.elements, now_s, self._settings.relaunch_after_s

@@ -53,11 +53,11 @@ class TrainerState:
 
     ``done`` are tasks that have reported their end; if Slurm has forgotten them since, they ended
     well. ``over`` says why it is not run any more: given up, or finished, which was first seen at
-    ``finished_s``. ``refused`` are nodes
-    that Slurm says it cannot have, and until when to believe that. ``rests_until_s`` keeps it
-    without nodes after a failure. Until ``paused_until_s`` it stands still because its size has
-    changed. ``trained_s`` is when it last had a node. ``told``: its output says that its elements
-    do not train together.
+    ``finished_s``. ``refused`` are nodes that Slurm says it cannot have, and until when to believe
+    that. ``rests_until_s`` keeps it without nodes after a failure. Until ``paused_until_s`` it
+    stands still because its size has changed. ``submit_s`` is when it was submitted, as far as is
+    known, ``trained_s`` when it last had a node. ``told``: its output says that its elements do not
+    train together.
     """
 
     elements: Mapping[int, ElementRecord] = field(default_factory=dict)
@@ -70,6 +70,7 @@ class TrainerState:
     refused: Mapping[str, float] = field(default_factory=dict)
     wait: Wait | None = None
     paused_until_s: float = 0.0
+    submit_s: float = math.inf
     trained_s: float = 0.0
     told: bool = False
 

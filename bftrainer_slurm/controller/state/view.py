@@ -45,6 +45,11 @@ class TrainerView:
         return self.trainer.array
 
     @property
+    def submit_s(self) -> float:
+        """When it was submitted: a requeue gives an element a new time of submission."""
+        return min(self.trainer.submit_s, self.state.submit_s)
+
+    @property
     def finishing(self) -> bool:
         """Whether an element has ended well: the others are about to."""
         return self.state.over == FINISHED
