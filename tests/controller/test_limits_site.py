@@ -124,7 +124,10 @@ def test_a_trainer_that_waits_for_another_job_keeps_no_node_from_others(site: Si
     array = site.submit(IDLE, "1-4", f"--dependency=afterok:{first}")
     wait_until(lambda: f"it waits for another job (afterok:{first})" in says(site, array))
     assert_never_tried(site, array)
+    array = site.submit(IDLE, "1-4", f"--dependency=afterok:{first}")
     site.lab.run("scancel", str(first))
+    wait_until(lambda: f"it waits for another job (afterok:{first}(failed))" in says(site, array))
+    assert_never_tried(site, array)
 
 
 def test_a_trainer_begins_once_the_job_that_it_waits_for_has_ended(site: Site) -> None:

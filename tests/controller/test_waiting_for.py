@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from bftrainer_slurm.model import Demands, Queue
+from bftrainer_slurm.model import Demands, Element, ElementId, ElementState, Queue
 from tests.controller.test_loop import Setting
 from tests.controller.worlds import ARRAY, NOW_S
 
@@ -74,3 +75,65 @@ def test_the_delay_after_a_requeue_keeps_nobody_from_nodes() -> None:
     setting.slurm.reclaimed.clear()
     setting.settle()
     assert len(setting.slurm.on()) + len(setting.slurm.on(99)) == 4
+
+
+class Limited(Setting):
+    """One trainer on all nodes, and another of which Slurm starts none: a limit of its QOS."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 99)
+        self.limit = 0
+        self.taken = 0  # how often the first one lost nodes
+        self.turn()
+        grow = self.slurm.grow
+
+        def limited(
+            elements: Sequence[ElementId], nodes: frozenset[str], *more: Any, excluded: Any
+        ) -> None:
+            if elements[0].array == ARRAY and len(self.slurm.on()) + len(elements) > self.limit:
+                for id_ in elements:
+                    waits = Element(id_, ElementState.PENDING, reason="QOSMaxNodePerUserLimit")
+                    self.slurm.elements[id_] = waits
+            else:
+                grow(elements, nodes, *more, excluded=excluded)
+
+        self.slurm.grow = limited  # type: ignore[method-assign]
+        self.slurm.submit(ARRAY, 4)
+
+    def turn(self, seconds: float = 60.0) -> None:
+        had = len(self.slurm.on(99))
+        super().turn(seconds)
+        self.taken += len(self.slurm.on(99)) < had
+
+    def hours(self, hours: float) -> None:
+        for _ in range(round(60 * hours)):
+            self.turn()
+
+
+def test_a_limit_that_stays_takes_nodes_from_others_ever_less_often() -> None:
+    setting = Limited()
+    setting.hours(6)
+    assert 1 <= setting.taken <= 6
+    before = setting.taken
+    setting.hours(18)
+    assert setting.taken <= before + 2
+    assert "QOSMaxNodePerUserLimit" in str(setting.shown()["why"])
+    assert len(setting.slurm.on(99)) == 4
+
+
+def test_a_limit_that_is_lifted_is_noticed_soon_where_a_node_is_free() -> None:
+    setting = Limited()
+    setting.slurm.in_service.append("n5")
+    setting.hours(6)
+    taken, setting.limit = setting.taken, 4
+    setting.hours(0.2)
+    assert setting.slurm.on()
+    assert taken <= 6
+
+
+def test_a_limit_that_is_lifted_is_noticed_after_as_long_as_it_has_lasted_elsewhere() -> None:
+    setting = Limited()
+    setting.hours(1)
+    setting.limit = 4
+    setting.hours(2)
+    assert len(setting.slurm.on()) == 2

@@ -39,14 +39,16 @@ def eligibility(
     stuck: dict[int, str] = {}
     barred: dict[int, frozenset[str]] = {}
     unfit: dict[object, frozenset[str]] = {}
+    everybodys = frozenset[str]().union(*(nodes_of(view.places) for view in views))
     for view in views:
-        demands, array = view.trainer.demands, view.array
+        demands, array, wait = view.trainer.demands, view.array, view.state.wait
+        own = nodes_of(view.places)
         why = (
             why_never(demands)
             or too_few_left(view)
             or _why_too_small(view, snapshot)
             or _why_later(view, snapshot, has_begun)
-            or _why_not_now(view.state.wait, now_s)
+            or (None if wait is None or wait.until_s <= now_s else _why_not_now(wait))
         )
         if why is None:
             asked = demands.constraints, demands.excluded, demands.resources
@@ -54,8 +56,11 @@ def eligibility(
                 unfit[asked] = _unfit(demands, snapshot)
             refused = view.state.refused.items()
             said_no = {node for node, until_s in refused if until_s > now_s}
-            out = unfit[asked].union(said_no) - nodes_of(view.places)
+            out = unfit[asked].union(said_no) - own
             why = _too_few(view, snapshot.in_service, out)
+            if why is None and wait is not None and now_s < wait.displaces_s:
+                out |= everybodys - own
+                why = None if snapshot.in_holes - out - own else _why_not_now(wait)
             if out and why is None:
                 barred[array] = out
         if why is not None:
@@ -127,9 +132,7 @@ def _why_later(
     return f"it is not to begin before {begin} (its StartTime)"
 
 
-def _why_not_now(wait: Wait | None, now_s: float) -> str | None:
-    if wait is None or wait.until_s <= now_s:
-        return None
+def _why_not_now(wait: Wait) -> str:
     return f"Slurm does not start more of it now: {wait.reason}"
 
 

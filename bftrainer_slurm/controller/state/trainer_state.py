@@ -41,10 +41,21 @@ _OWN_REASONS = (
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Why Slurm does not start a trainer's elements on any node, and when to try again."""
+    """Why Slurm has started no more of a trainer than ``had`` elements, first at ``since_s``.
+
+    It is tried again at ``until_s``, and on nodes of others only after as long again as it has
+    waited by then: so those lose them ever less often.
+    """
 
     reason: str
     until_s: float
+    since_s: float
+    had: int
+
+    @property
+    def displaces_s(self) -> float:
+        """From when on others lose nodes for it."""
+        return 2 * self.until_s - self.since_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +122,7 @@ def advance(
     records: dict[int, ElementRecord] = {}
     events: list[Event] = []
     seen = {element.id.task: element for element in elements}
+    running = sum(element.state is ElementState.RUNNING for element in elements)
     for task in sorted(seen.keys() | state.elements.keys()):
         element, before = seen.get(task), state.of(task)
         record, happened = follow(before, ElementId(array, task), element, now_s)
@@ -119,7 +131,9 @@ def advance(
         if element is not None and not held:
             records[task] = record
         if element is not None and before.phase is Phase.RELEASED:
-            state = _note_why(state, before, element.reason, now_s)
+            state = _note_why(state, before, element.reason, running, now_s)
+    if state.wait is not None and running > state.wait.had:
+        state = replace(state, wait=None)
     return finish(replace(state, elements=records), elements, now_s), events
 
 
@@ -132,13 +146,14 @@ def finish(state: TrainerState, elements: Iterable[Element], now_s: float) -> Tr
 
 
 def _note_why(
-    state: TrainerState, record: ElementRecord, reason: str, now_s: float
+    state: TrainerState, record: ElementRecord, reason: str, running: int, now_s: float
 ) -> TrainerState:
-    """Remember Slurm's reason for a released element that does not start."""
+    """Remember Slurm's reason for a released element that does not start beside the others."""
     if reason == UNFIT:
         return refuse(state, nodes_of(record.targets), now_s + _REFUSED_S)
     if waits_in_vain(reason):
-        return replace(state, wait=Wait(reason, now_s + _WAIT_S))
+        since_s = now_s if state.wait is None else state.wait.since_s
+        return replace(state, wait=Wait(reason, now_s + _WAIT_S, since_s, running))
     return state
 
 

@@ -100,11 +100,12 @@ def test_who_is_refused_all_nodes_cannot_grow() -> None:
 
 
 def test_whose_elements_wait_for_no_node_cannot_grow_until_that_is_over() -> None:
-    waits = view(HELD, wait=Wait("Licenses", NOW_S + 300))
+    waits = view(HELD, wait=Wait("Licenses", NOW_S + 300, NOW_S, 0))
     assert found(waits).stuck[ARRAY].endswith("now: Licenses")
     assert found(waits, after_s=300) == Eligibility()
 
 
 def test_what_keeps_one_trainer_back_is_nothing_to_others() -> None:
-    stuck = view_of(replace(trainer(HELD), array=99), TrainerState(wait=Wait("QOS", NOW_S + 300)))
+    qos = TrainerState(wait=Wait("QOS", NOW_S + 300, NOW_S, 0))
+    stuck = view_of(replace(trainer(HELD), array=99), qos)
     assert found(view(HELD), stuck).stuck.keys() == {99}
