@@ -85,9 +85,11 @@ def started_in_partition(lab: Lab, command: Sequence[str], script: str) -> Itera
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
     ) as started:
-        yield output
-        lab.run("scancel", "--user=alice", user="root")
-        started.wait(timeout=120)
+        try:
+            yield output
+        finally:
+            lab.run("scancel", "--user=alice", user="root")
+            started.wait(timeout=120)
 
 
 def job_user() -> str:
