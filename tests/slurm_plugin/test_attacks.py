@@ -120,7 +120,8 @@ OTHERS = {
     ),
     "srun": (("srun",), STUBBORN),
     "a step in an allocation": (("salloc", "srun"), STUBBORN),
-    "a stopped step in an allocation": (("salloc", "srun"), f'( sleep 1; kill -STOP $$ ) & {STUBBORN}'),
+    "a stopped step in an allocation":
+        (("salloc", "srun"), f"( sleep 1; kill -STOP $$ ) & {STUBBORN}"),
 }  # fmt: skip
 
 
