@@ -28,7 +28,7 @@ OUT_OF_MEMORY = "use a smaller batch"
             "if it has elastic.Trainer, remove dist.init_process_group() instead",
         ),
         (
-            "RuntimeError: Gloo connectFullMesh failed with [gloo/transport/tcp/pair.cc:1] no error",
+            "RuntimeError: Gloo connectFullMesh failed with [gloo/transport/tcp/pair.cc] timed out",
             "set GLOO_SOCKET_IFNAME",
         ),
         ("RuntimeError: Unable to find address for: ib1", "set GLOO_SOCKET_IFNAME"),

@@ -60,6 +60,19 @@ class Stream(IterableDataset[tuple[Tensor, int]]):
         self._next = state_dict["next"]
 
 
+class Branches(nn.Module):
+    """Two layers side by side; which one is used first is each process's own affair."""
+
+    def __init__(self, width: int, swapped: bool) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(width, width), nn.Linear(width, width)])
+        self._order = (1, 0) if swapped else (0, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        one, other = (self.layers[place](x) for place in self._order)
+        return one + other
+
+
 def forget_as_gloo_does() -> None:
     """Let no collective of this process fail where its peer is frozen: gloo forgets a few so."""
     Connections.shut_down = lambda *_, **__: None  # type: ignore[method-assign]
@@ -142,6 +155,7 @@ def main(folder: Path, given: dict[str, Any]) -> None:
         "give_up_s": 60.0,  # after how long it does so, if that does not end
         "norm": True,  # batch statistics are of a rank's own batch
         "stream": False,  # an iterable data set
+        "swapped": None,  # a node on which two layers of the model are used the other way round
         "several": False,  # optimizers and schedulers, parts of a batch, a scaler, an average
     } | given
     if options["forget"]:
@@ -158,7 +172,9 @@ def main(folder: Path, given: dict[str, Any]) -> None:
         nn.Linear(16, options["width"]),
         nn.BatchNorm1d(options["width"]) if options["norm"] else nn.Identity(),
         nn.ReLU(),
-        nn.Linear(options["width"], options["width"]),
+        Branches(options["width"], os.environ.get("SLURMD_NODENAME") == options["swapped"])
+        if options["swapped"]
+        else nn.Linear(options["width"], options["width"]),
         nn.Linear(options["width"], 1),
     )
     several = options["several"]

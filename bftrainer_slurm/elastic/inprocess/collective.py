@@ -26,6 +26,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 from torch.futures import Future
 
+from bftrainer_slurm.elastic.inprocess.buckets import Collected
 from bftrainer_slurm.elastic.inprocess.sockets import Connections
 from bftrainer_slurm.elastic.torch_private import (
     abort_together,
@@ -69,6 +70,7 @@ class Communicator:
         self.weight = 1.0  # of this rank's gradients in the step
         self.record = False
         self.layout: list[tuple[int, ...]] = []  # ids of the parameters in each of its buckets
+        self.collected: Collected | None = None  # where the ranks' buckets differ
         self._nccl = False
         self._connections = Connections(_FORM_S)
         self._works: list[tuple[dist.Work, bool]] = []  # that the step depends on; on a GPU?
@@ -175,6 +177,8 @@ class Communicator:
         self.weight, self.record = weight, record
         self.layout = []
         self._works, self._sums = [], []
+        if self.collected is not None:
+            self.collected.clear()
 
     def average(self, bucket: GradBucket) -> Future[Tensor]:
         """Sum a bucket of gradients, weighted, over the world: DDP's communication hook."""
@@ -185,6 +189,8 @@ class Communicator:
             buffer.zero_()  # not multiplied: the gradients of a rank without samples may be nan
         elif self.weight != 1.0:
             buffer.mul_(self.weight)
+        if self.collected is not None:
+            return self._sum_one_by_one(self.collected, bucket)
         if self.world > 1 and self._usable():
             try:
                 work = dist.all_reduce(buffer, async_op=True)
@@ -198,6 +204,20 @@ class Communicator:
         finished: Future[Tensor] = Future()
         finished.set_result(buffer)
         return finished
+
+    def _sum_one_by_one(self, collected: Collected, bucket: GradBucket) -> Future[Tensor]:
+        """Sum each gradient by itself, once the last bucket is there."""
+        future = collected.add(bucket)
+        if bucket.is_last():
+            self.attempt(lambda: self._begin_sums(collected.gradients()))
+            for work, on_gpu in self._works:
+                self.end_of(work, on_gpu)
+            collected.give(good=self._failure is None)
+        return future
+
+    def _begin_sums(self, gradients: Sequence[Tensor]) -> None:
+        for one in gradients:
+            self.watch(dist.all_reduce(one, async_op=True), one.is_cuda)
 
     def attempt(self, send: Callable[[], None]) -> None:
         """Run ``send``, which sends something to all; if it fails, the step fails at its commit."""

@@ -20,6 +20,7 @@ from torch.distributed import GradBucket  # type: ignore[attr-defined]
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
+from bftrainer_slurm.elastic.inprocess.buckets import Collected
 from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints
 from bftrainer_slurm.elastic.inprocess.collective import (
     PeerLostError,
@@ -60,8 +61,8 @@ _SCALER = (
 )
 
 
-class LayoutError(Exception):
-    """This rank's gradients come in another order than rank 0's, so their models differ."""
+class ModelsDifferError(Exception):
+    """This rank's gradients have other shapes than rank 0's."""
 
 
 class Trainer(Training):
@@ -250,11 +251,25 @@ class Trainer(Training):
             self._replica.save_if_due()
 
     def _check_layout(self) -> None:
-        """Compare it with rank 0's: a collective with different sizes would end the processes."""
-        digest = hashlib.sha256(repr(self._layout).encode()).digest()
-        mine = int.from_bytes(digest[:8], "big", signed=True)
-        if self._group.all_gather([mine]).tolist()[0] != [mine]:
-            raise LayoutError("this rank's gradients come in another order than rank 0's")
+        """Compare the gradients with the other ranks': different sizes would end the processes.
+
+        Raises:
+            ModelsDifferError: they are not those of one model.
+        """
+        parameters = list(self._model.parameters())
+        model = [(one.requires_grad, tuple(one.shape)) for one in parameters]
+        all_ranks = self._group.all_gather([_digest(model), _digest(self._layout)]).tolist()
+        if all_ranks[0][0] != _digest(model):
+            raise ModelsDifferError("this rank's model has other parameters than rank 0's")
+        if any(layout != all_ranks[0][1] for _, layout in all_ranks):
+            places = {id(one): place for place, one in enumerate(parameters)}
+            self._group.collected = Collected(places)
+
+
+def _digest(value: object) -> int:
+    """Return a number of 64 bits that is another one for another value."""
+    digest = hashlib.sha256(repr(value).encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def _optimizers(given: object) -> list[torch.optim.Optimizer]:
