@@ -155,7 +155,8 @@ class MadeUpSlurm:
             self._end(job, HELD)
 
     def revive(self, elements: Sequence[ElementId]) -> None:
-        for job in self._changed("revive", elements, {FAILED, ElementState.COMPLETED}):
+        ended = {FAILED, ElementState.COMPLETED, ElementState.PREEMPTED}
+        for job in self._changed("revive", elements, ended):
             job.end(HELD, self.now_s)
 
     def hold(self, elements: Sequence[ElementId]) -> None:

@@ -47,7 +47,14 @@ NODES = tuple(f"n{number}" for number in range(1, 7))
 ARRAYS = st.integers(11, 13)
 NODE = st.sampled_from(NODES)
 ONE = st.integers(0, 11)  # of those there are
-ENDS = st.sampled_from([ElementState.COMPLETED, ElementState.CANCELLED, ElementState.LOST])
+ENDS = st.sampled_from(
+    [
+        ElementState.COMPLETED,
+        ElementState.CANCELLED,
+        ElementState.LOST,
+        ElementState.PREEMPTED,
+    ]
+)
 _REVIVED_S = 30.0  # for so long one that was brought back, and fails at once, is not seen to
 CHANGES = {"grow", "shrink", "revive", "hold", "end_at", "trim", "cancel", "tell"}  # one an action
 
