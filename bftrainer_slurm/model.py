@@ -66,6 +66,7 @@ class ElementState(Enum):
     PENDING = "pending"  # released, Slurm starts it as soon as it can
     DELAYED = "delayed"  # pending with a begin time: just reclaimed or requeued, not held
     RUNNING = "running"
+    SUSPENDED = "suspended"  # it has its node, and its processes stand still (scontrol suspend)
     ENDING = "ending"  # completing: its processes are being ended
     COMPLETED = "completed"  # ended by itself with exit code 0
     FAILED = "failed"  # ended otherwise: exit code, time limit

@@ -35,8 +35,8 @@ _STATES = {
     "CONFIGURING": ElementState.RUNNING,  # its node boots or its prolog runs
     "RESIZING": ElementState.RUNNING,
     "SIGNALING": ElementState.RUNNING,
-    "SUSPENDED": ElementState.RUNNING,  # by an operator; it has its node
-    "STOPPED": ElementState.RUNNING,
+    "SUSPENDED": ElementState.SUSPENDED,
+    "STOPPED": ElementState.SUSPENDED,
     "COMPLETING": ElementState.ENDING,
     "STAGE_OUT": ElementState.ENDING,
     "REQUEUED": ElementState.ENDING,  # on its way back to the queue
@@ -64,7 +64,7 @@ _WAITS = {
 }
 _MANY = 10_000  # tasks of an array; no cluster has more nodes for them
 _NUMBER = re.compile(r"\d+")
-_HAS_NODES = {ElementState.RUNNING, ElementState.ENDING}
+_HAS_NODES = {ElementState.RUNNING, ElementState.SUSPENDED, ElementState.ENDING}
 
 # A job that waits for another job does not wait for nodes.
 _DEPENDS = {"Dependency", "DependencyNeverSatisfied"}

@@ -29,6 +29,7 @@ PARTITION = "bftrainer"
 HELD, PENDING, DELAYED = ElementState.HELD, ElementState.PENDING, ElementState.DELAYED
 RUNNING, ENDING = ElementState.RUNNING, ElementState.ENDING
 WITHHELD, FAILED = ElementState.WITHHELD, ElementState.FAILED
+SUSPENDED = ElementState.SUSPENDED
 BACKFILL_S = 30.0
 _A_DAY = TimeLimit(24 * 60, 24 * 60)
 _PATIENCE_S = 20.0  # a controller that has ended an element gives Slurm so much time at least
@@ -257,7 +258,7 @@ class MadeUpSlurm:
 
     def taken(self) -> set[str]:
         """Nodes on which nothing can start."""
-        ours = {job.node for job in self.all_(RUNNING, ENDING) if job.node}
+        ours = {job.node for job in self.all_(RUNNING, SUSPENDED, ENDING) if job.node}
         return ours | self.ordinary | self.down | self.draining
 
     # Inside.

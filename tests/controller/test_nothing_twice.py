@@ -156,7 +156,15 @@ def test_nor_are_they_for_a_controller_that_begins_after_the_others_have_failed(
     assert (setting.slurm.cancelled, setting.shown()["state"]) == ([], "running")
 
 
-@pytest.mark.parametrize("how", [ElementState.CANCELLED, ElementState.LOST, ElementState.WITHHELD])
+@pytest.mark.parametrize(
+    "how",
+    [
+        ElementState.CANCELLED,
+        ElementState.LOST,
+        ElementState.WITHHELD,
+        ElementState.SUSPENDED,
+    ],
+)
 def test_a_trainer_of_which_fewer_elements_are_left_than_it_needs_keeps_no_node(
     how: ElementState,
 ) -> None:
@@ -165,11 +173,11 @@ def test_a_trainer_of_which_fewer_elements_are_left_than_it_needs_keeps_no_node(
     setting.settle()
     assert len(setting.slurm.on()) == 4
     first = ElementId(ARRAY, 0)
-    setting.slurm.elements[first] = Element(first, how)
+    setting.slurm.elements[first] = Element(first, how, "n1")
     setting.settle()
     assert (setting.slurm.on(), setting.shown()["state"]) == ({}, "waiting")
     assert "needs 4 nodes at a time, and 3 of its elements are left" in str(setting.shown()["why"])
-    if how is not ElementState.WITHHELD:
+    if how.over:
         purge(setting, 0)
     setting.settle()
     assert setting.slurm.on() == {}
@@ -305,3 +313,37 @@ def test_a_trainer_was_submitted_when_it_was_though_all_of_it_was_requeued(tmp_p
     setting.controller = setting.started()
     setting.turn()
     assert setting.shown()["submit_s"] == submit_s
+
+
+def suspend(setting: Setting, node: str) -> ElementId:
+    """An operator stops the processes of an element."""
+    id_ = ElementId(ARRAY, setting.slurm.on()[node])
+    setting.slurm.elements[id_] = Element(id_, ElementState.SUSPENDED, node, setting.now_s)
+    return id_
+
+
+def test_a_suspended_element_does_not_run_and_its_node_is_nobodys() -> None:
+    setting = Setting(3, ARRAY)
+    setting.settle()
+    one = suspend(setting, "n2")
+    setting.slurm.submit(99, 1)
+    setting.settle()
+    assert setting.shown()["nodes"] == sorted(setting.slurm.on())
+    assert "n2" not in {*setting.slurm.on(), *setting.slurm.on(99)}
+    assert "suspended on n2" in str(setting.shown()["notice"])
+    assert (setting.told.gone, setting.shown()["reclaimed"]) == ([], 0)
+    setting.slurm.elements[one] = Element(one, ElementState.RUNNING, "n2", setting.now_s)
+    setting.settle()
+    assert "n2" in {*setting.slurm.on(), *setting.slurm.on(99)}
+    assert "suspended" not in str(setting.shown()["notice"])
+
+
+def test_a_suspended_element_of_a_trainer_that_has_finished_is_cancelled() -> None:
+    setting = Setting(2, ARRAY, most=2)
+    setting.settle()
+    suspend(setting, "n2")
+    first = ElementId(ARRAY, setting.slurm.on()["n1"])
+    setting.slurm.elements[first] = Element(first, ElementState.COMPLETED, "n1")
+    setting.turn()
+    setting.turn(400)
+    assert setting.slurm.cancelled == [ARRAY]

@@ -36,6 +36,7 @@ from tests.controller.made_up_slurm import (
     PARTITION,
     PENDING,
     RUNNING,
+    SUSPENDED,
     WITHHELD,
     Job,
     MadeUpSlurm,
@@ -222,6 +223,18 @@ class Whatever(RuleBasedStateMachine):
     def an_operator_holds_an_element(self, number: int) -> None:
         self.one(number, HELD).state = WITHHELD
 
+    @there_is(RUNNING)
+    @rule(number=ONE)
+    def an_operator_suspends_an_element(self, number: int) -> None:
+        job = self.one(number, RUNNING)
+        if job.then is None:
+            job.state = SUSPENDED
+
+    @there_is(SUSPENDED)
+    @rule(number=ONE)
+    def an_operator_lets_it_go_on(self, number: int) -> None:
+        self.one(number, SUSPENDED).state = RUNNING
+
     # Trainers.
 
     @rule(array=ARRAYS, least=st.integers(1, 3), most=st.integers(3, 4))
@@ -355,6 +368,8 @@ class Whatever(RuleBasedStateMachine):
         self.slurm.away = False
         self.slurm.refuses = False
         self.slurm.waiting.clear()
+        for job in self.slurm.all_(SUSPENDED):
+            job.state = RUNNING
         for seconds in [400.0] * 12 + [5.0] * 6:
             self.turn(seconds)
         assert not self.slurm.all_(PENDING, DELAYED, ENDING)

@@ -279,6 +279,16 @@ def test_what_an_element_is_told_is_in_its_output(bench: Bench) -> None:
         bench.gateway.tell(ElementId(array, 1), "too late")
 
 
+def test_an_element_that_an_operator_suspends_is_suspended_on_its_node(bench: Bench) -> None:
+    array = bench.submit()
+    bench.run_on(array, 1, "n2")
+    bench.lab.run("scontrol", "suspend", f"{array}_1", user="root")
+    suspended = bench.element(array, 1)
+    assert (suspended.state, suspended.node) == (ElementState.SUSPENDED, "n2")
+    bench.lab.run("scontrol", "resume", f"{array}_1", user="root")
+    assert bench.state(array, 1) is ElementState.RUNNING
+
+
 def test_a_comment_that_its_user_has_replaced_can_be_written_again(bench: Bench) -> None:
     array = bench.submit()
     bench.run_on(array, 1, "n2")

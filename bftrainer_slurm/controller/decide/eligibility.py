@@ -15,7 +15,10 @@ from bftrainer_slurm.controller.state.trainer_state import Wait
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Demands, ElementState, nodes_of
 
-_CANNOT_START = (ElementState.WITHHELD, ElementState.CANCELLED, ElementState.LOST)
+_CANNOT_TRAIN = (
+    *(ElementState.WITHHELD, ElementState.SUSPENDED),
+    *(ElementState.CANCELLED, ElementState.LOST),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +90,12 @@ def too_few_left(view: TrainerView) -> str | None:
     Those that have failed count: they are brought back.
     """
     least, elements = view.trainer.record.min_nodes, view.trainer.elements
-    left = sum(one.state not in _CANNOT_START for one in elements)
+    left = sum(one.state not in _CANNOT_TRAIN for one in elements)
     if left >= least or view.over or view.abandoned:
         return None
     return (
-        f"it needs {least} nodes at a time, and {left} of its elements are left that can start: "
-        "an operator holds others (scontrol release), or they were cancelled: then submit it again"
+        f"it needs {least} nodes at a time, and {left} of its elements are left that can train: "
+        "an operator holds or suspends others, or they were cancelled: then submit it again"
     )
 
 

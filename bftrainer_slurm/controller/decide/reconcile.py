@@ -30,7 +30,10 @@ from bftrainer_slurm.spec import format_comment
 
 _FINISH_TIMEOUT_S = 300.0  # an elastic agent waits this long at its exit barrier
 _CANCEL_AGAIN_S = 60.0
-_WAITS_OR_RUNS = (Phase.WITHHELD, Phase.ASTRAY, Phase.RELEASED, Phase.RUNNING)
+_WAITS_OR_RUNS = (
+    *(Phase.WITHHELD, Phase.ASTRAY, Phase.RELEASED),
+    *(Phase.RUNNING, Phase.SUSPENDED),
+)
 
 
 def keep_up(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Action]:

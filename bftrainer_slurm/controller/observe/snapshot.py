@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 _CONFIGURATION_S = 3600.0  # admins change it now and then
 _CONFIGURATION_AGAIN_S = 60.0  # if Slurm did not say
-_THERE = (ElementState.RUNNING, ElementState.ENDING)
+_THERE = (ElementState.RUNNING, ElementState.SUSPENDED, ElementState.ENDING)
 
 
 @dataclass(frozen=True)

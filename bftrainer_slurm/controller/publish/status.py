@@ -53,7 +53,7 @@ def trainer_status(
         "why": given_up or trouble or _cancelled(view),
         "failures": failing.in_a_row if failing else 0,
         "failed_on": list(failing.failed_on) if failing else [],
-        "notice": _failing(failing) or notice,
+        "notice": _failing(failing) or _suspended(view) or notice,
         "error": (failing.text if failing else error) or None,
         "min_nodes": trainer.record.min_nodes,
         "max_nodes": trainer.record.max_nodes,
@@ -151,6 +151,13 @@ def _failing(failing: Failing | None) -> str | None:
         return None
     nodes = f" on {named(failing.failed_on)}" if failing.failed_on else ""
     return f"failed {failing.in_a_row} times in a row{nodes}: 'bftrainer show' has its last output"
+
+
+def _suspended(view: TrainerView) -> str | None:
+    nodes = [record.node for _, record in view.within(Phase.SUSPENDED) if record.node]
+    if not nodes:
+        return None
+    return f"suspended on {named(nodes)}, where its processes stand still: see 'scontrol resume'"
 
 
 def _cancelled(view: TrainerView) -> str | None:

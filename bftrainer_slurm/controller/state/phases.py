@@ -22,6 +22,7 @@ class Phase(Enum):
     ASTRAY = "astray"  # waits, though the controller has not released it
     RELEASED = "released"  # released by the controller; Slurm has not started it yet
     RUNNING = "running"
+    SUSPENDED = "suspended"  # an operator has stopped it on its node
     LEAVING = "leaving"  # still runs, but the controller has ended it
     ENDING = "ending"  # Slurm ends its processes; its node is not free yet
     RECLAIMED = "reclaimed"  # waits with a begin time, and would start again by itself
@@ -39,6 +40,7 @@ _SAID = {
     ElementState.PENDING: Phase.ASTRAY,
     ElementState.DELAYED: Phase.RECLAIMED,
     ElementState.RUNNING: Phase.RUNNING,
+    ElementState.SUSPENDED: Phase.SUSPENDED,
     ElementState.ENDING: Phase.ENDING,
     ElementState.COMPLETED: Phase.DONE,
     ElementState.FAILED: Phase.FAILED,
@@ -68,7 +70,7 @@ _WENT = (
     Phase.DONE,
 )  # it may have run between two looks
 GOES = (Phase.LEAVING, Phase.ENDING)  # from its node
-OCCUPIES = (Phase.RUNNING, *GOES)  # its node
+OCCUPIES = (Phase.RUNNING, Phase.SUSPENDED, *GOES)  # its node
 BROKEN = (Phase.FAILED, Phase.UNLAUNCHED, Phase.PREEMPTED)  # over, and to be brought back
 CAN_START = (Phase.HELD, Phase.REVIVED, Phase.RECLAIMED)
 

@@ -25,7 +25,7 @@ UNFIT = "BadConstraints"  # Slurm's reason if a node can never fit; it then hold
 _REFUSED_S = 3600.0  # a node may later get the memory or the feature that it lacks
 _WAIT_S = 300.0
 _UNLAUNCHED_REST_S = 5.0
-_STILL = (Phase.RUNNING, Phase.WITHHELD, Phase.DONE)
+_STILL = (Phase.RUNNING, Phase.SUSPENDED, Phase.WITHHELD, Phase.DONE)
 _AT_ONCE_S = 15.0  # from an element's start until its failure is seen
 BATCH_SCRIPT = (
     "the batch script, or its node, has failed; its output says more, if its folder is there"
