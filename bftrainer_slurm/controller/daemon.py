@@ -306,7 +306,10 @@ class _Work:
         elif clock_was_set or self._failed >= _FAILURES_ENOUGH:
             why = f"the clock was set by {set_by_s:+.0f} s" if clock_was_set else "turns fail"
             logger.warning("%s: the controller restarts with a fresh state", why)
+            before = self._controller.schedule
             self._anew()
+            if not clock_was_set:
+                self._controller.schedule.go_on_waiting(before)
         self._ahead_s = ahead_s
 
     def _anew(self) -> None:

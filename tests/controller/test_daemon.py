@@ -79,6 +79,9 @@ class FakeController:
     def is_due(self, now_s: float) -> bool:
         return True
 
+    def go_on_waiting(self, before: Any) -> None:
+        pass
+
     def take(self, notes: Iterable[NumberedNote]) -> None:
         self.takes += 1
 
@@ -165,6 +168,35 @@ def test_after_some_failures_in_a_row_it_begins_anew(working: Callable[..., Work
     work = working(lambda: FakeController(turning))
     wait_until(lambda: len(work.made) == 2 and work.made[1].turns > 3)
     assert len(work.made) == 2
+
+
+class Patient(FakeController):
+    """Each of its turns fails, and it waits longer after each, as the real one does."""
+
+    wait_s, due_at_s = 0.1, 0.0
+
+    def due_s(self) -> float:
+        return self.due_at_s
+
+    def is_due(self, now_s: float) -> bool:
+        return now_s >= self.due_at_s
+
+    def go_on_waiting(self, before: Any) -> None:
+        self.wait_s, self.due_at_s = before.wait_s, before.due_at_s
+
+    def turn(self) -> None:
+        self.turns += 1
+        self.wait_s, self.due_at_s = 2 * self.wait_s, time.time() + self.wait_s
+        raise ZeroDivisionError
+
+
+def test_while_turns_fail_they_become_rarer_though_it_begins_anew(
+    working: Callable[..., Working],
+) -> None:
+    work = working(Patient)
+    wait_until(lambda: len(work.made) > 1)
+    time.sleep(2)
+    assert sum(one.turns for one in work.made) <= 7
 
 
 def test_the_first_turn_waits_until_all_that_the_keeper_remembers_is_read(

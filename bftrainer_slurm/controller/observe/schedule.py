@@ -168,3 +168,7 @@ class Schedule:
         self._last_look_s = now_s
         self._queue_due_s = self._not_before_s = now_s + self._backoff_s
         self._backoff_s = min(_MAX_BACKOFF_S, 2 * self._backoff_s)
+
+    def go_on_waiting(self, before: Schedule) -> None:
+        """Wait as the schedule of a controller whose turns have failed."""
+        self._backoff_s, self._not_before_s = before._backoff_s, before._not_before_s
