@@ -194,7 +194,7 @@ class Trainer:
     """One elastic training job, as its user submitted it, with the elements Slurm still knows.
 
     If elements of one array are in several partitions, those of each partition are a trainer.
-    ``anchor`` is the array's task that never starts (see ``TrainerRecord.anchor``), while it waits.
+    ``anchor`` is the array's task that never trains (see ``TrainerRecord.anchor``), while it waits.
     ``submit_s`` is later once all elements were requeued. ``overwritten``: its user has replaced
     the comment of all elements, which held the ``record``.
     """

@@ -59,7 +59,9 @@ class TrainerRecord:
 
     @property
     def anchor(self) -> int:
-        """The task that never starts, one more than there are nodes for.
+        """The task that never trains, one more than there are nodes for.
+
+        It starts only when the training has finished, as the last one, and ends at once.
 
         The last task of an array to start has the array's own job id: who requeues it by that id
         (``scontrol requeue $SLURM_JOB_ID``) requeues all others too.

@@ -154,11 +154,12 @@ void element_recognise(spank_t spank, const struct site *site)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-/* Without a keeper nothing can train, so ask again until it answers. */
+/* Without a keeper nothing can train, so ask again until it answers. A finished training is not
+ * begun again: its last elements start so that Slurm sees each of them end well. */
 static void ask_for_run(const struct site *site, char run[RUN_SIZE])
 {
     char line[KEEPER_LINE];
-    char answer[KEEPER_LINE];
+    char answer[KEEPER_LINE] = "";
     bool told = false;
     char rest;
 
@@ -166,6 +167,8 @@ static void ask_for_run(const struct site *site, char run[RUN_SIZE])
     while (!keeper_ask(site->keeper, line, answer, sizeof(answer),
                        &element.life->keeper) ||
            sscanf(answer, "run %64[A-Za-z0-9._-]%c", run, &rest) != 1) {
+        if (strncmp(answer, "finished", strlen("finished")) == 0)
+            _exit(0);
         if (!told)
             dprintf(STDERR_FILENO,
                     "bftrainer: the keeper at %s does not answer; waiting for it\n", site->keeper);

@@ -61,6 +61,8 @@ def _run(
     client = None
     try:
         client, run_id = _join(arguments.state, arguments.keeper, allocation)
+        if run_id is None:  # it has finished: Slurm shall see each of its elements end well
+            return 0
         folder = workplace / "python"
         make_folder(folder)
         variables = element_environment(
@@ -101,8 +103,8 @@ def read_allocation(environment: Mapping[str, str]) -> Allocation:
 
 def _join(
     state: Path | None, keeper: str | None, allocation: Allocation
-) -> tuple[KeeperClient, str]:
-    """Say that the element is up, again and again until the keeper answers.
+) -> tuple[KeeperClient, str | None]:
+    """Say that the element is up, again and again until the keeper answers; see ``client.join``.
 
     The keeper of a state folder may start later, or start again at another address.
     """

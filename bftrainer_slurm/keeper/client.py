@@ -66,9 +66,11 @@ class KeeperClient:
         """
         self._ask(format_note(note))
 
-    def join(self, array: int, task: int, node: str) -> str:
-        """Say that an element is up; return the id of its trainer's run."""
+    def join(self, array: int, task: int, node: str) -> str | None:
+        """Say that an element is up; return the id of its trainer's run, None: it has finished."""
         answer = self._ask(format_note(Note(NoteKind.UP, array, task, node))).split()
+        if answer == ["finished"]:
+            return None
         if len(answer) != 2 or answer[0] != "run":
             raise KeeperError("the keeper's answer is not a run")
         return answer[1]
@@ -76,6 +78,10 @@ class KeeperClient:
     def end_run(self, array: int) -> None:
         """Let the trainer's next element begin a new run (controller only)."""
         self._ask(f"endrun {self.token} {array}")
+
+    def finish(self, array: int) -> None:
+        """Say that the training has ended well: who starts now shall end (controller only)."""
+        self._ask(f"finish {self.token} {array}")
 
     def own(self, array: int, uid: int, want: int) -> None:
         """Say who owns the trainer, and how many nodes the plan gives it (controller only).

@@ -28,6 +28,17 @@ class Attempts:
 
     def __init__(self) -> None:
         self._ended: dict[int, int] = {}
+        self._finished: dict[int, None] = {}
+
+    def finish(self, array: int) -> None:
+        """The training has ended well: who begins now has nothing to do."""
+        self._finished[array] = None
+        if len(self._finished) > REMEMBERED_ATTEMPTS:
+            del self._finished[next(iter(self._finished))]
+
+    def finished(self, array: int) -> bool:
+        """Whether the training has ended well, and has not begun anew."""
+        return array in self._finished
 
     def name(self, array: int) -> str:
         """Return the id of the trainer's present run."""
@@ -35,6 +46,7 @@ class Attempts:
 
     def end(self, array: int) -> None:
         """The trainer's run is over: its next element begins another."""
+        self._finished.pop(array, None)
         self._ended[array] = self._ended.pop(array, 0) + 1
         if len(self._ended) > REMEMBERED_ATTEMPTS:
             del self._ended[next(iter(self._ended))]

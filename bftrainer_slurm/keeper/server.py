@@ -132,7 +132,11 @@ class Keeper:
                 self._check(token)
                 after = whole(since) if identity == self._identity else 0
                 await self._stream(after, reader, writer)
-            case [("publish" | "endrun" | "own" | "part" | "lost"), token, *numbers]:
+            case [
+                ("publish" | "endrun" | "own" | "part" | "lost" | "finish"),
+                token,
+                *numbers,
+            ]:
                 self._check(token)
                 writer.write(await self._obey(words[0], [whole(one) for one in numbers], reader))
             case _:
@@ -151,6 +155,8 @@ class Keeper:
             case ["part", int(array), _, *_]:
                 if not await self.registry.part(array, set(numbers[1:])):
                     return b"late\n"
+            case ["finish", int(array)]:
+                self.registry.attempts.finish(array)
             case ["lost", int(array), int(task)]:
                 self.registry.lost(array, task)
             case _:
@@ -200,7 +206,9 @@ class Keeper:
     def _hint(self, note: Note) -> bytes:
         answer = b"ok\n"
         if note.kind is NoteKind.UP:
-            answer = f"run {self.registry.attempts.name(note.array)}\n".encode()
+            attempts = self.registry.attempts
+            over = attempts.finished(note.array)
+            answer = b"finished\n" if over else f"run {attempts.name(note.array)}\n".encode()
         self._tell(note)
         return answer
 

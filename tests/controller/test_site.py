@@ -248,6 +248,33 @@ def test_what_a_user_lets_go_onto_anothers_node_is_held_again(site: Site) -> Non
         assert site.controller.status()["controller"]["error"] is None
 
 
+def test_a_job_that_waits_for_a_training_to_end_well_starts_though_elements_never_ran(
+    site: Site,
+) -> None:
+    folder = site.folder()
+    begin = f"#!/bin/bash\necho $SLURM_ARRAY_TASK_ID >> {folder}/begun\n"
+    array = site.submit(
+        begin + f"srun sh -c 'until [ -e {folder}/end ]; do sleep 0.2; done'\n", "1-6"
+    )
+    nothing = ("-N1", "-o", "/dev/null")
+    good, bad = (
+        site.lab.sbatch(*nothing, f"--dependency={kind}:{array}", script="#!/bin/sh\nsleep 1000\n")
+        for kind in ("afterok", "afternotok")
+    )
+    wait_until(lambda: nodes_of(site, array) == 4)
+    site.run("srun", "-Q", "-N1", "--exclusive", "true", user="bob")
+    wait_until(lambda: site.controller.trainer(array)["reclaimed"] == 1)
+    wait_until(lambda: nodes_of(site, array) == 4)
+    begun = (folder / "begun").read_text()
+    (folder / "end").touch()
+    wait_until(lambda: site.lab.squeue(good, "%t") == ["R"])
+    assert set(site.lab.squeue(array, "%t")) == {"CD"}
+    assert site.lab.squeue(bad, "%r") == ["DependencyNeverSatisfied"]
+    assert (folder / "begun").read_text() == begun
+    assert site.controller.trainer(array)["state"] == "finished"
+    site.end(good, bad)
+
+
 def test_a_trainer_that_its_user_cancels_is_gone(site: Site) -> None:
     with trainer(site, "1-2") as array:
         wait_until(lambda: nodes_of(site, array) == 2)

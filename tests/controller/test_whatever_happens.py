@@ -160,7 +160,8 @@ class Whatever(RuleBasedStateMachine):
         for job in self.slurm.all_():
             if job.id.array not in over:
                 assert job.state is not DELAYED, f"{job.id} would start by itself"
-                failed = job.state is FAILED and self.slurm.now_s - (job.end_s or 0.0) > _REVIVED_S
+                broken = job.state in (FAILED, ElementState.PREEMPTED)
+                failed = broken and self.slurm.now_s - (job.end_s or 0.0) > _REVIVED_S
                 assert not failed, f"{job.id} was not brought back"
                 late = job.goes_on and (job.limit_end_s or 0.0) <= self.slurm.now_s
                 assert not late, f"{job.id} is past its time limit"

@@ -81,6 +81,12 @@ print(os.environ["PET_RDZV_BACKEND"], ours.value, *sorted(os.listdir(folder)), s
     ]
 
 
+def test_an_element_of_a_finished_training_ends_well_without_its_script(keeper: Keeper) -> None:
+    keeper.client.finish(12)
+    element = start(keeper, "#!/bin/sh\necho begun\nexit 3", "bftrainer:min=1,max=4")
+    assert (element.communicate(timeout=60)[0], element.returncode) == ("", 0)
+
+
 def test_the_element_ends_as_its_script_does(keeper: Keeper) -> None:
     element = start(keeper, "#!/bin/sh\nexit 7\n", "bftrainer:min=1,max=4")
     assert element.wait(timeout=60) == 7

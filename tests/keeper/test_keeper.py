@@ -56,6 +56,16 @@ def test_after_the_end_of_a_run_the_next_element_begins_another(keeper: Keeper) 
     assert after != before
 
 
+def test_who_starts_when_the_training_has_finished_is_told_so_until_it_begins_anew(
+    keeper: Keeper,
+) -> None:
+    keeper.client.finish(12)
+    assert keeper.client.join(12, 3, "n1") is None
+    assert keeper.client.join(13, 0, "n1") == "13.1"
+    keeper.client.end_run(12)
+    assert keeper.client.join(12, 3, "n1") == "12.2"
+
+
 def test_notes_reach_a_watcher_in_order_also_those_from_before(keeper: Keeper) -> None:
     keeper.client.tell(SUBMITTED)
     keeper.client.join(12, 0, "n1")
@@ -98,7 +108,8 @@ def test_of_others_trainers_nobody_sees_more_than_squeue_shows(keeper: Keeper) -
 
 
 @pytest.mark.parametrize(
-    "request_line", ["status WRONG", "watch WRONG - 0", "publish WRONG 2", "endrun WRONG 12"]
+    "request_line",
+    ["status WRONG", "watch WRONG - 0", "publish WRONG 2", "endrun WRONG 12", "finish WRONG 12"],
 )
 def test_what_only_the_controller_may_needs_its_token(keeper: Keeper, request_line: str) -> None:
     assert raw(keeper, request_line.encode() + b"\n{}").startswith(b"error only")

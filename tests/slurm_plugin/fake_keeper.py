@@ -20,6 +20,7 @@ class FakeKeeper:
     port: int = 0
     notes: list[tuple[float, str]] = field(default_factory=list)
     verbose: bool = False
+    finished: bool = False  # what it says of trainings
 
     @property
     def address(self) -> str:
@@ -60,7 +61,7 @@ class FakeKeeper:
     def answer(self, line: str) -> str:
         words = line.split()
         if words[:1] == ["up"] and len(words) == 4:
-            return f"run run-{words[1]}"
+            return "finished" if self.finished else f"run run-{words[1]}"
         if words == ["submitted"] or (words[:1] in (["leaving"], ["gone"]) and len(words) == 4):
             return "ok"
         return "error not a request"

@@ -223,6 +223,18 @@ def test_the_keeper_is_told_of_a_reclaim_at_once(lab: Lab, keeper: FakeKeeper) -
     wait_until(lambda: f"gone {element.array} 0 n1" in keeper.lines())
 
 
+def test_an_element_of_a_finished_training_ends_well_without_its_script(
+    lab: Lab, keeper: FakeKeeper
+) -> None:
+    keeper.finished = True
+    try:
+        element = start_element(lab, "#!/bin/sh\necho begun\nexit 3\n")
+        wait_until(lambda: "0 COMPLETED" in lab.squeue(element.array, "%K %T"))
+    finally:
+        keeper.finished = False
+    assert element.text() == ""
+
+
 def test_what_a_script_leaves_behind_ends_with_it(lab: Lab) -> None:
     script = "#!/bin/sh\n( env -i setsid sleep 1234567 & )\necho end\n"
     element = start_element(lab, script)

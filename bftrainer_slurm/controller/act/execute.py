@@ -76,7 +76,7 @@ def execute(
         rpcs = gateway.grow_rpcs if isinstance(action, Grow) else 1
         if not pacer.wait(rpcs, end_s - pacer.clock()):
             return pacer.due_in_s(rpcs, gateway.queue_rpcs)
-        if isinstance(action, Grow) and action.first and not groups.end(array_of(action)):
+        if isinstance(action, Grow) and not _told(action, groups):
             again_in_s = SILENT_S
             continue
         try:
@@ -89,6 +89,14 @@ def execute(
             if (done := _rest(action, error)) is not None:
                 note(done, False)
     return again_in_s
+
+
+def _told(grow: Grow, groups: Groups) -> bool:
+    """Tell the keeper what elements must find when they start; return whether it was heard."""
+    array = array_of(grow)
+    if grow.first and not groups.end(array):
+        return False
+    return not grow.finished or groups.finish(array)
 
 
 def _rest(action: Action, error: RefusedError) -> Action | None:

@@ -39,6 +39,10 @@ class Groups:
         """Tell that an element is gone that was not asked to leave; return whether it was heard."""
         return True
 
+    def finish(self, array: int) -> bool:
+        """Tell that a training has ended well: who starts now shall end; return whether heard."""
+        return False
+
     def end(self, array: int) -> bool:
         """Tell that a trainer has no live element, so that its next one begins a new run.
 
@@ -109,6 +113,10 @@ class KeeperGroups(Groups):
         """Tell it."""
         lost = (element.array, element.task)
         return self._tell(lambda keeper: keeper.lost(*lost), f"that {element} is lost")
+
+    def finish(self, array: int) -> bool:
+        """Tell it, each time: one that has started anew since knows nothing."""
+        return self._tell(lambda keeper: keeper.finish(array), f"that {array} has finished")
 
     def end(self, array: int) -> bool:
         """Tell it."""

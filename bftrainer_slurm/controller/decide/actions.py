@@ -13,7 +13,7 @@ class Grow:
 
     ``others`` are the rest of the partition's nodes, ``excluded`` those that its user excluded.
     ``first`` is true if nothing of the trainer is alive: it then begins a new rendezvous. ``limit``
-    is the time limit to ask for.
+    is the time limit to ask for. ``finished``: the training has ended well, and these end at once.
     """
 
     elements: tuple[ElementId, ...]
@@ -22,6 +22,7 @@ class Grow:
     first: bool
     limit: TimeLimit | None = None
     excluded: frozenset[str] = frozenset()
+    finished: bool = False
 
 
 @dataclass(frozen=True, slots=True)

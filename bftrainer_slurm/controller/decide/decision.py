@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 
-from bftrainer_slurm.controller.decide.actions import Action, Shrink, Trim
+from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Trim
 from bftrainer_slurm.controller.decide.available import (
     available,
     growable,
@@ -24,6 +24,7 @@ from bftrainer_slurm.controller.decide.eligibility import eligibility, too_few_l
 from bftrainer_slurm.controller.decide.job_table import excess
 from bftrainer_slurm.controller.decide.problem import problem_of, same_question, stops_a_trainer
 from bftrainer_slurm.controller.decide.reconcile import (
+    complete,
     end_asked,
     hold_reclaimed,
     keep_up,
@@ -148,8 +149,15 @@ class Decider:
             free = {place.name: place for place in decision.free}
             move = partial(towards, plan=made.plan, free=free, snapshot=snapshot, settings=settings)
             moves = self._of_each(draft.picture.views, move)
+        taken = (one for action in moves if isinstance(action, Grow) for one in action.places)
+        unused = set(decision.free).difference(taken)
         everybody = tuple(_judged(view, draft.states) for view in everybody)
         upkeep = self._of_each(everybody, lambda view: keep_up(view, snapshot, settings))
+        for view in everybody:
+            if view.finishing:
+                last = self._of_each([view], lambda one: complete(one, unused, snapshot))
+                unused.difference_update(*(action.places for action in last))
+                moves += last
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
         actions = (*upkeep, *draft.actions, *moves, *held)
         return replace(decision, actions=actions, made=made, trouble=trouble)

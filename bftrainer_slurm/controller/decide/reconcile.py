@@ -24,12 +24,15 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.phases import BROKEN, Phase
 from bftrainer_slurm.controller.state.trainer_state import waits_in_vain
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ElementId, ElementState, Place, nodes_of
+from bftrainer_slurm.model import ElementId, ElementState, Place, TimeLimit, nodes_of
 from bftrainer_slurm.planner.problem import Plan
 from bftrainer_slurm.spec import format_comment
 
 _FINISH_TIMEOUT_S = 300.0  # an elastic agent waits this long at its exit barrier
 _CANCEL_AGAIN_S = 60.0
+_MOST_LEFT = 64  # elements that a finished trainer has left, for it to count as completed
+_A_MINUTE = TimeLimit(1, 1)
+_CAN_START = (ElementState.HELD, ElementState.DELAYED)
 _WAITS_OR_RUNS = (
     *(Phase.WITHHELD, Phase.ASTRAY, Phase.RELEASED),
     *(Phase.RUNNING, Phase.SUSPENDED),
@@ -39,6 +42,8 @@ _WAITS_OR_RUNS = (
 def keep_up(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Action]:
     """Return the actions that a trainer's elements need, whatever the plan says."""
     if (anchor := view.trainer.anchor) is not None and view.bare:
+        if _has_time(view, snapshot.time_s) and _where_it_ended(view):
+            return []  # it ends well too: see ``complete``
         return [Trim((anchor.id,), "all others of its array have ended")]
     if view.abandoned:
         return [Cancel(view.array, "cancelled by its owner")] if view.spare else []
@@ -69,7 +74,8 @@ def _holds(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Ac
     vain = (id_ for id_, record in released.items() if waits_in_vain(record.reason))
     why |= dict.fromkeys(vain, "Slurm does not start it there")
     if view.over:
-        why |= dict.fromkeys(released, "the training has finished")
+        before = (id_ for id_, one in released.items() if one.since_s <= view.state.finished_s)
+        why |= dict.fromkeys(before, "the training has finished")
     why |= dict.fromkeys(view.ids(Phase.ASTRAY), "it was released by somebody else")
     return [
         Hold(tuple(sorted(id_ for id_ in why if why[id_] == reason)), reason)
@@ -141,6 +147,41 @@ def towards(
     return actions
 
 
+def complete(view: TrainerView, free: Set[Place], snapshot: Snapshot) -> list[Action]:
+    """Let the elements that a finished trainer has left start, and end at once and well.
+
+    Slurm counts an array as completed, for ``--dependency=afterok``, only if all its tasks ran and
+    ended well. They start where others of the trainer did, as far as these nodes are still free.
+    """
+    if not view.finishing or view.abandoned or view.state.cancelled_s > view.state.finished_s:
+        return []
+    left, anchor = view.spare, view.trainer.anchor
+    if view.bare and anchor is not None and anchor.state in _CAN_START:
+        left = (anchor.id,)
+    had = _where_it_ended(view)
+    places = frozenset(sorted(one for one in free if one.node in had)[: len(left)])
+    if not places:
+        return []
+    these, others = left[: len(places)], snapshot.all_nodes - nodes_of(places)
+    limit, excluded = _A_MINUTE, view.trainer.demands.excluded
+    return [Grow(these, places, others, False, limit, excluded, finished=True)]
+
+
+def _has_time(view: TrainerView, now_s: float) -> bool:
+    """Whether what a finished trainer has left may still end by itself."""
+    return view.finishing and now_s - view.state.finished_s < _FINISH_TIMEOUT_S
+
+
+def _where_it_ended(view: TrainerView) -> set[str | None]:
+    """The nodes on which elements ended well.
+
+    None if others ended otherwise, or too many are left: then the array cannot count as completed.
+    """
+    ended = [one for one in view.trainer.elements if one.state.over]
+    well = all(one.state is ElementState.COMPLETED for one in ended)
+    return {one.node for one in ended} if well and len(view.spare) <= _MOST_LEFT else set()
+
+
 def hold_reclaimed(view: TrainerView, actions: Collection[Action]) -> list[Action]:
     """Hold the reclaimed elements that no move uses, before Slurm starts them by itself."""
     if view.over and not view.finishing:
@@ -152,7 +193,7 @@ def hold_reclaimed(view: TrainerView, actions: Collection[Action]) -> list[Actio
 
 def _end(view: TrainerView, now_s: float) -> list[Action]:
     """Cancel the rest of a trainer that is over; its running elements get time to end."""
-    if view.finishing and view.live and now_s - view.state.finished_s < _FINISH_TIMEOUT_S:
+    if _has_time(view, now_s) and (view.live or (view.spare and _where_it_ended(view))):
         return []
     left = view.spare or view.ids(*_WAITS_OR_RUNS)
     if now_s - view.state.cancelled_s < _CANCEL_AGAIN_S or not left:

@@ -127,6 +127,8 @@ class Roster:
                     states[trainer.array] = last  # no news: the usual case
                     continue
                 state, happened = self._follow(trainer, ids[trainer.array], now_s)
+                if last is not None and last.over:  # nothing trains there any more
+                    happened = [one for one in happened if not isinstance(one, Began)]
                 self._write(happened)
                 events += happened
                 states[trainer.array] = note_failed(state, has_trained(trainer.array), now_s)

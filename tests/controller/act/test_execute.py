@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -61,12 +61,18 @@ class Recorder:
 class Told(Groups):
     """Notes what the keeper would be told, in the order in which the gateway is asked."""
 
+    answers = True
+
     def __init__(self, gateway: Recorder) -> None:
         self._asked = gateway.asked
 
     def end(self, array: int) -> bool:
         self._asked.append(f"end {array}")
         return True
+
+    def finish(self, array: int) -> bool:
+        self._asked.append(f"finish {array}")
+        return self.answers
 
 
 @dataclass
@@ -104,6 +110,18 @@ def do(
 
 def grow(*elements: ElementId, nodes: str = "n1", first: bool = False) -> Grow:
     return Grow(elements, places(nodes), frozenset(), first)
+
+
+def test_no_element_of_a_finished_training_starts_before_the_keeper_knows_that_it_has_finished(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    last, gateway = replace(grow(A), finished=True), Recorder()
+    assert do(gateway, last).done == [last]
+    assert [one.split()[0] for one in gateway.asked] == ["finish", "grow"]
+    monkeypatch.setattr(Told, "answers", False)
+    gateway = Recorder()
+    assert do(gateway, last).done == []
+    assert gateway.asked == [f"finish {A.array}"]
 
 
 def test_what_frees_nodes_comes_first_and_what_takes_them_last() -> None:

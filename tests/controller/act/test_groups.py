@@ -38,6 +38,9 @@ class FakeKeeper:
     def lost(self, *words: object) -> None:
         self._hear("lost", *words)
 
+    def finish(self, *words: object) -> None:
+        self._hear("finish", *words)
+
     def end_run(self, *words: object) -> None:
         self._hear("end", *words)
 
@@ -99,6 +102,15 @@ def test_a_user_whom_this_host_does_not_know_owns_nothing(
         groups.own(ARRAY, "nobody-of-this-name", 3)
     assert keeper.heard == []
     assert len(caplog.records) == 1
+
+
+def test_whether_the_keeper_knows_that_a_training_has_finished_is_known(
+    groups: KeeperGroups, keeper: FakeKeeper
+) -> None:
+    assert groups.finish(ARRAY)
+    assert keeper.heard == [("finish", ARRAY)]
+    keeper.silent = True
+    assert not groups.finish(ARRAY)
 
 
 def test_a_silent_keeper_is_left_alone_for_a_moment(

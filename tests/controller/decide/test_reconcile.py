@@ -17,6 +17,7 @@ from bftrainer_slurm.controller.decide.actions import (
     Trim,
 )
 from bftrainer_slurm.controller.decide.reconcile import (
+    complete,
     hold_reclaimed,
     keep_up,
     late_nodes,
@@ -221,8 +222,57 @@ def test_nodes_are_left_in_one_request_and_others_are_not() -> None:
     assert leave(mine, {"n9"}, "why") == []
 
 
-def test_a_finished_trainer_is_cancelled_when_its_last_element_has_ended() -> None:
-    mine = view(element(0, ElementState.COMPLETED), element(1, ElementState.HELD))
+def ended_well(*left: Element, **state: object) -> TrainerView:
+    """A trainer that has just finished, on n1 and n2, with these elements left."""
+    completed = (element(task, ElementState.COMPLETED, f"n{task + 1}") for task in (0, 1))
+    return view(*completed, *left, **state)
+
+
+LEFT = tuple(element(task, ElementState.HELD) for task in (2, 3, 4))
+
+
+def test_what_a_finished_trainer_has_left_starts_where_others_ended_to_end_well_too() -> None:
+    of = replace(at(0), nodes=tuple(map(node, ("n1", "n2", "n3"))))
+    (grow,) = complete(ended_well(*LEFT), places("n2 n3"), of)
+    assert isinstance(grow, Grow)
+    assert grow.finished
+    assert (grow.elements, grow.places, grow.first) == ((THIRD,), places("n2"), False)
+    failed_too = ended_well(*LEFT, failed(5, "n1"))
+    assert complete(failed_too, places("n1"), of) == []
+    (both,) = complete(ended_well(*LEFT), places("n1 n2 n3"), of)
+    assert isinstance(both, Grow)
+    assert (len(both.elements), both.places) == (2, places("n1 n2"))
+    assert complete(ended_well(*LEFT), places("n3"), of) == []
+    assert complete(ended_well(*LEFT, over="why"), places("n1"), of) == []
+
+
+def test_the_task_that_keeps_the_arrays_id_comes_last() -> None:
+    mine = ended_well(over="finished", finished_s=NOW_S)
+    mine = replace(mine, trainer=replace(mine.trainer, anchor=ANCHORED))
+    (grow,) = complete(mine, places("n1 n2"), at(0))
+    assert isinstance(grow, Grow)
+    assert (grow.elements, len(grow.places), grow.finished) == ((ANCHOR,), 1, True)
+    for state in (ElementState.HELD, ElementState.PENDING, ElementState.RUNNING):
+        waits = replace(mine.trainer, anchor=replace(ANCHORED, state=state))
+        assert kept(replace(mine, trainer=waits)) == []
+    assert kept(mine, after_s=400) == [Trim((ANCHOR,), "all others of its array have ended")]
+
+
+def test_it_waits_some_minutes_for_these_nodes_and_is_cancelled_then() -> None:
+    assert kept(ended_well(*LEFT)) == []
+    assert kept(ended_well(*LEFT), after_s=400) == [Cancel(ARRAY, "finished")]
+    heard = ended_well(*LEFT, cancelled_s=NOW_S + 1)
+    assert complete(heard, places("n1"), at(0)) == []
+
+
+def test_a_finished_trainer_with_very_many_elements_left_is_cancelled_at_once() -> None:
+    many = ended_well(*(element(task, ElementState.HELD) for task in range(2, 70)))
+    assert kept(many) == [Cancel(ARRAY, "finished")]
+    assert complete(many, places("n1"), at(0)) == []
+
+
+def test_so_is_one_of_which_slurm_has_forgotten_where_it_ended() -> None:
+    mine = view(element(1, ElementState.HELD), over="finished", finished_s=NOW_S)
     assert kept(mine) == [Cancel(ARRAY, "finished")]
 
 
