@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor
 from torch.distributed import GradBucket  # type: ignore[attr-defined]
 from torch.futures import Future
@@ -34,7 +35,7 @@ class Collected:
                 parts[self._places[id(parameters[0])]] = buffer
                 continue
             sizes = [one.numel() for one in parameters]
-            for one, part in zip(parameters, buffer.split(sizes), strict=True):
+            for one, part in zip(parameters, torch.split(buffer, sizes), strict=True):
                 parts[self._places[id(one)]] = part
         return [parts[place] for place in sorted(parts)]
 
