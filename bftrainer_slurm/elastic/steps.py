@@ -21,6 +21,7 @@ _STEPS, _SAMPLES, _FIRST_S, _LAST_S, _IN_PROCESS, _HIGHEST = range(6)
 _ASKED, _ENDING, _SAVERS = range(6, 9)
 _TEXT, _WRITTEN, _HEARD = range(9, 12)
 _LOST, _LOST_SAMPLES, _AGAIN_S = range(12, 15)
+_UNWANTED = 15
 _SAVED = 16  # from here on one number for each process of the node
 _ZEROS = memoryview(bytes(_NUMBERS)).cast("d")
 
@@ -86,7 +87,7 @@ class Memory:
 
     def begin(self) -> None:
         """Say that new processes begin, which are not asked for anything yet."""
-        for number in (_ASKED, _ENDING, _SAVERS):
+        for number in (_ASKED, _ENDING, _SAVERS, _UNWANTED):
             self.numbers[number] = 0.0
         self.numbers[_SAVED:] = _ZEROS[_SAVED:]
 
@@ -107,6 +108,15 @@ class Memory:
     def ending(self) -> bool:
         """Whether the next SIGTERM has to end them at once."""
         return bool(self.numbers[_ENDING])
+
+    def end_when_done(self) -> None:
+        """Say that processes which are through with their script are not waited for any more."""
+        self.numbers[_UNWANTED] = 1.0
+
+    @property
+    def unwanted(self) -> bool:
+        """Whether a process that is through with its script has to end at once."""
+        return bool(self.numbers[_UNWANTED])
 
     def will_save(self, processes: int) -> None:
         """Say how many processes of this node save when they are asked."""

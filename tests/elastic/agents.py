@@ -92,6 +92,10 @@ class Agents(Elements[Step]):
         """Send a signal to the agent alone."""
         self.processes[task].send_signal(number)
 
+    def signal_all(self, task: int, number: int) -> None:
+        """Send a signal to all processes of an element, as Slurm does."""
+        os.killpg(self.processes[task].pid, number)
+
     def kill(self, task: int) -> None:
         """End the agent and all its processes at once, as the loss of a node does."""
         with contextlib.suppress(ProcessLookupError):

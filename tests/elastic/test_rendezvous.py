@@ -309,3 +309,21 @@ def test_a_script_that_hangs_at_sigterm_holds_nobody_for_half_a_minute(
         assert agents.pauses(1)[0] < 20
     finally:
         agents.end()
+
+
+@pytest.mark.timeout(400)
+def test_a_script_that_ends_with_0_at_sigterm_holds_nobody_for_its_grace(
+    keeper: Keeper, tmp_path: Path
+) -> None:
+    agents = Agents(keeper, tmp_path / "trainer", Path(__file__).with_name("polite.py"))
+    try:
+        agents.own(2)
+        agents.start(1, 2, BFTRAINER_GRACE="300")
+        agents.wait_for_world(2, 1, 2)
+        agents.start(3, BFTRAINER_GRACE="300")
+        agents.wait_for_world(3, 1, 2, 3)
+        agents.signal_all(2, signal.SIGTERM)
+        assert agents.processes[2].wait(120) != 0
+        agents.wait_for_world(2, 1, 3)
+    finally:
+        agents.end()

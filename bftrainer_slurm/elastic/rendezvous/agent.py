@@ -202,6 +202,7 @@ class AgentRendezvous(RendezvousHandler):
         self._exit.at_once(code)
 
     def _about_to_end_workers(self) -> None:
+        self._memory.end_when_done()
         if self._given_back is not None:  # else Slurm has signalled them too: they have the grace
             self._memory.end()
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.elastic.processes import end_with_parent
+from bftrainer_slurm.elastic.steps import VARIABLE, Memory
 
 _runpy_run_path = runpy.run_path
 
@@ -40,8 +41,29 @@ def _run_path(
     runpy.run_path = _runpy_run_path
     end_with_parent()  # torch asks for SIGINT, which C code does not notice
     _look_like_a_program()
-    run(path_name)
+    agents = os.environ.get(VARIABLE)
+    memory = None if agents is None else Memory.opened(agents)
+    try:
+        run(path_name)
+    except SystemExit as end:
+        if end.code != 0:
+            raise
+    if memory is not None:
+        _wait_no_longer_than_wanted(memory)
     return {}
+
+
+def _wait_no_longer_than_wanted(memory: Memory) -> None:
+    """Let SIGTERM end this process from now on; end it if its agent is ending its processes.
+
+    torch's next line waits for the agent, which may have sent its SIGTERM while the script was at
+    work: one that saves at the signal and ends with 0 would wait until it is killed.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if memory.unwanted:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(128 + signal.SIGTERM)
 
 
 def run(name: str) -> None:
