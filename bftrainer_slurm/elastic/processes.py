@@ -1,6 +1,6 @@
-"""Other processes on this node: those that load data, and how to end a whole job.
+"""Other processes on this node: those that load data or help, and how to end a whole job.
 
-A process that loads data must not outlive the one that trains with it. Linux only.
+None of them must outlive the process that trains with it. Linux only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 
 _ROUND_S = 0.02
-_PR_SET_PDEATHSIG = 1  # prctl.h
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # prctl.h
 
 
 def end_with_parent() -> None:
@@ -25,17 +25,33 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def job_processes(job_id: str, spare: Collection[int] = ()) -> list[int]:
-    """Return the processes of this user whose environment has this SLURM_JOB_ID.
+def adopt_orphans() -> None:
+    """Become the parent of each process below this one whose own parent ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def below(ancestor: int) -> list[int]:
+    """Return the processes below this one: its children, their children, and so on."""
+    parents = {}
+    for process, folder in _processes():
+        with contextlib.suppress(OSError):  # ended in between
+            parents[process] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    found = {ancestor}
+    while more := {process for process, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sorted(found - {ancestor})
+
+
+def processes_with(variable: str, spare: Collection[int] = ()) -> list[int]:
+    """Return the processes of this user whose environment has this NAME=VALUE.
 
     ``spare`` are left out. Processes of other users cannot be read and are left out too.
     """
-    marker = f"SLURM_JOB_ID={job_id}".encode()
     found = []
     for process, folder in _processes():
         with contextlib.suppress(OSError):  # ended in between, or somebody else's
             variables = (folder / "environ").read_bytes().split(b"\0")
-            if process not in spare and marker in variables:
+            if process not in spare and variable.encode() in variables:
                 found.append(process)
     return found
 
@@ -69,24 +85,52 @@ def _catches(process: Path, number: int) -> bool:
 @contextlib.contextmanager
 def killed_after(seconds: float, processes: Iterable[int]) -> Iterator[None]:
     """Send SIGKILL to processes that are still there after ``seconds`` in this context."""
-    with contextlib.ExitStack() as stack:
-        handles = []  # by then a number may belong to another process
-        for process in processes:
-            with contextlib.suppress(ProcessLookupError):
-                handles.append(os.pidfd_open(process))
-                stack.callback(os.close, handles[-1])
-
-        def kill() -> None:
-            for handle in handles:
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
-
-        timer = threading.Timer(seconds, kill)
+    with _handles(processes) as handles, contextlib.ExitStack() as stack:
+        timer = threading.Timer(seconds, _signal, (handles, signal.SIGKILL))
         timer.daemon = True
         timer.start()
         stack.callback(timer.join)  # before the handles are closed
         stack.callback(timer.cancel)
         yield
+
+
+def end_within(seconds: float, processes: Collection[int]) -> None:
+    """Send SIGTERM to processes, and SIGKILL to those still there after ``seconds``.
+
+    It returns at once.
+    """
+
+    def end() -> None:
+        with _handles(processes) as handles:
+            begun.set()
+            _signal(handles, signal.SIGTERM)
+            time.sleep(seconds)
+            _signal(handles, signal.SIGKILL)
+
+    if processes:
+        begun = threading.Event()
+        threading.Thread(target=end, daemon=True).start()
+        begun.wait()
+
+
+@contextlib.contextmanager
+def _handles(processes: Iterable[int]) -> Iterator[list[int]]:
+    """Open processes: later a number may belong to another one."""
+    handles: list[int] = []
+    try:
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                handles.append(os.pidfd_open(process))
+        yield handles
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+def _signal(handles: Iterable[int], number: int) -> None:
+    for handle in handles:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            signal.pidfd_send_signal(handle, number)
 
 
 def kill_job(
@@ -97,7 +141,7 @@ def kill_job(
 ) -> bool:
     """Send SIGKILL to the job's processes until none is left; return whether none is."""
     for _ in range(int(within_s / _ROUND_S)):
-        left = job_processes(job_id, spare)
+        left = processes_with(f"SLURM_JOB_ID={job_id}", spare)
         if not left:
             return True
         for process in left:

@@ -1,7 +1,8 @@
-"""Who of a process group would do something about a signal."""
+"""Who of a process group would do something about a signal, and how processes are ended."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.elastic.processes import killed_after
+from bftrainer_slurm.elastic.processes import below, end_within, killed_after
 
 SCRIPT = """
 import signal, subprocess, sys
@@ -70,3 +71,29 @@ def test_one_that_does_is_left_alone_and_so_are_those_that_are_gone() -> None:
     assert process.poll() is None
     process.kill()
     process.wait()
+
+
+def test_processes_are_told_to_end_and_those_that_do_not_are_killed() -> None:
+    deaf = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WAIT}"
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        for code in (WAIT, deaf)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()
+    end_within(0.5, [process.pid for process in processes])
+    assert [process.wait(60) for process in processes] == [-signal.SIGTERM, -signal.SIGKILL]
+
+
+def test_those_below_a_process_are_its_children_and_theirs() -> None:
+    shell = subprocess.Popen(
+        ["sh", "-c", "sleep 100 & echo; wait"], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert shell.stdout is not None
+    shell.stdout.readline()
+    assert shell.pid in below(os.getpid())
+    (child,) = below(shell.pid)
+    assert child in below(os.getpid())
+    os.killpg(shell.pid, signal.SIGKILL)
+    shell.wait()

@@ -325,5 +325,43 @@ def test_a_script_that_ends_with_0_at_sigterm_holds_nobody_for_its_grace(
         agents.signal_all(2, signal.SIGTERM)
         assert agents.processes[2].wait(120) != 0
         agents.wait_for_world(2, 1, 3)
+        # After 30 s torchrun itself would end them.
+        assert not any("forcefully exiting" in agents.log(task) for task in (1, 2, 3))
     finally:
         agents.end()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"PET_RUN_PATH": "0", "PET_START_METHOD": "spawn"}], ids=["forked", "cold"]
+)
+def test_what_a_script_has_started_does_not_add_up_on_nodes_that_stay(
+    keeper: Keeper, tmp_path: Path, options: dict[str, str]
+) -> None:
+    folder = tmp_path / "trainer"
+
+    def helpers(node: str) -> list[int]:
+        return [int(path.suffix[1:]) for path in folder.glob(f"helper.{node}.*")]
+
+    def runs(process: int) -> bool:
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return False
+
+    agents = Agents(keeper, folder, Path(__file__).with_name("helped.py"))
+    try:
+        agents.own(2)
+        agents.start(1, 2, **options)
+        agents.wait_for_world(2, 1, 2)
+        before = helpers("n1")
+        assert all(runs(one) for one in before)
+        agents.kill(2)
+        agents.wait_for_world(1, 1)
+        wait_until(lambda: not any(runs(one) for one in before))
+        now = set(helpers("n1")) - set(before)
+        assert len(now) == len(before) == 2
+        assert all(runs(one) for one in now)
+    finally:
+        agents.end()
+        for one in helpers("n1") + helpers("n2"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)

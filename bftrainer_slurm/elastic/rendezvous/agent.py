@@ -31,7 +31,7 @@ from bftrainer_slurm.elastic.inprocess.sockets import Connections
 from bftrainer_slurm.elastic.interface import choose_interface
 from bftrainer_slurm.elastic.listeners import Teller
 from bftrainer_slurm.elastic.place import address_towards, read_identity
-from bftrainer_slurm.elastic.processes import group_catches
+from bftrainer_slurm.elastic.processes import end_within, group_catches
 from bftrainer_slurm.elastic.rendezvous import warm
 from bftrainer_slurm.elastic.rendezvous.command_line import BACKEND
 from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore
@@ -140,6 +140,7 @@ class AgentRendezvous(RendezvousHandler):
         """
         cause, error = self._why_again()
         self._end_generation()
+        self._end_left_over()
         self._asking.begin()
         while True:
             self._membership.ready(_NO_STATE, cause, error)
@@ -220,6 +221,14 @@ class AgentRendezvous(RendezvousHandler):
             now = self._memory.read()
             if not now.in_process:  # else elastic.Trainer reports the changes
                 self._changes.ended(now)
+
+    def _end_left_over(self) -> None:
+        """End what the last generation's processes have left behind, as their helpers.
+
+        They would add up on a node whose script starts again and again.
+        """
+        if self._store is not None:
+            end_within(_LEAST_S, warm.left_over(f"{VARIABLE}={self._memory.path}"))
 
     def _enter(self, generation: Generation) -> RendezvousInfo | None:
         """Return the agent's place in a generation, or None if the generation has ended already."""

@@ -11,13 +11,16 @@ import gc
 import importlib
 import os
 import sys
+import warnings
 
 # The server begins as ``python -c``: a random.py in the current folder would be found first.
 sys.path = [folder for folder in sys.path if folder]
 
-from bftrainer_slurm.elastic.processes import end_with_parent  # noqa: E402
+from bftrainer_slurm.elastic.processes import adopt_orphans, end_with_parent  # noqa: E402
 
 end_with_parent()  # when the agent is killed, nothing else would end the server and its workers
+adopt_orphans()  # what a script leaves behind: so the agent finds it, see ``warm.left_over``
+warnings.filterwarnings("ignore", message="forkserver: waitpid returned unexpected pid")
 
 # DDP imports torch._dynamo when it is made, and torchrun's workers import torchrun.
 _MODULES = (

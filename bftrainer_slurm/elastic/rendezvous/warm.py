@@ -18,6 +18,7 @@ from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
 from typing import Any
 
+from bftrainer_slurm.elastic.processes import below, processes_with
 from bftrainer_slurm.elastic.rendezvous import semaphores
 
 _START_NEW = util.spawnv_passfds
@@ -106,6 +107,18 @@ def wait() -> None:
     if rehearsal.is_alive():
         rehearsal.kill()
         rehearsal.join()
+
+
+def left_over(variable: str) -> list[int]:
+    """Return what workers have left behind, if none of them is there any more.
+
+    These are the processes below the fork server, and those with this NAME=VALUE of the workers in
+    their environment, for workers that were not forked.
+    """
+    server: Any = forkserver._forkserver
+    tracker: Any = resource_tracker._resource_tracker
+    found = processes_with(variable, (os.getpid(), tracker._pid))
+    return found if server._forkserver_pid is None else found + below(server._forkserver_pid)
 
 
 def _rehearse() -> None:
