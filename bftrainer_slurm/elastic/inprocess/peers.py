@@ -260,6 +260,8 @@ class ElementPeers(Peers):
     def _hear(self, notice: Notice) -> None:
         if isinstance(notice, Change | Dropped):
             self.why = notice.why if isinstance(notice, Change) else "loss"
+        if isinstance(notice, Dropped):
+            say(f"{self._identity.node} is out of its group: {notice.why}")
         over = isinstance(notice, Dropped) or (isinstance(notice, Change) and not notice.planned)
         if over and not self._forming:
             self.group.abort(f"the keeper announces: {notice}")

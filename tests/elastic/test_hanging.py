@@ -1,0 +1,75 @@
+"""Processes that hang at a change of the nodes are started again, also where all of them do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from bftrainer_slurm.keeper import rendezvous
+from bftrainer_slurm.keeper.gate import Gate, OneUser
+from scripts.labcluster.keeper import Keeper
+from scripts.labcluster.waiting import wait_until
+from tests.elastic.agents import Agents
+from tests.keeper.inside import SECRET_TEXT, keeper_inside
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
+
+# Trains in process; where FOLDER/hang.NODE is, it hangs once between two steps.
+SCRIPT = """
+import os, sys, time
+from pathlib import Path
+import torch
+import torch.distributed as dist
+from torch.utils.data import TensorDataset
+from bftrainer_slurm import elastic
+
+folder, node = Path(sys.argv[1]), os.environ["SLURMD_NODENAME"]
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+trainer = elastic.Trainer(model, optimizer)
+with (folder / f"{node}.{os.getpid()}").open("w", 1) as log:
+    for (x,) in trainer.loader(TensorDataset(torch.randn(1000, 4)), 4, epochs=100_000):
+        with trainer.step():
+            optimizer.zero_grad()
+            trainer.ddp(x).sum().backward()
+            optimizer.step()
+        print(time.monotonic(), dist.get_world_size(), trainer.cursor.step, file=log)
+        if (hang := folder / f"hang.{node}").exists():
+            hang.unlink()
+            time.sleep(600)
+        time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agents]:
+    monkeypatch.setattr(rendezvous, "READY_S", 10.0)
+    secret, script = tmp_path / "member.secret", tmp_path / "train.py"
+    secret.write_bytes(SECRET_TEXT)
+    secret.chmod(0o600)
+    script.write_text(SCRIPT)
+    with keeper_inside(Gate(OneUser(SECRET_TEXT))) as keeper:
+        known: Any = SimpleNamespace(client=keeper.client, state=tmp_path)
+        running = Agents(cast(Keeper, known), tmp_path / "run", script)
+        try:
+            yield running
+        finally:
+            running.end()
+
+
+def test_survivors_that_all_hang_are_started_again(agents: Agents) -> None:
+    agents.own(3)
+    agents.start(1, 2, 3)
+    agents.wait_for_world(3, 1, 2, 3)
+    for task in (1, 2):
+        (agents.folder / f"hang.n{task}").touch()
+    hang = [agents.steps(task)[-1].process for task in (1, 2)]
+    wait_until(lambda: not list(agents.folder.glob("hang.*")))
+    agents.kill(3)
+    agents.wait_for_world(2, 1, 2)
+    assert not any(Path(f"/proc/{process}").exists() for process in hang)
+    assert "bftrainer: n1 is out of its group: not ready in time" in agents.log(1)
