@@ -289,7 +289,7 @@ class History:
         """
         array = trainer.array
         before = self._database.read("SELECT submit_s FROM met WHERE array = ?", array)
-        submit_s = min(trainer.submit_s, *(first_s for (first_s,) in before), math.inf)
+        submit_s: float = min(trainer.submit_s, *(first_s for (first_s,) in before), math.inf)
         wants = (trainer.record.min_nodes, trainer.record.max_nodes)
         row = (array, time_s, trainer.user, trainer.name, submit_s, *wants)
         self._database.write(put("met", *row))
