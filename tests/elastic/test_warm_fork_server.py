@@ -122,6 +122,16 @@ def test_garbage_of_the_agent_closes_no_file_of_a_worker(tmp_path: Path) -> None
     assert lines == ["64", "exit code 0"]
 
 
+@pytest.mark.parametrize("files", [2, 3])
+def test_what_a_library_opens_anew_at_each_fork_takes_no_workers_place(
+    tmp_path: Path, files: int
+) -> None:
+    store = "torch.distributed.TCPStore('localhost', 0, is_master=True, wait_for_workers=False)"
+    opened = f"files = [open(__file__) for _ in range({files})]"
+    lines = said(tmp_path, "import torch", opened, f"store = {store}", "warm.start()", "run(look)")
+    assert lines == ["known", "exit code 0"]
+
+
 def test_locks_that_are_shared_with_a_worker_leave_nothing_behind(tmp_path: Path) -> None:
     lines = said(tmp_path, "warm.ensure_running()", "run(print, forks.Lock())")
     assert lines[-1] == "exit code 0"

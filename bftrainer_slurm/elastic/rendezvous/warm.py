@@ -13,7 +13,7 @@ import multiprocessing
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
 from typing import Any
@@ -58,12 +58,13 @@ def _copy(path: str, arguments: Sequence[str], passed: Sequence[int]) -> int:
     """Run in a fork what ``python -c`` would run; return its process id (``spawnv_passfds``)."""
     sys.stdout.flush()  # else each worker would print it again
     sys.stderr.flush()
+    origins = _descriptors()
     pid = os.fork()
     if pid:
         return pid
     status = 1
     try:
-        _forget_origin({0, 1, 2, *passed})
+        _forget_origin({0, 1, 2, *passed}, origins)
         code, sys.argv = program(arguments, sys.argv)
         exec(code, {})
         status = 0
@@ -84,14 +85,26 @@ def program(arguments: Sequence[str], argv: list[str]) -> tuple[str, list[str]]:
     return code, ["-c", *own] if own else argv
 
 
-def _forget_origin(kept: set[int]) -> None:
-    """In the copy, let go of all that belongs to the original process."""
+def _descriptors() -> dict[int, str]:
+    """Return what each file descriptor of this process is open on."""
+    found = {}
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the one of this listing
+            found[int(path.name)] = str(path.readlink())
+    return found
+
+
+def _forget_origin(kept: set[int], origins: Mapping[int, str]) -> None:
+    """In the copy, let go of all that belongs to the original process.
+
+    Some libraries open anew what they need as they are forked: libuv, which TCPStore uses, has a
+    pipe. They would close it by its number at the next fork, whosever that is by then.
+    """
     util.spawnv_passfds = _START_NEW
     gc.freeze()  # garbage must not close its files later: the numbers may be others' by then
-    for name in [path.name for path in Path("/proc/self/fd").iterdir()]:
-        with contextlib.suppress(OSError):  # the one of this listing
-            if int(name) not in kept:
-                os.close(int(name))
+    for number, opened in _descriptors().items():
+        if number not in kept and origins.get(number) == opened:
+            os.close(number)
     # The original holds this lock while it starts us; workers need it free.
     server: Any = forkserver._forkserver
     server._lock = threading.Lock()
