@@ -40,6 +40,9 @@ local function read_minutes(options, given)
     return "" -- as long as the partition allows
   end
   local total = ((tonumber(days) or 0) * 24 + tonumber(hours)) * 60 + tonumber(minutes)
+  if total > 1000000 then
+    return nil -- more than a record says
+  end
   return total > 0 and string.format(",minutes=%d", total) or ""
 end
 
@@ -80,8 +83,9 @@ function bftrainer_rewrite(options)
   end
   local given = given_options(options)
   local min, max = read_nodes(options, given)
-  if may_rewrite(options, given, partition, qos) and min and min >= 1 and max >= min then
-    set_all(options, min, max, read_minutes(options, given), spec, partition, qos)
+  local minutes = read_minutes(options, given)
+  if may_rewrite(options, given, partition, qos) and min and min >= 1 and max >= min and minutes then
+    set_all(options, min, max, minutes, spec, partition, qos)
   end
 end
 

@@ -24,6 +24,15 @@ static micros_t monotonic_now(void)
     return (micros_t)now.tv_sec * MICROS + now.tv_nsec / 1000;
 }
 
+/* Here, as a process for it could outlive the guard. The keeper has at most the grace to answer. */
+static void tell_keeper(const struct guard *guard, int sentinel)
+{
+    struct keeper_calls calls;
+
+    keeper_call(&guard->life->keeper, &calls);
+    keeper_say(&calls, guard->leaving, (int)(guard->grace / 1000), sentinel);
+}
+
 /* Returns early once the tasks have ended: slurmstepd has then ended the sentinel. */
 static void wait_grace(const struct guard *guard, int sentinel)
 {
@@ -31,6 +40,8 @@ static void wait_grace(const struct guard *guard, int sentinel)
     micros_t until = monotonic_now() + guard->grace;
     micros_t left;
 
+    if (guard->leaving != NULL)
+        tell_keeper(guard, sentinel);
     while (!guard->life->is_over && (left = until - monotonic_now()) > 0) {
         const struct timespec time = {.tv_sec = left / MICROS, .tv_nsec = left % MICROS * 1000};
 
@@ -92,8 +103,6 @@ static void guard_main(const struct guard *guard, int sentinel, pid_t slurmstepd
     if (is_reclaimed) {
         guard->life->is_reclaimed = true;
         container_spare_sentinel(guard->container);
-        if (guard->leaving != NULL)
-            keeper_tell_as(&guard->user, &guard->life->keeper, guard->leaving);
         wait_grace(guard, sentinel);
         if (guard->life->is_over)
             _exit(0);

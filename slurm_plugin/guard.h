@@ -26,7 +26,6 @@ struct guard {
     micros_t grace;
     bool is_batch;       /* the batch script's guard ends all steps */
     const char *leaving; /* the line for the keeper, NULL: none */
-    struct identity user;
     struct element_life *life;
 };
 

@@ -45,7 +45,7 @@ static bool hmac_sha256(const char *key, size_t key_size, const char *text,
 }
 
 /* As read_secret() in Python: white space around it does not count. 0: `errno` says why. */
-static size_t read_key(const char *path, char text[LONGEST_KEY], const char **key)
+static size_t read_key(const char *path, uid_t keeper, char text[LONGEST_KEY], const char **key)
 {
     struct stat about;
     ssize_t size = -1;
@@ -54,7 +54,9 @@ static size_t read_key(const char *path, char text[LONGEST_KEY], const char **ke
     if (file < 0)
         return 0;
     if (fstat(file, &about) == 0) {
-        if (!S_ISREG(about.st_mode) || (about.st_mode & 077) != 0)
+        if (about.st_uid != 0 && about.st_uid != keeper && about.st_uid != geteuid())
+            errno = EACCES;
+        else if (!S_ISREG(about.st_mode) || (about.st_mode & 077) != 0)
             errno = EPERM;
         else
             size = read(file, text, LONGEST_KEY);
@@ -75,19 +77,21 @@ static const char *why_no_key(void)
 {
     if (errno == ENODATA)
         return "it holds no key";
+    if (errno == EACCES)
+        return "its owner is another user, who knows the key; run chown root on it";
     if (errno == EPERM)
         return "others than its owner can open it; run chmod 600 on it";
     return strerror(errno);
 }
 
-bool job_secret(const char *key_file, uint32_t array, uid_t user, char secret[JOB_SECRET_SIZE],
-                char error[JOB_SECRET_ERROR])
+bool job_secret(const char *key_file, uid_t keeper, uint32_t array, uid_t user,
+                char secret[JOB_SECRET_SIZE], char error[JOB_SECRET_ERROR])
 {
     char text[LONGEST_KEY];
     char whose[64];
     unsigned char hash[HASH_SIZE];
     const char *key = NULL;
-    size_t key_size = read_key(key_file, text, &key);
+    size_t key_size = read_key(key_file, keeper, text, &key);
     bool good;
 
     if (key_size == 0) {

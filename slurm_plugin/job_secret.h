@@ -12,8 +12,9 @@
 #define JOB_SECRET_SIZE 65
 #define JOB_SECRET_ERROR 256
 
-/* False: `error` says why. The key's file must be closed to all but its owner. */
-bool job_secret(const char *key_file, uint32_t array, uid_t user, char secret[JOB_SECRET_SIZE],
-                char error[JOB_SECRET_ERROR]);
+/* False: `error` says why. The key's file must be root's, the keeper's or the
+ * caller's, and closed to all others. */
+bool job_secret(const char *key_file, uid_t keeper, uint32_t array, uid_t user,
+                char secret[JOB_SECRET_SIZE], char error[JOB_SECRET_ERROR]);
 
 #endif

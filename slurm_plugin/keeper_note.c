@@ -2,12 +2,13 @@
 
 #include "process.h"
 
+#include <errno.h>
 #include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PROCESS_NAME "bftrainer-note"
@@ -105,15 +106,6 @@ static void become_speaker(int output)
     alarm(2 * KEEPER_HOSTS * KEEPER_LIMIT_S); /* to connect, and to answer */
 }
 
-/* glibc's own functions would change all threads, but after a fork there is only one. */
-static bool become(const struct identity *user)
-{
-    return getuid() != 0 ||
-           (syscall(SYS_setgroups, 0, NULL) == 0 &&
-            syscall(SYS_setresgid, user->group, user->group, user->group) == 0 &&
-            syscall(SYS_setresuid, user->user, user->user, user->user) == 0);
-}
-
 bool keeper_is_valid(const char *keeper)
 {
     int hosts = 0;
@@ -203,13 +195,68 @@ void keeper_tell(const char *keeper, const char *line)
     _exit(0);
 }
 
-void keeper_tell_as(const struct identity *user, const struct keeper_addresses *keeper,
-                    const char *line)
+void keeper_call(const struct keeper_addresses *keeper, struct keeper_calls *calls)
 {
-    if (keeper->count == 0 || !fork_speaker())
-        return;
-    become_speaker(-1);
-    if (become(user))
-        exchange(keeper, line, -1);
-    _exit(0);
+    calls->count = 0;
+    for (unsigned i = 0; i < keeper->count && i < KEEPER_ADDRESSES; i++) {
+        const struct keeper_address *to = &keeper->all[i];
+        int connection =
+            socket(to->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+        if (connection < 0)
+            continue;
+        if (connect(connection, (const struct sockaddr *)&to->socket, to->length) == 0 ||
+            errno == EINPROGRESS)
+            calls->all[calls->count++] = (struct pollfd){.fd = connection, .events = POLLOUT};
+        else
+            close(connection);
+    }
+}
+
+static long long now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+/* Sends the line where a connection has come about; returns how many are still to come. */
+static unsigned send_where_connected(struct keeper_calls *calls, const char *text, size_t length)
+{
+    unsigned left = 0;
+
+    for (unsigned i = 0; i < calls->count; i++) {
+        struct pollfd *call = &calls->all[i];
+
+        if (call->fd >= 0 && call->revents != 0) {
+            if (call->revents == POLLOUT)
+                send(call->fd, text, length, MSG_NOSIGNAL);
+            close(call->fd);
+            call->fd = -1;
+        }
+        left += call->fd >= 0;
+    }
+    return left;
+}
+
+void keeper_say(struct keeper_calls *calls, const char *line, int limit_ms, int end)
+{
+    struct pollfd *ending = &calls->all[calls->count];
+    long long until = now_ms() + limit_ms;
+    long long rest = limit_ms;
+    char text[KEEPER_LINE + 1];
+    int length = snprintf(text, sizeof(text), "%s\n", line);
+    unsigned left = calls->count;
+
+    *ending = (struct pollfd){.fd = end, .events = POLLIN};
+    while (left > 0 && rest >= 0 && poll(calls->all, calls->count + 1, (int)rest) > 0) {
+        left = send_where_connected(calls, text, (size_t)length);
+        if (ending->revents != 0)
+            break;
+        rest = until - now_ms();
+    }
+    for (unsigned i = 0; i < calls->count; i++)
+        if (calls->all[i].fd >= 0)
+            close(calls->all[i].fd);
 }

@@ -1,10 +1,12 @@
 /*
- * One line to the keeper and one line back, each in a short-lived process of its own, so that
- * neither a slow keeper nor a slow name server can hold Slurm up.
+ * One line to the keeper and one line back, in a short-lived process of its own, so that neither a
+ * slow keeper nor a slow name server can hold Slurm up; or one line from slurmstepd or a guard, with
+ * no process and no waiting.
  */
 #ifndef BFTRAINER_KEEPER_NOTE_H
 #define BFTRAINER_KEEPER_NOTE_H
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/socket.h>
@@ -25,9 +27,10 @@ struct keeper_addresses {
     } all[KEEPER_ADDRESSES];
 };
 
-struct identity {
-    uid_t user;
-    gid_t group;
+/* Connections to the keeper that are being made. */
+struct keeper_calls {
+    unsigned count;
+    struct pollfd all[KEEPER_ADDRESSES + 1]; /* and what ends the waiting */
 };
 
 /* `keeper` is HOST:PORT, or at most KEEPER_HOSTS of them with commas between. */
@@ -46,11 +49,13 @@ bool keeper_ask(const char *keeper, const char *line, char *answer, size_t size,
 /* Does not wait, and does not say whether the line has arrived. */
 void keeper_tell(const char *keeper, const char *line);
 
+/* Begins to connect to all of the addresses, and waits for nothing. */
+void keeper_call(const struct keeper_addresses *keeper, struct keeper_calls *calls);
+
 /*
- * The same with the user's rights and without a name server, so that it may be done in a fork of
- * slurmstepd, which is root and has threads.
+ * Sends the line wherever a connection comes about within `limit_ms`, and closes all. It is not sent
+ * any more when `end` (-1: nothing) says something or closes.
  */
-void keeper_tell_as(const struct identity *user, const struct keeper_addresses *keeper,
-                    const char *line);
+void keeper_say(struct keeper_calls *calls, const char *line, int limit_ms, int end);
 
 #endif

@@ -22,8 +22,12 @@ static void close_all_but(const int *kept, size_t count)
     DIR *folder = opendir("/proc/self/fd");
     struct dirent *entry;
 
-    if (folder == NULL)
+    if (folder == NULL) { /* no /proc: all that there may be */
+        for (long file = sysconf(_SC_OPEN_MAX); file > STDERR_FILENO; file--)
+            if (!is_in((int)file, kept, count))
+                close((int)file);
         return;
+    }
     while ((entry = readdir(folder)) != NULL) {
         int file = atoi(entry->d_name);
 
@@ -42,6 +46,7 @@ void process_become_helper(const char *name, const int *kept, size_t count)
     for (int number = 1; number < NSIG; number++)
         signal(number, SIG_DFL);
     for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
-        dup2(null, file);
+        if (null < 0 || dup2(null, file) < 0)
+            close(file);
     close_all_but(kept, count);
 }

@@ -102,6 +102,8 @@ static bool read_nodes(slurm_opt_t *options, struct record *record,
                         shown(nodes).text);
         record->max_nodes = record->min_nodes;
     }
+    if (record->max_nodes > MAX_COUNT)
+        return FAIL("-N %s: MAX is at most %d", shown(nodes).text, MAX_COUNT);
     if (record->min_nodes < 1 || record->max_nodes < record->min_nodes)
         return FAIL("-N %s: MIN is at least 1 and not above MAX; write for example -N 2-16",
                     shown(nodes).text);
@@ -124,6 +126,16 @@ static unsigned read_minutes(slurm_opt_t *options)
     if (sscanf(limit, "%2u:%2u:", &hours, &minutes) == 2)
         return hours * 60 + minutes;
     return 0; /* UNLIMITED: as long as the partition allows */
+}
+
+static bool read_time(slurm_opt_t *options, struct record *record, char error[REWRITE_ERROR_SIZE])
+{
+    record->minutes = read_minutes(options);
+    if (record->minutes > MAX_COUNT)
+        return FAIL("--time is more than %d days; write less, or leave it out: then an element may "
+                    "run for as long as the partition allows",
+                    MAX_COUNT / 60 / 24);
+    return true;
 }
 
 /* Tells this job from an earlier one of the same number; a trainer without one is served too. */
@@ -179,7 +191,8 @@ bool rewrite_may(slurm_opt_t *options, const struct target *target, struct recor
                  char error[REWRITE_ERROR_SIZE])
 {
     return check_kept(options, error) && check_refused(options, error) &&
-           check_target(options, target, error) && read_nodes(options, record, error);
+           check_target(options, target, error) && read_nodes(options, record, error) &&
+           read_time(options, record, error);
 }
 
 bool rewrite_submission(slurm_opt_t *options, const struct spec *spec,
@@ -189,7 +202,6 @@ bool rewrite_submission(slurm_opt_t *options, const struct spec *spec,
 
     if (!rewrite_may(options, target, &record, error))
         return false;
-    record.minutes = read_minutes(options);
     draw_id(&record);
     return set_all(options, &record, target, error);
 }

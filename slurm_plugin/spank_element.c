@@ -11,6 +11,7 @@
 #include "torchrun.h"
 
 #include <slurm/slurm.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define NODE_NAME 128
+#define JOB_NAME (NODE_NAME + 48) /* of a folder */
+_Static_assert(JOB_NAME <= NAME_MAX, "a folder may have no such name");
+
 /* What user_init finds out once, for the task that it forks and for the end of the step. */
 static struct {
     bool is_guarded;
@@ -27,19 +32,19 @@ static struct {
     bool is_batch;
     struct record record; /* an element's */
     micros_t grace;
-    struct identity user;
     uint32_t job;
     uint32_t array;
     uint32_t task;
     uint32_t step;
     uint32_t tasks_left;
-    char node[128];
+    char node[NODE_NAME];
     char secret[JOB_SECRET_SIZE]; /* empty where MUNGE says who is who */
     struct element_life *life;
     struct container container;
+    struct keeper_calls gone; /* for the line that it has ended */
 } element;
 
-#define JOB_NAME (SITE_TEXT + 192)
+#define GONE_MS 50        /* for a connection to the keeper that was begun when the script ended */
 #define STEPS_END_MS 1000 /* after the grace, for what is left of them to end */
 
 static void note(char line[KEEPER_LINE], const char *kind)
@@ -54,6 +59,7 @@ void element_make_secret(spank_t spank, const struct site *site)
     char record[RECORD_SIZE];
     char error[JOB_SECRET_ERROR];
     uint32_t array = 0;
+    uid_t keeper;
     uid_t user;
 
     if (site->key_file[0] == '\0' ||
@@ -61,7 +67,9 @@ void element_make_secret(spank_t spank, const struct site *site)
         spank_get_item(spank, S_JOB_ARRAY_ID, &array) != ESPANK_SUCCESS || array == 0 ||
         spank_get_item(spank, S_JOB_UID, &user) != ESPANK_SUCCESS)
         return;
-    if (!job_secret(site->key_file, array, user, element.secret, error))
+    if (!torchrun_keeper_user(site->keeper_user, &keeper))
+        keeper = 0;
+    if (!job_secret(site->key_file, keeper, array, user, element.secret, error))
         slurm_error("bftrainer: key_file: %s", error);
 }
 
@@ -73,10 +81,16 @@ static bool variable_is(spank_t spank, const char *name, const char *wanted)
            strcmp(value, wanted) == 0;
 }
 
-/* A host may run nodes of several clusters, which all have a job 7. */
+/* A host may run nodes of several clusters, which all have a job 7. A folder's name is no longer than
+ * NAME_MAX, and a keeper's addresses may be: FNV-1a stands for them. */
 static void name_job(const struct site *site, char name[JOB_NAME])
 {
-    snprintf(name, JOB_NAME, "bftrainer-%s-%s-%u", site->keeper, element.node, element.job);
+    uint64_t hash = 14695981039346656037u;
+
+    for (const char *at = site->keeper; *at != '\0'; at++)
+        hash = (hash ^ (unsigned char)*at) * 1099511628211u;
+    snprintf(name, JOB_NAME, "bftrainer-%016llx-%s-%u", (unsigned long long)hash, element.node,
+             element.job);
 }
 
 /*
@@ -134,8 +148,6 @@ void element_recognise(spank_t spank, const struct site *site)
     const char *node = getenv("SLURMD_NODENAME"); /* slurmstepd's own environment has it */
 
     element.is_guarded =
-        spank_get_item(spank, S_JOB_UID, &element.user.user) == ESPANK_SUCCESS &&
-        spank_get_item(spank, S_JOB_GID, &element.user.group) == ESPANK_SUCCESS &&
         spank_get_item(spank, S_JOB_ID, &element.job) == ESPANK_SUCCESS &&
         spank_get_item(spank, S_JOB_STEPID, &element.step) == ESPANK_SUCCESS &&
         spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &element.tasks_left) == ESPANK_SUCCESS &&
@@ -211,7 +223,6 @@ static bool start_guard(void)
         .grace = element.grace,
         .is_batch = element.is_batch,
         .leaving = element.is_batch && element.is_element ? leaving : NULL,
-        .user = element.user,
         .life = element.life,
     };
 
@@ -301,6 +312,8 @@ void element_end_task(spank_t spank)
         container_wait_for_other_steps(&element.container,
                                        (int)(element.grace / 1000) + STEPS_END_MS);
     element.life->is_over = true;
+    if (element.is_batch && element.is_element)
+        keeper_call(&element.life->keeper, &element.gone);
     if (!container_kill_step(&element.container))
         slurm_error("bftrainer: processes of job %u cannot be killed", element.job);
     container_end_helpers(&element.container);
@@ -316,5 +329,5 @@ void element_exit(void)
     if (!element.is_batch || !element.is_element)
         return;
     note(line, "gone");
-    keeper_tell_as(&element.user, &element.life->keeper, line);
+    keeper_say(&element.gone, line, GONE_MS, -1);
 }

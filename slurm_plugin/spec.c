@@ -6,7 +6,6 @@
 
 #define MAX_TEXT 256
 #define MAX_PAIRS (MAX_TEXT / 2)
-#define MAX_NODES 1000000
 #define MAX_DIGITS 6
 #define EXAMPLE "--bftrainer=weight=2,grace=5"
 
@@ -142,7 +141,7 @@ static bool parse_count(const char *value, unsigned *count, char error[SPEC_ERRO
         *count = (unsigned)strtoul(value, NULL, 10);
     else
         *count = 0;
-    if (*count < 1 || *count > MAX_NODES)
+    if (*count < 1 || *count > MAX_COUNT)
         return FAIL("'%s' is not a count", shown(value).text);
     return true;
 }

@@ -13,6 +13,7 @@
 #define RECORD_SIZE 160
 #define RECORD_PREFIX "bftrainer:"
 #define ID_DIGITS 8
+#define MAX_COUNT 1000000 /* of nodes, or minutes, in a record */
 
 /* Numbers have at most six decimals, so millionths hold them exactly. */
 typedef int64_t micros_t;

@@ -75,8 +75,7 @@ static void put_folder(spank_t spank, const char *folder)
     free(path);
 }
 
-/* `user` is a name or an id; empty: SlurmUser. */
-static bool find_user(const char *user, uid_t *found)
+bool torchrun_keeper_user(const char *user, uid_t *found)
 {
     const struct passwd *account;
 
@@ -101,7 +100,7 @@ static void set_keeper_uid(spank_t spank, const char *user)
     char text[32];
     uid_t uid;
 
-    if (!find_user(user, &uid)) {
+    if (!torchrun_keeper_user(user, &uid)) {
         slurm_error("bftrainer: keeper_user=%s is not a user on this host", user);
         return;
     }

@@ -7,8 +7,12 @@
 #include "site.h"
 
 #include <slurm/spank.h>
+#include <sys/types.h>
 
 #define RUN_SIZE 65 /* of the id that the keeper gives one life of a trainer */
+
+/* Whom the keeper runs as. `user` is a name or an id; empty: SlurmUser. */
+bool torchrun_keeper_user(const char *user, uid_t *found);
 
 /* For a batch script, and for a step that has nothing of its script's environment. */
 void torchrun_set(spank_t spank, const struct site *site, const char *run, unsigned max_nodes);

@@ -122,11 +122,14 @@ def read_secret(path: Path) -> bytes:
     """Return the secret, or the site's key, in a file that only its user may read.
 
     Raises:
-        CredentialError: it cannot be read, others may read it, or it is too short.
+        CredentialError: it cannot be read, others may read or own it, or it is too short.
     """
     try:
         with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_mode & 0o077:
+            about = os.fstat(file.fileno())
+            if about.st_uid not in (0, os.geteuid()):
+                raise CredentialError(f"{path} is another user's, who knows it; chown it")
+            if about.st_mode & 0o077:
                 raise CredentialError(f"{path} is open to others; chmod 600 it")
             secret = file.read(1_024).strip()
     except OSError as error:

@@ -114,6 +114,11 @@ def compose(
     except SpecError as error:
         raise SubmissionError(str(error)) from error
     minutes = minutes_of(time) if time else None
+    if minutes is not None and minutes > MAX_NODES:
+        raise SubmissionError(
+            f"--time is more than {MAX_NODES // 60 // 24} days; write less, or leave it out: "
+            "then an element may run for as long as the partition allows"
+        )
     personal = site_partition is None
     record = TrainerRecord(least, most, wanted, minutes, personal, id=secrets.token_hex(4))
     job_name = [] if "job-name" in given else [f"--job-name={script_name}"]
@@ -218,7 +223,9 @@ def _node_range(nodes: str | None) -> tuple[int, int]:
             f"-N {nodes[:40]}: {what} is needed; write -N MIN-MAX, for example -N 2-16"
         )
     least, most = int(match[1]), int(match[2])
-    if not 1 <= least <= most <= MAX_NODES:
+    if most > MAX_NODES:
+        raise SubmissionError(f"-N {nodes}: MAX is at most {MAX_NODES}")
+    if not 1 <= least <= most:
         raise SubmissionError(
             f"-N {nodes}: MIN is at least 1 and not above MAX; write for example -N 2-16"
         )

@@ -5,10 +5,13 @@ As a program it prints each note with the seconds since it started: ``fake_keepe
 
 from __future__ import annotations
 
+import socket
 import socketserver
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -52,6 +55,21 @@ class FakeKeeper:
     ) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+    @contextmanager
+    def unreachable(self) -> Iterator[None]:
+        """As if its host were gone: nothing answers, not even to refuse a connection."""
+        self.__exit__(None, None, None)
+        full = socket.create_server(("127.0.0.1", self.port), backlog=0)
+        waiting = [socket.socket(type=socket.SOCK_STREAM | socket.SOCK_NONBLOCK) for _ in range(8)]
+        for one in waiting:
+            one.connect_ex(full.getsockname())
+        try:
+            yield
+        finally:
+            for one in (full, *waiting):
+                one.close()
+            self.__enter__()
 
     def take(self, line: str) -> None:
         self.notes.append((time.time(), line))

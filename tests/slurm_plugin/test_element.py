@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -233,6 +234,55 @@ def test_an_element_of_a_finished_training_ends_well_without_its_script(
     finally:
         keeper.finished = False
     assert element.text() == ""
+
+
+def processes_named(name: str) -> list[str]:
+    comms = (path for path in Path("/proc").glob("[0-9]*/comm"))
+    return [path.parent.name for path in comms if readable(path).strip() == name]
+
+
+def readable(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""  # it has ended meanwhile
+
+
+def test_a_keeper_that_cannot_be_reached_any_more_costs_no_process_and_no_cgroup(
+    lab: Lab, keeper: FakeKeeper
+) -> None:
+    script = "trap '' TERM; echo job=$SLURM_JOB_ID; while :; do sleep 0.1; done"
+    element = start_element(lab, f"#!/bin/bash\n{script}\n", "--bftrainer=grace=2")
+    element.wait_for("job=")
+    folder = f"job_{element.lines()['job']}"
+    with keeper.unreachable():
+        element.requeue()
+        seen: list[str] = []
+
+        def is_free() -> bool:
+            seen.extend(processes_named("bftrainer-note"))
+            return node_state(lab) == "idle"
+
+        wait_until(is_free)
+        assert not seen + processes_named("bftrainer-note")
+        wait_until(lambda: not list(Path("/sys/fs/cgroup").rglob(folder)))
+
+
+def test_an_element_has_its_cgroup_however_long_the_keepers_addresses_are(lab: Lab) -> None:
+    plugstack = lab.dir / "plugstack.conf"
+    line = plugstack.read_text()
+    second = "127.0.0.2:" + "0" * 225 + "1"
+    plugstack.write_text(re.sub(r"keeper=\S+", rf"\g<0>,{second}", line))
+    try:
+        element = start_element(lab, "#!/bin/sh\necho job=$SLURM_JOB_ID\nsleep 1000\n")
+        element.wait_for("job=")
+    finally:
+        plugstack.write_text(line)
+    job = element.lines()["job"]
+    folders = Path("/sys/fs/cgroup")
+    found = [*folders.rglob(f"job_{job}"), *folders.rglob(f"bftrainer-*-n1-{job}")]
+    assert found
+    assert all(len(folder.name) <= 255 for folder in found)  # Linux allows no longer name
 
 
 def test_what_a_script_leaves_behind_ends_with_it(lab: Lab) -> None:

@@ -16,6 +16,7 @@ from bftrainer_slurm.keeper.credentials import CredentialError, read_secret, sec
 from scripts.labcluster.stage import REPO
 
 ERROR_SIZE = 256
+KEEPER = 4712  # the user that the keeper runs as
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def plugins_secret(library: ctypes.CDLL, path: Path, array: int, uid: int) -> st
     """The plugin's secret, or why there is none."""
     secret, error = ctypes.create_string_buffer(65), ctypes.create_string_buffer(ERROR_SIZE)
     library.job_secret.restype = ctypes.c_bool
-    numbers = (ctypes.c_uint32(array), ctypes.c_uint32(uid))
+    numbers = (ctypes.c_uint32(KEEPER), ctypes.c_uint32(array), ctypes.c_uint32(uid))
     if library.job_secret(os.fsencode(path), *numbers, secret, error):
         return secret.value.decode()
     raise CredentialError(error.value.decode())
@@ -70,6 +71,18 @@ def test_a_key_that_others_can_read_is_not_used(
     path = key_file(tmp_path, os.urandom(32).hex().encode(), mode)
     with pytest.raises(CredentialError, match="chmod 600"):
         plugins_secret(library, path, 12, 1000)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files to others")
+def test_a_key_that_another_user_owns_is_not_used(library: ctypes.CDLL, tmp_path: Path) -> None:
+    path = key_file(tmp_path, os.urandom(32).hex().encode())
+    os.chown(path, 4711, -1)
+    with pytest.raises(CredentialError, match="chown root"):
+        plugins_secret(library, path, 12, 1000)
+    with pytest.raises(CredentialError, match="another user's"):
+        read_secret(path)
+    os.chown(path, KEEPER, -1)
+    assert plugins_secret(library, path, 12, 1000)
 
 
 def test_a_key_that_is_missing_is_named(library: ctypes.CDLL, tmp_path: Path) -> None:
