@@ -11,7 +11,9 @@
 #include "rewrite.h"
 #include "torchrun.h"
 
+#include <errno.h>
 #include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,7 +183,11 @@ void submit_announce(const struct site *site)
 /* A controller that hears of a submission at once need not wait for its next look at the queue. */
 void submit_exit(const struct site *site)
 {
-    if (rewritten)
+    /* sbatch gets here after a refusal too; Slurm's own words do not say that each element counts. */
+    if (rewritten && errno == ESLURM_ACCOUNTING_POLICY)
+        slurm_error("bftrainer: limits on jobs (MaxSubmitJobs) count each of a trainer's MAX nodes, "
+                    "and one more; write a smaller MAX, or ask your admin for a higher limit");
+    else if (rewritten)
         keeper_tell(site->keeper, "submitted");
     else if (site->announce[0] != '\0' && is_sbatch())
         announce_submission(site->announce);

@@ -33,6 +33,7 @@ from bftrainer_slurm.spec import (
 )
 
 _RANGE = re.compile(r"(\d{1,7})-(\d{1,7})\Z")
+_LIMIT = "violates accounting/QOS policy"
 _FILES = ("output", "error")
 _ENDING_SIGNAL = re.compile(
     r"[RB]*:?\s*(?:(?:SIG)?(?:TERM|KILL)|0*(?:15|9))(?:@|\Z)", re.IGNORECASE
@@ -189,6 +190,11 @@ def submit(
             BFTRAINER_GRACE=f"{submission.record.spec.grace_s:g}",
         )
     except RefusedError as error:
+        if _LIMIT in str(error):
+            counts = (
+                "limits on jobs (MaxSubmitJobs) count each of a trainer's MAX nodes, and one more"
+            )
+            raise RefusedError(f"{error}; {counts}") from error
         if _NO_ARRAY not in str(error):
             raise
         remedy = "-N MAX is above what this cluster allows an array (MaxArraySize); ask for less"

@@ -347,3 +347,11 @@ def test_a_suspended_element_of_a_trainer_that_has_finished_is_cancelled() -> No
     setting.turn()
     setting.turn(400)
     assert setting.slurm.cancelled == [ARRAY]
+
+
+def test_that_an_operator_holds_some_of_its_elements_is_said() -> None:
+    setting = Setting(2, ARRAY)
+    first = ElementId(ARRAY, 0)
+    setting.slurm.elements[first] = Element(first, ElementState.WITHHELD)
+    setting.settle()
+    assert setting.shown()["why"] == "an operator holds 1 of its 4 elements (scontrol release)"

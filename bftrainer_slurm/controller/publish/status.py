@@ -164,7 +164,11 @@ def _cancelled(view: TrainerView) -> str | None:
     """Say that a trainer has fewer elements than its user asked for."""
     most = view.trainer.record.max_nodes
     left = sum(one.state is not ElementState.CANCELLED for one in view.trainer.elements)
-    if view.over or view.abandoned or not 0 < left < most:
+    if view.over or view.abandoned:
+        return None
+    if held := len(view.ids(Phase.WITHHELD)):
+        return f"an operator holds {held} of its {most} elements (scontrol release)"
+    if not 0 < left < most:
         return None
     return f"{left} of its {most} elements are left: cancelled, or no room (job_table_share)"
 
