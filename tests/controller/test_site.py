@@ -282,6 +282,25 @@ def test_a_trainer_that_its_user_cancels_is_gone(site: Site) -> None:
         wait_until(lambda: site.controller.trainer(array)["state"] == "cancelled")
 
 
+def test_a_trainer_of_which_its_user_cancels_a_part_gives_back_nodes_that_are_too_few(
+    site: Site,
+) -> None:
+    with trainer(site, "3-3") as array:
+        wait_until(lambda: nodes_of(site, array) == 3)
+        site.lab.run("scancel", f"{array}_0", user="alice")
+        wait_until(lambda: "needs 3 nodes" in (site.controller.trainer(array)["why"] or ""))
+        wait_until(lambda: not site.lab.running(array))
+
+
+def test_a_trainer_is_shown_and_steered_though_its_user_replaces_its_comment(site: Site) -> None:
+    with trainer(site, "1-2") as array:
+        wait_until(lambda: nodes_of(site, array) == 2)
+        ours = set(site.lab.squeue(array, "%k"))
+        site.lab.run("scontrol", "update", f"JobId={array}", "Comment=project-x", user="alice")
+        wait_until(lambda: set(site.lab.squeue(array, "%k")) == ours)
+        assert (site.controller.trainer(array)["state"], nodes_of(site, array)) == ("running", 2)
+
+
 def test_a_trainer_that_fails_at_once_is_given_up_with_a_reason(site: Site) -> None:
     array = site.submit("#!/bin/sh\n. venv/bin/activate\nsrun torchrun train.py\n", "1-2")
     wait_until(lambda: site.controller.trainer(array)["state"] == "given up", 240)
