@@ -19,6 +19,13 @@
 /* How Slurm hands a SPANK option on to whatever starts inside the job. */
 #define ENV_OPTION "SLURM_SPANK__SLURM_SPANK_OPTION_bftrainer_bftrainer"
 
+/*
+ * What torchrun reads, from the submission on. Only the plugin on the node replaces it: where it is
+ * not loaded, torchrun says that it knows no such backend, and trains nothing apart from the others.
+ */
+#define ENV_BACKEND "PET_RDZV_BACKEND"
+#define NO_BACKEND "bftrainer-plugin-missing-on-this-node"
+
 /* From the SPANK plugin to a cli_filter in the same sbatch: this submission is tagged. */
 #define ENV_FILTER_SPEC "BFTRAINER_FILTER_SPEC"
 #define ENV_FILTER_PARTITION "BFTRAINER_FILTER_PARTITION"

@@ -10,6 +10,7 @@
 #include "keeper_note.h"
 #include "torchrun.h"
 
+#include <errno.h>
 #include <slurm/slurm.h>
 #include <limits.h>
 #include <signal.h>
@@ -19,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #define NODE_NAME 128
@@ -30,6 +32,7 @@ static struct {
     bool is_guarded;
     bool is_element; /* guarded too */
     bool is_batch;
+    char refusal[512]; /* why it cannot run here; empty: it can */
     struct record record; /* an element's */
     micros_t grace;
     uint32_t job;
@@ -110,20 +113,31 @@ static bool is_where_trainers_are(spank_t spank, const struct site *site)
     return !element.is_batch && container_is_there(job);
 }
 
+/* Unguarded and without the keeper nothing of a trainer may run: see element_start_task. */
+static void refuse(const char *why, const char *what)
+{
+    snprintf(element.refusal, sizeof(element.refusal), why, what);
+    slurm_info("bftrainer: job %u_%u is ended: %s", element.array, element.task, element.refusal);
+}
+
 static bool has_record(spank_t spank, const struct site *site)
 {
     char text[RECORD_SIZE];
-    char error[SPEC_ERROR_SIZE] = "";
+    char error[SPEC_ERROR_SIZE];
+    spank_err_t read = spank_getenv(spank, ENV_RECORD, text, sizeof(text));
 
-    if (spank_getenv(spank, ENV_RECORD, text, sizeof(text)) != ESPANK_SUCCESS ||
+    if (read == ESPANK_ENV_NOEXIST ||
         spank_get_item(spank, S_JOB_ARRAY_ID, &element.array) != ESPANK_SUCCESS ||
         spank_get_item(spank, S_JOB_ARRAY_TASK_ID, &element.task) != ESPANK_SUCCESS ||
         element.array == 0 || element.task == NO_VAL)
         return false;
-    if (record_parse(text, &element.record, error) && site->mistake[0] == '\0')
-        return true;
-    slurm_error("bftrainer: not an element: %s%s", error, site->mistake);
-    return false;
+    if (site->mistake[0] != '\0')
+        refuse("this node's plugstack line is wrong, %s; tell your admin", site->mistake);
+    else if (read != ESPANK_SUCCESS)
+        refuse("the trainer's record is %s", "too long");
+    else if (!record_parse(text, &element.record, error))
+        refuse("the trainer's record is wrong: %s", error);
+    return element.refusal[0] == '\0';
 }
 
 /* A record's, or what `bftrainer submit` or another user asks for without one. */
@@ -153,15 +167,19 @@ void element_recognise(spank_t spank, const struct site *site)
         spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &element.tasks_left) == ESPANK_SUCCESS &&
         node != NULL && snprintf(element.node, sizeof(element.node), "%s", node) > 0;
     element.is_batch = element.step == SLURM_BATCH_SCRIPT;
-    element.is_element = element.is_guarded && has_record(spank, site);
+    element.is_element = has_record(spank, site);
+    if (element.is_element && !element.is_guarded)
+        refuse("%s; tell your admin", "slurmstepd does not say what it runs");
     element.is_guarded &= element.is_element || is_where_trainers_are(spank, site);
     if (!element.is_guarded)
         return;
     element.grace = allowed_grace(spank, site);
     element.life = mmap(NULL, sizeof(*element.life), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (element.life == MAP_FAILED)
+    if (element.life == MAP_FAILED) {
+        refuse("its guard gets no memory: %s", strerror(errno));
         element.is_element = element.is_guarded = false;
+    }
     /* Whatever the user's processes do, they stay below this slurmstepd and can be found. */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
@@ -257,6 +275,10 @@ void element_start_task(spank_t spank, const struct site *site)
     char run[RUN_SIZE];
     char grace[32];
 
+    if (element.refusal[0] != '\0') {
+        dprintf(STDERR_FILENO, "bftrainer: %s; this element ends\n", element.refusal);
+        _exit(EX_CONFIG);
+    }
     if (!element.is_element)
         return;
     /*

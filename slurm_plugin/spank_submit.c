@@ -14,8 +14,11 @@
 #include <errno.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define MAX_EXPORT 65536 /* of what --export says */
 
 static struct spec spec;
 static bool tagged;
@@ -136,6 +139,29 @@ static void rewrite_or_exit(slurm_opt_t *options, const struct site *site, struc
     exit(1);
 }
 
+/* --export=NONE, or a list without ALL, takes along only what it names: then it names this one too.
+ * (NIL is left as it is: it also says that no login environment is read on the node.) */
+static void export_no_backend(slurm_opt_t *options)
+{
+    char given[MAX_EXPORT];
+    char longer[MAX_EXPORT + sizeof(ENV_BACKEND) + 1];
+
+    setenv(ENV_BACKEND, NO_BACKEND, 1);
+    if (!options_given(options, "export"))
+        return;
+    options_get(options, "export", given, sizeof(given));
+    if (given[0] == '\0')
+        refuse("--export is too long to be read; leave it out, or write --export=NONE");
+    if (strcasecmp(given, "NIL") == 0 || strcasecmp(given, "ALL") == 0 ||
+        strncasecmp(given, "ALL,", 4) == 0)
+        return;
+    if (strcasecmp(given, "NONE") == 0)
+        given[0] = '\0';
+    snprintf(longer, sizeof(longer), "%s%s" ENV_BACKEND, given, given[0] != '\0' ? "," : "");
+    if (!options_set(options, "export", longer))
+        refuse("this Slurm does not let --export be set; tell your admin");
+}
+
 void submit_check_or_exit(spank_t spank, const struct site *site)
 {
     struct record record;
@@ -159,6 +185,7 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
     if (spank_job_control_setenv(spank, JOB_CONTROL_RECORD, text, 1) != ESPANK_SUCCESS)
         refuse("the trainer's record cannot be passed on; tell your admin");
     output_folder_check(options);
+    export_no_backend(options);
     forget_filter();
     rewritten = true;
 }

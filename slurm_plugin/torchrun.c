@@ -28,7 +28,7 @@ struct variable {
  * for a last call and 15 s for a dead peer, and a joining agent kills the others.
  */
 static const struct variable ALWAYS[] = {
-    {"PET_RDZV_BACKEND", "bftrainer"},
+    {ENV_BACKEND, "bftrainer"},
     {"PET_RDZV_CONF", "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"},
     {"PET_MAX_RESTARTS", "1000000"}, /* every node lost costs each survivor one */
     {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"},

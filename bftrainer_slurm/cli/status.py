@@ -20,6 +20,7 @@ from bftrainer_slurm.cli.options import json_option
 from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.terminal import table
 from bftrainer_slurm.controller.publish.sentences import down
+from bftrainer_slurm.controller.state.mute import mute_sentence
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.model import ElementState, Trainer
 from bftrainer_slurm.slurm.gateway import GatewayError
@@ -81,6 +82,8 @@ def shown_lines(document: dict[str, Any]) -> Iterator[str]:
         yield from notice(one)
     if (more := len(troubled) - _SOME) > 0:
         yield f"{more} more trainers have problems: see 'bftrainer show TRAINER'"
+    if document.get("mute_nodes"):
+        yield shown(mute_sentence(document["mute_nodes"]), 400)
     left_alone = sorted(document["malformed"].items(), key=lambda pair: int(pair[0]))
     for array, why in left_alone[:_SOME]:
         yield f"job {array} is left alone: {shown(why, 120)}"

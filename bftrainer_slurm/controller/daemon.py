@@ -110,6 +110,7 @@ def run(
             clock=time.time,
             pacer=pacer,
             mine=lambda trainer: scope.mine(trainer, settings.partition),
+            hears=lambda: feed.hears,
         )
         logger.info(
             "controller in %s mode, gateway %s, keeper at %s, state in %s",

@@ -45,7 +45,8 @@ _DAY_S = 86400.0
 class World:
     """What the loop works with.
 
-    ``mine`` says which trainers this controller runs, ``appraiser`` knows what they can do.
+    ``mine`` says which trainers this controller runs, ``appraiser`` knows what they can do,
+    ``hears`` whether all notes of elements have come through for a while.
     """
 
     gateway: Gateway
@@ -56,6 +57,7 @@ class World:
     pacer: Pacer
     mine: Callable[[Trainer], bool]
     appraiser: Appraiser
+    hears: Callable[[], bool] = lambda: False
 
 
 class Controller:
@@ -157,6 +159,7 @@ class Controller:
         return cluster_status(
             *(self._snapshot, self._world.history, views, trainers, decision.plan),
             *(decision.free, decision.left_alone, self._faults.why),
+            self._roster.mute.names(now_s),
             controller=controller,
             now_s=now_s,
         )
@@ -195,7 +198,8 @@ class Controller:
         world.history.counts.looks.add(took_s)
         self._faults.begin()
         had = {view.array: view.places for view in self._roster.views}
-        events = self._roster.look(snapshot, lambda array: self._members.of(array).trained)
+        trained = lambda array: self._members.of(array).trained  # noqa: E731
+        events = self._roster.look(snapshot, trained, world.hears())
         ending = any(view.ids(*GOES) for view in self._roster.views)
         self.schedule.looked(looked_s, due, ending, took_s)
         rest_s = self._settings.relaunch_after_s
@@ -289,6 +293,8 @@ class Controller:
 
     def _take_hint(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:
         note = numbered.note
+        if note.kind is NoteKind.UP:
+            self._roster.mute.heard(note.node)
         if view is not None:
             record = view.state.of(note.task)
             self._roster.put({view.array: hear(view.state, numbered)})

@@ -52,13 +52,15 @@ class Plugin:
 
     ``lines`` are those of plugstack.conf that name it, ``loaded`` whether sbatch shows its option,
     ``file_there`` whether its file is on this host, ``package`` the version of our package in the
-    folder that elements are given, empty where there is none.
+    folder that elements are given, empty where there is none. ``include`` is what plugstack.conf
+    includes that has the line, empty if it has the line itself.
     """
 
     lines: tuple[PluginLine, ...] | None = None
     loaded: bool | None = None
     file_there: bool | None = None
     package: str | None = None
+    include: str = ""
 
     @property
     def line(self) -> PluginLine | None:
@@ -68,11 +70,15 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What the keeper's addresses lead to: IP addresses by name, and who answered."""
+    """What the keeper's addresses lead to: IP addresses by name, and who answered.
+
+    On ``mute`` nodes elements never said that they were up.
+    """
 
     resolved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     keeper: Answer | None = None
     controller: Answer | None = None
+    mute: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from bftrainer_slurm.controller.publish.sentences import OLD_S
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.doctor.facts import Answer, ConfigFile, Facts, Here, Network, Plugin
 from bftrainer_slurm.doctor.finding import OURS, PLUGSTACK, SLURM_CONF
-from bftrainer_slurm.doctor.plugstack import PluginLine, our_lines, with_included
+from bftrainer_slurm.doctor.plugstack import PluginLine, included, our_lines, with_included
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import CredentialError, Munge
 from bftrainer_slurm.slurm.configuration import partitions_of, values_in
@@ -103,7 +103,15 @@ def _plugin(
     lines = our_lines(line for file in plugstack for line in file.text.splitlines())
     if not lines:
         return Plugin(lines, _is_loaded(runner))
-    return Plugin(lines, _is_loaded(runner), _is_there(lines[0], values), _package(lines[0]))
+    there, package = _is_there(lines[0], values), _package(lines[0])
+    return Plugin(lines, _is_loaded(runner), there, package, _include(plugstack))
+
+
+def _include(plugstack: Sequence[ConfigFile]) -> str:
+    """Return what the first file includes that has our line; empty: it has the line itself."""
+    lines = plugstack[0].text.splitlines()
+    patterns = filter(None, map(included, lines))
+    return "" if our_lines(lines) else next(patterns, "")
 
 
 def _is_loaded(runner: SlurmRunner) -> bool | None:
@@ -156,7 +164,9 @@ def _network(settings: Settings, plugin: Plugin) -> Network:
     trouble = controller.get("error") if isinstance(controller, dict) else None
     if age_s > OLD_S:
         trouble = f"its last status is {age_s:.0f} s old"
-    return Network(resolved, Answer(), Answer(None if trouble is None else str(trouble)))
+    mute = status.get("mute_nodes")
+    nodes = tuple(map(str, mute)) if isinstance(mute, list) else ()
+    return Network(resolved, Answer(), Answer(None if trouble is None else str(trouble)), nodes)
 
 
 def _here(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from bftrainer_slurm import __version__
+from bftrainer_slurm.controller.state.mute import mute_sentence
 from bftrainer_slurm.doctor.facts import Facts
 from bftrainer_slurm.doctor.finding import (
     PLUGSTACK,
@@ -29,6 +31,11 @@ _LINE = Change(
     "",
 )
 
+_ON_NODES = (
+    "Nothing guards elements there, so trainers stay off these nodes, and try again after "
+    "bad_node_s (15 minutes)."
+)
+
 
 def check(facts: Facts) -> Iterator[Finding]:
     """Look at the plugin."""
@@ -44,6 +51,8 @@ def check(facts: Facts) -> Iterator[Finding]:
     else:
         yield from _line(facts, line)
     yield _loaded(facts)
+    if facts.network.mute:
+        yield must("plugin on the nodes", mute_sentence(facts.network.mute), _ON_NODES)
 
 
 def _version(facts: Facts) -> Finding:
@@ -73,6 +82,8 @@ def _line(facts: Facts, line: PluginLine) -> Iterator[Finding]:
         yield must("plugin's line", f"required {line.path}", why, change)
     else:
         yield ok("plugin's line", f"{line.listed} {line.path}")
+    if facts.plugin.include and "enable_configless" in facts.words("SlurmctldParameters"):
+        yield _configless(facts.plugin.include, line)
     yield from _partition(facts)
     yield from _rewrite(facts)
     yield _python(facts)
@@ -94,6 +105,16 @@ def _loaded(facts: Facts) -> Finding:
     change = shell("make -C slurm_plugin && make install")
     why = "It is probably built for another Slurm: run 'sbatch -vv --help' to see what Slurm says."
     return must(title, "it is listed, but sbatch does not load it", why, change)
+
+
+def _configless(include: str, line: PluginLine) -> Finding:
+    found, title = f"in a file that plugstack.conf includes ({include})", "plugin's line"
+    change = Change(PLUGSTACK, line.text, "")
+    if Path(include).is_absolute():
+        why = "Configless nodes are not sent that file. Each of them needs it at the same place."
+        return consider(title, found, why, change)
+    why = "Configless nodes are sent plugstack.conf alone: none of them loads the plugin."
+    return must(title, found, why, change)
 
 
 def _partition(facts: Facts) -> Iterator[Finding]:

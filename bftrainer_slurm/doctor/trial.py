@@ -15,7 +15,8 @@ from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.run import SlurmRunner
 
 _POLL_S = 1.0
-_SCRIPT = "#!/bin/sh\nexec sleep 600\n"
+# Without the plugin on the node it fails, so that the trial says so.
+_SCRIPT = '#!/bin/sh\n[ -n "$BFTRAINER_ELEMENT" ] && exec sleep 600\n'
 
 
 class TrialError(Exception):
@@ -112,8 +113,8 @@ def _wait(trial: Trial, state: str, name: str) -> str:
     if not state:
         raise TrialError(f"the trainer was cancelled and is still there: squeue --name={name}")
     raise TrialError(
-        f"no trainer ran within {trial.patience_s:g} s: is there an idle node, and does the "
-        "controller answer (bftrainer status)?"
+        f"no trainer ran within {trial.patience_s:g} s: is there an idle node, is the plugin on "
+        "it, and does the controller answer? See 'bftrainer status'"
     )
 
 

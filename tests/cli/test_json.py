@@ -63,7 +63,7 @@ def test_of_the_status() -> None:
         "settings": "bftrainer.toml: unknown key 'x'",
         "slurm": [],
     }  # what was recorded is older
-    reloaded = STATUS | {"controller": STATUS["controller"] | unread}
+    reloaded = STATUS | {"controller": STATUS["controller"] | unread, "mute_nodes": ["n9"]}
     documents = ({"schema": 1, **one} for one in (STATUS, DOWN, greedy, reloaded))
     assert differences("status", *documents) == []
 

@@ -73,6 +73,8 @@ class Slurm:
         self.reclaimed: set[str] = set()
         self.cancelled: list[int] = []
         self.said: list[tuple[ElementId, str]] = []
+        self.starts: list[str] = []  # the node of each
+        self.users: dict[int, str] = {}  # of trainers that are not alice's
         self.elements: dict[ElementId, Element] = {}
         for array in arrays:
             self.submit(array, most)
@@ -93,7 +95,8 @@ class Slurm:
         arrays = sorted({id_.array for id_ in self.elements})
         trainers = tuple(
             Trainer(
-                *(array, "digits", "alice", "bftrainer", self._record(array), self.submit_s, own),
+                *(array, "digits", self.users.get(array, "alice"), "bftrainer"),
+                *(self._record(array), self.submit_s, own),
                 overwritten=self.comment is None,
             )
             for array in arrays
@@ -119,6 +122,7 @@ class Slurm:
     ) -> None:
         for element, node in zip(elements, sorted(nodes), strict=True):
             self.elements[element] = Element(element, RUNNING, node, self.clock())
+            self.starts.append(node)
 
     def shrink(self, elements: Sequence[ElementId]) -> None:
         for element in elements:

@@ -106,8 +106,10 @@ class Whatever(RuleBasedStateMachine):
         operator=st.booleans(),
         max_jobs=st.sampled_from([None, None, 20]),
         slurm_works=st.booleans(),
+        hears=st.booleans(),
     )
-    def begin(self, operator: bool, max_jobs: int | None, slurm_works: bool) -> None:
+    def begin(self, operator: bool, max_jobs: int | None, slurm_works: bool, hears: bool) -> None:
+        self.hears = hears
         self.slurm = MadeUpSlurm(NOW_S, NODES, operator, max_jobs, done_=self.changes)
         self.history = History(":memory:")
         self.submitted = 0
@@ -122,7 +124,7 @@ class Whatever(RuleBasedStateMachine):
             nodes_interval_s=1, reservations_interval_s=1, operator=self.slurm.operator
         )
         about = (self.slurm, Greedy(), self.history, lambda: self.slurm.now_s, settings)
-        return started(*about, Watch(self.see, self.slurm))
+        return started(*about, Watch(self.see, self.slurm), hears=lambda: self.hears)
 
     def see(self, array: int) -> None:
         """Note the phases of a trainer's elements."""
@@ -366,8 +368,7 @@ class Whatever(RuleBasedStateMachine):
         """Once all is quiet nothing is left over, holes are used, and ordinary jobs get them."""
         if not hasattr(self, "slurm"):
             return
-        self.slurm.away = False
-        self.slurm.refuses = False
+        self.slurm.away = self.slurm.refuses = self.hears = False
         self.slurm.waiting.clear()
         for job in self.slurm.all_(SUSPENDED):
             job.state = RUNNING

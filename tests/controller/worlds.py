@@ -56,6 +56,7 @@ def started(
     settings: Settings,
     groups: Groups | None = None,
     appraiser: Appraiser | None = None,
+    hears: Callable[[], bool] = lambda: False,
 ) -> Controller:
     """A controller that has just been started; nothing holds up its commands."""
     world = World(
@@ -67,6 +68,7 @@ def started(
         pacer=Pacer(1e9, clock, lambda _: None),
         mine=lambda _: True,
         appraiser=appraiser or Profiles(history.lessons),
+        hears=hears,
     )
     return Controller(world, settings)
 

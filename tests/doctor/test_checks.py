@@ -153,6 +153,7 @@ PLUGINS = [
     (replace(site().plugin, loaded=False, file_there=False), {"plugin loaded"}),
     (replace(site().plugin, package=""), {"elements' Python"}),
     (replace(site().plugin, package="0.0.9"), {"elements' Python"}),
+    (replace(site().plugin, include="plugstack.d/*.conf"), set()),
     (replace(site().plugin, lines=site().plugin.lines * 2), {"plugin's line"}),  # type: ignore[operator]
 ]
 
@@ -161,6 +162,24 @@ PLUGINS = [
 def test_a_plugin_that_is_not_as_it_should_be(plugin: Plugin, checks: set[str]) -> None:
     facts = replace(site(), plugin=replace(plugin, loaded=bool(plugin.loaded)))
     assert {one.check for one in of(facts, Level.CHANGE)} == checks
+
+
+@pytest.mark.parametrize(
+    ("include", "level"),
+    [("plugstack.d/*.conf", Level.CHANGE), ("/etc/bftrainer/plugstack.conf", Level.CONSIDER)],
+)
+def test_configless_nodes_are_not_sent_what_plugstack_conf_includes(
+    include: str, level: Level
+) -> None:
+    facts = site(SlurmctldParameters="enable_configless")
+    finding = the_one(replace(facts, plugin=replace(facts.plugin, include=include)))
+    assert (finding.check, finding.level, finding.changes[0].line) == ("plugin's line", level, LINE)
+
+
+def test_nodes_whose_elements_never_say_that_they_are_up_are_named() -> None:
+    network = replace(site().network, mute=("n2", "n3"))
+    finding = the_one(replace(site(), network=network))
+    assert (finding.check, finding.found[:7]) == ("plugin on the nodes", "n2, n3:")
 
 
 NETWORKS = [

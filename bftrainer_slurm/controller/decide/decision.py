@@ -26,6 +26,7 @@ from bftrainer_slurm.controller.decide.problem import problem_of, same_question,
 from bftrainer_slurm.controller.decide.reconcile import (
     complete,
     end_asked,
+    end_mute,
     hold_reclaimed,
     keep_up,
     late_nodes,
@@ -217,7 +218,7 @@ class Decider:
             why = too_few_left(view)
             return leave(view, nodes_of(view.places), why) if why else []
 
-        for decide in (end_asked, drain, in_vain, keep):
+        for decide in (end_asked, end_mute, drain, in_vain, keep):
             views = (view for view in draft.picture.views if not view.over)
             draft.end(self._of_each(views, decide))
 

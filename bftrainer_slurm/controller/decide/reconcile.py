@@ -61,7 +61,8 @@ def keep_up(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[A
     running = set(view.ids(Phase.RUNNING))
     if strays := tuple(id_ for id_ in view.surplus if id_ in running):
         actions.append(Shrink(strays, "its node is another element's"))
-    if (broken := view.ids(*BROKEN)) and not view.over:
+    broken = tuple(id_ for id_, one in view.within(*BROKEN) if not one.mute or one.blamed)
+    if broken and not view.over:
         actions.append(Revive(broken, "failed"))
     return actions
 
@@ -103,6 +104,13 @@ def end_asked(view: TrainerView) -> list[Shrink]:
     """End elements that were asked to leave and still run: they train no more, wanted or not."""
     left = tuple(id_ for id_ in view.running() if view.state.of(id_.task).asked)
     return [Shrink(left, "it was asked to leave")] if left else []
+
+
+def end_mute(view: TrainerView) -> list[Shrink]:
+    """End elements that nothing guards: our plugin is not loaded where they run."""
+    records = ((id_, view.state.of(id_.task)) for id_ in view.running())
+    mute = tuple(id_ for id_, record in records if record.mute and record.blamed)
+    return [Shrink(mute, "it has never said that it is up")] if mute else []
 
 
 def leave(view: TrainerView, nodes: Set[str], why: str) -> list[Shrink]:

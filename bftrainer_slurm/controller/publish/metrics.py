@@ -84,6 +84,8 @@ def _of_cluster(status: Mapping[str, Any]) -> Iterator[_Row]:
         yield Gauge, "plan_objective", "What the current plan is worth.", plan["objective"]
     left = status["left_alone"]
     yield Gauge, "left_alone_nodes", "Idle nodes that trainers leave alone.", left, "why"
+    mute = "Nodes whose elements never said that they were up."
+    yield Gauge, "mute_nodes", mute, len(status["mute_nodes"])
     states = Counter(dict.fromkeys(STATES, 0))
     states.update(one["state"] for one in trainers)
     yield Gauge, "trainers", "Trainers, by state.", states, "state"

@@ -85,6 +85,7 @@ def cluster_status(
     free: frozenset[Place],
     left_alone: Mapping[str, int],
     faulty: Mapping[int, str],
+    mute: Sequence[str],
     *,
     controller: Mapping[str, Any],
     now_s: float,
@@ -93,7 +94,7 @@ def cluster_status(
 
     ``trainers`` are as users see them, ``free`` the places of the pool that none of them has.
     ``left_alone`` says how many other nodes are idle, by reason, and ``faulty`` which trainers the
-    controller cannot handle.
+    controller cannot handle; on ``mute`` nodes elements never said that they were up.
     """
     used = nodes_of(place for view in views for place in view.places)
     idle = nodes_of(free)
@@ -110,6 +111,7 @@ def cluster_status(
         "jobs_private": "jobs" in private,
         "private": sorted(private),
         "left_alone": dict(left_alone),
+        "mute_nodes": list(mute),
         "malformed": {str(array): why for array, why in malformed.items()},
         "trainers": trainers,
     }

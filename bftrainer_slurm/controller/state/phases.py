@@ -11,6 +11,7 @@ from enum import Enum
 
 from bftrainer_slurm.model import Element, ElementId, ElementState, Place
 
+EXITED = "NonZeroExitCode"  # Slurm's reason if the script itself has failed
 _NOTE_FITS_S = 60.0  # between Slurm's time of a start or an end, and the element's own report
 
 
@@ -28,6 +29,7 @@ class Phase(Enum):
     RECLAIMED = "reclaimed"  # waits with a begin time, and would start again by itself
     FAILED = "failed"  # its script, or its node, has failed
     UNLAUNCHED = "unlaunched"  # Slurm could not start its script: nothing of it has failed
+    MUTE = "mute"  # has ended, and never said that it was up: its node may lack our plugin
     PREEMPTED = "preempted"  # cancelled for another job: nothing of it has failed
     REVIVED = "revived"  # held, brought back after it had failed, or was cancelled for another job
     DONE = "done"  # it ended well, or was cancelled
@@ -54,6 +56,7 @@ _AFTER = {
     (Phase.RELEASED, ElementState.PENDING): (Phase.RELEASED, math.inf),
     (Phase.LEAVING, ElementState.RUNNING): (Phase.LEAVING, 30.0),
     (Phase.REVIVED, ElementState.FAILED): (Phase.REVIVED, 30.0),
+    (Phase.REVIVED, ElementState.COMPLETED): (Phase.REVIVED, 30.0),
     (Phase.REVIVED, ElementState.PREEMPTED): (Phase.REVIVED, 30.0),
     (Phase.REVIVED, ElementState.HELD): (Phase.REVIVED, 300.0),
 }
@@ -61,6 +64,7 @@ _AFTER = {
 _AS_LONG = {
     (Phase.REVIVED, Phase.FAILED),
     (Phase.REVIVED, Phase.UNLAUNCHED),
+    (Phase.REVIVED, Phase.MUTE),
     (Phase.RECLAIMED, Phase.HELD),
 }
 _WENT = (
@@ -71,7 +75,8 @@ _WENT = (
 )  # it may have run between two looks
 GOES = (Phase.LEAVING, Phase.ENDING)  # from its node
 OCCUPIES = (Phase.RUNNING, Phase.SUSPENDED, *GOES)  # its node
-BROKEN = (Phase.FAILED, Phase.UNLAUNCHED, Phase.PREEMPTED)  # over, and to be brought back
+# Over, and to be brought back.
+BROKEN = (Phase.FAILED, Phase.UNLAUNCHED, Phase.MUTE, Phase.PREEMPTED)
 CAN_START = (Phase.HELD, Phase.REVIVED, Phase.RECLAIMED)
 
 
@@ -82,8 +87,9 @@ class ElementRecord:
     ``node`` is where it is. A released one may start in any of the ``targets``. ``ours`` is true if
     the controller has ended it. ``up`` and ``down_s`` are its own reports: on which node it came up
     and when, and when it left. ``asked`` is true if it was asked to leave this node, and has to be
-    ended: it does nothing there any more. ``ran`` is true if its script did start, ``blamed`` if
-    its slow end already counts against its node. ``reason`` is why it waits, in Slurm's word.
+    ended: it does nothing there any more. ``sent`` is true if the controller released it there,
+    ``ran`` if its script did start, ``blamed`` if its silence or slow end already counts against
+    its node. ``reason`` is why it waits, in Slurm's word.
     """
 
     phase: Phase
@@ -95,6 +101,7 @@ class ElementRecord:
     asked: bool = False
     up: tuple[str, float] | None = None
     down_s: float | None = None
+    sent: bool = False
     ran: bool = False
     blamed: bool = False
     reason: str = ""
@@ -103,6 +110,11 @@ class ElementRecord:
     def there(self) -> bool:
         """Whether it has a node."""
         return self.phase in OCCUPIES and self.node is not None
+
+    @property
+    def mute(self) -> bool:
+        """Whether it was released there, and has not said that it is up."""
+        return self.sent and not self.ran
 
     def may_start_on(self, node: str) -> bool:
         """Whether it was released for a place on this node."""
@@ -145,13 +157,13 @@ Event = Began | Ended
 
 
 def follow(
-    before: ElementRecord, id_: ElementId, seen: Element | None, now_s: float
+    before: ElementRecord, id_: ElementId, seen: Element | None, now_s: float, hears: bool = False
 ) -> tuple[ElementRecord, list[Event]]:
     """Return the record after a look, and the events since the last one.
 
-    ``seen`` is None if Slurm has forgotten the element.
+    ``seen`` is None if Slurm has forgotten the element. ``hears``: whether notes come through.
     """
-    after = _record(before, _phase(before, seen, now_s), seen, now_s)
+    after = _record(before, _phase(before, seen, now_s, hears), seen, now_s)
     if before.there and after.there and before.node == after.node:
         return after, []
     events: list[Event] = []
@@ -168,7 +180,7 @@ def follow(
     return after, events
 
 
-def _phase(before: ElementRecord, seen: Element | None, now_s: float) -> Phase:
+def _phase(before: ElementRecord, seen: Element | None, now_s: float, hears: bool) -> Phase:
     if seen is None:
         return Phase.DONE
     after, lasts_s = _AFTER.get((before.phase, seen.state), (None, 0.0))
@@ -176,7 +188,12 @@ def _phase(before: ElementRecord, seen: Element | None, now_s: float) -> Phase:
         return after
     phase = _SAID[seen.state]
     unlaunched = phase is Phase.FAILED and seen.perhaps_unlaunched and not before.ran
-    return Phase.UNLAUNCHED if unlaunched else phase
+    if unlaunched:
+        return Phase.UNLAUNCHED
+    # What has an exit code has run: where our plugin is, it has said so before.
+    exited = seen.state is ElementState.COMPLETED or seen.reason == EXITED
+    knows = hears or before.phase is Phase.MUTE
+    return Phase.MUTE if exited and before.mute and knows else phase
 
 
 def _record(
@@ -200,6 +217,7 @@ def _record(
         asked=goes_on and before.asked,
         up=before.up,
         down_s=before.down_s,
+        sent=before.sent and phase in (*OCCUPIES, Phase.MUTE),
         ran=before.ran and phase in (*OCCUPIES, Phase.FAILED),
     )
 

@@ -15,6 +15,7 @@ from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.endings import Endings
 from bftrainer_slurm.controller.state.history import History, Stay, differ
+from bftrainer_slurm.controller.state.mute import MuteNodes, mute_sentence
 from bftrainer_slurm.controller.state.phases import Began, ElementRecord, Ended, Event, Phase
 from bftrainer_slurm.controller.state.trainer_state import (
     TrainerState,
@@ -41,6 +42,7 @@ class Roster:
         self.avoid: Mapping[str, float] = {}
         self.out_of_reach: frozenset[str] = frozenset()
         self.replaced: frozenset[int] = frozenset()
+        self.mute = MuteNodes()
         self._history = history
         self._settings = settings
         self._faults = faults
@@ -107,8 +109,13 @@ class Roster:
         views = self._by_array.values()
         self.put({one.array: finish(one.state, one.trainer.elements, now_s) for one in views})
 
-    def look(self, snapshot: Snapshot, has_trained: Callable[[int], bool]) -> list[Event]:
-        """Follow all trainers; return what has happened to their elements since the last look."""
+    def look(
+        self, snapshot: Snapshot, has_trained: Callable[[int], bool], hears: bool = False
+    ) -> list[Event]:
+        """Follow all trainers; return what has happened to their elements since the last look.
+
+        ``hears``: whether elements' notes come through.
+        """
         now_s, trainers = snapshot.time_s, snapshot.queue.trainers
         events: list[Event] = []
         ids = {trainer.array: trainer.record.id or "" for trainer in trainers}
@@ -126,7 +133,7 @@ class Roster:
                 if last is not None and view is not None and view.is_of(trainer, last):
                     states[trainer.array] = last  # no news: the usual case
                     continue
-                state, happened = self._follow(trainer, ids[trainer.array], now_s)
+                state, happened = self._follow(trainer, ids[trainer.array], now_s, hears)
                 if last is not None and last.over:  # nothing trains there any more
                     happened = [one for one in happened if not isinstance(one, Began)]
                 self._write(happened)
@@ -134,11 +141,14 @@ class Roster:
                 states[trainer.array] = note_failed(state, has_trained(trainer.array), now_s)
         self.avoid = {node: until_s for node, until_s in self.avoid.items() if until_s > now_s}
         self._see_endings(trainers, states, events, now_s)
+        self._see_mute(trainers, states, hears, now_s)
         self._see(snapshot, states)
         self.put(states)
         return events
 
-    def _follow(self, trainer: Trainer, id_: str, now_s: float) -> tuple[TrainerState, list[Event]]:
+    def _follow(
+        self, trainer: Trainer, id_: str, now_s: float, hears: bool
+    ) -> tuple[TrainerState, list[Event]]:
         array = trainer.array
         met = array not in self._ids
         if met:
@@ -150,7 +160,7 @@ class Roster:
             self._states[array] = replace(state, over=over, finished_s=now_s, submit_s=submit_s)
         state = self._states[array]
         state, events = advance(
-            state, array, trainer.elements, now_s, self._settings.relaunch_after_s
+            state, array, trainer.elements, now_s, self._settings.relaunch_after_s, hears
         )
         if met:
             asked = self._history.asked(array)
@@ -194,6 +204,25 @@ class Roster:
                     self.avoid = {**self.avoid, node: until_s}
                 else:
                     states[trainer.array] = refuse(states[trainer.array], {node}, until_s)
+
+    def _see_mute(
+        self,
+        trainers: Iterable[Trainer],
+        states: dict[int, TrainerState],
+        hears: bool,
+        now_s: float,
+    ) -> None:
+        """Keep trainers off nodes on which their elements were mute; note that in states."""
+        until_s, known = now_s + self._settings.bad_node_s, self.mute.names(now_s)
+        for trainer in trainers:
+            if (state := states.get(trainer.array)) is None:
+                continue
+            after, shared = self.mute.look(trainer, state, hears, now_s, until_s)
+            states[trainer.array] = after
+            self.avoid = {**self.avoid, **dict.fromkeys(shared, until_s)}
+        for node in self.mute.names(now_s):
+            if node not in known:
+                logger.warning("%s", mute_sentence([node]))
 
     def _write(self, events: Iterable[Event]) -> None:
         for event in events:

@@ -26,6 +26,7 @@ _REFUSED_S = 3600.0  # a node may later get the memory or the feature that it la
 _WAIT_S = 300.0
 _UNLAUNCHED_REST_S = 5.0
 _STILL = (Phase.RUNNING, Phase.SUSPENDED, Phase.WITHHELD, Phase.DONE)
+_SILENT = (Phase.MUTE, Phase.REVIVED)  # whose good end says nothing
 _AT_ONCE_S = 15.0  # from an element's start until its failure is seen
 BATCH_SCRIPT = (
     "the batch script, or its node, has failed; its output says more, if its folder is there"
@@ -112,12 +113,17 @@ def waits_in_vain(reason: str) -> bool:
 
 
 def advance(
-    state: TrainerState, array: int, elements: Sequence[Element], now_s: float, keep_s: float
+    state: TrainerState,
+    array: int,
+    elements: Sequence[Element],
+    now_s: float,
+    keep_s: float,
+    hears: bool = False,
 ) -> tuple[TrainerState, list[Event]]:
     """Return a trainer's state after a look at its elements, and what has happened to them.
 
     Elements that are held again are remembered for ``keep_s`` seconds. Those that Slurm has
-    forgotten have ended.
+    forgotten have ended. ``hears``: whether elements' notes come through.
     """
     records: dict[int, ElementRecord] = {}
     events: list[Event] = []
@@ -125,7 +131,7 @@ def advance(
     running = sum(element.state is ElementState.RUNNING for element in elements)
     for task in sorted(seen.keys() | state.elements.keys()):
         element, before = seen.get(task), state.of(task)
-        record, happened = follow(before, ElementId(array, task), element, now_s)
+        record, happened = follow(before, ElementId(array, task), element, now_s, hears)
         events += happened
         held = record.phase is Phase.HELD and now_s - record.since_s >= keep_s
         if element is not None and not held:
@@ -139,7 +145,10 @@ def advance(
 
 def finish(state: TrainerState, elements: Iterable[Element], now_s: float) -> TrainerState:
     """Return the state, over if one of its elements, as of the last look, has ended well."""
-    completed = any(one.state is ElementState.COMPLETED for one in elements)
+    completed = any(
+        one.state is ElementState.COMPLETED and state.of(one.id.task).phase not in _SILENT
+        for one in elements
+    )
     if state.over is None and (completed or state.done - {one.id.task for one in elements}):
         return replace(state, over=FINISHED, finished_s=now_s)
     return state
@@ -210,7 +219,7 @@ def release(
     state: TrainerState, elements: Iterable[ElementId], targets: frozenset[Place], now_s: float
 ) -> TrainerState:
     """Return the state after elements were released, each into one of the targets."""
-    record = ElementRecord(Phase.RELEASED, now_s, targets=targets)
+    record = ElementRecord(Phase.RELEASED, now_s, targets=targets, sent=True)
     released = {id_.task: record for id_ in elements}
     done = state.done - released.keys()
     return replace(state, elements={**state.elements, **released}, done=done)
@@ -228,6 +237,6 @@ def hear(state: TrainerState, numbered: NumberedNote) -> TrainerState:
         record = replace(record, down_s=numbered.time_s)
     elif record.may_start_on(note.node):
         record = replace(record, up=(note.node, numbered.time_s), ran=True)
-    elif note.node == record.node and record.phase is Phase.RUNNING:
+    elif record.sent or (note.node == record.node and record.phase is Phase.RUNNING):
         record = replace(record, ran=True)
     return replace(state, elements={**state.elements, task: record})

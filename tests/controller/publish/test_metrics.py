@@ -47,6 +47,7 @@ def status(*trainers: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "trainers": list(trainers),
         "counts": Counts().shown(),
         "left_alone": {"needed soon": 2},
+        "mute_nodes": ["n9"],
         "jobs_private": False,
     } | changes
 
@@ -74,6 +75,7 @@ def test_the_pool_is_split_into_used_and_free_nodes() -> None:
     assert found["bftrainer_pool_used_nodes"] == 3
     assert found["bftrainer_pool_free_nodes"] == 2
     assert found['bftrainer_left_alone_nodes{why="needed soon"}'] == 2
+    assert found["bftrainer_mute_nodes"] == 1
 
 
 def test_trainers_are_counted_by_state_and_each_state_is_always_there() -> None:

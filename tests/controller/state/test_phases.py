@@ -26,6 +26,7 @@ SAID = {
     ElementState.PENDING: Phase.ASTRAY,
     ElementState.DELAYED: Phase.RECLAIMED,
     ElementState.RUNNING: Phase.RUNNING,
+    ElementState.SUSPENDED: Phase.SUSPENDED,
     ElementState.ENDING: Phase.ENDING,
     ElementState.COMPLETED: Phase.DONE,
     ElementState.FAILED: Phase.FAILED,
@@ -39,6 +40,7 @@ OWN_DOING = {
     (Phase.LEAVING, ElementState.RUNNING): Phase.LEAVING,
     (Phase.REVIVED, ElementState.HELD): Phase.REVIVED,
     (Phase.REVIVED, ElementState.FAILED): Phase.REVIVED,
+    (Phase.REVIVED, ElementState.COMPLETED): Phase.REVIVED,
     (Phase.REVIVED, ElementState.PREEMPTED): Phase.REVIVED,
 }
 # A script that runs for a moment only; of an element whose script is known to have run, or not.
@@ -92,6 +94,7 @@ def test_a_look_that_shows_nothing_new_changes_nothing() -> None:
         (Phase.LEAVING, ElementState.RUNNING, Phase.RUNNING),
         (Phase.REVIVED, ElementState.HELD, Phase.HELD),
         (Phase.REVIVED, ElementState.FAILED, Phase.FAILED),
+        (Phase.REVIVED, ElementState.COMPLETED, Phase.DONE),
     ],
 )
 def test_what_slurm_has_not_heard_of_for_long_is_as_slurm_says(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bftrainer_slurm.controller.state.phases import HELD, Ended, Phase
@@ -84,7 +86,7 @@ def test_elements_that_slurm_has_forgotten_have_left_their_nodes() -> None:
 
 def test_elements_are_let_go_each_on_one_of_the_nodes() -> None:
     state = release(TrainerState(), (FIRST, SECOND), places("n1 n2"), NOW_S)
-    assert state.of(0) == state.of(1) == released("n1", "n2")
+    assert state.of(0) == state.of(1) == replace(released("n1", "n2"), sent=True)
 
 
 def test_what_the_controller_ends_it_knows_to_have_ended() -> None:

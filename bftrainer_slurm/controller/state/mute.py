@@ -1,0 +1,79 @@
+"""Nodes on which elements run and never say that they are up: our plugin is not loaded there. Pure.
+
+Nothing guards an element there, and it trains with no other. A user can make their own elements
+mute, so only their trainer stays off such a node, until elements of a second user are mute there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
+from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
+from bftrainer_slurm.controller.state.unheard import named
+from bftrainer_slurm.model import Trainer
+
+# A note may be on its way; a prolog, or a slow file system, may hold up the batch script.
+_SURE_S = {Phase.MUTE: 5.0, Phase.RUNNING: 120.0}
+_SEVERAL = 2  # users
+
+
+class MuteNodes:
+    """Which they are, whose elements were mute there, and until when (Unix seconds) that counts."""
+
+    def __init__(self) -> None:
+        self._until_s: dict[str, dict[str, float]] = {}
+
+    def names(self, now_s: float) -> list[str]:
+        """Return the nodes."""
+        self._until_s = {
+            node: kept
+            for node, users in self._until_s.items()
+            if (kept := {user: until_s for user, until_s in users.items() if until_s > now_s})
+        }
+        return sorted(self._until_s)
+
+    def heard(self, node: str) -> None:
+        """An element there says that it is up."""
+        self._until_s.pop(node, None)
+
+    def look(
+        self, trainer: Trainer, state: TrainerState, hears: bool, now_s: float, until_s: float
+    ) -> tuple[TrainerState, list[str]]:
+        """Return a trainer's state after a look at its mute elements, and nodes for all to avoid.
+
+        ``hears``: whether notes come through, so that the silence of a running element counts.
+        """
+        mute = [
+            (task, record, record.node)
+            for task, record in state.elements.items()
+            if record.node is not None and _seems_mute(record, hears)
+        ]
+        sure = [one for one in mute if now_s - one[1].since_s >= _SURE_S[one[1].phase]]
+        ended = (node for _, record, node in mute if record.phase is Phase.MUTE)
+        state = refuse(state, ended, now_s + _SURE_S[Phase.MUTE]) if mute else state
+        if not sure:
+            return state, []
+        nodes = {node for _, _, node in sure}
+        for node in nodes:
+            self._until_s.setdefault(node, {})[trainer.user] = until_s
+        blamed = {task: replace(record, blamed=True) for task, record, _ in sure}
+        state = replace(state, elements={**state.elements, **blamed})
+        shared = [node for node in nodes if len(self._until_s[node]) >= _SEVERAL]
+        return refuse(state, nodes, until_s), shared
+
+
+def mute_sentence(nodes: Sequence[str]) -> str:
+    """Say for the admin what is wrong with these nodes, and where to look."""
+    return (
+        f"{named(nodes)}: elements ran there and never said that they were up. Is BFTrainer's "
+        "plugin there, in the node's own plugstack.conf, and built for its Slurm? Does the node "
+        "reach the keeper? slurmd's log may say more"
+    )
+
+
+def _seems_mute(record: ElementRecord, hears: bool) -> bool:
+    if record.blamed or not record.mute:
+        return False
+    return record.phase is Phase.MUTE or (hears and record.phase is Phase.RUNNING)

@@ -1,0 +1,164 @@
+"""Nodes where the plugin is not loaded: elements run there, and never say that they are up."""
+
+from __future__ import annotations
+
+import pytest
+
+from bftrainer_slurm.controller.loop import Controller
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
+from bftrainer_slurm.model import Element, ElementId, ElementState
+from tests.controller.test_loop import Setting
+from tests.controller.worlds import ARRAY, started
+
+FAILED, COMPLETED = ElementState.FAILED, ElementState.COMPLETED
+
+
+class Site(Setting):
+    """A site where the plugin is on all nodes but ``mute`` ones, and says when elements are up."""
+
+    def __init__(self, nodes: int, *arrays: int, mute: str = "", most: int = 4) -> None:
+        self.mute = mute.split()
+        self.ends: tuple[ElementState, str] | None = FAILED, "NonZeroExitCode"
+        super().__init__(nodes, *arrays, most=most)
+
+    def started(self) -> Controller:
+        about = (self.slurm, self.planner, self.history, lambda: self.now_s, self.settings)
+        return started(*about, self.told, hears=lambda: True)
+
+    def turn(self, seconds: float = 5.0) -> None:
+        """Let time pass; elements on mute nodes end at once."""
+        super().turn(seconds)
+        for array in {id_.array for id_ in self.slurm.elements}:
+            for node, task in self.slurm.on(array).items():
+                if node not in self.mute:
+                    self.say_up(array, task, node)
+                elif self.ends is not None:
+                    state, reason = self.ends
+                    over = Element(
+                        ElementId(array, task),
+                        state,
+                        node,
+                        self.now_s,
+                        reason=reason,
+                        exit_status=3,
+                    )
+                    self.slurm.elements[over.id] = over
+
+    def say_up(self, array: int, task: int, node: str) -> None:
+        note = Note(NoteKind.UP, array, task, node)
+        self.controller.take([NumberedNote(1, self.now_s, note)])
+
+    def tries(self, node: str, minutes: int) -> int:
+        """How many elements start on a node in so many minutes."""
+        before = self.slurm.starts.count(node)
+        for _ in range(12 * minutes):
+            self.turn()
+        return self.slurm.starts.count(node) - before
+
+    @property
+    def named(self) -> list[str]:
+        """The nodes that the status names."""
+        found: list[str] = self.controller.status({})["mute_nodes"]
+        return found
+
+
+@pytest.mark.parametrize("ends", [(FAILED, "NonZeroExitCode"), (COMPLETED, "None")])
+def test_a_node_whose_elements_end_without_a_word_is_left_alone_and_named(
+    ends: tuple[ElementState, str],
+) -> None:
+    site = Site(3, ARRAY, mute="n2")
+    site.ends = ends
+    assert site.tries("n2", minutes=10) == 1
+    assert site.named == ["n2"]
+    assert site.slurm.on().keys() == {"n1", "n3"}
+
+
+def test_what_fails_there_is_no_failure_of_the_script() -> None:
+    site = Site(4, ARRAY, mute="n1 n2 n3 n4")
+    site.tries("n1", minutes=10)
+    assert (site.shown()["state"], site.shown()["failures"]) == ("waiting", 0)
+    assert site.slurm.cancelled == []
+
+
+def test_what_ends_well_there_has_not_finished_the_training() -> None:
+    site = Site(2, ARRAY, mute="n2")
+    site.ends = COMPLETED, "None"
+    site.tries("n2", minutes=10)
+    assert site.shown()["state"] == "running"
+    assert site.slurm.cancelled == []
+
+
+def test_a_short_training_whose_note_is_late_has_finished_and_does_not_run_again() -> None:
+    site = Site(1, ARRAY, mute="n1", most=1)
+    site.ends = COMPLETED, "None"
+    site.turn()
+    site.turn(1)
+    site.say_up(ARRAY, 0, "n1")
+    site.turn()
+    assert site.shown()["state"] == "finished"
+    assert site.slurm.starts == ["n1"]
+
+
+def test_an_element_that_runs_on_without_a_word_is_ended_and_does_not_come_back() -> None:
+    site = Site(2, ARRAY, mute="n2")
+    site.ends = None
+    assert site.tries("n2", minutes=10) == 1
+    assert site.slurm.on().keys() == {"n1"}
+    assert site.named == ["n2"]
+
+
+def test_a_user_whose_own_elements_are_mute_takes_the_node_from_nobody_else() -> None:
+    site = Site(2, ARRAY, mute="n2")
+    site.tries("n2", minutes=1)
+    site.mute = []
+    site.slurm.submit(99, 4)
+    site.slurm.users[99] = "bob"
+    for _ in range(4):
+        site.turn()
+    assert "n2" in site.slurm.on(99)
+    assert site.named == []
+
+
+def test_where_elements_of_two_users_are_mute_nobody_tries_again() -> None:
+    site = Site(2, ARRAY, 99, mute="n2")
+    site.slurm.users[99] = "bob"
+    site.tries("n2", minutes=1)
+    site.slurm.submit(100, 4)
+    site.slurm.users[100] = "carol"
+    assert site.tries("n2", minutes=10) == 0
+
+
+def test_after_a_while_the_node_is_tried_again() -> None:
+    site = Site(2, ARRAY, mute="n2")
+    site.tries("n2", minutes=1)
+    site.mute = []
+    assert site.tries("n2", minutes=20) == 1
+    assert site.named == []
+
+
+@pytest.mark.parametrize("ends", [None, (FAILED, "NonZeroExitCode"), (COMPLETED, "None")])
+def test_while_no_notes_come_through_silence_says_nothing(
+    ends: tuple[ElementState, str] | None,
+) -> None:
+    site = Setting(1, ARRAY, most=1)
+    site.turn()
+    if ends is not None:
+        over = Element(
+            ElementId(ARRAY, 0), ends[0], "n1", site.now_s, reason=ends[1], exit_status=3
+        )
+        site.slurm.elements[over.id] = over
+    site.turn(1)
+    shown = site.shown()
+    expected = {None: "running", FAILED: "waiting", COMPLETED: "finished"}
+    assert shown["state"] == expected[ends and ends[0]]
+    assert shown["failures"] == (ends is not None and ends[0] is FAILED)
+    assert site.controller.status({})["mute_nodes"] == []
+
+
+def test_an_element_that_ran_before_the_controller_began_is_not_mute() -> None:
+    site = Site(2, ARRAY)
+    site.turn()
+    site.mute, site.ends = ["n1", "n2"], None
+    site.controller = site.started()
+    assert site.tries("n2", minutes=5) == 0
+    assert site.slurm.on().keys() == {"n1", "n2"}

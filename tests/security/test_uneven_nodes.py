@@ -1,0 +1,124 @@
+"""A site whose nodes are not alike: on some the plugin is missing, for another Slurm, or set wrong.
+
+No element trains apart from its trainer there, and the controller leaves such nodes alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from scripts.labcluster import namespaces
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.site import Site, started_site
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.torch,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(os.getuid() != 0, reason="needs root: nodes have mounts of their own"),
+]
+
+GOOD, WITHOUT, OLD, WRONG = NODES = ("n1", "n2", "n3", "n4")
+HEADERS = Path("/usr/include/slurm")
+
+
+def plugin_for_another_slurm(folder: Path) -> Path:
+    include = folder / "include"
+    shutil.copytree(HEADERS, include / "slurm")
+    version = include / "slurm" / "slurm_version.h"
+    version.write_text(re.sub(r"(VERSION_NUMBER) 0x.*", r"\1 0x130500", version.read_text()))
+    plugin = folder / "old" / "bftrainer.so"
+    make = ["make", "-s", "-C", REPO / "slurm_plugin", f"SLURM_INCLUDE={include}"]
+    subprocess.run([*make, f"BUILD={plugin.parent}", plugin], check=True)
+    return plugin
+
+
+def give_plugstack(lab: Lab, node: str, text: str) -> None:
+    """Let a node have a plugstack.conf of its own."""
+    own = lab.dir / f"plugstack-{node}.conf"
+    own.write_text(text)
+    first = json.loads((lab.dir / "lab.json").read_text())["daemons"][f"host-{node}"][0]
+    mount = ("mount", "--bind", own, lab.dir / "plugstack.conf")
+    subprocess.run(namespaces.within(first, None, [*map(str, mount)]), check=True)
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with started_site(nodes=len(NODES), linuxproc=True) as running:
+        lab = running.lab
+        line = (lab.dir / "plugstack.conf").read_text()
+        good = line.split()[1]
+        give_plugstack(lab, WITHOUT, "# nothing here\n")
+        old = plugin_for_another_slurm(lab.dir / "another")
+        give_plugstack(lab, OLD, line.replace(good, str(old)))
+        give_plugstack(lab, WRONG, line.replace("keeper=", "keper="))
+        yield running
+
+
+@pytest.fixture(scope="module")
+def trainer(site: Site) -> Iterator[tuple[int, Path]]:
+    """A trainer that was let go on all nodes, and trains where it can."""
+    array, folder = site.digits(f"1-{len(NODES)}", 10**9)
+    wait_until(lambda: site.controller.status()["mute_nodes"] == [WITHOUT, OLD, WRONG], 240)
+    yield array, folder
+    site.end(array)
+
+
+def test_where_the_plugin_is_it_trains(site: Site, trainer: tuple[int, Path]) -> None:
+    array, _ = trainer
+    wait_until(lambda: (site.controller.trainer(array)["samples"] or 0) > 0)
+    assert site.controller.trainer(array)["nodes"] == [GOOD]
+
+
+def test_where_it_is_not_nobody_trains_apart(site: Site, trainer: tuple[int, Path]) -> None:
+    said = "The rendezvous backend 'bftrainer-plugin-missing-on-this-node' is not registered"
+    texts = [path.read_text() for path in site.lab.home("alice").glob("work-*/*.out")]
+    assert sum(said in text for text in texts) == 2
+    assert sum("'keper=" in text and "this element ends" in text for text in texts) == 1
+
+
+def test_no_failure_there_is_one_of_the_script(site: Site, trainer: tuple[int, Path]) -> None:
+    array, _ = trainer
+    shown = site.controller.trainer(array)
+    assert (shown["failures"], shown["error"], shown["state"]) == (0, None, "running")
+
+
+def test_status_metrics_and_doctor_name_the_nodes(site: Site, trainer: tuple[int, Path]) -> None:
+    named = ", ".join((WITHOUT, OLD, WRONG))
+    assert f"{named}: elements ran there" in site.run("bftrainer", "status").stdout
+    told = site.run("bftrainer", "doctor", check=False).stdout
+    assert f"{named}: elements ran there" in " ".join(told.split())
+    address = site.controller.status()["controller"]["metrics"]
+    with urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        assert "bftrainer_mute_nodes 3.0" in answer.read().decode()
+
+
+def test_an_ordinary_job_runs_on_each_of_them(site: Site, trainer: tuple[int, Path]) -> None:
+    for node in (WITHOUT, OLD, WRONG):
+        assert site.run("srun", "-N1", "-w", node, "echo", "here").stdout == "here\n"
+
+
+@pytest.mark.parametrize("export", ["NONE", "HOME"])
+def test_what_is_not_exported_is_no_way_around_it(
+    site: Site, trainer: tuple[int, Path], export: str
+) -> None:
+    folder = site.folder()
+    options = (f"--export={export}", "--exclude=n1,n3,n4", f"--output={folder}/%a.out")
+    array = site.submit("#!/bin/bash\necho $PET_RDZV_BACKEND\n", "1-1", *options)
+    output = folder / "0.out"
+    said = "bftrainer-plugin-missing-on-this-node\n"
+    wait_until(lambda: output.exists() and output.read_text() == said, 120)
+    wait_until(lambda: site.controller.trainer(array)["nodes"] == [])
+    assert site.controller.trainer(array)["state"] == "waiting"  # its good end says nothing
+    site.end(array)
