@@ -62,7 +62,12 @@ def element_environment(
 
 
 # The same as in pyproject.toml, as the package may run here without being installed.
-ENTRY_POINTS = "[torchrun.handlers]\nbftrainer = bftrainer_slurm.elastic.rendezvous:handler\n"
+ENTRY_POINTS = """\
+[torchrun.handlers]
+bftrainer = bftrainer_slurm.elastic.rendezvous:handler
+[torch.backends]
+bftrainer = bftrainer_slurm.elastic.tasks:autoload
+"""
 
 
 def make_folder(folder: Path) -> None:

@@ -29,8 +29,7 @@ def test_it_tells_torchrun_what_the_project_says(folder: Path) -> None:
     told = ConfigParser()
     told.read(metadata / "entry_points.txt")
     project = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
-    group = "torchrun.handlers"
-    assert dict(told[group]) == project["entry-points"][group]
+    assert {group: dict(told[group]) for group in told.sections()} == project["entry-points"]
     assert metadata.name == f"bftrainer_slurm-{bftrainer_slurm.__version__}.dist-info"
 
 

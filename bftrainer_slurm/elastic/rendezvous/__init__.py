@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from bftrainer_slurm.elastic.rendezvous import launching
 from bftrainer_slurm.elastic.rendezvous.command_line import (
     BACKEND,
+    is_launcher,
     is_torchrun,
     options,
     overridden,
@@ -58,7 +59,7 @@ def _set_up(environment: MutableMapping[str, str], arguments: Sequence[str]) -> 
             )
         return
     launching.meet_here(environment)
-    if said := overridden(arguments):
+    if is_launcher(sys.orig_argv) and (said := overridden(arguments)):
         print(
             f"bftrainer: {environment.get('SLURMD_NODENAME', 'this node')} meets the trainer's "
             f"other nodes; this holds for ordinary jobs only: {said}",

@@ -41,6 +41,7 @@ from bftrainer_slurm.elastic.reporting import Reporting
 from bftrainer_slurm.elastic.saving import Asking
 from bftrainer_slurm.elastic.signals import on_signals, wait_for_the_end
 from bftrainer_slurm.elastic.steps import VARIABLE, Memory
+from bftrainer_slurm.elastic.tasks.worker import Nodes
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import (
     DroppedError,
@@ -80,7 +81,8 @@ class AgentRendezvous(RendezvousHandler):
             ) from error
         self._memory = Memory.made()
         environment[VARIABLE] = self._memory.path  # workers inherit it
-        torch_private.set_libuv(environment)  # for workers
+        self._nodes = Nodes(environment)  # the same
+        torch_private.set_libuv(environment)
         choose_interface(environment, self._address)
         self._forks = environment.get("PET_START_METHOD") == "forkserver"
         if self._forks:
@@ -252,6 +254,7 @@ class AgentRendezvous(RendezvousHandler):
             places = {(member.task, member.node) for member in generation.members}
             now = self._memory.read()
             self._changes.began(places, self._ending.why, now, tells=generation.rank == 0)
+        self._nodes.tell(list(dict.fromkeys(member.node for member in generation.members)))
         if generation.rank == 0:
             self._reporting.begin(generation.number, generation.world)
         workers = RendezvousStoreInfo(host, port)

@@ -6,9 +6,12 @@ Cheap and without torch, as torchrun's start waits for it. Nothing is refused he
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 BACKEND = "bftrainer"
+_LAUNCHERS = ("accelerate", "deepspeed", "llamafactory-cli", "tune")
+_LAUNCH_MODULES = ("torch.distributed.launch", "accelerate.commands.launch")
 _MEET_ELSEWHERE = ("--rdzv-b", "--rdzv-e", "--standalone", "--master-", "--node-r", "--machine-r")
 
 
@@ -23,6 +26,13 @@ def is_torchrun(command: Sequence[str]) -> bool:
     """Whether this command line is torchrun's: a script may import torchrun too."""
     module = "torch.distributed.run" in command[:4]
     return module or any(Path(word).name == "torchrun" for word in command[:2])
+
+
+def is_launcher(command: Sequence[str]) -> bool:
+    """Whether a Python's command line only starts processes that train in its place."""
+    module = next((word for flag, word in pairwise(command) if flag == "-m"), "")
+    program = Path(command[1]).name if len(command) > 1 else ""
+    return is_torchrun(command) or module in _LAUNCH_MODULES or program in _LAUNCHERS
 
 
 def trains_alone(environment: Mapping[str, str], arguments: Sequence[str]) -> bool:

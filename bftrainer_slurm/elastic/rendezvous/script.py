@@ -24,6 +24,7 @@ from typing import Any
 
 from bftrainer_slurm.elastic.processes import end_with_parent
 from bftrainer_slurm.elastic.steps import VARIABLE, Memory
+from bftrainer_slurm.elastic.tasks import worker
 
 _runpy_run_path = runpy.run_path
 
@@ -41,6 +42,7 @@ def _run_path(
     runpy.run_path = _runpy_run_path
     end_with_parent()  # torch asks for SIGINT, which C code does not notice
     _look_like_a_program()
+    worker.prepare(os.environ)
     agents = os.environ.get(VARIABLE)
     memory = None if agents is None else Memory.opened(agents)
     try:

@@ -1,0 +1,92 @@
+"""What a torchrun's worker finds where srun started its script: srun's variables, and one group.
+
+Scripts read their rank from SLURM_PROCID, and name a head node that they found in SLURM_NODELIST.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, MutableMapping, Sequence
+from contextlib import suppress
+from functools import wraps
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from bftrainer_slurm.elastic.tasks import lightning
+
+VARIABLE = "BFTRAINER_TASKS"  # set where a task of srun has become a torchrun
+_NODES = "BFTRAINER_NODES"
+_MEETING = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
+_LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST")
+
+
+class Nodes:
+    """The names of a generation's nodes, in the order of their ranks, for an agent's workers."""
+
+    def __init__(self, environment: MutableMapping[str, str]) -> None:
+        self._descriptor = os.memfd_create("bftrainer-nodes")
+        environment[_NODES] = f"/proc/{os.getpid()}/fd/{self._descriptor}"
+
+    def tell(self, names: Sequence[str]) -> None:
+        """Say which they are."""
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, ",".join(names).encode(), 0)
+
+
+def prepare(environment: MutableMapping[str, str]) -> None:
+    """Set up a worker before its script runs."""
+    lightning.fit_nodes(environment)
+    if VARIABLE not in environment:
+        return
+    environment.update(_as_srun(environment))
+    _meet_by_environment(environment)
+
+
+def replace(init: Callable[..., None]) -> None:
+    """Let scripts call this ``init_process_group``."""
+    import torch.distributed as dist
+
+    dist.init_process_group = init
+    dist.distributed_c10d.init_process_group = init
+
+
+def _as_srun(environment: MutableMapping[str, str]) -> dict[str, str]:
+    """Return srun's variables, srun(1), for a generation's nodes as those of one job."""
+    world, local_world = environment["WORLD_SIZE"], environment["LOCAL_WORLD_SIZE"]
+    nodes = str(int(world) // int(local_world))
+    per_node = local_world if nodes == "1" else f"{local_world}(x{nodes})"
+    variables = {
+        "SLURM_PROCID": environment["RANK"],
+        "SLURM_LOCALID": environment["LOCAL_RANK"],
+        "SLURM_NODEID": environment["GROUP_RANK"],
+        **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_NUM_TASKS"), world),
+        **dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_STEP_NUM_NODES"), nodes),
+        **dict.fromkeys(("SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE"), per_node),
+    }
+    if "SLURM_NTASKS_PER_NODE" in environment:
+        variables["SLURM_NTASKS_PER_NODE"] = local_world
+    with suppress(OSError):  # an agent without warm workers may have ended
+        if names := Path(environment.get(_NODES, "/dev/null")).read_text():
+            variables.update(dict.fromkeys(_LISTS, names))
+    return variables
+
+
+def _meet_by_environment(environment: MutableMapping[str, str]) -> None:
+    """Have ``init_process_group`` meet at torchrun's place, whatever the script has found out."""
+    import torch.distributed as dist
+
+    init = dist.init_process_group
+    arguments = signature(init)
+    meeting = {name: environment[name] for name in _MEETING}
+
+    @wraps(init)
+    def init_here(*given: Any, **named: Any) -> None:
+        bound = arguments.bind(*given, **named)
+        if bound.arguments.get("store") is None:
+            environment.update(meeting)
+            for name in ("init_method", "rank", "world_size"):
+                bound.arguments.pop(name, None)
+        init(*bound.args, **bound.kwargs)
+
+    replace(init_here)
