@@ -90,15 +90,19 @@ int submit_take_option(const struct site *site, const char *text)
     return 0;
 }
 
-/* Slurm would take a list of node counts, or one count, and show it as if it were a range. */
+/*
+ * Slurm would take a list of node counts, or one count, and show it as if it were a range. Of a script
+ * that came through a pipe it cannot be known, and 4 is taken for 4-4.
+ */
 static void check_written_range(const struct record *record)
 {
     char range[64];
-    bool known = node_range_written(range, sizeof(range));
 
-    if (known && strpbrk(range, ",:") != NULL)
+    if (!node_range_written(range, sizeof(range)))
+        return;
+    if (strpbrk(range, ",:") != NULL)
         refuse("-N takes one range here, not a list; write -N MIN-MAX, for example -N 2-16");
-    if (record->min_nodes == record->max_nodes && (!known || strchr(range, '-') == NULL))
+    if (record->min_nodes == record->max_nodes && strchr(range, '-') == NULL)
         refuse("-N takes a range here; write -N MIN-MAX, for example -N 2-16, or -N 4-4 for always "
                "four");
 }

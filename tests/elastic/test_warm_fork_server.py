@@ -15,7 +15,7 @@ from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 
 SCRIPT = """
-import gc, multiprocessing, os, sys, threading, types
+import gc, multiprocessing, os, sys, tempfile, threading, types
 from multiprocessing import forkserver
 sys.path.insert(0, {repo!r})
 from bftrainer_slurm.elastic.rendezvous import warm
@@ -30,6 +30,9 @@ def run(target, *arguments):
 
 def look():
     print("known" if "marker" in sys.modules else "new", flush=True)
+
+def tell_temporary_folder():
+    print(tempfile.gettempdir(), flush=True)
 
 def open_files_and_collect():
     files = [open(__file__) for _ in range(64)]
@@ -72,6 +75,19 @@ def test_what_multiprocessing_has_it_run(arguments: list[str], argv: list[str]) 
 
 def test_a_worker_has_what_the_agent_has_imported(tmp_path: Path) -> None:
     assert said(tmp_path, "warm.ensure_running()", "run(look)") == ["known", "exit code 0"]
+
+
+def test_a_long_tmpdir_is_no_hindrance_and_stays_the_workers_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux allows the path of a socket 107 characters."""
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    assert said(tmp_path, "warm.ensure_running()", "run(tell_temporary_folder)") == [
+        str(folder),
+        "exit code 0",
+    ]
 
 
 def test_an_agent_with_threads_is_not_copied(tmp_path: Path) -> None:

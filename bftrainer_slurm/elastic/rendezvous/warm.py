@@ -12,6 +12,7 @@ import gc
 import multiprocessing
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from multiprocessing import forkserver, resource_tracker, util
@@ -22,6 +23,7 @@ from bftrainer_slurm.elastic.processes import below, processes_with
 from bftrainer_slurm.elastic.rendezvous import semaphores
 
 _START_NEW = util.spawnv_passfds
+_LONGEST = 107 - len("/pymp-12345678/listener-12345678")  # Linux' limit, multiprocessing's names
 _REHEARSAL_S = 60.0  # for a cold disk; if the rehearsal is cut off, the first step takes longer
 
 
@@ -38,6 +40,7 @@ def start() -> None:
 
 def ensure_running() -> None:
     """Start the fork server if it does not run; as a new Python if this one cannot be copied."""
+    _shorten_socket_paths()
     resource_tracker.ensure_running()  # this is a new Python in any case
     if not _can_be_copied():
         forkserver.ensure_running()
@@ -47,6 +50,22 @@ def ensure_running() -> None:
         forkserver.ensure_running()
     finally:
         util.spawnv_passfds = _START_NEW
+
+
+def _shorten_socket_paths() -> None:
+    """Where TMPDIR is too long for the path of a socket, let multiprocessing have another folder.
+
+    Python does so itself from 3.14 on. It is for sockets only: what the script writes stays there.
+    """
+    given = tempfile.gettempdir()
+    if len(os.fsencode(given)) <= _LONGEST:
+        return
+    for short in ("/tmp", "/var/tmp", "/dev/shm"):
+        tempfile.tempdir = short
+        with contextlib.suppress(OSError):
+            util.get_temp_dir()  # makes one, which stays this process's and its workers'
+            break
+    tempfile.tempdir = given
 
 
 def _can_be_copied() -> bool:
