@@ -30,17 +30,28 @@ class NodeState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a node has, or what a job asks of each node; ``gres`` counts by name and name:type."""
+    """What a node has, or what a job asks of each node; ``gres`` counts by name and name:type.
+
+    ``cpu_memory_mb`` is what a job that has its nodes for itself asks for with each processor. It
+    then gets all of a node's processors, and so needs memory for all of them.
+    """
 
     memory_mb: float = 0.0
     cpus: int = 0
     gres: frozenset[tuple[str, int]] = frozenset()
+    cpu_memory_mb: float = 0.0
 
-    def fit(self, node: Resources) -> bool:
-        """Whether a node with these resources, all of them idle, has enough."""
-        has = dict(node.gres)
-        enough = self.memory_mb <= node.memory_mb and self.cpus <= node.cpus
-        return enough and all(count <= has.get(name, 0) for name, count in self.gres)
+    def fit(self, node: Resources, counts_memory: bool = False) -> bool:
+        """Whether a node with these resources, all of them idle, has enough.
+
+        If Slurm ``counts_memory``, then for each processor too.
+        """
+        has, each_mb = dict(node.gres), self.cpu_memory_mb if counts_memory else 0.0
+        return (
+            self.cpus <= node.cpus
+            and max(self.memory_mb, node.cpus * each_mb) <= node.memory_mb
+            and all(count <= has.get(name, 0) for name, count in self.gres)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +300,8 @@ class Configuration:
     ``rate_limit`` is what slurmctld allows the account that asks (``rl_enable``). ``preempts`` is
     false where ordinary jobs cannot take nodes back from that partition, ``cancels`` true where
     jobs that are preempted there are cancelled, and not requeued. Nothing is preempted in its first
-    ``exempt_s`` seconds (``PreemptExemptTime``).
+    ``exempt_s`` seconds (``PreemptExemptTime``). ``counts_memory``: the jobs on a node get no more
+    memory together than it has (``CR_Memory``).
     """
 
     max_jobs: int | None = None
@@ -302,6 +314,7 @@ class Configuration:
     preempts: bool = True
     cancels: bool = False
     exempt_s: float = 0.0
+    counts_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)

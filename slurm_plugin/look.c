@@ -129,13 +129,15 @@ static void put_exit_status(uint32_t status)
     put_number(WIFSIGNALED(status) ? 128u + WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-/* What it asks of a node; for each processor it is a part of that. Nothing if it asks for none. */
-static void put_memory(uint64_t megabytes)
+/* What it asks of a node, in MB; with a "c": for each processor of a node that it has for itself. */
+static void put_memory(const job_info_t *job)
 {
-    if (megabytes != NO_VAL64)
-        put_number(megabytes & ~MEM_PER_CPU);
-    else
+    bool each = (job->pn_min_memory & MEM_PER_CPU) && job->shared == 0;
+
+    if (job->pn_min_memory == NO_VAL64)
         put_text(NULL);
+    else
+        printf("%llu%s\t", (unsigned long long)(job->pn_min_memory & ~MEM_PER_CPU), each ? "c" : "");
 }
 
 /* An element has one node: whatever is asked for must be there. */
@@ -179,7 +181,7 @@ static void put_job(const job_info_t *job, time_t now)
     put_limit(job->time_limit);
     put_exit_status(job->exit_code);
     put_text(job->dependency);
-    put_memory(job->pn_min_memory);
+    put_memory(job);
     put_number(job->pn_min_cpus);
     put_number(job->num_cpus);
     put_gres(job);
@@ -237,7 +239,7 @@ static int look_at_nodes(time_t since)
         put_text(node->partitions);
         put_number(node->weight);
         put_number(node->real_memory);
-        put_number(node->cpus);
+        put_number(node->cpus_efctv != 0 ? node->cpus_efctv : node->cpus);
         put_text(node->gres);
         putchar_unlocked('\n');
     }

@@ -45,6 +45,7 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
         preempts=preempts(values, partitions[partition]),
         cancels="CANCEL" in _modes(partitions[partition]),
         exempt_s=_exempt_s(runner, values, partitions[partition]),
+        counts_memory="MEMORY" in values.get("SelectTypeParameters", "").upper(),
     )
 
 

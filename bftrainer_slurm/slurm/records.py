@@ -291,6 +291,7 @@ def _resources(rows: Sequence[JobRow]) -> Resources:
         max((one.memory_mb for one in each), default=0.0),
         max((one.cpus for one in each), default=0),
         frozenset().union(*(one.gres for one in each)),
+        max((one.cpu_memory_mb for one in each), default=0.0),
     )
 
 

@@ -17,11 +17,14 @@ _OF_JOB = re.compile(r"gres[:/]", re.IGNORECASE)
 def read_resources(memory: str, cpus: Iterable[str], gres: str) -> Resources:
     """Return a node's resources, or what a job asks of one; what cannot be read counts as none.
 
-    ``memory`` is in MB unless it has another unit. Of ``cpus`` the largest counts.
+    ``memory`` is in MB unless it has another unit. If it ends in a "c", it is for each processor
+    of the node. Of ``cpus`` the largest counts.
     """
-    size = _number(f"{memory}m" if memory.isdigit() else memory.lower())
+    amount = memory.removesuffix("c").lower()
+    size_mb = (_number(f"{amount}m" if amount.isdigit() else amount) or 0.0) / _UNITS["m"]
     count = max((int(one) for one in cpus if one.isdigit()), default=0)
-    return Resources((size or 0.0) / _UNITS["m"], count, frozenset(_gres(gres).items()))
+    each_mb = size_mb if memory.endswith("c") else 0.0
+    return Resources(size_mb, count, frozenset(_gres(gres).items()), each_mb)
 
 
 def gres_of_job(asked: str) -> str:

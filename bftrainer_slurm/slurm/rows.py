@@ -43,7 +43,7 @@ class JobRow:
     limit: str = ""  # the time limit, as Slurm writes it
     exit_status: int | None = None
     dependency: str = ""
-    memory: str = ""  # of each node, or at least of each processor
+    memory: str = ""  # of each node, or of each processor; squeue does not say which
     node_cpus: str = ""  # the least on each node
     cpus: str = ""  # in all: of a running job those that it got
     gres: str = ""

@@ -25,6 +25,14 @@ def test_memory_is_in_megabytes_whatever_its_unit(memory: str, megabytes: float)
     assert read_resources(memory, [], "").memory_mb == megabytes
 
 
+def test_who_has_a_node_alone_needs_memory_for_each_of_its_processors_where_slurm_counts_it() -> (
+    None
+):
+    assert read_resources("125c", ["1"], "").fit(NODE, counts_memory=True)
+    assert not read_resources("126c", ["1"], "").fit(NODE, counts_memory=True)
+    assert read_resources("126c", ["1"], "").fit(NODE)
+
+
 @pytest.mark.parametrize(
     ("memory", "cpus", "gres"),
     [
