@@ -116,6 +116,8 @@ def measures(era: Era, now: StepCounts) -> dict[str, float]:
     found = {"steps": float(now.steps), "nodes": float(era.nodes), "generation": era.generation}
     if now.samples is not None:
         found["samples"] = now.samples
+    if now.alone:
+        found["alone"] = 1.0
     if era.before.last_s > 0 and now.first_s > 0:
         pause_s = max(0.0, now.first_s - era.before.last_s)
         found["pause_s"] = min(_LONGEST_PAUSE_S, pause_s)

@@ -21,8 +21,8 @@ _STEPS, _SAMPLES, _FIRST_S, _LAST_S, _IN_PROCESS, _HIGHEST = range(6)
 _ASKED, _ENDING, _SAVERS = range(6, 9)
 _TEXT, _WRITTEN, _HEARD = range(9, 12)
 _LOST, _LOST_SAMPLES, _AGAIN_S = range(12, 15)
-_UNWANTED = 15
-_SAVED = 16  # from here on one number for each process of the node
+_UNWANTED, _ALONE = range(15, 17)
+_SAVED = 17  # from here on one number for each process of the node
 _ZEROS = memoryview(bytes(_NUMBERS)).cast("d")
 
 
@@ -38,6 +38,7 @@ class StepCounts:
     lost: int | None = None  # steps trained again, in all; None: their numbers are not known
     lost_samples: float | None = None  # in these; None: not known
     again_s: float = 0.0  # when the process that trains now began with steps again; 0: not
+    alone: bool = False  # each process trains by itself: they are in no group together
 
 
 class Memory:
@@ -77,6 +78,7 @@ class Memory:
         return StepCounts(
             *(int(steps), _known(samples), first_s, last_s, bool(in_process)),
             *(int(lost) if highest > 0 else None, _known(lost_samples), again_s),
+            bool(self.numbers[_ALONE]),
         )
 
     def expect_first(self) -> None:
@@ -87,7 +89,7 @@ class Memory:
 
     def begin(self) -> None:
         """Say that new processes begin, which are not asked for anything yet."""
-        for number in (_ASKED, _ENDING, _SAVERS, _UNWANTED):
+        for number in (_ASKED, _ENDING, _SAVERS, _UNWANTED, _ALONE):
             self.numbers[number] = 0.0
         self.numbers[_SAVED:] = _ZEROS[_SAVED:]
 
@@ -166,6 +168,7 @@ class Steps:
         self._memory = memory
         self._before = [] if memory is None else memory.numbers[:_IN_PROCESS].tolist()
         self._begun = self._by_script = self._by_trainer = False
+        self._in_group = False  # with all other processes
         self._stepped: set[int] = set()
         self._given: int | None = None  # samples that this rank got since the last step
 
@@ -189,7 +192,12 @@ class Steps:
         So two optimizers that take turns (a GAN's) count once a round, and a single one counts
         every time. The samples are those that DataLoaders gave this rank, times the ranks.
         """
-        if self._memory is None or self._by_script or _makes_state(optimizer):
+        if self._memory is None:
+            return
+        if not self._in_group:
+            self._in_group = _world() >= int(os.environ.get("WORLD_SIZE", "1"))
+            self._memory.numbers[_ALONE] = not self._in_group
+        if self._by_script or _makes_state(optimizer):
             return
         if not self._stepped or id(optimizer) in self._stepped:
             self._stepped.clear()

@@ -467,6 +467,20 @@ def test_nodes_that_each_train_alone_and_report_it_are_named(
     assert len(setting.slurm.said) == 1
 
 
+def test_nodes_that_meet_and_form_no_group_of_their_processes_are_named() -> None:
+    setting = on_some(2, of=2)
+    for second in range(60):
+        setting.now_s += 1
+        setting.say(NoteKind.PROGRESS, steps=2.0 * second, nodes=2, generation=1, alone=1)
+    setting.turn(0)
+    said = "n1, n2 run, but each seems to train alone: let the script form a group"
+    assert str(setting.shown()["notice"]).startswith(said)
+    [(_, text)] = setting.slurm.said
+    assert text.startswith(f"bftrainer: {said}")
+    setting.say(NoteKind.PROGRESS, steps=200.0, nodes=2, generation=1)
+    assert setting.shown()["notice"] is None
+
+
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_nodes_that_train_together_without_the_keeper_are_not_named(nodes: int) -> None:
     setting = Setting(nodes, ARRAY)

@@ -53,8 +53,9 @@ pytestmark = pytest.mark.torch
             "--node_rank=0",
             "--master_addr=n9",
         ),
+        pytest.param((*_ACCELERATE, "--num_machines", "1"), marks=_HAS_ACCELERATE),
     ],
-    ids=["c10d", "standalone", "node-rank", "static", "launch"],
+    ids=["c10d", "standalone", "node-rank", "static", "launch", "accelerate"],
 )
 def test_nodes_meet_whatever_the_command_line_says(
     tmp_path: Path, launcher: Sequence[str | Path]

@@ -245,6 +245,20 @@ def test_steps_are_reported_and_samples_only_where_they_are_known(pair: Agents) 
     assert alone["pause_s"] == pytest.approx(pair.pauses(1)[0], abs=0.1)
 
 
+def test_a_script_that_forms_no_group_is_reported_to_train_alone(
+    keeper: Keeper, tmp_path: Path
+) -> None:
+    script = Path(__file__).with_name("ungrouped.py")
+    agents = Agents(keeper, tmp_path / "trainer", script)
+    try:
+        agents.own(2)
+        agents.start(1, 2)
+        reported = dict(next(notes(keeper, NoteKind.PROGRESS)).measures)
+        assert (reported["nodes"], reported["alone"]) == (2.0, 1.0)
+    finally:
+        agents.end()
+
+
 def test_under_stock_c10d_a_script_reports_by_itself(
     keeper: Keeper,
 ) -> None:

@@ -73,6 +73,22 @@ def test_a_memory_that_is_gone_does_not_hurt(
     steps.step(samples=32)
 
 
+def test_processes_that_are_in_no_group_together_train_alone(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Steps(memory)
+    counted.by_optimizer("one")
+    assert not memory.read().alone  # it is the only process
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    counted = Steps(memory)
+    counted.by_optimizer("one")
+    assert memory.read().alone
+    assert measures(Era(1, 3, memory.read()), memory.read())["alone"] == 1.0
+    monkeypatch.setattr(steps, "_world", lambda: 3)
+    counted.by_optimizer("one")
+    assert not memory.read().alone
+
+
 def test_an_optimizer_alone_counts_every_time(memory: Memory) -> None:
     counted = Steps(memory)
     for _ in range(3):

@@ -44,7 +44,7 @@ class Report:
     """A trainer's report: samples and steps so far, on how many nodes, in which generation.
 
     ``pause_s`` is how long training made no progress before that generation, None if not reported;
-    in ``again_s`` of it steps were trained again.
+    in ``again_s`` of it steps were trained again. ``alone`` is 1 if each process trains by itself.
     ``measures`` are the script's own measurements.
     """
 
@@ -55,6 +55,7 @@ class Report:
     generation: int | None = None
     pause_s: float | None = None
     again_s: float | None = None
+    alone: float | None = None
     measures: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -62,7 +63,7 @@ def read_report(numbered: NumberedNote, max_nodes: int) -> Report | None:
     """Return a progress note as a report; None if something in it is impossible."""
     measures = dict(numbered.note.measures)
     most = {"samples": _MOST, "steps": _MOST, "generation": _MOST, "nodes": max_nodes}
-    most |= {"pause_s": _LONGEST_PAUSE_S, "again_s": _LONGEST_PAUSE_S}
+    most |= {"pause_s": _LONGEST_PAUSE_S, "again_s": _LONGEST_PAUSE_S, "alone": 1}
     known = {name: measures.pop(name, None) for name in most}
     if not all(value is None or 0 <= value <= most[name] for name, value in known.items()):
         return None  # nan is not in any range

@@ -119,7 +119,8 @@ class MemberNotes:
             told.progress.refused += 1
             return view.state
         self._appraiser.progressed(view, said)
-        told.together.hear(said.nodes or 1, now_s)
+        told.together.hear(1 if said.alone else said.nodes or 1, now_s)
+        told.together.alone = bool(said.alone)
         before, submit_s = told.work, view.submit_s
         told.work = worked(before, said, submit_s, view.since_s)
         if before and (pause_s := told.work.rescaling_s - before.rescaling_s) > 0:

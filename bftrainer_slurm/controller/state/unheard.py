@@ -18,6 +18,10 @@ _LATE_S = 60.0  # a group may be slow to end a step, and a lost node to come bac
 _LAST_S = 10.0  # a group that has not been heard of for so long is over
 _NAMED = 5  # nodes in a sentence
 _WRITE = "write 'srun torchrun train.py' without rendezvous flags"
+_GROUP = (
+    "let the script form a group of all its processes (torch.distributed.init_process_group), or "
+    "ask for one node"
+)
 _ELSE = ", else each node may train alone into the same files"
 
 
@@ -32,6 +36,7 @@ class Together:
     nodes: int = 0
     fell_s: float = -math.inf
     heard_s: float = -math.inf
+    alone: bool = False  # they have met, but each of them says that it trains by itself
 
     def formed(self, nodes: int, time_s: float) -> None:
         """Take a note that the keeper has formed a group of so many nodes."""
@@ -91,6 +96,8 @@ def unheard(view: TrainerView, together: Together, joined: bool) -> Unheard | No
     since_both_s = max(starts_s[nodes], together.fell_s)
     if not joined:
         return Unheard(since_both_s + JOIN_S, f"{_apart(sorted(running), nodes)}: {_WRITE}", _ELSE)
+    if together.alone:
+        return Unheard(since_both_s + JOIN_S, f"{_apart(sorted(running), 1)}: {_GROUP}", _ELSE)
     due_s = since_both_s + _LATE_S
     if -math.inf < together.heard_s < due_s:
         return None  # the others wait too, or it is too early
