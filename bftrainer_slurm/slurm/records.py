@@ -285,7 +285,8 @@ def _resources(rows: Sequence[JobRow]) -> Resources:
         for row in rows
     }
     each = [
-        read_resources(memory, cpus, gres_of_job(gres)) for memory, *cpus, gres in sorted(asked)
+        read_resources(memory, tuple(cpus), gres_of_job(gres))
+        for memory, *cpus, gres in sorted(asked)
     ]
     return Resources(
         max((one.memory_mb for one in each), default=0.0),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from functools import lru_cache
 
 from bftrainer_slurm.model import Resources
 
@@ -14,7 +14,8 @@ _IN_PARENTHESES = re.compile(r"\([^)]*\)")  # (null), and the sockets of a GPU: 
 _OF_JOB = re.compile(r"gres[:/]", re.IGNORECASE)
 
 
-def read_resources(memory: str, cpus: Iterable[str], gres: str) -> Resources:
+@lru_cache(maxsize=1000)  # nodes and trainers are much alike
+def read_resources(memory: str, cpus: tuple[str, ...], gres: str) -> Resources:
     """Return a node's resources, or what a job asks of one; what cannot be read counts as none.
 
     ``memory`` is in MB unless it has another unit. If it ends in a "c", it is for each processor

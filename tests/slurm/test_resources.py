@@ -6,7 +6,10 @@ import pytest
 
 from bftrainer_slurm.slurm.resources import gres_of_job, read_resources
 
-NODE = read_resources("8000", ["64"], "gpu:a100:2(S:0-1),gpu:v100:2,bandwidth:lustre:no_consume:4G")
+GRES = "gpu:a100:2(S:0-1),gpu:v100:2,bandwidth:lustre:no_consume:4G"
+NODE = read_resources("8000", ("64",), GRES)
+    "8000", ("64",), "gpu:a100:2(S:0-1),gpu:v100:2,bandwidth:lustre:no_consume:4G"
+)
 
 
 @pytest.mark.parametrize(
@@ -22,15 +25,15 @@ NODE = read_resources("8000", ["64"], "gpu:a100:2(S:0-1),gpu:v100:2,bandwidth:lu
     ],
 )
 def test_memory_is_in_megabytes_whatever_its_unit(memory: str, megabytes: float) -> None:
-    assert read_resources(memory, [], "").memory_mb == megabytes
+    assert read_resources(memory, (), "").memory_mb == megabytes
 
 
 def test_who_has_a_node_alone_needs_memory_for_each_of_its_processors_where_slurm_counts_it() -> (
     None
 ):
-    assert read_resources("125c", ["1"], "").fit(NODE, counts_memory=True)
-    assert not read_resources("126c", ["1"], "").fit(NODE, counts_memory=True)
-    assert read_resources("126c", ["1"], "").fit(NODE)
+    assert read_resources("125c", ("1",), "").fit(NODE, counts_memory=True)
+    assert not read_resources("126c", ("1",), "").fit(NODE, counts_memory=True)
+    assert read_resources("126c", ("1",), "").fit(NODE)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +49,7 @@ def test_who_has_a_node_alone_needs_memory_for_each_of_its_processors_where_slur
     ],
 )
 def test_what_fits_a_node(memory: str, cpus: str, gres: str) -> None:
-    assert read_resources(memory, [cpus], gres_of_job(gres)).fit(NODE)
+    assert read_resources(memory, (cpus,), gres_of_job(gres)).fit(NODE)
 
 
 @pytest.mark.parametrize(
@@ -62,4 +65,4 @@ def test_what_fits_a_node(memory: str, cpus: str, gres: str) -> None:
     ],
 )
 def test_what_does_not_fit(memory: str, cpus: str, gres: str) -> None:
-    assert not read_resources(memory, [cpus], gres_of_job(gres)).fit(NODE)
+    assert not read_resources(memory, (cpus,), gres_of_job(gres)).fit(NODE)

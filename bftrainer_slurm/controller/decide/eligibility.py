@@ -147,8 +147,8 @@ def _too_few(view: TrainerView, nodes: frozenset[str], out: frozenset[str]) -> s
 
 def _unfit(demands: Demands, snapshot: Snapshot) -> frozenset[str]:
     constraints, asks = _parsed(demands), demands.resources
-    counts, kinds = snapshot.configuration.counts_memory, snapshot.by_resources
-    too_small = [names for has, names in kinds.items() if not asks.fit(has, counts)]
+    counts = snapshot.configuration.counts_memory
+    too_small = [names for has, names in snapshot.by_resources if not asks.fit(has, counts)]
     if not constraints and not demands.excluded:  # most trainers
         return frozenset[str]().union(*too_small)
     return frozenset(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -59,13 +59,16 @@ class Snapshot:
         return tuple(sorted(self.nodes, key=lambda node: node.weight))
 
     @cached_property
-    def by_resources(self) -> Mapping[Resources, list[str]]:
-        """The nodes that have the same, where it is known what they have: few groups."""
-        groups: dict[Resources, list[str]] = {}
+    def by_resources(self) -> Collection[tuple[Resources, list[str]]]:
+        """The nodes that have the same, where it is known what they have: few groups.
+
+        A gateway gives such nodes the same object, which is quicker to compare than what is in it.
+        """
+        groups: dict[int, tuple[Resources, list[str]]] = {}
         for node in self.nodes:
             if node.resources is not None:
-                groups.setdefault(node.resources, []).append(node.name)
-        return groups
+                groups.setdefault(id(node.resources), (node.resources, []))[1].append(node.name)
+        return groups.values()
 
     @cached_property
     def all_nodes(self) -> frozenset[str]:
