@@ -8,8 +8,6 @@ from bftrainer_slurm.slurm.resources import gres_of_job, read_resources
 
 GRES = "gpu:a100:2(S:0-1),gpu:v100:2,bandwidth:lustre:no_consume:4G"
 NODE = read_resources("8000", ("64",), GRES)
-    "8000", ("64",), "gpu:a100:2(S:0-1),gpu:v100:2,bandwidth:lustre:no_consume:4G"
-)
 
 
 @pytest.mark.parametrize(
