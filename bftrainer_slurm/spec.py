@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-KEYS = ("weight", "grace")
+KEYS = ("weight", "grace", "node_hours")
 EXAMPLE = "--bftrainer=weight=2,grace=5"
 MAX_TEXT = 256
 MAX_WEIGHT = 1000.0
@@ -34,10 +34,14 @@ class SpecError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a user asks for: weight in the plan, and how many seconds to end when reclaimed."""
+    """What a user asks for: weight in the plan, and how many seconds to end when reclaimed.
+
+    ``node_hours`` is how much it may use in all, None for no limit.
+    """
 
     weight: float = DEFAULT_WEIGHT
     grace_s: float = DEFAULT_GRACE_S
+    node_hours: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +82,17 @@ def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Sp
     if text is None or text in _BARE:
         return Spec()
     values = _pairs(text)
-    weight, grace_s = DEFAULT_WEIGHT, DEFAULT_GRACE_S
+    weight, grace_s, node_hours = DEFAULT_WEIGHT, DEFAULT_GRACE_S, None
     for key, value in values.items():
         if key == "weight":
             weight = _weight(value)
         elif key == "grace":
             grace_s = _grace(value, max_grace_s)
+        elif key == "node_hours":
+            node_hours = _node_hours(value)
         else:
             raise SpecError(f"unknown key '{_shown(key)}'; known keys: {', '.join(KEYS)}")
-    return Spec(weight, grace_s)
+    return Spec(weight, grace_s, node_hours)
 
 
 def format_comment(record: TrainerRecord) -> str:
@@ -97,6 +103,8 @@ def format_comment(record: TrainerRecord) -> str:
         f"weight={_plain(record.spec.weight)}",
         f"grace={_plain(record.spec.grace_s)}",
     ]
+    if record.spec.node_hours is not None:
+        fields.append(f"node_hours={_plain(record.spec.node_hours)}")
     if record.minutes is not None:
         fields.append(f"minutes={record.minutes}")
     if record.personal:
@@ -125,6 +133,7 @@ def parse_comment(comment: str) -> TrainerRecord:
         "max": _count,
         "weight": _weight,
         "grace": lambda value: _grace(value, float("inf")),
+        "node_hours": _node_hours,
         "minutes": _count,
         "personal": _flag,
         "id": _id,
@@ -139,7 +148,11 @@ def parse_comment(comment: str) -> TrainerRecord:
     return TrainerRecord(
         min_nodes=read["min"],
         max_nodes=read["max"],
-        spec=Spec(read.get("weight", DEFAULT_WEIGHT), read.get("grace", DEFAULT_GRACE_S)),
+        spec=Spec(
+            read.get("weight", DEFAULT_WEIGHT),
+            read.get("grace", DEFAULT_GRACE_S),
+            read.get("node_hours"),
+        ),
         minutes=read.get("minutes"),
         personal=read.get("personal", False),
         id=read.get("id"),
@@ -178,6 +191,14 @@ def _grace(value: str, max_grace_s: float) -> float:
         raise SpecError(
             f"grace={_shown(value)} is more than this site allows; "
             f"write grace={_plain(max_grace_s)} or less"
+        )
+    return float(value)
+
+
+def _node_hours(value: str) -> float:
+    if not _NUMBER.match(value) or not float(value) > 0:
+        raise SpecError(
+            f"node_hours={_shown(value)} is not a positive number; write for example node_hours=100"
         )
     return float(value)
 

@@ -217,6 +217,7 @@ bool rewrite_read_back(slurm_opt_t *options, const struct spec *spec, const stru
         return false;
     format_array(record, array);
     if (record->spec.weight != spec->weight || record->spec.grace != spec->grace ||
+        record->spec.node_hours != spec->node_hours ||
         !option_is(options, "array", array) || !option_is(options, "nodes", "1") ||
         !option_is(options, "partition", target->partition) ||
         (target->qos[0] != '\0' && !option_is(options, "qos", target->qos)) ||

@@ -22,7 +22,7 @@ static struct spank_option OPTION = {
     .name = "bftrainer",
     .arginfo = "KEY=VAL,...",
     .usage = "train on idle nodes, as many as there are within -N MIN-MAX; "
-             "keys: weight=NUMBER, grace=SECONDS",
+             "keys: weight=NUMBER, grace=SECONDS, node_hours=NUMBER",
     .has_arg = 2, /* optional, as getopt counts */
     .cb = take_option,
 };

@@ -133,6 +133,14 @@ static bool parse_grace(const char *value, micros_t max_grace, micros_t *grace,
     return true;
 }
 
+static bool parse_node_hours(const char *value, micros_t *hours, char error[SPEC_ERROR_SIZE])
+{
+    if (!micros_parse(value, hours) || *hours <= 0)
+        return FAIL("node_hours=%s is not a positive number; write for example node_hours=100",
+                    shown(value).text);
+    return true;
+}
+
 static bool parse_count(const char *value, unsigned *count, char error[SPEC_ERROR_SIZE])
 {
     size_t length = digits(value);
@@ -174,8 +182,11 @@ bool spec_parse(const char *text, micros_t max_grace, struct spec *spec,
         } else if (strcmp(pair->key, "grace") == 0) {
             if (!parse_grace(pair->value, max_grace, &spec->grace, error))
                 return false;
+        } else if (strcmp(pair->key, "node_hours") == 0) {
+            if (!parse_node_hours(pair->value, &spec->node_hours, error))
+                return false;
         } else {
-            return FAIL("unknown key '%s'; known keys: weight, grace", shown(pair->key).text);
+            return FAIL("unknown key '%s'; known keys: weight, grace, node_hours", shown(pair->key).text);
         }
     }
     return true;
@@ -194,6 +205,8 @@ static bool parse_field(const struct pair *pair, struct record *record,
         return parse_weight(pair->value, &record->spec.weight, error);
     if (strcmp(pair->key, "grace") == 0)
         return parse_grace(pair->value, NO_MAX_GRACE, &record->spec.grace, error);
+    if (strcmp(pair->key, "node_hours") == 0)
+        return parse_node_hours(pair->value, &record->spec.node_hours, error);
     if (strcmp(pair->key, "personal") == 0) {
         record->personal = strcmp(pair->value, "1") == 0;
         return record->personal || FAIL("'%s' is not a flag", shown(pair->value).text);
@@ -224,10 +237,13 @@ void spec_format(const struct spec *spec, char *text, size_t size)
 {
     char weight[32];
     char grace[32];
+    char hours[32];
 
     micros_format(spec->weight, weight, sizeof(weight));
     micros_format(spec->grace, grace, sizeof(grace));
-    snprintf(text, size, "weight=%s,grace=%s", weight, grace);
+    micros_format(spec->node_hours, hours, sizeof(hours));
+    snprintf(text, size, "weight=%s,grace=%s%s%s", weight, grace,
+             spec->node_hours > 0 ? ",node_hours=" : "", spec->node_hours > 0 ? hours : "");
 }
 
 void record_format(const struct record *record, char *text, size_t size)

@@ -23,6 +23,7 @@ typedef int64_t micros_t;
 struct spec {
     micros_t weight;
     micros_t grace; /* seconds */
+    micros_t node_hours; /* 0: no limit */
 };
 
 struct record {

@@ -19,10 +19,14 @@ static void print_spec(const struct spec *spec)
 {
     char weight[32];
     char grace[32];
+    char hours[32];
 
     micros_format(spec->weight, weight, sizeof(weight));
     micros_format(spec->grace, grace, sizeof(grace));
     printf("\"weight\": %s, \"grace_s\": %s", weight, grace);
+    micros_format(spec->node_hours, hours, sizeof(hours));
+    if (spec->node_hours > 0)
+        printf(", \"node_hours\": %s", hours);
 }
 
 static void print_record(const struct record *record)

@@ -51,13 +51,17 @@ def test_python_reads_a_spec_as_the_table_says(case: Case) -> None:
             parse_spec(case["text"], max_grace_s)
         assert str(refused.value) == case["error"]
     else:
-        assert parse_spec(case["text"], max_grace_s) == Spec(case["weight"], case["grace_s"])
+        assert parse_spec(case["text"], max_grace_s) == Spec(
+            case["weight"], case["grace_s"], case.get("node_hours")
+        )
 
 
 def test_the_plugin_reads_a_spec_as_the_table_says(spec_check: Path) -> None:
     for case in CASES["specs"]:
         answer = ask(spec_check, "spec", case.get("max_grace", "30"), text=case["text"])
-        wanted = {key: case[key] for key in ("error", "weight", "grace_s") if key in case}
+        wanted = {
+            key: case[key] for key in ("error", "weight", "grace_s", "node_hours") if key in case
+        }
         assert answer == wanted, name(case)
 
 
@@ -72,7 +76,7 @@ def test_python_reads_a_comment_as_the_table_says(case: Case) -> None:
     assert record == TrainerRecord(
         min_nodes=case["min_nodes"],
         max_nodes=case["max_nodes"],
-        spec=Spec(case["weight"], case["grace_s"]),
+        spec=Spec(case["weight"], case["grace_s"], case.get("node_hours")),
         minutes=case["minutes"],
         personal=case["personal"],
         id=case["id"],

@@ -127,6 +127,10 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "submitted", date(one["submit_s"])
     yield "wants", f"{one['min_nodes']} to {one['max_nodes']} nodes, weight {one['weight']:g}"
     yield "grace", f"{one['grace_s']:g} s to end when reclaimed"
+    if one.get("start_minutes"):
+        yield "limit", f"{one['start_minutes']} minutes each start on a node (-t), not in all"
+    if one.get("node_hours"):
+        yield "ends", f"after {one['node_hours']:g} node-hours"
     yield "nodes", ", ".join(map(shown, one["nodes"])) or "none"
     if one["starting"]:
         yield "starting", ", ".join(map(shown, one["starting"]))

@@ -198,6 +198,8 @@ def known_to_slurm(trainer: Trainer) -> dict[str, Any]:
         "max_nodes": trainer.record.max_nodes,
         "weight": trainer.record.spec.weight,
         "grace_s": trainer.record.spec.grace_s,
+        "node_hours": trainer.record.spec.node_hours,
+        "start_minutes": trainer.record.minutes,
         "submit_s": trainer.submit_s,
         "nodes": sorted(nodes),
         "starting": [],

@@ -11,6 +11,7 @@ static void promise_bounds(const struct spec *spec, micros_t max_grace)
 {
     PROMISE(spec->weight > 0 && spec->weight <= 1000 * MICROS);
     PROMISE(spec->grace >= 0 && spec->grace <= max_grace);
+    PROMISE(spec->node_hours >= 0 && spec->node_hours < 1000000 * MICROS);
 }
 
 static void try_spec(const char *text)
@@ -28,6 +29,7 @@ static void try_spec(const char *text)
     spec_format(&spec, canonical, sizeof(canonical));
     PROMISE(spec_parse(canonical, MAX_GRACE, &again, error));
     PROMISE(spec.weight == again.weight && spec.grace == again.grace);
+    PROMISE(spec.node_hours == again.node_hours);
 }
 
 static void try_record(const char *text)
@@ -48,6 +50,7 @@ static void try_record(const char *text)
     PROMISE(strlen(canonical) < sizeof(canonical) - 1);
     PROMISE(record_parse(canonical, &again, error));
     PROMISE(record.spec.weight == again.spec.weight && record.spec.grace == again.spec.grace);
+    PROMISE(record.spec.node_hours == again.spec.node_hours);
     PROMISE(record.min_nodes == again.min_nodes && record.max_nodes == again.max_nodes);
     PROMISE(record.minutes == again.minutes && record.personal == again.personal);
 }

@@ -39,6 +39,8 @@ SHOWN = TRAINER | {
     "submit_s": 0.0,
     "weight": 1.0,
     "grace_s": 0.5,
+    "node_hours": None,
+    "start_minutes": None,
     "node_s": 7200.0,
     "measures": {"loss": 0.25},
     "runtime": "bftrainer",

@@ -65,3 +65,10 @@ def test_show_says_that_the_folder_for_output_is_not_there(tmp_path: Path) -> No
     path = str(tmp_path / "logs" / "7.out")
     one = known_to_slurm(trainer()) | {"output": {"path": path, "lines": ()}}
     assert f"output      {path} (that folder is not there: mkdir -p it)" in list(lines(one))
+
+
+def test_show_says_what_a_time_limit_limits_and_when_the_trainer_ends() -> None:
+    one = known_to_slurm(trainer(minutes=90)) | {"node_hours": 100.0}
+    said = list(lines(one))
+    assert "limit       90 minutes each start on a node (-t), not in all" in said
+    assert "ends        after 100 node-hours" in said

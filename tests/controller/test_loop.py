@@ -35,7 +35,7 @@ from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import Plan, Problem, value
 from bftrainer_slurm.replay.policies import equal_shares
 from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
-from bftrainer_slurm.spec import TrainerRecord
+from bftrainer_slurm.spec import Spec, TrainerRecord
 from tests.controller.worlds import ARRAY, NOW_S, started
 
 RUNNING, HELD = ElementState.RUNNING, ElementState.HELD
@@ -63,6 +63,7 @@ class Slurm:
     least = 1
     comment: str | None = ""  # the trainers'; None: they have overwritten it
     id: str | None = None
+    node_hours: float | None = None
 
     def __init__(
         self, nodes: int, *arrays: int, most: int = 4, clock: Callable[[], float] = lambda: NOW_S
@@ -166,7 +167,8 @@ class Slurm:
 
     def _record(self, array: int) -> TrainerRecord:
         most = sum(id_.array == array for id_ in self.elements)
-        return TrainerRecord(self.least, max(self.least, most), id=self.id)
+        spec = Spec(node_hours=self.node_hours)
+        return TrainerRecord(self.least, max(self.least, most), spec, id=self.id)
 
 
 @dataclass
@@ -286,6 +288,25 @@ def test_the_keeper_is_told_when_the_plan_gives_a_trainer_another_number_of_node
     setting.slurm.in_service.append("n3")
     setting.settle()
     assert setting.told.owned[-1] == (ARRAY, "alice", 3)
+
+
+def test_a_trainer_that_has_used_its_node_hours_ends() -> None:
+    setting = Setting(2, ARRAY)
+    setting.slurm.node_hours = 1
+    setting.settle()
+    setting.slurm.reclaim("n2")
+    setting.turn()
+    setting.turn(1700)
+    assert (setting.slurm.cancelled, setting.shown()["node_hours"]) == ([], 1)
+    setting.turn(1800)
+    assert setting.slurm.cancelled == []
+    setting.turn(100)
+    assert setting.slurm.cancelled == [ARRAY]
+    why = "it has used its 1 node-hours (node_hours=1)"
+    assert (setting.shown()["state"], setting.shown()["why"]) == ("given up", why)
+    setting.controller = setting.started()
+    setting.settle()
+    assert setting.shown()["why"] == why
 
 
 def test_elements_are_asked_to_leave_before_their_nodes_go_to_others() -> None:

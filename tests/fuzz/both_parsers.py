@@ -31,7 +31,7 @@ Read = TypeVar("Read")
 
 
 class _Spec(ctypes.Structure):
-    _fields_ = (("weight", ctypes.c_int64), ("grace", ctypes.c_int64))
+    _fields_ = tuple((name, ctypes.c_int64) for name in ("weight", "grace", "node_hours"))
 
 
 class _Record(ctypes.Structure):
@@ -98,7 +98,7 @@ def _comment_in_c(raw: bytes) -> TrainerRecord | str:
 
 
 def _spec(spec: _Spec) -> Spec:
-    return Spec(spec.weight / MICROS, spec.grace / MICROS)
+    return Spec(spec.weight / MICROS, spec.grace / MICROS, spec.node_hours / MICROS or None)
 
 
 @cache

@@ -174,6 +174,7 @@ class Decider:
         self._leave(draft)
         self._give(draft)
         self._judge(draft)
+        self._end_spent(draft)
         self._make_room(draft)
         return draft
 
@@ -242,6 +243,20 @@ class Decider:
         verdict = judge(picture, free, settings)
         draft.picture = replace(picture, avoid=verdict.avoid)
         draft.end(verdict.leaving, verdict.states)
+
+    def _end_spent(self, draft: _Draft) -> None:
+        """End trainers that have used their node-hours."""
+        now_s, states = draft.picture.now_s, {}
+        for view in draft.picture.views:
+            hours = view.trainer.record.spec.node_hours
+            if hours is None or view.over or view.abandoned:
+                continue
+            before_s = self.history.tally(view.array).node_s
+            if view.node_s(before_s, now_s) >= hours * 3600:
+                why = f"it has used its {hours:g} node-hours (node_hours={hours:g})"
+                states[view.array] = replace(view.state, over=why)
+        if states:
+            draft.end((), states)
 
     def _make_room(self, draft: _Draft) -> None:
         """Give up elements and trainers for which slurmctld's job table has no room."""

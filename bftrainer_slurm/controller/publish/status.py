@@ -59,6 +59,8 @@ def trainer_status(
         "max_nodes": trainer.record.max_nodes,
         "weight": trainer.record.spec.weight,
         "grace_s": trainer.record.spec.grace_s,
+        "node_hours": trainer.record.spec.node_hours,
+        "start_minutes": trainer.record.minutes,
         "submit_s": view.submit_s,
         "nodes": sorted(running),
         "starting": sorted(nodes_of(view.places) - running.keys()),

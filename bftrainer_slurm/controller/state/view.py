@@ -99,6 +99,10 @@ class TrainerView:
         """Whether it was made from just these, and time alone changes nothing about them."""
         return self.trainer is trainer and self.state is state and state.settled
 
+    def node_s(self, before_s: float, now_s: float) -> float:
+        """Return the node-seconds of its stays, with the ``before_s`` of those that have ended."""
+        return before_s + sum(max(0.0, now_s - one) for one in self.starts_s().values())
+
     @property
     def live(self) -> bool:
         """Whether anything of it runs, ends, or is about to start."""
