@@ -97,19 +97,6 @@ void container_open(struct container *container, pid_t task, const char *job_nam
     container->job = -1;
 }
 
-bool container_is_there(const char *job_name)
-{
-    char home[PATH_MAX];
-    char path[PATH_MAX];
-
-    for (int version = 2; version >= 1; version--)
-        if (cgroup_of(version, getpid(), home) &&
-            snprintf(path, sizeof(path), "%s/%s", home, job_name) < (int)sizeof(path) &&
-            access(path, F_OK) == 0)
-            return true;
-    return false;
-}
-
 void container_add_task(const struct container *container, pid_t task)
 {
     if (container->is_ours)

@@ -30,12 +30,6 @@ struct container {
 void container_open(struct container *container, pid_t task, const char *job_name,
                     const char *step_name);
 
-/*
- * Whether some slurmstepd has opened the job's container by a folder of our own. To be asked in a
- * slurmstepd; the job's user can neither make nor remove it.
- */
-bool container_is_there(const char *job_name);
-
 /* For each further task. */
 void container_add_task(const struct container *container, pid_t task);
 

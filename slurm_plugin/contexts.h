@@ -18,7 +18,7 @@ void submit_exit(const struct site *site);
 /* slurmstepd, and the task that it has forked: spank_element.c */
 void element_make_secret(spank_t spank, const struct site *site);
 void element_recognise(spank_t spank, const struct site *site);
-void element_guard_task(spank_t spank, const struct site *site);
+void element_guard_task(spank_t spank);
 void element_start_task(spank_t spank, const struct site *site);
 void element_end_task(spank_t spank);
 void element_exit(void);

@@ -52,7 +52,7 @@ static void wait_grace(const struct guard *guard, int sentinel)
 
 static void end_all(const struct guard *guard)
 {
-    if (guard->is_batch)
+    if (guard->mark != NULL)
         container_kill_job(guard->container);
     else
         container_kill_step(guard->container);
@@ -110,8 +110,11 @@ static void guard_main(const struct guard *guard, int sentinel, pid_t slurmstepd
         container_kill_step(guard->container); /* nobody tells the sruns in it any more */
     }
     end_all(guard);
-    if (getppid() != slurmstepd)
+    if (getppid() != slurmstepd) {
         container_remove(guard->container);
+        if (guard->mark != NULL)
+            unlink(guard->mark);
+    }
     _exit(0);
 }
 

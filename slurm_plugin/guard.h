@@ -24,7 +24,7 @@ struct element_life {
 struct guard {
     struct container *container;
     micros_t grace;
-    bool is_batch;       /* the batch script's guard ends all steps */
+    const char *mark;    /* the batch script's, whose guard ends all steps: see spank_element.c; else NULL */
     const char *leaving; /* the line for the keeper, NULL: none */
     struct element_life *life;
 };

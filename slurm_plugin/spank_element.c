@@ -11,14 +11,16 @@
 #include "torchrun.h"
 
 #include <errno.h>
-#include <slurm/slurm.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <slurm/slurm.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -26,6 +28,7 @@
 #define NODE_NAME 128
 #define JOB_NAME (NODE_NAME + 48) /* of a folder */
 _Static_assert(JOB_NAME <= NAME_MAX, "a folder may have no such name");
+#define MARKS "/run/bftrainer-guarded/"
 
 /* What user_init finds out once, for the task that it forks and for the end of the step. */
 static struct {
@@ -41,6 +44,8 @@ static struct {
     uint32_t step;
     uint32_t tasks_left;
     char node[NODE_NAME];
+    char job_name[JOB_NAME];
+    char mark[sizeof(MARKS) + JOB_NAME]; /* there while a guarded batch script of the job runs here */
     char secret[JOB_SECRET_SIZE]; /* empty where MUNGE says who is who */
     struct element_life *life;
     struct container container;
@@ -86,31 +91,29 @@ static bool variable_is(spank_t spank, const char *name, const char *wanted)
 
 /* A host may run nodes of several clusters, which all have a job 7. A folder's name is no longer than
  * NAME_MAX, and a keeper's addresses may be: FNV-1a stands for them. */
-static void name_job(const struct site *site, char name[JOB_NAME])
+static void name_job(const struct site *site)
 {
     uint64_t hash = 14695981039346656037u;
 
     for (const char *at = site->keeper; *at != '\0'; at++)
         hash = (hash ^ (unsigned char)*at) * 1099511628211u;
-    snprintf(name, JOB_NAME, "bftrainer-%016llx-%s-%u", (unsigned long long)hash, element.node,
-             element.job);
+    snprintf(element.job_name, JOB_NAME, "bftrainer-%016llx-%s-%u", (unsigned long long)hash,
+             element.node, element.job);
+    snprintf(element.mark, sizeof(element.mark), MARKS "%s", element.job_name);
 }
 
 /*
  * By partition, or by QOS where the site preempts by that. In a batch script these variables are
  * slurmctld's word: slurmd sets them after its user's. A step's environment is what its srun has sent,
- * so a user can deny the partition there. But where a batch script of the job is guarded, its guard
- * ends the job's cgroups, Slurm's or our own.
+ * so a user can deny the partition there. But where a batch script of the job is guarded, so are its
+ * steps.
  */
 static bool is_where_trainers_are(spank_t spank, const struct site *site)
 {
-    char job[JOB_NAME];
-
     if (site->qos[0] != '\0' ? variable_is(spank, "SLURM_JOB_QOS", site->qos)
                              : variable_is(spank, "SLURM_JOB_PARTITION", site->partition))
         return true;
-    name_job(site, job);
-    return !element.is_batch && container_is_there(job);
+    return !element.is_batch && access(element.mark, F_OK) == 0;
 }
 
 /* Unguarded and without the keeper nothing of a trainer may run: see element_start_task. */
@@ -167,6 +170,7 @@ void element_recognise(spank_t spank, const struct site *site)
         spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &element.tasks_left) == ESPANK_SUCCESS &&
         node != NULL && snprintf(element.node, sizeof(element.node), "%s", node) > 0;
     element.is_batch = element.step == SLURM_BATCH_SCRIPT;
+    name_job(site);
     element.is_element = has_record(spank, site);
     if (element.is_element && !element.is_guarded)
         refuse("%s; tell your admin", "slurmstepd does not say what it runs");
@@ -222,15 +226,24 @@ static void correct_batch_environment(spank_t spank)
     }
 }
 
-static void open_container(const struct site *site, pid_t task)
+static void open_container(pid_t task)
 {
-    char job[JOB_NAME];
     char step[32] = "step_batch";
 
-    name_job(site, job);
     if (!element.is_batch)
         snprintf(step, sizeof(step), "step_%u", element.step);
-    container_open(&element.container, task, job, step);
+    container_open(&element.container, task, element.job_name, step);
+}
+
+/* Only root can make it or take it away: without root a step is what it says. */
+static void make_mark(void)
+{
+    int file;
+
+    mkdir(MARKS, 0755);
+    file = open(element.mark, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (file >= 0)
+        close(file);
 }
 
 static bool start_guard(void)
@@ -239,7 +252,7 @@ static bool start_guard(void)
     const struct guard guard = {
         .container = &element.container,
         .grace = element.grace,
-        .is_batch = element.is_batch,
+        .mark = element.is_batch ? element.mark : NULL,
         .leaving = element.is_batch && element.is_element ? leaving : NULL,
         .life = element.life,
     };
@@ -249,7 +262,7 @@ static bool start_guard(void)
 }
 
 /* In slurmstepd, before its tasks go on to become the user's programs. */
-void element_guard_task(spank_t spank, const struct site *site)
+void element_guard_task(spank_t spank)
 {
     pid_t task;
 
@@ -259,7 +272,9 @@ void element_guard_task(spank_t spank, const struct site *site)
         container_add_task(&element.container, task);
         return;
     }
-    open_container(site, task);
+    if (element.is_batch)
+        make_mark();
+    open_container(task);
     if (start_guard())
         return;
     slurm_error("bftrainer: job %u is ended because it cannot be guarded: %m", element.job);
@@ -348,6 +363,8 @@ void element_exit(void)
     if (!element.is_guarded)
         return;
     container_remove(&element.container);
+    if (element.is_batch)
+        unlink(element.mark);
     if (!element.is_batch || !element.is_element)
         return;
     note(line, "gone");

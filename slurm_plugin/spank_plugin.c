@@ -68,7 +68,7 @@ int slurm_spank_task_post_fork(spank_t spank, int count, char **words)
 {
     (void)count;
     (void)words;
-    element_guard_task(spank, &site);
+    element_guard_task(spank);
     return 0;
 }
 

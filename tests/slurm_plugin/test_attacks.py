@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from scripts.labcluster.lab import Lab
+from scripts.labcluster.users import as_user
 from scripts.labcluster.waiting import wait_until
 from tests.slurm_plugin.elements import (
     RunningElement,
@@ -50,6 +52,14 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print('ready', flush=True)
 threading.Thread(target=time.sleep, args=[600]).start()
 ctypes.CDLL(None).syscall(60, 0)" """  # the end of this thread alone
+# An srun says which partition its step is in, whatever its environment says. This one lies.
+FORGED_SRUN = r"""forged_srun() {
+    slurm=$(ldd "$(type -p srun)" | sed -n 's/.* => \(.*libslurmfull[^ ]*\) .*/\1/p')
+    mkdir -p forged
+    sed 's/SLURM_JOB_PARTITION/SLURM_JOB_PARTITIOM/g' "$slurm" > "forged/${slurm##*/}"
+    LD_LIBRARY_PATH=$PWD/forged SLURM_JOB_PARTITION=main exec srun "$@"
+}
+"""
 # PTRACE_ATTACH; the shell's own tracer keeps what it has.
 TRACER = (
     """perl -e '$SIG{TERM} = "IGNORE"; syscall(101, 16, $_ + 0, 0, 0) for @ARGV; sleep 1 while 1'"""
@@ -97,8 +107,9 @@ ATTACKS = {
         f" export A$i=$(head -c 120000 /dev/zero | tr '\\0' x); done\n"
         f'setsid bash -c "{STUBBORN}"',
     "TERM ignored by a step that denies what it is in":
-        "env -i PATH=$PATH SLURM_CONF=$SLURM_CONF SLURM_JOB_ID=$SLURM_JOB_ID "
-        f'srun bash -c "{STUBBORN}" & wait; sleep 1000',
+        f"""{FORGED_SRUN}
+for name in ${{!SLURM_SPANK*}} ${{!BFTRAINER*}}; do unset $name; done
+forged_srun bash -c "{STUBBORN}" & wait; sleep 1000""",
     "a namespace of users and processes":
         f'unshare --user --pid --fork --map-root-user --mount-proc bash -c "{STUBBORN}"',
 }  # fmt: skip
@@ -114,7 +125,7 @@ OTHERS = {
         (("env", "BFTRAINER_GRACE=600", *SBATCH), STUBBORN),
     "a step of a plain job": (SBATCH, f'srun bash -c "{STUBBORN}"'),
     "a step of a plain job that denies its partition":
-        (SBATCH, f'SLURM_JOB_PARTITION=main srun bash -c "{STUBBORN}" & wait; sleep 1000'),
+        (SBATCH, f'{FORGED_SRUN} forged_srun bash -c "{STUBBORN}" & wait; sleep 1000'),
     "an array with a record of its own": (
         (*SBATCH, "--array=0", "--comment=bftrainer:min=1,max=1,weight=1,grace=0.5"), STUBBORN
     ),
@@ -149,7 +160,7 @@ def seconds_until_an_ordinary_job_runs(lab: Lab) -> float:
     script = f"#!/bin/sh\ndate +started=%s.%N\n{left}\necho end\n"
     begun_s = time.time()
     lab.sbatch("-N1", "--exclusive", f"--output={output}", user="bob", script=script)
-    wait_until(lambda: output.exists() and output.read_text().endswith("end\n"))
+    wait_until(lambda: output.exists() and output.read_text().endswith("end\n"), timeout_s=60)
     first, *others = output.read_text().splitlines()
     assert others == ["end"]
     return float(first.removeprefix("started=")) - begun_s
@@ -177,6 +188,30 @@ def test_an_ordinary_job_has_the_node_of_whatever_is_in_the_trainers_partition_i
     with started_in_partition(lab, command, f"#!/bin/bash\n{script}\n") as output:
         wait_until(lambda: output.exists() and "ready" in output.read_text())
         assert_the_node_comes_back(lab)
+
+
+def test_a_step_from_elsewhere_that_denies_its_partition_does_not_outlive_its_script(
+    lab: Lab,
+) -> None:
+    wait_for_step = "echo job=$SLURM_JOB_ID; until [ -e up ]; do sleep 0.05; done; rm up"
+    script = f"#!/bin/bash\n{wait_for_step}; echo ready\n"
+    with started_in_partition(lab, SBATCH, script) as output:
+        wait_until(lambda: output.exists() and "job=" in output.read_text())
+        job = output.read_text().splitlines()[0].removeprefix("job=")
+        step = f'forged_srun --jobid={job} bash -c "env > step.env; touch up; {STUBBORN}"'
+        with subprocess.Popen(
+            [*as_user("alice"), "bash", "-c", FORGED_SRUN + step],
+            cwd=lab.home("alice"),
+            env=lab.env | {"HOME": str(lab.home("alice"))},
+            stdout=subprocess.DEVNULL,
+        ) as srun:
+            try:
+                wait_until(lambda: "ready" in output.read_text())
+                seen = (lab.home("alice") / "step.env").read_text()
+                assert "SLURM_JOB_PARTITION=main\n" in seen
+                assert_the_node_comes_back(lab)
+            finally:
+                srun.kill()
 
 
 def test_an_ordinary_job_has_the_node_of_an_element_whose_slurmstepds_were_killed(lab: Lab) -> None:
