@@ -277,7 +277,7 @@ class Controller:
 
     def _unheard(self, view: TrainerView) -> Unheard | None:
         joined = self._world.appraiser.joined(view)
-        return unheard(view, self._members.of(view.array).together, joined)
+        return unheard(view, self._members.of(view.array).together, joined, self._world.hears())
 
     def _forget(self, arrays: frozenset[int], now_s: float) -> None:
         """Drop data about trainers that are gone, and once a day old data."""

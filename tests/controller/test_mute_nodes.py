@@ -107,6 +107,13 @@ def test_an_element_that_runs_on_without_a_word_is_ended_and_does_not_come_back(
     assert site.named == ["n2"]
 
 
+def test_its_user_is_given_no_advice_on_how_to_start_the_script() -> None:
+    site = Site(2, ARRAY, mute="n1 n2")
+    site.ends = None
+    site.tries("n2", minutes=10)
+    assert site.slurm.said == []
+
+
 def test_a_user_whose_own_elements_are_mute_takes_the_node_from_nobody_else() -> None:
     site = Site(2, ARRAY, mute="n2")
     site.tries("n2", minutes=1)

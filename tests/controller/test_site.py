@@ -385,7 +385,7 @@ def test_digits_train_to_the_end_and_nothing_is_left(site: Site) -> None:
     assert site.controller.trainer(array)["samples"] > 0
     assert (folder / "checkpoint.pt").exists()
     site.lab.wait_until_idle()
-    assert not [line for line in site.lab.squeue(array, "%t") if line in ("R", "PD")]
+    wait_until(lambda: set(site.lab.squeue(array, "%t")) <= {"CD", "CA"})
 
 
 @pytest.mark.once

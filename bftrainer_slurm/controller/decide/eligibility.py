@@ -142,7 +142,8 @@ def _why_not_now(wait: Wait) -> str:
 def _too_few(view: TrainerView, nodes: frozenset[str], out: frozenset[str]) -> str | None:
     if not out or (fit := len(nodes - out)) >= view.trainer.record.min_nodes:
         return None
-    return f"{fit} of {len(nodes)} nodes fit: others lack what it asks for, or Slurm refuses them"
+    others = "others lack what it asks for, Slurm refuses them, or its elements went wrong there"
+    return f"{fit} of {len(nodes)} nodes fit: {others}"
 
 
 def _unfit(demands: Demands, snapshot: Snapshot) -> frozenset[str]:

@@ -80,15 +80,19 @@ def since_s(view: TrainerView) -> dict[str, float | None]:
     return running
 
 
-def unheard(view: TrainerView, together: Together, joined: bool) -> Unheard | None:
+def unheard(
+    view: TrainerView, together: Together, joined: bool, hears: bool = False
+) -> Unheard | None:
     """Return what to say of elements that do not train together; None: they do, or few run.
 
-    ``joined``: a group was formed as it should be. Progress alone does not show that.
+    ``joined``: a group was formed as it should be. Progress alone does not show that. ``hears``:
+    whether notes come through; of those that are mute then, ``state.mute`` has something else to
+    say.
     """
     nodes = together.nodes
     if view.over or nodes >= len(view.placed) or (joined and not nodes):
         return None
-    going = set(_going(view))
+    going = set(_going(view, hears))
     running = {node: start_s for node, start_s in since_s(view).items() if node not in going}
     starts_s = sorted(start_s for start_s in running.values() if start_s is not None)
     if nodes >= len(starts_s):
@@ -106,10 +110,11 @@ def unheard(view: TrainerView, together: Together, joined: bool) -> Unheard | No
     return Unheard(due_s, f"{named(sorted(running))} run, but only {nodes} of them {train}: {see}")
 
 
-def _going(view: TrainerView) -> Iterator[str]:
-    """Yield the nodes of elements that are about to leave them."""
+def _going(view: TrainerView, hears: bool) -> Iterator[str]:
+    """Yield the nodes of elements that are about to leave them, or may not be up there."""
     for task, record in view.state.elements.items():
         asked = record.asked or record.down_s is not None or task in view.state.done
+        asked |= hears and record.mute
         if record.node is not None and (asked or record.phase is Phase.LEAVING):
             yield record.node
 
