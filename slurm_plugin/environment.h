@@ -6,6 +6,7 @@
 
 /* In an element: ARRAY_TASK. Also how an sbatch or srun knows that it runs inside one. */
 #define ENV_ELEMENT "BFTRAINER_ELEMENT"
+#define ENV_FIRST "BFTRAINER_FIRST" /* 1 at the trainer's first start, else 0 */
 #define ENV_KEEPER "BFTRAINER_KEEPER"
 #define ENV_GRACE "BFTRAINER_GRACE" /* in seconds */
 #define ENV_MUNGE_SOCKET "BFTRAINER_MUNGE_SOCKET"

@@ -188,19 +188,30 @@ void element_recognise(spank_t spank, const struct site *site)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
+/* The keeper's answer: "run ID", and " first" for the trainer's first element. */
+static bool read_run(const char *answer, char run[RUN_SIZE], bool *is_first)
+{
+    char word[8];
+    char rest;
+    int read = sscanf(answer, "run %64[A-Za-z0-9._-] %7s%c", run, word, &rest);
+
+    *is_first = read == 2 && strcmp(word, "first") == 0;
+    return read == 1 || *is_first;
+}
+
 /* Without a keeper nothing can train, so ask again until it answers. A finished training is not
  * begun again: its last elements start so that Slurm sees each of them end well. */
-static void ask_for_run(const struct site *site, char run[RUN_SIZE])
+static bool ask_for_run(const struct site *site, char run[RUN_SIZE])
 {
     char line[KEEPER_LINE];
     char answer[KEEPER_LINE] = "";
     bool told = false;
-    char rest;
+    bool is_first;
 
     note(line, "up");
     while (!keeper_ask(site->keeper, line, answer, sizeof(answer),
                        &element.life->keeper) ||
-           sscanf(answer, "run %64[A-Za-z0-9._-]%c", run, &rest) != 1) {
+           !read_run(answer, run, &is_first)) {
         if (strncmp(answer, "finished", strlen("finished")) == 0)
             _exit(0);
         if (!told)
@@ -209,6 +220,7 @@ static void ask_for_run(const struct site *site, char run[RUN_SIZE])
         told = true;
         sleep(1);
     }
+    return is_first;
 }
 
 /* Variables of sbatch, or of the step that called it, that are wrong in an element. A step's own
@@ -311,7 +323,7 @@ void element_start_task(spank_t spank, const struct site *site)
         torchrun_mend(spank, site);
         return;
     }
-    ask_for_run(site, run);
+    spank_setenv(spank, ENV_FIRST, ask_for_run(site, run) ? "1" : "0", 1);
     if (element.is_batch && site->python[0] == '\0')
         dprintf(STDERR_FILENO, "bftrainer: this site has no python= in its plugstack line: torchrun "
                                "needs the package bftrainer-slurm in its Python\n");

@@ -38,6 +38,7 @@ static const struct variable ALWAYS[] = {
 static const char *const OTHERS[] = {
     "PET_NNODES",     "PET_NPROC_PER_NODE", "PET_RDZV_ID",      "PET_LOCAL_ADDR",
     ENV_MUNGE_SOCKET, ENV_JOB_SECRET,       ENV_KEEPER_UID,     "PET_RUN_PATH",
+    ENV_FIRST,
     "PET_START_METHOD",
     "PET_MONITOR_INTERVAL", "PET_RDZV_ENDPOINT", "BFTRAINER_STEPS",
 };

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bftrainer_slurm.elastic.environment import element_environment, make_folder
+from bftrainer_slurm.elastic.environment import FIRST, element_environment, make_folder
 from bftrainer_slurm.elastic.processes import kill_job
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import KEEPER_UID, MUNGE_SOCKET, SECRET_FILE
@@ -60,9 +60,10 @@ def _run(
     script = None
     client = None
     try:
-        client, run_id = _join(arguments.state, arguments.keeper, allocation)
-        if run_id is None:  # it has finished: Slurm shall see each of its elements end well
+        client, joined = _join(arguments.state, arguments.keeper, allocation)
+        if joined is None:  # it has finished: Slurm shall see each of its elements end well
             return 0
+        run_id, is_first = joined
         folder = workplace / "python"
         make_folder(folder)
         variables = element_environment(
@@ -74,6 +75,7 @@ def _run(
             folder,
             os.environ.get("BFTRAINER_LOCAL_ADDRESS"),
         )
+        variables[FIRST] = str(int(is_first))
         if arguments.state is not None:
             variables[SECRET_FILE] = str(own_secret(arguments.state))
         if arguments.keeper_uid is not None:
@@ -103,7 +105,7 @@ def read_allocation(environment: Mapping[str, str]) -> Allocation:
 
 def _join(
     state: Path | None, keeper: str | None, allocation: Allocation
-) -> tuple[KeeperClient, str | None]:
+) -> tuple[KeeperClient, tuple[str, bool] | None]:
     """Say that the element is up, again and again until the keeper answers; see ``client.join``.
 
     The keeper of a state folder may start later, or start again at another address.

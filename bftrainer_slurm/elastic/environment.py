@@ -13,6 +13,8 @@ import bftrainer_slurm
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.spec import TrainerRecord
 
+FIRST = "BFTRAINER_FIRST"  # 1 where this is the first start of the trainer's first element, else 0
+
 # For users of torchrun's own c10d: by default it waits 30 s for a last call, 15 s for a dead peer.
 _RENDEZVOUS = "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"
 

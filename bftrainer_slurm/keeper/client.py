@@ -66,18 +66,25 @@ class KeeperClient:
         """
         self._ask(format_note(note))
 
-    def join(self, array: int, task: int, node: str) -> str | None:
-        """Say that an element is up; return the id of its trainer's run, None: it has finished."""
+    def join(self, array: int, task: int, node: str) -> tuple[str, bool] | None:
+        """Say that an element is up; return the id of its trainer's run; None: it has finished.
+
+        The second value says whether it is the trainer's first element.
+        """
         answer = self._ask(format_note(Note(NoteKind.UP, array, task, node))).split()
         if answer == ["finished"]:
             return None
-        if len(answer) != 2 or answer[0] != "run":
+        if len(answer) < 2 or answer[0] != "run":
             raise KeeperError("the keeper's answer is not a run")
-        return answer[1]
+        return answer[1], answer[2:] == ["first"]
 
     def end_run(self, array: int) -> None:
         """Let the trainer's next element begin a new run (controller only)."""
         self._ask(f"endrun {self.token} {array}")
+
+    def begin(self, array: int) -> None:
+        """Say that the trainer's next element is its first (controller only)."""
+        self._ask(f"begin {self.token} {array}")
 
     def finish(self, array: int) -> None:
         """Say that the training has ended well: who starts now shall end (controller only)."""

@@ -29,6 +29,20 @@ class Attempts:
     def __init__(self) -> None:
         self._ended: dict[int, int] = {}
         self._finished: dict[int, None] = {}
+        self._first: dict[int, bool] = {}  # true until the first element has come up
+
+    def begin(self, array: int) -> None:
+        """The next element that comes up is the trainer's first, if none has come up here."""
+        self._first.setdefault(array, True)
+        if len(self._first) > REMEMBERED_ATTEMPTS:
+            del self._first[next(iter(self._first))]
+
+    def is_first(self, array: int) -> bool:
+        """Whether the element that comes up now is the trainer's first: true once."""
+        first = self._first.get(array, False)
+        if first:
+            self._first[array] = False
+        return first
 
     def finish(self, array: int) -> None:
         """The training has ended well: who begins now has nothing to do."""

@@ -133,7 +133,7 @@ class Keeper:
                 after = whole(since) if identity == self._identity else 0
                 await self._stream(after, reader, writer)
             case [
-                ("publish" | "endrun" | "own" | "part" | "lost" | "finish"),
+                ("publish" | "endrun" | "own" | "part" | "lost" | "finish" | "begin"),
                 token,
                 *numbers,
             ]:
@@ -155,6 +155,8 @@ class Keeper:
             case ["part", int(array), _, *_]:
                 if not await self.registry.part(array, set(numbers[1:])):
                     return b"late\n"
+            case ["begin", int(array)]:
+                self.registry.attempts.begin(array)
             case ["finish", int(array)]:
                 self.registry.attempts.finish(array)
             case ["lost", int(array), int(task)]:
@@ -207,8 +209,10 @@ class Keeper:
         answer = b"ok\n"
         if note.kind is NoteKind.UP:
             attempts = self.registry.attempts
+            first = " first" if attempts.is_first(note.array) else ""
             over = attempts.finished(note.array)
-            answer = b"finished\n" if over else f"run {attempts.name(note.array)}\n".encode()
+            run = f"run {attempts.name(note.array)}{first}\n"
+            answer = b"finished\n" if over else run.encode()
         self._tell(note)
         return answer
 

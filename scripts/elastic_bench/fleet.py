@@ -149,11 +149,12 @@ class Fleet:
         task = next(task for task in itertools.count() if task not in used)
         job = f"{os.getpid()}{next(_jobs):05d}"
         name = f"n{task + 1}"
-        run_id = self._keeper.join(_ARRAY, task, name)
+        joined = self._keeper.join(_ARRAY, task, name)
+        assert joined is not None  # it has not finished
         variables = element_environment(
             ElementId(_ARRAY, task),
             TrainerRecord(1, MAX_NODES),
-            run_id,
+            joined[0],
             self._keeper.address,
             {"PYTHONPATH": str(REPO)},
             self._folder / "python",

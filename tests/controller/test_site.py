@@ -214,6 +214,18 @@ def test_a_script_that_requeues_itself_at_a_reclaim_costs_its_own_node_alone(sit
         site.end(array)
 
 
+def test_of_all_starts_of_a_trainers_script_one_is_the_first(site: Site) -> None:
+    starts = site.lab.home("alice") / "starts"
+    line = f"echo $BFTRAINER_FIRST >> {starts}"
+    array = site.submit(f"#!/bin/bash\n{line}\nsleep 1000\n", "1-4")
+    try:
+        wait_until(lambda: nodes_of(site, array) == 4)
+        site.lab.run("srun", "-N4", "--exclusive", "true")  # now none is left
+        wait_until(lambda: starts.read_text().split() == ["1"] + 7 * ["0"])
+    finally:
+        site.end(array)
+
+
 def test_no_element_waits_unheld_for_slurm_to_start_it(site: Site) -> None:
     with trainer(site, "1-4") as array:
         wait_until(lambda: nodes_of(site, array) == 4)

@@ -61,9 +61,19 @@ def test_who_starts_when_the_training_has_finished_is_told_so_until_it_begins_an
 ) -> None:
     keeper.client.finish(12)
     assert keeper.client.join(12, 3, "n1") is None
-    assert keeper.client.join(13, 0, "n1") == "13.1"
+    assert keeper.client.join(13, 0, "n1") == ("13.1", False)
     keeper.client.end_run(12)
-    assert keeper.client.join(12, 3, "n1") == "12.2"
+    assert keeper.client.join(12, 3, "n1") == ("12.2", False)
+
+
+def test_one_element_of_a_trainer_is_the_first(keeper: Keeper) -> None:
+    keeper.client.begin(12)
+    assert [keeper.client.join(12, task, "n1") for task in (1, 0)] == [
+        ("12.1", True),
+        ("12.1", False),
+    ]
+    keeper.client.begin(12)  # as the controller has not seen it yet
+    assert keeper.client.join(12, 1, "n1") == ("12.1", False)
 
 
 def test_notes_reach_a_watcher_in_order_also_those_from_before(keeper: Keeper) -> None:
@@ -109,7 +119,14 @@ def test_of_others_trainers_nobody_sees_more_than_squeue_shows(keeper: Keeper) -
 
 @pytest.mark.parametrize(
     "request_line",
-    ["status WRONG", "watch WRONG - 0", "publish WRONG 2", "endrun WRONG 12", "finish WRONG 12"],
+    [
+        "status WRONG",
+        "watch WRONG - 0",
+        "publish WRONG 2",
+        "endrun WRONG 12",
+        "finish WRONG 12",
+        "begin WRONG 12",
+    ],
 )
 def test_what_only_the_controller_may_needs_its_token(keeper: Keeper, request_line: str) -> None:
     assert raw(keeper, request_line.encode() + b"\n{}").startswith(b"error only")

@@ -23,6 +23,7 @@ class FakeKeeper:
     port: int = 0
     notes: list[tuple[float, str]] = field(default_factory=list)
     verbose: bool = False
+    met: set[str] = field(default_factory=set)  # arrays of which an element has come up
     finished: bool = False  # what it says of trainings
 
     @property
@@ -79,7 +80,9 @@ class FakeKeeper:
     def answer(self, line: str) -> str:
         words = line.split()
         if words[:1] == ["up"] and len(words) == 4:
-            return "finished" if self.finished else f"run run-{words[1]}"
+            first = "" if words[1] in self.met else " first"
+            self.met.add(words[1])
+            return "finished" if self.finished else f"run run-{words[1]}{first}"
         if words == ["submitted"] or (words[:1] in (["leaving"], ["gone"]) and len(words) == 4):
             return "ok"
         return "error not a request"

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slurm
 OURS = (
     *("PET_", "TORCH_", "SLURM_SPANK", "PYTHONPATH"),
     *("BFTRAINER_ELEMENT", "BFTRAINER_GRACE", "BFTRAINER_KEEPER", "BFTRAINER_KEEPER_UID"),
-    *("BFTRAINER_MUNGE_SOCKET", "BFTRAINER_STEPS", "SLURM_OPEN_MODE"),
+    *("BFTRAINER_FIRST", "BFTRAINER_MUNGE_SOCKET", "BFTRAINER_STEPS", "SLURM_OPEN_MODE"),
 )
 SHOW = '/usr/bin/env | /usr/bin/grep -E "^(PET_|BFTRAINER_|TORCH_DISABLE|PYTHONPATH)"'
 
@@ -134,6 +134,14 @@ def test_a_step_finds_our_folder_whatever_the_script_has_done(
     element = start_element(lab, f"#!/bin/sh\n{command}\nsrun env | grep PYTHONPATH\necho end\n")
     element.wait_for("end")
     assert element.lines()["PYTHONPATH"] == wanted.replace("OURS", f"{plugins}/python")
+
+
+def test_the_first_start_of_a_trainer_is_told_so_and_no_other(lab: Lab) -> None:
+    first = start_element(lab, "#!/bin/sh\necho first=$BFTRAINER_FIRST\nsleep 1000\n")
+    first.wait_for("first=1")
+    lab.run("scontrol", "update", f"JobId={first.array}_1", "ReqNodeList=n2", user="root")
+    lab.run("scontrol", "release", f"{first.array}_1", user="root")
+    first.wait_for("first=0")
 
 
 def test_what_the_script_sets_reaches_its_steps(lab: Lab) -> None:

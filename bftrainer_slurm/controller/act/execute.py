@@ -96,6 +96,8 @@ def _told(grow: Grow, groups: Groups) -> bool:
     array = array_of(grow)
     if grow.first and not groups.end(array):
         return False
+    if grow.new and not groups.begin(array):
+        return False
     return not grow.finished or groups.finish(array)
 
 

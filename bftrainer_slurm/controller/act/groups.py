@@ -39,6 +39,10 @@ class Groups:
         """Tell that an element is gone that was not asked to leave; return whether it was heard."""
         return True
 
+    def begin(self, array: int) -> bool:
+        """Tell that a trainer's next element is its first; return whether it was heard."""
+        return True
+
     def finish(self, array: int) -> bool:
         """Tell that a training has ended well: who starts now shall end; return whether heard."""
         return False
@@ -113,6 +117,10 @@ class KeeperGroups(Groups):
         """Tell it."""
         lost = (element.array, element.task)
         return self._tell(lambda keeper: keeper.lost(*lost), f"that {element} is lost")
+
+    def begin(self, array: int) -> bool:
+        """Tell it."""
+        return self._tell(lambda keeper: keeper.begin(array), f"that {array} begins")
 
     def finish(self, array: int) -> bool:
         """Tell it, each time: one that has started anew since knows nothing."""

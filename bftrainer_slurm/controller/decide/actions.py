@@ -14,6 +14,7 @@ class Grow:
     ``others`` are the rest of the partition's nodes, ``excluded`` those that its user excluded.
     ``first`` is true if nothing of the trainer is alive: it then begins a new rendezvous. ``limit``
     is the time limit to ask for. ``finished``: the training has ended well, and these end at once.
+    ``new``: the trainer has never had a node.
     """
 
     elements: tuple[ElementId, ...]
@@ -23,6 +24,7 @@ class Grow:
     limit: TimeLimit | None = None
     excluded: frozenset[str] = frozenset()
     finished: bool = False
+    new: bool = False
 
 
 @dataclass(frozen=True, slots=True)

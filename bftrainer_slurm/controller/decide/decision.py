@@ -150,6 +150,7 @@ class Decider:
             free = {place.name: place for place in decision.free}
             move = partial(towards, plan=made.plan, free=free, snapshot=snapshot, settings=settings)
             moves = self._of_each(draft.picture.views, move)
+        moves = [self._marked(action) for action in moves]
         taken = (one for action in moves if isinstance(action, Grow) for one in action.places)
         unused = set(decision.free).difference(taken)
         everybody = tuple(_judged(view, draft.states) for view in everybody)
@@ -162,6 +163,12 @@ class Decider:
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
         actions = (*upkeep, *draft.actions, *moves, *held)
         return replace(decision, actions=actions, made=made, trouble=trouble)
+
+    def _marked(self, action: Action) -> Action:
+        """Say of a trainer's very first elements that they are."""
+        if not isinstance(action, Grow) or not action.first:
+            return action
+        return replace(action, new=not self.history.has_begun(action.elements[0].array))
 
     def _draft(self, picture: Picture) -> _Draft:
         """Decide which elements have to leave, whatever the plan will be."""

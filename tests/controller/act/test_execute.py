@@ -70,6 +70,10 @@ class Told(Groups):
         self._asked.append(f"end {array}")
         return True
 
+    def begin(self, array: int) -> bool:
+        self._asked.append(f"begin {array}")
+        return self.answers
+
     def finish(self, array: int) -> bool:
         self._asked.append(f"finish {array}")
         return self.answers
@@ -110,6 +114,16 @@ def do(
 
 def grow(*elements: ElementId, nodes: str = "n1", first: bool = False) -> Grow:
     return Grow(elements, places(nodes), frozenset(), first)
+
+
+def test_no_element_of_a_trainer_starts_before_the_keeper_knows_that_it_is_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, gateway = replace(grow(A), new=True), Recorder()
+    assert do(gateway, first).done == [first]
+    assert [one.split()[0] for one in gateway.asked] == ["begin", "grow"]
+    monkeypatch.setattr(Told, "answers", False)
+    assert do(Recorder(), first).done == []
 
 
 def test_no_element_of_a_finished_training_starts_before_the_keeper_knows_that_it_has_finished(
