@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Timer
 
 from bftrainer_slurm.elastic.environment import element_environment, make_folder
-from bftrainer_slurm.elastic.processes import job_processes, kill_job
+from bftrainer_slurm.elastic.processes import kill_job, processes_with
 from bftrainer_slurm.keeper.credentials import SECRET_FILE
 from bftrainer_slurm.keeper.home import find_or_start, own_secret
 from bftrainer_slurm.model import ElementId
@@ -115,7 +115,7 @@ class Fleet:
     def reclaim(self, node: Node) -> None:
         """Let Slurm take a node: SIGTERM at once, and the end after its grace."""
         self.nodes.remove(node)
-        send_all(job_processes(node.job), signal.SIGTERM)
+        send_all(processes_with(f"SLURM_JOB_ID={node.job}"), signal.SIGTERM)
         end = Timer(GRACE_S, node.kill)
         end.start()
         self._ends.append(end)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.elastic.element import MARKER
-from bftrainer_slurm.elastic.processes import job_processes
+from bftrainer_slurm.elastic.processes import processes_with
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from scripts.labcluster.keeper import Keeper, started_keeper
 from scripts.labcluster.waiting import wait_until
@@ -105,7 +105,7 @@ def test_a_script_that_ends_on_sigterm_gets_its_grace(keeper: Keeper) -> None:
     element = start(keeper, body, "bftrainer:min=1,max=4,grace=20")
     assert element.stdout is not None
     assert element.stdout.readline() == "ready\n"
-    for process in job_processes(JOB_ID):
+    for process in processes_with(f"SLURM_JOB_ID={JOB_ID}"):
         os.kill(process, signal.SIGTERM)
     assert element.stdout.readline() == "saved\n"
     assert element.wait(timeout=60) == 128 + signal.SIGTERM
@@ -119,7 +119,7 @@ def test_a_script_that_ignores_sigterm_is_ended_after_its_grace(keeper: Keeper) 
     assert element.stdout.readline() == "ready\n"
     os.kill(element.pid, signal.SIGTERM)
     assert element.wait(timeout=20) == 128 + signal.SIGTERM
-    wait_until(lambda: not job_processes(JOB_ID))
+    wait_until(lambda: not processes_with(f"SLURM_JOB_ID={JOB_ID}"))
 
 
 def test_an_element_waits_for_a_keeper_that_is_not_there_yet(keeper: Keeper) -> None:
