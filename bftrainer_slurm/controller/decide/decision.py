@@ -156,9 +156,9 @@ class Decider:
         everybody = tuple(_judged(view, draft.states) for view in everybody)
         upkeep = self._of_each(everybody, lambda view: keep_up(view, snapshot, settings))
         for view in everybody:
-            if view.finishing:
-                last = self._of_each([view], lambda one: complete(one, unused, snapshot))
-                unused.difference_update(*(action.places for action in last))
+            with self.faults.of(view.array):
+                last = complete(view, unused, snapshot)
+                unused.difference_update(*(grow.places for grow in last))
                 moves += last
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
         actions = (*upkeep, *draft.actions, *moves, *held)

@@ -155,7 +155,7 @@ def towards(
     return actions
 
 
-def complete(view: TrainerView, free: Set[Place], snapshot: Snapshot) -> list[Action]:
+def complete(view: TrainerView, free: Set[Place], snapshot: Snapshot) -> list[Grow]:
     """Let the elements that a finished trainer has left start, and end at once and well.
 
     Slurm counts an array as completed, for ``--dependency=afterok``, only if all its tasks ran and
