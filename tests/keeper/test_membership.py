@@ -203,13 +203,10 @@ def test_the_newest_progress_reaches_the_controller(keeper: Inside) -> None:
     member = keeper.member(1)
     for samples in range(1_000):
         member.progress(samples=samples, steps=samples, loss=float("nan"))
-    stream = keeper.client.watch("", 0)
-    next(stream)
+    notes = (numbered.note for _, numbered in keeper.client.watch("", 0) if numbered)
     told: dict[str, float] = {}
     while told.get("samples") != 999.0:  # one may have gone out on the way
-        _, numbered = next(stream)
-        assert numbered is not None
-        told = dict(numbered.note.measures)
+        told = dict(next(notes).measures)
     assert told == {"samples": 999.0, "steps": 999.0}
 
 
