@@ -1,0 +1,51 @@
+"""Processes beside the job: what they keep open, also on a node without /proc and /dev."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.labcluster.stage import REPO
+
+# It ends with 0 if only the one file that it keeps is open.
+PROGRAM = """
+import ctypes, os, sys
+library, bare = sys.argv[1:]
+become_helper = ctypes.CDLL(library).process_become_helper
+first, kept, last = (os.open("/", os.O_RDONLY) for _ in range(3))
+if bare:
+    os.chroot(bare)
+become_helper(b"helper", (ctypes.c_int * 1)(kept), ctypes.c_size_t(1))
+
+def is_open(file):
+    try:
+        return bool(os.fstat(file))
+    except OSError:
+        return False
+
+streams = [is_open(file) for file in range(3)]
+good = not is_open(first) and is_open(kept) and not is_open(last)
+os._exit(0 if good and streams == 3 * [not bare] else 1)
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    build = tmp_path_factory.mktemp("process")
+    path = build / "libprocess.so"
+    make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), f"BUILD={build}", str(path)]
+    subprocess.run(make, check=True)
+    return path
+
+
+def test_a_helper_has_no_file_but_those_that_it_keeps(library: Path) -> None:
+    assert subprocess.run([sys.executable, "-c", PROGRAM, library, ""]).returncode == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may use chroot")
+def test_a_helper_has_no_other_file_where_there_is_no_proc(library: Path, tmp_path: Path) -> None:
+    assert subprocess.run([sys.executable, "-c", PROGRAM, library, tmp_path]).returncode == 0
