@@ -149,7 +149,8 @@ def left_over(variable: str) -> list[int]:
     """
     server: Any = forkserver._forkserver
     tracker: Any = resource_tracker._resource_tracker
-    found = processes_with(variable, (os.getpid(), tracker._pid))
+    own = (os.getpid(), tracker._pid, server._forkserver_pid)
+    found = processes_with(variable, own)
     return found if server._forkserver_pid is None else found + below(server._forkserver_pid)
 
 
