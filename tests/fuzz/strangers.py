@@ -179,7 +179,7 @@ class _Squeue:
             values |= {"K": tasks, "T": _STATES[len(name) % len(_STATES)], "r": "None", "Q": "0"}
             values |= {"N": "n1", "n": "", "Y": "", "D": "1", "P": "bftrainer", "u": "alice"}
             values |= {"j": name, "k": comment, "f": name, "x": "n2", "W": "", "v": ""}
-            values["l"] = comment
+            values |= dict.fromkeys("lEmb", comment) | dict.fromkeys("cC", "1")
             first, *rest = form.split("%")[1:]
             mark = first[1:]
             fields = [first[0], *(word[0] for word in rest)]
