@@ -46,7 +46,7 @@ class World:
     """What the loop works with.
 
     ``mine`` says which trainers this controller runs, ``appraiser`` knows what they can do,
-    ``hears`` whether all notes of elements have come through for a while.
+    ``hears`` whether the notes of elements come through.
     """
 
     gateway: Gateway

@@ -18,12 +18,13 @@ class Site(Setting):
 
     def __init__(self, nodes: int, *arrays: int, mute: str = "", most: int = 4) -> None:
         self.mute = mute.split()
+        self.hears = True
         self.ends: tuple[ElementState, str] | None = FAILED, "NonZeroExitCode"
         super().__init__(nodes, *arrays, most=most)
 
     def started(self) -> Controller:
         about = (self.slurm, self.planner, self.history, lambda: self.now_s, self.settings)
-        return started(*about, self.told, hears=lambda: True)
+        return started(*about, self.told, hears=lambda: self.hears)
 
     def turn(self, seconds: float = 5.0) -> None:
         """Let time pass; elements on mute nodes end at once."""
@@ -160,6 +161,18 @@ def test_while_no_notes_come_through_silence_says_nothing(
     assert shown["state"] == expected[ends and ends[0]]
     assert shown["failures"] == (ends is not None and ends[0] is FAILED)
     assert site.controller.status({})["mute_nodes"] == []
+
+
+def test_elements_that_wait_for_a_keeper_that_was_away_have_time_to_say_so() -> None:
+    site = Site(1, ARRAY, mute="n1")
+    site.ends, site.hears = None, False
+    site.tries("n1", minutes=10)
+    site.hears = True
+    site.turn()
+    site.turn()
+    site.mute = []
+    assert site.tries("n1", minutes=10) == 0
+    assert site.named == []
 
 
 def test_an_element_that_ran_before_the_controller_began_is_not_mute() -> None:

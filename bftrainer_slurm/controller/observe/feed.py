@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError, SilentError
@@ -19,7 +18,6 @@ logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
 _TOO_QUIET = 2  # streams in a row; one may be a pause of the keeper's host
-_HEARS_AFTER_S = 10.0  # elements that wait for a keeper ask every few seconds
 _MOST_NOTES = 10_000  # notes that wait for the loop; then the keeper waits, and forgets old ones
 
 
@@ -30,7 +28,7 @@ class Feed:
         self._client = client
         self._revive = revive
         self._identity = ""
-        self._since_s: float | None = None  # when the stream began, None: there is none
+        self.hears = False  # whether there is a stream of notes now
         self._quiet = 0  # streams in a row that began, and in which nothing came then
         self._caught_up, self._again = threading.Event(), threading.Event()
         self._notes: queue.Queue[NumberedNote] = queue.Queue(_MOST_NOTES)
@@ -56,12 +54,6 @@ class Feed:
         self._again.set()
         self.wait(0.0)  # what has come meanwhile is told again too
 
-    @property
-    def hears(self) -> bool:
-        """Whether the keeper's notes have come for so long that all elements have been heard."""
-        since_s = self._since_s
-        return since_s is not None and time.monotonic() - since_s >= _HEARS_AFTER_S
-
     def wait(self, timeout_s: float) -> list[NumberedNote]:
         """Return the notes that have come; wait for the first at most ``timeout_s`` seconds."""
         notes: list[NumberedNote] = []
@@ -85,8 +77,7 @@ class Feed:
                 for keeper, note in self._client.watch(self._identity, after):
                     if self._again.is_set():
                         break
-                    if not began:
-                        self._since_s = time.monotonic()
+                    self.hears = True
                     if keeper != self._identity:
                         self._identity, after = keeper, 0
                     if note is not None:
@@ -104,7 +95,7 @@ class Feed:
                 self._caught_up.clear()
                 self._again.clear()
                 continue
-            self._since_s = None
+            self.hears = False
             if self._stopped.wait(_RETRY_S):
                 return
             try:

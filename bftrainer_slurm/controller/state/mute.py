@@ -6,7 +6,8 @@ mute, so only their trainer stays off such a node, until elements of a second us
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
@@ -24,6 +25,7 @@ class MuteNodes:
 
     def __init__(self) -> None:
         self._until_s: dict[str, dict[str, float]] = {}
+        self.deaf_s = -math.inf  # when no notes came through last: silence says nothing before
 
     def names(self, now_s: float) -> list[str]:
         """Return the nodes."""
@@ -39,29 +41,32 @@ class MuteNodes:
         self._until_s.pop(node, None)
 
     def look(
-        self, trainer: Trainer, state: TrainerState, hears: bool, now_s: float, until_s: float
+        self, trainer: Trainer, state: TrainerState, now_s: float, until_s: float
     ) -> tuple[TrainerState, list[str]]:
-        """Return a trainer's state after a look at its mute elements, and nodes for all to avoid.
-
-        ``hears``: whether notes come through, so that the silence of a running element counts.
-        """
-        mute = [
-            (task, record, record.node)
+        """Return a trainer's state after a look, and the nodes that all trainers shall avoid."""
+        mute = {
+            task: record
             for task, record in state.elements.items()
-            if record.node is not None and _seems_mute(record, hears)
-        ]
-        sure = [one for one in mute if now_s - one[1].since_s >= _SURE_S[one[1].phase]]
-        ended = (node for _, record, node in mute if record.phase is Phase.MUTE)
-        state = refuse(state, ended, now_s + _SURE_S[Phase.MUTE]) if mute else state
+            if record.phase in _SURE_S and record.mute and not record.blamed
+        }
+        sure = {task: one for task, one in mute.items() if self._is_sure(one, now_s)}
+        if ended := _nodes(one for one in mute.values() if one.phase is Phase.MUTE):
+            state = refuse(state, ended, now_s + _SURE_S[Phase.MUTE])
         if not sure:
             return state, []
-        nodes = {node for _, _, node in sure}
+        nodes = _nodes(sure.values())
         for node in nodes:
             self._until_s.setdefault(node, {})[trainer.user] = until_s
-        blamed = {task: replace(record, blamed=True) for task, record, _ in sure}
+        blamed = {task: replace(record, blamed=True) for task, record in sure.items()}
         state = replace(state, elements={**state.elements, **blamed})
         shared = [node for node in nodes if len(self._until_s[node]) >= _SEVERAL]
         return refuse(state, nodes, until_s), shared
+
+    def _is_sure(self, record: ElementRecord, now_s: float) -> bool:
+        """What runs may wait for a keeper that is away; what has ended has not."""
+        runs = record.phase is Phase.RUNNING
+        since_s = max(record.since_s, self.deaf_s) if runs else record.since_s
+        return now_s - since_s >= _SURE_S[record.phase]
 
 
 def mute_sentence(nodes: Sequence[str]) -> str:
@@ -73,7 +78,5 @@ def mute_sentence(nodes: Sequence[str]) -> str:
     )
 
 
-def _seems_mute(record: ElementRecord, hears: bool) -> bool:
-    if record.blamed or not record.mute:
-        return False
-    return record.phase is Phase.MUTE or (hears and record.phase is Phase.RUNNING)
+def _nodes(records: Iterable[ElementRecord]) -> set[str]:
+    return {record.node for record in records if record.node is not None}

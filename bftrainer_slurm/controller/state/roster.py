@@ -214,10 +214,12 @@ class Roster:
     ) -> None:
         """Keep trainers off nodes on which their elements were mute; note that in states."""
         until_s, known = now_s + self._settings.bad_node_s, self.mute.names(now_s)
+        if not hears:
+            self.mute.deaf_s = now_s
         for trainer in trainers:
             if (state := states.get(trainer.array)) is None:
                 continue
-            after, shared = self.mute.look(trainer, state, hears, now_s, until_s)
+            after, shared = self.mute.look(trainer, state, now_s, until_s)
             states[trainer.array] = after
             self.avoid = {**self.avoid, **dict.fromkeys(shared, until_s)}
         for node in self.mute.names(now_s):
