@@ -121,6 +121,8 @@ def _put_into_path(folder: Path) -> None:
 
 def _look_like_a_program() -> None:
     multiprocessing.current_process().name = "MainProcess"
+    # Else DataLoaders' workers would come from the fork server too, and run the script once more.
+    multiprocessing.set_start_method(None, force=True)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)  # torchrun runs scripts with python -u
