@@ -278,6 +278,7 @@ def test_a_job_that_waits_for_a_training_to_end_well_starts_though_elements_neve
     wait_until(lambda: site.controller.trainer(array)["reclaimed"] == 1)
     wait_until(lambda: nodes_of(site, array) == 4)
     begun = (folder / "begun").read_text()
+    heir = site.submit(IDLE, "2-4", "--bftrainer=weight=0.001")  # wants the nodes at once
     (folder / "end").touch()
     wait_until(lambda: site.lab.squeue(good, "%t") == ["R"])
     assert set(site.lab.squeue(array, "%t")) == {"CD"}
@@ -285,6 +286,8 @@ def test_a_job_that_waits_for_a_training_to_end_well_starts_though_elements_neve
     assert (folder / "begun").read_text() == begun
     assert site.controller.trainer(array)["state"] == "finished"
     site.end(good, bad)
+    wait_until(lambda: nodes_of(site, heir) == 4)
+    site.end(heir)
 
 
 def test_a_trainer_that_its_user_cancels_is_gone(site: Site) -> None:

@@ -145,21 +145,19 @@ class Decider:
         draft = self._draft(picture)
         decision, build = self._without_plan(draft)
         made, trouble = self._planned(build(), build, picture.now_s)
-        moves: list[Action] = []
-        if made is not None:
-            free = {place.name: place for place in decision.free}
-            move = partial(towards, plan=made.plan, free=free, snapshot=snapshot, settings=settings)
-            moves = self._of_each(draft.picture.views, move)
-        moves = [self._marked(action) for action in moves]
-        taken = (one for action in moves if isinstance(action, Grow) for one in action.places)
-        unused = set(decision.free).difference(taken)
         everybody = tuple(_judged(view, draft.states) for view in everybody)
-        upkeep = self._of_each(everybody, lambda view: keep_up(view, snapshot, settings))
+        moves: list[Action] = []
+        unused = set(decision.free)  # first by those who leave their nodes again at once
         for view in everybody:
             with self.faults.of(view.array):
                 last = complete(view, unused, snapshot)
                 unused.difference_update(*(grow.places for grow in last))
                 moves += last
+        if made is not None:
+            free = {place.name: place for place in unused}
+            move = partial(towards, plan=made.plan, free=free, snapshot=snapshot, settings=settings)
+            moves += map(self._marked, self._of_each(draft.picture.views, move))
+        upkeep = self._of_each(everybody, lambda view: keep_up(view, snapshot, settings))
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
         actions = (*upkeep, *draft.actions, *moves, *held)
         return replace(decision, actions=actions, made=made, trouble=trouble)
