@@ -100,7 +100,7 @@ def test_classes_of_the_script_can_be_pickled(run: Run) -> None:
 
 
 def test_its_own_processes_are_started_as_those_of_any_program(run: Run) -> None:
-    """By default a DataLoader's workers do not run a script once more that has no __main__ guard."""
+    """By default a DataLoader does not run a script once more that has no __main__ guard."""
     code = "import multiprocessing; print(multiprocessing.get_start_method())"
     plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run(code).output == plain.stdout.split()
