@@ -55,7 +55,7 @@ def said(folder: Path, *body: str) -> list[str]:
     script = folder / "script.py"
     script.write_text(SCRIPT.format(repo=str(REPO), body="\n    ".join(body)))
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, script], capture_output=True, text=True, timeout=300, check=True
     )
     assert done.stderr == ""
     return done.stdout.splitlines()
