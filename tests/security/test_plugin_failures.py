@@ -123,8 +123,8 @@ def test_with_settings_that_cannot_be_only_tagged_jobs_are_refused_and_told_why(
     [
         ("max_elements=20", "2-21", "(max_elements); write at most -N 2-20"),
         ("max_elements=20", "30-40", "(max_elements); write at most -N 20-20"),
-        ("", "2-52", "(MaxArraySize); write at most -N 2-51"),
-        ("max_elements=100", "2-52", "(MaxArraySize); write at most -N 2-51"),
+        ("", "2-51", "(MaxArraySize); write at most -N 2-50"),
+        ("max_elements=100", "2-51", "(MaxArraySize); write at most -N 2-50"),
     ],
 )
 def test_a_trainer_of_too_many_elements_is_refused_with_the_remedy(
