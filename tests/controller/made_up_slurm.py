@@ -215,15 +215,14 @@ class MadeUpSlurm:
                 del self.jobs[array]
 
     def start_ordinary_(self, node: str) -> None:
-        """An ordinary job takes a node, and what is on it is reclaimed."""
+        """An ordinary job takes a node, and what runs there is reclaimed."""
         self.ordinary.add(node)
-        self.requeue_(node)
+        self._requeue(node, RUNNING)
 
-    def requeue_(self, node: str) -> None:
-        """What runs on a node ends, and would start again by itself."""
-        for job in self.all_(RUNNING):
-            if job.node == node:
-                job.end(job.then or DELAYED, self.now_s)
+    def fail_(self, node: str) -> None:
+        """A node is down: nothing stays there, suspended or not."""
+        self.down.add(node)
+        self._requeue(node, RUNNING, SUSPENDED)
 
     def schedule_(self) -> None:
         """End what is to be ended, in two steps; start what pends and can."""
@@ -283,6 +282,12 @@ class MadeUpSlurm:
             job.then = then
         else:
             job.end(then, self.now_s)
+
+    def _requeue(self, node: str, *states: ElementState) -> None:
+        """What is on a node in these states ends, and would start again by itself."""
+        for job in self.all_(*states):
+            if job.node == node:
+                job.end(job.then or DELAYED, self.now_s)
 
     def _element(self, job: Job) -> Element:
         return Element(

@@ -120,6 +120,19 @@ def test_where_slurmctld_did_not_answer(restarts: bool) -> None:
     setting.what_was_begun_is_finished()
 
 
+def test_where_it_was_suspended_while_the_controller_restarted() -> None:
+    setting = Growing()
+    setting.turn_in_vain()
+    setting.the_other_goes()
+    id_ = ElementId(ARRAY, setting.asked)
+    ran = setting.slurm.elements[id_]
+    setting.slurm.elements[id_] = replace(ran, state=ElementState.SUSPENDED)
+    setting.controller = setting.started()
+    setting.turn()
+    setting.slurm.elements[id_] = ran
+    setting.what_was_begun_is_finished()
+
+
 def test_where_another_host_took_over(tmp_path: Path) -> None:
     a, b, shared = (tmp_path / name for name in ("a", "b", "shared"))
     for folder in (a, b, shared):

@@ -218,8 +218,7 @@ class Whatever(RuleBasedStateMachine):
         if state == "draining":
             self.slurm.draining.add(node)
         elif state == "down":
-            self.slurm.down.add(node)
-            self.slurm.requeue_(node)
+            self.slurm.fail_(node)
 
     @there_is(HELD)
     @rule(number=ONE)
@@ -381,6 +380,7 @@ class Whatever(RuleBasedStateMachine):
         self.holes_are_used()
         self.an_ordinary_job_finds_idle_nodes()
         self.who_has_finished_leaves_nothing()
+        self.who_has_neither_failed_nor_finished_is_brought_back()
 
     def holes_are_used(self) -> None:
         free, over = set(NODES) - self.slurm.taken(), self.over()
@@ -414,6 +414,21 @@ class Whatever(RuleBasedStateMachine):
             for seconds in (5.0, 400.0, 5.0, 5.0):
                 self.turn(seconds)
             assert all(one.state.over for one in self.slurm.jobs[job.id.array].values())
+
+    def who_has_neither_failed_nor_finished_is_brought_back(self) -> None:
+        """One that was preempted for good, and one that has ended and never said it was up."""
+        self.hears = True
+        for how in (ElementState.PREEMPTED, ElementState.COMPLETED):
+            for job in [job for job in self.slurm.all_(RUNNING) if self.is_mute(job)][:1]:
+                job.end(how, self.slurm.now_s)
+                for seconds in (0.0, 5.0, 5.0):
+                    self.turn(seconds)
+                assert not job.state.over, f"{job.id} was not brought back"
+
+    def is_mute(self, job: Job) -> bool:
+        """Whether the controller has let it go, and not heard that it is up."""
+        view = self.controller._roster.view(job.id.array)
+        return view is not None and not view.over and view.state.of(job.id.task).mute
 
 
 def test_whatever_happens_what_must_hold_does_and_all_that_can_happen_has() -> None:

@@ -30,6 +30,8 @@ from bftrainer_slurm.model import ElementId, ElementState, Trainer
 
 logger = logging.getLogger(__name__)
 
+_STAYS = (ElementState.RUNNING, ElementState.SUSPENDED)
+
 
 class Roster:
     """All trainers, by array.
@@ -256,9 +258,9 @@ def _as_left(history: History) -> dict[int, TrainerState]:
 
 
 def _stays(trainer: Trainer) -> list[Stay]:
-    """The stays of a trainer's running elements."""
+    """The stays of a trainer's elements that run, or are suspended."""
     return [
         Stay(one.id, one.node, one.start_s)
         for one in trainer.elements
-        if one.state is ElementState.RUNNING and one.node is not None and one.start_s is not None
+        if one.state in _STAYS and one.node is not None and one.start_s is not None
     ]
