@@ -108,11 +108,13 @@ class SimulatedRunner(SlurmRunner):
                 return 1, (
                     "MaxJobCount = 100000\n"
                     "SchedulerType = sched/backfill\n"
+                    "PreemptType = preempt/partition_prio\n"
                     f"SchedulerParameters = bf_interval={self.slurmctld.bf_interval_s}\n"
                     f"SlurmctldParameters = {'rl_enable' if self.rl_enable else '(null)'}\n"
                 )
             case ("scontrol", *_, "show", "partition"):
-                return 1, f"PartitionName={PARTITION} MaxTime=UNLIMITED PriorityTier=0\n"
+                words = "MaxTime=UNLIMITED PriorityTier=0 PreemptMode=REQUEUE"
+                return 1, f"PartitionName={PARTITION} {words}\n"
             case ("sdiag",):
                 return 1, f"\tLast cycle when: then ({self.slurmctld.last_backfill_s})\n"
         raise ValueError(f"not simulated: {command}")

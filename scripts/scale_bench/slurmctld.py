@@ -214,7 +214,7 @@ class Slurmctld:
                 return ""
             lines = (
                 f"n{node:05}\t{'IDLE' if node in self._idle else 'ALLOCATED'}\tgpu,a100\t"
-                f"batch,{PARTITION}\t1\t\n"
+                f"batch,{PARTITION}\t1\t512000\t64\t\t\n"
                 for node in range(1, self._node_count + 1)
             )
             return f"{int(self._clock())}\n" + "".join(lines)
@@ -398,4 +398,5 @@ def _line(job: Job) -> str:
     forecast = (_names(job.scheduled) if waits and job.scheduled else "", job.count)
     whose = (job.partition, job.user, job.name, job.comment, "")
     limits = (job.excluded, "", "", "", 0)  # no time limit
-    return "\t".join(map(str, (*has, *times, *nodes, *forecast, *whose, *limits))) + "\t\n"
+    asked = ("", 0, 1, 1, "")  # no dependency, memory or GRES
+    return "\t".join(map(str, (*has, *times, *nodes, *forecast, *whose, *limits, *asked))) + "\t\n"
