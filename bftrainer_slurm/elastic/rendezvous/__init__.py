@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from bftrainer_slurm.elastic.rendezvous import launching
@@ -49,9 +49,8 @@ def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
 
 
 def _set_up(environment: MutableMapping[str, str], arguments: Sequence[str]) -> None:
-    ours = environment.get("PET_RDZV_BACKEND") == BACKEND
     choose(environment, arguments)
-    if not ours:
+    if not _is_ours(environment):
         if is_torchrun(sys.orig_argv) and trains_alone(environment, arguments):
             _end(
                 "torchrun's own rendezvous c10d needs --rdzv-endpoint=HOST:PORT, else each node "
@@ -74,16 +73,18 @@ def choose(environment: MutableMapping[str, str], arguments: Sequence[str]) -> N
     The script's own options are looked at as well, as only torchrun's parser can tell them apart.
     If one of them is taken for torchrun's, the workers just start cold.
     """
-    own_way = any(
-        name.startswith(_OWN_WAY) and value != BACKEND for name, value in options(arguments)
-    )
-    ours = environment.get("PET_RDZV_BACKEND") == BACKEND and not own_way and why_not() is None
+    own_way = any(name.startswith(_OWN_WAY) for name, _ in options(arguments))
+    ours = _is_ours(environment) and not own_way and why_not() is None
     for name, value in _WARM.items():
         if ours:
             environment.setdefault(name, value)
         # Stock workers are programs of their own; with run_path their folder is not in sys.path.
         elif environment.get(name) == value:
             del environment[name]
+
+
+def _is_ours(environment: Mapping[str, str]) -> bool:
+    return environment.get("PET_RDZV_BACKEND") == BACKEND
 
 
 def why_not() -> str | None:
